@@ -1,0 +1,44 @@
+# What CI runs is what a person runs. `make help` lists the targets.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+TEST_JOBS ?= 2
+
+.DEFAULT_GOAL := help
+.PHONY: help setup up test lint types check conformance bench clean
+
+help:  ## list the targets
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  \1|\2/' | column -t -s'|' 2>/dev/null \
+	  || grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST)
+
+setup: $(STAMP)  ## make the virtual environment
+
+$(STAMP): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+up: $(STAMP)  ## run Kuberth: a small in-memory cluster is scheduled and its placements are printed
+	$(BIN)/kuberth up
+
+test: $(STAMP)  ## run all tests
+	$(BIN)/python -m pytest -q -n $(TEST_JOBS)
+
+lint: $(STAMP)  ## ruff: rules and formatting
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(STAMP)  ## mypy, strict
+	$(BIN)/mypy
+
+check: lint types test  ## everything CI runs
+
+conformance: $(STAMP)  ## replay what kube-scheduler answered, with counts per family
+	$(BIN)/python -m tests.conformance
+
+bench: $(STAMP)  ## micro-benchmarks of one scheduling cycle
+	$(BIN)/python -m benchmarks.cycle
+
+clean:  ## remove the virtual environment and caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,110 @@
+"""Kubernetes objects: the first and the last station of a pod's way.
+
+In: JSON from the API server (or trees from YAML). Out: frozen structs that everything else reads, with
+what they mean worked out beside them: quantities, selectors, taints, a pod's requests; and JSON again
+for what the scheduler writes. Nothing here does I/O or holds state.
+"""
+
+from __future__ import annotations
+
+from kuberth.api.apps import ReplicaSet, StatefulSet
+from kuberth.api.coordination import Lease
+from kuberth.api.core import (
+    Affinity,
+    Binding,
+    Container,
+    Namespace,
+    Node,
+    NodeSelector,
+    NodeSelectorTerm,
+    ObjectReference,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    Pod,
+    PodSpec,
+    PodStatus,
+    ReplicationController,
+    Service,
+    Taint,
+    Toleration,
+)
+from kuberth.api.events import Event
+from kuberth.api.kinds import KINDS, KindInfo
+from kuberth.api.meta import LabelSelector, ObjectList, ObjectMeta, OwnerReference
+from kuberth.api.pod_resources import PodRequest, compute_pod_request, pod_priority, pod_requests
+from kuberth.api.policy import PodDisruptionBudget
+from kuberth.api.quantity import Quantity, format_quantity, milli_value, parse, value
+from kuberth.api.scheduling import PriorityClass
+from kuberth.api.selectors import (
+    FieldSelector,
+    Selector,
+    compile_label_selector,
+    compile_node_selector,
+    parse_field_selector,
+    parse_selector,
+    selector_from_set,
+)
+from kuberth.api.storage import CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment
+from kuberth.api.taints import find_untolerated, toleration_tolerates
+from kuberth.api.wire import MicroTime, Wire, convert, decode, encode, to_builtins
+
+__all__ = [
+    "KINDS",
+    "Affinity",
+    "Binding",
+    "CSIDriver",
+    "CSINode",
+    "CSIStorageCapacity",
+    "Container",
+    "Event",
+    "FieldSelector",
+    "KindInfo",
+    "LabelSelector",
+    "Lease",
+    "MicroTime",
+    "Namespace",
+    "Node",
+    "NodeSelector",
+    "NodeSelectorTerm",
+    "ObjectList",
+    "ObjectMeta",
+    "ObjectReference",
+    "OwnerReference",
+    "PersistentVolume",
+    "PersistentVolumeClaim",
+    "Pod",
+    "PodDisruptionBudget",
+    "PodRequest",
+    "PodSpec",
+    "PodStatus",
+    "PriorityClass",
+    "Quantity",
+    "ReplicaSet",
+    "ReplicationController",
+    "Selector",
+    "Service",
+    "StatefulSet",
+    "StorageClass",
+    "Taint",
+    "Toleration",
+    "VolumeAttachment",
+    "Wire",
+    "compile_label_selector",
+    "compile_node_selector",
+    "compute_pod_request",
+    "convert",
+    "decode",
+    "encode",
+    "find_untolerated",
+    "format_quantity",
+    "milli_value",
+    "parse",
+    "parse_field_selector",
+    "parse_selector",
+    "pod_priority",
+    "pod_requests",
+    "selector_from_set",
+    "to_builtins",
+    "toleration_tolerates",
+    "value",
+]

@@ -1,0 +1,35 @@
+"""The events.k8s.io group (v1): the events the scheduler writes (Scheduled, FailedScheduling, Preempted)."""
+
+from __future__ import annotations
+
+import datetime
+
+from kuberth.api.core import EventSource
+from kuberth.api.meta import ObjectMeta
+from kuberth.api.references import ObjectReference
+from kuberth.api.wire import MicroTime, Wire, always
+
+
+class EventSeries(Wire):
+    count: int = 0
+    last_observed_time: MicroTime | None = None
+
+
+class Event(Wire):
+    api_version: str = always("events.k8s.io/v1")
+    kind: str = always("Event")
+    metadata: ObjectMeta = ObjectMeta()
+    event_time: MicroTime | None = None
+    series: EventSeries | None = None
+    reporting_controller: str = ""
+    reporting_instance: str = ""
+    action: str = ""
+    reason: str = ""
+    regarding: ObjectReference = ObjectReference()
+    related: ObjectReference | None = None
+    note: str = ""
+    type: str = ""
+    deprecated_source: EventSource = EventSource()
+    deprecated_first_timestamp: datetime.datetime | None = None
+    deprecated_last_timestamp: datetime.datetime | None = None
+    deprecated_count: int = 0

@@ -1,0 +1,248 @@
+"""What a pod asks of its node: requests of containers, sidecars, init containers and overhead together.
+
+In: a pod. Out: exact quantities by resource name (`pod_requests`), or the integers that the cluster's
+columns add up (`compute_pod_request`). The keyword flags are upstream's feature gates, at their defaults.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from types import MappingProxyType
+
+import msgspec
+
+from kuberth.api.pods import ContainerStatus, Pod
+from kuberth.api.quantity import Quantity, milli_value, parse, value
+from kuberth.api.references import ResourceList
+from kuberth.api.selectors.labels import is_label_key
+
+CPU = "cpu"
+MEMORY = "memory"
+EPHEMERAL_STORAGE = "ephemeral-storage"
+PODS = "pods"
+
+# What a container that asks for no CPU or memory counts as when nodes are scored.
+DEFAULT_MILLI_CPU = 100
+DEFAULT_MEMORY = 200 * 1024 * 1024
+NON_MISSING_DEFAULTS: Mapping[str, Quantity] = MappingProxyType(
+    {CPU: Quantity(DEFAULT_MILLI_CPU, -3), MEMORY: Quantity(DEFAULT_MEMORY)}
+)
+
+Requests = dict[str, Quantity]
+_ZERO = Quantity(0)
+_NO_SCALARS: Mapping[str, int] = MappingProxyType({})
+_NO_DEFAULTS: Mapping[str, Quantity] = MappingProxyType({})
+
+
+class PodRequest(msgspec.Struct, frozen=True):
+    """A pod's requests as the columns hold them.
+
+    CPU in thousandths of a core, memory and storage in bytes, scalars in units. The `nonzero_` figures
+    put the scoring defaults in place of requests that containers left out.
+    """
+
+    milli_cpu: int
+    memory: int
+    ephemeral_storage: int
+    scalars: Mapping[str, int]
+    nonzero_milli_cpu: int
+    nonzero_memory: int
+
+
+def compute_pod_request(
+    pod: Pod,
+    *,
+    use_status: bool = True,
+    pod_level_resources: bool = True,
+    in_place_pod_level_resize: bool = True,
+) -> PodRequest:
+    """The pod's requests, counted as the node's total counts them."""
+    spec, status = pod.spec, pod.status
+    if (
+        len(spec.containers) == 1
+        and not spec.init_containers
+        and spec.resources is None
+        and not spec.overhead
+        and not (use_status and status.container_statuses)
+    ):
+        return _plain_request(spec.containers[0].resources.requests)
+
+    def requests_with(defaults: Mapping[str, Quantity]) -> Requests:
+        return pod_requests(
+            pod,
+            use_status=use_status,
+            pod_level_resources=pod_level_resources,
+            in_place_pod_level_resize=in_place_pod_level_resize,
+            container_defaults=defaults,
+        )
+
+    requests = requests_with(_NO_DEFAULTS)
+    defaults = NON_MISSING_DEFAULTS
+    if pod_level_resources and has_pod_level_requests(pod):
+        # The pod's own figure covers all its containers: only what nobody asked for is made up.
+        defaults = {name: amount for name, amount in defaults.items() if name not in requests}
+    nonzero = requests_with(defaults) if defaults else requests
+    return PodRequest(
+        requests.get(CPU, _ZERO).milli_value(),
+        requests.get(MEMORY, _ZERO).value(),
+        requests.get(EPHEMERAL_STORAGE, _ZERO).value(),
+        {name: amount.value() for name, amount in requests.items() if is_scalar_resource(name)}
+        or _NO_SCALARS,
+        nonzero.get(CPU, _ZERO).milli_value(),
+        nonzero.get(MEMORY, _ZERO).value(),
+    )
+
+
+def _plain_request(requests: ResourceList) -> PodRequest:
+    """One container and nothing else: no sums, so each quantity is rounded on its own."""
+    milli_cpu = memory = ephemeral_storage = 0
+    nonzero_milli_cpu, nonzero_memory = DEFAULT_MILLI_CPU, DEFAULT_MEMORY
+    scalars: dict[str, int] | None = None
+    for name, amount in requests.items():
+        if name == CPU:
+            milli_cpu = nonzero_milli_cpu = milli_value(amount)
+        elif name == MEMORY:
+            memory = nonzero_memory = value(amount)
+        elif name == EPHEMERAL_STORAGE:
+            ephemeral_storage = value(amount)
+        elif is_scalar_resource(name):
+            if scalars is None:
+                scalars = {}
+            scalars[name] = value(amount)
+    return PodRequest(
+        milli_cpu, memory, ephemeral_storage, scalars or _NO_SCALARS, nonzero_milli_cpu, nonzero_memory
+    )
+
+
+def pod_requests(
+    pod: Pod,
+    *,
+    use_status: bool = True,
+    pod_level_resources: bool = True,
+    in_place_pod_level_resize: bool = True,
+    exclude_overhead: bool = False,
+    container_defaults: Mapping[str, Quantity] = _NO_DEFAULTS,
+) -> Requests:
+    """Exact requests by resource name.
+
+    `use_status` (gate InPlacePodVerticalScaling) lets what the kubelet reports it allocated count where
+    it is more than the spec asks. `container_defaults` stand in for requests that a container leaves out.
+    """
+    requests = _container_requests(pod, use_status=use_status, defaults=container_defaults)
+    if pod_level_resources and has_pod_level_requests(pod):
+        assert pod.spec.resources is not None
+        asked: Mapping[str, Quantity] = _parsed(pod.spec.resources.requests)
+        effective = asked
+        if in_place_pod_level_resize and use_status and pod.status.resources is not None:
+            effective = _effective(pod, asked, pod.status.resources.requests, pod.status.allocated_resources)
+        for name in asked:
+            if is_pod_level_resource(name):
+                requests[name] = effective.get(name, _ZERO)
+    if not exclude_overhead and pod.spec.overhead:
+        _add(requests, _parsed(pod.spec.overhead))
+    return requests
+
+
+def _container_requests(pod: Pod, *, use_status: bool, defaults: Mapping[str, Quantity]) -> Requests:
+    """Containers run together; init containers one by one, beside the sidecars started before them."""
+    statuses: dict[str, ContainerStatus] = {}
+    if use_status:
+        for status in (*pod.status.container_statuses, *pod.status.init_container_statuses):
+            statuses[status.name] = status
+
+    def asked_by(name: str, requests: ResourceList, *, resizable: bool) -> Mapping[str, Quantity]:
+        asked: Mapping[str, Quantity] = _parsed(requests)
+        status = statuses.get(name) if resizable else None
+        if status is not None and status.resources is not None:
+            asked = _effective(pod, asked, status.resources.requests, status.allocated_resources)
+        return {**defaults, **asked} if defaults else asked
+
+    total: Requests = {}
+    for container in pod.spec.containers:
+        _add(total, asked_by(container.name, container.resources.requests, resizable=True))
+
+    sidecars: Requests = {}
+    peak: Requests = {}
+    for container in pod.spec.init_containers:
+        is_sidecar = container.restart_policy == "Always"
+        asked = asked_by(container.name, container.resources.requests, resizable=is_sidecar)
+        if is_sidecar:
+            _add(total, asked)
+            _add(sidecars, asked)
+            _raise_to(peak, sidecars)
+        else:
+            during = dict(asked)
+            _add(during, sidecars)
+            _raise_to(peak, during)
+    _raise_to(total, peak)
+    return total
+
+
+def _effective(
+    pod: Pod, asked: Mapping[str, Quantity], actuated: ResourceList, allocated: ResourceList
+) -> Requests:
+    """While a resize is under way the larger of wish and reality counts; an infeasible wish does not."""
+    effective: Requests = {} if is_resize_infeasible(pod) else dict(asked)
+    _raise_to(effective, _parsed(actuated))
+    _raise_to(effective, _parsed(allocated))
+    return effective
+
+
+def _parsed(resources: ResourceList) -> Requests:
+    return {name: parse(amount) for name, amount in resources.items()}
+
+
+def _add(total: Requests, amounts: Mapping[str, Quantity]) -> None:
+    for name, amount in amounts.items():
+        had = total.get(name)
+        total[name] = amount if had is None else had + amount
+
+
+def _raise_to(total: Requests, amounts: Mapping[str, Quantity]) -> None:
+    for name, amount in amounts.items():
+        had = total.get(name)
+        if had is None or amount > had:
+            total[name] = amount
+
+
+def has_pod_level_requests(pod: Pod) -> bool:
+    """Whether the pod itself, not its containers, requests something that pods may."""
+    resources = pod.spec.resources
+    return resources is not None and any(map(is_pod_level_resource, resources.requests))
+
+
+def is_pod_level_resource(name: str) -> bool:
+    """CPU, memory and huge pages can be asked for at pod level."""
+    return name in (CPU, MEMORY) or name.startswith("hugepages-")
+
+
+def is_resize_infeasible(pod: Pod) -> bool:
+    """Whether the kubelet said that the pending resize can never be granted."""
+    for condition in pod.status.conditions:
+        if condition.type == "PodResizePending":
+            return condition.reason == "Infeasible"
+    return False
+
+
+@lru_cache(maxsize=4096)
+def is_extended_resource(name: str) -> bool:
+    """A resource outside kubernetes.io, like nvidia.com/gpu."""
+    if "/" not in name or "kubernetes.io/" in name or name.startswith("requests."):
+        return False
+    return is_label_key(f"requests.{name}")
+
+
+@lru_cache(maxsize=4096)
+def is_scalar_resource(name: str) -> bool:
+    """Whether the scheduler counts the resource beside CPU, memory and ephemeral storage."""
+    return (
+        is_extended_resource(name)
+        or name.startswith(("hugepages-", "attachable-volumes-"))
+        or "kubernetes.io/" in name
+    )
+
+
+def pod_priority(pod: Pod) -> int:
+    """The pod's priority; one without counts as zero."""
+    return pod.spec.priority or 0

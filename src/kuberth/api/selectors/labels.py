@@ -1,0 +1,264 @@
+"""Label selectors: requirements on single labels, all of which must hold.
+
+In: a `LabelSelector` struct or a set of labels. Out: a `Selector`, equal to every other selector that
+asks the same, however it was written.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from kuberth.api.meta import LabelSelector
+from kuberth.errors import SelectorError
+
+_NAME = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
+_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+
+
+class Operator(enum.Enum):
+    """The relation a requirement asks for; the values are those of selector strings."""
+
+    IN = "in"
+    NOT_IN = "notin"
+    EQUALS = "="
+    DOUBLE_EQUALS = "=="
+    NOT_EQUALS = "!="
+    EXISTS = "exists"
+    DOES_NOT_EXIST = "!"
+    GREATER_THAN = ">"
+    LESS_THAN = "<"
+
+
+_MEANING = {
+    Operator.EQUALS: Operator.IN,
+    Operator.DOUBLE_EQUALS: Operator.IN,
+    Operator.NOT_EQUALS: Operator.NOT_IN,
+}
+_API_OPERATORS = {
+    "In": Operator.IN,
+    "NotIn": Operator.NOT_IN,
+    "Exists": Operator.EXISTS,
+    "DoesNotExist": Operator.DOES_NOT_EXIST,
+}
+_Meaning = tuple[str, Operator, frozenset[str], int]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Requirement:
+    """What one label must satisfy. `a=b`, `a==b` and `a in (b)` print differently and are equal.
+
+    Built by `new_requirement` (validating) or `selector_from_set` (not); `operator` is one of
+    `Operator`, `meaning` the same with the spellings of In and NotIn folded together.
+    """
+
+    key: str
+    operator: Operator
+    values: tuple[str, ...] = ()
+    meaning: Operator = field(init=False, repr=False)
+    _value_set: frozenset[str] = field(init=False, repr=False)
+    _bound: int = field(init=False, repr=False)
+    _identity: _Meaning = field(init=False, repr=False)
+    _hash: int = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        meaning = _MEANING.get(self.operator, self.operator)
+        values = frozenset(self.values)
+        bound = 0
+        if meaning in (Operator.GREATER_THAN, Operator.LESS_THAN):
+            parsed = parse_int64(self.values[0]) if len(self.values) == 1 else None
+            if parsed is None:
+                raise SelectorError(
+                    f"label {self.key!r}: {self.operator.value!r} takes exactly one integer, "
+                    f"got {list(self.values)}"
+                )
+            bound, values = parsed, frozenset()
+        put = object.__setattr__
+        put(self, "meaning", meaning)
+        put(self, "_value_set", values)
+        put(self, "_bound", bound)
+        identity: _Meaning = (self.key, meaning, values, bound)
+        put(self, "_identity", identity)
+        put(self, "_hash", hash(identity))
+
+    def matches_value(self, value: str | None) -> bool:
+        """Whether a label with this value satisfies it; None stands for an absent label."""
+        meaning = self.meaning
+        if meaning is Operator.IN:
+            return value in self._value_set
+        if meaning is Operator.NOT_IN:
+            return value not in self._value_set
+        if meaning is Operator.EXISTS:
+            return value is not None
+        if meaning is Operator.DOES_NOT_EXIST:
+            return value is None
+        number = None if value is None else parse_int64(value)
+        if number is None:
+            return False
+        return number > self._bound if meaning is Operator.GREATER_THAN else number < self._bound
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        return self.matches_value(labels.get(self.key))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Requirement):
+            return NotImplemented
+        return self._identity == other._identity
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __str__(self) -> str:
+        values = ",".join(sorted(self.values))
+        match self.operator:
+            case Operator.EXISTS:
+                return self.key
+            case Operator.DOES_NOT_EXIST:
+                return f"!{self.key}"
+            case Operator.IN | Operator.NOT_IN:
+                return f"{self.key} {self.operator.value} ({values})"
+            case _:
+                return f"{self.key}{self.operator.value}{values}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Selector:
+    """Requirements that must all hold, ordered by key; none of them means everything matches.
+
+    `matches_nothing` marks the one selector that matches no object (an absent `LabelSelector`); a
+    selector that merely contradicts itself is not marked, as upstream.
+    """
+
+    requirements: tuple[Requirement, ...] = ()
+    matches_nothing: bool = False
+    _identity: frozenset[Requirement] = field(init=False, repr=False)
+    _hash: int = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        ordered = tuple(sorted(self.requirements, key=lambda requirement: requirement.key))
+        object.__setattr__(self, "requirements", ordered)
+        identity = frozenset(ordered)
+        object.__setattr__(self, "_identity", identity)
+        object.__setattr__(self, "_hash", hash((identity, self.matches_nothing)))
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        if self.matches_nothing:
+            return False
+        get = labels.get
+        return all(requirement.matches_value(get(requirement.key)) for requirement in self.requirements)
+
+    @property
+    def empty(self) -> bool:
+        """Whether it restricts nothing, so that every object matches."""
+        return not self.requirements and not self.matches_nothing
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """The label keys it looks at."""
+        return frozenset(requirement.key for requirement in self.requirements)
+
+    def with_requirements(self, requirements: Iterable[Requirement]) -> Selector:
+        """This selector narrowed further (the one that matches nothing stays so)."""
+        return self if self.matches_nothing else Selector((*self.requirements, *requirements))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Selector):
+            return NotImplemented
+        return self.matches_nothing == other.matches_nothing and self._identity == other._identity
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __str__(self) -> str:
+        return ",".join(map(str, self.requirements))
+
+
+EVERYTHING = Selector()
+NOTHING = Selector(matches_nothing=True)
+
+
+def compile_label_selector(selector: LabelSelector | None) -> Selector:
+    """None selects nothing, the empty selector everything; what the API refuses raises `SelectorError`."""
+    if selector is None:
+        return NOTHING
+    if not selector.match_labels and not selector.match_expressions:
+        return EVERYTHING
+    requirements = [
+        new_requirement(key, Operator.EQUALS, values=(value,)) for key, value in selector.match_labels.items()
+    ]
+    for expression in selector.match_expressions:
+        operator = _API_OPERATORS.get(expression.operator)
+        if operator is None:
+            raise SelectorError(
+                f"label {expression.key!r}: {expression.operator!r} is not a label selector operator; "
+                f"use one of {', '.join(_API_OPERATORS)}"
+            )
+        requirements.append(new_requirement(expression.key, operator, values=expression.values))
+    return Selector(tuple(requirements))
+
+
+def selector_from_set(labels: Mapping[str, str]) -> Selector:
+    """Every label must have exactly this value; nothing is validated, as upstream."""
+    if not labels:
+        return EVERYTHING
+    return Selector(tuple(Requirement(key, Operator.EQUALS, (value,)) for key, value in labels.items()))
+
+
+def new_requirement(key: str, operator: Operator, *, values: Iterable[str] = ()) -> Requirement:
+    """A requirement that the API would accept, or a `SelectorError` listing all that is wrong with it."""
+    values = tuple(values)
+    problems = []
+    if not is_label_key(key):
+        problems.append(
+            f"key {key!r} is not a label key (an optional DNS subdomain and '/', then up to 63 letters, "
+            "digits, '-', '_' or '.', beginning and ending with a letter or digit)"
+        )
+    problem = _values_problem(operator, values)
+    if problem:
+        problems.append(problem)
+    problems += [
+        f"value {value!r} is not a label value (up to 63 letters, digits, '-', '_' or '.', beginning and "
+        "ending with a letter or digit)"
+        for value in values
+        if not is_label_value(value)
+    ]
+    if problems:
+        raise SelectorError(f"label {key!r}: {'; '.join(problems)}")
+    return Requirement(key, operator, values)
+
+
+def _values_problem(operator: Operator, values: tuple[str, ...]) -> str:
+    name = operator.value
+    if operator in (Operator.IN, Operator.NOT_IN):
+        return "" if values else f"{name!r} needs at least one value"
+    if operator in (Operator.EXISTS, Operator.DOES_NOT_EXIST):
+        return f"{name!r} takes no values, got {list(values)}" if values else ""
+    if len(values) != 1:
+        return f"{name!r} takes exactly one value, got {list(values)}"
+    if operator in (Operator.GREATER_THAN, Operator.LESS_THAN) and parse_int64(values[0]) is None:
+        return f"{name!r} needs an integer, got {values[0]!r}"
+    return ""
+
+
+def is_label_key(key: str) -> bool:
+    """Whether this can be a label key (upstream: qualified name): `[subdomain/]name`."""
+    prefix, slash, name = key.rpartition("/")
+    if slash and (len(prefix) > 253 or _SUBDOMAIN.fullmatch(prefix) is None):
+        return False
+    return len(name) <= 63 and _NAME.fullmatch(name) is not None
+
+
+def is_label_value(value: str) -> bool:
+    """Whether this can be a label value; the empty string can."""
+    return not value or (len(value) <= 63 and _NAME.fullmatch(value) is not None)
+
+
+def parse_int64(text: str) -> int | None:
+    """The integer written in decimal, or None if it is none or needs more than 64 bits."""
+    if _INTEGER.fullmatch(text) is None or len(text.lstrip("+-0")) > 19:
+        return None
+    number = int(text)
+    return number if -(2**63) <= number < 2**63 else None

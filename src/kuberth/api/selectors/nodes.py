@@ -1,0 +1,173 @@
+"""Node selectors: the terms by which pods and volumes choose nodes.
+
+In: `NodeSelector`, preferred terms, or a pod. Out: compiled terms over a node's labels and name. A term
+that cannot be compiled keeps its errors and speaks up only when no other term matched, as upstream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from kuberth.api.nodes import NodeSelector, NodeSelectorTerm
+from kuberth.api.pods import Pod, PreferredSchedulingTerm
+from kuberth.api.selectors.fields import FieldRequirement
+from kuberth.api.selectors.labels import (
+    Operator,
+    Requirement,
+    Selector,
+    new_requirement,
+    selector_from_set,
+)
+from kuberth.errors import SelectorError
+
+_OPERATORS = {
+    "In": Operator.IN,
+    "NotIn": Operator.NOT_IN,
+    "Exists": Operator.EXISTS,
+    "DoesNotExist": Operator.DOES_NOT_EXIST,
+    "Gt": Operator.GREATER_THAN,
+    "Lt": Operator.LESS_THAN,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledNodeSelectorTerm:
+    """One term: its requirements on labels and on the node's name all hold, or it does not match.
+
+    With `errors` it never matches, and has no requirements.
+    """
+
+    requirements: tuple[Requirement, ...] = ()
+    fields: tuple[FieldRequirement, ...] = ()
+    errors: tuple[str, ...] = ()
+
+    def matches(self, labels: Mapping[str, str], name: str) -> bool:
+        if self.errors:
+            return False
+        get = labels.get
+        return all(
+            requirement.matches_value(get(requirement.key)) for requirement in self.requirements
+        ) and self.matches_name(name)
+
+    def matches_name(self, name: str) -> bool:
+        """Whether matchFields hold; a node without a name is not asked, as upstream."""
+        if not name:
+            return True
+        return all(
+            # No other field of a node can be selected; upstream reads any other as empty.
+            field.matches_value(name if field.field == "metadata.name" else "")
+            for field in self.fields
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledNodeSelector:
+    """Terms, any of which suffices; a term that asks nothing matched nothing and is gone."""
+
+    terms: tuple[CompiledNodeSelectorTerm, ...] = ()
+
+    def matches(self, labels: Mapping[str, str], name: str) -> bool:
+        """Whether some term matches; if none does and some could not be compiled, raises `SelectorError`."""
+        if any(term.matches(labels, name) for term in self.terms):
+            return True
+        self.check()
+        return False
+
+    @property
+    def errors(self) -> tuple[str, ...]:
+        return tuple(error for term in self.terms for error in term.errors)
+
+    def check(self) -> None:
+        """Raise `SelectorError` if any term could not be compiled."""
+        if self.errors:
+            raise SelectorError("; ".join(self.errors))
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledPreferredTerm:
+    """A node gains `weight` if the term matches."""
+
+    weight: int
+    term: CompiledNodeSelectorTerm
+
+
+@dataclass(frozen=True, slots=True)
+class RequiredNodeAffinity:
+    """A pod's nodeSelector and required node affinity together; None where the pod has none."""
+
+    selector: Selector | None = None
+    node_selector: CompiledNodeSelector | None = None
+
+    def matches(self, labels: Mapping[str, str], name: str) -> bool:
+        """Whether the node satisfies both; raises as `CompiledNodeSelector.matches` does."""
+        if self.selector is not None and not self.selector.matches(labels):
+            return False
+        return self.node_selector is None or self.node_selector.matches(labels, name)
+
+
+def compile_node_selector(selector: NodeSelector, *, path: str = "nodeSelectorTerms") -> CompiledNodeSelector:
+    """Compile all terms; never raises: see `CompiledNodeSelector.check` for the strict reading."""
+    return CompiledNodeSelector(
+        tuple(
+            _compile_term(term, f"{path}[{index}]")
+            for index, term in enumerate(selector.node_selector_terms)
+            if not _asks_nothing(term)
+        )
+    )
+
+
+def compile_preferred_terms(
+    terms: Iterable[PreferredSchedulingTerm], *, path: str = ""
+) -> tuple[CompiledPreferredTerm, ...]:
+    """Compile the terms that weigh and ask something; raises `SelectorError` with all errors of these."""
+    compiled = tuple(
+        CompiledPreferredTerm(preferred.weight, _compile_term(preferred.preference, f"{path}[{index}]"))
+        for index, preferred in enumerate(terms)
+        if preferred.weight != 0 and not _asks_nothing(preferred.preference)
+    )
+    errors = [error for preferred in compiled for error in preferred.term.errors]
+    if errors:
+        raise SelectorError("; ".join(errors))
+    return compiled
+
+
+def required_node_affinity(pod: Pod) -> RequiredNodeAffinity:
+    """What the pod demands of its node."""
+    spec = pod.spec
+    selector = selector_from_set(spec.node_selector) if spec.node_selector else None
+    affinity = spec.affinity.node_affinity if spec.affinity is not None else None
+    required = affinity.required_during_scheduling_ignored_during_execution if affinity is not None else None
+    return RequiredNodeAffinity(selector, compile_node_selector(required) if required is not None else None)
+
+
+def _asks_nothing(term: NodeSelectorTerm) -> bool:
+    return not term.match_expressions and not term.match_fields
+
+
+def _compile_term(term: NodeSelectorTerm, path: str) -> CompiledNodeSelectorTerm:
+    errors: list[str] = []
+    requirements: list[Requirement] = []
+    for index, expression in enumerate(term.match_expressions):
+        where = f"{path}.matchExpressions[{index}]"
+        operator = _OPERATORS.get(expression.operator)
+        if operator is None:
+            errors.append(f"{where}.operator: {expression.operator!r} is not one of {', '.join(_OPERATORS)}")
+            continue
+        try:
+            requirements.append(new_requirement(expression.key, operator, values=expression.values))
+        except SelectorError as error:
+            errors.append(f"{where}: {error}")
+    fields: list[FieldRequirement] = []
+    for index, expression in enumerate(term.match_fields):
+        where = f"{path}.matchFields[{index}]"
+        if expression.operator not in ("In", "NotIn"):
+            errors.append(f"{where}.operator: {expression.operator!r} is not one of In, NotIn")
+        elif len(expression.values) != 1:
+            errors.append(f"{where}.values: must have one element, got {list(expression.values)}")
+        else:
+            negated = expression.operator == "NotIn"
+            fields.append(FieldRequirement(expression.key, expression.values[0], negated))
+    if errors:
+        return CompiledNodeSelectorTerm(errors=tuple(errors))
+    return CompiledNodeSelectorTerm(tuple(requirements), tuple(fields))

@@ -1,0 +1,62 @@
+"""Whether a pod's tolerations cover a node's taints."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+
+from kuberth.api.nodes import Taint
+from kuberth.api.pods import Toleration
+from kuberth.api.selectors.labels import parse_int64
+
+_CANONICAL_INTEGER = re.compile(r"0|-?[1-9][0-9]*")
+
+# The effects that keep a pod off a node; PreferNoSchedule only costs score.
+HARD_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
+
+
+def toleration_tolerates(toleration: Toleration, taint: Taint, *, comparison_operators: bool = False) -> bool:
+    """Whether the toleration covers the taint: an empty key or effect covers every one.
+
+    `comparison_operators` is the gate TaintTolerationComparisonOperators: Gt tolerates taints whose
+    value is greater than the toleration's, Lt those with a lesser one; with the gate off neither
+    tolerates anything.
+    """
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    match toleration.operator:
+        case "" | "Equal":
+            return toleration.value == taint.value
+        case "Exists":
+            return True
+        case "Gt" | "Lt" if comparison_operators:
+            bound, actual = _integer(toleration.value), _integer(taint.value)
+            if bound is None or actual is None:
+                return False
+            return actual > bound if toleration.operator == "Gt" else actual < bound
+        case _:
+            return False
+
+
+def find_untolerated(
+    taints: Iterable[Taint],
+    tolerations: Collection[Toleration],
+    effects: Collection[str] = HARD_EFFECTS,
+    *,
+    comparison_operators: bool = False,
+) -> Taint | None:
+    """The first taint with one of these effects that no toleration covers, or None."""
+    for taint in taints:
+        if taint.effect in effects and not any(
+            toleration_tolerates(toleration, taint, comparison_operators=comparison_operators)
+            for toleration in tolerations
+        ):
+            return taint
+    return None
+
+
+def _integer(text: str) -> int | None:
+    # Stricter than integers elsewhere: no plus sign, no leading zeros, no minus zero.
+    return parse_int64(text) if _CANONICAL_INTEGER.fullmatch(text) else None

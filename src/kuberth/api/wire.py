@@ -1,0 +1,132 @@
+"""The base of all wire types, and the way between JSON and them.
+
+In: bytes from the API server, or plain dicts (YAML, patches). Out: frozen structs, and bytes again.
+Shape errors become `WireError`, naming the object and the field.
+"""
+
+from __future__ import annotations
+
+import datetime
+from functools import partial
+from typing import Any, TypeVar, dataclass_transform
+
+import msgspec
+
+from kuberth.errors import WireError
+
+T = TypeVar("T")
+
+
+# For type checkers: a struct inherits being frozen but would have to repeat it, and keyword-only fields
+# are not inherited at all.
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
+class Wire(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, gc=False):
+    """One JSON object of the Kubernetes API. Fields nobody here reads are dropped on decode.
+
+    `gc=False` is safe: a frozen struct holds only what existed before it, and its fields are typed
+    scalars, structs, tuples and string-keyed maps of these, so no cycle can close.
+    """
+
+
+class MicroTime(datetime.datetime):
+    """A timestamp that is always written with six fractional digits.
+
+    The API server parses these fields (leases, events) with a fixed layout and refuses fewer digits;
+    ordinary timestamps drop a zero fraction, so the two need different types.
+    """
+
+
+def always(text: str) -> Any:
+    """A string field with a default that is encoded even when it is unchanged (apiVersion, kind)."""
+    # omit_defaults recognises plain defaults and empty collections, never the result of a factory.
+    return msgspec.field(default_factory=partial(str, text))
+
+
+def decode(type_: type[T], raw: bytes | str) -> T:
+    """Read JSON into `type_`; `null` stands for a field's default, as Go writes nil slices and maps."""
+    try:
+        found: T = _decoder(type_).decode(raw)
+        return found
+    except msgspec.ValidationError:
+        # Rare: a null where the type has no None. Only then pay for a plain tree.
+        return convert(type_, msgspec.json.decode(raw))
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise WireError(f"{_type_name(type_)}: not valid JSON: {error}") from error
+
+
+def convert(type_: type[T], obj: Any) -> T:
+    """Read a plain tree (parsed YAML or JSON) into `type_`."""
+    try:
+        return msgspec.convert(_without_nulls(obj), type_, dec_hook=_decode_special)
+    except msgspec.ValidationError as error:
+        raise WireError(_explain(type_, obj, str(error))) from error
+
+
+def encode(obj: Any) -> bytes:
+    """Write a struct (or plain tree) as JSON; defaults are left out, apiVersion and kind are not."""
+    return _ENCODER.encode(obj)
+
+
+def to_builtins(obj: Any) -> Any:
+    """The same tree `encode` writes, as dicts, lists, strings and numbers."""
+    # By way of the text: msgspec.to_builtins would leave tuples, which equal no JSON list.
+    return msgspec.json.decode(_ENCODER.encode(obj))
+
+
+def _encode_special(obj: Any) -> Any:
+    if isinstance(obj, MicroTime):
+        return obj.astimezone(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    raise NotImplementedError(f"{type(obj).__name__} has no JSON form in the Kubernetes API")
+
+
+def _decode_special(type_: type, value: Any) -> Any:
+    if type_ is not MicroTime:
+        raise NotImplementedError(f"{type_.__name__} is not a wire type")
+    if isinstance(value, datetime.datetime):  # YAML loaders resolve timestamps themselves
+        moment = value
+    else:
+        try:
+            moment = msgspec.convert(value, datetime.datetime)
+        except msgspec.ValidationError as error:
+            raise ValueError(str(error)) from error  # msgspec adds the field's path to a ValueError
+    return MicroTime.fromisoformat(moment.isoformat())
+
+
+_ENCODER = msgspec.json.Encoder(enc_hook=_encode_special)
+
+
+_DECODERS: dict[Any, msgspec.json.Decoder[Any]] = {}
+
+
+def _decoder(type_: Any) -> msgspec.json.Decoder[Any]:
+    decoder = _DECODERS.get(type_)
+    if decoder is None:
+        decoder = _DECODERS[type_] = msgspec.json.Decoder(type_, dec_hook=_decode_special)
+    return decoder
+
+
+def _without_nulls(tree: Any) -> Any:
+    if isinstance(tree, dict):
+        return {key: _without_nulls(value) for key, value in tree.items() if value is not None}
+    if isinstance(tree, (list, tuple)):
+        return [_without_nulls(value) for value in tree]
+    return tree
+
+
+def _type_name(type_: Any) -> str:
+    return str(getattr(type_, "__name__", None) or type_)
+
+
+def _explain(type_: Any, obj: Any, problem: str) -> str:
+    what, _, path = problem.partition(" - at `$")
+    subject = _type_name(type_)
+    if isinstance(obj, dict):
+        if isinstance(obj.get("kind"), str) and obj["kind"]:
+            subject = obj["kind"]
+        metadata = obj.get("metadata")
+        if isinstance(metadata, dict) and isinstance(metadata.get("name"), str):
+            namespace = metadata.get("namespace")
+            where = f"{namespace}/" if isinstance(namespace, str) and namespace else ""
+            subject = f"{subject} {where}{metadata['name']}"
+    field = path.rstrip("`").lstrip(".")
+    return f"{subject}: field {field}: {what}" if field else f"{subject}: {what}"

@@ -1,0 +1,59 @@
+"""Puts profiles together: for every scheduler name its plugins, its handle and its runner.
+
+In: a configuration, a registry, and the parts that plugins may use. Out: a `Runner` per profile, ready
+to be asked, whether a scheduler runs around it or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from kuberth.config import FeatureGates, KubeSchedulerConfiguration
+from kuberth.framework.handle import Handle
+from kuberth.framework.profile import build_profile
+from kuberth.framework.registry import PluginFactory, Registry
+from kuberth.framework.runner import Runner
+from kuberth.observe.metrics import SchedulerMetrics
+from kuberth.plugins import in_tree_registry
+
+
+@dataclass(frozen=True, slots=True)
+class Assembly:
+    """The runners by scheduler name, in the configuration's order."""
+
+    runners: Mapping[str, Runner]
+
+    @property
+    def first(self) -> Runner:
+        return next(iter(self.runners.values()))
+
+
+def full_registry(
+    plugins: Mapping[str, PluginFactory] | None = None, *, entry_points: bool = True
+) -> Registry:
+    """In-tree plugins, those of installed packages, and the caller's own."""
+    registry = in_tree_registry()
+    if entry_points:
+        registry.load_entry_points()
+    registry.merge(Registry(plugins))
+    return registry
+
+
+def assemble(
+    config: KubeSchedulerConfiguration, *, registry: Registry, handle: Handle, metrics: SchedulerMetrics
+) -> Assembly:
+    """Build every profile. Each gets its own copy of the handle, which knows the profile's runner."""
+    runners: dict[str, Runner] = {}
+    for profile_config in config.profiles:
+        own = replace(handle, profile_name=profile_config.scheduler_name)
+        profile = build_profile(profile_config, registry, own)
+        own.runner = Runner(profile, cluster=handle.cluster, nominator=handle.nominator, metrics=metrics)
+        runners[profile.scheduler_name] = own.runner
+    return Assembly(runners)
+
+
+def effective_gates(config: KubeSchedulerConfiguration, gates: FeatureGates | None) -> FeatureGates:
+    """Gates of the configuration file, with those given beside it on top."""
+    from_file = FeatureGates(config.feature_gates)
+    return from_file if gates is None else from_file.merge(gates)

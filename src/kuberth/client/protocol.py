@@ -1,0 +1,75 @@
+"""The API as the scheduler sees it.
+
+In: a few verbs on typed objects. Out: objects, watch events, or an `ApiError`. Every implementation
+(HTTP to any API server, or a cluster in this process) behaves alike behind it.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from kuberth.api.core import Binding
+
+T = TypeVar("T")
+
+
+class WatchType(enum.StrEnum):
+    ADDED = "ADDED"
+    MODIFIED = "MODIFIED"
+    DELETED = "DELETED"
+
+
+class WatchEvent(NamedTuple):
+    """One change of one object; for DELETED the object is its last version."""
+
+    type: WatchType
+    object: Any
+
+
+class ObjectList(NamedTuple):
+    """All objects of a kind at one resource version, from which a watch can go on."""
+
+    items: Sequence[Any]
+    resource_version: str
+
+
+class Api(Protocol):
+    """List, watch, create, patch, bind, delete."""
+
+    async def list(self, kind: type[Any]) -> ObjectList: ...
+
+    def watch(self, kind: type[Any], *, resource_version: str) -> AsyncIterator[WatchEvent]:
+        """Changes after `resource_version`, until the server ends the watch."""
+        ...
+
+    async def get(self, kind: type[T], name: str, *, namespace: str = "") -> T: ...
+
+    async def create(self, obj: T) -> T: ...
+
+    async def patch(
+        self,
+        kind: type[T],
+        name: str,
+        patch: Mapping[str, Any],
+        *,
+        namespace: str = "",
+        subresource: str = "",
+    ) -> T:
+        """A strategic merge patch."""
+        ...
+
+    async def bind(self, binding: Binding) -> None:
+        """Assign a pod to a node; ConflictError if it is assigned or is not the pod with this UID."""
+        ...
+
+    async def delete(
+        self,
+        kind: type[Any],
+        name: str,
+        *,
+        namespace: str = "",
+        uid: str = "",
+        grace_period_seconds: int | None = None,
+    ) -> None: ...

@@ -1,0 +1,76 @@
+"""Counts per row that stay small while few rows have any, and become a column when many do.
+
+In: "one more on this row". Out: a dense column over all rows, or just the rows that count.
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+Column = NDArray[np.int64]
+S = TypeVar("S", bound=np.generic)
+
+SPARSE_ROWS: Final = 48
+"""Up to this many rows a dict is smaller and faster to change than a column."""
+
+
+class RowCounts:
+    """How many per row; rows that were never counted are zero."""
+
+    __slots__ = ("_dense", "_sparse", "total")
+
+    def __init__(self) -> None:
+        self._sparse: dict[int, int] = {}
+        self._dense: Column | None = None
+        self.total = 0
+
+    def add(self, row: int, number: int) -> None:
+        self.total += number
+        if self._dense is not None:
+            if row >= len(self._dense):
+                self._dense = resized(self._dense, max(row + 1, 2 * len(self._dense)))
+            self._dense[row] += number
+            return
+        count = self._sparse.get(row, 0) + number
+        if count:
+            self._sparse[row] = count
+            if len(self._sparse) > SPARSE_ROWS:
+                self._dense = self._spread(max(self._sparse) + 1)
+                self._sparse = {}
+        else:
+            self._sparse.pop(row, None)
+
+    def column(self, slots: int) -> Column:
+        """The counts of rows 0 to `slots`, not to be written to."""
+        if self._dense is None:
+            return self._spread(slots)
+        if len(self._dense) < slots:
+            self._dense = resized(self._dense, slots)
+        return self._dense[:slots]
+
+    def rows(self) -> NDArray[np.int64]:
+        """The rows with a count that is not zero."""
+        if self._dense is not None:
+            return np.flatnonzero(self._dense)
+        return np.fromiter(self._sparse, np.int64, len(self._sparse))
+
+    def __getitem__(self, row: int) -> int:
+        if self._dense is None:
+            return self._sparse.get(row, 0)
+        return int(self._dense[row]) if row < len(self._dense) else 0
+
+    def _spread(self, slots: int) -> Column:
+        column = np.zeros(slots, np.int64)
+        for row, count in self._sparse.items():
+            column[row] = count
+        return column
+
+
+def resized(array: NDArray[S], length: int) -> NDArray[S]:
+    """`array` with its last axis grown to `length`, the new part zero."""
+    grown = np.zeros((*array.shape[:-1], length), array.dtype)
+    grown[..., : array.shape[-1]] = array
+    return grown

@@ -1,0 +1,66 @@
+"""Container images as columns: per image name that someone asks about, which nodes have it and its size.
+
+In: the images that nodes report. Out: a column of sizes per image name, and how many nodes have it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kuberth.api.core import ContainerImage
+from kuberth.cluster.counting import Column, resized
+
+
+class ImageColumn:
+    """One image name: `present[row]` and `size_bytes[row]`."""
+
+    __slots__ = ("present", "size_bytes")
+
+    def __init__(self, capacity: int) -> None:
+        self.present: NDArray[np.bool_] = np.zeros(capacity, np.bool_)
+        self.size_bytes: Column = np.zeros(capacity, np.int64)
+
+    @property
+    def node_count(self) -> int:
+        return int(np.count_nonzero(self.present))
+
+    def set(self, row: int, size_bytes: int | None) -> None:
+        self.present[row] = size_bytes is not None
+        self.size_bytes[row] = size_bytes or 0
+
+
+class ImageColumns:
+    """The columns of all image names in use; a name's column is made when it is first asked for."""
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._columns: dict[str, ImageColumn] = {}
+        self._images: dict[int, dict[str, int]] = {}
+
+    def set(self, row: int, images: Sequence[ContainerImage]) -> None:
+        sizes = {name: image.size_bytes for image in images for name in image.names}
+        self._images[row] = sizes
+        for name, column in self._columns.items():
+            column.set(row, sizes.get(name))
+
+    def clear(self, row: int) -> None:
+        self._images.pop(row, None)
+        for column in self._columns.values():
+            column.set(row, None)
+
+    def column(self, name: str) -> ImageColumn:
+        column = self._columns.get(name)
+        if column is None:
+            column = self._columns[name] = ImageColumn(self._capacity)
+            for row, sizes in self._images.items():
+                column.set(row, sizes.get(name))
+        return column
+
+    def grow(self, capacity: int) -> None:
+        self._capacity = capacity
+        for column in self._columns.values():
+            column.present = resized(column.present, capacity)
+            column.size_bytes = resized(column.size_bytes, capacity)

@@ -1,0 +1,31 @@
+"""The order in which nodes are tried: zones take turns, so that a partial search sees all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import zip_longest
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kuberth.api.core import Node
+
+_ZONE_LABELS = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone")
+_REGION_LABELS = ("topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/region")
+
+
+def zone_of(node: Node) -> tuple[str, str]:
+    """Region and zone; both empty for a node outside any."""
+    labels = node.metadata.labels
+    region = next((labels[key] for key in _REGION_LABELS if key in labels), "")
+    zone = next((labels[key] for key in _ZONE_LABELS if key in labels), "")
+    return region, zone
+
+
+def interleaved_by_zone(nodes: Iterable[tuple[int, Node]]) -> NDArray[np.int64]:
+    """Rows of `nodes`: the first of every zone, then the second of every zone, and so on."""
+    zones: dict[tuple[str, str], list[int]] = {}
+    for row, node in nodes:
+        zones.setdefault(zone_of(node), []).append(row)
+    rows = [row for turn in zip_longest(*zones.values()) for row in turn if row is not None]
+    return np.array(rows, np.int64)

@@ -1,0 +1,176 @@
+"""What scheduling needs to know of a pod, derived once: requests, affinity terms, ports, claims.
+
+In: a `Pod`. Out: a `PodInfo` that the queue, the cluster table and the plugins share. A part that
+cannot be read (a broken quantity or selector) is left empty and told in `problems`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from kuberth.api.core import Container, Pod, PodAffinityTerm, WeightedPodAffinityTerm
+from kuberth.api.pod_resources import PodRequest, compute_pod_request, pod_priority
+from kuberth.api.selectors import Selector, compile_label_selector
+from kuberth.errors import QuantityError, SelectorError
+
+NO_REQUEST: Final = PodRequest(
+    milli_cpu=0, memory=0, ephemeral_storage=0, scalars={}, nonzero_milli_cpu=0, nonzero_memory=0
+)
+
+
+class PodMatcher(NamedTuple):
+    """Which pods a term speaks of: by namespace (listed, or by the namespace's labels) and by label."""
+
+    namespaces: frozenset[str]
+    namespace_selector: Selector
+    selector: Selector
+
+    def matches(self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]) -> bool:
+        if namespace not in self.namespaces and not self.namespace_selector.matches(namespace_labels):
+            return False
+        return self.selector.matches(labels)
+
+
+class AffinityTerm(NamedTuple):
+    """Pods to be near to (or far from), and what near means: sharing a value of `topology_key`."""
+
+    pods: PodMatcher
+    topology_key: str
+
+
+class WeightedTerm(NamedTuple):
+    """A preferred term; the weight is negative for anti-affinity."""
+
+    term: AffinityTerm
+    weight: int
+
+
+class HostPort(NamedTuple):
+    """A port that a pod takes on its node."""
+
+    ip: str
+    protocol: str
+    port: int
+
+
+class PodClass(NamedTuple):
+    """All that a term can see of a pod. Pods of one class are counted together."""
+
+    namespace: str
+    labels: frozenset[tuple[str, str]]
+    terminating: bool
+
+
+class PodInfo:
+    """A pod and what is derived from it. Immutable: a new version of the pod makes a new one."""
+
+    __slots__ = (
+        "host_ports",
+        "key",
+        "pod",
+        "pod_class",
+        "preferred_terms",
+        "priority",
+        "problems",
+        "request",
+        "required_affinity",
+        "required_anti_affinity",
+        "uid",
+        "volume_claims",
+    )
+
+    def __init__(self, pod: Pod) -> None:
+        metadata, spec = pod.metadata, pod.spec
+        problems: list[str] = []
+        self.pod = pod
+        self.uid = metadata.uid
+        self.key = f"{metadata.namespace}/{metadata.name}"
+        self.priority = pod_priority(pod)
+        self.pod_class = PodClass(
+            metadata.namespace, frozenset(metadata.labels.items()), metadata.deletion_timestamp is not None
+        )
+        self.request = NO_REQUEST
+        try:
+            self.request = compute_pod_request(pod)
+        except QuantityError as exc:
+            problems.append(str(exc))
+
+        self.required_affinity: tuple[AffinityTerm, ...] = ()
+        self.required_anti_affinity: tuple[AffinityTerm, ...] = ()
+        self.preferred_terms: tuple[WeightedTerm, ...] = ()
+        if spec.affinity is not None:
+            near, far = spec.affinity.pod_affinity, spec.affinity.pod_anti_affinity
+            try:
+                if near is not None:
+                    self.required_affinity = _terms(
+                        pod, near.required_during_scheduling_ignored_during_execution
+                    )
+                    self.preferred_terms = _weighted(
+                        pod, near.preferred_during_scheduling_ignored_during_execution, sign=1
+                    )
+                if far is not None:
+                    self.required_anti_affinity = _terms(
+                        pod, far.required_during_scheduling_ignored_during_execution
+                    )
+                    self.preferred_terms += _weighted(
+                        pod, far.preferred_during_scheduling_ignored_during_execution, sign=-1
+                    )
+            except SelectorError as exc:
+                problems.append(f"pod affinity: {exc}")
+
+        self.host_ports = tuple(
+            HostPort(port.host_ip or "0.0.0.0", port.protocol or "TCP", port.host_port)
+            for container in (*_sidecars(pod), *spec.containers)
+            for port in container.ports
+            if port.host_port > 0
+        )
+        self.volume_claims = tuple(
+            f"{metadata.namespace}/{volume.persistent_volume_claim.claim_name}"
+            for volume in spec.volumes
+            if volume.persistent_volume_claim is not None
+        )
+        self.problems: tuple[str, ...] = tuple(problems)
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        return self.pod.metadata.labels
+
+    @property
+    def namespace(self) -> str:
+        return self.pod.metadata.namespace
+
+    @property
+    def node_name(self) -> str:
+        return self.pod.spec.node_name
+
+    def __repr__(self) -> str:
+        return f"<PodInfo {self.key}>"
+
+
+def compile_term(pod: Pod, term: PodAffinityTerm) -> AffinityTerm:
+    """A term of `pod`; with no namespaces and no namespace selector it speaks of the pod's own namespace."""
+    namespaces = frozenset(term.namespaces)
+    if not namespaces and term.namespace_selector is None:
+        namespaces = frozenset((pod.metadata.namespace,))
+    matcher = PodMatcher(
+        namespaces,
+        compile_label_selector(term.namespace_selector),
+        compile_label_selector(term.label_selector),
+    )
+    return AffinityTerm(matcher, term.topology_key)
+
+
+def _terms(pod: Pod, terms: Sequence[PodAffinityTerm]) -> tuple[AffinityTerm, ...]:
+    return tuple(compile_term(pod, term) for term in terms)
+
+
+def _weighted(pod: Pod, terms: Sequence[WeightedPodAffinityTerm], *, sign: int) -> tuple[WeightedTerm, ...]:
+    return tuple(
+        WeightedTerm(compile_term(pod, weighted.pod_affinity_term), sign * weighted.weight)
+        for weighted in terms
+    )
+
+
+def _sidecars(pod: Pod) -> Sequence[Container]:
+    return [container for container in pod.spec.init_containers if container.restart_policy == "Always"]

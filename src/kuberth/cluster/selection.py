@@ -1,0 +1,87 @@
+"""Which nodes of a view a rule accepts: evaluated once per distinct value, gathered over the rows.
+
+In: a view and a compiled selector or a list of tolerations. Out: a mask over the view's positions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kuberth.api.core import Taint
+from kuberth.api.selectors import (
+    CompiledNodeSelector,
+    CompiledNodeSelectorTerm,
+    RequiredNodeAffinity,
+    Requirement,
+    Selector,
+)
+from kuberth.cluster.nodes import Nodes
+
+Mask = NDArray[np.bool_]
+
+
+def everywhere(nodes: Nodes) -> Mask:
+    return np.ones(len(nodes), np.bool_)
+
+
+def nowhere(nodes: Nodes) -> Mask:
+    return np.zeros(len(nodes), np.bool_)
+
+
+def meets_requirement(nodes: Nodes, requirement: Requirement) -> Mask:
+    """Nodes whose label meets one requirement."""
+    column = nodes.table.label_column(requirement.key)
+    return column.answers(requirement)[nodes.take(column.ids)]
+
+
+def has_labels(nodes: Nodes, selector: Selector) -> Mask:
+    """Nodes whose labels a label selector accepts."""
+    if selector.matches_nothing:
+        return nowhere(nodes)
+    mask = everywhere(nodes)
+    for requirement in selector.requirements:
+        mask &= meets_requirement(nodes, requirement)
+    return mask
+
+
+def meets_term(nodes: Nodes, term: CompiledNodeSelectorTerm) -> Mask:
+    """Nodes that one term of a node selector accepts; a term with an error in it accepts none."""
+    if term.errors or not (term.requirements or term.fields):
+        return nowhere(nodes)
+    mask = everywhere(nodes)
+    for requirement in term.requirements:
+        mask &= meets_requirement(nodes, requirement)
+    if term.fields:
+        names = nodes.table.names
+        mask &= np.fromiter(
+            (term.matches_name(names[row]) for row in nodes.rows().tolist()), np.bool_, len(nodes)
+        )
+    return mask
+
+
+def meets_node_selector(nodes: Nodes, selector: CompiledNodeSelector) -> Mask:
+    """Nodes that any term accepts."""
+    mask = nowhere(nodes)
+    for term in selector.terms:
+        mask |= meets_term(nodes, term)
+    return mask
+
+
+def meets_required_affinity(nodes: Nodes, affinity: RequiredNodeAffinity) -> Mask:
+    """Nodes that a pod's nodeSelector and required node affinity accept together."""
+    mask = everywhere(nodes)
+    if affinity.selector is not None:
+        mask &= has_labels(nodes, affinity.selector)
+    if affinity.node_selector is not None:
+        mask &= meets_node_selector(nodes, affinity.node_selector)
+    return mask
+
+
+def by_taints(nodes: Nodes, judge: Callable[[Sequence[Taint]], int]) -> NDArray[np.int64]:
+    """`judge` asked once per distinct list of taints, its numbers gathered over the nodes."""
+    column = nodes.table.taints
+    answers = np.fromiter(map(judge, column.values), np.int64, len(column.values))
+    return answers[nodes.take(column.ids)]

@@ -1,0 +1,432 @@
+"""The cluster table: a node is a row, an attribute is a column, and one owner writes.
+
+In: nodes and placed pods from intake, assumed pods from the scheduling cycle. Out: columns of whole
+numbers, exactly as Kubernetes computes them, that every plugin reads through a view. A row is stable
+while its node lives and is reused after.
+
+    pod:   (unknown) ──assume──▶ assumed ──add (seen on the API)──▶ placed ──remove──▶ (unknown)
+               │                    │                                  ▲
+               │                    └──forget──▶ (unknown)             │ update
+               └──────────────────────────add──────────────────────────┘
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kuberth.api.core import Node, Taint
+from kuberth.api.quantity import milli_value, value
+from kuberth.cluster.counting import Column, RowCounts, resized
+from kuberth.cluster.images import ImageColumn, ImageColumns
+from kuberth.cluster.interning import InternedColumn
+from kuberth.cluster.labels import LabelColumn, LabelColumns
+from kuberth.cluster.node_order import interleaved_by_zone
+from kuberth.cluster.nodes import NodeRow, Nodes
+from kuberth.cluster.pod_info import HostPort, PodInfo
+from kuberth.cluster.terms import Terms
+from kuberth.errors import KuberthError, QuantityError
+
+CPU: Final = 0
+MEMORY: Final = 1
+EPHEMERAL_STORAGE: Final = 2
+_FIXED_RESOURCES: Final = {"cpu": CPU, "memory": MEMORY, "ephemeral-storage": EPHEMERAL_STORAGE}
+_FIRST_CAPACITY: Final = 64
+
+K = TypeVar("K")
+
+
+class PlacementObserver(Protocol):
+    """Is told when a pod takes or leaves its place (not of what-ifs)."""
+
+    def pod_placed(self, info: PodInfo) -> None: ...
+
+    def pod_removed(self, info: PodInfo) -> None: ...
+
+
+class _Placed:
+    __slots__ = ("assumed", "info", "node_name")
+
+    def __init__(self, info: PodInfo, node_name: str, *, assumed: bool) -> None:
+        self.info = info
+        self.node_name = node_name
+        self.assumed = assumed
+
+
+class ClusterTable:
+    """All nodes and placed pods, in columns."""
+
+    def __init__(self) -> None:
+        capacity = _FIRST_CAPACITY
+        self.slots = 0
+        """Rows in use, gaps included; columns are longer."""
+        self.live: NDArray[np.bool_] = np.zeros(capacity, np.bool_)
+        """Whether the row holds a node."""
+        self.names: list[str] = []
+        """The node's name per row; empty in a gap."""
+        self.resources: dict[str, int] = dict(_FIXED_RESOURCES)
+        """Resource name to row of the two matrices below."""
+        self.allocatable: Column = np.zeros((len(self.resources), capacity), np.int64)
+        """[resource, row]: milli-CPU, bytes, or units."""
+        self.requested: Column = np.zeros((len(self.resources), capacity), np.int64)
+        """[resource, row]: sums of the pods' requests, same units."""
+        self.nonzero_requested: Column = np.zeros((2, capacity), np.int64)
+        """[CPU or MEMORY, row]: the same, with a default for containers that ask for nothing."""
+        self.allowed_pods: Column = np.zeros(capacity, np.int64)
+        self.pod_count: Column = np.zeros(capacity, np.int64)
+        self.unschedulable: NDArray[np.bool_] = np.zeros(capacity, np.bool_)
+        """spec.unschedulable of the node."""
+        self.taints: InternedColumn[tuple[Taint, ...]] = InternedColumn(capacity, ())
+        """The node's list of taints."""
+        self.declared_features: InternedColumn[frozenset[str]] = InternedColumn(capacity, frozenset())
+        self.row_generation: Column = np.zeros(capacity, np.int64)
+        """Generation of the last write to the row, by node or by pod."""
+        self.node_generation: Column = np.zeros(capacity, np.int64)
+        """Generation of the last write to the row's own node."""
+        self.generation = 0
+
+        self.labels = LabelColumns(capacity)
+        self.images = ImageColumns(capacity)
+        self.terms = Terms()
+        self.claims: dict[str, RowCounts] = {}
+        """Pods per row that use a claim, by namespace/name of the claim."""
+        self._ports: dict[HostPort, RowCounts] = {}
+        self._rows: dict[str, int] = {}
+        self._free: list[int] = []
+        self._nodes: list[Node | None] = []
+        self._pods_at: list[dict[str, PodInfo]] = []
+        self._placed: dict[str, _Placed] = {}
+        self._without_node: dict[str, dict[str, PodInfo]] = {}
+        self._order: NDArray[np.int64] | None = None
+        self._observers: list[PlacementObserver] = []
+        self.problems: dict[str, str] = {}
+        """Nodes with something unreadable in them, and what; that part counts as zero."""
+
+    # Views
+
+    def all_nodes(self) -> Nodes:
+        return Nodes(self, slice(0, self.slots))
+
+    def nodes_named(self, names: Iterable[str]) -> Nodes:
+        """A view of the nodes of these names that exist."""
+        rows = sorted(row for name in names if (row := self._rows.get(name)) is not None)
+        return Nodes(self, np.array(rows, np.int64))
+
+    def node_named(self, name: str) -> NodeRow | None:
+        row = self._rows.get(name)
+        return None if row is None else NodeRow(self, row)
+
+    def row_of(self, name: str) -> int | None:
+        return self._rows.get(name)
+
+    def node_at(self, row: int) -> Node:
+        node = self._nodes[row]
+        if node is None:
+            raise LookupError(f"row {row} of the cluster table holds no node")
+        return node
+
+    def pods_at(self, row: int) -> Iterable[PodInfo]:
+        return self._pods_at[row].values()
+
+    @property
+    def node_count(self) -> int:
+        return len(self._rows)
+
+    @property
+    def placed_count(self) -> int:
+        return len(self._placed)
+
+    def order(self) -> NDArray[np.int64]:
+        """All live rows in the order nodes are tried: taking turns between zones."""
+        if self._order is None:
+            self._order = interleaved_by_zone(
+                (row, node) for row, node in enumerate(self._nodes) if node is not None
+            )
+        return self._order
+
+    def resource_index(self, resource: str) -> int | None:
+        return self.resources.get(resource)
+
+    def label_column(self, key: str) -> LabelColumn:
+        return self.labels.column(key)
+
+    def image_column(self, name: str) -> ImageColumn:
+        return self.images.column(name)
+
+    def port_users(self, port: HostPort) -> RowCounts | None:
+        """Pods per row that take exactly this address, protocol and port."""
+        return self._ports.get(port)
+
+    def ports_in_use(self) -> Iterable[HostPort]:
+        return self._ports
+
+    def changed_since(self, generation: int) -> NDArray[np.int64]:
+        """The rows written to after `generation`."""
+        return np.flatnonzero(self.row_generation[: self.slots] > generation)
+
+    # Nodes
+
+    def set_node(self, node: Node) -> int:
+        """Add a node or take its new version; returns its row."""
+        name = node.metadata.name
+        row = self._rows.get(name)
+        if row is None:
+            row = self._new_row(name)
+        old = self._nodes[row]
+        self._nodes[row] = node
+        self._write_allocatable(row, node)
+        self.unschedulable[row] = node.spec.unschedulable
+        self.taints.set(row, _without_times(node.spec.taints))
+        self.declared_features.set(row, frozenset(node.status.declared_features))
+        self.images.set(row, node.status.images)
+        if old is None or old.metadata.labels != node.metadata.labels:
+            self.labels.set(row, node.metadata.labels)
+            self._order = None
+        self._touch(row)
+        self.node_generation[row] = self.generation
+        if old is None:
+            for info in self._without_node.pop(name, {}).values():
+                self._put(info, row)
+        return row
+
+    def remove_node(self, name: str) -> None:
+        """Take a node away; pods still on it are remembered until they are removed or the node returns."""
+        row = self._rows.pop(name, None)
+        if row is None:
+            return
+        leftover = dict(self._pods_at[row])
+        for info in leftover.values():
+            self._take(info, row)
+        if leftover:
+            self._without_node[name] = leftover
+        self.live[row] = False
+        self.names[row] = ""
+        self._nodes[row] = None
+        self.allocatable[:, row] = 0
+        self.allowed_pods[row] = 0
+        self.unschedulable[row] = False
+        self.taints.clear(row)
+        self.declared_features.clear(row)
+        self.labels.clear(row)
+        self.images.clear(row)
+        self.problems.pop(name, None)
+        self._order = None
+        self._touch(row)
+        self.node_generation[row] = self.generation
+        self._free.append(row)
+
+    def _new_row(self, name: str) -> int:
+        if self._free:
+            row = self._free.pop()
+            self.names[row] = name
+        else:
+            row = self.slots
+            if row == len(self.live):
+                self._grow(2 * row)
+            self.slots += 1
+            self.names.append(name)
+            self._nodes.append(None)
+            self._pods_at.append({})
+        self._rows[name] = row
+        self.live[row] = True
+        self._order = None
+        return row
+
+    def _grow(self, capacity: int) -> None:
+        self.live = resized(self.live, capacity)
+        self.allocatable = resized(self.allocatable, capacity)
+        self.requested = resized(self.requested, capacity)
+        self.nonzero_requested = resized(self.nonzero_requested, capacity)
+        self.allowed_pods = resized(self.allowed_pods, capacity)
+        self.pod_count = resized(self.pod_count, capacity)
+        self.unschedulable = resized(self.unschedulable, capacity)
+        self.row_generation = resized(self.row_generation, capacity)
+        self.node_generation = resized(self.node_generation, capacity)
+        for columns in (self.taints, self.declared_features, self.labels, self.images):
+            columns.grow(capacity)
+
+    def _write_allocatable(self, row: int, node: Node) -> None:
+        self.allocatable[:, row] = 0
+        self.allowed_pods[row] = 0
+        self.problems.pop(node.metadata.name, None)
+        for resource, quantity in node.status.allocatable.items():
+            try:
+                amount = milli_value(quantity) if resource == "cpu" else value(quantity)
+            except QuantityError as exc:
+                self.problems[node.metadata.name] = f"allocatable {resource}: {exc}"
+                continue
+            if resource == "pods":
+                self.allowed_pods[row] = amount
+            else:
+                self.allocatable[self._resource(resource), row] = amount
+
+    def _resource(self, name: str) -> int:
+        """The matrix row of a resource, made when the resource is first seen."""
+        index = self.resources.get(name)
+        if index is None:
+            index = self.resources[name] = len(self.resources)
+            blank = np.zeros((1, len(self.live)), np.int64)
+            self.allocatable = np.concatenate((self.allocatable, blank))
+            self.requested = np.concatenate((self.requested, blank))
+        return index
+
+    # Pods
+
+    def assume_pod(self, info: PodInfo) -> None:
+        """Count a pod on the node in its spec before the API confirms it."""
+        if info.uid in self._placed:
+            raise KuberthError(f"pod {info.key} is already in the cluster table, it cannot be assumed")
+        self._place(info, assumed=True)
+
+    def forget_pod(self, uid: str) -> None:
+        """Undo an assumption that did not come true."""
+        placed = self._placed.get(uid)
+        if placed is None:
+            return
+        if not placed.assumed:
+            raise KuberthError(f"pod {placed.info.key} is bound, it cannot be forgotten")
+        self._remove(placed)
+
+    def add_pod(self, info: PodInfo) -> None:
+        """The API says the pod is on the node in its spec: confirms, corrects or adds it."""
+        placed = self._placed.get(info.uid)
+        if placed is not None:
+            self._remove(placed)
+        self._place(info, assumed=False)
+
+    update_pod = add_pod
+
+    def remove_pod(self, uid: str) -> None:
+        placed = self._placed.get(uid)
+        if placed is not None:
+            self._remove(placed)
+
+    def is_assumed(self, uid: str) -> bool:
+        placed = self._placed.get(uid)
+        return placed is not None and placed.assumed
+
+    def placed(self, uid: str) -> PodInfo | None:
+        found = self._placed.get(uid)
+        return None if found is None else found.info
+
+    def placed_pods(self) -> Iterator[PodInfo]:
+        return (placed.info for placed in self._placed.values())
+
+    def observe(self, observer: PlacementObserver) -> None:
+        """From now on tell `observer` of every placement; it is told of the present ones at once."""
+        self._observers.append(observer)
+        for placed in self._placed.values():
+            observer.pod_placed(placed.info)
+
+    def set_namespace(self, name: str, labels: Mapping[str, str] | None) -> None:
+        """Labels of a namespace, for terms that select namespaces; None when it is deleted."""
+        self.terms.set_namespace(name, labels)
+
+    def _place(self, info: PodInfo, *, assumed: bool) -> None:
+        node_name = info.node_name
+        self._placed[info.uid] = _Placed(info, node_name, assumed=assumed)
+        row = self._rows.get(node_name)
+        if row is None:
+            self._without_node.setdefault(node_name, {})[info.uid] = info
+        else:
+            self._put(info, row)
+        for observer in self._observers:
+            observer.pod_placed(info)
+
+    def _remove(self, placed: _Placed) -> None:
+        info = placed.info
+        del self._placed[info.uid]
+        row = self._rows.get(placed.node_name)
+        if row is None:
+            waiting = self._without_node[placed.node_name]
+            del waiting[info.uid]
+            if not waiting:
+                del self._without_node[placed.node_name]
+        else:
+            self._take(info, row)
+        for observer in self._observers:
+            observer.pod_removed(info)
+
+    def _put(self, info: PodInfo, row: int) -> None:
+        self._pods_at[row][info.uid] = info
+        self._count(info, row, 1)
+
+    def _take(self, info: PodInfo, row: int) -> None:
+        del self._pods_at[row][info.uid]
+        self._count(info, row, -1)
+
+    def _count(self, info: PodInfo, row: int, sign: int) -> None:
+        request = info.request
+        self.requested[CPU, row] += sign * request.milli_cpu
+        self.requested[MEMORY, row] += sign * request.memory
+        self.requested[EPHEMERAL_STORAGE, row] += sign * request.ephemeral_storage
+        for resource, amount in request.scalars.items():
+            self.requested[self._resource(resource), row] += sign * amount
+        self.nonzero_requested[CPU, row] += sign * request.nonzero_milli_cpu
+        self.nonzero_requested[MEMORY, row] += sign * request.nonzero_memory
+        self.pod_count[row] += sign
+        for port in info.host_ports:
+            _count_in(self._ports, port, row, sign)
+        for claim in info.volume_claims:
+            _count_in(self.claims, claim, row, sign)
+        self.terms.add(info, row, sign)
+        self._touch(row)
+
+    def _touch(self, row: int) -> None:
+        self.generation += 1
+        self.row_generation[row] = self.generation
+
+    # What if
+
+    @contextmanager
+    def what_if(self) -> Iterator[WhatIf]:
+        """Change rows for a question; leaving the block takes every change back."""
+        question = WhatIf(self)
+        try:
+            yield question
+        finally:
+            question.undo()
+
+
+class WhatIf:
+    """Changes to a row's pods that will be undone. Observers and the pods' own state do not see them."""
+
+    def __init__(self, table: ClusterTable) -> None:
+        self._table = table
+        self._done: list[tuple[PodInfo, int, bool]] = []
+
+    def add_pod(self, info: PodInfo, row: int) -> None:
+        """As if the pod were on the row."""
+        self._table._put(info, row)
+        self._done.append((info, row, True))
+
+    def remove_pod(self, info: PodInfo, row: int) -> None:
+        """As if the pod had left the row."""
+        self._table._take(info, row)
+        self._done.append((info, row, False))
+
+    def undo(self) -> None:
+        while self._done:
+            info, row, added = self._done.pop()
+            if added:
+                self._table._take(info, row)
+            else:
+                self._table._put(info, row)
+
+
+def _without_times(taints: Iterable[Taint]) -> tuple[Taint, ...]:
+    """Taints as far as scheduling is concerned, so that equal lists share one id."""
+    return tuple(Taint(key=taint.key, value=taint.value, effect=taint.effect) for taint in taints)
+
+
+def _count_in(counts_by: dict[K, RowCounts], key: K, row: int, number: int) -> None:
+    counts = counts_by.get(key)
+    if counts is None:
+        counts = counts_by[key] = RowCounts()
+    counts.add(row, number)
+    if counts.total == 0:
+        del counts_by[key]

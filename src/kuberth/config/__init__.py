@@ -1,0 +1,31 @@
+"""The scheduler's configuration, before any pod arrives.
+
+In: a KubeSchedulerConfiguration file and feature gates. Out: typed settings, and for each profile which
+plugins run where, in what order and with which arguments. Start at `load`.
+"""
+
+from kuberth.config.defaults import apply_defaults, default_configuration
+from kuberth.config.feature_gates import FeatureGates
+from kuberth.config.field_errors import FieldError, InvalidConfiguration
+from kuberth.config.loading import load, parse
+from kuberth.config.printing import to_json, to_yaml
+from kuberth.config.resolve import ResolvedProfile, resolve_profile
+from kuberth.config.types import KubeSchedulerConfiguration, KubeSchedulerProfile
+from kuberth.config.validation import validate
+
+__all__ = [
+    "FeatureGates",
+    "FieldError",
+    "InvalidConfiguration",
+    "KubeSchedulerConfiguration",
+    "KubeSchedulerProfile",
+    "ResolvedProfile",
+    "apply_defaults",
+    "default_configuration",
+    "load",
+    "parse",
+    "resolve_profile",
+    "to_json",
+    "to_yaml",
+    "validate",
+]

@@ -1,0 +1,173 @@
+"""Plain tree → structs, collecting every error.
+
+In: a tree from `documents` and a msgspec struct type. Out: the struct, and a `FieldError` for each unknown
+field, wrong type and missing field. msgspec's own decoder stops at the first error, a person who mends a
+file wants all of them; the leaves are still judged by msgspec, so constraints in annotations count.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import types
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+import msgspec
+
+from kuberth.config.durations import parse_duration
+from kuberth.config.field_errors import FieldError, child, did_you_mean, item, show
+
+FieldType = Callable[[type, str, Mapping[str, Any]], Any]
+"""Asked (struct type, field name, the struct's tree): a type that overrides the annotation, or None."""
+
+_WANTED: dict[Any, str] = {bool: "true or false", int: "an integer", float: "a number", str: "a string"}
+
+
+class Broken:
+    """What stands in for a value that could not be decoded; it never leaves the decoder's caller."""
+
+
+BROKEN = Broken()
+
+
+class Decoder:
+    """Decodes any number of trees and keeps the errors of all of them in `errors`."""
+
+    def __init__(self, *, field_type: FieldType | None = None) -> None:
+        self.errors: list[FieldError] = []
+        self._field_type = field_type
+
+    def decode(self, tree: Any, as_type: Any, path: str = "") -> Any:
+        """The value, or `BROKEN`. An unknown field is an error but breaks nothing: it is left out."""
+        origin = get_origin(as_type)
+        if as_type is Any:
+            return tree
+        if isinstance(as_type, type) and origin is None and issubclass(as_type, msgspec.Struct):
+            return self._struct(tree, as_type, path)
+        if origin in (Union, types.UnionType):
+            return self._union(tree, as_type, path)
+        if origin in (list, tuple):
+            return self._sequence(tree, as_type, path)
+        if origin in (dict, Mapping):
+            return self._mapping(tree, as_type, path)
+        return self._leaf(tree, as_type, path)
+
+    def _struct(self, tree: Any, as_type: type[msgspec.Struct], path: str) -> Any:
+        if not isinstance(tree, dict):
+            return self._broken(path, tree, "a mapping")
+        fields = {field.encode_name: field for field in msgspec.structs.fields(as_type)}
+        for key in [key for key in tree if key not in fields]:
+            hint = did_you_mean(key, fields.keys() - tree.keys())
+            self._error(child(path, key), f"unknown field{hint}", tree[key])
+        values: dict[str, Any] = {}
+        broken = False
+        for name, field in fields.items():
+            raw = tree.get(name)
+            wanted = (self._field_type and self._field_type(as_type, field.name, tree)) or field.type
+            if raw is None and not _allows_none(wanted):
+                # As everywhere in Kubernetes, null is the same as leaving the field out.
+                if field.required:
+                    self._error(child(path, name), "required, but missing")
+                    broken = True
+                elif wanted is not field.type:
+                    # An overriding type brings its own defaults.
+                    values[field.name] = self.decode({}, wanted, child(path, name))
+                    broken = broken or values[field.name] is BROKEN
+                continue
+            if name not in tree and not field.required:
+                continue
+            values[field.name] = self.decode(raw, wanted, child(path, name))
+            broken = broken or values[field.name] is BROKEN
+        return BROKEN if broken else self._construct(as_type, values, path)
+
+    def _construct(self, as_type: type[msgspec.Struct], values: dict[str, Any], path: str) -> Any:
+        try:
+            return as_type(**values)
+        except (TypeError, ValueError) as error:
+            # A struct's own __post_init__ refused: the way a plugin author checks fields against each other.
+            self._error(path, str(error))
+            return BROKEN
+
+    def _union(self, tree: Any, as_type: Any, path: str) -> Any:
+        others = [option for option in get_args(as_type) if option is not type(None)]
+        if tree is None and _allows_none(as_type):
+            return None
+        if len(others) == 1:
+            return self.decode(tree, others[0], path)
+        return self._leaf(tree, as_type, path)
+
+    def _sequence(self, tree: Any, as_type: Any, path: str) -> Any:
+        arguments = get_args(as_type)
+        if get_origin(as_type) is tuple and arguments[-1] is not Ellipsis:
+            return self._leaf(tree, as_type, path)
+        if not isinstance(tree, list):
+            return self._broken(path, tree, "a list")
+        values = [self.decode(each, arguments[0], item(path, i)) for i, each in enumerate(tree)]
+        if any(value is BROKEN for value in values):
+            return BROKEN
+        return tuple(values) if get_origin(as_type) is tuple else values
+
+    def _mapping(self, tree: Any, as_type: Any, path: str) -> Any:
+        if not isinstance(tree, dict):
+            return self._broken(path, tree, "a mapping")
+        value_type = get_args(as_type)[1]
+        values = {key: self.decode(each, value_type, child(path, key)) for key, each in tree.items()}
+        return BROKEN if any(value is BROKEN for value in values.values()) else values
+
+    def _leaf(self, tree: Any, as_type: Any, path: str) -> Any:
+        plain = get_args(as_type)[0] if get_origin(as_type) is Annotated else as_type
+        if plain is timedelta:
+            return self._duration(tree, path)
+        if plain is bytes:
+            return self._bytes(tree, path)
+        if plain in _WANTED and not _is_a(tree, plain):
+            return self._broken(path, tree, _WANTED[plain])
+        try:
+            return msgspec.convert(tree, as_type)
+        except msgspec.ValidationError as error:
+            # msgspec's path is relative to this leaf; ours is the whole one.
+            problem = str(error).partition(" - at `$")[0].partition(", got ")[0]
+            if get_origin(plain) is Literal:
+                problem = f"expected one of {', '.join(show(each) for each in get_args(plain))}"
+            self._error(path, f"{problem[:1].lower()}{problem[1:]}, got {show(tree)}", tree)
+            return BROKEN
+
+    def _duration(self, tree: Any, path: str) -> Any:
+        if not isinstance(tree, str):
+            return self._broken(path, tree, 'a duration such as "15s"')
+        try:
+            return parse_duration(tree)
+        except ValueError as error:
+            self._error(path, f"{error}, got {show(tree)}", tree)
+            return BROKEN
+
+    def _bytes(self, tree: Any, path: str) -> Any:
+        if isinstance(tree, str):
+            try:
+                return base64.b64decode("".join(tree.split()), validate=True)
+            except (binascii.Error, ValueError):
+                pass
+        # The value may be a private key: it is not shown.
+        self._error(path, "expected base64 text")
+        return BROKEN
+
+    def _broken(self, path: str, tree: Any, wanted: str) -> Broken:
+        self._error(path, f"expected {wanted}, got {show(tree)}", tree)
+        return BROKEN
+
+    def _error(self, path: str, message: str, value: Any = None) -> None:
+        self.errors.append(FieldError(path, message, value))
+
+
+def _allows_none(as_type: Any) -> bool:
+    if as_type is Any or as_type is None or as_type is type(None):
+        return True
+    return get_origin(as_type) in (Union, types.UnionType) and type(None) in get_args(as_type)
+
+
+def _is_a(tree: Any, plain: Any) -> bool:
+    if plain is float:
+        return isinstance(tree, int | float) and not isinstance(tree, bool)
+    return isinstance(tree, plain) and (plain is bool or not isinstance(tree, bool))

@@ -1,0 +1,236 @@
+"""What a configuration means where it says nothing.
+
+In: a decoded configuration and the feature gates. Out: the same configuration, complete: every profile with
+its merged plugin sets and its arguments. Defaulting what is complete already changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from kuberth.config.feature_gates import FeatureGates
+from kuberth.config.plugin_args import (
+    BINDING_TIMEOUT,
+    CPU_AND_MEMORY,
+    FILTER_TIMEOUT,
+    IN_TREE_ARGS,
+    MAX_CUSTOM_SCORE,
+    DynamicResourcesArgs,
+    NodeResourcesBalancedAllocationArgs,
+    NodeResourcesFitArgs,
+    PodTopologySpreadArgs,
+    ResourceSpec,
+    UtilizationShapePoint,
+    VolumeBindingArgs,
+)
+from kuberth.config.resolve import plugins_named
+from kuberth.config.types import (
+    DEFAULT_SCHEDULER_NAME,
+    ClientConnectionConfiguration,
+    Extender,
+    KubeSchedulerConfiguration,
+    KubeSchedulerProfile,
+    LeaderElectionConfiguration,
+    PluginConfig,
+    PluginRef,
+    Plugins,
+    PluginSet,
+)
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+class InTreePlugin(NamedTuple):
+    """A plugin that comes with the scheduler: where it works, and how it stands in the default profile."""
+
+    points: tuple[str, ...]
+    weight: int = 0
+    gate: str | None = None
+
+
+_FILTERING = ("preFilter", "filter")
+_FILTERING_AND_SCORING = ("preFilter", "filter", "preScore", "score")
+
+# In the order of the default profile. DynamicResources stands before DefaultPreemption because releasing an
+# idle claim is cheaper than evicting a pod, and PostFilter stops at the first plugin that helps.
+IN_TREE_PLUGINS: Mapping[str, InTreePlugin] = {
+    "SchedulingGates": InTreePlugin(("preEnqueue",), gate="PodSchedulingReadiness"),
+    "PrioritySort": InTreePlugin(("queueSort",)),
+    "NodeUnschedulable": InTreePlugin(("filter",)),
+    "NodeName": InTreePlugin(("filter",)),
+    "TaintToleration": InTreePlugin(("filter", "preScore", "score"), weight=3),
+    "NodeAffinity": InTreePlugin(_FILTERING_AND_SCORING, weight=2),
+    "NodePorts": InTreePlugin(_FILTERING),
+    "NodeResourcesFit": InTreePlugin(_FILTERING_AND_SCORING, weight=1),
+    "VolumeRestrictions": InTreePlugin(_FILTERING),
+    "NodeVolumeLimits": InTreePlugin(_FILTERING),
+    "VolumeBinding": InTreePlugin(("preFilter", "filter", "reserve", "preBind", "preScore", "score")),
+    "VolumeZone": InTreePlugin(_FILTERING),
+    "PodTopologySpread": InTreePlugin(_FILTERING_AND_SCORING, weight=2),
+    "InterPodAffinity": InTreePlugin(_FILTERING_AND_SCORING, weight=2),
+    "DynamicResources": InTreePlugin(
+        ("preEnqueue", "preFilter", "filter", "postFilter", "score", "reserve", "preBind"),
+        weight=2,
+        gate="DynamicResourceAllocation",
+    ),
+    "DefaultPreemption": InTreePlugin(("preEnqueue", "postFilter")),
+    "NodeResourcesBalancedAllocation": InTreePlugin(("preScore", "score"), weight=1),
+    "ImageLocality": InTreePlugin(("score",), weight=1),
+    "DefaultBinder": InTreePlugin(("bind",)),
+    "NodeDeclaredFeatures": InTreePlugin(_FILTERING, gate="NodeDeclaredFeatures"),
+    "GangScheduling": InTreePlugin(("preEnqueue", "permit"), gate="GangScheduling"),
+    "TopologyPlacementGenerator": InTreePlugin(
+        ("placementGenerate",), gate="TopologyAwareWorkloadScheduling"
+    ),
+    "PodGroupPodsCount": InTreePlugin(("placementScore",), weight=1, gate="TopologyAwareWorkloadScheduling"),
+}
+
+IN_TREE_POINTS: Mapping[str, tuple[str, ...]] = {name: one.points for name, one in IN_TREE_PLUGINS.items()}
+
+
+def default_multi_point(gates: FeatureGates) -> PluginSet:
+    """The default profile's plugins, without those whose feature gate is off."""
+    return PluginSet(
+        enabled=tuple(
+            PluginRef(name=name, weight=plugin.weight)
+            for name, plugin in IN_TREE_PLUGINS.items()
+            if plugin.gate is None or gates.enabled(plugin.gate)
+        )
+    )
+
+
+def default_configuration(gates: FeatureGates | None = None) -> KubeSchedulerConfiguration:
+    """What runs when there is no configuration file."""
+    gates = gates or FeatureGates()
+    return apply_defaults(KubeSchedulerConfiguration(feature_gates=dict(gates.explicit)), gates=gates)
+
+
+def apply_defaults(
+    config: KubeSchedulerConfiguration,
+    *,
+    gates: FeatureGates | None = None,
+    args_types: Mapping[str, type] | None = None,
+) -> KubeSchedulerConfiguration:
+    """Complete `config`. `gates` defaults to those of the file, `args_types` are the out-of-tree plugins'."""
+    gates = FeatureGates(config.feature_gates) if gates is None else gates
+    types = {**IN_TREE_ARGS, **(args_types or {})}
+    profiles = config.profiles or (KubeSchedulerProfile(),)
+    # Two profiles without a name would collide: they must be named, which validation asks for.
+    if len(profiles) == 1 and not profiles[0].scheduler_name:
+        profiles = (replace(profiles[0], scheduler_name=DEFAULT_SCHEDULER_NAME),)
+    contention = config.enable_contention_profiling
+    return replace(
+        config,
+        profiles=tuple(_profile(profile, gates, types) for profile in profiles),
+        leader_election=_leader_election(config.leader_election),
+        client_connection=_client_connection(config.client_connection),
+        extenders=tuple(_extender(extender) for extender in config.extenders),
+        enable_contention_profiling=config.enable_profiling if contention is None else contention,
+    )
+
+
+def _leader_election(given: LeaderElectionConfiguration) -> LeaderElectionConfiguration:
+    durations = ("lease_duration", "renew_deadline", "retry_period")
+    return _zero_is_default(given, (*durations, "resource_lock", "resource_name", "resource_namespace"))
+
+
+def _client_connection(given: ClientConnectionConfiguration) -> ClientConnectionConfiguration:
+    return _zero_is_default(given, ("content_type", "qps", "burst"))
+
+
+def _extender(given: Extender) -> Extender:
+    # kube-scheduler keeps the zero and reads it as five seconds when it calls; the file printed here says so.
+    return _zero_is_default(given, ("http_timeout",))
+
+
+def _zero_is_default(given: S, names: Iterable[str]) -> S:
+    """For fields where an explicit zero or empty string means "not set"."""
+    defaults = {field.name: field.default for field in msgspec.structs.fields(given)}
+    changes = {name: defaults[name] for name in names if not getattr(given, name)}
+    return replace(given, **changes) if changes else given
+
+
+def _profile(
+    profile: KubeSchedulerProfile, gates: FeatureGates, types: Mapping[str, type]
+) -> KubeSchedulerProfile:
+    profile = replace(profile, plugins=merge_plugins(profile.plugins, default_multi_point(gates)))
+    configured = tuple(replace(config, args=_args(config, gates, types)) for config in profile.plugin_config)
+    named = {config.name for config in configured}
+    missing = sorted(types.keys() & set(plugins_named(profile)) - named)
+    added = tuple(
+        replace(config, args=args)
+        for config in (PluginConfig(name=name) for name in missing)
+        if (args := _args(config, gates, types)) is not None
+    )
+    return replace(profile, plugin_config=configured + added)
+
+
+def _without_arguments(args_type: type) -> Any:
+    """None when the type has a field that must be given; validation tells the user."""
+    if any(field.required for field in msgspec.structs.fields(args_type)):
+        return None
+    return args_type()
+
+
+def merge_plugins(custom: Plugins, default_multi_point: PluginSet) -> Plugins:
+    """The default profile changed by `custom`. Only multiPoint has defaults; elsewhere custom is all."""
+    sets = {name: merge_plugin_set(getattr(custom, name), PluginSet()) for name in Plugins.__struct_fields__}
+    sets["multi_point"] = merge_plugin_set(custom.multi_point, default_multi_point)
+    return Plugins(**sets)
+
+
+def merge_plugin_set(custom: PluginSet, default: PluginSet) -> PluginSet:
+    """Defaults keep their place, are re-configured where custom names them, and custom's others follow.
+
+    A plugin enabled twice stays there twice, so that validation can say so.
+    """
+    disabled = [PluginRef(name=ref.name) for ref in (*custom.disabled, *default.disabled)]
+    gone = {ref.name for ref in disabled}
+    last_named = {ref.name: index for index, ref in enumerate(custom.enabled)}
+    kept = [] if "*" in gone else [ref for ref in default.enabled if ref.name not in gone]
+    replacing = {last_named[ref.name] for ref in kept if ref.name in last_named}
+    enabled = [custom.enabled[last_named[ref.name]] if ref.name in last_named else ref for ref in kept]
+    enabled += [ref for index, ref in enumerate(custom.enabled) if index not in replacing]
+    return PluginSet(enabled=tuple(enabled), disabled=tuple(disabled))
+
+
+def _args(config: PluginConfig, gates: FeatureGates, types: Mapping[str, type]) -> Any:
+    """A plugin's arguments with that part of their defaults that is no constant."""
+    args = config.args
+    if args is None and config.name in types:
+        args = _without_arguments(types[config.name])
+    match args:
+        case NodeResourcesFitArgs():
+            strategy = args.scoring_strategy
+            resources = _resources(strategy.resources)
+            return replace(args, scoring_strategy=replace(strategy, resources=resources))
+        case NodeResourcesBalancedAllocationArgs():
+            return replace(args, resources=_resources(args.resources))
+        case PodTopologySpreadArgs(defaulting_type=""):
+            return replace(args, defaulting_type="System")
+        case VolumeBindingArgs(shape=()) if gates.enabled("StorageCapacityScoring"):
+            # The fuller a volume would be, the worse.
+            empty = UtilizationShapePoint(utilization=0, score=MAX_CUSTOM_SCORE)
+            full = UtilizationShapePoint(utilization=100, score=0)
+            return replace(args, shape=(empty, full))
+        case DynamicResourcesArgs():
+            return _dynamic_resources(args, gates)
+        case _:
+            return args
+
+
+def _dynamic_resources(args: DynamicResourcesArgs, gates: FeatureGates) -> DynamicResourcesArgs:
+    if args.filter_timeout is None and gates.enabled("DRASchedulerFilterTimeout"):
+        args = replace(args, filter_timeout=FILTER_TIMEOUT)
+    conditions = gates.enabled("DRADeviceBindingConditions") and gates.enabled("DRAResourceClaimDeviceStatus")
+    if args.binding_timeout is None and conditions:
+        args = replace(args, binding_timeout=BINDING_TIMEOUT)
+    return args
+
+
+def _resources(given: tuple[ResourceSpec, ...]) -> tuple[ResourceSpec, ...]:
+    return tuple(replace(spec, weight=spec.weight or 1) for spec in given) or CPU_AND_MEMORY

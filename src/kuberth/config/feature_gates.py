@@ -1,0 +1,272 @@
+"""Feature gates: which of them Kuberth knows, what they default to, and what is set.
+
+In: settings from the configuration file (`featureGates`) and the flag (`--feature-gates`).
+Out: `FeatureGates`, an immutable mapping from every gate's name to whether it is on.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from kuberth.config.field_errors import FieldError, InvalidConfiguration, child, did_you_mean, show
+
+
+class Stage(enum.Enum):
+    ALPHA = "alpha"
+    BETA = "beta"
+    GA = "GA"
+
+
+class Gate(NamedTuple):
+    """A gate as of Kubernetes 1.36. A locked one can only be set to its default."""
+
+    stage: Stage
+    default: bool
+    locked: bool = False
+    requires: tuple[str, ...] = ()
+
+
+def _alpha(*requires: str) -> Gate:
+    return Gate(Stage.ALPHA, default=False, requires=requires)
+
+
+def _beta(*requires: str, on: bool = True) -> Gate:
+    return Gate(Stage.BETA, default=on, requires=requires)
+
+
+def _ga(*requires: str, locked: bool = False) -> Gate:
+    return Gate(Stage.GA, default=True, locked=locked, requires=requires)
+
+
+# Kubernetes locks nearly every GA gate. Kuberth locks only those whose older behaviour it does not have.
+# SchedulerQueueingHints, PodSchedulingReadiness, DynamicResourceAllocation and DRAAdminAccess are locked
+# there and free here: KEP-4247 describes the scheduler with and without hints, and the others only decide
+# whether a plugin, or a part of it, takes part.
+GATES: Mapping[str, Gate] = {
+    # The queue and the scheduling cycle.
+    "PodSchedulingReadiness": _ga(),
+    "SchedulerQueueingHints": _ga(),
+    "SchedulerPopFromBackoffQ": _beta(),
+    "SchedulerAsyncPreemption": _beta(),
+    "SchedulerAsyncAPICalls": _beta(on=False),
+    "OpportunisticBatching": _beta(),
+    "NominatedNodeNameForExpectation": _beta(),
+    "ClearingNominatedNodeNameAfterBinding": _beta(),
+    # Workloads and gangs.
+    "GenericWorkload": _alpha(),
+    "GangScheduling": _alpha("GenericWorkload"),
+    "TopologyAwareWorkloadScheduling": _alpha("GenericWorkload"),
+    "WorkloadAwarePreemption": _alpha("GangScheduling"),
+    # Pods and nodes.
+    "SidecarContainers": _ga(locked=True),
+    "PodLevelResources": _beta(),
+    "InPlacePodVerticalScaling": _ga(locked=True),
+    "InPlacePodLevelResourcesVerticalScaling": _beta(
+        "InPlacePodVerticalScaling", "PodLevelResources", "NodeDeclaredFeatures"
+    ),
+    "NodeDeclaredFeatures": _beta(),
+    "TaintTolerationComparisonOperators": _alpha(),
+    # Spreading and affinity.
+    "NodeInclusionPolicyInPodTopologySpread": _ga(locked=True),
+    "MatchLabelKeysInPodTopologySpread": _beta(),
+    "MatchLabelKeysInPodTopologySpreadSelectorMerge": _beta("MatchLabelKeysInPodTopologySpread"),
+    "MatchLabelKeysInPodAffinity": _ga(locked=True),
+    "PodTopologyLabelsAdmission": _beta(),
+    # Volumes.
+    "StorageCapacityScoring": _alpha(),
+    "VolumeAttributesClass": _ga(locked=True),
+    "VolumeLimitScaling": _alpha(),
+    "MutableCSINodeAllocatableCount": _ga(locked=True),
+    # Devices.
+    "DynamicResourceAllocation": _ga(),
+    "DRAAdminAccess": _ga("DynamicResourceAllocation"),
+    "DRAConsumableCapacity": _beta("DynamicResourceAllocation"),
+    "DRADeviceBindingConditions": _beta("DynamicResourceAllocation", "DRAResourceClaimDeviceStatus"),
+    "DRADeviceTaints": _beta("DynamicResourceAllocation"),
+    "DRADeviceTaintRules": _beta("DRADeviceTaints", on=False),
+    "DRAExtendedResource": _beta("DynamicResourceAllocation"),
+    "DRAListTypeAttributes": _alpha("DynamicResourceAllocation"),
+    "DRANodeAllocatableResources": _alpha("DynamicResourceAllocation"),
+    "DRAPartitionableDevices": _beta("DynamicResourceAllocation"),
+    "DRAPrioritizedList": _ga("DynamicResourceAllocation"),
+    "DRAResourceClaimDeviceStatus": _beta(),
+    "DRASchedulerFilterTimeout": _beta("DynamicResourceAllocation"),
+    "DRAWorkloadResourceClaims": _alpha("DynamicResourceAllocation", "GenericWorkload"),
+}
+
+# AllAlpha and AllBeta move the default of every gate of that stage; a gate that is named keeps its own value.
+_ALL = {"AllAlpha": Stage.ALPHA, "AllBeta": Stage.BETA}
+
+
+class FeatureGates(Mapping[str, bool]):
+    """Every gate and whether it is on. `explicit` is what somebody set, the rest are defaults."""
+
+    def __init__(self, explicit: Mapping[str, bool] | None = None) -> None:
+        """Raises InvalidConfiguration, naming every gate that is unknown, locked or in conflict."""
+        self.explicit: Mapping[str, bool] = dict(explicit or {})
+        problems = gate_problems(self.explicit)
+        if problems:
+            raise InvalidConfiguration(problems)
+        self._values = _effective(self.explicit)
+
+    @classmethod
+    def parse(cls, text: str) -> FeatureGates:
+        """From the flag's form, `A=true,B=false`."""
+        return cls(parse_settings(text))
+
+    def enabled(self, name: str) -> bool:
+        try:
+            return self._values[name]
+        except KeyError:
+            raise KeyError(f"no feature gate {name!r} in kuberth.config.feature_gates.GATES") from None
+
+    def merge(self, other: Mapping[str, bool]) -> FeatureGates:
+        """These settings, overridden by `other`'s; of another FeatureGates only what was set explicitly."""
+        settings = other.explicit if isinstance(other, FeatureGates) else other
+        return FeatureGates({**self.explicit, **settings})
+
+    def __getitem__(self, name: str) -> bool:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        return f"FeatureGates({dict(self.explicit)!r})"
+
+
+def parse_settings(text: str) -> dict[str, bool]:
+    """`A=true,B=false` as a mapping; whether the gates exist is asked later. A later setting wins."""
+    settings: dict[str, bool] = {}
+    problems: list[FieldError] = []
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        name, equals, value = (piece.strip() for piece in part.partition("="))
+        if not equals or value.lower() not in _BOOLEANS:
+            problems.append(
+                FieldError(name, f"expected {name or 'Name'}=true or =false, got {show(part)}", part)
+            )
+        else:
+            settings[name] = _BOOLEANS[value.lower()]
+    if problems:
+        raise InvalidConfiguration(problems)
+    return settings
+
+
+_BOOLEANS = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
+
+
+def gate_problems(explicit: Mapping[str, bool], path: str = "") -> list[FieldError]:
+    """Everything wrong with these settings; `path` is where they were written."""
+    problems: list[FieldError] = []
+    for name, value in explicit.items():
+        where = child(path, name)
+        if name in _ALL or name in ELSEWHERE:
+            continue
+        gate = GATES.get(name)
+        if gate is None:
+            problems.append(
+                FieldError(where, f"unknown feature gate{did_you_mean(name, [*GATES, *_ALL])}", value)
+            )
+        elif gate.locked and value != gate.default:
+            problems.append(
+                FieldError(
+                    where, f"{show(gate.default)} for good since it became GA; remove this setting", value
+                )
+            )
+    if problems:
+        return problems
+    own = _own_values(explicit)
+    for name, value in explicit.items():
+        missing = [need for need in (GATES[name].requires if name in GATES else ()) if not own[need]]
+        if value and missing:
+            problems.append(
+                FieldError(
+                    child(path, name), f"needs {' and '.join(missing)}, which is off; set it to true", value
+                )
+            )
+    return problems
+
+
+def _own_values(explicit: Mapping[str, bool]) -> dict[str, bool]:
+    defaults = {stage: explicit[name] for name, stage in _ALL.items() if name in explicit}
+    return {
+        name: explicit.get(name, gate.default if gate.locked else defaults.get(gate.stage, gate.default))
+        for name, gate in GATES.items()
+    }
+
+
+def _effective(explicit: Mapping[str, bool]) -> dict[str, bool]:
+    """A gate that is on by default goes off with what it requires.
+
+    Kubernetes refuses such a setting and asks for all dependents to be listed; here only what was set
+    explicitly can be in conflict.
+    """
+    own = _own_values(explicit)
+
+    def on(name: str) -> bool:
+        return own[name] and all(on(need) for need in GATES[name].requires)
+
+    return {name: on(name) for name in GATES}
+
+
+# Gates of other Kubernetes components. Clusters often hand one list to every component, so these are
+# accepted and have no effect.
+_OTHER_COMPONENTS = """
+AggregatedDiscoveryRemoveBetaType AllowDNSOnlyNodeCSR AllowInsecureKubeletCertificateSigningRequests
+AllowOverwriteTerminationGracePeriodSeconds AllowParsingUserUIDFromCertAuth AllowServiceExternalIPs
+AllowUnsafeMalformedObjectDeletion AnonymousAuthConfigurableEndpoints AnyVolumeDataSource
+APIResponseCompression APIServerIdentity APIServerTracing APIServingWithRoutine AuthorizeNodeWithSelectors
+AuthorizePodWebsocketUpgradeCreatePermission AuthorizeWithSelectors BtreeWatchCache CBORServingAndStorage
+ChangeContainerStatusOnKubeletRestart CloudControllerManagerWatchBasedRoutesReconciliation
+CloudControllerManagerWebhook ClusterTrustBundle ClusterTrustBundleProjection ComponentFlagz
+ComponentStatusz ConcurrentWatchObjectDecode ConsistentListFromCache ConstrainedImpersonation
+ContainerCheckpoint ContainerRestartRules ContainerStopSignals CoordinatedLeaderElection CPUCFSQuotaPeriod
+CPUManagerPolicyAlphaOptions CPUManagerPolicyBetaOptions CPUManagerPolicyOptions
+CRDObservedGenerationTracking CRDValidationRatcheting CRIListStreaming CrossNamespaceVolumeDataSource
+CSIServiceAccountTokenSecrets CSIVolumeHealth CustomResourceFieldSelectors DeclarativeValidation
+DeclarativeValidationBeta DeclarativeValidationTakeover DeploymentReplicaSetTerminatingReplicas
+DetectCacheInconsistency DisableAllocatorDualWrite DisableCPUQuotaWithExclusiveCPUs
+DisableNodeKubeProxyVersion DRAResourceClaimGranularStatusAuthorization DRAResourcePoolStatus EnvFiles
+EventedPLEG ExecProbeTimeout ExtendWebSocketsToKubelet ExternalServiceAccountTokenSigner
+GitRepoVolumeDriver GracefulNodeShutdown GracefulNodeShutdownBasedOnPodPriority HostnameOverride
+HPAConfigurableTolerance HPAScaleToZero ImageMaximumGCAge ImageVolume ImageVolumeWithDigest
+InPlacePodVerticalScalingExclusiveCPUs InPlacePodVerticalScalingExclusiveMemory
+InPlacePodVerticalScalingInitContainers JobBackoffLimitPerIndex JobManagedBy JobPodReplacementPolicy
+JobSuccessPolicy KubeletCgroupDriverFromCRI KubeletCrashLoopBackOffMax KubeletEnsureSecretPulledImages
+KubeletFineGrainedAuthz KubeletInUserNamespace KubeletPodResourcesDynamicResources KubeletPodResourcesGet
+KubeletPodResourcesListUseActivePods KubeletPSI KubeletRegistrationGetOnExistsOnly KubeletSeparateDiskGC
+KubeletServiceAccountTokenForCredentialProviders KubeletTracing ListFromCacheSnapshot
+LocalStorageCapacityIsolationFSQuotaMonitoring LogarithmicScaleDown ManifestBasedAdmissionControlConfig
+MaxUnavailableStatefulSet MemoryQoS MultiCIDRServiceAllocator MutablePodResourcesForSuspendedJobs
+MutablePVNodeAffinity MutableSchedulingDirectivesForSuspendedJobs MutatingAdmissionPolicy
+NFTablesProxyMode NodeLogQuery NodeSwap OpenAPIEnums OrderedNamespaceDeletion
+PersistentVolumeClaimUnusedSinceTime PLEGOnDemandRelist PodAndContainerStatsFromCRI PodCertificateRequest
+PodDeletionCost PodLevelResourceManagers PodLifecycleSleepAction PodLifecycleSleepActionAllowZero
+PodLogsQuerySplitStreams PodObservedGenerationTracking PodReadyToStartContainersCondition PodsAPI
+PortForwardWebsockets PreferSameTrafficDistribution PreventStaticPodAPIReferences ProcMountType
+QOSReserved RecoverVolumeExpansionFailure RecursiveReadOnlyMounts ReduceDefaultCrashLoopBackOffDecay
+RelaxedDNSSearchValidation RelaxedEnvironmentVariableValidation RelaxedServiceNameValidation
+ReloadKubeletClientCAFile ReloadKubeletServerCertificateFile RemoteRequestHeaderUID
+ResilientWatchCacheInitialization ResourceHealthStatus ResourceHealthStatusMessage
+RestartAllContainersOnContainerExits RetryGenerateName RotateKubeletServerCertificate
+RuntimeClassInImageCriAPI SELinuxChangePolicy SELinuxMount SELinuxMountReadWriteOncePod
+SeparateCacheWatchRPC SeparateTaintEvictionController ServiceAccountNodeAudienceRestriction
+ServiceAccountTokenJTI ServiceAccountTokenNodeBinding ServiceAccountTokenNodeBindingValidation
+ServiceAccountTokenPodNodeInfo ServiceCIDRStatusFieldWiping ShardedListAndWatch SizeBasedListCostEstimate
+StaleControllerConsistencyDaemonSet StaleControllerConsistencyJob StaleControllerConsistencyReplicaSet
+StaleControllerConsistencyStatefulSet StatefulSetSemanticRevisionComparison StorageNamespaceIndex
+StorageVersionAPI StorageVersionHash StorageVersionMigrator StreamingCollectionEncodingToJSON
+StreamingCollectionEncodingToProtobuf StrictIPCIDRValidation StructuredAuthenticationConfiguration
+StructuredAuthenticationConfigurationEgressSelector StructuredAuthenticationConfigurationJWKSMetrics
+SupplementalGroupsPolicy SystemdWatchdog TokenRequestServiceAccountUIDValidation
+TopologyManagerPolicyAlphaOptions TopologyManagerPolicyBetaOptions TopologyManagerPolicyOptions
+TranslateStreamCloseWebsocketRequests UnknownVersionInteroperabilityProxy UserNamespacesHostNetworkSupport
+UserNamespacesSupport WatchCacheInitializationPostStartHook WatchList WindowsCPUAndMemoryAffinity
+WindowsGracefulNodeShutdown WindowsHostNetwork WinDSR WinOverlay WorkloadWithJob
+"""
+ELSEWHERE = frozenset(_OTHER_COMPONENTS.split())

@@ -1,0 +1,174 @@
+"""A configuration file → a complete, valid configuration.
+
+In: a path, text, or a plain tree. Out: `KubeSchedulerConfiguration`, defaulted and validated, or one
+`InvalidConfiguration` with everything that is wrong. The steps: `documents` reads, `legacy` translates,
+`decoding` types, `defaults` completes, `validation` judges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from kuberth.config.decoding import BROKEN, Decoder
+from kuberth.config.defaults import apply_defaults
+from kuberth.config.documents import clean_tree, read_tree
+from kuberth.config.feature_gates import FeatureGates, gate_problems
+from kuberth.config.field_errors import FieldError, InvalidConfiguration, child, item, show
+from kuberth.config.legacy import Translation, is_legacy, translate
+from kuberth.config.plugin_args import IN_TREE_ARGS
+from kuberth.config.types import API_VERSION, GROUP, KIND, KubeSchedulerConfiguration, PluginConfig
+from kuberth.config.validation import validate
+
+Source = Path | str | bytes | Mapping[str, Any]
+"""A file to read, the text of one, or a tree that was read already."""
+
+_TYPE_META = ("apiVersion", "kind")
+
+
+def load(
+    source: Source,
+    *,
+    feature_gates: Mapping[str, bool] | None = None,
+    args_types: Mapping[str, type] | None = None,
+    known_plugins: Collection[str] | None = None,
+    extension_points: Mapping[str, Collection[str]] | None = None,
+) -> KubeSchedulerConfiguration:
+    """Read, complete and check a configuration.
+
+    `feature_gates` override those in the file, as a flag does. The others describe the plugins there are:
+    see `validation.validate`.
+    """
+    given, translation, errors = _parse(source, args_types or {})
+    if given is None:
+        raise InvalidConfiguration(errors)
+    given = replace(given, feature_gates={**given.feature_gates, **(feature_gates or {})})
+    gates = FeatureGates({} if gate_problems(given.feature_gates) else given.feature_gates)
+    config = apply_defaults(given, gates=gates, args_types=args_types)
+    found = validate(
+        config,
+        given=given,
+        known_plugins=known_plugins,
+        extension_points=extension_points,
+        args_types=args_types,
+    )
+    errors += [translation.original(error) for error in found]
+    if errors:
+        raise InvalidConfiguration(errors)
+    return config
+
+
+def parse(source: Source, *, args_types: Mapping[str, type] | None = None) -> KubeSchedulerConfiguration:
+    """Only what the source says: typed, but neither completed nor validated."""
+    given, _, errors = _parse(source, args_types or {})
+    if given is None or errors:
+        raise InvalidConfiguration(errors)
+    return given
+
+
+def _parse(
+    source: Source, args_types: Mapping[str, type]
+) -> tuple[KubeSchedulerConfiguration | None, Translation, list[FieldError]]:
+    """What could be typed, and the errors so far; None when they leave nothing to validate."""
+    tree, errors = _read(source)
+    if not isinstance(tree, dict):
+        wanted = f"expected a mapping with apiVersion {API_VERSION} and kind {KIND}"
+        errors.append(FieldError("", f"{wanted}, got {'nothing' if tree is None else show(tree)}"))
+        raise InvalidConfiguration(errors)
+    wrong_type = list(_check_type(tree))
+    if wrong_type:
+        # The fields of another kind or version would only be noise.
+        raise InvalidConfiguration([*errors, *wrong_type])
+    tree = {key: value for key, value in tree.items() if key not in _TYPE_META}
+    translation = translate(tree)
+    types = {**IN_TREE_ARGS, **args_types}
+    decoder = Decoder(field_type=_args_type(types))
+    stripped = _without_args_type_meta(translation.tree, types, decoder.errors)
+    decoded = decoder.decode(stripped, KubeSchedulerConfiguration)
+    errors += translation.errors
+    errors += [translation.original(error) for error in decoder.errors]
+    return None if decoded is BROKEN else decoded, translation, errors
+
+
+def _read(source: Source) -> tuple[Any, list[FieldError]]:
+    if isinstance(source, Mapping):
+        return clean_tree(source)
+    if isinstance(source, Path):
+        try:
+            return read_tree(source.read_bytes())
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            message = f"cannot read the configuration file {source}: {reason}"
+            raise InvalidConfiguration([FieldError("", message)]) from error
+    return read_tree(source)
+
+
+def _check_type(tree: dict[str, Any]) -> Iterator[FieldError]:
+    version, kind = tree.get("apiVersion"), tree.get("kind")
+    if version is None and kind is None and is_legacy(tree):
+        # KEP-624 shows its form without them.
+        return
+    if version is None:
+        yield FieldError("apiVersion", f"required, but missing; write apiVersion: {API_VERSION}")
+    elif version != API_VERSION:
+        older = isinstance(version, str) and version.startswith(f"{GROUP}/")
+        what_to_do = "; convert the file to v1" if older else ""
+        yield FieldError(
+            "apiVersion", f"{show(version)} is not supported, only {API_VERSION} is{what_to_do}", version
+        )
+    if kind is None:
+        yield FieldError("kind", f"required, but missing; write kind: {KIND}")
+    elif kind != KIND:
+        yield FieldError("kind", f"{show(kind)} is not supported, only {KIND} is", kind)
+
+
+def _args_type(types: Mapping[str, type]) -> Any:
+    def field_type(struct: type, field: str, tree: Mapping[str, Any]) -> Any:
+        if struct is not PluginConfig or field != "args":
+            return None
+        name = tree.get("name")
+        known = types.get(name) if isinstance(name, str) else None
+        return known or dict[str, Any] | None
+
+    return field_type
+
+
+def _without_args_type_meta(
+    tree: dict[str, Any], types: Mapping[str, type], errors: list[FieldError]
+) -> dict[str, Any]:
+    """Typed args may say their apiVersion and kind, as Kubernetes' do; their structs have no such fields."""
+
+    def strip(entry: Any, path: str) -> Any:
+        if not isinstance(entry, dict) or not isinstance(entry.get("args"), dict):
+            return entry
+        name, args = entry.get("name"), entry["args"]
+        if not isinstance(name, str) or name not in types:
+            return entry
+        if name in IN_TREE_ARGS:
+            for key, wanted in (("apiVersion", API_VERSION), ("kind", f"{name}Args")):
+                if args.get(key) not in (None, wanted):
+                    message = f"expected {show(wanted)}, got {show(args[key])}"
+                    errors.append(FieldError(child(child(path, "args"), key), message, args[key]))
+        fields = {field.encode_name for field in msgspec.structs.fields(types[name])}
+        return {
+            **entry,
+            "args": {key: value for key, value in args.items() if key in fields or key not in _TYPE_META},
+        }
+
+    def profile(each: Any, path: str) -> Any:
+        if not isinstance(each, dict) or not isinstance(each.get("pluginConfig"), list):
+            return each
+        path = child(path, "pluginConfig")
+        return {
+            **each,
+            "pluginConfig": [strip(entry, item(path, i)) for i, entry in enumerate(each["pluginConfig"])],
+        }
+
+    profiles = tree.get("profiles")
+    if not isinstance(profiles, list):
+        return tree
+    return {**tree, "profiles": [profile(each, item("profiles", i)) for i, each in enumerate(profiles)]}

@@ -1,0 +1,97 @@
+"""A profile's plugin sets → the plugins that run, in order, at each extension point.
+
+In: a defaulted profile, and which points every plugin implements. Out: `ResolvedProfile`, which the framework
+builds its call lists from. The order is kube-scheduler's, since it decides which plugin rejects first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from kuberth.config.types import (
+    EXTENSION_POINTS,
+    SCORING_POINTS,
+    KubeSchedulerProfile,
+    Plugins,
+    PluginSet,
+    plugin_set,
+)
+
+
+class ResolvedProfile(Struct, frozen=True, kw_only=True):
+    """`plugins` has every extension point, by the configuration's names (`preFilter`), in running order."""
+
+    scheduler_name: str
+    percentage_of_nodes_to_score: int | None
+    plugins: Mapping[str, tuple[str, ...]]
+    score_weights: Mapping[str, int]
+    placement_score_weights: Mapping[str, int]
+    args: Mapping[str, Any]
+
+    def names(self) -> tuple[str, ...]:
+        """Every plugin that takes part anywhere, once, in the order of the first point it is found at."""
+        return tuple(dict.fromkeys(name for names in self.plugins.values() for name in names))
+
+
+def resolve_profile(
+    profile: KubeSchedulerProfile, points_of: Mapping[str, Collection[str]]
+) -> ResolvedProfile:
+    """Expand `multiPoint`. `points_of` may spell the points `preFilter` or `PreFilter`."""
+    implemented = {name: normal_points(points) for name, points in points_of.items()}
+    resolved = {point: _resolve_point(profile.plugins, point, implemented) for point in EXTENSION_POINTS}
+    weights = {point: _weights(profile.plugins, point, resolved[point]) for point in SCORING_POINTS}
+    return ResolvedProfile(
+        scheduler_name=profile.scheduler_name,
+        percentage_of_nodes_to_score=profile.percentage_of_nodes_to_score,
+        plugins=resolved,
+        score_weights=weights["score"],
+        placement_score_weights=weights["placementScore"],
+        args={config.name: config.args for config in profile.plugin_config},
+    )
+
+
+def plugins_named(profile: KubeSchedulerProfile) -> tuple[str, ...]:
+    """Every plugin the profile enables, at `multiPoint` or at a point, once: those that must be built."""
+    sets = (plugin_set(profile.plugins, point) for point in ("multiPoint", *EXTENSION_POINTS))
+    return tuple(dict.fromkeys(ref.name for each in sets for ref in each.enabled))
+
+
+def normal_points(points: Collection[str]) -> frozenset[str]:
+    """Points in the configuration's spelling; whatever is no extension point is dropped."""
+    return frozenset(point[:1].lower() + point[1:] for point in points) & frozenset(EXTENSION_POINTS)
+
+
+def _resolve_point(
+    plugins: Plugins, point: str, implemented: Mapping[str, frozenset[str]]
+) -> tuple[str, ...]:
+    own = plugin_set(plugins, point)
+    own_names = _names(own)
+    disabled = {ref.name for ref in own.disabled}
+    if "*" in disabled:
+        return own_names
+    expanded = [
+        name
+        for name in _names(plugins.multi_point)
+        if name not in disabled and point in implemented.get(name, ())
+    ]
+    # Three groups: what the point re-configures of multiPoint, in the point's order; the rest of multiPoint;
+    # the rest of the point. A plugin both disabled and enabled at the point therefore moves to the end.
+    overriding = [name for name in own_names if name in expanded]
+    inherited = [name for name in expanded if name not in own_names]
+    added = [name for name in own_names if name not in overriding]
+    return (*overriding, *inherited, *added)
+
+
+def _names(plugins: PluginSet) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(ref.name for ref in plugins.enabled))
+
+
+def _weights(plugins: Plugins, point: str, names: tuple[str, ...]) -> dict[str, int]:
+    """The point's own weight wins over multiPoint's; a plugin without a weight counts once."""
+    given: dict[str, int] = {}
+    for ref in (*plugin_set(plugins, point).enabled, *plugins.multi_point.enabled):
+        given.setdefault(ref.name, ref.weight or 1)
+    return {name: given[name] for name in names}

@@ -1,0 +1,82 @@
+"""What a plugin is, and how plugins are asked.
+
+On a pod's way this is the rulebook between the queue and the binding: a pod and the cluster table come
+in, every extension point of KEP-624, KEP-3521 and KEP-4247 is run in its order, and statuses, verdicts
+and scores go out. This package knows no plugin by name.
+"""
+
+from kuberth.framework.cycle_state import CycleState, StateKey
+from kuberth.framework.diagnosis import Diagnosis, FitError
+from kuberth.framework.events import Action, ClusterEvent, EventWithHint, Hint, Resource
+from kuberth.framework.extension_points import (
+    BindPlugin,
+    EnqueueExtensions,
+    FilterPlugin,
+    PermitPlugin,
+    PermitResult,
+    Plugin,
+    PostBindPlugin,
+    PostFilterPlugin,
+    PostFilterResult,
+    PreBindPlugin,
+    PreEnqueuePlugin,
+    PreFilterExtensions,
+    PreFilterPlugin,
+    PreFilterResult,
+    PreScorePlugin,
+    QueueSortPlugin,
+    ReservePlugin,
+    ScorePlugin,
+)
+from kuberth.framework.handle import Handle
+from kuberth.framework.profile import Profile
+from kuberth.framework.queued_pod import QueuedPod
+from kuberth.framework.registry import Registry
+from kuberth.framework.runner import Runner
+from kuberth.framework.status import SKIP, SUCCESS, Code, Status
+from kuberth.framework.verdict import Verdict
+
+MAX_NODE_SCORE = 100
+MIN_NODE_SCORE = 0
+
+__all__ = [
+    "MAX_NODE_SCORE",
+    "MIN_NODE_SCORE",
+    "SKIP",
+    "SUCCESS",
+    "Action",
+    "BindPlugin",
+    "ClusterEvent",
+    "Code",
+    "CycleState",
+    "Diagnosis",
+    "EnqueueExtensions",
+    "EventWithHint",
+    "FilterPlugin",
+    "FitError",
+    "Handle",
+    "Hint",
+    "PermitPlugin",
+    "PermitResult",
+    "Plugin",
+    "PostBindPlugin",
+    "PostFilterPlugin",
+    "PostFilterResult",
+    "PreBindPlugin",
+    "PreEnqueuePlugin",
+    "PreFilterExtensions",
+    "PreFilterPlugin",
+    "PreFilterResult",
+    "PreScorePlugin",
+    "Profile",
+    "QueueSortPlugin",
+    "QueuedPod",
+    "Registry",
+    "ReservePlugin",
+    "Resource",
+    "Runner",
+    "ScorePlugin",
+    "StateKey",
+    "Status",
+    "Verdict",
+]

@@ -1,0 +1,88 @@
+"""Data of one scheduling context, handed from one extension point to the next.
+
+In: what plugins write. Out: what they read later in the same cycle. It is not valid after the cycle.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast, runtime_checkable
+
+if TYPE_CHECKING:
+    from kuberth.cluster.pod_info import PodInfo
+
+T = TypeVar("T")
+
+
+@runtime_checkable
+class Cloneable(Protocol):
+    """Data that a what-if may change offers `clone`; data without it is shared between clones."""
+
+    def clone(self) -> Any: ...
+
+
+class StateKey(Generic[T]):
+    """A typed key. Two keys of the same name are different keys, so plugins cannot collide by accident."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"StateKey({self.name!r})"
+
+
+class CycleState:
+    """The state of one pod's scheduling context."""
+
+    __slots__ = (
+        "_data",
+        "pod_info",
+        "pods_to_activate",
+        "record_plugin_metrics",
+        "skip_filter",
+        "skip_pre_bind",
+        "skip_score",
+    )
+
+    def __init__(self, pod_info: PodInfo | None = None, *, record_plugin_metrics: bool = False) -> None:
+        self._data: dict[StateKey[Any], Any] = {}
+        self.pod_info = pod_info
+        """What is derived from the pod once: its requests and affinity terms."""
+        self.record_plugin_metrics = record_plugin_metrics
+        self.skip_filter: frozenset[str] = frozenset()
+        """Plugins whose PreFilter said Skip."""
+        self.skip_score: frozenset[str] = frozenset()
+        """Plugins whose PreScore said Skip."""
+        self.skip_pre_bind: frozenset[str] = frozenset()
+        """Plugins whose pre-flight said there is nothing to do before the binding."""
+        self.pods_to_activate: dict[str, Any] = {}
+        """Pods (by namespace/name) that a plugin wants tried again once this one is placed."""
+
+    def write(self, key: StateKey[T], value: T) -> None:
+        self._data[key] = value
+
+    def read(self, key: StateKey[T]) -> T:
+        """The value under `key`; KeyError when no one wrote it in this cycle."""
+        try:
+            return cast("T", self._data[key])
+        except KeyError:
+            raise KeyError(f"nothing was written under {key.name!r} in this scheduling cycle") from None
+
+    def get(self, key: StateKey[T]) -> T | None:
+        return self._data.get(key)
+
+    def delete(self, key: StateKey[Any]) -> None:
+        self._data.pop(key, None)
+
+    def clone(self) -> CycleState:
+        """An independent copy: values that offer `clone` are cloned, others are shared."""
+        copy = CycleState(self.pod_info, record_plugin_metrics=self.record_plugin_metrics)
+        copy._data = {
+            key: value.clone() if isinstance(value, Cloneable) else value for key, value in self._data.items()
+        }
+        copy.skip_filter = self.skip_filter
+        copy.skip_score = self.skip_score
+        copy.skip_pre_bind = self.skip_pre_bind
+        copy.pods_to_activate = self.pods_to_activate
+        return copy

@@ -1,0 +1,113 @@
+"""Why a pod fits nowhere: the verdict on every node, kept as codes and told as text.
+
+In: verdicts of the Filter plugins, the message of PreFilter or PostFilter. Out: the plugins that
+rejected the pod (for the queue's hints), the status of any node, and the FailedScheduling message.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kuberth.framework.status import Code, Status
+from kuberth.framework.verdict import Verdict
+
+ABSENT: Final = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE)
+"""How a node counts that was not looked at: no preemption is tried there."""
+
+
+class Diagnosis:
+    """The statuses of all nodes that do not take the pod.
+
+    Statuses come in two forms: explicitly by node name, and as blocks of rows judged by one plugin.
+    """
+
+    def __init__(self) -> None:
+        self._explicit: dict[str, Status] = {}
+        self._blocks: list[tuple[str, NDArray[np.int64], NDArray[np.int64], Verdict]] = []
+        self.absent_status: Status = ABSENT
+        self.unschedulable_plugins: set[str] = set()
+        self.pending_plugins: set[str] = set()
+        self.pre_filter_message = ""
+        self.post_filter_message = ""
+
+    def set(self, node_name: str, status: Status) -> None:
+        self._explicit[node_name] = status
+        self._note_plugin(status)
+
+    def add_block(
+        self, plugin: str, rows: NDArray[np.int64], verdict: Verdict, codes: NDArray[np.int64]
+    ) -> None:
+        """`plugin` rejected `rows`, with `codes` of `verdict` for each."""
+        self._blocks.append((plugin, rows, codes, verdict))
+        for code in np.unique(codes):
+            self._note_plugin(verdict.status(int(code)).by(plugin))
+
+    def _note_plugin(self, status: Status) -> None:
+        if not status.plugin:
+            return
+        if status.is_rejected:
+            self.unschedulable_plugins.add(status.plugin)
+        if status.code == Code.PENDING:
+            self.pending_plugins.add(status.plugin)
+
+    def note_plugins(self, plugins: Iterable[str]) -> None:
+        self.unschedulable_plugins.update(plugins)
+
+    def note(self, status: Status) -> None:
+        """Remember who gave `status` without tying it to a node."""
+        self._note_plugin(status)
+
+    def counts(self) -> Iterator[tuple[Status, int]]:
+        """Every distinct status with the number of nodes that have it."""
+        yield from Counter(self._explicit.values()).items()
+        for plugin, _rows, codes, verdict in self._blocks:
+            values, numbers = np.unique(codes, return_counts=True)
+            for code, number in zip(values.tolist(), numbers.tolist(), strict=True):
+                yield verdict.status(code).by(plugin), number
+
+    def rows(self) -> Iterator[tuple[NDArray[np.int64], Status]]:
+        """Every block of rows with the status they share."""
+        for plugin, rows, codes, verdict in self._blocks:
+            for code in np.unique(codes).tolist():
+                yield rows[codes == code], verdict.status(code).by(plugin)
+
+    @property
+    def explicit(self) -> Mapping[str, Status]:
+        return self._explicit
+
+    def __len__(self) -> int:
+        return len(self._explicit) + sum(len(rows) for _, rows, _, _ in self._blocks)
+
+    def message(self, total_nodes: int) -> str:
+        """`0/5 nodes are available: 3 Insufficient cpu, 2 node(s) ... .` and what preemption said."""
+        text = f"0/{total_nodes} nodes are available:"
+        if self.pre_filter_message:
+            text += f" {self.pre_filter_message}."
+        else:
+            reasons: Counter[str] = Counter()
+            for status, number in self.counts():
+                for reason in status.reasons:
+                    reasons[reason] += number
+            if (absent := total_nodes - len(self)) > 0:
+                for reason in self.absent_status.reasons:
+                    reasons[reason] += absent
+            if reasons:
+                text += f" {', '.join(sorted(f'{number} {reason}' for reason, number in reasons.items()))}."
+        return f"{text} {self.post_filter_message}" if self.post_filter_message else text
+
+
+class FitError(Exception):
+    """The pod fits on no node. Raised nowhere: it travels as the cause of a `Status`."""
+
+    def __init__(self, diagnosis: Diagnosis, total_nodes: int) -> None:
+        super().__init__(total_nodes)
+        self.diagnosis = diagnosis
+        self.total_nodes = total_nodes
+
+    def __str__(self) -> str:
+        return self.diagnosis.message(self.total_nodes)

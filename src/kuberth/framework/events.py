@@ -1,0 +1,164 @@
+"""Cluster events: what may make a rejected pod schedulable, and the hints that judge it (KEP-4247).
+
+In: changes of objects, as intake sees them. Out: `ClusterEvent` values that plugins register for, with
+a hint function per plugin and event, and the rule which registration an event concerns.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from kuberth.api.core import Pod
+
+
+class Action(enum.IntFlag):
+    """What happened to an object. The order of the bits takes part in matching, as upstream's does."""
+
+    ADD = 1 << 0
+    DELETE = 1 << 1
+    UPDATE_NODE_ALLOCATABLE = 1 << 2
+    UPDATE_NODE_LABEL = 1 << 3
+    UPDATE_NODE_TAINT = 1 << 4
+    UPDATE_NODE_CONDITION = 1 << 5
+    UPDATE_NODE_ANNOTATION = 1 << 6
+    UPDATE_NODE_DECLARED_FEATURE = 1 << 7
+    UPDATE_POD_LABEL = 1 << 8
+    UPDATE_POD_SCALE_DOWN = 1 << 9
+    UPDATE_POD_TOLERATION = 1 << 10
+    UPDATE_POD_SCHEDULING_GATES_ELIMINATED = 1 << 11
+    UPDATE_POD_GENERATED_RESOURCE_CLAIM = 1 << 12
+    UPDATE = (1 << 13) - 1 - 0b11
+    ALL = (1 << 13) - 1
+
+    @property
+    def label(self) -> str:
+        """Upstream's name, e.g. `UpdateNodeTaint`; empty for a mixture that has no name of its own."""
+        return _ACTION_LABELS.get(self.value, "")
+
+    @classmethod
+    def from_label(cls, label: str) -> Action:
+        return cls(_ACTIONS_BY_LABEL[label])
+
+
+_ACTION_LABELS: Final = {
+    action.value: "".join(word.capitalize() for word in str(action.name).split("_"))
+    for action in Action.__members__.values()
+}
+_ACTIONS_BY_LABEL: Final = {label: value for value, label in _ACTION_LABELS.items()}
+
+
+class Resource(enum.StrEnum):
+    """Kinds of objects whose changes may move pods; `ASSIGNED_POD` and `UNSCHEDULABLE_POD` are Pods."""
+
+    POD = "Pod"
+    ASSIGNED_POD = "AssignedPod"
+    UNSCHEDULABLE_POD = "UnschedulablePod"
+    NODE = "Node"
+    PERSISTENT_VOLUME = "PersistentVolume"
+    PERSISTENT_VOLUME_CLAIM = "PersistentVolumeClaim"
+    CSI_NODE = "storage.k8s.io/CSINode"
+    CSI_DRIVER = "storage.k8s.io/CSIDriver"
+    VOLUME_ATTACHMENT = "storage.k8s.io/VolumeAttachment"
+    CSI_STORAGE_CAPACITY = "storage.k8s.io/CSIStorageCapacity"
+    STORAGE_CLASS = "storage.k8s.io/StorageClass"
+    RESOURCE_CLAIM = "resource.k8s.io/ResourceClaim"
+    RESOURCE_SLICE = "resource.k8s.io/ResourceSlice"
+    DEVICE_CLASS = "resource.k8s.io/DeviceClass"
+    POD_GROUP = "scheduling.k8s.io/PodGroup"
+    ANY = "*"
+
+
+class ClusterEvent(NamedTuple):
+    """A kind of change. `resource` is a `Resource`, or `plural.version.group` for a kind of your own."""
+
+    resource: str
+    action: Action
+    custom_label: str = ""
+
+    @property
+    def label(self) -> str:
+        """The event's name in metrics, e.g. `NodeUpdateNodeTaint`."""
+        return self.custom_label or f"{self.resource}{self.action.label}"
+
+    @property
+    def is_wildcard(self) -> bool:
+        return self.resource == Resource.ANY and self.action == Action.ALL
+
+
+# Why a pod entered a room, where no cluster event was the cause.
+SCHEDULE_ATTEMPT_FAILURE: Final = "ScheduleAttemptFailure"
+BACKOFF_COMPLETE: Final = "BackoffComplete"
+POP_FROM_BACKOFF: Final = "PopFromBackoffQ"
+FORCE_ACTIVATE: Final = "ForceActivate"
+
+ASSIGNED_POD_ADD: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.ADD)
+ASSIGNED_POD_UPDATE: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.UPDATE)
+ASSIGNED_POD_DELETE: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE)
+UNSCHEDULED_POD_ADD: Final = ClusterEvent(Resource.UNSCHEDULABLE_POD, Action.ADD)
+UNSCHEDULED_POD_UPDATE: Final = ClusterEvent(Resource.UNSCHEDULABLE_POD, Action.UPDATE)
+UNSCHEDULED_POD_DELETE: Final = ClusterEvent(Resource.UNSCHEDULABLE_POD, Action.DELETE)
+UNSCHEDULABLE_TIMEOUT: Final = ClusterEvent(Resource.ANY, Action.ALL, "UnschedulableTimeout")
+FORCED_ACTIVATION: Final = ClusterEvent(Resource.ANY, Action.ALL, FORCE_ACTIVATE)
+
+
+@lru_cache(maxsize=4096)
+def concerns(registered: ClusterEvent, incoming: ClusterEvent) -> bool:
+    """Whether `incoming` is one of the events that a plugin `registered` for.
+
+    An event of several actions at once concerns a registration only if it is not wider than it, which
+    upstream decides by comparing the bit sets as numbers.
+    """
+    if registered.is_wildcard:
+        return True
+    same_resource = registered.resource in (Resource.ANY, incoming.resource) or (
+        registered.resource == Resource.POD
+        and incoming.resource in (Resource.ASSIGNED_POD, Resource.UNSCHEDULABLE_POD)
+    )
+    return (
+        same_resource
+        and bool(registered.action & incoming.action)
+        and incoming.action.value <= registered.action.value
+    )
+
+
+def concerns_any(registered: Iterable[ClusterEvent], incoming: ClusterEvent) -> bool:
+    return any(concerns(event, incoming) for event in registered)
+
+
+class Hint(enum.Enum):
+    """What a plugin thinks an event means for a pod it rejected."""
+
+    QUEUE = "Queue"
+    SKIP = "QueueSkip"
+
+
+HintFunction = Callable[[Pod, object, object], Hint]
+"""`hint(pod, old, new)`: old is None for an addition, new is None for a deletion."""
+
+
+class EventWithHint(NamedTuple):
+    """A registration: the event, and the function that judges it; without one every such event queues."""
+
+    event: ClusterEvent
+    hint: HintFunction | None = None
+
+
+ALL_EVENTS: Final = tuple(
+    EventWithHint(ClusterEvent(resource, Action.ALL))
+    for resource in (
+        Resource.POD,
+        Resource.NODE,
+        Resource.PERSISTENT_VOLUME,
+        Resource.PERSISTENT_VOLUME_CLAIM,
+        Resource.CSI_NODE,
+        Resource.CSI_DRIVER,
+        Resource.CSI_STORAGE_CAPACITY,
+        Resource.STORAGE_CLASS,
+        Resource.RESOURCE_CLAIM,
+        Resource.DEVICE_CLASS,
+    )
+)
+"""What a plugin that does not say which events matter is registered for: all, so that no pod gets stuck."""

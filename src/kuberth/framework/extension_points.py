@@ -1,0 +1,260 @@
+"""The extension points: one small abstract class each, the contract in its docstring.
+
+A plugin is a class that lists the points it serves as its bases and is constructed with its arguments
+and a `Handle`. A missing method fails at construction. Where a method returns a status, `None` means
+success. Points up to Permit, and Unreserve and PostBind, are synchronous and run on the owner of all
+state; `pre_bind` and `bind` may be plain or `async`.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Awaitable, Iterable, Sequence
+from typing import Any, ClassVar, NamedTuple, Union
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kuberth.api.core import Pod
+from kuberth.cluster.nodes import NodeRow, Nodes
+from kuberth.cluster.pod_info import PodInfo
+from kuberth.framework.cycle_state import CycleState
+from kuberth.framework.diagnosis import Diagnosis
+from kuberth.framework.events import EventWithHint
+from kuberth.framework.queued_pod import QueuedPod
+from kuberth.framework.status import Status
+from kuberth.framework.verdict import Verdict
+
+Scores = NDArray[np.int64]
+MaybeStatus = Status | None
+MaybeAsyncStatus = Union[Status, None, Awaitable[Status | None]]  # noqa: UP007 - | fails on None at runtime
+
+
+class Plugin(abc.ABC):
+    """Base of all plugins. `name` is what configuration files call it."""
+
+    name: ClassVar[str]
+    args_type: ClassVar[type | None] = None
+    """A msgspec struct that the plugin's `pluginConfig` arguments are checked against; None: a plain dict."""
+
+    _one_of: ClassVar[tuple[tuple[str, str, str], ...]] = ()
+
+    def __init__(self, args: Any = None, handle: Any = None) -> None:  # noqa: B027 - optional to override
+        """`args` are the plugin's arguments from the configuration, `handle` is its `Handle`."""
+
+    def __new__(cls, *_args: Any, **_kwargs: Any) -> Plugin:
+        for base in (FilterPlugin, ScorePlugin):
+            if issubclass(cls, base) and not base._is_implemented(cls):
+                raise TypeError(
+                    f"Can't instantiate plugin {cls.__name__}: {base.__name__} asks for "
+                    f"{' or '.join(f'{form}()' for form in base._forms)}"
+                )
+        return super().__new__(cls)
+
+
+class _TwoForms(Plugin):
+    """A point that can be written per node or over all nodes; one of the two is enough."""
+
+    _forms: ClassVar[tuple[str, str]]
+
+    @classmethod
+    def _overrides(cls, form: str, point: type[Plugin]) -> bool:
+        return getattr(cls, form) is not getattr(point, form)
+
+    @classmethod
+    def _is_implemented(cls, plugin: type[Plugin]) -> bool:
+        return any(getattr(plugin, form) is not getattr(cls, form) for form in cls._forms)
+
+
+class EnqueueExtensions(Plugin):
+    """Says which cluster events may make a pod schedulable that this plugin rejected."""
+
+    @abc.abstractmethod
+    def events_to_register(self) -> Iterable[EventWithHint]:
+        """The events, each with a hint function. No event at all: only the pod's own update helps."""
+
+
+class QueueSortPlugin(Plugin):
+    """Orders the pods that are ready. Exactly one is active, the same in all profiles."""
+
+    @abc.abstractmethod
+    def less(self, first: QueuedPod, second: QueuedPod) -> bool:
+        """Whether `first` is to be scheduled before `second`."""
+
+    def sort_key(self, queued: QueuedPod) -> Any:
+        """Optional: a value whose `<` says the same as `less`; spares the queue many calls. None: no key."""
+        return None
+
+
+class PreEnqueuePlugin(Plugin):
+    """Decides whether a pod may enter the active queue at all (KEP-3521). Quick, and without effects."""
+
+    @abc.abstractmethod
+    def pre_enqueue(self, pod: Pod) -> MaybeStatus:
+        """Anything but success keeps the pod gated until it changes or a registered event hints Queue."""
+
+
+class PreFilterResult(NamedTuple):
+    """Success of PreFilter that narrows the search: only these nodes are filtered. None: all nodes."""
+
+    node_names: frozenset[str] | None = None
+
+
+class PreFilterPlugin(Plugin):
+    """Looks at the pod once per cycle, before the nodes."""
+
+    @abc.abstractmethod
+    def pre_filter(self, state: CycleState, pod: Pod, nodes: Nodes) -> PreFilterResult | Status | None:
+        """Prepare data for Filter; Skip spares this plugin's Filter; a rejection ends the search."""
+
+
+class PreFilterExtensions(PreFilterPlugin):
+    """PreFilter data that can follow a what-if: pods are added or removed before Filter is asked again."""
+
+    @abc.abstractmethod
+    def add_pod(self, state: CycleState, pod: Pod, added: PodInfo, node: NodeRow) -> MaybeStatus:
+        """`added` is now counted on `node`."""
+
+    @abc.abstractmethod
+    def remove_pod(self, state: CycleState, pod: Pod, removed: PodInfo, node: NodeRow) -> MaybeStatus:
+        """`removed` is no longer counted on `node`."""
+
+
+class FilterPlugin(_TwoForms):
+    """Rules out nodes. Write `filter` (one node) or `filter_nodes` (all nodes of a view at once)."""
+
+    _forms = ("filter", "filter_nodes")
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeRow) -> MaybeStatus:
+        """Not success: the node is out, and later plugins are not asked about it."""
+        raise NotImplementedError
+
+    def filter_nodes(self, state: CycleState, pod: Pod, nodes: Nodes) -> Verdict | None:
+        """The verdict on every node of the view; None: all pass. Never look beyond the view's rows."""
+        raise NotImplementedError
+
+
+class PostFilterResult(NamedTuple):
+    """What PostFilter achieved: the node the pod is nominated for; "" clears an earlier nomination."""
+
+    nominated_node: str
+
+
+class PostFilterPlugin(Plugin):
+    """Called when no node passed, to make room (preemption)."""
+
+    @abc.abstractmethod
+    def post_filter(
+        self, state: CycleState, pod: Pod, diagnosis: Diagnosis
+    ) -> tuple[PostFilterResult | None, Status | None]:
+        """Success ends the phase; a rejection lets the next PostFilter plugin try."""
+
+
+class PreScorePlugin(Plugin):
+    """Prepares scoring of the nodes that passed; Skip spares this plugin's Score."""
+
+    @abc.abstractmethod
+    def pre_score(self, state: CycleState, pod: Pod, nodes: Nodes) -> MaybeStatus: ...
+
+
+class ScorePlugin(_TwoForms):
+    """Ranks nodes. Write `score` (one node) or `score_nodes`; after normalising, 0 to 100."""
+
+    _forms = ("score", "score_nodes")
+
+    def score(self, state: CycleState, pod: Pod, node: NodeRow) -> int | Status:
+        """A whole number; or a status that is not success, which aborts the cycle."""
+        raise NotImplementedError
+
+    def score_nodes(self, state: CycleState, pod: Pod, nodes: Nodes) -> Scores | Status:
+        """One int64 per node of the view."""
+        raise NotImplementedError
+
+    def normalize_scores(self, state: CycleState, pod: Pod, scores: Scores) -> Scores | Status | None:
+        """Optional: bring this plugin's own scores into 0 to 100. None: they are already."""
+        return None
+
+
+class ReservePlugin(Plugin):
+    """Keeps state about pods that are about to be bound."""
+
+    @abc.abstractmethod
+    def reserve(self, state: CycleState, pod: Pod, node_name: str) -> MaybeStatus:
+        """Note the reservation. If any plugin fails here or later, `unreserve` of all is called."""
+
+    @abc.abstractmethod
+    def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
+        """Take the reservation back. Idempotent; also called when this plugin's reserve never ran."""
+
+
+class PermitResult(NamedTuple):
+    """Permit's answer with a time limit: when a Wait is not approved in time it becomes a denial."""
+
+    status: Status
+    timeout_seconds: float = 0.0
+
+    @classmethod
+    def wait(cls, timeout_seconds: float, *reasons: str) -> PermitResult:
+        return cls(Status.wait(*reasons), timeout_seconds)
+
+
+class PermitPlugin(Plugin):
+    """Approves, denies or delays the binding of a pod that has its node."""
+
+    @abc.abstractmethod
+    def permit(self, state: CycleState, pod: Pod, node_name: str) -> PermitResult | Status | None: ...
+
+
+class PreBindPlugin(Plugin):
+    """Work that must be done before the pod is bound, such as attaching a volume."""
+
+    def pre_bind_pre_flight(self, state: CycleState, pod: Pod, node_name: str) -> MaybeStatus:
+        """Optional: Skip says early, and without effect, that there is nothing to do for this pod."""
+        return None
+
+    @abc.abstractmethod
+    def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> MaybeAsyncStatus:
+        """Not success: the pod is not bound and returns to the queue."""
+
+
+class BindPlugin(Plugin):
+    """Binds the pod. Plugins are asked in order until one does not Skip."""
+
+    @abc.abstractmethod
+    def bind(self, state: CycleState, pod: Pod, node_name: str) -> MaybeAsyncStatus: ...
+
+
+class PostBindPlugin(Plugin):
+    """Is told after a pod was bound."""
+
+    @abc.abstractmethod
+    def post_bind(self, state: CycleState, pod: Pod, node_name: str) -> None: ...
+
+
+class ExtensionPoint(NamedTuple):
+    """One row of the table of points: its name in configuration files, in metrics, and its class."""
+
+    key: str
+    label: str
+    interface: type[Plugin]
+
+
+EXTENSION_POINTS: Sequence[ExtensionPoint] = (
+    ExtensionPoint("preEnqueue", "PreEnqueue", PreEnqueuePlugin),
+    ExtensionPoint("queueSort", "QueueSort", QueueSortPlugin),
+    ExtensionPoint("preFilter", "PreFilter", PreFilterPlugin),
+    ExtensionPoint("filter", "Filter", FilterPlugin),
+    ExtensionPoint("postFilter", "PostFilter", PostFilterPlugin),
+    ExtensionPoint("preScore", "PreScore", PreScorePlugin),
+    ExtensionPoint("score", "Score", ScorePlugin),
+    ExtensionPoint("reserve", "Reserve", ReservePlugin),
+    ExtensionPoint("permit", "Permit", PermitPlugin),
+    ExtensionPoint("preBind", "PreBind", PreBindPlugin),
+    ExtensionPoint("bind", "Bind", BindPlugin),
+    ExtensionPoint("postBind", "PostBind", PostBindPlugin),
+)
+
+
+def points_of(plugin: type[Plugin]) -> tuple[str, ...]:
+    """The keys of the extension points a plugin class serves."""
+    return tuple(point.key for point in EXTENSION_POINTS if issubclass(plugin, point.interface))

@@ -1,0 +1,72 @@
+"""What changed between two versions of an object, as cluster events.
+
+In: the old and the new version of a pod or node. Out: the events that plugins may have registered for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from kuberth.api.core import Node, Pod
+from kuberth.api.pod_resources import pod_requests
+from kuberth.errors import QuantityError
+from kuberth.framework.events import Action, ClusterEvent, Resource
+
+
+def _scaled_down(old: Pod, new: Pod) -> bool:
+    if old.spec == new.spec and old.status == new.status:
+        return False
+    try:
+        before, after = pod_requests(old), pod_requests(new)
+    except QuantityError:
+        return False
+    return any(name not in after or amount > after[name] for name, amount in before.items())
+
+
+_POD_CHANGES: Final[Sequence[tuple[Action, Callable[[Pod, Pod], bool]]]] = (
+    (Action.UPDATE_POD_LABEL, lambda old, new: old.metadata.labels != new.metadata.labels),
+    (Action.UPDATE_POD_SCALE_DOWN, _scaled_down),
+    (
+        Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED,
+        lambda old, new: bool(old.spec.scheduling_gates) and not new.spec.scheduling_gates,
+    ),
+    (
+        Action.UPDATE_POD_TOLERATION,
+        lambda old, new: len(old.spec.tolerations) != len(new.spec.tolerations),
+    ),
+    (
+        Action.UPDATE_POD_GENERATED_RESOURCE_CLAIM,
+        lambda old, new: old.status.resource_claim_statuses != new.status.resource_claim_statuses,
+    ),
+)
+
+_NODE_CHANGES: Final[Sequence[tuple[Action, Callable[[Node, Node], bool]]]] = (
+    # Becoming schedulable again counts as a change of taints, and may come together with one.
+    (Action.UPDATE_NODE_TAINT, lambda old, new: old.spec.unschedulable and not new.spec.unschedulable),
+    (Action.UPDATE_NODE_ALLOCATABLE, lambda old, new: old.status.allocatable != new.status.allocatable),
+    (Action.UPDATE_NODE_LABEL, lambda old, new: old.metadata.labels != new.metadata.labels),
+    (Action.UPDATE_NODE_TAINT, lambda old, new: old.spec.taints != new.spec.taints),
+    (Action.UPDATE_NODE_CONDITION, lambda old, new: _condition_statuses(old) != _condition_statuses(new)),
+    (Action.UPDATE_NODE_ANNOTATION, lambda old, new: old.metadata.annotations != new.metadata.annotations),
+    (
+        Action.UPDATE_NODE_DECLARED_FEATURE,
+        lambda old, new: old.status.declared_features != new.status.declared_features,
+    ),
+)
+
+
+def pod_changes(old: Pod, new: Pod) -> Sequence[ClusterEvent]:
+    """At least one event: a change that has no name of its own is a plain Update."""
+    resource = Resource.ASSIGNED_POD if new.spec.node_name else Resource.UNSCHEDULABLE_POD
+    changes = [ClusterEvent(resource, action) for action, changed in _POD_CHANGES if changed(old, new)]
+    return changes or [ClusterEvent(resource, Action.UPDATE)]
+
+
+def node_changes(old: Node, new: Node) -> Sequence[ClusterEvent]:
+    """The events of a node update; none if nothing changed that scheduling looks at."""
+    return [ClusterEvent(Resource.NODE, action) for action, changed in _NODE_CHANGES if changed(old, new)]
+
+
+def _condition_statuses(node: Node) -> dict[str, str]:
+    return {condition.type: condition.status for condition in node.status.conditions}

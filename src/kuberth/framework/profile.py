@@ -1,0 +1,177 @@
+"""One scheduler name with its plugins: built once from the configuration, then only read.
+
+In: a profile's configuration, the registry, a handle. Out: a `Profile`: every plugin instantiated once,
+in order at each of its extension points, with weights and the events it registered for.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar, cast
+
+from kuberth.config.resolve import ResolvedProfile, plugins_named, resolve_profile
+from kuberth.config.types import KubeSchedulerProfile
+from kuberth.errors import ConfigError
+from kuberth.framework.events import ALL_EVENTS, Action, ClusterEvent, EventWithHint, HintFunction, Resource
+from kuberth.framework.extension_points import (
+    BindPlugin,
+    EnqueueExtensions,
+    FilterPlugin,
+    PermitPlugin,
+    Plugin,
+    PostBindPlugin,
+    PostFilterPlugin,
+    PreBindPlugin,
+    PreEnqueuePlugin,
+    PreFilterPlugin,
+    PreScorePlugin,
+    QueueSortPlugin,
+    ReservePlugin,
+    ScorePlugin,
+    points_of,
+)
+from kuberth.framework.handle import Handle
+from kuberth.framework.registry import Registry
+
+P = TypeVar("P", bound=Plugin)
+
+_MAY_REJECT = (PreEnqueuePlugin, PreFilterPlugin, FilterPlugin, ReservePlugin, PermitPlugin)
+
+
+class RegisteredHint(NamedTuple):
+    """A plugin's interest in an event; without a hint function every such event queues."""
+
+    plugin: str
+    event: ClusterEvent
+    hint: HintFunction | None
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """The plugins of one scheduler name, by extension point and in order."""
+
+    scheduler_name: str
+    percentage_of_nodes_to_score: int | None
+    plugins: dict[str, Plugin]
+    pre_enqueue: Sequence[PreEnqueuePlugin]
+    queue_sort: QueueSortPlugin
+    pre_filter: Sequence[PreFilterPlugin]
+    filter: Sequence[FilterPlugin]
+    post_filter: Sequence[PostFilterPlugin]
+    pre_score: Sequence[PreScorePlugin]
+    score: Sequence[ScorePlugin]
+    score_weights: dict[str, int]
+    reserve: Sequence[ReservePlugin]
+    permit: Sequence[PermitPlugin]
+    pre_bind: Sequence[PreBindPlugin]
+    bind: Sequence[BindPlugin]
+    post_bind: Sequence[PostBindPlugin]
+    hints: Sequence[RegisteredHint]
+
+
+def build_profile(config: KubeSchedulerProfile, registry: Registry, handle: Handle) -> Profile:
+    """Instantiate the profile's plugins; every problem names the plugin and the profile."""
+    args = {entry.name: entry.args for entry in config.plugin_config}
+    plugins: dict[str, Plugin] = {}
+    for name in plugins_named(config):
+        if name not in registry:
+            raise ConfigError(f"profile {config.scheduler_name!r}: plugin {name!r} is not registered")
+        plugins[name] = _instantiate(name, registry, args.get(name), handle)
+    resolved = resolve_profile(config, {name: points_of(type(plugin)) for name, plugin in plugins.items()})
+
+    def at(point: str, interface: type[P]) -> tuple[P, ...]:
+        for name in resolved.plugins[point]:
+            if not isinstance(plugins[name], interface):
+                raise ConfigError(
+                    f"profile {resolved.scheduler_name!r}: plugin {name!r} is enabled at {point} "
+                    f"but is no {interface.__name__}"
+                )
+        return cast("tuple[P, ...]", tuple(plugins[name] for name in resolved.plugins[point]))
+
+    queue_sorts = at("queueSort", QueueSortPlugin)
+    _expect_one_queue_sort(resolved, queue_sorts)
+    binds = at("bind", BindPlugin)
+    if not binds:
+        raise ConfigError(f"profile {resolved.scheduler_name!r} needs at least one bind plugin")
+    return Profile(
+        scheduler_name=resolved.scheduler_name,
+        percentage_of_nodes_to_score=resolved.percentage_of_nodes_to_score,
+        plugins=plugins,
+        pre_enqueue=at("preEnqueue", PreEnqueuePlugin),
+        queue_sort=queue_sorts[0],
+        pre_filter=at("preFilter", PreFilterPlugin),
+        filter=at("filter", FilterPlugin),
+        post_filter=at("postFilter", PostFilterPlugin),
+        pre_score=at("preScore", PreScorePlugin),
+        score=at("score", ScorePlugin),
+        score_weights=dict(resolved.score_weights),
+        reserve=at("reserve", ReservePlugin),
+        permit=at("permit", PermitPlugin),
+        pre_bind=at("preBind", PreBindPlugin),
+        bind=binds,
+        post_bind=at("postBind", PostBindPlugin),
+        hints=tuple(
+            hint
+            for plugin in plugins.values()
+            for hint in _registered_hints(
+                plugin, hints_enabled=handle.feature_gates.enabled("SchedulerQueueingHints")
+            )
+        ),
+    )
+
+
+def _instantiate(name: str, registry: Registry, args: object, handle: Handle) -> Plugin:
+    factory = registry[name]
+    try:
+        plugin = factory(args, handle)
+    except ConfigError:
+        raise
+    except Exception as exc:
+        raise ConfigError(f"plugin {name!r} cannot be initialized: {exc}") from exc
+    if not isinstance(plugin, Plugin):
+        raise ConfigError(
+            f"plugin {name!r}: its factory returned {plugin!r}, which is not a kuberth.framework.Plugin"
+        )
+    if not inspect.isclass(factory) and getattr(plugin, "name", None) != name:
+        raise ConfigError(
+            f"plugin {name!r}: its factory returned a plugin called {getattr(plugin, 'name', None)!r}"
+        )
+    return plugin
+
+
+def _expect_one_queue_sort(resolved: ResolvedProfile, plugins: Sequence[QueueSortPlugin]) -> None:
+    if len(plugins) != 1:
+        names = ", ".join(plugin.name for plugin in plugins) or "none"
+        raise ConfigError(
+            f"profile {resolved.scheduler_name!r} needs exactly one queue sort plugin, but has: {names}"
+        )
+
+
+def _registered_hints(plugin: Plugin, *, hints_enabled: bool) -> Sequence[RegisteredHint]:
+    if not isinstance(plugin, _MAY_REJECT):
+        return ()
+    events: Sequence[EventWithHint] = ALL_EVENTS
+    if isinstance(plugin, EnqueueExtensions):
+        try:
+            events = tuple(plugin.events_to_register())
+        except Exception as exc:
+            raise ConfigError(f"plugin {plugin.name!r} failed in events_to_register: {exc}") from exc
+        for event in events:
+            if not isinstance(event, EventWithHint):
+                raise ConfigError(
+                    f"plugin {plugin.name!r}: events_to_register returned {event!r}; expected EventWithHint"
+                )
+    registered = [
+        RegisteredHint(plugin.name, event, hint if hints_enabled else None) for event, hint in events
+    ]
+    node_actions = [event.action for event, _ in events if event.resource == Resource.NODE]
+    if any(action & Action.ADD for action in node_actions) and not any(
+        action & Action.UPDATE_NODE_TAINT for action in node_actions
+    ):
+        # A new node is usually not ready at first; its pods must get a second look when the taint goes.
+        registered.append(
+            RegisteredHint(plugin.name, ClusterEvent(Resource.NODE, Action.UPDATE_NODE_TAINT), None)
+        )
+    return registered

@@ -1,0 +1,101 @@
+"""A pod on its way through the queue, with what the queue remembers about it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kuberth.api.core import Pod
+from kuberth.cluster.pod_info import PodInfo
+from kuberth.framework.events import ClusterEvent
+
+
+class QueuedPod:
+    """A pending pod and its history. One object follows the pod through all rooms and cycles."""
+
+    __slots__ = (
+        "_flushed_ns",
+        "attempts",
+        "backoff_expires_ns",
+        "consecutive_errors",
+        "first_attempt_ns",
+        "gating_plugin",
+        "gating_plugin_events",
+        "info",
+        "pending_plugins",
+        "timestamp_ns",
+        "unschedulable_count",
+        "unschedulable_plugins",
+        "was_flushed",
+    )
+
+    def __init__(self, info: PodInfo, *, timestamp_ns: int) -> None:
+        self.info = info
+        self.timestamp_ns = timestamp_ns
+        """When the pod entered the queue or came back from its last attempt."""
+        self.attempts = 0
+        """How often it was popped."""
+        self.unschedulable_count = 0
+        """How many attempts ended in a rejection; decides the backoff."""
+        self.consecutive_errors = 0
+        """How many attempts in a row ended in an error; decides the error backoff."""
+        self.backoff_expires_ns: int | None = None
+        """When its backoff ends; None until it is asked for."""
+        self.first_attempt_ns: int | None = None
+        """When it first became ready to be tried."""
+        self.unschedulable_plugins: set[str] = set()
+        """Who rejected it in its last attempt; only their hints can bring it back."""
+        self.pending_plugins: set[str] = set()
+        """Who of them answered Pending."""
+        self.gating_plugin = ""
+        """The PreEnqueue plugin that holds it back, if any."""
+        self.gating_plugin_events: Sequence[ClusterEvent] = ()
+        """The events that plugin registered for; others cannot open the gate."""
+        self.was_flushed = False
+        """Whether the last move came from waiting too long rather than from an event."""
+        self._flushed_ns = 0
+
+    @property
+    def pod(self) -> Pod:
+        return self.info.pod
+
+    @property
+    def key(self) -> str:
+        return self.info.key
+
+    @property
+    def uid(self) -> str:
+        return self.info.uid
+
+    @property
+    def gated(self) -> bool:
+        return self.gating_plugin != ""
+
+    @property
+    def rejectors(self) -> set[str]:
+        return self.unschedulable_plugins | self.pending_plugins
+
+    @property
+    def waits_after_error(self) -> bool:
+        """Came back without a rejecting plugin, so its backoff protects against an error."""
+        return not self.unschedulable_plugins and not self.pending_plugins
+
+    @property
+    def waiting_since_ns(self) -> int:
+        """Since when the pod has been waiting in the unschedulable pool, flushes included."""
+        return max(self.timestamp_ns, self._flushed_ns)
+
+    def note_flush(self, now_ns: int) -> None:
+        self.was_flushed = True
+        self._flushed_ns = now_ns
+
+    def clear_flush(self) -> None:
+        """Its next attempt has ended, which starts the wait anew."""
+        self.was_flushed = False
+        self._flushed_ns = 0
+
+    def clear_flush_flag(self) -> None:
+        """It was flushed but then gated: no attempt will follow from that."""
+        self.was_flushed = False
+
+    def __repr__(self) -> str:
+        return f"<QueuedPod {self.key} attempts={self.attempts}>"

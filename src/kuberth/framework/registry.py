@@ -1,0 +1,130 @@
+"""Where plugins come from: a name, and how to make one.
+
+In: in-tree classes, installed packages (entry points), `module:Class` on the command line, code.
+Out: one `Registry` in which every name stands for exactly one factory.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from kuberth.errors import ConfigError
+from kuberth.framework.extension_points import Plugin, points_of
+
+ENTRY_POINT_GROUP = "kuberth.plugins"
+
+PluginFactory = Callable[[Any, Any], Plugin]
+"""`factory(args, handle) -> Plugin`; a plugin class is one."""
+
+
+class Registry:
+    """Plugin factories by name."""
+
+    def __init__(self, factories: Mapping[str, PluginFactory] | None = None) -> None:
+        self._factories: dict[str, PluginFactory] = {}
+        self._origins: dict[str, str] = {}
+        for name, factory in (factories or {}).items():
+            self.register(name, factory, origin="code")
+
+    def register(self, name: str, factory: PluginFactory, *, origin: str) -> None:
+        """Add a plugin; `origin` says for the error message where it came from."""
+        if name in self._factories:
+            raise ConfigError(
+                f"two plugins are called {name!r}, from {self._origins[name]} and from {origin}; rename one"
+            )
+        if not callable(factory):
+            raise ConfigError(f"plugin {name!r} from {origin} is not a class or factory but {factory!r}")
+        self._factories[name] = factory
+        self._origins[name] = origin
+
+    def register_class(self, plugin: type[Plugin], *, origin: str) -> None:
+        self.register(plugin_name(plugin, origin), plugin, origin=origin)
+
+    def merge(self, other: Registry) -> None:
+        for name in other:
+            self.register(name, other[name], origin=other._origins[name])
+
+    def load_entry_points(self) -> None:
+        """Add every plugin that an installed package declares under `kuberth.plugins`."""
+        for entry in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP):
+            origin = f"package {entry.dist.name}" if entry.dist else f"entry point {entry.value}"
+            try:
+                factory = entry.load()
+            except Exception as exc:
+                raise ConfigError(
+                    f"plugin {entry.name!r} of {origin} cannot be loaded from {entry.value}: {exc}; "
+                    "mend or uninstall the package"
+                ) from exc
+            self.register(entry.name, factory, origin=origin)
+
+    def load_reference(self, reference: str) -> str:
+        """Add the plugin class at `module:Class`, as given to `--plugin`, and return its name."""
+        origin = f"--plugin {reference}"
+        target = resolve_reference(reference, option="--plugin")
+        if not (inspect.isclass(target) and issubclass(target, Plugin)):
+            raise ConfigError(f"{origin}: {target!r} is not a class derived from kuberth.framework.Plugin")
+        self.register_class(target, origin=origin)
+        return target.name
+
+    def __getitem__(self, name: str) -> PluginFactory:
+        return self._factories[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._factories
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._factories)
+
+    def __len__(self) -> int:
+        return len(self._factories)
+
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._factories)
+
+    def extension_points(self) -> dict[str, tuple[str, ...]]:
+        """For every plugin given as a class: the extension points it serves. Other factories are left out."""
+        return {
+            name: points_of(factory)
+            for name, factory in self._factories.items()
+            if inspect.isclass(factory) and issubclass(factory, Plugin)
+        }
+
+    def args_types(self) -> dict[str, type]:
+        """For every plugin that declares one: the struct its arguments are checked against."""
+        found: dict[str, type] = {}
+        for name, factory in self._factories.items():
+            args_type = getattr(factory, "args_type", None)
+            if args_type is not None:
+                found[name] = args_type
+        return found
+
+
+def plugin_name(plugin: type[Plugin], origin: str) -> str:
+    name = getattr(plugin, "name", None)
+    if not isinstance(name, str) or not name:
+        raise ConfigError(f"plugin class {plugin.__qualname__} from {origin} has no `name`; give it one")
+    return name
+
+
+def resolve_reference(reference: str, *, option: str) -> Any:
+    """The object at `module:attribute`."""
+    module_name, separator, attribute = reference.partition(":")
+    if not separator or not module_name or not attribute:
+        raise ConfigError(f"{option} {reference!r} must look like module:Name")
+    try:
+        target: Any = importlib.import_module(module_name)
+    except ImportError as exc:
+        raise ConfigError(
+            f"{option} {reference}: module {module_name!r} cannot be imported: {exc}; "
+            "is it installed, or on PYTHONPATH?"
+        ) from exc
+    for part in attribute.split("."):
+        try:
+            target = getattr(target, part)
+        except AttributeError:
+            raise ConfigError(f"{option} {reference}: module {module_name!r} has no {attribute!r}") from None
+    return target

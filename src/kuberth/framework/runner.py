@@ -1,0 +1,630 @@
+"""Asks the plugins of one profile, point by point, and turns every answer into a checked value.
+
+In: a cycle state, a pod, a view of the cluster table. Out: statuses, the rows that pass, scores. A
+plugin that raises, or answers what its point does not allow, becomes an Error status that names the
+plugin and the point; nothing a plugin does can end the scheduling loop.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kuberth.api.core import Pod
+from kuberth.api.pod_resources import pod_priority
+from kuberth.cluster.nodes import NodeRow, Nodes
+from kuberth.cluster.pod_info import PodInfo
+from kuberth.cluster.table import ClusterTable
+from kuberth.errors import PluginError
+from kuberth.framework.cycle_state import CycleState
+from kuberth.framework.diagnosis import Diagnosis
+from kuberth.framework.extension_points import (
+    FilterPlugin,
+    PermitResult,
+    Plugin,
+    PostFilterResult,
+    PreFilterExtensions,
+    PreFilterResult,
+    ScorePlugin,
+)
+from kuberth.framework.profile import Profile
+from kuberth.framework.status import SKIP, SUCCESS, Code, Status
+from kuberth.framework.verdict import Mask, Verdict
+from kuberth.observe.metrics import SchedulerMetrics
+
+if TYPE_CHECKING:
+    from kuberth.framework.handle import Nominator
+
+logger = logging.getLogger(__name__)
+
+MAX_NODE_SCORE: Final = 100
+MIN_NODE_SCORE: Final = 0
+MAX_PERMIT_SECONDS: Final = 15 * 60.0
+"""The longest a Permit plugin can keep a pod waiting."""
+
+_REJECTIONS: Final = frozenset({Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, Code.PENDING})
+_ALLOWED: Final = {
+    "PreEnqueue": _REJECTIONS,
+    "PreFilter": _REJECTIONS | {Code.SKIP},
+    "Filter": _REJECTIONS,
+    "PostFilter": _REJECTIONS,
+    "PreScore": frozenset({Code.SKIP}),
+    "Score": frozenset[Code](),
+    "Reserve": _REJECTIONS,
+    "Permit": _REJECTIONS | {Code.WAIT},
+    "PreBindPreFlight": frozenset({Code.SKIP}),
+    "PreBind": _REJECTIONS,
+    "Bind": _REJECTIONS | {Code.SKIP},
+    "AddPod": frozenset[Code](),
+    "RemovePod": frozenset[Code](),
+}
+"""Which codes besides Success and Error an extension point may answer."""
+
+
+class PreFilterOutcome(NamedTuple):
+    """What PreFilter decided: a status, the only nodes left (None: all), and who narrowed them."""
+
+    status: Status
+    node_names: frozenset[str] | None
+    narrowed_by: frozenset[str]
+
+
+class NodeScores(NamedTuple):
+    """Weighted scores: one row per plugin in `plugins`, one column per node, and their sums."""
+
+    plugins: tuple[str, ...]
+    by_plugin: NDArray[np.int64]
+    totals: NDArray[np.int64]
+
+
+class _Block(NamedTuple):
+    plugin: str
+    positions: NDArray[np.intp]
+    verdict: Verdict
+    codes: NDArray[np.int64]
+
+
+class Runner:
+    """Runs the extension points of one profile."""
+
+    def __init__(
+        self, profile: Profile, *, cluster: ClusterTable, nominator: Nominator, metrics: SchedulerMetrics
+    ) -> None:
+        self.profile = profile
+        self.metrics = metrics
+        self._cluster = cluster
+        self._nominator = nominator
+        self._whole_table_filter = {
+            plugin.name: type(plugin).filter_nodes is not FilterPlugin.filter_nodes
+            for plugin in profile.filter
+        }
+        self._whole_table_score = {
+            plugin.name: type(plugin).score_nodes is not ScorePlugin.score_nodes for plugin in profile.score
+        }
+        self._normalizing = {
+            plugin.name
+            for plugin in profile.score
+            if type(plugin).normalize_scores is not ScorePlugin.normalize_scores
+        }
+        self._followers = tuple(
+            plugin for plugin in profile.pre_filter if isinstance(plugin, PreFilterExtensions)
+        )
+
+    # Before the nodes
+
+    def run_pre_enqueue(self, pod: Pod, *, first: str = "") -> Status:
+        """Success, or the first refusal. `first` is asked first: most likely it still refuses."""
+        started = time.perf_counter()
+        status = SUCCESS
+        plugins = self.profile.pre_enqueue
+        if first:
+            plugins = sorted(plugins, key=lambda plugin: plugin.name != first)
+        for plugin in plugins:
+            status = self._status(plugin, "PreEnqueue", plugin.pre_enqueue, pod)
+            if not status.is_success:
+                break
+        self._observe("PreEnqueue", status, started)
+        return status
+
+    def run_pre_filter(self, state: CycleState, pod: Pod, nodes: Nodes) -> PreFilterOutcome:
+        """Ask every PreFilter plugin; a plugin that skips is not asked at Filter either."""
+        started = time.perf_counter()
+        skipped: set[str] = set()
+        narrowed_by: set[str] = set()
+        node_names: frozenset[str] | None = None
+        outcome = SUCCESS
+        for plugin in self.profile.pre_filter:
+            answer = self._ask(plugin, "PreFilter", plugin.pre_filter, state, pod, nodes, state=state)
+            if isinstance(answer, PreFilterResult):
+                if answer.node_names is None:
+                    continue
+                narrowed_by.add(plugin.name)
+                node_names = answer.node_names if node_names is None else node_names & answer.node_names
+                if not node_names:
+                    outcome = Status.unresolvable(_nothing_left(narrowed_by))
+                    break
+                continue
+            status = self._checked(plugin, "PreFilter", answer)
+            if status.code == Code.SKIP:
+                skipped.add(plugin.name)
+            elif status.code == Code.UNSCHEDULABLE:
+                # Others may find that no preemption can help, which is the stronger statement.
+                outcome = status
+            elif not status.is_success:
+                outcome = status
+                node_names, narrowed_by = None, set()
+                break
+        state.skip_filter = frozenset(skipped)
+        self._observe("PreFilter", outcome, started)
+        return PreFilterOutcome(outcome, node_names, frozenset(narrowed_by))
+
+    def run_add_pod(self, state: CycleState, pod: Pod, added: PodInfo, node: NodeRow) -> Status:
+        """Tell PreFilter data that `added` is on `node` now."""
+        for plugin in self._followers:
+            if plugin.name not in state.skip_filter:
+                status = self._status(plugin, "AddPod", plugin.add_pod, state, pod, added, node)
+                if not status.is_success:
+                    return status
+        return SUCCESS
+
+    def run_remove_pod(self, state: CycleState, pod: Pod, removed: PodInfo, node: NodeRow) -> Status:
+        """Tell PreFilter data that `removed` left `node`."""
+        for plugin in self._followers:
+            if plugin.name not in state.skip_filter:
+                status = self._status(plugin, "RemovePod", plugin.remove_pod, state, pod, removed, node)
+                if not status.is_success:
+                    return status
+        return SUCCESS
+
+    # Filter
+
+    def run_filter(self, state: CycleState, pod: Pod, nodes: Nodes, diagnosis: Diagnosis) -> Mask | Status:
+        """Which nodes of the view pass, nominated pods considered; why the others do not goes to `diagnosis`.
+
+        An Error status aborts the search.
+        """
+        blocks, passing = self._judge(state, pod, nodes)
+        if isinstance(passing, Status):
+            return passing
+        promised = self._promised_positions(pod, nodes)
+        for position in promised:
+            status = self._judge_with_nominated(state, pod, nodes.node(position))
+            if status.code == Code.ERROR:
+                return status
+            if not status.is_success:
+                passing[position] = False
+                diagnosis.set(nodes.name(position), status)
+        for block in blocks:
+            positions, codes = block.positions, block.codes
+            if promised:
+                keep = ~np.isin(positions, [p for p in promised if nodes.name(p) in diagnosis.explicit])
+                positions, codes = positions[keep], codes[keep]
+            if len(positions):
+                diagnosis.add_block(block.plugin, nodes.rows_at(positions), block.verdict, codes)
+        return passing
+
+    def filter_status(
+        self, state: CycleState, pod: Pod, node: NodeRow, *, with_nominated: bool = True
+    ) -> Status:
+        """The verdict on one node as it stands now, nominated pods considered: what preemption asks."""
+        if with_nominated and self._promised_to(pod, node.name):
+            status = self._judge_with_nominated(state, pod, node)
+            if not status.is_success:
+                return status
+        return self._judge_one(state, pod, node)
+
+    def _judge_one(self, state: CycleState, pod: Pod, node: NodeRow) -> Status:
+        blocks, passing = self._judge(state, pod, node.alone)
+        if isinstance(passing, Status):
+            return passing
+        if blocks:
+            block = blocks[0]
+            return block.verdict.status(int(block.codes[0])).by(block.plugin)
+        return SUCCESS
+
+    def _judge(self, state: CycleState, pod: Pod, nodes: Nodes) -> tuple[list[_Block], Mask | Status]:
+        """The first rejection of every node, plugin by plugin. Dead rows of the view count as not passing."""
+        blocks: list[_Block] = []
+        alive = nodes.live()
+        for plugin in self.profile.filter:
+            if plugin.name in state.skip_filter:
+                continue
+            if self._whole_table_filter[plugin.name]:
+                verdict = self._ask(plugin, "Filter", plugin.filter_nodes, state, pod, nodes, state=state)
+                if verdict is None:
+                    continue
+                if isinstance(verdict, Status):
+                    return blocks, self._checked(plugin, "Filter", verdict)
+                if not isinstance(verdict, Verdict) or verdict.codes.shape != (len(nodes),):
+                    return blocks, _nonsense(plugin, "Filter", verdict, f"a Verdict over {len(nodes)} nodes")
+            else:
+                answered = self._filter_each(plugin, state, pod, nodes, alive)
+                if isinstance(answered, Status):
+                    return blocks, answered
+                verdict = answered
+            rejected = (verdict.codes != 0) & alive
+            positions = np.flatnonzero(rejected)
+            if not len(positions):
+                continue
+            codes = verdict.codes[positions]
+            if verdict.may_fail:
+                for code in np.unique(codes).tolist():
+                    status = self._checked(plugin, "Filter", verdict.status(code))
+                    if status.code == Code.ERROR:
+                        return blocks, status
+            blocks.append(_Block(plugin.name, positions, verdict, codes))
+            alive = alive & ~rejected
+            if not alive.any():
+                break
+        return blocks, alive
+
+    def _filter_each(
+        self, plugin: FilterPlugin, state: CycleState, pod: Pod, nodes: Nodes, alive: Mask
+    ) -> Verdict | Status:
+        """The per-node form: asks only about nodes that are still in."""
+        codes = np.zeros(len(nodes), np.int64)
+        statuses: list[Status] = []
+        for position in np.flatnonzero(alive).tolist():
+            status = self._status(
+                plugin, "Filter", plugin.filter, state, pod, nodes.node(position), state=state
+            )
+            if status.code == Code.ERROR:
+                return status
+            if not status.is_success:
+                statuses.append(status)
+                codes[position] = len(statuses)
+        return Verdict.choosing(codes, *statuses)
+
+    def _promised_positions(self, pod: Pod, nodes: Nodes) -> list[int]:
+        """Nodes of the view that are promised to other pods which this pod must not push aside."""
+        found = []
+        for name in self._nominator.nominated_nodes():
+            position = nodes.position(name)
+            if position is not None and self._promised_to(pod, name):
+                found.append(position)
+        return found
+
+    def _promised_to(self, pod: Pod, node_name: str) -> list[PodInfo]:
+        priority = pod_priority(pod)
+        return [
+            nominated
+            for nominated in self._nominator.nominated_on(node_name)
+            if nominated.uid != pod.metadata.uid and pod_priority(nominated.pod) >= priority
+        ]
+
+    def _judge_with_nominated(self, state: CycleState, pod: Pod, node: NodeRow) -> Status:
+        """The verdict as if the pods nominated for the node were already there."""
+        trial = state.clone()
+        with self._cluster.what_if() as what_if:
+            for nominated in self._promised_to(pod, node.name):
+                what_if.add_pod(nominated, node.row)
+                status = self.run_add_pod(trial, pod, nominated, node)
+                if not status.is_success:
+                    return status
+            return self._judge_one(trial, pod, node)
+
+    def run_post_filter(
+        self, state: CycleState, pod: Pod, diagnosis: Diagnosis
+    ) -> tuple[PostFilterResult | None, Status]:
+        """Ask PostFilter plugins until one makes the pod schedulable or says that nothing can."""
+        started = time.perf_counter()
+        result: PostFilterResult | None = None
+        reasons: list[str] = []
+        rejector = ""
+        outcome: Status | None = None
+        for plugin in self.profile.post_filter:
+            answer = self._ask(plugin, "PostFilter", plugin.post_filter, state, pod, diagnosis, state=state)
+            given, status = self._post_filter_answer(plugin, answer)
+            if status.is_success or status.code == Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+                result, outcome = given, status
+                break
+            if status.code == Code.ERROR:
+                result, outcome = None, status
+                break
+            result = given if given is not None else result
+            reasons.extend(status.reasons)
+            rejector = rejector or plugin.name
+        if outcome is None:
+            outcome = Status(Code.UNSCHEDULABLE, *reasons, plugin=rejector)
+        self._observe("PostFilter", outcome, started)
+        return result, outcome
+
+    def _post_filter_answer(self, plugin: Plugin, answer: object) -> tuple[PostFilterResult | None, Status]:
+        if isinstance(answer, Status):
+            return None, self._checked(plugin, "PostFilter", answer)
+        if isinstance(answer, tuple) and len(answer) == 2:
+            given, status = answer
+            if given is None or isinstance(given, PostFilterResult):
+                return given, self._checked(plugin, "PostFilter", status)
+        return None, _nonsense(plugin, "PostFilter", answer, "(PostFilterResult or None, Status or None)")
+
+    # Score
+
+    def run_pre_score(self, state: CycleState, pod: Pod, nodes: Nodes) -> Status:
+        started = time.perf_counter()
+        skipped: set[str] = set()
+        outcome = SUCCESS
+        for plugin in self.profile.pre_score:
+            status = self._status(plugin, "PreScore", plugin.pre_score, state, pod, nodes, state=state)
+            if status.code == Code.SKIP:
+                skipped.add(plugin.name)
+            elif not status.is_success:
+                outcome = status
+                break
+        state.skip_score = frozenset(skipped)
+        self._observe("PreScore", outcome, started)
+        return outcome
+
+    def run_score(self, state: CycleState, pod: Pod, nodes: Nodes) -> NodeScores | Status:
+        """Score, normalise, check the range, weigh and add up."""
+        started = time.perf_counter()
+        plugins = [plugin for plugin in self.profile.score if plugin.name not in state.skip_score]
+        by_plugin = np.zeros((len(plugins), len(nodes)), np.int64)
+        outcome: NodeScores | Status
+        for index, plugin in enumerate(plugins):
+            scores = self._scores(plugin, state, pod, nodes)
+            if isinstance(scores, Status):
+                outcome = scores
+                break
+            np.multiply(scores, self.profile.score_weights[plugin.name], out=by_plugin[index])
+        else:
+            outcome = NodeScores(tuple(plugin.name for plugin in plugins), by_plugin, by_plugin.sum(axis=0))
+        self._observe("Score", outcome if isinstance(outcome, Status) else SUCCESS, started)
+        return outcome
+
+    def _scores(
+        self, plugin: ScorePlugin, state: CycleState, pod: Pod, nodes: Nodes
+    ) -> NDArray[np.int64] | Status:
+        """One plugin's normalised scores of all nodes, each from 0 to 100."""
+        answer: object
+        if self._whole_table_score[plugin.name]:
+            answer = self._ask(plugin, "Score", plugin.score_nodes, state, pod, nodes, state=state)
+        else:
+            answer = self._score_each(plugin, state, pod, nodes)
+        scores = self._score_array(plugin, answer, len(nodes))
+        if isinstance(scores, Status):
+            return scores
+        if plugin.name in self._normalizing:
+            normalized = self._ask(
+                plugin, "NormalizeScore", plugin.normalize_scores, state, pod, scores, state=state
+            )
+            if normalized is not None:
+                scores = self._score_array(plugin, normalized, len(nodes), point="NormalizeScore")
+                if isinstance(scores, Status):
+                    return scores
+        if len(scores) and (scores.min() < MIN_NODE_SCORE or scores.max() > MAX_NODE_SCORE):
+            worst = int(np.argmax((scores < MIN_NODE_SCORE) | (scores > MAX_NODE_SCORE)))
+            return Status.error(
+                PluginError(
+                    plugin.name,
+                    "Score",
+                    f"returns an invalid score {scores[worst]} for node {nodes.name(worst)}, "
+                    f"it should be in the range of [{MIN_NODE_SCORE}, {MAX_NODE_SCORE}] after normalizing",
+                ),
+                plugin=plugin.name,
+            )
+        return scores
+
+    def _score_each(self, plugin: ScorePlugin, state: CycleState, pod: Pod, nodes: Nodes) -> object:
+        scores = np.zeros(len(nodes), np.int64)
+        for position in range(len(nodes)):
+            score = self._ask(plugin, "Score", plugin.score, state, pod, nodes.node(position), state=state)
+            if isinstance(score, Status):
+                return score
+            if not isinstance(score, int | np.integer) or isinstance(score, bool):
+                return _nonsense(plugin, "Score", score, "a whole number")
+            scores[position] = score
+        return scores
+
+    def _score_array(
+        self, plugin: Plugin, answer: object, length: int, *, point: str = "Score"
+    ) -> NDArray[np.int64] | Status:
+        if isinstance(answer, Status):
+            status = self._checked(plugin, "Score", answer)
+            return (
+                _nonsense(plugin, point, answer, "scores or an Error status") if status.is_success else status
+            )
+        scores = np.asarray(answer)
+        if scores.shape != (length,) or not np.issubdtype(scores.dtype, np.integer):
+            if length == 0 and scores.shape == (0,):
+                return np.zeros(0, np.int64)
+            return _nonsense(plugin, point, answer, f"{length} whole numbers")
+        return scores.astype(np.int64, copy=False)
+
+    # Reserve and Permit
+
+    def run_reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+        return self._first_failure("Reserve", self.profile.reserve, "reserve", state, pod, node_name)
+
+    def run_unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
+        """Undo Reserve of all plugins, in reverse order; a plugin that raises does not stop the others."""
+        started = time.perf_counter()
+        for plugin in reversed(self.profile.reserve):
+            self._ask(plugin, "Unreserve", plugin.unreserve, state, pod, node_name, state=state)
+        self._observe("Unreserve", SUCCESS, started)
+
+    def run_permit(self, state: CycleState, pod: Pod, node_name: str) -> tuple[Status, dict[str, float]]:
+        """Approve, deny, or Wait with the time limit of every plugin that asked for it."""
+        started = time.perf_counter()
+        timeouts: dict[str, float] = {}
+        outcome = SUCCESS
+        for plugin in self.profile.permit:
+            answer = self._ask(plugin, "Permit", plugin.permit, state, pod, node_name, state=state)
+            timeout = 0.0
+            if isinstance(answer, PermitResult):
+                answer, timeout = answer
+            status = self._checked(plugin, "Permit", answer)
+            if status.is_wait:
+                if not isinstance(timeout, int | float) or not timeout >= 0:
+                    outcome = _nonsense(plugin, "Permit", timeout, "a time limit in seconds")
+                    break
+                timeouts[plugin.name] = min(float(timeout), MAX_PERMIT_SECONDS)
+            elif not status.is_success:
+                outcome = status
+                break
+        if outcome.is_success and timeouts:
+            outcome = Status.wait("one or more plugins asked to wait and no plugin rejected pod")
+        self._observe("Permit", outcome, started)
+        return outcome, timeouts if outcome.is_wait else {}
+
+    # Binding cycle
+
+    def run_pre_bind_pre_flights(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+        """Skip: no PreBind plugin has anything to do. Success: at least one has."""
+        started = time.perf_counter()
+        skipped: set[str] = set()
+        outcome = SKIP
+        for plugin in self.profile.pre_bind:
+            status = self._status(
+                plugin, "PreBindPreFlight", plugin.pre_bind_pre_flight, state, pod, node_name, state=state
+            )
+            if status.code == Code.SKIP:
+                skipped.add(plugin.name)
+            elif status.is_success:
+                outcome = SUCCESS
+            else:
+                outcome = status
+                break
+        state.skip_pre_bind = frozenset(skipped)
+        self._observe("PreBindPreFlight", outcome, started)
+        return outcome
+
+    async def run_pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+        started = time.perf_counter()
+        outcome = SUCCESS
+        for plugin in self.profile.pre_bind:
+            if plugin.name in state.skip_pre_bind:
+                continue
+            outcome = await self._async_status(plugin, "PreBind", plugin.pre_bind, state, pod, node_name)
+            if not outcome.is_success:
+                break
+        self._observe("PreBind", outcome, started)
+        return outcome
+
+    async def run_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+        """Ask bind plugins in order until one does not Skip. All skipping is a Skip: no one bound the pod."""
+        started = time.perf_counter()
+        outcome = SKIP
+        for plugin in self.profile.bind:
+            outcome = await self._async_status(plugin, "Bind", plugin.bind, state, pod, node_name)
+            if outcome.code != Code.SKIP:
+                break
+        self._observe("Bind", outcome, started)
+        return outcome
+
+    def run_post_bind(self, state: CycleState, pod: Pod, node_name: str) -> None:
+        started = time.perf_counter()
+        for plugin in self.profile.post_bind:
+            self._ask(plugin, "PostBind", plugin.post_bind, state, pod, node_name, state=state)
+        self._observe("PostBind", SUCCESS, started)
+
+    # How a plugin is asked
+
+    def _first_failure(
+        self, point: str, plugins: Iterable[Plugin], method: str, state: CycleState, pod: Pod, node_name: str
+    ) -> Status:
+        started = time.perf_counter()
+        outcome = SUCCESS
+        for plugin in plugins:
+            outcome = self._status(plugin, point, getattr(plugin, method), state, pod, node_name, state=state)
+            if not outcome.is_success:
+                break
+        self._observe(point, outcome, started)
+        return outcome
+
+    def _ask(
+        self,
+        plugin: Plugin,
+        point: str,
+        method: Callable[..., Any],
+        *args: Any,
+        state: CycleState | None = None,
+    ) -> Any:
+        """Call the plugin; an exception becomes an Error status."""
+        timed = state is not None and state.record_plugin_metrics
+        started = time.perf_counter() if timed else 0.0
+        try:
+            answer = method(*args)
+        except Exception as exc:
+            logger.exception("plugin %r failed at %s", plugin.name, point)
+            answer = _failure(plugin, point, exc)
+        if timed:
+            label = answer.code.label if isinstance(answer, Status) else Code.SUCCESS.label
+            self.metrics.plugin_execution_duration.observe(
+                (plugin.name, point, label), time.perf_counter() - started
+            )
+        return answer
+
+    def _status(
+        self,
+        plugin: Plugin,
+        point: str,
+        method: Callable[..., Any],
+        *args: Any,
+        state: CycleState | None = None,
+    ) -> Status:
+        return self._checked(plugin, point, self._ask(plugin, point, method, *args, state=state))
+
+    async def _async_status(
+        self,
+        plugin: Plugin,
+        point: str,
+        method: Callable[..., Any],
+        state: CycleState,
+        pod: Pod,
+        node_name: str,
+    ) -> Status:
+        answer = self._ask(plugin, point, method, state, pod, node_name, state=state)
+        if inspect.isawaitable(answer):
+            try:
+                answer = await answer
+            except Exception as exc:
+                logger.exception("plugin %r failed at %s", plugin.name, point)
+                answer = _failure(plugin, point, exc)
+        return self._checked(plugin, point, answer)
+
+    def _checked(self, plugin: Plugin, point: str, answer: object) -> Status:
+        """The answer as a status that the point allows, attributed to the plugin."""
+        if answer is None:
+            return SUCCESS
+        if not isinstance(answer, Status):
+            return _nonsense(plugin, point, answer, "a Status or None")
+        if answer.is_success:
+            return SUCCESS
+        if answer.code == Code.ERROR:
+            if isinstance(answer.cause, PluginError):
+                return answer
+            return _failure(plugin, point, answer.cause or answer.message)
+        if answer.code not in _ALLOWED[point]:
+            return _nonsense(plugin, point, answer.code.label, "another status code")
+        return answer.by(plugin.name)
+
+    def _observe(self, point: str, status: Status, started: float) -> None:
+        self.metrics.extension_point_duration.observe(
+            (point, status.code.label, self.profile.scheduler_name), time.perf_counter() - started
+        )
+
+
+def _failure(plugin: Plugin, point: str, cause: BaseException | str) -> Status:
+    problem = cause if isinstance(cause, str) else f"{cause}" or type(cause).__name__
+    error = PluginError(plugin.name, point, problem)
+    if isinstance(cause, BaseException):
+        error.__cause__ = cause
+    return Status.error(error, plugin=plugin.name)
+
+
+def _nonsense(plugin: Plugin, point: str, answer: object, expected: str) -> Status:
+    return _failure(plugin, point, f"answered {answer!r:.200} where {expected} is expected")
+
+
+def _nothing_left(plugins: Iterable[str]) -> str:
+    names: Sequence[str] = sorted(plugins)
+    if len(names) == 1:
+        return f"node(s) didn't satisfy plugin {names[0]}"
+    return f"node(s) didn't satisfy plugin(s) [{' '.join(names)}] simultaneously"

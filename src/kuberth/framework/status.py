@@ -1,0 +1,123 @@
+"""The answer of a plugin: a code, its reasons, and who gave it.
+
+In: what a plugin returned. Out: a value the runner, the queue and the event message can use alike.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Final
+
+
+class Code(enum.IntEnum):
+    """Outcome of one extension point; the names are those of kube-scheduler."""
+
+    SUCCESS = 0
+    ERROR = 1
+    """Something unexpected; the pod is retried after a backoff whatever happens in the cluster."""
+    UNSCHEDULABLE = 2
+    """The pod does not fit now; removing other pods (preemption) may help."""
+    UNSCHEDULABLE_AND_UNRESOLVABLE = 3
+    """The pod does not fit, and removing pods would not change that."""
+    WAIT = 4
+    """Permit only: hold the pod before its binding."""
+    SKIP = 5
+    """The plugin has nothing to say for this pod at the coupled point (Filter, Score, Bind)."""
+    PENDING = 6
+    """The pod waits for something that is on its way; when it comes, backoff is skipped (KEP-4247)."""
+
+    @property
+    def label(self) -> str:
+        """The name as kube-scheduler prints it, in metrics and messages."""
+        return _LABELS[self]
+
+
+_LABELS: Final = (
+    "Success",
+    "Error",
+    "Unschedulable",
+    "UnschedulableAndUnresolvable",
+    "Wait",
+    "Skip",
+    "Pending",
+)
+_REJECTED: Final = frozenset({Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, Code.PENDING})
+
+
+class Status:
+    """An immutable outcome. A plugin may return `None` where it means `SUCCESS`."""
+
+    __slots__ = ("cause", "code", "plugin", "reasons")
+
+    def __init__(
+        self, code: Code, *reasons: str, plugin: str = "", cause: BaseException | None = None
+    ) -> None:
+        self.code = code
+        self.reasons = reasons
+        self.plugin = plugin
+        self.cause = cause
+
+    @classmethod
+    def unschedulable(cls, *reasons: str) -> Status:
+        return cls(Code.UNSCHEDULABLE, *reasons)
+
+    @classmethod
+    def unresolvable(cls, *reasons: str) -> Status:
+        return cls(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, *reasons)
+
+    @classmethod
+    def pending(cls, *reasons: str) -> Status:
+        return cls(Code.PENDING, *reasons)
+
+    @classmethod
+    def wait(cls, *reasons: str) -> Status:
+        return cls(Code.WAIT, *reasons)
+
+    @classmethod
+    def error(cls, problem: str | BaseException, *, plugin: str = "") -> Status:
+        if isinstance(problem, BaseException):
+            return cls(Code.ERROR, str(problem) or type(problem).__name__, plugin=plugin, cause=problem)
+        return cls(Code.ERROR, problem, plugin=plugin)
+
+    @property
+    def is_success(self) -> bool:
+        return self.code == Code.SUCCESS
+
+    @property
+    def is_skip(self) -> bool:
+        return self.code == Code.SKIP
+
+    @property
+    def is_wait(self) -> bool:
+        return self.code == Code.WAIT
+
+    @property
+    def is_rejected(self) -> bool:
+        """A judgement about the pod, not a failure of the scheduler."""
+        return self.code in _REJECTED
+
+    @property
+    def message(self) -> str:
+        return ", ".join(self.reasons)
+
+    def by(self, plugin: str) -> Status:
+        """The same status, attributed to `plugin`."""
+        if self.plugin == plugin:
+            return self
+        return Status(self.code, *self.reasons, plugin=plugin, cause=self.cause)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Status):
+            return NotImplemented
+        return (self.code, self.reasons, self.plugin) == (other.code, other.reasons, other.plugin)
+
+    def __hash__(self) -> int:
+        return hash((self.code, self.reasons, self.plugin))
+
+    def __repr__(self) -> str:
+        by = f" by {self.plugin}" if self.plugin else ""
+        return f"<{self.code.label}{by}: {self.message}>" if self.reasons else f"<{self.code.label}{by}>"
+
+
+SUCCESS: Final = Status(Code.SUCCESS)
+SKIP: Final = Status(Code.SKIP)

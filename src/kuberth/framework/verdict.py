@@ -1,0 +1,41 @@
+"""What a Filter plugin says about many nodes at once: a code per row, the text only on demand.
+
+In: arrays a plugin computed. Out: which rows pass, and for every other row the full `Status`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kuberth.framework.status import Status
+
+Codes = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+
+class Verdict:
+    """`codes[i]` belongs to the i-th node of the view; 0 passes, any other code has a `Status`."""
+
+    __slots__ = ("_status_of", "codes", "may_fail")
+
+    def __init__(self, codes: Codes, status_of: Callable[[int], Status], *, may_fail: bool = False) -> None:
+        self.codes = codes
+        self._status_of = status_of
+        self.may_fail = may_fail
+        """Whether some code may stand for an Error; spares the runner from looking at all others."""
+
+    @classmethod
+    def rejecting(cls, rejected: Mask, status: Status) -> Verdict:
+        """One reason for every node where `rejected` is true."""
+        return cls(rejected.astype(np.int64), lambda _code: status)
+
+    @classmethod
+    def choosing(cls, codes: Codes, *statuses: Status) -> Verdict:
+        """Code k stands for the k-th of `statuses`, counted from one."""
+        return cls(codes, lambda code: statuses[code - 1])
+
+    def status(self, code: int) -> Status:
+        return self._status_of(code)

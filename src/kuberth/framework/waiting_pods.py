@@ -1,0 +1,89 @@
+"""Pods that Permit holds back: plugins list, approve and reject them here.
+
+In: pods whose Permit answered Wait, with a time limit per plugin. Out: one final status per pod, for
+which its binding cycle waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+
+from kuberth.api.core import Pod
+from kuberth.framework.status import SUCCESS, Code, Status
+
+
+class WaitingPod:
+    """A pod in the permit phase; it leaves when every plugin allowed it, or one rejected it."""
+
+    def __init__(self, pod: Pod, timeouts_seconds: Mapping[str, float]) -> None:
+        loop = asyncio.get_running_loop()
+        self.pod = pod
+        self._outcome: asyncio.Future[Status] = loop.create_future()
+        self._timers = {
+            plugin: loop.call_later(timeout, self._time_out, plugin, timeout)
+            for plugin, timeout in timeouts_seconds.items()
+        }
+
+    @property
+    def pending_plugins(self) -> tuple[str, ...]:
+        """The plugins that have not allowed the pod yet."""
+        return tuple(self._timers)
+
+    def allow(self, plugin: str) -> None:
+        """`plugin` approves; the pod goes on once all have."""
+        if (timer := self._timers.pop(plugin, None)) is not None:
+            timer.cancel()
+        if not self._timers:
+            self._finish(SUCCESS)
+
+    def reject(self, plugin: str, reason: str) -> bool:
+        """Send the pod back to the queue. False: its fate was already decided."""
+        return self._finish(Status(Code.UNSCHEDULABLE, reason, plugin=plugin))
+
+    def preempt(self, plugin: str, reason: str) -> bool:
+        """Take the pod's place for another one: it returns by way of the error backoff."""
+        return self._finish(Status(Code.ERROR, reason, plugin=plugin))
+
+    async def wait(self) -> Status:
+        return await asyncio.shield(self._outcome)
+
+    def _time_out(self, plugin: str, timeout_seconds: float) -> None:
+        self.reject(plugin, f"rejected due to timeout after waiting {timeout_seconds:g}s at plugin {plugin}")
+
+    def _finish(self, status: Status) -> bool:
+        for timer in self._timers.values():
+            timer.cancel()
+        if self._outcome.done():
+            return False
+        self._outcome.set_result(status)
+        return True
+
+
+class WaitingPods:
+    """All waiting pods of all profiles, by UID."""
+
+    def __init__(self) -> None:
+        self._pods: dict[str, WaitingPod] = {}
+
+    def add(self, pod: Pod, timeouts_seconds: Mapping[str, float]) -> WaitingPod:
+        waiting = WaitingPod(pod, timeouts_seconds)
+        self._pods[pod.metadata.uid] = waiting
+        return waiting
+
+    def get(self, uid: str) -> WaitingPod | None:
+        return self._pods.get(uid)
+
+    def remove(self, uid: str) -> None:
+        self._pods.pop(uid, None)
+
+    def reject(self, uid: str, reason: str, *, plugin: str = "") -> bool:
+        """Reject the pod with this UID if it waits; False if it does not."""
+        waiting = self._pods.get(uid)
+        return waiting is not None and waiting.reject(plugin, reason)
+
+    def __iter__(self) -> Iterator[WaitingPod]:
+        return iter(tuple(self._pods.values()))
+
+    def __len__(self) -> int:
+        return len(self._pods)

@@ -1,0 +1,17 @@
+"""Bringing raw scores into 0 to 100, relative to the highest."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kuberth.framework.runner import MAX_NODE_SCORE
+
+
+def normalized(scores: NDArray[np.int64], *, reverse: bool = False) -> NDArray[np.int64]:
+    """Scale so that the highest gets 100; with `reverse` the highest gets 0 and zero gets 100."""
+    highest = int(scores.max(initial=0))
+    if highest == 0:
+        return np.full_like(scores, MAX_NODE_SCORE) if reverse else scores
+    scaled = scores * MAX_NODE_SCORE // highest
+    return MAX_NODE_SCORE - scaled if reverse else scaled

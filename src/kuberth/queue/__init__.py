@@ -1,0 +1,13 @@
+"""Rooms where pods wait for their turn.
+
+On a pod's way this is where it enters: pending pods and cluster events come in, the next pod to try
+goes out. `SchedulingQueue` is the interface (KEP-2779), `PriorityQueue` the default, built on public
+parts only, and `fair_share` another queue that shows how to write one.
+
+    active          ready, in the order of the QueueSort plugin
+    backoff         waits out a delay after a rejection; popped early when active is empty (KEP-5142)
+    error backoff   waits out a delay after an error; never popped early
+    unschedulable   waits for an event that a rejecting plugin hints at (KEP-4247)
+    gated           part of unschedulable: held back by a PreEnqueue plugin (KEP-3521)
+    in flight       in a scheduling or binding cycle; the events it misses are kept for it
+"""

@@ -1,0 +1,110 @@
+"""Is an event worth a new attempt for a rejected pod? Asks the plugins that rejected it (KEP-4247).
+
+In: a waiting pod and an event. Out: leave it, bring it back after its backoff, or at once.
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+import time
+from collections.abc import Mapping, Sequence
+
+from kuberth.framework.events import ClusterEvent, Hint, concerns
+from kuberth.framework.profile import RegisteredHint
+from kuberth.framework.queued_pod import QueuedPod
+from kuberth.observe.metrics import SchedulerMetrics
+
+logger = logging.getLogger(__name__)
+
+
+class Worth(enum.Enum):
+    """What an event is worth for a waiting pod."""
+
+    NOTHING = enum.auto()
+    AFTER_BACKOFF = enum.auto()
+    AT_ONCE = enum.auto()
+
+
+class Hints:
+    """All hint functions of all profiles."""
+
+    def __init__(self, hints: Mapping[str, Sequence[RegisteredHint]], metrics: SchedulerMetrics) -> None:
+        self._hints = hints
+        self._metrics = metrics
+        self._concerned: dict[tuple[str, ClusterEvent], tuple[RegisteredHint, ...]] = {}
+        self._events_of: dict[str, tuple[ClusterEvent, ...]] = {}
+        for registered in (hint for of_profile in hints.values() for hint in of_profile):
+            self._events_of[registered.plugin] = (
+                *self._events_of.get(registered.plugin, ()),
+                registered.event,
+            )
+
+    def events_of(self, plugin: str) -> tuple[ClusterEvent, ...]:
+        """The events a plugin registered for, in any profile."""
+        return self._events_of.get(plugin, ())
+
+    def interests_anyone(self, event: ClusterEvent) -> bool:
+        return event.is_wildcard or any(self._registered(profile, event) for profile in self._hints)
+
+    def judge(self, queued: QueuedPod, event: ClusterEvent, old: object, new: object) -> Worth:
+        """Ask the hints of the rejecting plugins; a plugin that answered Pending wins the backoff off."""
+        rejectors = queued.rejectors
+        if not rejectors:
+            return Worth.AFTER_BACKOFF
+        if event.is_wildcard:
+            # A wildcard that names a pod is meant for that pod only.
+            metadata = getattr(new, "metadata", None)
+            meant = new is None or (metadata is not None and metadata.uid == queued.uid)
+            return Worth.AFTER_BACKOFF if meant else Worth.NOTHING
+        profile = queued.pod.spec.scheduler_name
+        if profile not in self._hints:
+            logger.error("pod %s waits for scheduler %r, which has no profile here", queued.key, profile)
+            return Worth.AFTER_BACKOFF
+        worth = Worth.NOTHING
+        for registered in self._registered(profile, event):
+            if registered.plugin not in rejectors:
+                continue
+            if self._ask(registered, queued, event, old, new) is Hint.SKIP:
+                continue
+            if registered.plugin in queued.pending_plugins:
+                return Worth.AT_ONCE
+            worth = Worth.AFTER_BACKOFF
+            if not queued.pending_plugins:
+                return worth
+        return worth
+
+    def _registered(self, profile: str, event: ClusterEvent) -> tuple[RegisteredHint, ...]:
+        key = (profile, event)
+        found = self._concerned.get(key)
+        if found is None:
+            found = self._concerned[key] = tuple(
+                registered for registered in self._hints[profile] if concerns(registered.event, event)
+            )
+        return found
+
+    def _ask(
+        self, registered: RegisteredHint, queued: QueuedPod, event: ClusterEvent, old: object, new: object
+    ) -> Hint:
+        """A hint that fails counts as Queue: better one attempt too many than a pod that is stuck."""
+        started = time.perf_counter()
+        label = Hint.QUEUE.value
+        hint = Hint.QUEUE
+        if registered.hint is not None:
+            try:
+                hint = registered.hint(queued.pod, old, new)
+                if not isinstance(hint, Hint):
+                    raise TypeError(f"answered {hint!r:.200} where a Hint is expected")
+                label = hint.value
+            except Exception:
+                logger.exception(
+                    "plugin %r failed in its hint for event %s and pod %s; queueing the pod",
+                    registered.plugin,
+                    event.label,
+                    queued.key,
+                )
+                hint, label = Hint.QUEUE, "Error"
+        self._metrics.queueing_hint_execution_duration.observe(
+            (registered.plugin, event.label, label), time.perf_counter() - started
+        )
+        return hint

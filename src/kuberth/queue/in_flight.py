@@ -1,0 +1,82 @@
+"""Pods that are being scheduled, and the events they would otherwise miss (KEP-4247).
+
+In: pods popped, events that happen meanwhile. Out: for a pod that comes back, the events since its pop.
+An event is let go as soon as no pod in flight was popped before it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
+from itertools import count
+from typing import NamedTuple
+
+from kuberth.api.core import Pod
+from kuberth.framework.events import ClusterEvent
+
+
+class MissedEvent(NamedTuple):
+    """An event with the objects its hints will want to see."""
+
+    event: ClusterEvent
+    old: object
+    new: object
+
+
+class InFlight:
+    """One numbered sequence: a pod notes its number when popped, an event when it happens."""
+
+    def __init__(self) -> None:
+        self._numbers = count()
+        self._pods: dict[str, tuple[int, Pod]] = {}
+        self._events: deque[tuple[int, MissedEvent]] = deque()
+
+    def start(self, pod: Pod) -> bool:
+        """The pod is popped. False: it is in flight already, which is someone's mistake."""
+        if pod.metadata.uid in self._pods:
+            return False
+        self._pods[pod.metadata.uid] = (next(self._numbers), pod)
+        return True
+
+    def note(self, event: ClusterEvent, old: object, new: object) -> bool:
+        """Keep an event if any pod is in flight."""
+        if self._pods:
+            self._events.append((next(self._numbers), MissedEvent(event, old, new)))
+        return bool(self._pods)
+
+    def missed_by(self, uid: str) -> Sequence[MissedEvent] | None:
+        """The events since the pod's pop, oldest first; None if it is not in flight."""
+        popped = self._pods.get(uid)
+        if popped is None:
+            return None
+        missed: list[MissedEvent] = []
+        for number, event in reversed(self._events):
+            if number < popped[0]:
+                break
+            missed.append(event)
+        missed.reverse()
+        return missed
+
+    def finish(self, uid: str) -> Counter[str]:
+        """The pod is not in flight any more. Returns the labels of the events that are let go by that."""
+        released: Counter[str] = Counter()
+        if self._pods.pop(uid, None) is None:
+            return released
+        # Pods are kept in the order they were popped, so the first one has waited longest.
+        oldest = next(iter(self._pods.values()), None)
+        while self._events and (oldest is None or self._events[0][0] < oldest[0]):
+            released[self._events.popleft()[1].event.label] += 1
+        return released
+
+    def pods(self) -> Iterator[Pod]:
+        return (pod for _number, pod in self._pods.values())
+
+    def __contains__(self, uid: object) -> bool:
+        return uid in self._pods
+
+    def __len__(self) -> int:
+        return len(self._pods)
+
+    @property
+    def event_count(self) -> int:
+        return len(self._events)

@@ -1,0 +1,115 @@
+"""The interface of a scheduling queue: implement it to replace the whole queue (KEP-2779).
+
+In: pods and events from intake, outcomes from the cycles. Out: one pod at a time. A queue is a plain
+state machine on one thread: no method blocks or awaits, and time comes from the clock in its context.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from kuberth.api.core import Pod
+from kuberth.clock import Clock
+from kuberth.cluster.pod_info import PodInfo
+from kuberth.cluster.table import ClusterTable
+from kuberth.framework.events import ClusterEvent
+from kuberth.framework.extension_points import QueueSortPlugin
+from kuberth.framework.profile import RegisteredHint
+from kuberth.framework.queued_pod import QueuedPod
+from kuberth.framework.status import Status
+from kuberth.observe.metrics import SchedulerMetrics
+from kuberth.queue.nominator import Nominator
+
+PreCheck = Callable[[Pod], bool]
+"""Whether an event may concern a waiting pod at all."""
+
+PreEnqueue = Callable[[Pod, str], Status]
+"""Runs a profile's PreEnqueue plugins for a pod, the named plugin first."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueContext:
+    """All that a queue is built from. A factory `(QueueContext) -> SchedulingQueue` makes the queue."""
+
+    sort: QueueSortPlugin
+    clock: Clock
+    cluster: ClusterTable
+    nominator: Nominator
+    metrics: SchedulerMetrics
+    pre_enqueue: Mapping[str, PreEnqueue]
+    """By scheduler name."""
+    hints: Mapping[str, Sequence[RegisteredHint]]
+    """By scheduler name."""
+    initial_backoff_seconds: float = 1.0
+    max_backoff_seconds: float = 10.0
+    max_unschedulable_seconds: float = 300.0
+    queueing_hints: bool = True
+    """Feature gate SchedulerQueueingHints."""
+    pop_from_backoff: bool = True
+    """Feature gate SchedulerPopFromBackoffQ."""
+
+
+QueueFactory = Callable[[QueueContext], "SchedulingQueue"]
+
+
+class SchedulingQueue(abc.ABC):
+    """Where pending pods wait. Every pod is in exactly one room, or in flight, or unknown."""
+
+    @abc.abstractmethod
+    def add(self, info: PodInfo) -> None:
+        """A pending pod is new."""
+
+    @abc.abstractmethod
+    def update(self, old: Pod, new: PodInfo) -> None:
+        """A pending pod has a new version; it may become ready by that."""
+
+    @abc.abstractmethod
+    def delete(self, pod: Pod) -> None:
+        """A pending pod is gone, or was bound. If it is in flight its cycle finds out by itself."""
+
+    @abc.abstractmethod
+    def pop_nowait(self) -> QueuedPod | None:
+        """The next pod to try, which is in flight from now on; None if there is none."""
+
+    @abc.abstractmethod
+    def requeue(self, queued: QueuedPod) -> None:
+        """A pod in flight was not placed: `queued` says which plugins rejected it (none: an error).
+
+        It is not in flight any more. Raises QueueError if the pod waits in a room already.
+        """
+
+    @abc.abstractmethod
+    def done(self, uid: str) -> None:
+        """A pod in flight will not come back: it is bound, deleted, or someone else's."""
+
+    @abc.abstractmethod
+    def move(
+        self, event: ClusterEvent, old: object, new: object, *, pre_check: PreCheck | None = None
+    ) -> None:
+        """Something happened in the cluster: bring back pods it may help, note it for those in flight."""
+
+    @abc.abstractmethod
+    def activate(self, pods: Mapping[str, Pod]) -> None:
+        """Bring these pods (by namespace/name) to the active room now, as a plugin asked."""
+
+    @abc.abstractmethod
+    def tick(self) -> float:
+        """Do the periodic work that is due and return in how many seconds to call again."""
+
+    @abc.abstractmethod
+    def when_ready(self, notify: Callable[[], None]) -> None:
+        """Call `notify` whenever `pop_nowait` may have something to give."""
+
+    @abc.abstractmethod
+    def rooms(self) -> Mapping[str, Sequence[QueuedPod]]:
+        """The pods by room, for metrics and for people: active, backoff, unschedulable, gated."""
+
+    @abc.abstractmethod
+    def in_flight(self) -> Sequence[Pod]:
+        """The pods that are being scheduled or bound."""
+
+    def get(self, key: str) -> QueuedPod | None:
+        """The waiting pod of this namespace/name."""
+        return next((queued for room in self.rooms().values() for queued in room if queued.key == key), None)

@@ -1,0 +1,101 @@
+"""A room with an order: add, take the first, and take out anyone, each in logarithmic time.
+
+In: queued pods and a value to sort them by. Out: the first one. Taking a pod out leaves a dead heap
+entry behind, which is dropped when it comes up or when the dead outnumber the living.
+"""
+
+from __future__ import annotations
+
+import heapq
+import logging
+from collections.abc import Callable, Iterator
+from itertools import count
+from typing import Any
+
+from kuberth.framework.extension_points import QueueSortPlugin
+from kuberth.framework.queued_pod import QueuedPod
+
+logger = logging.getLogger(__name__)
+
+SortValue = Callable[[QueuedPod], Any]
+
+
+class OrderedRoom:
+    """Queued pods by namespace/name, the smallest sort value first, first come first served among equals."""
+
+    def __init__(self, sort_value: SortValue) -> None:
+        self._sort_value = sort_value
+        self._numbers = count()
+        self._heap: list[tuple[Any, int, QueuedPod]] = []
+        self._pods: dict[str, tuple[int, QueuedPod]] = {}
+
+    def add(self, queued: QueuedPod) -> None:
+        """Bring a pod in, or sort it anew if it is in already."""
+        number = next(self._numbers)
+        self._pods[queued.key] = (number, queued)
+        heapq.heappush(self._heap, (self._sort_value(queued), number, queued))
+        if len(self._heap) > 2 * len(self._pods) + 64:
+            self._heap = [entry for entry in self._heap if self._is_current(entry)]
+            heapq.heapify(self._heap)
+
+    def peek(self) -> QueuedPod | None:
+        while self._heap and not self._is_current(self._heap[0]):
+            heapq.heappop(self._heap)
+        return self._heap[0][2] if self._heap else None
+
+    def pop(self) -> QueuedPod | None:
+        first = self.peek()
+        if first is not None:
+            heapq.heappop(self._heap)
+            del self._pods[first.key]
+        return first
+
+    def remove(self, key: str) -> QueuedPod | None:
+        found = self._pods.pop(key, None)
+        return None if found is None else found[1]
+
+    def get(self, key: str) -> QueuedPod | None:
+        found = self._pods.get(key)
+        return None if found is None else found[1]
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._pods
+
+    def __len__(self) -> int:
+        return len(self._pods)
+
+    def __iter__(self) -> Iterator[QueuedPod]:
+        return (queued for _number, queued in self._pods.values())
+
+    def _is_current(self, entry: tuple[Any, int, QueuedPod]) -> bool:
+        current = self._pods.get(entry[2].key)
+        return current is not None and current[0] == entry[1]
+
+
+def sort_value_of(plugin: QueueSortPlugin) -> SortValue:
+    """The plugin's own sort key where it has one, otherwise its `less` as a comparison."""
+    if type(plugin).sort_key is not QueueSortPlugin.sort_key:
+        return plugin.sort_key
+    return lambda queued: _ByLess(plugin, queued)
+
+
+class _ByLess:
+    """Compares by the plugin's `less`; a plugin that raises gets arrival order, and no pod is lost."""
+
+    __slots__ = ("_plugin", "_queued")
+
+    def __init__(self, plugin: QueueSortPlugin, queued: QueuedPod) -> None:
+        self._plugin = plugin
+        self._queued = queued
+
+    def __lt__(self, other: _ByLess) -> bool:
+        try:
+            return bool(self._plugin.less(self._queued, other._queued))
+        except Exception:
+            logger.exception(
+                "plugin %r failed at QueueSort; ordering %s and %s by arrival",
+                self._plugin.name,
+                self._queued.key,
+                other._queued.key,
+            )
+            return self._queued.timestamp_ns < other._queued.timestamp_ns

@@ -1,0 +1,402 @@
+"""The default scheduling queue: KEP-4247, KEP-5142 and KEP-3521 together, each gate also off.
+
+In: pods, events, outcomes and ticks. Out: the pod to try next. See the package docstring for the rooms.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final, Protocol
+
+import msgspec
+
+from kuberth.api.core import Pod
+from kuberth.api.meta import ObjectMeta
+from kuberth.clock import NANOSECONDS
+from kuberth.cluster.pod_info import PodInfo
+from kuberth.errors import QueueError
+from kuberth.framework import events
+from kuberth.framework.events import ClusterEvent
+from kuberth.framework.object_changes import pod_changes
+from kuberth.framework.queued_pod import QueuedPod
+from kuberth.framework.status import Status
+from kuberth.queue.backoff import Backoff, BackoffRoom
+from kuberth.queue.hints import Hints, Worth
+from kuberth.queue.in_flight import InFlight
+from kuberth.queue.interface import PreCheck, QueueContext, SchedulingQueue
+from kuberth.queue.ordered_room import OrderedRoom, sort_value_of
+
+logger = logging.getLogger(__name__)
+
+FLUSH_BACKOFF_NS: Final = NANOSECONDS
+FLUSH_UNSCHEDULABLE_NS: Final = 30 * NANOSECONDS
+POD_POPPED: Final = "PodPopped"
+"""How a pod in flight counts in the inflight_events metric."""
+
+
+class ActiveRoom(Protocol):
+    """Pods that are ready, in some order."""
+
+    def add(self, queued: QueuedPod) -> None: ...
+
+    def pop(self) -> QueuedPod | None: ...
+
+    def remove(self, key: str) -> QueuedPod | None: ...
+
+    def get(self, key: str) -> QueuedPod | None: ...
+
+    def __contains__(self, key: object) -> bool: ...
+
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Iterator[QueuedPod]: ...
+
+
+class PriorityQueue(SchedulingQueue):
+    """Ready pods by the QueueSort plugin (or in `active`'s own order), others in the room they belong to."""
+
+    def __init__(self, context: QueueContext, *, active: ActiveRoom | None = None) -> None:
+        sort_value = sort_value_of(context.sort)
+        self._context = context
+        self._clock = context.clock
+        self._metrics = context.metrics
+        self._hints = Hints(context.hints, context.metrics)
+        self._backoff = Backoff(
+            context.clock,
+            initial_seconds=context.initial_backoff_seconds,
+            max_seconds=context.max_backoff_seconds,
+            windows=context.pop_from_backoff,
+        )
+        self._active: ActiveRoom = OrderedRoom(sort_value) if active is None else active
+        self._backing_off = BackoffRoom(
+            self._backoff, sort_value=sort_value, windows=context.pop_from_backoff
+        )
+        self._unschedulable: dict[str, QueuedPod] = {}
+        self._in_flight = InFlight()
+        self._notify: Callable[[], None] = lambda: None
+        now_ns = self._clock.now_ns()
+        self._next_backoff_flush_ns = now_ns - now_ns % NANOSECONDS + FLUSH_BACKOFF_NS
+        self._next_unschedulable_flush_ns = now_ns + FLUSH_UNSCHEDULABLE_NS
+        # Without hints nobody keeps the events a pod in flight misses; instead it is remembered in which
+        # attempt pods were last moved, and a pod that fails in that attempt is tried again.
+        self._attempt = 0
+        self._attempt_of_last_move = -1
+
+    # Pods come and go
+
+    def add(self, info: PodInfo) -> None:
+        queued = QueuedPod(info, timestamp_ns=self._clock.now_ns())
+        self._enter_active(queued, events.UNSCHEDULED_POD_ADD.label)
+
+    def update(self, old: Pod, new: PodInfo) -> None:
+        changes: Sequence[ClusterEvent] = ()
+        if self._context.queueing_hints:
+            changes = pod_changes(old, new.pod)
+            if new.uid in self._in_flight:
+                for change in changes:
+                    self._note_in_flight(change, old, new.pod)
+                return
+        key = new.key
+        if (queued := self._active.get(key)) is not None:
+            queued.info = new
+            self._active.add(queued)
+        elif (queued := self._backing_off.get(key)) is not None:
+            queued.info = new
+            self._backing_off.resort(queued)
+        elif (queued := self._unschedulable.get(key)) is not None:
+            queued.info = new
+            self._reconsider(queued, old, changes)
+        else:
+            queued = QueuedPod(new, timestamp_ns=self._clock.now_ns())
+            self._enter_active(queued, events.UNSCHEDULED_POD_UPDATE.label)
+
+    def _reconsider(self, queued: QueuedPod, old: Pod, changes: Sequence[ClusterEvent]) -> None:
+        """A pod that waits has changed; that may be what it was waiting for."""
+        if self._context.queueing_hints:
+            for change in changes:
+                worth = self._hints.judge(queued, change, old, queued.pod)
+                if self._send(queued, worth, change.label):
+                    return
+        elif _differs_for_scheduling(old, queued.pod):
+            self._send(queued, Worth.AFTER_BACKOFF, events.UNSCHEDULED_POD_UPDATE.label)
+
+    def delete(self, pod: Pod) -> None:
+        key = f"{pod.metadata.namespace}/{pod.metadata.name}"
+        if self._active.remove(key) is None and self._backing_off.remove(key) is None:
+            queued = self._unschedulable.pop(key, None)
+            if queued is not None:
+                self._count_rejectors(queued, -1)
+
+    # Attempts
+
+    def pop_nowait(self) -> QueuedPod | None:
+        while True:
+            queued = self._active.pop()
+            if queued is None and self._context.pop_from_backoff:
+                queued = self._backing_off.pop_early()
+                if queued is not None:
+                    self._metrics.queue_incoming_pods.inc(("active", events.POP_FROM_BACKOFF))
+            if queued is None:
+                return None
+            queued.attempts += 1
+            self._attempt += 1
+            self._count_rejectors(queued, -1)
+            if not self._context.queueing_hints:
+                return queued
+            if self._in_flight.start(queued.pod):
+                self._metrics.inflight_events.inc((POD_POPPED,))
+                return queued
+            logger.error("pod %s was popped while it is being scheduled; dropping the second one", queued.key)
+
+    def requeue(self, queued: QueuedPod) -> None:
+        try:
+            self._requeue(queued)
+        finally:
+            self.done(queued.uid)
+
+    def _requeue(self, queued: QueuedPod) -> None:
+        for room, name in (
+            (self._unschedulable, "unschedulable"),
+            (self._active, "active"),
+            (self._backing_off, "backoff"),
+        ):
+            if queued.key in room:
+                raise QueueError(f"pod {queued.key} is already present in the {name} room")
+        if queued.waits_after_error:
+            queued.consecutive_errors += 1
+        else:
+            queued.unschedulable_count += 1
+            queued.consecutive_errors = 0
+        queued.timestamp_ns = self._clock.now_ns()
+        queued.backoff_expires_ns = None
+        queued.clear_flush()
+        self._count_rejectors(queued, 1)
+        self._send(queued, self._worth_of_missed_events(queued), events.SCHEDULE_ATTEMPT_FAILURE)
+
+    def _worth_of_missed_events(self, queued: QueuedPod) -> Worth:
+        if queued.waits_after_error:
+            return Worth.AFTER_BACKOFF
+        if not self._context.queueing_hints:
+            moved_meanwhile = self._attempt_of_last_move >= self._attempt
+            return Worth.AFTER_BACKOFF if moved_meanwhile else Worth.NOTHING
+        missed = self._in_flight.missed_by(queued.uid)
+        if missed is None:
+            logger.error("pod %s came back without having been in flight", queued.key)
+            return Worth.AFTER_BACKOFF
+        best = Worth.NOTHING
+        for event, old, new in missed:
+            worth = self._hints.judge(queued, event, old, new)
+            if worth is Worth.AT_ONCE:
+                return worth
+            if worth is Worth.AFTER_BACKOFF:
+                best = worth
+                if not queued.pending_plugins:
+                    break
+        return best
+
+    def done(self, uid: str) -> None:
+        if uid not in self._in_flight:
+            return
+        self._metrics.inflight_events.inc((POD_POPPED,), -1)
+        for label, number in self._in_flight.finish(uid).items():
+            self._metrics.inflight_events.inc((label,), -number)
+
+    # Events
+
+    def move(
+        self, event: ClusterEvent, old: object, new: object, *, pre_check: PreCheck | None = None
+    ) -> None:
+        if not self._hints.interests_anyone(event):
+            return
+        waiting = [
+            queued for queued in self._unschedulable.values() if pre_check is None or pre_check(queued.pod)
+        ]
+        if not self._context.queueing_hints and _is_about_placed_pod(event) and isinstance(new, Pod):
+            waiting = [queued for queued in waiting if self._may_be_near_to(queued, new)]
+        self._move(waiting, event, old, new)
+
+    def _move(self, waiting: Iterable[QueuedPod], event: ClusterEvent, old: object, new: object) -> None:
+        for queued in waiting:
+            if (
+                queued.gated
+                and not event.is_wildcard
+                and not events.concerns_any(queued.gating_plugin_events, event)
+            ):
+                continue
+            worth = self._hints.judge(queued, event, old, new)
+            if worth is not Worth.NOTHING:
+                self._send(queued, worth, event.label)
+        self._attempt_of_last_move = self._attempt
+        if self._context.queueing_hints:
+            self._note_in_flight(event, old, new)
+
+    def _note_in_flight(self, event: ClusterEvent, old: object, new: object) -> None:
+        if self._in_flight.note(event, old, new):
+            self._metrics.inflight_events.inc((event.label,))
+
+    def _may_be_near_to(self, queued: QueuedPod, placed: Pod) -> bool:
+        """Without hints, a placed pod brings back only those that wanted to be near such a pod, or spread."""
+        namespace = placed.metadata.namespace
+        if "PodTopologySpread" in queued.unschedulable_plugins and queued.info.namespace == namespace:
+            return True
+        namespace_labels = self._context.cluster.terms.namespace_labels(namespace)
+        return any(
+            term.pods.matches(namespace, placed.metadata.labels, namespace_labels)
+            for term in queued.info.required_affinity
+        )
+
+    def activate(self, pods: Mapping[str, Pod]) -> None:
+        for key, pod in pods.items():
+            queued = self._unschedulable.get(key)
+            if queued is not None:
+                activated = self._enter_active(queued, events.FORCE_ACTIVATE)
+            elif (queued := self._backing_off.remove(key)) is not None:
+                activated = self._enter_active(queued, events.FORCE_ACTIVATE, from_backoff=True)
+            else:
+                activated = False
+            if not activated:
+                if pod.metadata.uid in self._in_flight:
+                    self._note_in_flight(events.FORCED_ACTIVATION, None, pod)
+                self._attempt_of_last_move = self._attempt
+
+    # Time passes
+
+    def tick(self) -> float:
+        now_ns = self._clock.now_ns()
+        if now_ns >= self._next_backoff_flush_ns:
+            self.flush_backoff_completed()
+            self._next_backoff_flush_ns = now_ns - now_ns % NANOSECONDS + FLUSH_BACKOFF_NS
+        if now_ns >= self._next_unschedulable_flush_ns:
+            self.flush_unschedulable_leftover()
+            self._next_unschedulable_flush_ns = now_ns + FLUSH_UNSCHEDULABLE_NS
+        due_ns = min(self._next_backoff_flush_ns, self._next_unschedulable_flush_ns)
+        return max(0, due_ns - now_ns) / NANOSECONDS
+
+    def flush_backoff_completed(self) -> None:
+        """Bring pods whose backoff is over to the active room."""
+        for queued in list(self._backing_off.pop_completed()):
+            self._enter_active(queued, events.BACKOFF_COMPLETE, from_backoff=True)
+
+    def flush_unschedulable_leftover(self) -> None:
+        """Bring pods back that waited so long that the event for them may have been missed."""
+        now_ns = self._clock.now_ns()
+        limit_ns = round(self._context.max_unschedulable_seconds * NANOSECONDS)
+        overdue = [
+            queued for queued in self._unschedulable.values() if now_ns - queued.waiting_since_ns > limit_ns
+        ]
+        for queued in overdue:
+            queued.note_flush(now_ns)
+        if overdue:
+            self._move(overdue, events.UNSCHEDULABLE_TIMEOUT, None, None)
+
+    # Rooms
+
+    def when_ready(self, notify: Callable[[], None]) -> None:
+        self._notify = notify
+
+    def rooms(self) -> Mapping[str, Sequence[QueuedPod]]:
+        parked = self._unschedulable.values()
+        return {
+            "active": tuple(self._active),
+            "backoff": tuple(self._backing_off),
+            "unschedulable": tuple(queued for queued in parked if not queued.gated),
+            "gated": tuple(queued for queued in parked if queued.gated),
+        }
+
+    def in_flight(self) -> Sequence[Pod]:
+        return tuple(self._in_flight.pods())
+
+    def get(self, key: str) -> QueuedPod | None:
+        return self._backing_off.get(key) or self._unschedulable.get(key) or self._active.get(key)
+
+    @property
+    def missed_event_count(self) -> int:
+        """How many events are kept for pods in flight."""
+        return self._in_flight.event_count
+
+    def _send(self, queued: QueuedPod, worth: Worth, event_label: str) -> bool:
+        """Put a pod where its worth leads. True: it left the unschedulable pool for another room."""
+        if worth is Worth.NOTHING:
+            self._park(queued, event_label)
+            return False
+        if worth is Worth.AFTER_BACKOFF and self._backoff.is_waiting(queued):
+            return self._enter_backoff(queued, event_label)
+        return self._enter_active(queued, event_label)
+
+    def _enter_active(self, queued: QueuedPod, event_label: str, *, from_backoff: bool = False) -> bool:
+        # With KEP-5142 the gates were asked when the pod entered the backoff room.
+        if not (self._context.pop_from_backoff and from_backoff):
+            self._ask_gates(queued)
+            if queued.gated:
+                if queued.key not in self._active and queued.key not in self._backing_off:
+                    queued.clear_flush_flag()
+                    self._park(queued, event_label)
+                return False
+        if queued.first_attempt_ns is None:
+            queued.first_attempt_ns = self._clock.now_ns()
+        self._unschedulable.pop(queued.key, None)
+        self._backing_off.remove(queued.key)
+        self._active.add(queued)
+        self._metrics.queue_incoming_pods.inc(("active", event_label))
+        self._notify()
+        return True
+
+    def _enter_backoff(self, queued: QueuedPod, event_label: str) -> bool:
+        if self._context.pop_from_backoff:
+            self._ask_gates(queued)
+            if queued.gated:
+                queued.clear_flush_flag()
+                self._park(queued, event_label)
+                return False
+        self._unschedulable.pop(queued.key, None)
+        self._backing_off.add(queued)
+        self._metrics.queue_incoming_pods.inc(("backoff", event_label))
+        if self._context.pop_from_backoff:
+            self._notify()
+        return True
+
+    def _park(self, queued: QueuedPod, event_label: str) -> None:
+        if queued.key not in self._unschedulable:
+            self._metrics.queue_incoming_pods.inc(("unschedulable", event_label))
+        self._unschedulable[queued.key] = queued
+
+    def _ask_gates(self, queued: QueuedPod) -> None:
+        """Run PreEnqueue; the plugin that refuses becomes the pod's gating plugin."""
+        profile = queued.pod.spec.scheduler_name
+        pre_enqueue = self._context.pre_enqueue.get(profile)
+        status: Status | None = pre_enqueue(queued.pod, queued.gating_plugin) if pre_enqueue else None
+        if status is None or status.is_success:
+            queued.gating_plugin = ""
+            return
+        if status.plugin not in queued.rejectors:
+            self._metrics.unschedulable_pods.inc((status.plugin, profile))
+        queued.unschedulable_plugins.add(status.plugin)
+        queued.gating_plugin = status.plugin
+        queued.gating_plugin_events = self._hints.events_of(status.plugin)
+
+    def _count_rejectors(self, queued: QueuedPod, number: int) -> None:
+        for plugin in queued.rejectors:
+            self._metrics.unschedulable_pods.inc((plugin, queued.pod.spec.scheduler_name), number)
+
+
+def _is_about_placed_pod(event: ClusterEvent) -> bool:
+    """An addition or update of an assigned pod, unless it frees resources."""
+    return (
+        event.resource == events.Resource.ASSIGNED_POD
+        and not event.action & events.Action.DELETE
+        and event.action != events.Action.UPDATE_POD_SCALE_DOWN
+    )
+
+
+def _differs_for_scheduling(old: Pod, new: Pod) -> bool:
+    """Whether a new version of a pod differs in more than its status and the API's bookkeeping."""
+    return (
+        old.spec != new.spec
+        or old.status.resource_claim_statuses != new.status.resource_claim_statuses
+        or _without_bookkeeping(old.metadata) != _without_bookkeeping(new.metadata)
+    )
+
+
+def _without_bookkeeping(metadata: ObjectMeta) -> ObjectMeta:
+    return msgspec.structs.replace(metadata, resource_version="", generation=0, finalizers=())

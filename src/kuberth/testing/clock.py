@@ -1,0 +1,18 @@
+"""A clock that moves only when told."""
+
+from __future__ import annotations
+
+from kuberth.clock import NANOSECONDS
+
+
+class FakeClock:
+    """Implements `kuberth.clock.Clock`."""
+
+    def __init__(self, now_ns: int = 0) -> None:
+        self._now_ns = now_ns
+
+    def now_ns(self) -> int:
+        return self._now_ns
+
+    def advance(self, seconds: float) -> None:
+        self._now_ns += round(seconds * NANOSECONDS)

@@ -1,0 +1,1 @@
+"""Replays what kube-scheduler itself answered, case by case."""

@@ -1,0 +1,132 @@
+"""Answers a case with Kuberth and compares with what kube-scheduler answered.
+
+In: a case. Out: the differences as readable lines; none means that the answers are equal.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kuberth.api import wire
+from kuberth.api.kinds import KINDS
+from kuberth.config import KubeSchedulerConfiguration, load
+from kuberth.errors import KuberthError
+from kuberth.evaluation import Answer, Evaluator
+from kuberth.framework.events import Action, ClusterEvent
+from kuberth.framework.status import Status
+from tests.conformance.cases import Case
+from tests.conformance.queue_trace import replay_queue
+
+_OBJECTS = {
+    "nodes": "Node",
+    "pods": "Pod",
+    "namespaces": "Namespace",
+    "services": "Service",
+    "replicaSets": "ReplicaSet",
+    "persistentVolumes": "PersistentVolume",
+    "persistentVolumeClaims": "PersistentVolumeClaim",
+    "storageClasses": "StorageClass",
+    "csiNodes": "CSINode",
+    "csiDrivers": "CSIDriver",
+    "csiStorageCapacities": "CSIStorageCapacity",
+    "podDisruptionBudgets": "PodDisruptionBudget",
+}
+
+
+def differences(case: Case) -> list[str]:
+    """What Kuberth answers otherwise."""
+    answer = _ANSWERS[case["kind"]]
+    expected = case["expect"]
+    try:
+        given = answer(case)
+    except KuberthError as exc:
+        return [f"failed: {exc}"]
+    return _compare("", expected, given)
+
+
+def _object(kind: str, tree: dict[str, Any]) -> Any:
+    return wire.convert(KINDS[kind].type, tree)
+
+
+def _evaluator(case: Case) -> Evaluator:
+    objects = [_object(kind, tree) for field, kind in _OBJECTS.items() for tree in case.get(field) or ()]
+    config: KubeSchedulerConfiguration | None = load(case["config"]) if case.get("config") else None
+    return Evaluator(objects, config=config)
+
+
+def _status(status: Status) -> dict[str, Any]:
+    told: dict[str, Any] = {"plugin": status.plugin, "code": status.code.label}
+    if status.reasons:
+        told["reasons"] = sorted(status.reasons)
+    return {key: value for key, value in told.items() if value}
+
+
+def _filtering(answer: Answer) -> dict[str, Any]:
+    told: dict[str, Any] = {"feasible": list(answer.feasible)}
+    if answer.pre_filter is not None:
+        told["preFilter"] = _status(answer.pre_filter)
+    if answer.considered is not None:
+        told["preFilterNodes"] = list(answer.considered)
+    if answer.rejections:
+        told["filter"] = {name: _status(status) for name, status in answer.rejections.items()}
+    return told
+
+
+def _schedule(case: Case) -> dict[str, Any]:
+    answer = _evaluator(case).evaluate(_object("Pod", case["pod"]))
+    told = _filtering(answer)
+    if answer.feasible:
+        told["scores"] = {plugin: dict(scores) for plugin, scores in answer.scores.items()}
+        told["totals"] = dict(answer.totals)
+    return told
+
+
+def _preempt(case: Case) -> dict[str, Any]:
+    answer, preemption = _evaluator(case).preempt(_object("Pod", case["pod"]))
+    told = _filtering(answer)
+    if preemption is not None:
+        told["postFilter"] = {
+            key: value for key, value in _status(preemption.status).items() if key != "reasons"
+        }
+        if preemption.nominated_node:
+            told["nominatedNode"] = preemption.nominated_node
+        if preemption.victims:
+            told["victims"] = list(preemption.victims)
+    return told
+
+
+def _hint(case: Case) -> dict[str, Any]:
+    event = case["event"]
+    kind = event["resource"].rpartition("/")[2]
+    old, new = (_object(kind, event[which]) if event.get(which) else None for which in ("old", "new"))
+    hints = _evaluator(case).hints(
+        _object("Pod", case["pod"]),
+        ClusterEvent(event["resource"], Action.from_label(event["action"])),
+        old,
+        new,
+    )
+    return {"hints": {plugin: hint.value for plugin, hint in hints.items()}}
+
+
+_ANSWERS = {"schedule": _schedule, "preempt": _preempt, "hint": _hint, "queue": replay_queue}
+
+
+def _compare(path: str, expected: Any, given: Any) -> list[str]:
+    if isinstance(expected, dict) and isinstance(given, dict):
+        lines: list[str] = []
+        for key in [*expected, *(key for key in given if key not in expected)]:
+            where = f"{path}.{key}" if path else str(key)
+            if key not in given:
+                lines.append(f"{where}: expected {expected[key]!r}, got nothing")
+            elif key not in expected:
+                lines.append(f"{where}: expected nothing, got {given[key]!r}")
+            else:
+                lines += _compare(where, expected[key], given[key])
+        return lines
+    if isinstance(expected, list) and isinstance(given, list) and len(expected) == len(given):
+        return [
+            line
+            for index, (one, other) in enumerate(zip(expected, given, strict=True))
+            for line in _compare(f"{path}[{index}]", one, other)
+        ]
+    return [] if expected == given else [f"{path}: expected {expected!r}, got {given!r}"]
