@@ -74,7 +74,18 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         return self._jumping.now
 
 
-def run_in_virtual_time(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Run `main` to its end on a fresh `VirtualTimeLoop`."""
+def run_in_virtual_time(
+    main: Callable[[], Coroutine[Any, Any, T]], *, limit_seconds: float = 24 * 3600.0
+) -> T:
+    """Run `main` to its end on a fresh `VirtualTimeLoop`.
+
+    TimeoutError after `limit_seconds` of virtual time: with periodic work around, waiting for something
+    that never comes would otherwise go on for ever.
+    """
+
+    async def limited() -> T:
+        async with asyncio.timeout(limit_seconds):
+            return await main()
+
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
-        return runner.run(main())
+        return runner.run(limited())

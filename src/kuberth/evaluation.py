@@ -13,7 +13,8 @@ whom preemption would evict, and what queueing hints say. A cluster autoscaler o
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Coroutine, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -86,6 +87,7 @@ class Evaluator:
         self.nominator = Nominator()
         self._api = _RecordingApi()
         self._background: list[Coroutine[Any, Any, None]] = []
+        metrics = SchedulerMetrics()
         config = default_configuration(feature_gates) if config is None else config
         handle = Handle(
             api=self._api,
@@ -98,10 +100,9 @@ class Evaluator:
             activator=_Ignore(),
             recorder=_Ignore(),
             spawn=lambda work, *, name: self._background.append(work),
+            metrics=metrics,
         )
-        runners = assemble(
-            config, registry=full_registry(plugins), handle=handle, metrics=SchedulerMetrics()
-        ).runners
+        runners = assemble(config, registry=full_registry(plugins), handle=handle, metrics=metrics).runners
         if profile is not None and profile not in runners:
             raise KuberthError(f"no profile is called {profile!r}; there are: {', '.join(runners)}")
         self.runner: Runner = runners[profile] if profile is not None else next(iter(runners.values()))
@@ -151,7 +152,8 @@ class Evaluator:
         answer, _nodes = self._filter(state, pod, diagnosis)
         if answer.feasible:
             return answer, None
-        result, status = self.runner.run_post_filter(state, pod, diagnosis)
+        with self._pending(pod):
+            result, status = self.runner.run_post_filter(state, pod, diagnosis)
         self._api.deleted.clear()
         asyncio.run(self._run_background())
         return answer, Preemption(
@@ -161,10 +163,10 @@ class Evaluator:
         )
 
     def hints(self, pod: Pod, event: ClusterEvent, old: object, new: object) -> dict[str, Hint]:
-        """What every plugin that registered for the event thinks it means for the pod."""
+        """What every plugin that registered itself for the event thinks it means for the pod."""
         answers: dict[str, Hint] = {}
         for registered in self.runner.profile.hints:
-            if not concerns(registered.event, event):
+            if registered.implied or not concerns(registered.event, event):
                 continue
             try:
                 hint = Hint.QUEUE if registered.hint is None else registered.hint(pod, old, new)
@@ -185,7 +187,11 @@ class Evaluator:
             diagnosis.note(outcome.status)
             message = diagnosis.message(self.cluster.node_count)
             return Answer((), {}, pre_filter=outcome.status, message=message), None
-        nodes = everything if outcome.node_names is None else self.cluster.nodes_named(outcome.node_names)
+        nodes = everything
+        if outcome.node_names is not None:
+            nodes = self.cluster.nodes_named(outcome.node_names)
+            names = " ".join(sorted(outcome.narrowed_by))
+            diagnosis.absent_status = Status.unresolvable(f"node(s) didn't satisfy plugin(s) [{names}]")
         passing = self.runner.run_filter(state, pod, nodes, diagnosis)
         if isinstance(passing, Status):
             raise KuberthError(passing.message) from passing.cause
@@ -200,6 +206,19 @@ class Evaluator:
             message="" if len(feasible) else diagnosis.message(self.cluster.node_count),
         )
         return answer, feasible
+
+    @contextmanager
+    def _pending(self, pod: Pod) -> Iterator[None]:
+        """Preemption works on a pod's last known version, so it has to be among the pods."""
+        store = self.stores.of(Pod)
+        before = store.set(pod)
+        try:
+            yield
+        finally:
+            if before is None:
+                store.remove(pod)
+            else:
+                store.set(before)
 
     async def _run_background(self) -> None:
         while self._background:

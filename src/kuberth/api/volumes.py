@@ -146,6 +146,11 @@ class EphemeralVolumeSource(Wire):
     volume_claim_template: PersistentVolumeClaimTemplate | None = None
 
 
+class ImageVolumeSource(Wire):
+    reference: str = ""
+    pull_policy: str = ""
+
+
 class Volume(Wire):
     name: str = ""
     persistent_volume_claim: PersistentVolumeClaimVolumeSource | None = None
@@ -165,6 +170,7 @@ class Volume(Wire):
     empty_dir: Presence | None = None
     host_path: HostPathVolumeSource | None = None
     projected: Presence | None = None
+    image: ImageVolumeSource | None = None
 
 
 class VolumeNodeAffinity(Wire):

@@ -8,7 +8,7 @@ nothing else.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar, cast
 
 import msgspec
@@ -63,13 +63,22 @@ class MemoryApi:
         except KeyError:
             raise NotFoundError(f"{kind.__name__} {key} not found") from None
 
-    def all(self, kind: type[T]) -> list[T]:
-        return list(self._objects.get(kind, {}).values())
+    def all(self, kind: type[T]) -> Sequence[T]:
+        return tuple(self._objects.get(kind, {}).values())
 
     def remove(self, kind: type[Any], key: str) -> None:
         obj = self.read(kind, key)
         del self._objects[kind][key]
         self._note(WatchType.DELETED, _with_metadata(obj, resource_version=str(self._version + 1)))
+
+    async def next_change(self) -> None:
+        """Return when any object has changed."""
+        waker = asyncio.Event()
+        self._wakers.add(waker)
+        try:
+            await waker.wait()
+        finally:
+            self._wakers.discard(waker)
 
     # The protocol
 
@@ -107,7 +116,9 @@ class MemoryApi:
         namespace: str = "",
         subresource: str = "",
     ) -> T:
-        old = self.read(kind, _join(namespace, name))
+        key = _join(namespace, name)
+        old = self.read(kind, key)
+        _expect_version(old, patch.get("metadata") or {}, f"{kind.__name__} {key}")
         if subresource:
             patch = {subresource: patch.get(subresource, {})}
         return self._write(WatchType.MODIFIED, convert(kind, _merged(to_builtins(old), patch)))
@@ -115,8 +126,8 @@ class MemoryApi:
     async def bind(self, binding: Binding) -> None:
         key = _join(binding.metadata.namespace, binding.metadata.name)
         pod = self.read(Pod, key)
-        if binding.metadata.uid and binding.metadata.uid != pod.metadata.uid:
-            raise ConflictError(f"pod {key} has UID {pod.metadata.uid}, not {binding.metadata.uid}")
+        wanted = {"uid": binding.metadata.uid, "resourceVersion": binding.metadata.resource_version}
+        _expect_version(pod, wanted, f"pod {key}")
         if pod.spec.node_name:
             raise ConflictError(f"pod {key} is already assigned to node {pod.spec.node_name!r}")
         if pod.metadata.deletion_timestamp is not None:
@@ -162,7 +173,7 @@ class MemoryApi:
         for waker in self._wakers:
             waker.set()
 
-    def _since(self, version: int) -> list[tuple[int, type[Any], WatchEvent]]:
+    def _since(self, version: int) -> Sequence[tuple[int, type[Any], WatchEvent]]:
         if version > self._version:
             raise ApiError(f"resource version {version} is in the future", code=410, reason="Expired")
         # Every change has its own version, counted from one.
@@ -180,6 +191,14 @@ def _join(namespace: str, name: str) -> str:
 def _with_metadata(obj: T, **fields: Any) -> T:
     metadata = msgspec.structs.replace(cast(Any, obj).metadata, **fields)
     return cast(T, msgspec.structs.replace(cast(Any, obj), metadata=metadata))
+
+
+def _expect_version(obj: Any, wanted: Mapping[str, Any], what: str) -> None:
+    """UID and resource version are preconditions where they are given."""
+    if (uid := wanted.get("uid")) and uid != obj.metadata.uid:
+        raise ConflictError(f"{what} has UID {obj.metadata.uid}, not {uid}")
+    if (version := wanted.get("resourceVersion")) and version != obj.metadata.resource_version:
+        raise ConflictError(f"{what} is at version {obj.metadata.resource_version}, not {version}")
 
 
 def _merged(old: Any, patch: Any, *, key: str = "") -> Any:

@@ -27,6 +27,18 @@ class RowCounts:
         self._dense: Column | None = None
         self.total = 0
 
+    @classmethod
+    def of(cls, column: Column) -> RowCounts:
+        """The counts of a whole column, which is not to be used by anyone else afterwards."""
+        counts = cls()
+        counts.total = int(column.sum())
+        rows = np.flatnonzero(column)
+        if len(rows) > SPARSE_ROWS:
+            counts._dense = column
+        else:
+            counts._sparse = dict(zip(rows.tolist(), column[rows].tolist(), strict=True))
+        return counts
+
     def add(self, row: int, number: int) -> None:
         self.total += number
         if self._dense is not None:
@@ -43,8 +55,23 @@ class RowCounts:
         else:
             self._sparse.pop(row, None)
 
+    def add_all(self, other: RowCounts) -> None:
+        """Count everything that `other` counts as well."""
+        if other._dense is None:
+            for row, number in other._sparse.items():
+                self.add(row, number)
+            return
+        length = len(other._dense)
+        if self._dense is None:
+            self._dense = self._spread(max(length, 1 + max(self._sparse, default=0)))
+            self._sparse = {}
+        elif len(self._dense) < length:
+            self._dense = resized(self._dense, length)
+        self._dense[:length] += other._dense
+        self.total += other.total
+
     def column(self, slots: int) -> Column:
-        """The counts of rows 0 to `slots`, not to be written to."""
+        """The counts of rows 0 to `slots`, beyond which there are none; not to be written to."""
         if self._dense is None:
             return self._spread(slots)
         if len(self._dense) < slots:
@@ -57,6 +84,12 @@ class RowCounts:
             return np.flatnonzero(self._dense)
         return np.fromiter(self._sparse, np.int64, len(self._sparse))
 
+    def at(self, rows: NDArray[np.int64]) -> Column:
+        """The counts of some of `rows()`."""
+        if self._dense is not None:
+            return self._dense[rows]
+        return np.fromiter(map(self._sparse.__getitem__, rows.tolist()), np.int64, len(rows))
+
     def __getitem__(self, row: int) -> int:
         if self._dense is None:
             return self._sparse.get(row, 0)
@@ -64,8 +97,9 @@ class RowCounts:
 
     def _spread(self, slots: int) -> Column:
         column = np.zeros(slots, np.int64)
-        for row, count in self._sparse.items():
-            column[row] = count
+        if self._sparse:
+            rows = np.fromiter(self._sparse.keys(), np.int64, len(self._sparse))
+            column[rows] = np.fromiter(self._sparse.values(), np.int64, len(self._sparse))
         return column
 
 

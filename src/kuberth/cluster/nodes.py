@@ -7,7 +7,7 @@ that look at one node. A position counts within a view, a row is the node's plac
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,8 @@ from kuberth.cluster.pod_info import PodInfo
 
 if TYPE_CHECKING:
     from kuberth.cluster.table import ClusterTable
+
+S = TypeVar("S", bound=np.generic)
 
 
 class Nodes:
@@ -28,9 +30,11 @@ class Nodes:
         self.table = table
         self._index = index
 
-    def take(self, column: NDArray[Any]) -> NDArray[Any]:
+    def take(self, column: NDArray[S]) -> NDArray[S]:
         """The entries of `column` (its last axis are rows) for this view. Not to be written to."""
-        return column[..., self._index]
+        if isinstance(self._index, slice):
+            return column[..., self._index]
+        return column.take(self._index, axis=-1)
 
     def rows(self) -> NDArray[np.int64]:
         if isinstance(self._index, slice):

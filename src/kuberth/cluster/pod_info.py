@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
+import msgspec
+
 from kuberth.api.core import Container, Pod, PodAffinityTerm, WeightedPodAffinityTerm
 from kuberth.api.pod_resources import PodRequest, compute_pod_request, pod_priority
 from kuberth.api.selectors import Selector, compile_label_selector
+from kuberth.cluster.pod_volumes import disks, is_attachable
 from kuberth.errors import QuantityError, SelectorError
 
 NO_REQUEST: Final = PodRequest(
@@ -66,6 +69,8 @@ class PodInfo:
     """A pod and what is derived from it. Immutable: a new version of the pod makes a new one."""
 
     __slots__ = (
+        "attachable_volumes",
+        "disks",
         "host_ports",
         "key",
         "pod",
@@ -119,18 +124,24 @@ class PodInfo:
             except SelectorError as exc:
                 problems.append(f"pod affinity: {exc}")
 
-        self.host_ports = tuple(
-            HostPort(port.host_ip or "0.0.0.0", port.protocol or "TCP", port.host_port)
-            for container in (*_sidecars(pod), *spec.containers)
-            for port in container.ports
-            if port.host_port > 0
-        )
+        self.host_ports = host_ports(pod)
         self.volume_claims = tuple(
             f"{metadata.namespace}/{volume.persistent_volume_claim.claim_name}"
             for volume in spec.volumes
             if volume.persistent_volume_claim is not None
         )
+        self.attachable_volumes = tuple(filter(is_attachable, spec.volumes))
+        self.disks = disks(spec.volumes)
         self.problems: tuple[str, ...] = tuple(problems)
+
+    def placed_on(self, node_name: str) -> PodInfo:
+        """The same pod with a node; everything derived stays the same."""
+        placed = PodInfo.__new__(PodInfo)
+        for slot in PodInfo.__slots__:
+            setattr(placed, slot, getattr(self, slot))
+        replace = msgspec.structs.replace
+        placed.pod = replace(self.pod, spec=replace(self.pod.spec, node_name=node_name))
+        return placed
 
     @property
     def labels(self) -> Mapping[str, str]:
@@ -146,6 +157,16 @@ class PodInfo:
 
     def __repr__(self) -> str:
         return f"<PodInfo {self.key}>"
+
+
+def host_ports(pod: Pod) -> tuple[HostPort, ...]:
+    """The ports that the pod takes while it runs; no address means all of the node's."""
+    return tuple(
+        HostPort(port.host_ip or "0.0.0.0", port.protocol or "TCP", port.host_port)
+        for container in (*_sidecars(pod), *pod.spec.containers)
+        for port in container.ports
+        if port.host_port > 0
+    )
 
 
 def compile_term(pod: Pod, term: PodAffinityTerm) -> AffinityTerm:

@@ -14,6 +14,7 @@ from kuberth.api.core import Taint
 from kuberth.api.selectors import (
     CompiledNodeSelector,
     CompiledNodeSelectorTerm,
+    FieldRequirement,
     RequiredNodeAffinity,
     Requirement,
     Selector,
@@ -34,7 +35,7 @@ def nowhere(nodes: Nodes) -> Mask:
 def meets_requirement(nodes: Nodes, requirement: Requirement) -> Mask:
     """Nodes whose label meets one requirement."""
     column = nodes.table.label_column(requirement.key)
-    return column.answers(requirement)[nodes.take(column.ids)]
+    return np.take(column.answers(requirement), nodes.take(column.ids))
 
 
 def has_labels(nodes: Nodes, selector: Selector) -> Mask:
@@ -54,12 +55,20 @@ def meets_term(nodes: Nodes, term: CompiledNodeSelectorTerm) -> Mask:
     mask = everywhere(nodes)
     for requirement in term.requirements:
         mask &= meets_requirement(nodes, requirement)
-    if term.fields:
-        names = nodes.table.names
-        mask &= np.fromiter(
-            (term.matches_name(names[row]) for row in nodes.rows().tolist()), np.bool_, len(nodes)
-        )
+    for field in term.fields:
+        mask &= meets_field(nodes, field)
     return mask
+
+
+def meets_field(nodes: Nodes, requirement: FieldRequirement) -> Mask:
+    """Nodes whose field meets one requirement; the name is the only field, any other reads as empty."""
+    if requirement.field != "metadata.name":
+        return everywhere(nodes) if requirement.matches_value("") else nowhere(nodes)
+    named = nowhere(nodes)
+    position = nodes.position(requirement.value)
+    if position is not None:
+        named[position] = True
+    return ~named if requirement.negated else named
 
 
 def meets_node_selector(nodes: Nodes, selector: CompiledNodeSelector) -> Mask:
@@ -84,4 +93,4 @@ def by_taints(nodes: Nodes, judge: Callable[[Sequence[Taint]], int]) -> NDArray[
     """`judge` asked once per distinct list of taints, its numbers gathered over the nodes."""
     column = nodes.table.taints
     answers = np.fromiter(map(judge, column.values), np.int64, len(column.values))
-    return answers[nodes.take(column.ids)]
+    return np.take(answers, nodes.take(column.ids))

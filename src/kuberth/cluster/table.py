@@ -27,7 +27,8 @@ from kuberth.cluster.interning import InternedColumn
 from kuberth.cluster.labels import LabelColumn, LabelColumns
 from kuberth.cluster.node_order import interleaved_by_zone
 from kuberth.cluster.nodes import NodeRow, Nodes
-from kuberth.cluster.pod_info import HostPort, PodInfo
+from kuberth.cluster.pod_info import PodInfo
+from kuberth.cluster.pod_volumes import Disk
 from kuberth.cluster.terms import Terms
 from kuberth.errors import KuberthError, QuantityError
 
@@ -94,7 +95,10 @@ class ClusterTable:
         self.terms = Terms()
         self.claims: dict[str, RowCounts] = {}
         """Pods per row that use a claim, by namespace/name of the claim."""
-        self._ports: dict[HostPort, RowCounts] = {}
+        self.disks: dict[Disk, RowCounts] = {}
+        """Volumes of the pods per row that name a disk."""
+        self._priorities: dict[int, RowCounts] = {}
+        self._ports: dict[tuple[str, int], dict[str, RowCounts]] = {}
         self._rows: dict[str, int] = {}
         self._free: list[int] = []
         self._nodes: list[Node | None] = []
@@ -140,6 +144,10 @@ class ClusterTable:
     def placed_count(self) -> int:
         return len(self._placed)
 
+    @property
+    def assumed_count(self) -> int:
+        return sum(placed.assumed for placed in self._placed.values())
+
     def order(self) -> NDArray[np.int64]:
         """All live rows in the order nodes are tried: taking turns between zones."""
         if self._order is None:
@@ -157,12 +165,17 @@ class ClusterTable:
     def image_column(self, name: str) -> ImageColumn:
         return self.images.column(name)
 
-    def port_users(self, port: HostPort) -> RowCounts | None:
-        """Pods per row that take exactly this address, protocol and port."""
-        return self._ports.get(port)
+    def port_users(self, protocol: str, port: int) -> Mapping[str, RowCounts]:
+        """By address: the pods per row that take this port there."""
+        return self._ports.get((protocol, port), {})
 
-    def ports_in_use(self) -> Iterable[HostPort]:
-        return self._ports
+    def rows_with_priority_below(self, priority: int) -> NDArray[np.bool_]:
+        """Which rows, 0 to `slots`, hold a pod of lower priority."""
+        mask = np.zeros(self.slots, np.bool_)
+        for held, counts in self._priorities.items():
+            if held < priority:
+                mask[counts.rows()] = True
+        return mask
 
     def changed_since(self, generation: int) -> NDArray[np.int64]:
         """The rows written to after `generation`."""
@@ -262,7 +275,8 @@ class ClusterTable:
             if resource == "pods":
                 self.allowed_pods[row] = amount
             else:
-                self.allocatable[self._resource(resource), row] = amount
+                index = self._resource(resource)  # first: it may replace the matrix
+                self.allocatable[index, row] = amount
 
     def _resource(self, name: str) -> int:
         """The matrix row of a resource, made when the resource is first seen."""
@@ -282,14 +296,13 @@ class ClusterTable:
             raise KuberthError(f"pod {info.key} is already in the cluster table, it cannot be assumed")
         self._place(info, assumed=True)
 
-    def forget_pod(self, uid: str) -> None:
-        """Undo an assumption that did not come true."""
+    def forget_pod(self, uid: str) -> bool:
+        """Undo an assumption that did not come true. False: the pod is gone already, or really bound."""
         placed = self._placed.get(uid)
-        if placed is None:
-            return
-        if not placed.assumed:
-            raise KuberthError(f"pod {placed.info.key} is bound, it cannot be forgotten")
+        if placed is None or not placed.assumed:
+            return False
         self._remove(placed)
+        return True
 
     def add_pod(self, info: PodInfo) -> None:
         """The API says the pod is on the node in its spec: confirms, corrects or adds it."""
@@ -365,14 +378,21 @@ class ClusterTable:
         self.requested[MEMORY, row] += sign * request.memory
         self.requested[EPHEMERAL_STORAGE, row] += sign * request.ephemeral_storage
         for resource, amount in request.scalars.items():
-            self.requested[self._resource(resource), row] += sign * amount
+            index = self._resource(resource)  # first: it may replace the matrix
+            self.requested[index, row] += sign * amount
         self.nonzero_requested[CPU, row] += sign * request.nonzero_milli_cpu
         self.nonzero_requested[MEMORY, row] += sign * request.nonzero_memory
         self.pod_count[row] += sign
         for port in info.host_ports:
-            _count_in(self._ports, port, row, sign)
+            by_address = self._ports.setdefault((port.protocol, port.port), {})
+            _count_in(by_address, port.ip, row, sign)
+            if not by_address:
+                del self._ports[port.protocol, port.port]
         for claim in info.volume_claims:
             _count_in(self.claims, claim, row, sign)
+        for disk in info.disks:
+            _count_in(self.disks, disk, row, sign)
+        _count_in(self._priorities, info.priority, row, sign)
         self.terms.add(info, row, sign)
         self._touch(row)
 
@@ -410,12 +430,20 @@ class WhatIf:
         self._done.append((info, row, False))
 
     def undo(self) -> None:
-        while self._done:
-            info, row, added = self._done.pop()
-            if added:
-                self._table._take(info, row)
-            else:
-                self._table._put(info, row)
+        """Take all changes back; what came and went again, as most pods of a preemption do, costs nothing."""
+        balance: dict[tuple[int, int], int] = {}
+        infos: dict[int, PodInfo] = {}
+        for info, row, added in self._done:
+            key = id(info), row
+            balance[key] = balance.get(key, 0) + (1 if added else -1)
+            infos[id(info)] = info
+        self._done.clear()
+        # Those that came leave first: a pod may have been there in another version.
+        for (identity, row), surplus in sorted(balance.items(), key=lambda entry: -entry[1]):
+            if surplus > 0:
+                self._table._take(infos[identity], row)
+            elif surplus < 0:
+                self._table._put(infos[identity], row)
 
 
 def _without_times(taints: Iterable[Taint]) -> tuple[Taint, ...]:

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import enum
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kuberth.cluster.counting import Column, RowCounts, resized
-from kuberth.cluster.labels import LabelColumn
+from kuberth.cluster.counting import Column, RowCounts
+from kuberth.cluster.labels import ABSENT, LabelColumn
 from kuberth.cluster.pod_info import AffinityTerm, PodClass, PodInfo, PodMatcher
+from kuberth.cluster.term_index import UNDEMANDING, LabelIndex, LabelPair, demanded_labels
 
 MAX_COUNTED_TERMS: Final = 2048
 """Terms no one asked about for longest are forgotten beyond this; asking again counts afresh."""
@@ -29,32 +30,25 @@ class DomainSums:
 
     def __init__(self, label: LabelColumn) -> None:
         self._label = label
-        self._sums: Column = np.zeros(0, np.int64)
+        self._sums = RowCounts()
         self._version = -1
 
     def add(self, row: int, number: int) -> None:
         if self._version == self._label.version:
-            domain = self._label.ids[row]
-            if domain < len(self._sums):
-                self._sums[domain] += number
-            else:
-                self._version = -1
+            self._sums.add(int(self._label.ids[row]), number)
 
-    def sums(self, counts: RowCounts) -> Column:
+    def sums(self, counts: RowCounts) -> RowCounts:
         """Per value id of the key: how many there are; entry 0 sums the rows without the key."""
         if self._version != self._label.version:
-            self._sums = sum_by_domain(self._label, counts.rows(), counts)
+            self._sums = RowCounts.of(_sum_by_domain(self._label, counts.rows(), counts))
             self._version = self._label.version
-        elif len(self._sums) < len(self._label.values):
-            self._sums = resized(self._sums, len(self._label.values))
         return self._sums
 
 
-def sum_by_domain(label: LabelColumn, rows: NDArray[np.int64], counts: RowCounts) -> Column:
+def _sum_by_domain(label: LabelColumn, rows: NDArray[np.int64], counts: RowCounts) -> Column:
     """Sum `counts` of `rows` by the rows' domains."""
     sums = np.zeros(len(label.values), np.int64)
-    if len(rows):
-        np.add.at(sums, label.ids[rows], counts.column(int(rows.max()) + 1)[rows])
+    np.add.at(sums, label.ids[rows], counts.at(rows))
     return sums
 
 
@@ -72,8 +66,21 @@ class Tally:
         for domain in self._domains.values():
             domain.add(row, number)
 
-    def by_domain(self, label: LabelColumn) -> Column:
-        """Per value id of `label`: the number of pods in that domain. Not to be written to."""
+    def by_domain(self, label: LabelColumn, among: NDArray[np.bool_] | None = None) -> Column:
+        """Per value id of `label`: the number of pods in that domain. Not to be written to.
+
+        With `among`, a mask over rows, only pods on these rows: that is summed afresh each time.
+        """
+        if among is None:
+            return self._sums(label).column(len(label.values))
+        rows = self.counts.rows()
+        return _sum_by_domain(label, rows[among[rows]], self.counts)
+
+    def is_in_any_domain(self, label: LabelColumn) -> bool:
+        """Whether any of the pods is on a node that has the label."""
+        return self.counts.total > self._sums(label)[ABSENT]
+
+    def _sums(self, label: LabelColumn) -> RowCounts:
         domain = self._domains.get(label.key)
         if domain is None:
             domain = self._domains[label.key] = DomainSums(label)
@@ -81,10 +88,29 @@ class Tally:
 
 
 class CountedTerm(NamedTuple):
-    """What is counted: the pods a matcher speaks of, with or without those that are being deleted."""
+    """What is counted: pods that all matchers speak of, with or without those that are being deleted."""
 
-    pods: PodMatcher
+    pods: tuple[PodMatcher, ...]
     with_terminating: bool
+
+    @property
+    def demanded_labels(self) -> tuple[LabelPair, ...]:
+        return demanded_labels(matcher.selector for matcher in self.pods)
+
+    @property
+    def selects_namespaces(self) -> bool:
+        return any(not matcher.namespace_selector.matches_nothing for matcher in self.pods)
+
+
+class _CountedClass:
+    """The placed pods of one class, and the tallies that count them."""
+
+    __slots__ = ("counts", "labels", "tallies")
+
+    def __init__(self, labels: Mapping[str, str]) -> None:
+        self.labels = labels
+        self.counts = RowCounts()
+        self.tallies: list[Tally] = []
 
 
 class Carried(enum.Enum):
@@ -103,71 +129,90 @@ class CarriedTerm(NamedTuple):
     weight: int
 
 
+class _CarriedTerms:
+    """The distinct terms that placed pods carry in one role, with where these pods are."""
+
+    __slots__ = ("index", "tallies")
+
+    def __init__(self) -> None:
+        self.tallies: dict[CarriedTerm, Tally] = {}
+        self.index: LabelIndex[CarriedTerm, Tally] = LabelIndex()
+
+    def add(self, carried: CarriedTerm, row: int, number: int) -> None:
+        tally = self.tallies.get(carried)
+        if tally is None:
+            tally = self.tallies[carried] = Tally()
+            self.index.file(carried, tally, demanded_labels((carried.term.pods.selector,)))
+        tally.add(row, number)
+        if tally.counts.total == 0:
+            del self.tallies[carried]
+            self.index.remove(carried, demanded_labels((carried.term.pods.selector,)))
+
+
 class Terms:
     """All counts about placed pods."""
 
     def __init__(self) -> None:
         self._namespaces: dict[str, Mapping[str, str]] = {}
-        self._classes: dict[PodClass, RowCounts] = {}
+        self._classes: dict[PodClass, _CountedClass] = {}
+        self._classes_by_label: LabelIndex[PodClass, _CountedClass] = LabelIndex()
         self._counted: OrderedDict[CountedTerm, Tally] = OrderedDict()
-        self._tallies_of_class: dict[PodClass, list[Tally]] = {}
-        self._carried: dict[Carried, dict[CarriedTerm, Tally]] = {role: {} for role in Carried}
+        self._counted_by_label: LabelIndex[CountedTerm, Tally] = LabelIndex()
+        self._carried = {role: _CarriedTerms() for role in Carried}
 
     # Placed pods
 
     def add(self, info: PodInfo, row: int, number: int) -> None:
         """Count a pod on a row (`number` 1) or take it off (-1)."""
-        counts = self._classes.get(info.pod_class)
-        if counts is None:
-            counts = self._classes[info.pod_class] = RowCounts()
-            self._tallies_of_class[info.pod_class] = [
-                tally for term, tally in self._counted.items() if self._speaks_of(term, info.pod_class)
-            ]
-        counts.add(row, number)
-        for tally in self._tallies_of_class[info.pod_class]:
+        pod_class = info.pod_class
+        counted = self._classes.get(pod_class)
+        if counted is None:
+            counted = self._new_class(pod_class, info.labels)
+        counted.counts.add(row, number)
+        for tally in counted.tallies:
             tally.add(row, number)
-        if counts.total == 0:
-            del self._classes[info.pod_class], self._tallies_of_class[info.pod_class]
+        if counted.counts.total == 0:
+            del self._classes[pod_class]
+            self._classes_by_label.remove(pod_class, pod_class.labels)
         for carried in carried_terms(info):
-            self._carry(carried, row, number)
+            self._carried[carried.role].add(carried, row, number)
 
-    def _carry(self, carried: CarriedTerm, row: int, number: int) -> None:
-        terms = self._carried[carried.role]
-        tally = terms.get(carried)
-        if tally is None:
-            tally = terms[carried] = Tally()
-        tally.add(row, number)
-        if tally.counts.total == 0:
-            del terms[carried]
+    def _new_class(self, pod_class: PodClass, labels: Mapping[str, str]) -> _CountedClass:
+        counted = self._classes[pod_class] = _CountedClass(labels)
+        self._classes_by_label.file(pod_class, counted, pod_class.labels)
+        for term, tally in self._counted_by_label.under((*pod_class.labels, UNDEMANDING)):
+            if self._speaks_of(term, pod_class, labels):
+                counted.tallies.append(tally)
+        return counted
 
     # Questions
 
-    def tally(self, pods: PodMatcher, *, with_terminating: bool = True) -> Tally:
-        """The count of placed pods that `pods` speaks of; counted from now on until long unused."""
+    def tally(self, *pods: PodMatcher, with_terminating: bool = True) -> Tally:
+        """The count of placed pods that all of `pods` speak of; counted from now on until long unused."""
         term = CountedTerm(pods, with_terminating)
         tally = self._counted.get(term)
         if tally is not None:
             self._counted.move_to_end(term)
             return tally
         tally = Tally()
-        for pod_class, counts in self._classes.items():
-            if self._speaks_of(term, pod_class):
-                for row in counts.rows().tolist():
-                    tally.counts.add(row, counts[row])
-                self._tallies_of_class[pod_class].append(tally)
+        for pod_class, counted in self._classes_demanded_by(term):
+            if self._speaks_of(term, pod_class, counted.labels):
+                tally.counts.add_all(counted.counts)
+                counted.tallies.append(tally)
         self._counted[term] = tally
+        self._counted_by_label.file(term, tally, term.demanded_labels)
         if len(self._counted) > MAX_COUNTED_TERMS:
-            self._forget(*self._counted.popitem(last=False))
+            self._forget(next(iter(self._counted)))
         return tally
 
     def carried(self, role: Carried) -> Mapping[CarriedTerm, Tally]:
         """The distinct terms that placed pods carry in `role`, with where they are."""
-        return self._carried[role]
+        return self._carried[role].tallies
 
     def carried_about(self, role: Carried, info: PodInfo) -> Iterator[tuple[CarriedTerm, Tally]]:
         """Those of them that speak of the pod `info`."""
         namespace_labels = self._namespaces.get(info.namespace, {})
-        for carried, tally in self._carried[role].items():
+        for carried, tally in self._carried[role].index.under((*info.labels.items(), UNDEMANDING)):
             if carried.term.pods.matches(info.namespace, info.labels, namespace_labels):
                 yield carried, tally
 
@@ -184,20 +229,26 @@ class Terms:
             self._namespaces.pop(name, None)
         else:
             self._namespaces[name] = labels
-        for term in [term for term in self._counted if not term.pods.namespace_selector.matches_nothing]:
-            self._forget(term, self._counted.pop(term))
+        for term in [term for term in self._counted if term.selects_namespaces]:
+            self._forget(term)
 
-    def _speaks_of(self, term: CountedTerm, pod_class: PodClass) -> bool:
+    def _classes_demanded_by(self, term: CountedTerm) -> Iterable[tuple[PodClass, _CountedClass]]:
+        demanded = term.demanded_labels
+        return self._classes.items() if UNDEMANDING in demanded else self._classes_by_label.under(demanded)
+
+    def _speaks_of(self, term: CountedTerm, pod_class: PodClass, labels: Mapping[str, str]) -> bool:
         if pod_class.terminating and not term.with_terminating:
             return False
-        return term.pods.matches(
-            pod_class.namespace, dict(pod_class.labels), self._namespaces.get(pod_class.namespace, {})
-        )
+        namespace = pod_class.namespace
+        namespace_labels = self._namespaces.get(namespace, {})
+        return all(matcher.matches(namespace, labels, namespace_labels) for matcher in term.pods)
 
-    def _forget(self, term: CountedTerm, tally: Tally) -> None:
-        for tallies in self._tallies_of_class.values():
-            if tally in tallies:
-                tallies.remove(tally)
+    def _forget(self, term: CountedTerm) -> None:
+        tally = self._counted.pop(term)
+        self._counted_by_label.remove(term, term.demanded_labels)
+        for _, counted in self._classes_demanded_by(term):
+            if tally in counted.tallies:
+                counted.tallies.remove(tally)
 
 
 def carried_terms(info: PodInfo) -> Iterator[CarriedTerm]:

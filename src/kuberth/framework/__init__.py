@@ -10,6 +10,7 @@ from kuberth.framework.diagnosis import Diagnosis, FitError
 from kuberth.framework.events import Action, ClusterEvent, EventWithHint, Hint, Resource
 from kuberth.framework.extension_points import (
     BindPlugin,
+    DependsOn,
     EnqueueExtensions,
     FilterPlugin,
     PermitPlugin,
@@ -49,6 +50,7 @@ __all__ = [
     "ClusterEvent",
     "Code",
     "CycleState",
+    "DependsOn",
     "Diagnosis",
     "EnqueueExtensions",
     "EventWithHint",

@@ -76,6 +76,17 @@ class Diagnosis:
             for code in np.unique(codes).tolist():
                 yield rows[codes == code], verdict.status(code).by(plugin)
 
+    def status_of(self, node_name: str, *, row: int | None) -> Status:
+        """The status of one node; `row` is where it stands in the table, None if it is not there."""
+        if (explicit := self._explicit.get(node_name)) is not None:
+            return explicit
+        if row is not None:
+            for plugin, rows, codes, verdict in self._blocks:
+                found = np.flatnonzero(rows == row)
+                if len(found):
+                    return verdict.status(int(codes[found[0]])).by(plugin)
+        return self.absent_status
+
     @property
     def explicit(self) -> Mapping[str, Status]:
         return self._explicit

@@ -9,6 +9,7 @@ state; `pre_bind` and `bind` may be plain or `async`.
 from __future__ import annotations
 
 import abc
+import enum
 from collections.abc import Awaitable, Iterable, Sequence
 from typing import Any, ClassVar, NamedTuple, Union
 
@@ -37,8 +38,6 @@ class Plugin(abc.ABC):
     args_type: ClassVar[type | None] = None
     """A msgspec struct that the plugin's `pluginConfig` arguments are checked against; None: a plain dict."""
 
-    _one_of: ClassVar[tuple[tuple[str, str, str], ...]] = ()
-
     def __init__(self, args: Any = None, handle: Any = None) -> None:  # noqa: B027 - optional to override
         """`args` are the plugin's arguments from the configuration, `handle` is its `Handle`."""
 
@@ -56,10 +55,6 @@ class _TwoForms(Plugin):
     """A point that can be written per node or over all nodes; one of the two is enough."""
 
     _forms: ClassVar[tuple[str, str]]
-
-    @classmethod
-    def _overrides(cls, form: str, point: type[Plugin]) -> bool:
-        return getattr(cls, form) is not getattr(point, form)
 
     @classmethod
     def _is_implemented(cls, plugin: type[Plugin]) -> bool:
@@ -120,10 +115,24 @@ class PreFilterExtensions(PreFilterPlugin):
         """`removed` is no longer counted on `node`."""
 
 
+class DependsOn(enum.Enum):
+    """What a verdict on a node is made of, besides the pod."""
+
+    NODE_OBJECT = "static"
+    """The node's own object."""
+    NODE = "node"
+    """Also the pods on that node."""
+    CLUSTER = "cluster"
+    """Anything: other nodes and their pods, other kinds of objects, the plugin's own memory."""
+
+
 class FilterPlugin(_TwoForms):
     """Rules out nodes. Write `filter` (one node) or `filter_nodes` (all nodes of a view at once)."""
 
     _forms = ("filter", "filter_nodes")
+
+    filter_depends_on: ClassVar[DependsOn] = DependsOn.CLUSTER
+    """A promise that spares work: where no verdict depends on other nodes, preemption tries many at once."""
 
     def filter(self, state: CycleState, pod: Pod, node: NodeRow) -> MaybeStatus:
         """Not success: the node is out, and later plugins are not asked about it."""

@@ -16,6 +16,7 @@ from kuberth.cluster.table import ClusterTable
 from kuberth.config.feature_gates import FeatureGates
 from kuberth.framework.waiting_pods import WaitingPods
 from kuberth.informers.store import Stores
+from kuberth.observe.metrics import SchedulerMetrics
 
 if TYPE_CHECKING:
     from kuberth.client.protocol import Api
@@ -75,6 +76,7 @@ class Handle:
     activator: Activator
     recorder: EventRecorder
     spawn: Spawner
+    metrics: SchedulerMetrics
     profile_name: str = ""
     runner: Runner | None = field(default=None, repr=False)
     """The profile's own runner, for plugins that ask others what if (preemption)."""

@@ -6,7 +6,6 @@ in order at each of its extension points, with weights and the events it registe
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar, cast
@@ -37,7 +36,14 @@ from kuberth.framework.registry import Registry
 
 P = TypeVar("P", bound=Plugin)
 
-_MAY_REJECT = (PreEnqueuePlugin, PreFilterPlugin, FilterPlugin, ReservePlugin, PermitPlugin)
+_MAY_REJECT = (
+    PreEnqueuePlugin,
+    PreFilterPlugin,
+    FilterPlugin,
+    ReservePlugin,
+    PermitPlugin,
+    PreBindPlugin,
+)
 
 
 class RegisteredHint(NamedTuple):
@@ -46,6 +52,8 @@ class RegisteredHint(NamedTuple):
     plugin: str
     event: ClusterEvent
     hint: HintFunction | None
+    implied: bool = False
+    """Whether the framework registered the plugin for it, not the plugin itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,9 +142,11 @@ def _instantiate(name: str, registry: Registry, args: object, handle: Handle) ->
         raise ConfigError(
             f"plugin {name!r}: its factory returned {plugin!r}, which is not a kuberth.framework.Plugin"
         )
-    if not inspect.isclass(factory) and getattr(plugin, "name", None) != name:
+    if (own_name := getattr(plugin, "name", None)) != name:
+        # Weights and skips are looked up by the plugin's own name.
         raise ConfigError(
-            f"plugin {name!r}: its factory returned a plugin called {getattr(plugin, 'name', None)!r}"
+            f"plugin {name!r}: its factory returned a plugin called {own_name!r}; "
+            "register it under the name it has"
         )
     return plugin
 
@@ -159,9 +169,10 @@ def _registered_hints(plugin: Plugin, *, hints_enabled: bool) -> Sequence[Regist
         except Exception as exc:
             raise ConfigError(f"plugin {plugin.name!r} failed in events_to_register: {exc}") from exc
         for event in events:
-            if not isinstance(event, EventWithHint):
+            if not _is_registration(event):
                 raise ConfigError(
-                    f"plugin {plugin.name!r}: events_to_register returned {event!r}; expected EventWithHint"
+                    f"plugin {plugin.name!r}: events_to_register returned {event!r:.200}; expected "
+                    "EventWithHint(ClusterEvent(resource, Action), hint function or None)"
                 )
     registered = [
         RegisteredHint(plugin.name, event, hint if hints_enabled else None) for event, hint in events
@@ -172,6 +183,18 @@ def _registered_hints(plugin: Plugin, *, hints_enabled: bool) -> Sequence[Regist
     ):
         # A new node is usually not ready at first; its pods must get a second look when the taint goes.
         registered.append(
-            RegisteredHint(plugin.name, ClusterEvent(Resource.NODE, Action.UPDATE_NODE_TAINT), None)
+            RegisteredHint(
+                plugin.name, ClusterEvent(Resource.NODE, Action.UPDATE_NODE_TAINT), None, implied=True
+            )
         )
     return registered
+
+
+def _is_registration(event: object) -> bool:
+    return (
+        isinstance(event, EventWithHint)
+        and isinstance(event.event, ClusterEvent)
+        and isinstance(event.event.resource, str)
+        and isinstance(event.event.action, Action)
+        and (event.hint is None or callable(event.hint))
+    )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import importlib.metadata
 import inspect
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -115,12 +116,19 @@ def resolve_reference(reference: str, *, option: str) -> Any:
     module_name, separator, attribute = reference.partition(":")
     if not separator or not module_name or not attribute:
         raise ConfigError(f"{option} {reference!r} must look like module:Name")
+    # A module may be a file of the working directory, where `python -m` would find it too.
+    if "" not in sys.path:
+        sys.path.insert(0, "")
     try:
         target: Any = importlib.import_module(module_name)
     except ImportError as exc:
         raise ConfigError(
             f"{option} {reference}: module {module_name!r} cannot be imported: {exc}; "
             "is it installed, or on PYTHONPATH?"
+        ) from exc
+    except Exception as exc:  # whatever a module does when it is imported
+        raise ConfigError(
+            f"{option} {reference}: module {module_name!r} cannot be imported: {type(exc).__name__}: {exc}"
         ) from exc
     for part in attribute.split("."):
         try:

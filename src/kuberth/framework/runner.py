@@ -7,10 +7,11 @@ plugin and the point; nothing a plugin does can end the scheduling loop.
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -25,6 +26,7 @@ from kuberth.errors import PluginError
 from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.diagnosis import Diagnosis
 from kuberth.framework.extension_points import (
+    DependsOn,
     FilterPlugin,
     PermitResult,
     Plugin,
@@ -56,6 +58,7 @@ _ALLOWED: Final = {
     "PostFilter": _REJECTIONS,
     "PreScore": frozenset({Code.SKIP}),
     "Score": frozenset[Code](),
+    "NormalizeScore": frozenset[Code](),
     "Reserve": _REJECTIONS,
     "Permit": _REJECTIONS | {Code.WAIT},
     "PreBindPreFlight": frozenset({Code.SKIP}),
@@ -65,6 +68,9 @@ _ALLOWED: Final = {
     "RemovePod": frozenset[Code](),
 }
 """Which codes besides Success and Error an extension point may answer."""
+
+
+_BIG: Final = 2**63
 
 
 class PreFilterOutcome(NamedTuple):
@@ -112,6 +118,9 @@ class Runner:
             for plugin in profile.score
             if type(plugin).normalize_scores is not ScorePlugin.normalize_scores
         }
+        self._looking_beyond = tuple(
+            plugin for plugin in profile.filter if plugin.filter_depends_on is DependsOn.CLUSTER
+        )
         self._followers = tuple(
             plugin for plugin in profile.pre_filter if isinstance(plugin, PreFilterExtensions)
         )
@@ -141,11 +150,12 @@ class Runner:
         outcome = SUCCESS
         for plugin in self.profile.pre_filter:
             answer = self._ask(plugin, "PreFilter", plugin.pre_filter, state, pod, nodes, state=state)
-            if isinstance(answer, PreFilterResult):
+            if isinstance(answer, PreFilterResult) and _is_narrowing(answer.node_names):
                 if answer.node_names is None:
                     continue
                 narrowed_by.add(plugin.name)
-                node_names = answer.node_names if node_names is None else node_names & answer.node_names
+                left = frozenset(answer.node_names)
+                node_names = left if node_names is None else node_names & left
                 if not node_names:
                     outcome = Status.unresolvable(_nothing_left(narrowed_by))
                     break
@@ -206,7 +216,11 @@ class Runner:
                 keep = ~np.isin(positions, [p for p in promised if nodes.name(p) in diagnosis.explicit])
                 positions, codes = positions[keep], codes[keep]
             if len(positions):
-                diagnosis.add_block(block.plugin, nodes.rows_at(positions), block.verdict, codes)
+                try:
+                    diagnosis.add_block(block.plugin, nodes.rows_at(positions), block.verdict, codes)
+                except Exception as exc:  # the plugin's function from code to status
+                    logger.exception("plugin %r failed at Filter", block.plugin)
+                    return _failure(self.profile.plugins[block.plugin], "Filter", exc)
         return passing
 
     def filter_status(
@@ -219,13 +233,34 @@ class Runner:
                 return status
         return self._judge_one(state, pod, node)
 
+    def admits(self, info: PodInfo, node: NodeRow, *, filters: Collection[str]) -> bool:
+        """Whether these filters alone would let the pod onto the node."""
+        state = CycleState(info)
+        skipped = {plugin.name for plugin in self.profile.filter if plugin.name not in filters}
+        for plugin in self.profile.pre_filter:
+            if plugin.name in filters:
+                answer = self._ask(plugin, "PreFilter", plugin.pre_filter, state, info.pod, node.alone)
+                if isinstance(answer, Status) and answer.is_rejected:
+                    return False
+                if isinstance(answer, Status) and answer.is_skip:
+                    skipped.add(plugin.name)
+        state.skip_filter = frozenset(skipped)
+        return self._judge_one(state, info.pod, node).is_success
+
+    def judges_nodes_alone(self, state: CycleState) -> bool:
+        """Whether no verdict on a node depends on other nodes, so that a what-if may span many."""
+        return not any(
+            plugin.name not in state.skip_filter for plugin in (*self._looking_beyond, *self._followers)
+        )
+
     def _judge_one(self, state: CycleState, pod: Pod, node: NodeRow) -> Status:
         blocks, passing = self._judge(state, pod, node.alone)
         if isinstance(passing, Status):
             return passing
         if blocks:
             block = blocks[0]
-            return block.verdict.status(int(block.codes[0])).by(block.plugin)
+            plugin = self.profile.plugins[block.plugin]
+            return self._status(plugin, "Filter", block.verdict.status, int(block.codes[0]))
         return SUCCESS
 
     def _judge(self, state: CycleState, pod: Pod, nodes: Nodes) -> tuple[list[_Block], Mask | Status]:
@@ -239,9 +274,9 @@ class Runner:
                 verdict = self._ask(plugin, "Filter", plugin.filter_nodes, state, pod, nodes, state=state)
                 if verdict is None:
                     continue
-                if isinstance(verdict, Status):
+                if isinstance(verdict, Status) and verdict.code == Code.ERROR:
                     return blocks, self._checked(plugin, "Filter", verdict)
-                if not isinstance(verdict, Verdict) or verdict.codes.shape != (len(nodes),):
+                if not isinstance(verdict, Verdict) or not _is_over(verdict, len(nodes)):
                     return blocks, _nonsense(plugin, "Filter", verdict, f"a Verdict over {len(nodes)} nodes")
             else:
                 answered = self._filter_each(plugin, state, pod, nodes, alive)
@@ -255,7 +290,9 @@ class Runner:
             codes = verdict.codes[positions]
             if verdict.may_fail:
                 for code in np.unique(codes).tolist():
-                    status = self._checked(plugin, "Filter", verdict.status(code))
+                    status = self._status(plugin, "Filter", verdict.status, code)
+                    if status.is_success:
+                        status = _nonsense(plugin, "Filter", status, f"a rejection for code {code}")
                     if status.code == Code.ERROR:
                         return blocks, status
             blocks.append(_Block(plugin.name, positions, verdict, codes))
@@ -417,7 +454,7 @@ class Runner:
             score = self._ask(plugin, "Score", plugin.score, state, pod, nodes.node(position), state=state)
             if isinstance(score, Status):
                 return score
-            if not isinstance(score, int | np.integer) or isinstance(score, bool):
+            if not isinstance(score, int | np.integer) or isinstance(score, bool) or not -_BIG < score < _BIG:
                 return _nonsense(plugin, "Score", score, "a whole number")
             scores[position] = score
         return scores
@@ -426,11 +463,14 @@ class Runner:
         self, plugin: Plugin, answer: object, length: int, *, point: str = "Score"
     ) -> NDArray[np.int64] | Status:
         if isinstance(answer, Status):
-            status = self._checked(plugin, "Score", answer)
+            status = self._checked(plugin, point, answer)
             return (
                 _nonsense(plugin, point, answer, "scores or an Error status") if status.is_success else status
             )
-        scores = np.asarray(answer)
+        try:
+            scores = np.asarray(answer)
+        except ValueError:  # lists of different lengths
+            return _nonsense(plugin, point, answer, f"{length} whole numbers")
         if scores.shape != (length,) or not np.issubdtype(scores.dtype, np.integer):
             if length == 0 and scores.shape == (0,):
                 return np.zeros(0, np.int64)
@@ -446,7 +486,7 @@ class Runner:
         """Undo Reserve of all plugins, in reverse order; a plugin that raises does not stop the others."""
         started = time.perf_counter()
         for plugin in reversed(self.profile.reserve):
-            self._ask(plugin, "Unreserve", plugin.unreserve, state, pod, node_name, state=state)
+            self._tell(plugin, "Unreserve", plugin.unreserve, state, pod, node_name)
         self._observe("Unreserve", SUCCESS, started)
 
     def run_permit(self, state: CycleState, pod: Pod, node_name: str) -> tuple[Status, dict[str, float]]:
@@ -521,7 +561,7 @@ class Runner:
     def run_post_bind(self, state: CycleState, pod: Pod, node_name: str) -> None:
         started = time.perf_counter()
         for plugin in self.profile.post_bind:
-            self._ask(plugin, "PostBind", plugin.post_bind, state, pod, node_name, state=state)
+            self._tell(plugin, "PostBind", plugin.post_bind, state, pod, node_name)
         self._observe("PostBind", SUCCESS, started)
 
     # How a plugin is asked
@@ -561,6 +601,20 @@ class Runner:
             )
         return answer
 
+    def _tell(
+        self,
+        plugin: Plugin,
+        point: str,
+        method: Callable[..., Any],
+        state: CycleState,
+        pod: Pod,
+        node_name: str,
+    ) -> None:
+        """Call the plugin where no answer is expected; one that is given is a mistake worth a line."""
+        answer = self._ask(plugin, point, method, state, pod, node_name, state=state)
+        if answer is not None and not isinstance(answer, Status):
+            logger.error("%s", _nonsense(plugin, point, answer, "nothing").message)
+
     def _status(
         self,
         plugin: Plugin,
@@ -584,6 +638,13 @@ class Runner:
         if inspect.isawaitable(answer):
             try:
                 answer = await answer
+            except asyncio.CancelledError as exc:
+                task = asyncio.current_task()
+                if task is not None and task.cancelling():
+                    raise
+                # Not we are cancelled: something that the plugin awaited was.
+                logger.exception("plugin %r failed at %s", plugin.name, point)
+                answer = _failure(plugin, point, exc)
             except Exception as exc:
                 logger.exception("plugin %r failed at %s", plugin.name, point)
                 answer = _failure(plugin, point, exc)
@@ -620,7 +681,20 @@ def _failure(plugin: Plugin, point: str, cause: BaseException | str) -> Status:
 
 
 def _nonsense(plugin: Plugin, point: str, answer: object, expected: str) -> Status:
+    if inspect.iscoroutine(answer):  # an `async def` where none is awaited
+        answer.close()
     return _failure(plugin, point, f"answered {answer!r:.200} where {expected} is expected")
+
+
+def _is_narrowing(node_names: object) -> bool:
+    if node_names is None:
+        return True
+    return isinstance(node_names, Collection) and not isinstance(node_names, str | bytes)
+
+
+def _is_over(verdict: Verdict, length: int) -> bool:
+    codes = verdict.codes
+    return isinstance(codes, np.ndarray) and codes.shape == (length,) and codes.dtype.kind in "iub"
 
 
 def _nothing_left(plugins: Iterable[str]) -> str:

@@ -52,6 +52,12 @@ class Status:
     def __init__(
         self, code: Code, *reasons: str, plugin: str = "", cause: BaseException | None = None
     ) -> None:
+        # Checked here, in the plugin's own call: later no one could tell whose mistake it was.
+        if type(code) is not Code:
+            raise TypeError(f"a Status starts with a Code, not with {code!r:.100}")
+        for reason in reasons:
+            if not isinstance(reason, str):
+                raise TypeError(f"a reason of a Status is a text, not {reason!r:.100}")
         self.code = code
         self.reasons = reasons
         self.plugin = plugin

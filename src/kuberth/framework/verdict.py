@@ -25,17 +25,18 @@ class Verdict:
         self.codes = codes
         self._status_of = status_of
         self.may_fail = may_fail
-        """Whether some code may stand for an Error; spares the runner from looking at all others."""
+        """Whether some code may stand for anything but a rejection; spares the runner from looking."""
 
     @classmethod
     def rejecting(cls, rejected: Mask, status: Status) -> Verdict:
         """One reason for every node where `rejected` is true."""
-        return cls(rejected.astype(np.int64), lambda _code: status)
+        return cls(rejected.astype(np.int64), lambda _code: status, may_fail=not status.is_rejected)
 
     @classmethod
     def choosing(cls, codes: Codes, *statuses: Status) -> Verdict:
         """Code k stands for the k-th of `statuses`, counted from one."""
-        return cls(codes, lambda code: statuses[code - 1])
+        may_fail = any(not status.is_rejected for status in statuses)
+        return cls(codes, lambda code: statuses[code - 1], may_fail=may_fail)
 
     def status(self, code: int) -> Status:
         return self._status_of(code)

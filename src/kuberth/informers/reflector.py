@@ -5,6 +5,7 @@ In: an API and a kind. Out: every change, in order, first to the store and then 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
@@ -18,11 +19,11 @@ Handler = Callable[[T | None, T | None], None]
 
 
 class Reflector(Generic[T]):
-    """One kind. `synced` is true once the first list was handed on."""
+    """One kind. `synced` is set once the first list was handed on."""
 
     def __init__(self, api: Api, kind: type[T], store: Store[T], handler: Handler[T]) -> None:
         self.kind = kind
-        self.synced = False
+        self.synced = asyncio.Event()
         self._api = api
         self._store = store
         self._handler = handler
@@ -44,7 +45,7 @@ class Reflector(Generic[T]):
             self._set(obj)
         for obj in [obj for obj in self._store if _identity(obj) not in present]:
             self._remove(obj)
-        self.synced = True
+        self.synced.set()
         return listed.resource_version
 
     def _set(self, obj: T) -> None:

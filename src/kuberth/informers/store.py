@@ -1,14 +1,20 @@
 """The last known version of every object, by kind.
 
-In: objects as list and watch deliver them. Out: typed look-ups for plugins and the failure handler.
+In: objects as list and watch deliver them. Out: typed look-ups for plugins and the failure handler, and
+for those who derive something from the objects, which of them changed.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
-from typing import Any, Generic, TypeVar, cast
+from itertools import islice
+from typing import Any, Final, Generic, TypeVar, cast
 
 T = TypeVar("T")
+
+REMEMBERED_CHANGES: Final = 8192
+"""Who asks for changes after more than this many has to look at all objects again."""
 
 
 def object_key(obj: Any) -> str:
@@ -17,13 +23,21 @@ def object_key(obj: Any) -> str:
     return f"{metadata.namespace}/{metadata.name}" if metadata.namespace else str(metadata.name)
 
 
+def _namespace_in(key: str) -> str:
+    return key.rpartition("/")[0]
+
+
 class Store(Generic[T]):
     """All objects of one kind."""
 
-    __slots__ = ("_objects",)
+    __slots__ = ("_by_namespace", "_changed", "_objects", "version")
 
     def __init__(self) -> None:
         self._objects: dict[str, T] = {}
+        self._by_namespace: dict[str, dict[str, T]] = {}
+        self._changed: deque[str] = deque(maxlen=REMEMBERED_CHANGES)
+        self.version = 0
+        """Grows by one with every change."""
 
     def get(self, name: str, *, namespace: str = "") -> T | None:
         return self._objects.get(f"{namespace}/{name}" if namespace else name)
@@ -36,14 +50,36 @@ class Store(Generic[T]):
         key = object_key(obj)
         old = self._objects.get(key)
         self._objects[key] = obj
+        self._by_namespace.setdefault(_namespace_in(key), {})[key] = obj
+        self._note(key)
         return old
 
     def remove(self, obj: T) -> T | None:
-        return self._objects.pop(object_key(obj), None)
+        key = object_key(obj)
+        self._note(key)
+        namespace = _namespace_in(key)
+        peers = self._by_namespace.get(namespace, {})
+        peers.pop(key, None)
+        if not peers:
+            self._by_namespace.pop(namespace, None)
+        return self._objects.pop(key, None)
+
+    def changed_since(self, version: int) -> frozenset[str] | None:
+        """Keys of the objects set or removed after `version`; None: too many, all may have changed."""
+        number = self.version - version
+        if number > len(self._changed):
+            return None
+        return frozenset(islice(reversed(self._changed), number))
+
+    def keys(self) -> frozenset[str]:
+        return frozenset(self._objects)
+
+    def _note(self, key: str) -> None:
+        self.version += 1
+        self._changed.append(key)
 
     def in_namespace(self, namespace: str) -> Iterator[T]:
-        prefix = f"{namespace}/"
-        return (obj for key, obj in self._objects.items() if key.startswith(prefix))
+        return iter(self._by_namespace.get(namespace, {}).values())
 
     def __iter__(self) -> Iterator[T]:
         return iter(self._objects.values())
@@ -59,8 +95,12 @@ class Stores:
         self._stores: dict[type, Store[Any]] = {}
 
     def of(self, kind: type[T]) -> Store[T]:
-        """The store of a kind; empty if no one watches it."""
+        """The store of a kind. Whoever asks at construction time gets the kind watched."""
         store = self._stores.get(kind)
         if store is None:
             store = self._stores[kind] = Store()
         return cast("Store[T]", store)
+
+    def kinds(self) -> tuple[type[Any], ...]:
+        """Every kind that someone asked for."""
+        return tuple(self._stores)

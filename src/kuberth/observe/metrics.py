@@ -190,6 +190,11 @@ class SchedulerMetrics:
         self.cache_size = ComputedGauge(
             "scheduler_cache_size", "Number of nodes, pods, and assumed (bound) pods in the cache.", ("type",)
         )
+        self.volume_stage_errors = Counter(
+            "scheduler_volume_scheduling_stage_error_total",
+            "Volume scheduling stage error count",
+            ("operation",),
+        )
 
     def families(self) -> Iterator[Family]:
         """Every family, for exposition."""

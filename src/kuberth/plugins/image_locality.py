@@ -1,7 +1,53 @@
-"""Placeholder."""
+"""ImageLocality: prefers nodes that already have the pod's images.
 
-from kuberth.framework.extension_points import Plugin
+A large image that many nodes have counts most: its size is scaled by the share of nodes that have it,
+so that a pod is not drawn to the one node where its image happened to land first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+
+from kuberth.api.core import Pod
+from kuberth.cluster.nodes import Nodes
+from kuberth.framework.cycle_state import CycleState
+from kuberth.framework.extension_points import ScorePlugin, Scores
+from kuberth.framework.runner import MAX_NODE_SCORE
+
+_MEBIBYTE: Final = 1024 * 1024
+MIN_BYTES: Final = 23 * _MEBIBYTE
+"""Images that come to less are not worth going for: score 0."""
+MAX_BYTES_PER_CONTAINER: Final = 1000 * _MEBIBYTE
+"""What earns the full score."""
 
 
-class ImageLocality(Plugin):
+class ImageLocality(ScorePlugin):
     name = "ImageLocality"
+
+    def score_nodes(self, _state: CycleState, pod: Pod, nodes: Nodes) -> Scores:
+        table = nodes.table
+        found = np.zeros(len(nodes), np.int64)
+        for image in _images(pod):
+            column = table.image_column(normalized_image_name(image))
+            spread = column.node_count / table.node_count
+            found += (nodes.take(column.size_bytes).astype(np.float64) * spread).astype(np.int64)
+        # Image volumes add to what is found and not to the limit, as upstream.
+        limit = MAX_BYTES_PER_CONTAINER * (len(pod.spec.init_containers) + len(pod.spec.containers))
+        counted = np.where(found < MIN_BYTES, MIN_BYTES, np.minimum(found, limit))
+        return MAX_NODE_SCORE * (counted - MIN_BYTES) // (limit - MIN_BYTES)
+
+
+def normalized_image_name(image: str) -> str:
+    """With the tag that is meant where none is given; a colon before the last slash is a registry's port."""
+    return image if image.rfind(":") > image.rfind("/") else f"{image}:latest"
+
+
+def _images(pod: Pod) -> Iterator[str]:
+    for container in (*pod.spec.init_containers, *pod.spec.containers):
+        yield container.image
+    for volume in pod.spec.volumes:
+        if volume.image is not None:
+            yield volume.image.reference

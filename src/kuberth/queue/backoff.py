@@ -7,11 +7,14 @@ Pods that failed by an error wait apart: their delay protects the API server and
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 from kuberth.clock import NANOSECONDS, Clock
 from kuberth.framework.queued_pod import QueuedPod
 from kuberth.queue.ordered_room import OrderedRoom, SortValue
+
+NO_BACKOFF: Final = -1
+"""Before any time a clock can show; a virtual clock may begin at 0."""
 
 
 class Backoff:
@@ -25,10 +28,10 @@ class Backoff:
         self._windows = windows
 
     def expires_ns(self, queued: QueuedPod) -> int:
-        """When the pod's delay ends; 0 if it has none. Worked out once after each failure."""
+        """When the pod's delay ends; `NO_BACKOFF` if it has none. Worked out once after each failure."""
         failures = queued.consecutive_errors or queued.unschedulable_count
         if self._max_ns == 0 or failures == 0:
-            return 0
+            return NO_BACKOFF
         if queued.backoff_expires_ns is None:
             queued.backoff_expires_ns = self._align(queued.timestamp_ns + self._delay_ns(failures))
         return queued.backoff_expires_ns

@@ -6,6 +6,7 @@ entry behind, which is dropped when it comes up or when the dead outnumber the l
 
 from __future__ import annotations
 
+import copy
 import heapq
 import logging
 from collections.abc import Callable, Iterator
@@ -76,26 +77,30 @@ def sort_value_of(plugin: QueueSortPlugin) -> SortValue:
     """The plugin's own sort key where it has one, otherwise its `less` as a comparison."""
     if type(plugin).sort_key is not QueueSortPlugin.sort_key:
         return plugin.sort_key
-    return lambda queued: _ByLess(plugin, queued)
+    numbers = count()
+    return lambda queued: _ByLess(plugin, queued, next(numbers))
 
 
 class _ByLess:
-    """Compares by the plugin's `less`; a plugin that raises gets arrival order, and no pod is lost."""
+    """Compares by the plugin's `less`, and equals by arrival; a plugin that raises gets arrival order, and
+    no pod is lost. Keeps the pod as it is now: a heap stays in order only if its entries never change."""
 
-    __slots__ = ("_plugin", "_queued")
+    __slots__ = ("_number", "_plugin", "_queued")
 
-    def __init__(self, plugin: QueueSortPlugin, queued: QueuedPod) -> None:
+    def __init__(self, plugin: QueueSortPlugin, queued: QueuedPod, number: int) -> None:
         self._plugin = plugin
-        self._queued = queued
+        self._queued = copy.copy(queued)
+        self._number = number
 
     def __lt__(self, other: _ByLess) -> bool:
+        less, first, second = self._plugin.less, self._queued, other._queued
         try:
-            return bool(self._plugin.less(self._queued, other._queued))
+            return bool(less(first, second)) or (self._number < other._number and not less(second, first))
         except Exception:
             logger.exception(
                 "plugin %r failed at QueueSort; ordering %s and %s by arrival",
                 self._plugin.name,
-                self._queued.key,
-                other._queued.key,
+                first.key,
+                second.key,
             )
-            return self._queued.timestamp_ns < other._queued.timestamp_ns
+            return (first.timestamp_ns, self._number) < (second.timestamp_ns, other._number)

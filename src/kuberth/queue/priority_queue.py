@@ -86,6 +86,7 @@ class PriorityQueue(SchedulingQueue):
     # Pods come and go
 
     def add(self, info: PodInfo) -> None:
+        self._take_out(info.key)  # another pod of this name, whose deletion nobody saw
         queued = QueuedPod(info, timestamp_ns=self._clock.now_ns())
         self._enter_active(queued, events.UNSCHEDULED_POD_ADD.label)
 
@@ -122,11 +123,14 @@ class PriorityQueue(SchedulingQueue):
             self._send(queued, Worth.AFTER_BACKOFF, events.UNSCHEDULED_POD_UPDATE.label)
 
     def delete(self, pod: Pod) -> None:
-        key = f"{pod.metadata.namespace}/{pod.metadata.name}"
-        if self._active.remove(key) is None and self._backing_off.remove(key) is None:
-            queued = self._unschedulable.pop(key, None)
-            if queued is not None:
-                self._count_rejectors(queued, -1)
+        self._take_out(f"{pod.metadata.namespace}/{pod.metadata.name}")
+
+    def _take_out(self, key: str) -> None:
+        queued = (
+            self._active.remove(key) or self._backing_off.remove(key) or self._unschedulable.pop(key, None)
+        )
+        if queued is not None:
+            self._count_rejectors(queued, -1)
 
     # Attempts
 

@@ -1,1 +1,19 @@
-"""For tests, those of plugin authors too: factories for objects and a clock that stands still."""
+"""For tests, those of plugin authors too: factories for objects, a clock that stands still, virtual time.
+
+Nothing in Kuberth imports this package.
+"""
+
+from kuberth.client.memory import MemoryApi
+from kuberth.clock import VirtualTimeLoop, run_in_virtual_time
+from kuberth.testing.clock import FakeClock
+from kuberth.testing.factories import make_namespace, make_node, make_pod
+
+__all__ = [
+    "FakeClock",
+    "MemoryApi",
+    "VirtualTimeLoop",
+    "make_namespace",
+    "make_node",
+    "make_pod",
+    "run_in_virtual_time",
+]

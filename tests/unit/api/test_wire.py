@@ -30,7 +30,7 @@ from kuberth.api.kinds import KindInfo
 from kuberth.api.wire import MicroTime, Wire
 from kuberth.errors import WireError
 
-CONFORMANCE = Path("/work/shared/conformance/schedule.jsonl.gz")
+CONFORMANCE = Path(__file__).parents[2] / "conformance/corpus/schedule.jsonl.gz"
 
 
 @pytest.mark.parametrize("info", KINDS.values(), ids=KINDS.keys())

@@ -362,7 +362,7 @@ def test_no_text_crashes_the_loader(text: str | bytes) -> None:
 
 def conformance_configurations() -> list[dict[str, Any]]:
     """The configurations kube-scheduler itself ran with when the conformance cases were recorded."""
-    folders = [Path(__file__).parents[2] / "conformance", Path("/work/shared/conformance")]
+    folders = [Path(__file__).parents[2] / "conformance"]
     if "KUBERTH_CONFORMANCE" in os.environ:
         folders.insert(0, Path(os.environ["KUBERTH_CONFORMANCE"]))
     for folder in folders:

@@ -1,7 +1,10 @@
-"""Placeholder."""
+"""DefaultPreemption: makes room for a pod that fits nowhere by evicting pods of lower priority.
 
-from kuberth.framework.extension_points import Plugin
+In: a pod that no node passed, and why. Out: a node nominated for it and the pods there sent away, or a
+message why that would not help. On the way: who may be a victim (`victims`), what disruption budgets say
+(`budgets`), which node suffers least (`candidates`), and the evictions themselves (`eviction`).
+"""
 
+from kuberth.plugins.default_preemption.plugin import DefaultPreemption
 
-class DefaultPreemption(Plugin):
-    name = "DefaultPreemption"
+__all__ = ["DefaultPreemption"]

@@ -1,0 +1,158 @@
+"""One binding cycle: wait on Permit, PreBind, Bind, PostBind; or Unreserve and back to the queue.
+
+In: a `Placement`. Out: the pod bound, or a `Rejection` for the failure handler.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+
+from kuberth.api.core import Pod
+from kuberth.clock import NANOSECONDS, Clock
+from kuberth.cluster.table import ClusterTable
+from kuberth.framework.events import ASSIGNED_POD_DELETE
+from kuberth.framework.handle import EventRecorder
+from kuberth.framework.status import SKIP, SUCCESS, Code, Status
+from kuberth.framework.waiting_pods import WaitingPods
+from kuberth.observe.metrics import SchedulerMetrics
+from kuberth.queue.interface import SchedulingQueue
+from kuberth.scheduling.cycle import Placement, Rejection, rejected_on
+from kuberth.scheduling.failure import FailureHandler, StatusWriter
+
+logger = logging.getLogger(__name__)
+
+
+class BindingCycle:
+    """Binds placed pods, each in its own task."""
+
+    def __init__(
+        self,
+        *,
+        queue: SchedulingQueue,
+        cluster: ClusterTable,
+        waiting_pods: WaitingPods,
+        failures: FailureHandler,
+        recorder: EventRecorder,
+        writer: StatusWriter,
+        metrics: SchedulerMetrics,
+        clock: Clock,
+        announce_nomination: bool,
+    ) -> None:
+        self._queue = queue
+        self._cluster = cluster
+        self._waiting_pods = waiting_pods
+        self._failures = failures
+        self._recorder = recorder
+        self._writer = writer
+        self._metrics = metrics
+        self._clock = clock
+        self._announce_nomination = announce_nomination
+
+    def start_waiting(self, placement: Placement) -> None:
+        """From now on plugins can see, approve and reject the pod if Permit asked to wait."""
+        if placement.permit_timeouts:
+            self._waiting_pods.add(placement.pod, placement.permit_timeouts)
+
+    async def run(self, placement: Placement) -> None:
+        """Bind the pod, whatever it takes; never raises."""
+        try:
+            status = await self._bind(placement)
+        except Exception as exc:  # a defect of ours must not lose the pod
+            logger.exception("binding pod %s failed", placement.info.key)
+            status = Status.error(exc)
+        if status.is_success:
+            self._succeed(placement)
+        else:
+            self._fail(placement, status)
+
+    async def _bind(self, placement: Placement) -> Status:
+        runner, state, pod, node_name = (
+            placement.runner,
+            placement.state,
+            placement.pod,
+            placement.node_name,
+        )
+        status = self._prepare(placement)
+        if not status.is_success:
+            return status
+        status = await self._wait_on_permit(placement)
+        if not status.is_success:
+            return rejected_on(node_name, status)
+        # Permit was the last point at which a plugin can call the pod unschedulable. Whatever happens from
+        # here on is a failure that no event mends: no missed events are kept, and the error backoff follows.
+        self._queue.done(placement.info.uid)
+        status = await runner.run_pre_bind(state, pod, node_name)
+        if not status.is_success:
+            return status
+        status = await runner.run_bind(state, pod, node_name)
+        if status.code == Code.SKIP:
+            return Status.error(f"no bind plugin of profile {runner.profile.scheduler_name!r} took the pod")
+        return status
+
+    def _prepare(self, placement: Placement) -> Status:
+        """Say early where the pod is going if it will take a while to get there."""
+        if not self._announce_nomination:
+            return SUCCESS
+        status = placement.runner.run_pre_bind_pre_flights(
+            placement.state, placement.pod, placement.node_name
+        )
+        if status.is_success or (status is SKIP and placement.permit_timeouts):
+            self._writer.write(placement.queued.pod, condition=None, nomination=placement.node_name)
+        return SUCCESS if status.code == Code.SKIP else status
+
+    async def _wait_on_permit(self, placement: Placement) -> Status:
+        waiting = self._waiting_pods.get(placement.info.uid)
+        if waiting is None:
+            return SUCCESS
+        started = time.perf_counter()
+        try:
+            status = await waiting.wait()
+        finally:
+            self._waiting_pods.remove(placement.info.uid)
+        self._metrics.permit_wait_duration.observe((status.code.label,), time.perf_counter() - started)
+        return status
+
+    def _succeed(self, placement: Placement) -> None:
+        info, queued = placement.info, placement.queued
+        labels = ("scheduled", placement.runner.profile.scheduler_name)
+        self._metrics.schedule_attempts.inc(labels)
+        self._metrics.attempt_duration.observe(labels, time.perf_counter() - placement.started)
+        self._metrics.pod_scheduling_attempts.observe((), queued.attempts)
+        if queued.first_attempt_ns is not None:
+            attempts = str(queued.attempts) if queued.attempts < 15 else "15+"
+            took = (self._clock.now_ns() - queued.first_attempt_ns) / NANOSECONDS
+            self._metrics.pod_scheduling_sli_duration.observe((attempts,), took)
+        if queued.was_flushed:
+            self._metrics.scheduled_after_flush.inc()
+        self._recorder.record(
+            info.pod,
+            reason="Scheduled",
+            action="Binding",
+            note=f"Successfully assigned {info.key} to {placement.node_name}",
+        )
+        placement.runner.run_post_bind(placement.state, info.pod, placement.node_name)
+        if placement.state.pods_to_activate:
+            self._queue.activate(placement.state.pods_to_activate)
+
+    def _fail(self, placement: Placement, status: Status) -> None:
+        """Undo the placement; the room it leaves is an event for waiting pods."""
+        info = placement.info
+        # It may have failed before it came to wait; the next attempt must not find this one's verdict.
+        self._waiting_pods.remove(info.uid)
+        placement.runner.run_unreserve(placement.state, info.pod, placement.node_name)
+        forgotten = self._cluster.forget_pod(info.uid)
+        rejection = Rejection(placement.queued, status, placement.runner, placement.started)
+
+        def is_another(pod: Pod) -> bool:
+            return pod.metadata.uid != info.uid
+
+        if status.is_rejected:
+            # Its own leaving must not bring a rejected pod back at once.
+            self._failures.handle(rejection)
+            if forgotten:
+                self._queue.move(ASSIGNED_POD_DELETE, info.pod, None, pre_check=is_another)
+        else:
+            if forgotten:
+                self._queue.move(ASSIGNED_POD_DELETE, info.pod, None)
+            self._failures.handle(rejection)

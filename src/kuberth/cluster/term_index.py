@@ -1,0 +1,64 @@
+"""Which terms may speak of which pods, found by a label that the term demands, without asking them all.
+
+In: terms (or classes of pods) under the label values they demand (or have). Out: the few that can match;
+whether they do is still to be asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final, Generic, TypeVar
+
+from kuberth.api.selectors import Operator, Selector
+
+LabelPair = tuple[str, str]
+K = TypeVar("K")
+V = TypeVar("V")
+
+UNDEMANDING: Final[LabelPair] = ("", "")
+"""Where terms are filed that demand no particular label value; no label has an empty key."""
+
+
+class LabelIndex(Generic[K, V]):
+    """Entries filed under label values."""
+
+    __slots__ = ("_filed",)
+
+    def __init__(self) -> None:
+        self._filed: dict[LabelPair, dict[K, V]] = {}
+
+    def file(self, key: K, value: V, pairs: Iterable[LabelPair]) -> None:
+        for pair in pairs:
+            self._filed.setdefault(pair, {})[key] = value
+
+    def remove(self, key: K, pairs: Iterable[LabelPair]) -> None:
+        for pair in pairs:
+            entries = self._filed[pair]
+            del entries[key]
+            if not entries:
+                del self._filed[pair]
+
+    def under(self, pairs: Iterable[LabelPair]) -> Iterator[tuple[K, V]]:
+        for pair in pairs:
+            entries = self._filed.get(pair)
+            if entries is not None:
+                yield from entries.items()
+
+
+def demanded_labels(selectors: Iterable[Selector]) -> tuple[LabelPair, ...]:
+    """Label values of which a pod must have one if all `selectors` are to accept it: as few as possible.
+
+    None at all if no pod can be accepted, just `UNDEMANDING` if the selectors only exclude.
+    """
+    fewest: tuple[LabelPair, ...] = (UNDEMANDING,)
+    for selector in selectors:
+        if selector.matches_nothing:
+            return ()
+        for requirement in selector.requirements:
+            if requirement.meaning is Operator.IN:
+                pairs = tuple((requirement.key, value) for value in dict.fromkeys(requirement.values))
+                if not pairs:
+                    return ()
+                if fewest[0] is UNDEMANDING or len(pairs) < len(fewest):
+                    fewest = pairs
+    return fewest

@@ -1,0 +1,216 @@
+"""Carries a preemption out: the victims are told why and deleted, promises to lesser pods taken back.
+
+In: the node chosen for a pod, and its victims. Out: API calls in a task of their own (KEP-4832); until
+it is over the pod must not be tried again, which `turns_away` says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+from kuberth.api.core import Pod, PodCondition
+from kuberth.api.wire import to_builtins
+from kuberth.clock import NANOSECONDS
+from kuberth.cluster.pod_info import PodInfo
+from kuberth.errors import ApiError, ConflictError, NotFoundError
+from kuberth.framework.handle import Handle
+from kuberth.plugins.default_preemption.candidates import Candidate
+
+logger = logging.getLogger(__name__)
+
+DISRUPTION_TARGET: Final = "DisruptionTarget"
+PREEMPTION_BY_SCHEDULER: Final = "PreemptionByScheduler"
+
+
+class _Running:
+    """A preemption under way."""
+
+    __slots__ = ("last_victim", "turned_away")
+
+    def __init__(self) -> None:
+        self.last_victim: PodInfo | None = None
+        """The only victim left to evict; None while there are others."""
+        self.turned_away = False
+        """Whether the preemptor was ready to be tried and had to wait because of this."""
+
+
+class Evictions:
+    """Evicts victims for preemptors; several preemptions may be under way at once."""
+
+    def __init__(self, handle: Handle, *, plugin: str, asynchronous: bool) -> None:
+        self._handle = handle
+        self._plugin = plugin
+        self._asynchronous = asynchronous
+        self._pods = handle.stores.of(Pod)
+        self._running: dict[str, _Running] = {}
+
+    def turns_away(self, preemptor: Pod) -> bool:
+        """Whether a preemption for this pod is still under way."""
+        running = self._running.get(preemptor.metadata.uid)
+        if running is None:
+            return False
+        running.turned_away = not self._is_last_victim_gone(running)
+        return running.turned_away
+
+    def _is_last_victim_gone(self, running: _Running) -> bool:
+        # The news of its deletion may arrive before the answer to the request that deleted it. It may be
+        # the last event that brings the preemptor back, so the gate must be open by then.
+        victim = running.last_victim
+        if victim is None:
+            return False
+        stored = self._pods.get_by_key(victim.key)
+        return stored is None or stored.metadata.uid != victim.uid or _is_terminating(stored)
+
+    def start(self, preemptor: PodInfo, candidate: Candidate) -> None:
+        """Begin to evict the victims that are not on their way out already."""
+        victims = [info for info in candidate.victims.pods if not _is_terminating(info.pod)]
+        if self._asynchronous:
+            if not victims:
+                return
+            running = self._running[preemptor.uid] = _Running()
+            work = self._evict_concurrently(
+                preemptor, victims, node_name=candidate.node_name, running=running
+            )
+        else:
+            work = self._evict_in_order(preemptor, victims, node_name=candidate.node_name)
+        self._handle.metrics.preemption_victims.observe((), len(candidate.victims.pods))
+        self._handle.spawn(work, name=f"preemption for {preemptor.key}")
+
+    async def _evict_concurrently(
+        self, preemptor: PodInfo, victims: Sequence[PodInfo], *, node_name: str, running: _Running
+    ) -> None:
+        """All victims but one at once, then that one; the first failure ends it."""
+        succeeded = await self._clear_lesser_promises(preemptor, node_name)
+        try:
+            async with asyncio.TaskGroup() as group:
+                for info in victims[:-1]:
+                    group.create_task(
+                        self._evict(info, preemptor.pod, node_name=node_name), name=f"evict {info.key}"
+                    )
+            running.last_victim = victims[-1]
+            await self._evict(victims[-1], preemptor.pod, node_name=node_name)
+        except Exception:
+            # Whatever went wrong, the preemptor must be tried again: no deletion may ever come.
+            logger.exception("preemption for pod %s on node %s failed", preemptor.key, node_name)
+            succeeded = False
+        finally:
+            # Once its last victim is gone the pod may already have started another preemption.
+            if self._running.get(preemptor.uid) is running:
+                del self._running[preemptor.uid]
+        # An event that turned the pod away does not come again, so without this it might wait for long.
+        if not succeeded or running.turned_away:
+            self._activate(preemptor)
+
+    async def _evict_in_order(
+        self, preemptor: PodInfo, victims: Sequence[PodInfo], *, node_name: str
+    ) -> None:
+        """The way of SchedulerAsyncPreemption turned off: the pod may be tried again meanwhile."""
+        try:
+            for info in victims:
+                await self._evict(info, preemptor.pod, node_name=node_name)
+            await self._clear_lesser_promises(preemptor, node_name)
+        except Exception:
+            logger.exception("preemption for pod %s on node %s failed", preemptor.key, node_name)
+            self._activate(preemptor)
+
+    def _activate(self, preemptor: PodInfo) -> None:
+        self._handle.activator.activate({preemptor.key: preemptor.pod})
+
+    async def _evict(self, victim: PodInfo, preemptor: Pod, *, node_name: str) -> None:
+        note = f"Preempted by pod {preemptor.metadata.uid} on node {node_name}"
+        waiting = self._handle.waiting_pods.get(victim.uid)
+        if waiting is not None and waiting.preempt(self._plugin, "preempted"):
+            # It is not bound yet: it leaves the node without being deleted, and is queued again.
+            note += " (in kube-scheduler memory)."
+        elif not await self._delete(victim.pod, preemptor):
+            logger.info("victim %s of pod %s is gone already", victim.key, preemptor.metadata.name)
+            return
+        self._handle.recorder.record(
+            victim.pod, reason="Preempted", action="Preempting", note=note, related=preemptor
+        )
+
+    async def _delete(self, victim: Pod, preemptor: Pod) -> bool:
+        """Say in the victim's status why, then delete it. False: it is no longer there."""
+        metadata = victim.metadata
+        condition = self._condition(victim, preemptor)
+        try:
+            if condition is not None:
+                await self._patch_status(victim, {"conditions": [to_builtins(condition)]})
+            await self._handle.api.delete(Pod, metadata.name, namespace=metadata.namespace, uid=metadata.uid)
+        except NotFoundError:
+            return False
+        except ConflictError:
+            if await self._is_replaced(victim):
+                return False
+            raise
+        return True
+
+    async def _is_replaced(self, victim: Pod) -> bool:
+        """Whether another pod has taken over the victim's name."""
+        metadata = victim.metadata
+        try:
+            current = await self._handle.api.get(Pod, metadata.name, namespace=metadata.namespace)
+        except NotFoundError:
+            return True
+        return current.metadata.uid != metadata.uid
+
+    def _condition(self, victim: Pod, preemptor: Pod) -> PodCondition | None:
+        """Why the victim is deleted; None if its status says so already."""
+        message = f"{preemptor.spec.scheduler_name}: preempting to accommodate a higher priority pod"
+        since = datetime.datetime.fromtimestamp(self._handle.clock.now_ns() // NANOSECONDS, datetime.UTC)
+        old = disruption_target(victim)
+        if old is not None and old.status == "True":
+            if (old.reason, old.message) == (PREEMPTION_BY_SCHEDULER, message):
+                return None
+            since = old.last_transition_time or since
+        return PodCondition(
+            type=DISRUPTION_TARGET,
+            status="True",
+            reason=PREEMPTION_BY_SCHEDULER,
+            message=message,
+            observed_generation=victim.metadata.generation,
+            last_transition_time=since,
+        )
+
+    async def _clear_lesser_promises(self, preemptor: PodInfo, node_name: str) -> bool:
+        """Pods of lower priority that were promised the node look for another one. False: it failed."""
+        cleared = True
+        for info in self._handle.nominator.nominated_on(node_name):
+            if info.priority >= preemptor.priority or not info.pod.status.nominated_node_name:
+                continue
+            try:
+                await self._patch_status(info.pod, {"nominatedNodeName": None})
+            except ApiError:
+                logger.exception("the nomination of pod %s for %s could not be cleared", info.key, node_name)
+                cleared = False
+        return cleared
+
+    async def _patch_status(self, pod: Pod, patch: dict[str, object]) -> None:
+        metadata = pod.metadata
+        await self._handle.api.patch(
+            Pod,
+            metadata.name,
+            {"metadata": {"uid": metadata.uid}, "status": patch},
+            namespace=metadata.namespace,
+            subresource="status",
+        )
+
+
+def disruption_target(pod: Pod) -> PodCondition | None:
+    """The condition that says a pod is about to be disrupted."""
+    return next((each for each in pod.status.conditions if each.type == DISRUPTION_TARGET), None)
+
+
+def is_terminating_by_preemption(pod: Pod) -> bool:
+    condition = disruption_target(pod) if _is_terminating(pod) else None
+    return (
+        condition is not None and condition.status == "True" and condition.reason == PREEMPTION_BY_SCHEDULER
+    )
+
+
+def _is_terminating(pod: Pod) -> bool:
+    return pod.metadata.deletion_timestamp is not None

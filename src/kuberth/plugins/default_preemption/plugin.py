@@ -1,0 +1,145 @@
+"""The plugin: is the pod eligible, where would preemption help, which node is best, and do it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from typing import Final
+
+import numpy as np
+
+from kuberth.api.core import Pod
+from kuberth.api.pod_resources import pod_priority
+from kuberth.api.policy import PodDisruptionBudget
+from kuberth.cluster.pod_info import PodInfo
+from kuberth.config.plugin_args import DefaultPreemptionArgs
+from kuberth.framework.cycle_state import CycleState
+from kuberth.framework.diagnosis import Diagnosis
+from kuberth.framework.events import Action, ClusterEvent, EventWithHint, Hint, Resource
+from kuberth.framework.extension_points import (
+    EnqueueExtensions,
+    PostFilterPlugin,
+    PostFilterResult,
+    PreEnqueuePlugin,
+)
+from kuberth.framework.handle import Handle
+from kuberth.framework.status import Code, Status
+from kuberth.plugins.default_preemption.budgets import Budgets
+from kuberth.plugins.default_preemption.candidates import (
+    NOT_HELPFUL,
+    Search,
+    choose,
+    resolvable_rows,
+    search,
+)
+from kuberth.plugins.default_preemption.eviction import Evictions, is_terminating_by_preemption
+
+NEVER: Final = "Never"
+CLEAR_NOMINATION: Final = PostFilterResult("")
+
+Outcome = tuple[PostFilterResult | None, Status | None]
+
+
+class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, EnqueueExtensions):
+    name = "DefaultPreemption"
+
+    def __init__(
+        self, args: DefaultPreemptionArgs | None, handle: Handle, *, rng: random.Random | None = None
+    ) -> None:
+        """`rng` decides at which node a search begins."""
+        self._args = DefaultPreemptionArgs() if args is None else args
+        self._handle = handle
+        self._rng = random.Random() if rng is None else rng
+        self._asynchronous = handle.feature_gates.enabled("SchedulerAsyncPreemption")
+        self._budgets = handle.stores.of(PodDisruptionBudget)
+        self._pods = handle.stores.of(Pod)
+        self._evictions = Evictions(handle, plugin=self.name, asynchronous=self._asynchronous)
+
+    # The gate
+
+    def pre_enqueue(self, pod: Pod) -> Status | None:
+        if self._evictions.turns_away(pod):
+            return Status.unresolvable("waiting for the preemption for this pod to be finished")
+        return None
+
+    def events_to_register(self) -> Iterable[EventWithHint]:
+        if not self._asynchronous:
+            return []
+        # Registered so that the gate is asked again. Whether the pod is worth a try is for the plugins to
+        # say whose rejection the preemption was to resolve.
+        return [EventWithHint(ClusterEvent(Resource.POD, Action.DELETE), self._after_deletion)]
+
+    def _after_deletion(self, _pod: Pod, _old: object, _new: object) -> Hint:
+        return Hint.SKIP
+
+    # Preemption
+
+    def post_filter(self, state: CycleState, pod: Pod, diagnosis: Diagnosis) -> Outcome:
+        result, status = self._preempt(state, pod, diagnosis)
+        self._handle.metrics.preemption_attempts.inc()
+        if status is None or not status.reasons:
+            return result, status
+        return result, Status(status.code, f"preemption: {status.message}", cause=status.cause)
+
+    def _preempt(self, state: CycleState, pod: Pod, diagnosis: Diagnosis) -> Outcome:
+        metadata = pod.metadata
+        current = self._pods.get(metadata.name, namespace=metadata.namespace)
+        if current is None:
+            return None, Status.error(f'pod "{metadata.name}" not found')
+        ineligible = self._why_not_eligible(current, diagnosis)
+        if ineligible:
+            return None, Status.unschedulable(ineligible)
+        if self._handle.cluster.node_count == 0:
+            return None, Status.error("no nodes available")
+        found = self._search(state, current, diagnosis)
+        if not found.candidates:
+            if found.errors:
+                return None, Status.error(found.error)
+            why = found.diagnosis.message(self._handle.cluster.node_count)
+            return CLEAR_NOMINATION, Status.unschedulable(why)
+        best = choose(found.candidates)
+        self._evictions.start(PodInfo(current), best)
+        return PostFilterResult(best.node_name), None
+
+    def _why_not_eligible(self, pod: Pod, diagnosis: Diagnosis) -> str:
+        """Why the pod may not preempt others; empty if it may."""
+        if pod.spec.preemption_policy == NEVER:
+            return "not eligible due to preemptionPolicy=Never."
+        nominated = pod.status.nominated_node_name
+        if not nominated:
+            return ""
+        node = self._handle.cluster.node_named(nominated)
+        status = diagnosis.status_of(nominated, row=None if node is None else node.row)
+        # A node that has become impossible since is worth no waiting for.
+        if status.code == Code.UNSCHEDULABLE_AND_UNRESOLVABLE or node is None:
+            return ""
+        priority = pod_priority(pod)
+        if any(info.priority < priority and is_terminating_by_preemption(info.pod) for info in node.pods):
+            return "not eligible due to a terminating pod on the nominated node."
+        return ""
+
+    def _search(self, state: CycleState, pod: Pod, diagnosis: Diagnosis) -> Search:
+        cluster, runner = self._handle.cluster, self._handle.runner
+        if runner is None:
+            raise RuntimeError("DefaultPreemption was asked before its profile was complete")
+        rows = resolvable_rows(diagnosis, cluster)
+        if not len(rows):
+            nowhere = Diagnosis()
+            nowhere.absent_status = NOT_HELPFUL
+            return Search((), nowhere, ())
+        return search(
+            runner,
+            state,
+            pod,
+            cluster=cluster,
+            # A random start spreads the victims over the cluster.
+            rows=np.roll(rows, -self._rng.randrange(len(rows))),
+            enough=self.candidates_to_find(len(rows)),
+            priority=pod_priority(pod),
+            budgets=Budgets(self._budgets),
+        )
+
+    def candidates_to_find(self, nodes: int) -> int:
+        """After how many candidates a search among `nodes` ends."""
+        share = nodes * self._args.min_candidate_nodes_percentage // 100
+        return min(max(share, self._args.min_candidate_nodes_absolute), nodes)

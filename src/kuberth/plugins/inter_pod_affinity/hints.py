@@ -1,0 +1,84 @@
+"""Which changes can help a pod that required affinity or anti-affinity rejected.
+
+In: the pod and an object before and after. Out: whether the pod is worth another try. Namespace selectors
+are asked of no labels here, as upstream does: only one that accepts the absence of labels accepts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kuberth.api.core import Node, Pod, PodAffinity, PodAffinityTerm, PodAntiAffinity
+from kuberth.cluster.pod_info import AffinityTerm, compile_term
+from kuberth.framework.events import Hint
+from kuberth.plugins.event_objects import before_and_after
+
+
+def after_pod_change(pod: Pod, old: object, new: object) -> Hint:
+    before, after = before_and_after(Pod, old, new)
+    if before is not None and after is not None and after.metadata.uid == pod.metadata.uid:
+        # Its own labels changed: what others feel about it may have changed, too.
+        return Hint.QUEUE
+    if any(changed is not None and not _has_node(changed) for changed in (before, after)):
+        return Hint.SKIP
+    near, far = _near(pod), _far(pod)
+    if before is not None and after is not None:
+        came = not _all_match(near, before) and _all_match(near, after)
+        left = _all_match(far, before) and not _all_match(far, after)
+        return _queue_if(came or left)
+    if after is not None:
+        return _queue_if(_all_match(near, after))
+    if before is None:
+        raise TypeError("a hint about a pod was asked without one")
+    return _queue_if(_all_match(far, before) or _all_match(_far(before), pod))
+
+
+def after_node_change(pod: Pod, old: object, new: object) -> Hint:
+    before, after = before_and_after(Node, old, new)
+    if after is None:
+        raise TypeError("a hint about a node that was added or updated was asked without it")
+    near, far = _near(pod), _far(pod)
+    labels = after.metadata.labels
+    if before is None:
+        # Anti-affinity lets a pod onto any node without the key, and who is around is not known here.
+        return _queue_if(bool(far) or any(term.topology_key in labels for term in near))
+    old_labels = before.metadata.labels
+    for term in near:
+        value = labels.get(term.topology_key)
+        if value is not None and value != old_labels.get(term.topology_key):
+            return Hint.QUEUE
+    for term in far:
+        old_value = old_labels.get(term.topology_key)
+        if old_value is not None and old_value != labels.get(term.topology_key):
+            return Hint.QUEUE
+    return Hint.SKIP
+
+
+def _has_node(pod: Pod) -> bool:
+    return bool(pod.spec.node_name or pod.status.nominated_node_name)
+
+
+def _near(pod: Pod) -> Sequence[AffinityTerm]:
+    return _compiled(pod, pod.spec.affinity.pod_affinity if pod.spec.affinity is not None else None)
+
+
+def _far(pod: Pod) -> Sequence[AffinityTerm]:
+    return _compiled(pod, pod.spec.affinity.pod_anti_affinity if pod.spec.affinity is not None else None)
+
+
+def _compiled(pod: Pod, affinity: PodAffinity | PodAntiAffinity | None) -> Sequence[AffinityTerm]:
+    terms: Sequence[PodAffinityTerm] = ()
+    if affinity is not None:
+        terms = affinity.required_during_scheduling_ignored_during_execution
+    return [compile_term(pod, term) for term in terms]
+
+
+def _all_match(terms: Sequence[AffinityTerm], pod: Pod) -> bool:
+    """Whether all terms speak of the pod; false if there is none."""
+    return bool(terms) and all(
+        term.pods.matches(pod.metadata.namespace, pod.metadata.labels, {}) for term in terms
+    )
+
+
+def _queue_if(reason: bool) -> Hint:
+    return Hint.QUEUE if reason else Hint.SKIP

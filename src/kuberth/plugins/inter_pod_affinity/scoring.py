@@ -1,0 +1,77 @@
+"""Preferred terms: weights summed over the domains where the pods are that they speak of.
+
+In: the incoming pod and the cluster table. Out: raw scores, which may be negative, and their scale.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kuberth.cluster.labels import ABSENT
+from kuberth.cluster.nodes import Nodes
+from kuberth.cluster.pod_info import PodInfo
+from kuberth.cluster.table import ClusterTable
+from kuberth.cluster.terms import Carried, Tally
+from kuberth.plugins.inter_pod_affinity.incoming import asked_of_placed_pods
+
+Scores = NDArray[np.int64]
+
+
+class DomainScores:
+    """What every domain of every topology key in question is worth to one pod."""
+
+    def __init__(self, info: PodInfo, table: ClusterTable, *, required_affinity_weight: int) -> None:
+        self._table = table
+        self._by_key: dict[str, Scores] = {}
+        for key, tally, weight in _weighted_tallies(info, table, required_affinity_weight):
+            label = table.label_column(key)
+            if not tally.is_in_any_domain(label):
+                continue
+            worth = tally.by_domain(label) * weight
+            if key in self._by_key:
+                self._by_key[key] += worth
+            else:
+                self._by_key[key] = worth
+        for worth in self._by_key.values():
+            worth[ABSENT] = 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no term found any pod. Terms that cancel each other out are not nothing, as upstream."""
+        return not self._by_key
+
+    def over(self, nodes: Nodes) -> Scores:
+        total = np.zeros(len(nodes), np.int64)
+        for key, worth in self._by_key.items():
+            total += np.take(worth, nodes.take(self._table.label_column(key).ids))
+        return total
+
+
+def _weighted_tallies(
+    info: PodInfo, table: ClusterTable, required_affinity_weight: int
+) -> Iterator[tuple[str, Tally, int]]:
+    """Topology key, pods, and what each of them is worth; weights of anti-affinity are negative."""
+    terms = table.terms
+    for preferred in info.preferred_terms:
+        tally = terms.tally(asked_of_placed_pods(preferred.term))
+        yield preferred.term.topology_key, tally, preferred.weight
+    for carried, tally in terms.carried_about(Carried.PREFERRED, info):
+        yield carried.term.topology_key, tally, carried.weight
+    if required_affinity_weight > 0:
+        for carried, tally in terms.carried_about(Carried.REQUIRED_AFFINITY, info):
+            yield carried.term.topology_key, tally, required_affinity_weight
+
+
+def scaled(scores: Scores, *, highest: int) -> Scores:
+    """The lowest becomes 0, the highest `highest`; all 0 if they are equal."""
+    if not len(scores):
+        return scores
+    lowest = scores.min()
+    span = scores.max() - lowest
+    if span == 0:
+        return np.zeros_like(scores)
+    shares: NDArray[np.float64] = (scores - lowest).astype(np.float64) / float(span)
+    return (float(highest) * shares).astype(np.int64)

@@ -1,0 +1,102 @@
+"""What a pod asks for, in the forms that fitting and scoring count it.
+
+In: a pod, usually with its `PodInfo`, whose figures are reused where they mean the same. Out: whole
+numbers by resource: milli-CPU for cpu, bytes or units for all others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from kuberth.api.core import Pod
+from kuberth.api.pod_resources import (
+    CPU,
+    EPHEMERAL_STORAGE,
+    MEMORY,
+    NON_MISSING_DEFAULTS,
+    PodRequest,
+    Requests,
+    compute_pod_request,
+    is_scalar_resource,
+    pod_requests,
+)
+from kuberth.cluster.pod_info import PodInfo
+
+NATIVE: Final = (CPU, MEMORY, EPHEMERAL_STORAGE)
+
+Amounts = Mapping[str, int]
+
+
+def is_counted(resource: str) -> bool:
+    """Whether nodes keep count of the resource; of others, like `pods`, there is no column to compare."""
+    return resource in NATIVE or is_scalar_resource(resource)
+
+
+def positive_amounts(request: PodRequest) -> Amounts:
+    """Everything the pod really asks for: a resource with a request of zero is as good as absent."""
+    amounts = {
+        CPU: request.milli_cpu,
+        MEMORY: request.memory,
+        EPHEMERAL_STORAGE: request.ephemeral_storage,
+        **request.scalars,
+    }
+    return {name: amount for name, amount in amounts.items() if amount > 0}
+
+
+def request_of_pending(pod: Pod, *, info: PodInfo | None = None, pod_level: bool = True) -> PodRequest:
+    """The request of a pod without a node: what a kubelet once reported in its status does not count.
+
+    Raises QuantityError if a request cannot be read.
+    """
+    if info is not None and not info.problems and pod_level and not _has_reported_resources(pod):
+        return info.request
+    return compute_pod_request(pod, use_status=False, pod_level_resources=pod_level)
+
+
+def amounts_for_fit_score(pod: Pod, info: PodInfo) -> Amounts:
+    """Requests as NodeResourcesFit scores them.
+
+    A container that leaves out CPU or memory counts with the scoring defaults. Requests at pod level do
+    not count here, although they do on the node once the pod is placed: upstream's scorer is that way.
+    """
+    if info.problems or pod.spec.resources is not None or _has_reported_resources(pod):
+        return _whole_numbers(
+            pod_requests(
+                pod, use_status=False, pod_level_resources=False, container_defaults=NON_MISSING_DEFAULTS
+            )
+        )
+    request = info.request
+    return {
+        CPU: request.nonzero_milli_cpu,
+        MEMORY: request.nonzero_memory,
+        EPHEMERAL_STORAGE: request.ephemeral_storage,
+        **request.scalars,
+    }
+
+
+def amounts_for_balance(pod: Pod, info: PodInfo, *, only_counted: bool) -> Amounts:
+    """Requests as NodeResourcesBalancedAllocation scores them: the real ones, as the node will count them.
+
+    Without `only_counted` resources are told too that no node counts.
+    """
+    if info.problems or not only_counted:
+        return _whole_numbers(pod_requests(pod))
+    request = info.request
+    return {
+        CPU: request.milli_cpu,
+        MEMORY: request.memory,
+        EPHEMERAL_STORAGE: request.ephemeral_storage,
+        **request.scalars,
+    }
+
+
+def _whole_numbers(requests: Requests) -> Amounts:
+    return {
+        name: amount.milli_value() if name == CPU else amount.value() for name, amount in requests.items()
+    }
+
+
+def _has_reported_resources(pod: Pod) -> bool:
+    status = pod.status
+    return bool(status.container_statuses or status.init_container_statuses) or status.resources is not None

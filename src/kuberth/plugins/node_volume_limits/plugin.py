@@ -1,0 +1,190 @@
+"""The plugin: limits of the CSINodes against what is attached and what the pod brings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kuberth.api.core import PersistentVolumeClaim, Pod, Volume
+from kuberth.api.storage import CSIDriver, CSINode, CSINodeDriver, VolumeAttachment
+from kuberth.cluster.nodes import Nodes
+from kuberth.cluster.pod_volumes import is_attachable
+from kuberth.cluster.selection import nowhere
+from kuberth.framework.cycle_state import CycleState, StateKey
+from kuberth.framework.events import Action, ClusterEvent, EventWithHint, Hint, Resource
+from kuberth.framework.extension_points import EnqueueExtensions, FilterPlugin, PreFilterPlugin
+from kuberth.framework.handle import Handle
+from kuberth.framework.status import SKIP, Code, Status
+from kuberth.framework.verdict import Mask, Verdict
+from kuberth.plugins import csi_migration
+from kuberth.plugins.csi_nodes import CSINodeColumns
+from kuberth.plugins.node_volume_limits.attached import AttachedVolumes
+from kuberth.plugins.node_volume_limits.resolving import Attachable, VolumeResolver
+from kuberth.plugins.volume_claims import attachable_volumes, expect, uses_claim
+
+_EXCEEDED: Final = Status.unschedulable("node(s) exceed max volume count")
+
+
+class _NewVolumes(NamedTuple):
+    """What the pod brings, on nodes with a CSINode and on others; or why it cannot be told."""
+
+    with_csi_node: Sequence[Attachable] | Status
+    without: Sequence[Attachable] | Status
+
+
+_STATE: Final = StateKey[_NewVolumes]("NodeVolumeLimits")
+
+
+class NodeVolumeLimits(PreFilterPlugin, FilterPlugin, EnqueueExtensions):
+    name = "NodeVolumeLimits"
+
+    def __init__(self, _args: object, handle: Handle) -> None:
+        self._drivers = handle.stores.of(CSIDriver)
+        self._csi_nodes = CSINodeColumns(handle.cluster, handle.stores.of(CSINode))
+        self._resolver = VolumeResolver(handle)
+        self._attached = AttachedVolumes(handle, self._resolver)
+        self._limit_scaling = handle.feature_gates.enabled("VolumeLimitScaling")
+
+    def pre_filter(self, state: CycleState, pod: Pod, _nodes: Nodes) -> Status | None:
+        volumes = attachable_volumes(state, pod)
+        if not volumes:
+            return SKIP
+        state.write(_STATE, self._new_volumes(pod, volumes))
+        return None
+
+    def _new_volumes(self, pod: Pod, volumes: Iterable[Volume]) -> _NewVolumes:
+        self._attached.refresh()
+        return _NewVolumes(
+            self._resolver.for_new_pod(pod, volumes, migrated=True),
+            self._resolver.for_new_pod(pod, volumes, migrated=False),
+        )
+
+    def filter_nodes(self, state: CycleState, pod: Pod, nodes: Nodes) -> Verdict | None:
+        new = state.get(_STATE)
+        if new is None:
+            # PreFilter may be disabled on its own.
+            new = self._new_volumes(pod, attachable_volumes(state, pod))
+        self._csi_nodes.refresh()
+        ruling = _Ruling(len(nodes))
+        known = nodes.take(self._csi_nodes.known)
+        for volumes, there in ((new.with_csi_node, known), (new.without, ~known)):
+            if isinstance(volumes, Status):
+                ruling.add(there, volumes)
+            elif volumes:
+                if self._limit_scaling:
+                    self._check_drivers(nodes, {volume.driver for volume in volumes}, there, ruling)
+                if volumes is new.with_csi_node:
+                    self._check_limits(nodes, volumes, ruling)
+        return ruling.verdict()
+
+    def _check_drivers(self, nodes: Nodes, drivers: Iterable[str], there: Mask, ruling: _Ruling) -> None:
+        """A driver can ask that no pod goes where it is not installed (KEP-5030)."""
+        for name in sorted(drivers):
+            driver = self._drivers.get(name)
+            if driver is not None and driver.spec.prevent_pod_scheduling_if_missing:
+                missing = there & ~nodes.take(self._csi_nodes.installed(name))
+                ruling.add(missing, Status.unschedulable(f"{name} CSI driver is not installed on the node"))
+
+    def _check_limits(self, nodes: Nodes, volumes: Iterable[Attachable], ruling: _Ruling) -> None:
+        self._attached.refresh()
+        limited = nodes.take(self._csi_nodes.has_limits())
+        if not limited.any():
+            return
+        for row, error in self._attached.errors.items():
+            position = nodes.position(nodes.table.names[row])
+            if position is not None and limited[position]:
+                ruling.add_one(position, error)
+        exceeded = nowhere(nodes)
+        brought = {volume.key: volume.driver for volume in volumes}
+        for driver in set(brought.values()):
+            limit = nodes.take(self._csi_nodes.limit(driver))
+            wanted = self._missing(nodes, [key for key, its in brought.items() if its == driver])
+            attached = nodes.take(self._attached.count(driver))
+            exceeded |= (wanted > 0) & (wanted + attached > limit)
+        ruling.add(exceeded, _EXCEEDED)
+
+    def _missing(self, nodes: Nodes, volumes: Sequence[str]) -> NDArray[np.int64]:
+        """How many of the volumes no pod on the node uses yet."""
+        missing = np.full(nodes.table.slots, len(volumes), np.int64)
+        for volume in volumes:
+            missing[self._attached.rows_with(volume)] -= 1
+        return nodes.take(missing)
+
+    def events_to_register(self) -> Iterable[EventWithHint]:
+        return [
+            EventWithHint(ClusterEvent(Resource.CSI_NODE, Action.ADD)),
+            EventWithHint(ClusterEvent(Resource.CSI_NODE, Action.UPDATE), self._after_csi_node_update),
+            EventWithHint(ClusterEvent(Resource.POD, Action.DELETE), self._after_pod_deleted),
+            EventWithHint(
+                ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD), self._after_claim_added
+            ),
+            EventWithHint(
+                ClusterEvent(Resource.VOLUME_ATTACHMENT, Action.DELETE), self._after_attachment_deleted
+            ),
+        ]
+
+    def _after_csi_node_update(self, _pod: Pod, old: object, new: object) -> Hint:
+        """Helps if some driver attaches more than before; one that does not say counts as zero."""
+        before = {driver.name: _limit(driver) for driver in expect(CSINode, old).spec.drivers}
+        raised = any(
+            _limit(driver) > before.get(driver.name, 0) for driver in expect(CSINode, new).spec.drivers
+        )
+        return Hint.QUEUE if raised else Hint.SKIP
+
+    def _after_pod_deleted(self, _pod: Pod, old: object, _new: object) -> Hint:
+        deleted = expect(Pod, old)
+        if not deleted.spec.node_name and not deleted.status.nominated_node_name:
+            return Hint.SKIP
+        return Hint.QUEUE if any(map(is_attachable, deleted.spec.volumes)) else Hint.SKIP
+
+    def _after_claim_added(self, pod: Pod, _old: object, new: object) -> Hint:
+        claim = expect(PersistentVolumeClaim, new)
+        return Hint.QUEUE if uses_claim(pod, claim, ephemeral=True) else Hint.SKIP
+
+    def _after_attachment_deleted(self, pod: Pod, old: object, _new: object) -> Hint:
+        """Helps a pod with a claim, and one with an inline volume of the driver that detached one."""
+        attacher = expect(VolumeAttachment, old).spec.attacher
+        for volume in pod.spec.volumes:
+            if volume.persistent_volume_claim is not None:
+                return Hint.QUEUE
+            plugin = csi_migration.inline_plugin(volume)
+            if plugin is None:
+                continue
+            csi_migration.inline_handle(plugin, volume)  # raises for a volume the driver cannot have
+            if plugin.driver == attacher:
+                return Hint.QUEUE
+        return Hint.SKIP
+
+
+class _Ruling:
+    """Statuses gathered per node of a view; the first one given to a node stays."""
+
+    def __init__(self, length: int) -> None:
+        self._codes = np.zeros(length, np.int64)
+        self._statuses: list[Status] = []
+
+    def add(self, where: Mask, status: Status) -> None:
+        self._statuses.append(status)
+        self._codes[where & (self._codes == 0)] = len(self._statuses)
+
+    def add_one(self, position: int, status: Status) -> None:
+        self._statuses.append(status)
+        if not self._codes[position]:
+            self._codes[position] = len(self._statuses)
+
+    def verdict(self) -> Verdict | None:
+        if not self._codes.any():
+            return None
+        statuses = self._statuses
+        return Verdict(
+            self._codes,
+            lambda code: statuses[code - 1],
+            may_fail=any(status.code == Code.ERROR for status in statuses),
+        )
+
+
+def _limit(driver: CSINodeDriver) -> int:
+    return (driver.allocatable.count if driver.allocatable is not None else None) or 0

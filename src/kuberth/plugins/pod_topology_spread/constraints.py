@@ -1,0 +1,105 @@
+"""The constraints a pod is held to: its own, or else the defaults with a selector found for it.
+
+In: a pod and the plugin's arguments. Out: compiled constraints, hard or soft.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from kuberth.api.core import Pod, TopologySpreadConstraint
+from kuberth.api.selectors import Selector, compile_label_selector, selector_from_set
+from kuberth.config.plugin_args import PodTopologySpreadArgs
+from kuberth.informers.store import Stores
+from kuberth.plugins.pod_topology_spread.default_selector import DefaultSelector
+
+HOSTNAME: Final = "kubernetes.io/hostname"
+ZONE: Final = "topology.kubernetes.io/zone"
+HARD: Final = "DoNotSchedule"
+SOFT: Final = "ScheduleAnyway"
+HONOR: Final = "Honor"
+SYSTEM: Final = "System"
+
+SYSTEM_DEFAULTS: Final = (
+    TopologySpreadConstraint(topology_key=HOSTNAME, when_unsatisfiable=SOFT, max_skew=3),
+    TopologySpreadConstraint(topology_key=ZONE, when_unsatisfiable=SOFT, max_skew=5),
+)
+
+
+class Constraint(NamedTuple):
+    """How evenly the pods that `selector` accepts are to be spread over the values of `topology_key`."""
+
+    topology_key: str
+    max_skew: int
+    min_domains: int
+    selector: Selector
+    honors_affinity: bool
+    """Count only nodes that the pod's own node selector and affinity accept."""
+    honors_taints: bool
+    """Count only nodes whose taints the pod tolerates."""
+
+
+class ConstraintReader:
+    """Reads constraints from pods; raises `SelectorError` for one that cannot be read."""
+
+    def __init__(
+        self,
+        args: PodTopologySpreadArgs,
+        stores: Stores,
+        *,
+        inclusion_policies: bool,
+        match_label_keys: bool,
+    ) -> None:
+        self.system_defaults = args.defaulting_type == SYSTEM
+        self._defaults = SYSTEM_DEFAULTS if self.system_defaults else args.default_constraints
+        # Services and controllers are only watched if there are defaults that need them.
+        self._default_selector = DefaultSelector(stores) if self._defaults else None
+        self._inclusion_policies = inclusion_policies
+        self._match_label_keys = match_label_keys
+
+    def hard(self, pod: Pod) -> tuple[Constraint, ...]:
+        return self._constraints(pod, HARD)
+
+    def soft(self, pod: Pod) -> tuple[Constraint, ...]:
+        return self._constraints(pod, SOFT)
+
+    def _constraints(self, pod: Pod, action: str) -> tuple[Constraint, ...]:
+        own = pod.spec.topology_spread_constraints
+        if own:
+            return self._compiled(own, pod, action)
+        if self._default_selector is None:
+            return ()
+        defaults = self._compiled(self._defaults, pod, action)
+        if not defaults:
+            return ()
+        selector = self._default_selector.of(pod)
+        if selector.empty:
+            return ()
+        return tuple(constraint._replace(selector=selector) for constraint in defaults)
+
+    def _compiled(
+        self, constraints: tuple[TopologySpreadConstraint, ...], pod: Pod, action: str
+    ) -> tuple[Constraint, ...]:
+        return tuple(
+            self._compile(constraint, pod)
+            for constraint in constraints
+            if constraint.when_unsatisfiable == action
+        )
+
+    def _compile(self, constraint: TopologySpreadConstraint, pod: Pod) -> Constraint:
+        selector = compile_label_selector(constraint.label_selector)
+        if self._match_label_keys and constraint.match_label_keys:
+            labels = pod.metadata.labels
+            same = {key: labels[key] for key in constraint.match_label_keys if key in labels}
+            selector = selector.with_requirements(selector_from_set(same).requirements)
+        affinity = taints = None
+        if self._inclusion_policies:
+            affinity, taints = constraint.node_affinity_policy, constraint.node_taints_policy
+        return Constraint(
+            topology_key=constraint.topology_key,
+            max_skew=constraint.max_skew,
+            min_domains=1 if constraint.min_domains is None else constraint.min_domains,
+            selector=selector,
+            honors_affinity=affinity is None or affinity == HONOR,
+            honors_taints=taints == HONOR,
+        )

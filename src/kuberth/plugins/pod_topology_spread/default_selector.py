@@ -1,0 +1,65 @@
+"""Which pods belong together with a pod that does not say so: those of its services and its controller.
+
+In: a pod, and the services and controllers of its namespace. Out: the selector for default constraints;
+it is empty if nothing selects the pod.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kuberth.api.apps import ReplicaSet, StatefulSet
+from kuberth.api.core import Pod, ReplicationController, Service
+from kuberth.api.meta import OwnerReference
+from kuberth.api.selectors import Requirement, Selector, compile_label_selector, selector_from_set
+from kuberth.errors import SelectorError
+from kuberth.informers.store import Store, Stores
+
+
+class DefaultSelector:
+    """Finds the selector of a pod."""
+
+    def __init__(self, stores: Stores) -> None:
+        self._services = stores.of(Service)
+        self._replication_controllers = stores.of(ReplicationController)
+        self._sets: dict[tuple[str, str], Store[ReplicaSet] | Store[StatefulSet]] = {
+            ("apps/v1", "ReplicaSet"): stores.of(ReplicaSet),
+            ("apps/v1", "StatefulSet"): stores.of(StatefulSet),
+        }
+
+    def of(self, pod: Pod) -> Selector:
+        namespace, labels = pod.metadata.namespace, pod.metadata.labels
+        demanded: dict[str, str] = {}
+        for service in self._services.in_namespace(namespace):
+            if _selects(service.spec.selector, labels):
+                demanded.update(service.spec.selector)
+        owner = _controller(pod)
+        if owner is None:
+            return selector_from_set(demanded)
+        kind = (owner.api_version, owner.kind)
+        if kind == ("v1", "ReplicationController"):
+            found = self._replication_controllers.get(owner.name, namespace=namespace)
+            if found is not None:
+                demanded.update(found.spec.selector)
+        selector = selector_from_set(demanded)
+        return selector.with_requirements(self._set_requirements(kind, owner.name, namespace))
+
+    def _set_requirements(self, kind: tuple[str, str], name: str, namespace: str) -> tuple[Requirement, ...]:
+        store = self._sets.get(kind)
+        found = store.get(name, namespace=namespace) if store is not None else None
+        if found is None:
+            return ()
+        try:
+            return compile_label_selector(found.spec.selector).requirements
+        except SelectorError:
+            # The controller is broken, not the pod: upstream spreads by what the services say alone.
+            return ()
+
+
+def _selects(selector: Mapping[str, str], labels: Mapping[str, str]) -> bool:
+    """Whether a service's selector accepts the labels; without one it accepts no pod."""
+    return bool(selector) and all(labels.get(key) == value for key, value in selector.items())
+
+
+def _controller(pod: Pod) -> OwnerReference | None:
+    return next((owner for owner in pod.metadata.owner_references if owner.controller), None)

@@ -1,0 +1,122 @@
+"""Hard constraints: a node is out if its domain would be ahead of the emptiest one by more than maxSkew.
+
+In: the pod's hard constraints. Out: a verdict on any view, from counts as they stand when it is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kuberth.api.core import Pod
+from kuberth.api.selectors import NOTHING
+from kuberth.cluster.labels import ABSENT
+from kuberth.cluster.nodes import NodeRow, Nodes
+from kuberth.cluster.pod_info import PodInfo, PodMatcher
+from kuberth.cluster.selection import Mask
+from kuberth.framework.status import Status
+from kuberth.framework.verdict import Verdict
+from kuberth.plugins.pod_topology_spread.constraints import Constraint
+from kuberth.plugins.pod_topology_spread.inclusion import Inclusion
+
+_NOT_SPREAD: Final = "node(s) didn't match pod topology spread constraints"
+_MISSING_LABEL, _TOO_SKEWED = 1, 2
+_STATUSES: Final = (
+    Status.unresolvable(f"{_NOT_SPREAD} (missing required label)"),
+    Status.unschedulable(_NOT_SPREAD),
+)
+_NO_DOMAIN: Final = 2**31 - 1
+"""The fewest pods in any domain if there is no domain: so many that no node is ahead."""
+
+
+class HardSpread:
+    """The hard constraints of one pod in one cycle."""
+
+    def __init__(self, constraints: Sequence[Constraint], pod: Pod, inclusion: Inclusion) -> None:
+        labels = [inclusion.table.label_column(constraint.topology_key) for constraint in constraints]
+        # A node that lacks the key of one constraint does not count for the others either.
+        keyed = inclusion.has_all(labels)
+        self._namespace = pod.metadata.namespace
+        self._keyed = keyed
+        self._spreads = [_Spread(constraint, pod, inclusion, keyed) for constraint in constraints]
+        self._uncounted: list[dict[int, int]] = [{} for _ in constraints]
+
+    def clone(self) -> HardSpread:
+        copy = HardSpread.__new__(HardSpread)
+        copy._namespace, copy._keyed, copy._spreads = self._namespace, self._keyed, self._spreads
+        copy._uncounted = [dict(numbers) for numbers in self._uncounted]
+        return copy
+
+    def note_uncounted(self, info: PodInfo, node: NodeRow, number: int) -> None:
+        """A what-if adds (1) or removes (-1) a pod; upstream counts it even if no count includes it.
+
+        That concerns pods that are being deleted, and constraints whose empty selector counts no pod.
+        """
+        if info.namespace != self._namespace or not self._keyed[node.row]:
+            return
+        for spread, numbers in zip(self._spreads, self._uncounted, strict=True):
+            if spread.leaves_out(info, node.row):
+                domain = int(spread.label.ids[node.row])
+                numbers[domain] = numbers.get(domain, 0) + number
+
+    def verdict(self, nodes: Nodes) -> Verdict:
+        codes = np.zeros(len(nodes), np.int64)
+        for spread, uncounted in zip(self._spreads, self._uncounted, strict=True):
+            codes = np.where(codes == 0, spread.codes(nodes, uncounted), codes)
+        return Verdict.choosing(codes, *_STATUSES)
+
+
+class _Spread:
+    """One constraint: where its pods are counted, and in which domains."""
+
+    def __init__(self, constraint: Constraint, pod: Pod, inclusion: Inclusion, keyed: Mask) -> None:
+        table = inclusion.table
+        self.label = table.label_column(constraint.topology_key)
+        self._constraint = constraint
+        ids = self.label.ids[: table.slots]
+        included = inclusion.mask(constraint)
+        included = keyed if included is None else keyed & included
+        # Usually every node that has the key counts, and then the sums are kept ready.
+        self._everywhere = bool(np.array_equal(included, ids != ABSENT))
+        self._included = included
+        self._domains = _distinct(ids[included], len(self.label.values))
+        # An empty selector accepts every pod and yet counts none, as upstream.
+        self._counts_none = constraint.selector.empty
+        selector = NOTHING if self._counts_none else constraint.selector
+        matcher = PodMatcher(frozenset((pod.metadata.namespace,)), NOTHING, selector)
+        self._tally = table.terms.tally(matcher, with_terminating=False)
+        self._self_match = int(constraint.selector.matches(pod.metadata.labels))
+
+    def leaves_out(self, info: PodInfo, row: int) -> bool:
+        """Whether the counts miss a pod on `row` although the constraint speaks of it."""
+        return (
+            (info.pod_class.terminating or self._counts_none)
+            and bool(self._included[row])
+            and self._constraint.selector.matches(info.labels)
+        )
+
+    def codes(self, nodes: Nodes, uncounted: dict[int, int]) -> NDArray[np.int64]:
+        sums = self._tally.by_domain(self.label, None if self._everywhere else self._included)
+        if uncounted:
+            sums = sums.copy()
+            for domain, number in uncounted.items():
+                sums[domain] += number
+        ids = nodes.take(self.label.ids)
+        skew = np.take(sums, ids) + (self._self_match - self._fewest(sums))
+        skewed = (skew > self._constraint.max_skew) * _TOO_SKEWED
+        return np.where(ids == ABSENT, _MISSING_LABEL, skewed)
+
+    def _fewest(self, sums: NDArray[np.int64]) -> int:
+        if len(self._domains) < self._constraint.min_domains:
+            return 0
+        return int(np.take(sums, self._domains).min(initial=_NO_DOMAIN))
+
+
+def _distinct(ids: NDArray[np.int32], values: int) -> NDArray[np.intp]:
+    """The ids that occur; faster than sorting them."""
+    occurs = np.zeros(values, np.bool_)
+    occurs[ids] = True
+    return np.flatnonzero(occurs)

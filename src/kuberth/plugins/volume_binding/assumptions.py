@@ -1,0 +1,73 @@
+"""Objects as they will be once the scheduler's own writes have come back from the API.
+
+In: changed claims and volumes of pods that are about to be bound. Out: the changed version in place of the
+stored one, for as long as the stored one is the version that the change was made from.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Generic, TypeVar
+
+from kuberth.errors import KuberthError
+from kuberth.informers.store import Store, object_key
+
+T = TypeVar("T")
+
+_TIDY_AT: Final = 256
+
+
+class OutOfSyncError(KuberthError):
+    """An object changed under a pod that was about to use it; the pod has to be scheduled again."""
+
+
+class Assumptions(Generic[T]):
+    """Assumed objects of one kind over their store."""
+
+    def __init__(self, store: Store[T]) -> None:
+        self.store = store
+        self._assumed: dict[str, T] = {}
+        self._touched: set[str] = set()
+
+    def get(self, key: str) -> T | None:
+        """The object as assumed, or else as stored."""
+        stored = self.store.get_by_key(key)
+        assumed = self._assumed.get(key)
+        if assumed is None:
+            return stored
+        if stored is None or _version(stored) != _version(assumed):
+            del self._assumed[key]
+            return stored
+        return assumed
+
+    def assume(self, obj: T) -> None:
+        """Take a changed version for true; raises `OutOfSyncError` if it was not made from the stored one."""
+        key = object_key(obj)
+        stored = self.store.get_by_key(key)
+        if stored is None:
+            raise OutOfSyncError(f'"{key}" does not exist any more')
+        if _version(stored) != _version(obj):
+            raise OutOfSyncError(
+                f'"{key}" is out of sync (stored: {_version(stored)}, assume: {_version(obj)})'
+            )
+        self._assumed[key] = obj
+        self._touched.add(key)
+        if len(self._assumed) > _TIDY_AT:
+            for other in list(self._assumed):
+                self.get(other)
+
+    def restore(self, obj: T) -> None:
+        """Drop the assumption, unless it is about another version by now."""
+        key = object_key(obj)
+        assumed = self._assumed.get(key)
+        if assumed is not None and _version(assumed) == _version(obj):
+            del self._assumed[key]
+            self._touched.add(key)
+
+    def take_touched(self) -> set[str]:
+        """Keys of the objects assumed or restored since the last call."""
+        touched, self._touched = self._touched, set()
+        return touched
+
+
+def _version(obj: Any) -> str:
+    return str(obj.metadata.resource_version)

@@ -1,0 +1,214 @@
+"""Can the pod have its volumes on a node? Asked of all nodes of a view at once.
+
+In: the pod's claims, sorted, and everything known about storage. Out: `Findings`: per node a verdict with
+its reasons, and for nodes that pass which volume every waiting claim gets there, or that one is to be made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kuberth.api.core import PersistentVolume, PersistentVolumeClaim
+from kuberth.api.storage import CSIDriver, CSINode, CSIStorageCapacity, StorageClass
+from kuberth.cluster.nodes import Nodes
+from kuberth.cluster.selection import everywhere, nowhere
+from kuberth.framework.handle import Handle
+from kuberth.framework.status import Status
+from kuberth.framework.verdict import Mask, Verdict
+from kuberth.plugins import csi_migration
+from kuberth.plugins.csi_migration import TranslationError
+from kuberth.plugins.csi_nodes import CSINodeColumns
+from kuberth.plugins.volume_binding.assumptions import Assumptions
+from kuberth.plugins.volume_binding.claims import PodClaims, WaitingClaim
+from kuberth.plugins.volume_binding.matching import VolumesOf, match_claims
+from kuberth.plugins.volume_binding.provisioning import (
+    Capacities,
+    Room,
+    allowed_nodes,
+    can_provision,
+    has_room,
+)
+from kuberth.plugins.volume_binding.reach import NONE, Ranks, reach_of_affinity
+from kuberth.plugins.volume_binding.volumes import VolumesByClass
+
+# A node's code is the sum of what is wrong with its bound volumes and with those yet to be found.
+_NOT_REACHABLE: Final = 1
+_NOT_THERE: Final = 2
+_NO_VOLUME: Final = 4
+_NO_ROOM: Final = 8
+_FIRST_ERROR: Final = 16
+_REASONS: Final = (
+    (_NOT_REACHABLE, "node(s) didn't match PersistentVolume's node affinity"),
+    (_NO_VOLUME, "node(s) didn't find available persistent volumes to bind"),
+    (_NO_ROOM, "node(s) did not have enough free storage"),
+    (_NOT_THERE, "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"),
+)
+
+
+class Wanted(NamedTuple):
+    """What a pod's cycle is about: its claims, and the volumes of their classes as they were at its start."""
+
+    claims: PodClaims
+    volumes: VolumesOf
+
+
+class Match(NamedTuple):
+    """A claim and, per node of the view, the volume of its class that it gets (an index; `NONE`: none)."""
+
+    claim: WaitingClaim
+    choice: Ranks
+
+
+class Provision(NamedTuple):
+    """A claim for which a volume is to be made on the nodes where `needed`, and with which capacity."""
+
+    claim: WaitingClaim
+    needed: Mask
+    room: Room | None
+
+
+class Findings(NamedTuple):
+    """The answer for a view. `matches` and `provisions` mean something only where the code is zero."""
+
+    codes: NDArray[np.int64]
+    errors: Sequence[Status]
+    matches: Sequence[Match]
+    provisions: Sequence[Provision]
+
+    def verdict(self) -> Verdict | None:
+        if not self.codes.any():
+            return None
+        return Verdict(self.codes, self._status, may_fail=bool(self.errors))
+
+    def _status(self, code: int) -> Status:
+        if code >= _FIRST_ERROR:
+            return self.errors[code - _FIRST_ERROR]
+        return Status.unresolvable(*(reason for bit, reason in _REASONS if code & bit))
+
+
+class VolumeFinder:
+    """Finds volumes for a pod's claims. Holds no state of a pod's cycle."""
+
+    def __init__(
+        self,
+        handle: Handle,
+        *,
+        claims: Assumptions[PersistentVolumeClaim],
+        volumes: Assumptions[PersistentVolume],
+    ) -> None:
+        stores = handle.stores
+        self.claims = claims
+        self.volumes = volumes
+        self.classes = stores.of(StorageClass)
+        self._by_class = VolumesByClass(volumes)
+        self._csi_nodes = CSINodeColumns(handle.cluster, stores.of(CSINode))
+        self._capacities = Capacities(stores.of(CSIStorageCapacity), stores.of(CSIDriver))
+
+    def wanted(self, claims: PodClaims) -> Wanted:
+        names = {waiting.class_name for waiting in claims.waiting}
+        return Wanted(claims, {name: self._by_class.of_class(name) for name in names})
+
+    def find(self, nodes: Nodes, wanted: Wanted) -> Findings:
+        errors: list[Status] = []
+        codes = self._check_bound(nodes, wanted.claims.bound, errors)
+        if not wanted.claims.waiting:
+            return Findings(codes, errors, (), ())
+        more, matches, provisions = self._find_waiting(nodes, wanted)
+        return Findings(np.where(codes >= _FIRST_ERROR, codes, codes + more), errors, matches, provisions)
+
+    # Bound claims
+
+    def _check_bound(
+        self, nodes: Nodes, claims: Sequence[PersistentVolumeClaim], errors: list[Status]
+    ) -> NDArray[np.int64]:
+        """The first claim whose volume is not there, or not reachable, decides."""
+        codes = np.zeros(len(nodes), np.int64)
+        fine = everywhere(nodes)
+        for claim in claims:
+            volume = self.volumes.get(claim.spec.volume_name)
+            if volume is None:
+                codes[fine] = _NOT_THERE
+                break
+            reachable, untranslatable, problem = self._reachable(nodes, volume)
+            if problem is not None:
+                codes[fine & untranslatable] = _FIRST_ERROR + len(errors)
+                errors.append(problem)
+                fine &= ~untranslatable
+            codes[fine & ~reachable] = _NOT_REACHABLE
+            fine &= reachable
+        return codes
+
+    def _reachable(self, nodes: Nodes, volume: PersistentVolume) -> tuple[Mask, Mask, Status | None]:
+        """Nodes the volume can be reached from; nodes where its CSI driver could not have it, and why."""
+        affinity = volume.spec.node_affinity
+        reachable = reach_of_affinity(affinity.required if affinity is not None else None).mask(nodes)
+        plugin = csi_migration.volume_plugin(volume)
+        if plugin is None or not plugin.is_migrated:
+            return reachable, nowhere(nodes), None
+        self._csi_nodes.refresh()
+        migrated = nodes.take(self._csi_nodes.migrated(plugin.name))
+        if not migrated.any():
+            return reachable, nowhere(nodes), None
+        try:
+            translated = csi_migration.translated_affinity(plugin, volume)
+        except TranslationError as exc:
+            return reachable, migrated, Status.error(f"could not translate pv: {exc}")
+        there = reach_of_affinity(translated).mask(nodes)
+        return np.where(migrated, there, reachable), nowhere(nodes), None
+
+    # Claims that wait
+
+    def _find_waiting(
+        self, nodes: Nodes, wanted: Wanted
+    ) -> tuple[NDArray[np.int64], Sequence[Match], Sequence[Provision]]:
+        selected = [claim for claim in wanted.claims.waiting if claim.selected_node is not None]
+        # Small claims first, so that they leave the large volumes to the large ones.
+        others = sorted(
+            (claim for claim in wanted.claims.waiting if claim.selected_node is None),
+            key=lambda claim: claim.size,
+        )
+        matches = [
+            Match(claim, choice)
+            for claim, choice in zip(others, match_claims(nodes, others, wanted.volumes), strict=True)
+        ]
+        provisions = [self._provision(nodes, claim, everywhere(nodes)) for claim in selected]
+        provisions += [self._provision(nodes, match.claim, match.choice == NONE) for match in matches]
+        codes = np.zeros(len(nodes), np.int64)
+        codes[_not_selected(nodes, selected)] = _NO_VOLUME
+        for provision in provisions:
+            self._check_provision(nodes, provision, codes)
+        return codes, matches, provisions
+
+    def _provision(self, nodes: Nodes, claim: WaitingClaim, needed: Mask) -> Provision:
+        if not needed.any() or not can_provision(claim.storage_class):
+            return Provision(claim, needed, None)
+        return Provision(claim, needed, self._capacities.room(nodes, claim))
+
+    def _check_provision(self, nodes: Nodes, provision: Provision, codes: NDArray[np.int64]) -> None:
+        """Note what is wrong on nodes where nothing was wrong so far."""
+        asked = provision.needed & (codes == 0)
+        if not asked.any():
+            return
+        storage_class = provision.claim.storage_class
+        if not can_provision(storage_class):
+            codes[asked] = _NO_VOLUME
+            return
+        allowed = allowed_nodes(nodes, storage_class)
+        codes[asked & ~allowed] = _NO_VOLUME
+        codes[asked & allowed & ~has_room(provision.room, nodes)] = _NO_ROOM
+
+
+def _not_selected(nodes: Nodes, claims: Sequence[WaitingClaim]) -> Mask:
+    """Nodes other than those for which volumes are already being made."""
+    elsewhere = nowhere(nodes)
+    for claim in claims:
+        position = nodes.position(claim.selected_node or "")
+        here = nowhere(nodes)
+        if position is not None:
+            here[position] = True
+        elsewhere |= ~here
+    return elsewhere

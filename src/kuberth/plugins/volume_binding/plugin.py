@@ -1,0 +1,247 @@
+"""The plugin: its extension points, and the events that may help a pod it rejected."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from kuberth.api.core import PersistentVolume, PersistentVolumeClaim, Pod
+from kuberth.api.storage import CSIDriver, CSINode, CSIStorageCapacity, StorageClass
+from kuberth.cluster.nodes import Nodes
+from kuberth.config.plugin_args import UtilizationShapePoint, VolumeBindingArgs
+from kuberth.errors import KuberthError
+from kuberth.framework.cycle_state import CycleState, StateKey
+from kuberth.framework.events import Action, ClusterEvent, EventWithHint, Hint, Resource
+from kuberth.framework.extension_points import (
+    EnqueueExtensions,
+    FilterPlugin,
+    PreBindPlugin,
+    PreFilterPlugin,
+    PreScorePlugin,
+    ReservePlugin,
+    ScorePlugin,
+    Scores,
+)
+from kuberth.framework.handle import Handle
+from kuberth.framework.status import SKIP, Status
+from kuberth.framework.verdict import Verdict
+from kuberth.plugins.csi_nodes import MIGRATED_PLUGINS
+from kuberth.plugins.volume_binding.assumptions import Assumptions
+from kuberth.plugins.volume_binding.binding import Binding, Decisions, VolumeBinder
+from kuberth.plugins.volume_binding.claims import check_claims, sort_claims
+from kuberth.plugins.volume_binding.finding import Findings, VolumeFinder, Wanted
+from kuberth.plugins.volume_binding.provisioning import volume_limit
+from kuberth.plugins.volume_binding.reach import NONE
+from kuberth.plugins.volume_binding.scoring import FULL, CapacityScorer
+from kuberth.plugins.volume_claims import attachable_volumes, claims_of, expect, uses_claim
+
+_DEFAULT_SHAPE: Final = (
+    UtilizationShapePoint(utilization=0, score=10),
+    UtilizationShapePoint(utilization=FULL, score=0),
+)
+
+
+@dataclass(slots=True)
+class _Cycle:
+    """What one pod's cycle is about, and from Reserve on what was decided for its node."""
+
+    wanted: Wanted
+    node_name: str = ""
+    decisions: Decisions | None = None
+    """None before Reserve, and if there is nothing to bind."""
+
+
+_STATE: Final = StateKey[_Cycle]("VolumeBinding")
+
+
+class VolumeBinding(
+    PreFilterPlugin,
+    FilterPlugin,
+    PreScorePlugin,
+    ScorePlugin,
+    ReservePlugin,
+    PreBindPlugin,
+    EnqueueExtensions,
+):
+    name = "VolumeBinding"
+
+    def __init__(self, args: VolumeBindingArgs | None, handle: Handle) -> None:
+        args = VolumeBindingArgs() if args is None else args
+        gates, stores = handle.feature_gates, handle.stores
+        claims = Assumptions(stores.of(PersistentVolumeClaim))
+        volumes = Assumptions(stores.of(PersistentVolume))
+        self._cluster = handle.cluster
+        self._errors = handle.metrics.volume_stage_errors
+        self._finder = VolumeFinder(handle, claims=claims, volumes=volumes)
+        self._binder = VolumeBinder(
+            handle, claims=claims, volumes=volumes, timeout_seconds=args.bind_timeout_seconds
+        )
+        self._scorer: CapacityScorer | None = None
+        if gates.enabled("StorageCapacityScoring"):
+            self._scorer = CapacityScorer(args.shape or _DEFAULT_SHAPE)
+        self._hints_enabled = gates.enabled("SchedulerQueueingHints")
+
+    def pre_filter(self, state: CycleState, pod: Pod, _nodes: Nodes) -> Status | None:
+        volumes = attachable_volumes(state, pod)
+        if not volumes:
+            return SKIP
+        finder = self._finder
+        uses = check_claims(pod, volumes, finder.claims.store)
+        if isinstance(uses, Status):
+            return uses
+        if not uses:
+            return SKIP
+        claims = sort_claims(pod.metadata.namespace, uses, finder.claims, finder.classes)
+        if isinstance(claims, Status):
+            return claims
+        state.write(_STATE, _Cycle(finder.wanted(claims)))
+        return None
+
+    def filter_nodes(self, state: CycleState, _pod: Pod, nodes: Nodes) -> Verdict | None:
+        findings = self._finder.find(nodes, state.read(_STATE).wanted)
+        if findings.errors:
+            self._errors.inc(("predicate",))
+        return findings.verdict()
+
+    def pre_score(self, _state: CycleState, _pod: Pod, _nodes: Nodes) -> Status | None:
+        return SKIP if self._scorer is None else None
+
+    def score_nodes(self, state: CycleState, _pod: Pod, nodes: Nodes) -> Scores:
+        cycle = state.get(_STATE)
+        if self._scorer is None or cycle is None:
+            return np.zeros(len(nodes), np.int64)
+        return self._scorer.scores(self._finder.find(nodes, cycle.wanted), cycle.wanted.volumes)
+
+    def reserve(self, state: CycleState, _pod: Pod, node_name: str) -> Status | None:
+        cycle = state.get(_STATE)
+        if cycle is None or not cycle.wanted.claims.waiting:
+            return None
+        node = self._cluster.node_named(node_name)
+        if node is None:
+            return Status.error(f'node "{node_name}" does not exist any more')
+        # Nothing has changed since Filter, so the answer for the one node is the same as it was there.
+        findings = self._finder.find(node.alone, cycle.wanted)
+        verdict = findings.verdict()
+        if verdict is not None:
+            return verdict.status(int(verdict.codes[0]))
+        try:
+            cycle.decisions = self._binder.assume(_decisions(findings, cycle.wanted), node_name)
+        except KuberthError as exc:
+            self._errors.inc(("assume",))
+            return Status.error(exc)
+        cycle.node_name = node_name
+        return None
+
+    def unreserve(self, state: CycleState, _pod: Pod, _node_name: str) -> None:
+        cycle = state.get(_STATE)
+        if cycle is not None and cycle.decisions is not None:
+            self._binder.revert(cycle.decisions)
+
+    def pre_bind_pre_flight(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
+        decisions = self._decided(state, pod, node_name)
+        if isinstance(decisions, Status):
+            return decisions
+        return SKIP if decisions is None else None
+
+    async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
+        decisions = self._decided(state, pod, node_name)
+        if decisions is None or isinstance(decisions, Status):
+            return decisions
+        try:
+            await self._binder.bind(pod, node_name, decisions)
+        except KuberthError as exc:
+            self._errors.inc(("bind",))
+            return Status.error(exc)
+        return None
+
+    def _decided(self, state: CycleState, pod: Pod, node_name: str) -> Decisions | Status | None:
+        """What is to be bound for the pod; None: nothing."""
+        cycle = state.get(_STATE)
+        if cycle is None:
+            if any(claims_of(pod, attachable_volumes(state, pod))):
+                return Status.error("the pod has claims, but PreFilter did not look at them")
+            return None
+        if not cycle.wanted.claims.waiting:
+            return None
+        if cycle.decisions is None or cycle.node_name != node_name:
+            return Status.error(f'no pod volume found for node "{node_name}"')
+        return cycle.decisions
+
+    # Events
+
+    def events_to_register(self) -> Iterable[EventWithHint]:
+        node_actions = Action.ADD | Action.UPDATE_NODE_LABEL
+        if not self._hints_enabled:
+            node_actions |= Action.UPDATE_NODE_TAINT
+        added_or_updated = Action.ADD | Action.UPDATE
+        return [
+            EventWithHint(
+                ClusterEvent(Resource.STORAGE_CLASS, added_or_updated), self._after_storage_class_change
+            ),
+            EventWithHint(
+                ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, added_or_updated), self._after_claim_change
+            ),
+            EventWithHint(ClusterEvent(Resource.PERSISTENT_VOLUME, added_or_updated)),
+            EventWithHint(ClusterEvent(Resource.NODE, node_actions)),
+            EventWithHint(ClusterEvent(Resource.CSI_NODE, added_or_updated), self._after_csi_node_change),
+            EventWithHint(ClusterEvent(Resource.CSI_DRIVER, Action.UPDATE), self._after_csi_driver_change),
+            EventWithHint(
+                ClusterEvent(Resource.CSI_STORAGE_CAPACITY, added_or_updated), self._after_capacity_change
+            ),
+        ]
+
+    def _after_storage_class_change(self, _pod: Pod, old: object, new: object) -> Hint:
+        """A new class may help, an old one only if it reaches elsewhere."""
+        storage_class = expect(StorageClass, new)
+        if old is None:
+            return Hint.QUEUE
+        before = expect(StorageClass, old).allowed_topologies
+        return Hint.SKIP if before == storage_class.allowed_topologies else Hint.QUEUE
+
+    def _after_claim_change(self, pod: Pod, _old: object, new: object) -> Hint:
+        claim = expect(PersistentVolumeClaim, new)
+        return Hint.QUEUE if uses_claim(pod, claim, ephemeral=True) else Hint.SKIP
+
+    def _after_csi_node_change(self, _pod: Pod, old: object, new: object) -> Hint:
+        """A change helps only if it moves the work of in-tree plugins to CSI drivers, or back."""
+        if old is None:
+            return Hint.QUEUE
+        before = expect(CSINode, old).metadata.annotations.get(MIGRATED_PLUGINS, "")
+        after = expect(CSINode, new).metadata.annotations.get(MIGRATED_PLUGINS, "")
+        return Hint.SKIP if before == after else Hint.QUEUE
+
+    def _after_csi_driver_change(self, pod: Pod, old: object, new: object) -> Hint:
+        """Helps if the driver no longer asks for its capacities to be looked at."""
+        driver = expect(CSIDriver, new)
+        eased = bool(expect(CSIDriver, old).spec.storage_capacity) and not driver.spec.storage_capacity
+        concerned = any(
+            volume.csi is not None and volume.csi.driver == driver.metadata.name
+            for volume in pod.spec.volumes
+        )
+        return Hint.QUEUE if eased and concerned else Hint.SKIP
+
+    def _after_capacity_change(self, _pod: Pod, old: object, new: object) -> Hint:
+        """A new capacity may help, an old one if larger volumes can be made of it."""
+        capacity = expect(CSIStorageCapacity, new)
+        if old is None:
+            return Hint.QUEUE
+        before, after = volume_limit(expect(CSIStorageCapacity, old)), volume_limit(capacity)
+        raised = after is not None and (before is None or after > before)
+        return Hint.QUEUE if raised else Hint.SKIP
+
+
+def _decisions(findings: Findings, wanted: Wanted) -> Decisions:
+    """What was found for the only node of a view."""
+    decisions = Decisions()
+    for claim, choice in findings.matches:
+        index = int(choice[0])
+        if index != NONE:
+            volume = wanted.volumes[claim.class_name][index].volume
+            decisions.bindings.append(Binding(claim.claim, volume))
+    decisions.provisions += [
+        provision.claim.claim for provision in findings.provisions if provision.needed[0]
+    ]
+    return decisions

@@ -1,0 +1,123 @@
+"""Volumes that would have to be made for claims that wait: where the storage class allows it and has room.
+
+In: a waiting claim, CSI drivers, and the capacities they published. Out: the nodes from which the class's
+topology can be reached, and per node the capacity that is large enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from kuberth.api.quantity import value
+from kuberth.api.selectors import Operator, Selector, new_requirement
+from kuberth.api.storage import CSIDriver, CSIStorageCapacity, StorageClass
+from kuberth.cluster.nodes import Nodes
+from kuberth.cluster.selection import everywhere, has_labels, nowhere
+from kuberth.errors import QuantityError, SelectorError
+from kuberth.framework.verdict import Mask
+from kuberth.informers.store import Store
+from kuberth.plugins.volume_binding.claims import WaitingClaim
+from kuberth.plugins.volume_binding.reach import Ranks, Reach, first_reachable, reach_of_topology
+
+NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
+
+
+class KnownCapacity(NamedTuple):
+    """How large a volume can be made, and where."""
+
+    capacity: CSIStorageCapacity
+    limit_bytes: int
+    reach: Reach
+
+
+class Room(NamedTuple):
+    """The capacities that are large enough for a claim, and which of them each node has (an index)."""
+
+    capacities: Sequence[KnownCapacity]
+    choice: Ranks
+
+
+def can_provision(storage_class: StorageClass) -> bool:
+    return storage_class.provisioner not in ("", NO_PROVISIONER)
+
+
+def allowed_nodes(nodes: Nodes, storage_class: StorageClass) -> Mask:
+    """Nodes within the class's topology: any of its terms; a term that is empty or broken allows none."""
+    if not storage_class.allowed_topologies:
+        return everywhere(nodes)
+    allowed = nowhere(nodes)
+    for term in storage_class.allowed_topologies:
+        try:
+            requirements = tuple(
+                new_requirement(expression.key, Operator.IN, values=expression.values)
+                for expression in term.match_label_expressions
+            )
+        except SelectorError:
+            continue
+        if requirements:
+            allowed |= has_labels(nodes, Selector(requirements))
+    return allowed
+
+
+class Capacities:
+    """What CSI drivers published about their free space, by storage class."""
+
+    def __init__(self, capacities: Store[CSIStorageCapacity], drivers: Store[CSIDriver]) -> None:
+        self._store = capacities
+        self._drivers = drivers
+        self._version = 0
+        self._known: dict[str, KnownCapacity] = {}
+        self._by_class: dict[str, dict[str, KnownCapacity]] = {}
+
+    def room(self, nodes: Nodes, claim: WaitingClaim) -> Room | None:
+        """Where a volume for the claim can be made; None: anywhere, as no one keeps track."""
+        if not claim.has_size:
+            return None
+        driver = self._drivers.get(claim.storage_class.provisioner)
+        if driver is None or not driver.spec.storage_capacity:
+            return None
+        self._refresh()
+        wanted = claim.size.value()
+        of_class = self._by_class.get(claim.class_name, {})
+        enough = [known for known in of_class.values() if known.limit_bytes >= wanted]
+        return Room(enough, first_reachable(nodes, [known.reach for known in enough])[0])
+
+    def _refresh(self) -> None:
+        changed = self._store.changed_since(self._version)
+        if changed is None:
+            changed = self._store.keys() | self._known.keys()
+        self._version = self._store.version
+        for key in changed:
+            old = self._known.pop(key, None)
+            if old is not None:
+                del self._by_class[old.capacity.storage_class_name][key]
+            capacity = self._store.get_by_key(key)
+            limit = None if capacity is None else volume_limit(capacity)
+            if capacity is not None and limit is not None:
+                known = KnownCapacity(capacity, limit, reach_of_topology(capacity.node_topology))
+                self._known[key] = known
+                self._by_class.setdefault(capacity.storage_class_name, {})[key] = known
+
+
+def volume_limit(capacity: CSIStorageCapacity) -> int | None:
+    """The largest volume in bytes; what is said of single volumes is more precise than the total."""
+    limit = capacity.capacity if capacity.maximum_volume_size is None else capacity.maximum_volume_size
+    try:
+        return None if limit is None else value(limit)
+    except QuantityError:
+        return None
+
+
+def total_bytes(capacity: CSIStorageCapacity) -> int:
+    """The free space; zero if it is not told."""
+    try:
+        return 0 if capacity.capacity is None else value(capacity.capacity)
+    except QuantityError:
+        return 0
+
+
+def has_room(room: Room | None, nodes: Nodes) -> Mask:
+    return everywhere(nodes) if room is None else np.less(room.choice, len(room.capacities))

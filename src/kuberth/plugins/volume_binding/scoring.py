@@ -1,0 +1,124 @@
+"""How well a pod's volumes use the storage of a node (the feature gate StorageCapacityScoring).
+
+In: what was found for the nodes that passed. Out: a score per node: for every storage class the share of the
+capacity that the claims ask for, put on the line of the plugin's arguments, and the mean of that.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kuberth.api.quantity import value
+from kuberth.config.plugin_args import MAX_CUSTOM_SCORE, UtilizationShapePoint
+from kuberth.framework.extension_points import Scores
+from kuberth.framework.runner import MAX_NODE_SCORE
+from kuberth.plugins.volume_binding.claims import WaitingClaim
+from kuberth.plugins.volume_binding.finding import Findings, Match, Provision
+from kuberth.plugins.volume_binding.matching import VolumesOf
+from kuberth.plugins.volume_binding.provisioning import total_bytes
+from kuberth.plugins.volume_binding.reach import NONE
+
+FULL: Final = 100
+_STRETCH: Final = MAX_NODE_SCORE // MAX_CUSTOM_SCORE
+_ABSENT: Final = -1
+
+Use = tuple[str, int, int]
+"""Of one storage class: its name, bytes asked for, bytes there are."""
+
+
+class CapacityScorer:
+    """Scores utilisation along a line through the points of `shape`."""
+
+    def __init__(self, shape: Sequence[UtilizationShapePoint]) -> None:
+        self._of_utilisation = [_on_line(shape, utilisation) for utilisation in range(FULL + 1)]
+
+    def scores(self, findings: Findings, volumes: VolumesOf) -> Scores:
+        """Distinct capacities are few, so every distinct combination is scored once."""
+        matched = [_volume_sizes(match, volumes) for match in findings.matches]
+        provided = [_capacities(provision) for provision in findings.provisions]
+        columns = [column for columns, _uses in (*matched, *provided) for column in columns]
+        if not columns:
+            return np.zeros(len(findings.codes), np.int64)
+        distinct, combination = np.unique(np.array(columns), axis=1, return_inverse=True)
+        scores = [self._score(list(values), matched, provided) for values in distinct.T.tolist()]
+        return np.array(scores, np.int64)[combination.reshape(-1)]
+
+    def _score(self, values: list[int], matched: Sequence[_Columns], provided: Sequence[_Columns]) -> int:
+        used = [use for columns, of in matched if (use := of(*_shift(values, len(columns)))) is not None]
+        made = [use for columns, of in provided if (use := of(*_shift(values, len(columns)))) is not None]
+        by_class: dict[str, tuple[int, int]] = defaultdict(lambda: (0, 0))
+        if used:
+            for name, requested, capacity in used:
+                before = by_class[name]
+                by_class[name] = (before[0] + requested, before[1] + capacity)
+        else:
+            for name, requested, capacity in made:
+                # All volumes of a class are made from the same capacity.
+                by_class[name] = (by_class[name][0] + requested, capacity)
+        if not by_class:
+            return 0
+        total = sum(self._of_class(requested, capacity) for requested, capacity in by_class.values())
+        return math.floor(total / len(by_class) + 0.5)
+
+    def _of_class(self, requested: int, capacity: int) -> int:
+        if capacity == 0 or requested > capacity:
+            return self._of_utilisation[FULL]
+        return self._of_utilisation[requested * FULL // capacity]
+
+
+_Columns = tuple[Sequence[NDArray[np.int64]], Callable[..., Use | None]]
+"""Columns over the nodes, and what a combination of their values means."""
+
+
+def _shift(values: list[int], number: int) -> list[int]:
+    taken, values[:number] = values[:number], []
+    return taken
+
+
+def _volume_sizes(match: Match, volumes: VolumesOf) -> _Columns:
+    of_class = volumes[match.claim.class_name]
+    used, position = np.unique(match.choice, return_inverse=True)
+    chosen = [None if index == NONE else of_class[index].volume for index in used.tolist()]
+    names = sorted({volume.spec.storage_class_name for volume in chosen if volume is not None})
+    sizes = [_ABSENT if one is None else value(one.spec.capacity.get("storage", 0)) for one in chosen]
+    classes = [_ABSENT if one is None else names.index(one.spec.storage_class_name) for one in chosen]
+    requested = match.claim.size.value()
+
+    def use(size: int, class_id: int) -> Use | None:
+        return None if class_id == _ABSENT else (names[class_id], requested, size)
+
+    return (np.array(sizes, np.int64)[position], np.array(classes, np.int64)[position]), use
+
+
+def _capacities(provision: Provision) -> _Columns:
+    claim: WaitingClaim = provision.claim
+    requested = claim.size.value()
+    if provision.room is None:
+        return (), lambda: None
+    totals = np.array([*(total_bytes(known.capacity) for known in provision.room.capacities), _ABSENT])
+    found = totals[np.minimum(provision.room.choice, len(totals) - 1)]
+    name = claim.claim.spec.storage_class_name or claim.class_name
+
+    def use(size: int) -> Use | None:
+        return None if size == _ABSENT else (name, requested, size)
+
+    return (np.where(provision.needed, found, _ABSENT),), use
+
+
+def _on_line(shape: Sequence[UtilizationShapePoint], utilisation: int) -> int:
+    """The score at a utilisation; the ends of the line hold beyond it. Fractions are dropped."""
+    before = shape[0]
+    for point in shape:
+        if utilisation <= point.utilization:
+            run = point.utilization - before.utilization
+            rise = (point.score - before.score) * _STRETCH * (utilisation - before.utilization)
+            climbed = math.trunc(rise / run) if run else 0
+            return before.score * _STRETCH + climbed
+        before = point
+    return before.score * _STRETCH

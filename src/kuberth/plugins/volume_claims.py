@@ -1,0 +1,98 @@
+"""The claims behind a pod's volumes, and how claims, volumes and storage classes refer to each other.
+
+In: pods, PersistentVolumeClaims and PersistentVolumes. Out: names and classes as every volume plugin reads
+them, and the words for objects that are missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple, TypeVar
+
+from kuberth.api.core import PersistentVolume, PersistentVolumeClaim, Pod, Volume
+from kuberth.cluster.pod_volumes import is_attachable
+from kuberth.framework.cycle_state import CycleState
+
+BETA_STORAGE_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
+WAIT_FOR_FIRST_CONSUMER: Final = "WaitForFirstConsumer"
+
+T = TypeVar("T")
+
+
+class ClaimUse(NamedTuple):
+    """A pod's use of a claim; an ephemeral volume's claim bears a name made of the pod's and the volume's."""
+
+    name: str
+    is_ephemeral: bool
+
+
+def claim_of(pod: Pod, volume: Volume) -> ClaimUse | None:
+    """The claim that a volume of the pod is for, if it is for one."""
+    if volume.persistent_volume_claim is not None:
+        return ClaimUse(volume.persistent_volume_claim.claim_name, False)
+    if volume.ephemeral is not None:
+        return ClaimUse(f"{pod.metadata.name}-{volume.name}", True)
+    return None
+
+
+def claims_of(pod: Pod, volumes: Iterable[Volume]) -> Iterator[ClaimUse]:
+    """The claims that some of the pod's volumes are for, in order."""
+    return (use for volume in volumes if (use := claim_of(pod, volume)) is not None)
+
+
+def attachable_volumes(state: CycleState, pod: Pod) -> tuple[Volume, ...]:
+    """The pod's volumes that are attached to nodes."""
+    if state.pod_info is not None:
+        return state.pod_info.attachable_volumes
+    return tuple(filter(is_attachable, pod.spec.volumes))
+
+
+def ownership_problem(pod: Pod, claim: PersistentVolumeClaim) -> str:
+    """What is wrong with a claim for an ephemeral volume of the pod; empty if it was made for it."""
+    ours, theirs = pod.metadata, claim.metadata
+    controller = next((owner for owner in theirs.owner_references if owner.controller), None)
+    if theirs.namespace == ours.namespace and controller is not None and controller.uid == ours.uid:
+        return ""
+    return (
+        f"PVC {theirs.namespace}/{theirs.name} was not created for pod "
+        f"{ours.namespace}/{ours.name} (pod is not owner)"
+    )
+
+
+def claim_class(claim: PersistentVolumeClaim) -> str:
+    """The storage class a claim asks for, the old annotation first; empty if it asks for none."""
+    return claim.metadata.annotations.get(BETA_STORAGE_CLASS, claim.spec.storage_class_name or "")
+
+
+def volume_class(volume: PersistentVolume) -> str:
+    """The storage class a volume belongs to, the old annotation first."""
+    return volume.metadata.annotations.get(BETA_STORAGE_CLASS, volume.spec.storage_class_name)
+
+
+def claim_not_found(name: str) -> str:
+    return f'persistentvolumeclaim "{name}" not found'
+
+
+def volume_not_found(name: str) -> str:
+    return f'persistentvolume "{name}" not found'
+
+
+def storage_class_not_found(name: str) -> str:
+    return f'storageclass.storage.k8s.io "{name}" not found'
+
+
+def uses_claim(pod: Pod, claim: PersistentVolumeClaim, *, ephemeral: bool) -> bool:
+    """Whether the pod uses the claim; with `ephemeral`, also by an ephemeral volume."""
+    if claim.metadata.namespace != pod.metadata.namespace:
+        return False
+    return any(
+        use.name == claim.metadata.name and (ephemeral or not use.is_ephemeral)
+        for use in claims_of(pod, pod.spec.volumes)
+    )
+
+
+def expect(kind: type[T], obj: object) -> T:
+    """An object of an event, which has to be of this kind; a hint that raises counts as Queue."""
+    if not isinstance(obj, kind):
+        raise TypeError(f"expected a {kind.__name__}, got {type(obj).__name__}")
+    return obj

@@ -1,0 +1,171 @@
+"""A queue that shares the cluster between tenants: whoever has least, for its weight, is next.
+
+In: the same as the default queue, and from the cluster table every pod that is placed or finishes. Out:
+the first pod of the tenant whose dominant share (its largest share of any resource, divided by its
+weight) is smallest. The order changes with every placement, which a static `less` cannot express.
+
+Use it as it is (tenants are namespaces, all equal):
+
+    kuberth up --queue kuberth.queue.fair_share:FairShareQueue
+
+or in code, with tenants by label and weights:
+
+    Scheduler(api, queue=fair_share(tenant_label="team", weights={"research": 2}))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+from kuberth.api.core import Pod
+from kuberth.cluster.pod_info import PodInfo
+from kuberth.cluster.table import ClusterTable
+from kuberth.errors import ConfigError
+from kuberth.framework.queued_pod import QueuedPod
+from kuberth.queue.interface import QueueContext, QueueFactory
+from kuberth.queue.ordered_room import OrderedRoom, SortValue, sort_value_of
+from kuberth.queue.priority_queue import PriorityQueue
+
+TenantOf = Callable[[Pod], str]
+
+DEFAULT_WEIGHT: Final = 1.0
+
+
+def by_namespace(pod: Pod) -> str:
+    return pod.metadata.namespace
+
+
+def fair_share(
+    *, tenant_label: str | None = None, weights: Mapping[str, float] | None = None
+) -> QueueFactory:
+    """A factory for `Scheduler(queue=...)`. Pods without the label belong to the tenant ""."""
+    weights = dict(weights or {})
+    for tenant, weight in weights.items():
+        if not weight > 0:
+            raise ConfigError(f"the weight of tenant {tenant!r} is {weight!r}; it must be greater than zero")
+
+    def by_label(pod: Pod) -> str:
+        return pod.metadata.labels.get(tenant_label or "", "")
+
+    return lambda context: FairShareQueue(
+        context, tenant_of=by_label if tenant_label else by_namespace, weights=weights
+    )
+
+
+class Usage:
+    """What every tenant has, kept current as pods are placed and finish."""
+
+    def __init__(self, cluster: ClusterTable, tenant_of: TenantOf, weights: Mapping[str, float]) -> None:
+        self._cluster = cluster
+        self._tenant_of = tenant_of
+        self._weights = weights
+        self._used: dict[str, dict[str, int]] = {}
+        cluster.observe(self)
+
+    def pod_placed(self, info: PodInfo) -> None:
+        self._count(info, 1)
+
+    def pod_removed(self, info: PodInfo) -> None:
+        self._count(info, -1)
+
+    def _count(self, info: PodInfo, sign: int) -> None:
+        used = self._used.setdefault(self._tenant_of(info.pod), {})
+        for resource, amount in _request(info).items():
+            used[resource] = used.get(resource, 0) + sign * amount
+
+    def capacity(self) -> dict[str, int]:
+        """What all nodes offer together."""
+        cluster = self._cluster
+        totals = cluster.allocatable[:, : cluster.slots].sum(axis=1)
+        return {resource: int(totals[index]) for resource, index in cluster.resources.items()}
+
+    def share(self, tenant: str, capacity: Mapping[str, int]) -> float:
+        """The tenant's dominant share of `capacity`, divided by its weight."""
+        used = self._used.get(tenant, {})
+        shares = (amount / capacity[name] for name, amount in used.items() if capacity.get(name, 0) > 0)
+        return max(shares, default=0.0) / self._weights.get(tenant, DEFAULT_WEIGHT)
+
+
+class FairShareRoom:
+    """Ready pods in one line per tenant. Implements `kuberth.queue.priority_queue.ActiveRoom`."""
+
+    def __init__(self, usage: Usage, *, tenant_of: TenantOf, sort_value: SortValue) -> None:
+        self._usage = usage
+        self._tenant_of = tenant_of
+        self._sort_value = sort_value
+        self._lines: dict[str, OrderedRoom] = {}
+        self._tenants: dict[str, str] = {}
+
+    def add(self, queued: QueuedPod) -> None:
+        self.remove(queued.key)
+        tenant = self._tenant_of(queued.pod)
+        self._tenants[queued.key] = tenant
+        line = self._lines.get(tenant)
+        if line is None:
+            line = self._lines[tenant] = OrderedRoom(self._sort_value)
+        line.add(queued)
+
+    def pop(self) -> QueuedPod | None:
+        """The first pod of the tenant with the smallest share; between equals, the pod that sorts first."""
+        capacity = self._usage.capacity()
+        best: tuple[float, object, str] | None = None
+        for tenant, line in self._lines.items():
+            first = line.peek()
+            assert first is not None, "a tenant without pods has no line"
+            candidate = (self._usage.share(tenant, capacity), self._sort_value(first), tenant)
+            if best is None or candidate < best:
+                best = candidate
+        if best is None:
+            return None
+        queued = self._lines[best[2]].peek()
+        return None if queued is None else self.remove(queued.key)
+
+    def remove(self, key: str) -> QueuedPod | None:
+        tenant = self._tenants.pop(key, None)
+        if tenant is None:
+            return None
+        line = self._lines[tenant]
+        queued = line.remove(key)
+        if not len(line):
+            del self._lines[tenant]
+        return queued
+
+    def get(self, key: str) -> QueuedPod | None:
+        tenant = self._tenants.get(key)
+        return None if tenant is None else self._lines[tenant].get(key)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._tenants
+
+    def __len__(self) -> int:
+        return len(self._tenants)
+
+    def __iter__(self) -> Iterator[QueuedPod]:
+        for line in self._lines.values():
+            yield from line
+
+
+class FairShareQueue(PriorityQueue):
+    """The default queue in everything but the order of ready pods."""
+
+    def __init__(
+        self,
+        context: QueueContext,
+        *,
+        tenant_of: TenantOf = by_namespace,
+        weights: Mapping[str, float] | None = None,
+    ) -> None:
+        self.usage = Usage(context.cluster, tenant_of, weights or {})
+        room = FairShareRoom(self.usage, tenant_of=tenant_of, sort_value=sort_value_of(context.sort))
+        super().__init__(context, active=room)
+
+
+def _request(info: PodInfo) -> dict[str, int]:
+    request = info.request
+    return {
+        "cpu": request.milli_cpu,
+        "memory": request.memory,
+        "ephemeral-storage": request.ephemeral_storage,
+        **request.scalars,
+    }

@@ -1,0 +1,53 @@
+"""The whole corpus, case by case, as part of the tests."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from tests.conformance.cases import CORPUS, Case, family, read_cases
+from tests.conformance.replay import differences
+
+COUNTS = {"schedule": 1700, "preempt": 400, "hint": 1000, "queue": 400}
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    """Hints that fail are part of the corpus; their tracebacks are not worth printing."""
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+def by_family(kind: str) -> dict[str, list[Case]]:
+    families: dict[str, list[Case]] = {}
+    for case in read_cases(CORPUS / f"{kind}.jsonl.gz"):
+        families.setdefault(family(case), []).append(case)
+    return families
+
+
+FAMILIES = {name: (kind, cases) for kind in COUNTS for name, cases in by_family(kind).items()}
+
+
+def test_the_corpus_is_complete() -> None:
+    found = dict.fromkeys(COUNTS, 0)
+    for kind, cases in FAMILIES.values():
+        found[kind] += len(cases)
+    assert found == COUNTS
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_family(name: str) -> None:
+    _kind, cases = FAMILIES[name]
+    wrong = {case["id"]: found for case in cases if (found := differences(case))}
+    assert not wrong, f"{len(cases) - len(wrong)}/{len(cases)} matched; first: {next(iter(wrong.items()))}"
+
+
+def test_a_wrong_answer_is_noticed() -> None:
+    """The comparison itself: a changed expectation must not pass."""
+    case = FAMILIES["queue"][1][0]
+    steps = [dict(step) for step in case["expect"]["steps"]]
+    steps[0] = {**steps[0], "active": ["nobody"]}
+    assert differences({**case, "expect": {"steps": steps}})

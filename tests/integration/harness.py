@@ -1,0 +1,117 @@
+"""A whole scheduler over a cluster in memory, on virtual time: nothing here ever really waits."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from kuberth.api.core import Pod
+from kuberth.api.events import Event
+from kuberth.app import Scheduler
+from kuberth.clock import LoopClock
+from kuberth.config import FeatureGates, load
+from kuberth.framework.registry import PluginFactory
+from kuberth.testing import MemoryApi, make_namespace
+
+API_VERSION = "kubescheduler.config.k8s.io/v1"
+
+
+def profile(*plugins: str, name: str = "default-scheduler", **more: Any) -> dict[str, Any]:
+    """A profile of just these plugins, besides the two that every profile needs."""
+    enabled = ["PrioritySort", *plugins, "DefaultBinder"]
+    return {
+        "schedulerName": name,
+        "plugins": {
+            "multiPoint": {
+                "disabled": [{"name": "*"}],
+                "enabled": [{"name": plugin} for plugin in enabled],
+            }
+        },
+        **more,
+    }
+
+
+class World:
+    """The API and the scheduler under test."""
+
+    def __init__(self, api: MemoryApi, scheduler: Scheduler) -> None:
+        self.api = api
+        self.scheduler = scheduler
+
+    def pod(self, name: str, *, namespace: str = "default") -> Pod:
+        return self.api.read(Pod, f"{namespace}/{name}")
+
+    def node_of(self, name: str) -> str:
+        return self.pod(name).spec.node_name
+
+    def room_of(self, name: str, *, namespace: str = "default") -> str:
+        """The room the pod waits in, "in flight", or "" if the queue does not know it."""
+        for room, pods in self.scheduler.queue.rooms().items():
+            if any(queued.key == f"{namespace}/{name}" for queued in pods):
+                return room
+        in_flight = {pod.metadata.name for pod in self.scheduler.queue.in_flight()}
+        return "in flight" if name in in_flight else ""
+
+    def events(self, reason: str) -> list[str]:
+        return [event.note for event in self.api.all(Event) if event.reason == reason]
+
+    async def until(self, predicate: Callable[[], bool], *, seconds: float = 60.0) -> None:
+        """Let virtual time pass until something is so."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + seconds
+        while not predicate():
+            assert loop.time() < deadline, f"not within {seconds} virtual seconds; rooms: {self._rooms()}"
+            await asyncio.sleep(0.01)
+
+    async def bound(self, *names: str, seconds: float = 60.0) -> None:
+        await self.until(lambda: all(self.node_of(name) for name in names), seconds=seconds)
+
+    async def in_room(self, name: str, room: str, *, seconds: float = 60.0) -> None:
+        await self.until(lambda: self.room_of(name) == room, seconds=seconds)
+
+    async def quiet(self, *, seconds: float = 0.5) -> None:
+        """Let some virtual time pass."""
+        await asyncio.sleep(seconds)
+
+    def _rooms(self) -> dict[str, list[str]]:
+        return {room: [queued.key for queued in pods] for room, pods in self.scheduler.queue.rooms().items()}
+
+
+@asynccontextmanager
+async def running(
+    *objects: Any,
+    profiles: Sequence[Mapping[str, Any]] | None = None,
+    plugins: Mapping[str, PluginFactory] | None = None,
+    gates: Mapping[str, bool] | None = None,
+    api: MemoryApi | None = None,
+    **options: Any,
+) -> AsyncIterator[World]:
+    """A scheduler that has synced with `objects` and runs until the block ends."""
+    api = MemoryApi() if api is None else api
+    api.put(make_namespace("default"))
+    for obj in objects:
+        api.put(obj)
+    feature_gates = FeatureGates(gates or {})
+    config = None
+    if profiles is not None:
+        tree = {"apiVersion": API_VERSION, "kind": "KubeSchedulerConfiguration", "profiles": profiles}
+        config = load(tree, feature_gates=feature_gates.explicit)
+    scheduler = Scheduler(
+        api,
+        config=config,
+        plugins=plugins,
+        feature_gates=feature_gates,
+        clock=LoopClock(asyncio.get_running_loop()),
+        rng=random.Random(1),
+        **options,
+    )
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(scheduler.run(), name="scheduler")
+        await scheduler.wait_synced()
+        try:
+            yield World(api, scheduler)
+        finally:
+            scheduler.stop()

@@ -1,0 +1,175 @@
+"""What FailedScheduling says, and the status of single nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from kuberth.framework.diagnosis import ABSENT, Diagnosis, FitError
+from kuberth.framework.status import Code, Status
+from kuberth.framework.verdict import Verdict
+
+CPU = Status.unschedulable("Insufficient cpu")
+CPU_AND_MEMORY = Status.unschedulable("Insufficient cpu", "Insufficient memory")
+TAINT = Status.unresolvable("node(s) had untolerated taint(s)")
+NOT_HELPFUL = "preemption: 0/{0} nodes are available: {0} Preemption is not helpful for scheduling."
+
+
+def told(
+    *statuses: Status, pre_filter: str = "", post_filter: str = "", absent: Status | None = None
+) -> Diagnosis:
+    """A diagnosis of nodes node-0, node-1 and so on."""
+    diagnosis = Diagnosis()
+    for index, status in enumerate(statuses):
+        diagnosis.set(f"node-{index}", status)
+    diagnosis.pre_filter_message = pre_filter
+    diagnosis.post_filter_message = post_filter
+    if absent is not None:
+        diagnosis.absent_status = absent
+    return diagnosis
+
+
+@pytest.mark.parametrize(
+    ("diagnosis", "nodes", "message"),
+    [
+        pytest.param(told(CPU), 1, "0/1 nodes are available: 1 Insufficient cpu.", id="one node"),
+        pytest.param(
+            told(CPU_AND_MEMORY),
+            1,
+            "0/1 nodes are available: 1 Insufficient cpu, 1 Insufficient memory.",
+            id="one node, two reasons",
+        ),
+        pytest.param(
+            told(CPU, TAINT, CPU),
+            3,
+            "0/3 nodes are available: 1 node(s) had untolerated taint(s), 2 Insufficient cpu.",
+            id="reasons are counted and sorted",
+        ),
+        pytest.param(
+            told(*[CPU] * 10, *[TAINT] * 9),
+            19,
+            "0/19 nodes are available: 10 Insufficient cpu, 9 node(s) had untolerated taint(s).",
+            id="sorted as text, not as numbers",
+        ),
+        pytest.param(
+            told(CPU_AND_MEMORY, CPU),
+            2,
+            "0/2 nodes are available: 1 Insufficient memory, 2 Insufficient cpu.",
+            id="a node counts for each of its reasons",
+        ),
+        pytest.param(
+            told(CPU),
+            3,
+            "0/3 nodes are available: 1 Insufficient cpu.",
+            id="nodes not looked at have no reason",
+        ),
+        pytest.param(
+            told(CPU, absent=Status.unresolvable("node(s) didn't satisfy plugin(s) [NodeAffinity]")),
+            3,
+            "0/3 nodes are available: 1 Insufficient cpu, 2 node(s) didn't satisfy plugin(s) [NodeAffinity].",
+            id="nodes that PreFilter ruled out",
+        ),
+        pytest.param(
+            told(pre_filter='persistentvolumeclaim "data" not found'),
+            4,
+            '0/4 nodes are available: persistentvolumeclaim "data" not found.',
+            id="PreFilter rejected the pod",
+        ),
+        pytest.param(
+            told(pre_filter="all in vain", absent=Status.unresolvable("all in vain")),
+            4,
+            "0/4 nodes are available: all in vain.",
+            id="what PreFilter said is told once, not by node",
+        ),
+        pytest.param(told(), 2, "0/2 nodes are available:", id="no reason at all"),
+        pytest.param(
+            told(CPU, post_filter=NOT_HELPFUL.format(1)),
+            1,
+            "0/1 nodes are available: 1 Insufficient cpu. "
+            "preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling.",
+            id="one node, and preemption",
+        ),
+        pytest.param(
+            told(CPU, TAINT, CPU, post_filter="no new claims to deallocate, " + NOT_HELPFUL.format(3)),
+            3,
+            "0/3 nodes are available: 1 node(s) had untolerated taint(s), 2 Insufficient cpu. "
+            "no new claims to deallocate, "
+            "preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling.",
+            id="many nodes, and two PostFilter plugins",
+        ),
+        pytest.param(
+            told(pre_filter="no", post_filter=NOT_HELPFUL.format(2)),
+            2,
+            "0/2 nodes are available: no. "
+            "preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling.",
+            id="PreFilter, and preemption",
+        ),
+    ],
+)
+def test_the_message(diagnosis: Diagnosis, nodes: int, message: str) -> None:
+    assert diagnosis.message(nodes) == message
+    assert str(FitError(diagnosis, nodes)) == message
+
+
+def blocks() -> Diagnosis:
+    """Rows 3, 5 and 9 rejected by one plugin with two codes, row 4 by another, node-x by name."""
+    diagnosis = Diagnosis()
+    rows, codes = np.array([3, 5, 9]), np.array([1, 2, 1])
+    diagnosis.add_block("NodeResourcesFit", rows, Verdict.choosing(codes, CPU, CPU_AND_MEMORY), codes)
+    one = np.array([1])
+    diagnosis.add_block("TaintToleration", np.array([4]), Verdict.choosing(one, TAINT), one)
+    diagnosis.set("node-x", Status.pending("soon").by("Gang"))
+    return diagnosis
+
+
+def test_blocks_are_counted_like_single_nodes() -> None:
+    assert len(blocks()) == 5
+    assert blocks().message(6) == (
+        "0/6 nodes are available: 1 Insufficient memory, 1 node(s) had untolerated taint(s), 1 soon, "
+        "3 Insufficient cpu."
+    )
+
+
+def test_who_rejected_is_remembered_for_the_hints() -> None:
+    diagnosis = blocks()
+    assert diagnosis.unschedulable_plugins == {"NodeResourcesFit", "TaintToleration", "Gang"}
+    assert diagnosis.pending_plugins == {"Gang"}
+    diagnosis.note(Status.error("broken").by("Failing"))
+    assert "Failing" not in diagnosis.unschedulable_plugins
+
+
+@pytest.mark.parametrize(
+    ("name", "row", "expected"),
+    [
+        pytest.param("node-3", 3, CPU.by("NodeResourcesFit"), id="in a block"),
+        pytest.param("node-5", 5, CPU_AND_MEMORY.by("NodeResourcesFit"), id="with another code"),
+        pytest.param("node-4", 4, TAINT.by("TaintToleration"), id="in another block"),
+        pytest.param("node-x", 3, Status.pending("soon").by("Gang"), id="by name, whatever its row"),
+        pytest.param("node-8", 8, ABSENT, id="not looked at"),
+        pytest.param("gone", None, ABSENT, id="not in the table"),
+    ],
+)
+def test_the_status_of_one_node(name: str, row: int | None, expected: Status) -> None:
+    assert blocks().status_of(name, row=row) == expected
+
+
+def test_a_node_not_looked_at_is_out_of_reach_for_preemption() -> None:
+    assert Diagnosis().status_of("any", row=0).code == Code.UNSCHEDULABLE_AND_UNRESOLVABLE
+
+
+@pytest.mark.parametrize(
+    "many",
+    [
+        pytest.param(lambda d: list(d.rows()), id="rows"),
+        pytest.param(lambda d: list(d.counts()), id="counts"),
+    ],
+)
+def test_every_status_names_its_plugin(many: Callable[[Diagnosis], list[tuple[object, object]]]) -> None:
+    found = {part for pair in many(blocks()) for part in pair if isinstance(part, Status)}
+    assert {
+        CPU.by("NodeResourcesFit"),
+        CPU_AND_MEMORY.by("NodeResourcesFit"),
+        TAINT.by("TaintToleration"),
+    } <= found

@@ -1,0 +1,274 @@
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from kuberth.errors import ConfigError
+from kuberth.framework import FilterPlugin, Plugin, Registry, ReservePlugin, ScorePlugin
+from kuberth.framework.registry import PluginFactory, resolve_reference
+from kuberth.plugins import IN_TREE, in_tree_registry
+from tests.unit.framework.rig import build, plugin
+
+FINE = """
+from kuberth.framework import FilterPlugin
+
+class Fine(FilterPlugin):
+    name = "Fine"
+
+    def filter(self, state, pod, node):
+        return None
+
+class Nameless(FilterPlugin):
+    def filter(self, state, pod, node):
+        return None
+
+class Holder:
+    Fine = Fine
+
+def make(args, handle):
+    return Fine(args, handle)
+
+NUMBER = 5
+"""
+
+
+@pytest.fixture
+def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder on sys.path, as installed packages are; what is imported from it is forgotten after."""
+    known = set(sys.modules)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield tmp_path
+    for name in set(sys.modules) - known:
+        if getattr(sys.modules[name], "__file__", None) and str(tmp_path) in str(sys.modules[name].__file__):
+            del sys.modules[name]
+
+
+def install(folder: Path, *entry_points: str, module: str = FINE, name: str = "my_plugins") -> None:
+    """A distribution as pip leaves it: a module and a dist-info with entry points."""
+    (folder / f"{name}.py").write_text(module)
+    info = folder / f"{name}-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("\n".join(("[kuberth.plugins]", *entry_points)) + "\n")
+
+
+# In-tree
+
+
+def test_every_plugin_of_kuberth_is_registered_under_its_name() -> None:
+    registry = in_tree_registry()
+    assert registry.names() == tuple(each.name for each in IN_TREE)
+    assert len(registry) == len(IN_TREE) == 20
+    assert all(registry[each.name] is each for each in IN_TREE)
+
+
+# Packages
+
+
+def test_plugins_of_installed_packages(packages: Path) -> None:
+    install(packages, "Fine = my_plugins:Fine")
+    registry = Registry()
+    registry.load_entry_points()
+    assert "Fine" in registry
+    assert registry["Fine"].__module__ == "my_plugins"
+    assert registry.extension_points()["Fine"] == ("filter",)
+
+
+def test_a_package_may_give_a_function(packages: Path) -> None:
+    install(packages, "Fine = my_plugins:make")
+    registry = Registry()
+    registry.load_entry_points()
+    assert registry["Fine"](None, None).name == "Fine"
+    assert "Fine" not in registry.extension_points()
+
+
+@pytest.mark.parametrize(
+    "entry_point, module, message",
+    [
+        pytest.param(
+            "Fine = my_plugins:Missing",
+            FINE,
+            "plugin 'Fine' of package my_plugins cannot be loaded from my_plugins:Missing: .*Missing.*"
+            "mend or uninstall the package",
+            id="no-such-class",
+        ),
+        pytest.param(
+            "Fine = my_plugins:Fine",
+            "1 / 0",
+            "plugin 'Fine' of package my_plugins cannot be loaded .*division by zero",
+            id="the-module-fails",
+        ),
+        pytest.param(
+            "Number = my_plugins:NUMBER",
+            FINE,
+            "plugin 'Number' from package my_plugins is not a class or factory but 5",
+            id="not-callable",
+        ),
+        pytest.param(
+            "NodeName = my_plugins:Fine",
+            FINE,
+            "two plugins are called 'NodeName', from kuberth and from package my_plugins; rename one",
+            id="a-name-that-is-taken",
+        ),
+    ],
+)
+def test_packages_that_cannot_be_used(packages: Path, entry_point: str, module: str, message: str) -> None:
+    install(packages, entry_point, module=module)
+    registry = in_tree_registry()
+    with pytest.raises(ConfigError, match=message):
+        registry.load_entry_points()
+
+
+# module:Class
+
+
+def test_a_plugin_by_reference(packages: Path) -> None:
+    install(packages)
+    registry = Registry()
+    assert registry.load_reference("my_plugins:Fine") == "Fine"
+    assert "Fine" in registry
+
+
+def test_a_reference_into_a_class(packages: Path) -> None:
+    install(packages)
+    assert Registry().load_reference("my_plugins:Holder.Fine") == "Fine"
+
+
+@pytest.mark.parametrize(
+    "reference, message",
+    [
+        ("my_plugins", "--plugin 'my_plugins' must look like module:Name"),
+        (":Fine", "must look like module:Name"),
+        ("my_plugins:", "must look like module:Name"),
+        ("", "must look like module:Name"),
+        (
+            "no_such_module:Fine",
+            "module 'no_such_module' cannot be imported: .*; is it installed, or on PYTHONPATH",
+        ),
+        (
+            "failing_module:Fine",
+            "module 'failing_module' cannot be imported: ZeroDivisionError: division by zero",
+        ),
+        (".relative:Fine", "module '.relative' cannot be imported: TypeError"),
+        ("my_plugins:Missing", "module 'my_plugins' has no 'Missing'"),
+        ("my_plugins:Holder.Missing", "module 'my_plugins' has no 'Holder.Missing'"),
+        (
+            "my_plugins:NUMBER",
+            "--plugin my_plugins:NUMBER: 5 is not a class derived from kuberth.framework.Plugin",
+        ),
+        ("my_plugins:make", "is not a class derived from kuberth.framework.Plugin"),
+        ("my_plugins:Holder", "is not a class derived from kuberth.framework.Plugin"),
+        (
+            "my_plugins:Nameless",
+            "plugin class Nameless from --plugin my_plugins:Nameless has no `name`; give it one",
+        ),
+    ],
+    ids=lambda value: value if " " not in value else "",
+)
+def test_references_that_lead_nowhere(packages: Path, reference: str, message: str) -> None:
+    install(packages)
+    (packages / "failing_module.py").write_text("1 / 0")
+    with pytest.raises(ConfigError, match=message):
+        Registry().load_reference(reference)
+
+
+def test_the_same_reference_twice(packages: Path) -> None:
+    install(packages)
+    registry = Registry()
+    registry.load_reference("my_plugins:Fine")
+    with pytest.raises(
+        ConfigError, match=r"two plugins are called 'Fine', from --plugin my_plugins:Fine and"
+    ):
+        registry.load_reference("my_plugins:Fine")
+
+
+def test_a_reference_names_the_option_it_came_from() -> None:
+    with pytest.raises(ConfigError, match="--queue 'x' must look like module:Name"):
+        resolve_reference("x", option="--queue")
+
+
+# Code
+
+
+class Arguments(msgspec.Struct):
+    level: int = 1
+
+
+class Typed(FilterPlugin, ScorePlugin):
+    name = "Typed"
+    args_type = Arguments
+
+    def filter(self, *_: object) -> None: ...
+
+    def score(self, *_: object) -> int:
+        return 0
+
+
+def test_a_registry_tells_points_and_argument_types() -> None:
+    registry = Registry({"Typed": Typed, "Made": lambda args, handle: Typed(args, handle)})
+    assert registry.extension_points() == {"Typed": ("filter", "score")}
+    assert registry.args_types() == {"Typed": Arguments}
+    assert list(registry) == ["Typed", "Made"]
+
+
+def test_registries_merge_unless_names_clash() -> None:
+    registry = in_tree_registry()
+    registry.merge(Registry({"Typed": Typed}))
+    assert "Typed" in registry
+    with pytest.raises(ConfigError, match="two plugins are called 'NodeName', from kuberth and from code"):
+        registry.merge(Registry({"NodeName": Typed}))
+
+
+@pytest.mark.parametrize("name", ["", None, 5], ids=["empty", "none", "number"])
+def test_a_class_needs_a_name(name: object) -> None:
+    made = plugin("P", FilterPlugin, filter=None)
+    made.name = cast(str, name)
+    with pytest.raises(ConfigError, match="plugin class P from the test has no `name`"):
+        Registry().register_class(made, origin="the test")
+
+
+@pytest.mark.parametrize(
+    "factory, message",
+    [
+        pytest.param(lambda _a, _h: None, "its factory returned None, which is not a", id="nothing"),
+        pytest.param(lambda _a, _h: Typed, "its factory returned <class", id="a-class"),
+        pytest.param(
+            lambda _a, _h: 5, "its factory returned 5, which is not a kuberth.framework.Plugin", id="a-number"
+        ),
+        pytest.param(
+            lambda _a, _h: Typed(), "returned a plugin called 'Typed'; register it under", id="another-name"
+        ),
+        pytest.param(
+            Typed, "returned a plugin called 'Typed'; register it under", id="a-class-of-another-name"
+        ),
+        pytest.param(
+            plugin("P", ReservePlugin, reserve=None),
+            "'P' cannot be initialized: .*unreserve",
+            id="incomplete",
+        ),
+        pytest.param(
+            lambda: None, "'P' cannot be initialized: .*positional arguments", id="takes-no-arguments"
+        ),
+    ],
+)
+def test_factories_that_make_no_such_plugin(factory: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=f"plugin 'P'.*{message}|plugin {message}"):
+        build(factories={"P": cast(PluginFactory, factory)})
+
+
+def test_a_nameless_class_in_code() -> None:
+    class Nameless(FilterPlugin):
+        def filter(self, *_: object) -> None: ...
+
+    with pytest.raises(ConfigError, match="plugin 'P': its factory returned a plugin called None"):
+        build(factories={"P": cast("type[Plugin]", Nameless)})
+
+
+def test_what_is_no_factory_at_all() -> None:
+    with pytest.raises(ConfigError, match="plugin 'P' from code is not a class or factory but 5"):
+        Registry({"P": cast(PluginFactory, 5)})

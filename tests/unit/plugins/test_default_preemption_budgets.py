@@ -1,0 +1,96 @@
+"""Which evictions break a disruption budget."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from kuberth.api.policy import PodDisruptionBudget
+from kuberth.api.wire import convert
+from kuberth.cluster.pod_info import PodInfo
+from kuberth.plugins.default_preemption.budgets import Budgets
+from kuberth.testing.factories import make_pod
+
+
+def pod(name: str, *, namespace: str = "default", **labels: str) -> PodInfo:
+    return PodInfo(make_pod(name, namespace=namespace, labels=labels))
+
+
+def budget(
+    selector: Mapping[str, Any] | None, allowed: int = 0, *, disrupted: Sequence[str] = ()
+) -> PodDisruptionBudget:
+    status = {
+        "disruptionsAllowed": allowed,
+        "disruptedPods": dict.fromkeys(disrupted, "2026-01-01T00:00:00Z"),
+    }
+    spec = {} if selector is None else {"selector": selector}
+    return convert(
+        PodDisruptionBudget,
+        {"metadata": {"name": "b", "namespace": "default"}, "spec": spec, "status": status},
+    )
+
+
+def expression(key: str, operator: str, *values: str) -> Mapping[str, Any]:
+    return {"matchExpressions": [{"key": key, "operator": operator, "values": list(values)}]}
+
+
+WEB = {"matchLabels": {"app": "web"}}
+FRONT = {"matchLabels": {"tier": "front"}}
+
+
+@pytest.mark.parametrize(
+    ("budgets", "pods", "violating"),
+    [
+        pytest.param([], [pod("a", app="web")], [], id="no budget"),
+        pytest.param([budget(WEB)], [pod("a", app="web")], ["a"], id="used up"),
+        pytest.param([budget(WEB, -1)], [pod("a", app="web")], ["a"], id="more than used up"),
+        pytest.param([budget(WEB)], [pod("a", app="db")], [], id="other labels"),
+        pytest.param([budget(WEB)], [pod("a", namespace="other", app="web")], [], id="other namespace"),
+        pytest.param(
+            [budget(WEB, 1)],
+            [pod("a", app="web"), pod("b", app="web"), pod("c", app="web")],
+            ["b", "c"],
+            id="the first may go, the next not",
+        ),
+        pytest.param(
+            [budget(WEB, 1), budget(FRONT, 0)],
+            [pod("a", app="web", tier="front"), pod("b", app="web")],
+            ["a", "b"],
+            id="a victim counts against every budget that covers it",
+        ),
+        pytest.param(
+            [budget(WEB, 0, disrupted=["a"])],
+            [pod("a", app="web"), pod("b", app="web")],
+            ["b"],
+            id="an eviction already counted by the API server",
+        ),
+        pytest.param([budget({})], [pod("a", app="web")], [], id="an empty selector covers nothing"),
+        pytest.param([budget(None)], [pod("a", app="web")], [], id="no selector covers nothing"),
+        pytest.param(
+            [budget(expression("app", "Nonsense"))], [pod("a", app="web")], [], id="unreadable selector"
+        ),
+        pytest.param(
+            [budget(expression("app", "DoesNotExist"))],
+            [pod("bare"), pod("a", tier="front")],
+            ["a"],
+            id="a pod without labels is covered by nothing",
+        ),
+    ],
+)
+def test_who_breaks_a_budget(
+    budgets: list[PodDisruptionBudget], pods: list[PodInfo], violating: list[str]
+) -> None:
+    broken, others = Budgets(budgets).split(pods)
+    assert [info.pod.metadata.name for info in broken] == violating
+    assert [info for info in pods if info in broken or info in others] == pods
+    assert [info.pod.metadata.name for info in others] == [
+        info.pod.metadata.name for info in pods if info.pod.metadata.name not in violating
+    ]
+
+
+def test_each_question_starts_with_the_full_budget() -> None:
+    budgets = Budgets([budget(WEB, 1)])
+    for _ in range(2):
+        assert budgets.split([pod("a", app="web")])[0] == []

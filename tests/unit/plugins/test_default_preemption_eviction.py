@@ -1,0 +1,428 @@
+"""How a preemption is carried out, and when the gate is open."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
+
+import pytest
+
+from kuberth.api.core import Pod
+from kuberth.client.memory import MemoryApi
+from kuberth.clock import NANOSECONDS
+from kuberth.cluster.pod_info import PodInfo
+from kuberth.cluster.table import ClusterTable
+from kuberth.config import FeatureGates
+from kuberth.errors import ApiError, NotFoundError
+from kuberth.framework.handle import Handle
+from kuberth.framework.status import Code
+from kuberth.framework.waiting_pods import WaitingPods
+from kuberth.informers.store import Stores
+from kuberth.observe.metrics import SchedulerMetrics
+from kuberth.plugins.default_preemption.candidates import Candidate
+from kuberth.plugins.default_preemption.eviction import Evictions
+from kuberth.plugins.default_preemption.victims import Victims
+from kuberth.queue.nominator import Nominator
+from kuberth.testing.clock import FakeClock
+from kuberth.testing.factories import make_pod
+
+NOW_NS = 1_767_225_600 * NANOSECONDS
+NOW = "2026-01-01T00:00:00Z"
+MESSAGE = "default-scheduler: preempting to accommodate a higher priority pod"
+
+
+class WatchedApi(MemoryApi):
+    """Tells what was asked of it, holds requests back or refuses them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.log: list[str] = []
+        self.patches: dict[str, Mapping[str, Any]] = {}
+        self.refused: set[str] = set()
+        self.held: dict[str, asyncio.Event] = {}
+
+    async def patch(
+        self,
+        kind: type[Any],
+        name: str,
+        patch: Mapping[str, Any],
+        *,
+        namespace: str = "",
+        subresource: str = "",
+    ) -> Any:
+        self.log.append(f"patch {name}")
+        self.patches[name] = patch
+        if f"patch {name}" in self.refused:
+            raise ApiError("no", code=500)
+        return await super().patch(kind, name, patch, namespace=namespace, subresource=subresource)
+
+    async def delete(
+        self,
+        kind: type[Any],
+        name: str,
+        *,
+        namespace: str = "",
+        uid: str = "",
+        grace_period_seconds: int | None = None,
+    ) -> None:
+        self.log.append(f"delete {name}")
+        if f"delete {name}" in self.refused:
+            raise ApiError("no", code=500)
+        await super().delete(kind, name, namespace=namespace, uid=uid)
+        if name in self.held:
+            await self.held[name].wait()
+
+
+class Surroundings:
+    """What evictions touch, recorded."""
+
+    def __init__(self, *pods: Pod, asynchronous: bool = True) -> None:
+        self.api = WatchedApi()
+        self.stores = Stores()
+        self.nominator = Nominator()
+        self.waiting_pods = WaitingPods()
+        self.metrics = SchedulerMetrics()
+        self.activated: list[str] = []
+        self.events: list[str] = []
+        self.work: list[Coroutine[Any, Any, None]] = []
+        handle = Handle(
+            api=self.api,
+            stores=self.stores,
+            cluster=ClusterTable(),
+            clock=FakeClock(NOW_NS),
+            feature_gates=FeatureGates(),
+            waiting_pods=self.waiting_pods,
+            nominator=self.nominator,
+            activator=self,
+            recorder=self,
+            spawn=lambda work, *, name: self.work.append(work),
+            metrics=self.metrics,
+        )
+        self.evictions = Evictions(handle, plugin="DefaultPreemption", asynchronous=asynchronous)
+        for pod in pods:
+            self.api.put(pod)
+            self.stores.of(Pod).set(pod)
+
+    def activate(self, pods: Mapping[str, Pod]) -> None:
+        self.activated += pods
+
+    def record(
+        self,
+        regarding: Pod,
+        *,
+        reason: str,
+        action: str,
+        note: str,
+        warning: bool = False,
+        related: Any = None,
+    ) -> None:
+        kind = "Warning" if warning else "Normal"
+        self.events.append(
+            f"{regarding.metadata.name} {kind} {reason} {action} {related.metadata.name}: {note}"
+        )
+
+    def start(self, preemptor: Pod, *victims: Pod) -> None:
+        self.evictions.start(PodInfo(preemptor), Candidate("n1", Victims(tuple(map(PodInfo, victims)), 0)))
+
+    async def finish(self) -> None:
+        while self.work:
+            await self.work.pop(0)
+
+    def run(self, preemptor: Pod, *victims: Pod) -> None:
+        self.start(preemptor, *victims)
+        asyncio.run(self.finish())
+
+    @property
+    def deleted(self) -> list[str]:
+        return [entry.removeprefix("delete ") for entry in self.api.log if entry.startswith("delete")]
+
+
+def victim(name: str, **fields: Any) -> Pod:
+    return make_pod(name, uid=f"uid-{name}", node="n1", **fields)
+
+
+def preemptor(**fields: Any) -> Pod:
+    return make_pod("incoming", uid="uid-incoming", priority=100, **fields)
+
+
+def test_a_victim_is_told_why_and_deleted() -> None:
+    low = victim("low", metadata={"generation": 3})
+    scene = Surroundings(low)
+    scene.run(preemptor(), low)
+    assert scene.api.log == ["patch low", "delete low"]
+    assert scene.api.patches["low"] == {
+        "metadata": {"uid": "uid-low"},
+        "status": {
+            "conditions": [
+                {
+                    "type": "DisruptionTarget",
+                    "status": "True",
+                    "observedGeneration": 3,
+                    "lastTransitionTime": NOW,
+                    "reason": "PreemptionByScheduler",
+                    "message": MESSAGE,
+                }
+            ]
+        },
+    }
+    assert scene.events == [
+        "low Normal Preempted Preempting incoming: Preempted by pod uid-incoming on node n1"
+    ]
+    assert scene.activated == []
+    with pytest.raises(NotFoundError):
+        scene.api.read(Pod, "default/low")
+
+
+@pytest.mark.parametrize(
+    ("condition", "since"),
+    [
+        pytest.param(
+            {"status": "True", "reason": "PreemptionByScheduler", "message": MESSAGE}, None, id="same"
+        ),
+        pytest.param({"status": "True", "reason": "Other"}, "2025-12-31T00:00:00Z", id="another reason"),
+        pytest.param({"status": "False", "reason": "PreemptionByScheduler"}, NOW, id="not true until now"),
+    ],
+)
+def test_a_condition_is_written_only_if_it_changes(condition: dict[str, str], since: str | None) -> None:
+    had = {"type": "DisruptionTarget", "lastTransitionTime": "2025-12-31T00:00:00Z", **condition}
+    low = victim("low", status={"conditions": [had]})
+    scene = Surroundings(low)
+    scene.run(preemptor(), low)
+    assert scene.deleted == ["low"]
+    if since is None:
+        assert scene.api.patches == {}
+    else:
+        assert scene.api.patches["low"]["status"]["conditions"][0]["lastTransitionTime"] == since
+
+
+def test_the_last_victim_waits_for_all_others() -> None:
+    victims = [victim(name) for name in ("a", "b", "c")]
+    scene = Surroundings(*victims)
+    scene.run(preemptor(), *victims)
+    assert sorted(scene.deleted[:2]) == ["a", "b"]
+    assert scene.deleted[2] == "c"
+    assert [value.sum for value in scene.metrics.preemption_victims.values.values()] == [3]
+
+
+def test_with_the_gate_off_victims_go_in_order_and_no_one_is_held_back() -> None:
+    victims = [victim(name) for name in ("a", "b", "c")]
+    scene = Surroundings(*victims, asynchronous=False)
+    scene.start(preemptor(), *victims)
+    assert not scene.evictions.turns_away(preemptor())
+    asyncio.run(scene.finish())
+    assert scene.deleted == ["a", "b", "c"]
+
+
+def test_a_victim_on_its_way_out_is_left_alone_but_counted() -> None:
+    going = victim("going", metadata={"deletionTimestamp": NOW})
+    low = victim("low")
+    scene = Surroundings(going, low)
+    scene.run(preemptor(), going, low)
+    assert scene.deleted == ["low"]
+    assert [value.sum for value in scene.metrics.preemption_victims.values.values()] == [2]
+
+
+def test_if_all_are_on_their_way_out_there_is_nothing_to_do() -> None:
+    going = victim("going", metadata={"deletionTimestamp": NOW})
+    scene = Surroundings(going)
+    scene.start(preemptor(), going)
+    assert scene.work == []
+    assert not scene.evictions.turns_away(preemptor())
+    assert scene.metrics.preemption_victims.values == {}
+
+
+def _gone(scene: Surroundings, low: Pod) -> None:
+    scene.api.remove(Pod, "default/low")
+
+
+def _replaced(scene: Surroundings, low: Pod) -> None:
+    scene.api.remove(Pod, "default/low")
+    scene.api.put(make_pod("low", uid="uid-another"))
+
+
+@pytest.mark.parametrize(
+    "before", [pytest.param(_gone, id="deleted"), pytest.param(_replaced, id="another pod has its name")]
+)
+def test_a_victim_that_is_gone_needs_no_event(before: Callable[[Surroundings, Pod], None]) -> None:
+    low = victim("low")
+    scene = Surroundings(low)
+    before(scene, low)
+    scene.run(preemptor(), low)
+    assert scene.events == []
+    assert scene.activated == []
+    assert not scene.evictions.turns_away(preemptor())
+
+
+def test_another_pod_of_the_same_name_is_not_deleted() -> None:
+    low = victim("low")
+    scene = Surroundings(low)
+    _replaced(scene, low)
+    scene.run(preemptor(), low)
+    assert scene.api.read(Pod, "default/low").metadata.uid == "uid-another"
+
+
+@pytest.mark.parametrize(
+    ("refused", "deleted"),
+    [
+        pytest.param("patch a", ["b"], id="the first victim's condition"),
+        pytest.param("delete a", ["a", "b"], id="the first victim's deletion"),
+        pytest.param("delete c", ["a", "b", "c"], id="the last victim's deletion"),
+    ],
+)
+@pytest.mark.parametrize("asynchronous", [True, False], ids=["gate on", "gate off"])
+def test_after_a_failure_the_pod_is_tried_again(
+    refused: str, deleted: list[str], asynchronous: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    victims = [victim(name) for name in ("a", "b", "c")]
+    scene = Surroundings(*victims, asynchronous=asynchronous)
+    scene.api.refused = {refused}
+    scene.run(preemptor(), *victims)
+    assert set(scene.deleted) <= set(deleted)
+    assert ("c" in scene.deleted) is ("c" in deleted)
+    assert scene.activated == ["default/incoming"]
+    assert not scene.evictions.turns_away(preemptor())
+    assert "preemption for pod default/incoming on node n1 failed" in caplog.text
+
+
+def test_a_waiting_victim_leaves_without_being_deleted() -> None:
+    async def scenario() -> None:
+        low = victim("low")
+        scene = Surroundings(low)
+        waiting = scene.waiting_pods.add(low, {"Gang": 60.0})
+        scene.start(preemptor(), low)
+        await scene.finish()
+        status = await waiting.wait()
+        assert (status.code, status.plugin, status.reasons) == (
+            Code.ERROR,
+            "DefaultPreemption",
+            ("preempted",),
+        )
+        assert scene.api.log == []
+        assert scene.events == [
+            "low Normal Preempted Preempting incoming: "
+            "Preempted by pod uid-incoming on node n1 (in kube-scheduler memory)."
+        ]
+
+    asyncio.run(scenario())
+
+
+def test_a_victim_that_no_longer_waits_is_deleted() -> None:
+    async def scenario() -> None:
+        low = victim("low")
+        scene = Surroundings(low)
+        scene.waiting_pods.add(low, {"Gang": 60.0}).allow("Gang")
+        scene.start(preemptor(), low)
+        await scene.finish()
+        assert scene.deleted == ["low"]
+
+    asyncio.run(scenario())
+
+
+def test_lesser_promises_on_the_node_are_taken_back() -> None:
+    low = victim("low")
+    lesser = make_pod("lesser", priority=50, status={"nominatedNodeName": "n1"})
+    equal = make_pod("equal", priority=100, status={"nominatedNodeName": "n1"})
+    elsewhere = make_pod("elsewhere", priority=50, status={"nominatedNodeName": "n2"})
+    unwritten = make_pod("unwritten", priority=50)
+    scene = Surroundings(low, lesser, equal, elsewhere, unwritten)
+    for pod, node in ((lesser, "n1"), (equal, "n1"), (elsewhere, "n2"), (unwritten, "n1")):
+        scene.nominator.nominate(PodInfo(pod), node)
+    scene.run(preemptor(), low)
+    assert scene.api.log == ["patch lesser", "patch low", "delete low"]
+    assert scene.api.patches["lesser"]["status"] == {"nominatedNodeName": None}
+    assert scene.api.read(Pod, "default/lesser").status.nominated_node_name == ""
+
+
+def test_a_promise_that_cannot_be_taken_back_does_not_stop_the_evictions() -> None:
+    low = victim("low")
+    lesser = make_pod("lesser", priority=50, status={"nominatedNodeName": "n1"})
+    scene = Surroundings(low, lesser)
+    scene.nominator.nominate(PodInfo(lesser), "n1")
+    scene.api.refused = {"patch lesser"}
+    scene.run(preemptor(), low)
+    assert scene.deleted == ["low"]
+    assert scene.activated == ["default/incoming"]
+
+
+def test_the_gate_is_shut_until_the_last_victim_goes() -> None:
+    async def scenario() -> None:
+        first, last = victim("first"), victim("last")
+        scene = Surroundings(first, last)
+        scene.api.held = {"first": asyncio.Event(), "last": asyncio.Event()}
+        pod = preemptor()
+        scene.start(pod, first, last)
+        assert scene.evictions.turns_away(pod)
+        assert not scene.evictions.turns_away(make_pod("other"))
+        task = asyncio.create_task(scene.finish(), name="preemption")
+        await settle()
+        scene.stores.of(Pod).remove(first)
+        assert scene.evictions.turns_away(pod)
+        scene.api.held["first"].set()
+        await settle()
+        assert scene.evictions.turns_away(pod)
+        # The informer hears of the deletion before the request that caused it is answered.
+        scene.stores.of(Pod).remove(last)
+        assert not scene.evictions.turns_away(pod)
+        scene.api.held["last"].set()
+        await task
+        assert not scene.evictions.turns_away(pod)
+        assert scene.activated == []
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("change", "still_shut"),
+    [
+        pytest.param({"metadata": {"deletionTimestamp": NOW}}, False, id="it is being deleted"),
+        pytest.param({"uid": "uid-another"}, False, id="another pod has its name"),
+        pytest.param({"labels": {"new": "label"}}, True, id="only its labels changed"),
+    ],
+)
+def test_when_the_last_victim_counts_as_gone(change: dict[str, Any], still_shut: bool) -> None:
+    async def scenario() -> None:
+        last = victim("last")
+        scene = Surroundings(last)
+        scene.api.held = {"last": asyncio.Event()}
+        scene.start(preemptor(), last)
+        task = asyncio.create_task(scene.finish(), name="preemption")
+        await settle()
+        scene.stores.of(Pod).set(make_pod("last", node="n1", **{"uid": "uid-last", **change}))
+        assert scene.evictions.turns_away(preemptor()) is still_shut
+        scene.api.held["last"].set()
+        await task
+
+    asyncio.run(scenario())
+
+
+def test_a_pod_that_was_turned_away_is_tried_again_afterwards() -> None:
+    low = victim("low")
+    scene = Surroundings(low)
+    scene.start(preemptor(), low)
+    assert scene.evictions.turns_away(preemptor())
+    asyncio.run(scene.finish())
+    assert scene.activated == ["default/incoming"]
+    assert not scene.evictions.turns_away(preemptor())
+
+
+def test_a_cancelled_preemption_leaves_the_gate_open() -> None:
+    async def scenario() -> None:
+        low = victim("low")
+        scene = Surroundings(low)
+        scene.api.held = {"low": asyncio.Event()}
+        scene.start(preemptor(), low)
+        task = asyncio.create_task(scene.finish(), name="preemption")
+        await settle()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        assert not scene.evictions.turns_away(preemptor())
+        assert scene.activated == []
+
+    asyncio.run(scenario())
+
+
+async def settle() -> None:
+    """Let every task go as far as it can."""
+    for _ in range(20):
+        await asyncio.sleep(0)

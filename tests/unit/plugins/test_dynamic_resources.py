@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kuberth.api.core import Pod
+from kuberth.cluster.pod_info import PodInfo
+from kuberth.framework.cycle_state import CycleState
+from kuberth.framework.diagnosis import Diagnosis
+from kuberth.framework.events import Action, Hint
+from kuberth.framework.status import Code
+from kuberth.testing.factories import make_node, make_pod
+from tests.unit.plugins.single_plugin import assert_views_agree, evaluator, hint
+
+PLUGIN = "DynamicResources"
+NAMED = {"name": "gpu", "resourceClaimName": "claim"}
+TEMPLATE = {"name": "nic", "resourceClaimTemplateName": "template"}
+
+
+def claiming(*claims: dict[str, str], resolved: dict[str, str | None] | None = None, **spec: Any) -> Pod:
+    statuses = [
+        {"name": name} | ({"resourceClaimName": claim} if claim else {})
+        for name, claim in (resolved or {}).items()
+    ]
+    return make_pod("p", resourceClaims=list(claims), status={"resourceClaimStatuses": statuses}, **spec)
+
+
+def test_a_pod_without_claims_passes_and_every_node_scores_zero() -> None:
+    answer = evaluator(PLUGIN, make_node("a"), make_node("b")).evaluate(make_pod("p"))
+    assert answer.feasible == ("a", "b")
+    assert answer.scores == {PLUGIN: {"a": 0, "b": 0}}
+
+
+@pytest.mark.parametrize(
+    ("pod", "names"),
+    [
+        pytest.param(claiming(NAMED), "gpu", id="a named claim"),
+        pytest.param(claiming(TEMPLATE), "nic", id="a template without its claim yet"),
+        pytest.param(claiming(TEMPLATE, resolved={"nic": "made"}), "nic", id="a template with its claim"),
+        pytest.param(claiming(NAMED, TEMPLATE), "gpu, nic", id="two claims"),
+        pytest.param(claiming(NAMED, TEMPLATE, resolved={"nic": None}), "gpu", id="one of two needed"),
+        pytest.param(claiming({"name": "odd"}), "odd", id="neither name nor template"),
+    ],
+)
+def test_a_pod_with_claims_is_rejected_before_the_nodes(pod: Pod, names: str) -> None:
+    status = evaluator(PLUGIN, make_node("a")).evaluate(pod).pre_filter
+    assert status is not None
+    assert (status.plugin, status.code) == (PLUGIN, Code.UNSCHEDULABLE_AND_UNRESOLVABLE)
+    assert status.reasons == (f"resource claims are not supported yet by this scheduler: {names}",)
+
+
+def test_a_template_that_needs_no_claim_is_no_claim() -> None:
+    answer = evaluator(PLUGIN, make_node("a")).evaluate(claiming(TEMPLATE, resolved={"nic": None}))
+    assert answer.feasible == ("a",)
+
+
+def test_with_the_gate_off_claims_are_not_looked_at() -> None:
+    gates = {
+        "DynamicResourceAllocation": False,
+        "DRAAdminAccess": False,
+        "DRAPrioritizedList": False,
+        "AllBeta": False,
+    }
+    judge = evaluator(PLUGIN, make_node("a"), gates=gates)
+    pod = claiming(NAMED)
+    assert judge.evaluate(pod).feasible == ("a",)
+    assert hint(judge, pod, ("Node", Action.ADD), None, make_node("n")) is None
+
+
+@pytest.mark.parametrize(
+    ("pod", "reason"),
+    [
+        pytest.param(make_pod("p"), "no new claims to deallocate", id="no claims"),
+        pytest.param(claiming(NAMED), "still not schedulable", id="claims"),
+    ],
+)
+def test_post_filter_has_nothing_to_free(pod: Pod, reason: str) -> None:
+    judge = evaluator(PLUGIN, make_node("a"))
+    result, status = judge.runner.run_post_filter(CycleState(PodInfo(pod)), pod, Diagnosis())
+    assert result is None
+    assert (status.code, status.reasons) == (Code.UNSCHEDULABLE, (reason,))
+
+
+def test_there_is_nothing_to_reserve_and_nothing_before_the_binding() -> None:
+    judge, pod = evaluator(PLUGIN, make_node("a")), make_pod("p")
+    state = CycleState(PodInfo(pod))
+    assert judge.runner.run_pre_enqueue(pod).is_success
+    assert judge.runner.run_reserve(state, pod, "a").is_success
+    assert judge.runner.run_pre_bind_pre_flights(state, pod, "a").is_skip
+    assert state.skip_pre_bind == {PLUGIN}
+
+
+def test_all_views_say_the_same() -> None:
+    assert_views_agree(evaluator(PLUGIN, *map(make_node, "abcd")), PLUGIN, make_pod("p"))
+
+
+@pytest.mark.parametrize(
+    ("resource", "action", "expected"),
+    [
+        ("Node", Action.ADD, Hint.QUEUE),
+        ("Node", Action.UPDATE_NODE_LABEL, Hint.QUEUE),
+        ("Node", Action.UPDATE_NODE_ALLOCATABLE, Hint.QUEUE),
+        ("Node", Action.UPDATE_NODE_TAINT, None),
+        ("Pod", Action.UPDATE_POD_LABEL, None),
+        ("Pod", Action.DELETE, None),
+        ("resource.k8s.io/ResourceClaim", Action.ADD, Hint.SKIP),
+        ("resource.k8s.io/ResourceClaim", Action.DELETE, None),
+        ("resource.k8s.io/DeviceClass", Action.ADD, Hint.QUEUE),
+        ("resource.k8s.io/ResourceSlice", Action.UPDATE, Hint.QUEUE),
+    ],
+    ids=lambda value: getattr(value, "label", None) or str(value),
+)
+def test_events(resource: str, action: Action, expected: Hint | None) -> None:
+    assert hint(evaluator(PLUGIN), make_pod("p"), (resource, action), None, None) is expected
+
+
+@pytest.mark.parametrize(
+    ("uid", "claim", "expected"),
+    [
+        pytest.param("me", None, Hint.QUEUE, id="no claim is needed after all"),
+        pytest.param("me", "made", Hint.SKIP, id="the claim was made"),
+        pytest.param("you", None, Hint.SKIP, id="another pod"),
+    ],
+)
+def test_hint_after_claims_were_generated(uid: str, claim: str | None, expected: Hint) -> None:
+    pod, old = claiming(TEMPLATE, uid="me"), claiming(TEMPLATE, uid=uid)
+    new = claiming(TEMPLATE, resolved={"nic": claim}, uid=uid)
+    event = ("Pod", Action.UPDATE_POD_GENERATED_RESOURCE_CLAIM)
+    assert hint(evaluator(PLUGIN), pod, event, old, new) is expected
