@@ -21,7 +21,7 @@ from kuberth.framework.extension_points import (
     PreScorePlugin,
     ScorePlugin,
 )
-from kuberth.framework.status import Status
+from kuberth.framework.status import SKIP, Status
 from kuberth.framework.verdict import Verdict
 
 
@@ -55,17 +55,17 @@ def hint(judge: Evaluator, pod: Pod, event: tuple[str, Action], old: object, new
 
 
 def assert_views_agree(judge: Evaluator, plugin_name: str, pod: Pod) -> None:
-    """Filter and Score say the same of a node in the view of all rows, of some rows and of one."""
+    """Filter and Score, if not skipped, say the same of a node in a view of all rows, of some and of one."""
     plugin = judge.runner.profile.plugins[plugin_name]
     everything = judge.cluster.all_nodes()
     state = _prepared(plugin, pod, everything)
     some = np.arange(len(everything))[::-2].copy()
-    if isinstance(plugin, FilterPlugin):
+    if isinstance(plugin, FilterPlugin) and plugin_name not in state.skip_filter:
         whole = _statuses(plugin, state, pod, everything)
         assert _statuses(plugin, state, pod, everything.at(some)) == [whole[i] for i in some]
         for position, status in enumerate(whole):
             assert _statuses(plugin, state, pod, everything.node(position).alone) == [status]
-    if isinstance(plugin, ScorePlugin):
+    if isinstance(plugin, ScorePlugin) and plugin_name not in state.skip_score:
         scores = _scores(plugin, state, pod, everything)
         assert _scores(plugin, state, pod, everything.at(some)) == [scores[i] for i in some]
         for position, score in enumerate(scores):
@@ -74,10 +74,11 @@ def assert_views_agree(judge: Evaluator, plugin_name: str, pod: Pod) -> None:
 
 def _prepared(plugin: Plugin, pod: Pod, nodes: Nodes) -> CycleState:
     state = CycleState(PodInfo(pod))
-    if isinstance(plugin, PreFilterPlugin):
-        plugin.pre_filter(state, pod, nodes)
-    if isinstance(plugin, PreScorePlugin):
-        plugin.pre_score(state, pod, nodes)
+    skipped = frozenset((plugin.name,))
+    if isinstance(plugin, PreFilterPlugin) and plugin.pre_filter(state, pod, nodes) == SKIP:
+        state.skip_filter = skipped
+    if isinstance(plugin, PreScorePlugin) and plugin.pre_score(state, pod, nodes) == SKIP:
+        state.skip_score = skipped
     return state
 
 

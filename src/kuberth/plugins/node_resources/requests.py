@@ -35,13 +35,7 @@ def is_counted(resource: str) -> bool:
 
 def positive_amounts(request: PodRequest) -> Amounts:
     """Everything the pod really asks for: a resource with a request of zero is as good as absent."""
-    amounts = {
-        CPU: request.milli_cpu,
-        MEMORY: request.memory,
-        EPHEMERAL_STORAGE: request.ephemeral_storage,
-        **request.scalars,
-    }
-    return {name: amount for name, amount in amounts.items() if amount > 0}
+    return {name: amount for name, amount in _all_amounts(request).items() if amount > 0}
 
 
 def request_of_pending(pod: Pod, *, info: PodInfo | None = None, pod_level: bool = True) -> PodRequest:
@@ -82,7 +76,10 @@ def amounts_for_balance(pod: Pod, info: PodInfo, *, only_counted: bool) -> Amoun
     """
     if info.problems or not only_counted:
         return _whole_numbers(pod_requests(pod))
-    request = info.request
+    return _all_amounts(info.request)
+
+
+def _all_amounts(request: PodRequest) -> Amounts:
     return {
         CPU: request.milli_cpu,
         MEMORY: request.memory,

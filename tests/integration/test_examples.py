@@ -1,0 +1,117 @@
+"""The examples do what they say."""
+
+from __future__ import annotations
+
+import json
+import runpy
+import sys
+
+import pytest
+from examples import which_nodes
+from examples.prefer_quiet_nodes import PreferQuietNodes, QuietArgs
+
+from kuberth.cli import main
+from kuberth.clock import run_in_virtual_time
+from kuberth.testing import make_node, make_pod
+from tests.integration.harness import profile, running
+
+
+def test_which_nodes(capsys: pytest.CaptureFixture[str]) -> None:
+    answer = which_nodes.ask()
+    assert answer.feasible == ("busy", "free")
+    assert answer.totals["free"] > answer.totals["busy"]
+    assert answer.rejections["small"].plugin == "NodeResourcesFit"
+    assert answer.rejections["reserved"].plugin == "TaintToleration"
+    which_nodes.main()
+    assert "reserved: no (TaintToleration: " in capsys.readouterr().out
+
+
+def test_a_rule_of_ones_own_decides() -> None:
+    async def scenario() -> None:
+        async with running(
+            make_node("quiet", labels={"quiet": "true"}),
+            make_node("loud"),
+            make_pod("noise", node="loud"),
+            profiles=[profile("PreferQuietNodes")],
+            plugins={"PreferQuietNodes": PreferQuietNodes},
+        ) as world:
+            world.api.put(make_pod("host"))
+            await world.bound("host")
+            world.api.put(make_pod("guest", labels={"guest": "true"}))
+            await world.bound("guest")
+            assert (world.node_of("host"), world.node_of("guest")) == ("quiet", "loud")
+
+    run_in_virtual_time(scenario)
+
+
+def test_its_hint_waits_for_a_node_that_can_help() -> None:
+    async def scenario() -> None:
+        async with running(
+            make_node("quiet", labels={"quiet": "true"}),
+            make_pod("guest", labels={"guest": "true"}),
+            profiles=[profile("PreferQuietNodes")],
+            plugins={"PreferQuietNodes": PreferQuietNodes},
+        ) as world:
+            await world.in_room("guest", "unschedulable")
+            world.api.put(make_node("also-quiet", labels={"quiet": "true"}))
+            await world.quiet(seconds=5)
+            assert world.room_of("guest") == "unschedulable"
+            world.api.put(make_node("loud"))
+            await world.bound("guest", seconds=5)
+
+    run_in_virtual_time(scenario)
+
+
+def test_its_arguments_are_typed() -> None:
+    assert PreferQuietNodes.args_type is QuietArgs
+
+
+def up(*args: str, capsys: pytest.CaptureFixture[str]) -> dict[str, dict[str, str]]:
+    with pytest.raises(SystemExit) as ended:
+        main(args=["up", "-o", "json", *args])
+    assert ended.value.code == 0
+    told: dict[str, dict[str, str]] = json.loads(capsys.readouterr().out)
+    return told
+
+
+def test_up_with_a_plugin_a_configuration_and_another_queue(capsys: pytest.CaptureFixture[str]) -> None:
+    told = up(
+        "--plugin",
+        "examples.prefer_quiet_nodes:PreferQuietNodes",
+        "--config",
+        "examples/quiet.yaml",
+        "--queue",
+        "kuberth.queue.fair_share:FairShareQueue",
+        capsys=capsys,
+    )
+    assert len(told["placements"]) == 18
+    assert set(told["pending"]) == {"default/web-19", "default/giant-20"}
+
+
+def test_a_distribution_of_ones_own(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["own", "up", "-o", "json", "--config", "examples/quiet.yaml"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module("examples.own_distribution", run_name="__main__")
+    assert ended.value.code == 0
+    assert len(json.loads(capsys.readouterr().out)["placements"]) == 18
+
+
+@pytest.mark.parametrize(
+    ("args", "problem"),
+    [
+        (["--plugin", "nowhere:Nothing"], "module 'nowhere' cannot be imported"),
+        (["--plugin", "examples.prefer_quiet_nodes"], "must look like module:Name"),
+        (["--plugin", "examples.prefer_quiet_nodes:QuietArgs"], "is not a class derived from"),
+        (["--queue", "kuberth.queue.fair_share:Nothing"], "has no 'Nothing'"),
+        (["--config", "examples/quiet.yaml"], "PreferQuietNodes"),
+    ],
+)
+def test_wrong_words_get_a_clear_line(
+    args: list[str], problem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(args=["up", *args])
+    assert ended.value.code == 1
+    assert problem in capsys.readouterr().err
