@@ -6,11 +6,11 @@ STAMP := $(VENV)/.installed
 TEST_JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup up test lint types check conformance bench clean
+.PHONY: help setup up test e2e envtest lint types check conformance bench clean
 
 help:  ## list the targets
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  \1|\2/' | column -t -s'|' 2>/dev/null \
-	  || grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST)
+	@grep -hE '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9]+):.*## (.*)/  \1|\2/' | column -t -s'|' 2>/dev/null \
+	  || grep -hE '^[a-z0-9]+:.*##' $(MAKEFILE_LIST)
 
 setup: $(STAMP)  ## make the virtual environment
 
@@ -22,8 +22,14 @@ $(STAMP): pyproject.toml
 up: $(STAMP)  ## run Kuberth: a small in-memory cluster is scheduled and its placements are printed
 	$(BIN)/kuberth up
 
-test: $(STAMP)  ## run all tests
-	$(BIN)/python -m pytest -q -n $(TEST_JOBS)
+test: $(STAMP)  ## run all tests but those on a real cluster
+	$(BIN)/python -m pytest -q -n $(TEST_JOBS) -m 'not e2e and not scale'
+
+envtest:  ## build etcd, kube-apiserver, kubectl and kube-scheduler for e2e (needs Go, some ten minutes, once)
+	hack/envtest/build
+
+e2e: $(STAMP)  ## run the tests on a real kube-apiserver and etcd; without the programs they are skipped
+	$(BIN)/python -m pytest -q -n $(TEST_JOBS) tests/e2e -m 'e2e and not scale'
 
 lint: $(STAMP)  ## ruff: rules and formatting
 	$(BIN)/ruff check .

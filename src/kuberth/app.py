@@ -11,13 +11,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Coroutine, Mapping
-from typing import Any
+from collections.abc import Awaitable, Coroutine, Mapping
+from typing import Any, Final
 
 from kuberth.api.core import Namespace, Node, Pod
 from kuberth.assembly import assemble, effective_gates, full_registry
 from kuberth.binding.cycle import BindingCycle
-from kuberth.binding.writer import ApiEventRecorder, PodStatusWriter
+from kuberth.binding.events import ApiEventRecorder
+from kuberth.binding.writer import PodStatusWriter
 from kuberth.client.protocol import Api
 from kuberth.clock import Clock, SystemClock
 from kuberth.cluster.table import ClusterTable
@@ -40,6 +41,9 @@ from kuberth.scheduling.loop import SchedulingLoop
 
 logger = logging.getLogger(__name__)
 
+UNFINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
+"""Finished pods take no room and are not kept."""
+
 
 class Scheduler:
     """A whole scheduler over one API. Make it, then `await run()`; `stop()` ends it."""
@@ -56,8 +60,12 @@ class Scheduler:
         clock: Clock | None = None,
         rng: random.Random | None = None,
         max_unschedulable_seconds: float = 300.0,
+        events_api: Api | None = None,
     ) -> None:
-        """`plugins` are added to the in-tree ones (or to `registry`); `queue` replaces the default queue."""
+        """`plugins` are added to the in-tree ones (or to `registry`); `queue` replaces the default queue.
+
+        Events are written through `events_api`, so that they need not share a rate limit with bindings.
+        """
         config = default_configuration(feature_gates) if config is None else config
         self.config = config
         self.feature_gates = effective_gates(config, feature_gates)
@@ -69,9 +77,12 @@ class Scheduler:
         self._api = api
         self._clock = SystemClock() if clock is None else clock
         self._tasks: asyncio.TaskGroup | None = None
+        self._work: set[asyncio.Task[None]] = set()
         self._stopped = asyncio.Event()
         self.recorder = ApiEventRecorder(
-            api, self.spawn, self._clock, controller=config.profiles[0].scheduler_name
+            api if events_api is None else events_api,
+            self._clock,
+            controller=config.profiles[0].scheduler_name,
         )
         for kind in (Pod, Node, Namespace):
             self.stores.of(kind)
@@ -175,8 +186,15 @@ class Scheduler:
             ("pods",): float(self.cluster.placed_count),
             ("assumed_pods",): float(self.cluster.assumed_count),
         }
-        self._reflectors = [
-            Reflector(self._api, kind, self.stores.of(kind), self.intake.handler(kind))
+        self._reflectors: list[Reflector[Any]] = [
+            Reflector(
+                self._api,
+                kind,
+                self.stores.of(kind),
+                self.intake.handler(kind),
+                field_selector=UNFINISHED if kind is Pod else "",
+                optional=kind not in (Pod, Node),
+            )
             for kind in self._kinds_to_watch()
         ]
 
@@ -193,33 +211,60 @@ class Scheduler:
 
     # Running
 
-    async def run(self) -> None:
-        """Sync with the API, then schedule until `stop()` or cancellation."""
+    async def run(self, *, begin: Awaitable[object] | None = None, grace_seconds: float = 10.0) -> None:
+        """Sync with the API, wait for `begin` (such as being the leader), schedule until `stop()`.
+
+        Stopping pops no more pods, sends pods that wait on Permit back, and gives bindings under way
+        `grace_seconds` to end.
+        """
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
             background = [
                 tasks.create_task(reflector.run(), name=f"watch {reflector.kind.__name__}")
                 for reflector in self._reflectors
             ]
-            await self.wait_synced()
-            loops = [
-                tasks.create_task(self.loop.run(), name="scheduling loop"),
-                tasks.create_task(self.loop.run_ticks(), name="queue ticks"),
-            ]
+            background.append(tasks.create_task(self.recorder.run(), name="event writers"))
+            scheduling = tasks.create_task(self._schedule(begin), name="scheduling")
             await self._stopped.wait()
             self.loop.stop()
-            await loops[0]
-            for task in (*background, loops[1]):
+            await self._finish_work(grace_seconds)
+            for task in (*background, scheduling):
                 task.cancel()
         self._tasks = None
+
+    async def _schedule(self, begin: Awaitable[object] | None) -> None:
+        await self.wait_synced()
+        if begin is not None:
+            await begin
+        async with asyncio.TaskGroup() as loops:
+            loops.create_task(self.loop.run(), name="scheduling loop")
+            loops.create_task(self.loop.run_ticks(), name="queue ticks")
+
+    async def _finish_work(self, grace_seconds: float) -> None:
+        for waiting in self.waiting_pods:
+            waiting.preempt("", "the scheduler is shutting down")
+        try:
+            async with asyncio.timeout(grace_seconds):
+                while self._work:
+                    await asyncio.wait(self._work)
+                await self.recorder.drain()
+        except TimeoutError:
+            names = ", ".join(sorted(task.get_name() for task in self._work)) or "writing events"
+            logger.warning("not done within %g s, given up: %s", grace_seconds, names)
+            for task in self._work:
+                task.cancel()
 
     async def wait_synced(self) -> None:
         """Return once every watched kind was listed."""
         for reflector in self._reflectors:
             await reflector.synced.wait()
 
+    @property
+    def synced(self) -> bool:
+        return all(reflector.synced.is_set() for reflector in self._reflectors)
+
     def stop(self) -> None:
-        """Pop no more pods, let binding cycles end, then return from `run`."""
+        """Begin to end; `run` returns when all is done."""
         self._stopped.set()
 
     def spawn(self, work: Coroutine[Any, Any, None], *, name: str) -> None:
@@ -227,7 +272,9 @@ class Scheduler:
         if self._tasks is None:
             work.close()
             raise KuberthError(f"{name!r} was to be started, but the scheduler is not running")
-        self._tasks.create_task(_guarded(work, name), name=name)
+        task = self._tasks.create_task(_guarded(work, name), name=name)
+        self._work.add(task)
+        task.add_done_callback(self._work.discard)
 
     def activate(self, pods: Mapping[str, Pod]) -> None:
         self.queue.activate(pods)

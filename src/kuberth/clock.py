@@ -8,6 +8,7 @@ simulations run the very same code and never sleep.
 from __future__ import annotations
 
 import asyncio
+import math
 import selectors
 import time
 from collections.abc import Callable, Coroutine
@@ -71,7 +72,11 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         super().__init__(self._jumping)
 
     def time(self) -> float:
-        return self._jumping.now
+        now = self._jumping.now
+        # asyncio runs what is due within its clock's resolution. A nanosecond is lost in a float that
+        # counts more than half a year of seconds; then no timer would ever be due.
+        self._clock_resolution = max(1 / NANOSECONDS, math.ulp(now))
+        return now
 
 
 def run_in_virtual_time(

@@ -7,9 +7,17 @@
     ├── ConfigError          a configuration file or flag is wrong (the user can mend it)
     ├── PluginError          a plugin raised or answered nonsense (its author can mend it)
     ├── QueueError           an operation the scheduling queue refuses
+    ├── ServingError         the health and metrics server cannot start (the user can mend it)
+    ├── LeadershipLost       the lease could not be renewed in time: stop writing, end the process
     └── ApiError             the Kubernetes API refused or lost a request
         ├── NotFoundError
-        └── ConflictError
+        ├── ConflictError
+        │   └── AlreadyExistsError   the name is taken
+        ├── UnauthorizedError    who we are was not accepted
+        ├── ForbiddenError       RBAC denies it
+        ├── TooManyRequestsError even after the retries
+        ├── UnreachableError     no answer, and nothing was changed
+        └── AnswerLostError      the request was sent, but no answer came: it may have taken effect
 
 Expected outcomes (a pod does not fit, a gate is closed) are `Status` values, never exceptions.
 """
@@ -51,6 +59,14 @@ class QueueError(KuberthError):
     """An operation the scheduling queue refuses."""
 
 
+class ServingError(KuberthError):
+    """The server for health and metrics cannot start: its address, port or certificate is of no use."""
+
+
+class LeadershipLost(KuberthError):  # noqa: N818  # it is an outcome to act on more than a fault
+    """The lease could not be renewed before its deadline, or somebody else holds it."""
+
+
 class ApiError(KuberthError):
     """The Kubernetes API refused a request, or its answer was lost."""
 
@@ -72,3 +88,44 @@ class ConflictError(ApiError):
 
     def __init__(self, message: str) -> None:
         super().__init__(message, code=409, reason="Conflict")
+
+
+class AnswerLostError(ApiError):
+    """A request was sent but its answer never came: only reading the object tells whether it took effect."""
+
+
+class AlreadyExistsError(ConflictError):
+    """An object of this name exists already (HTTP 409 with reason AlreadyExists)."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.reason = "AlreadyExists"
+
+
+class UnauthorizedError(ApiError):
+    """The API server does not accept the credentials (HTTP 401)."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, code=401, reason="Unauthorized")
+
+
+class ForbiddenError(ApiError):
+    """The credentials are fine, but RBAC does not allow the request (HTTP 403)."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, code=403, reason="Forbidden")
+
+
+class TooManyRequestsError(ApiError):
+    """The API server is overloaded and went on saying so (HTTP 429)."""
+
+    def __init__(self, message: str, *, retry_after_seconds: float = 0.0) -> None:
+        super().__init__(message, code=429, reason="TooManyRequests")
+        self.retry_after_seconds = retry_after_seconds
+
+
+class UnreachableError(ApiError):
+    """No answer: not connected, TLS failed, the deadline passed, or a read was cut. Nothing was changed."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, reason="Unreachable")

@@ -35,7 +35,7 @@ from kuberth.framework.registry import PluginFactory
 from kuberth.framework.runner import Runner
 from kuberth.framework.status import Status
 from kuberth.framework.waiting_pods import WaitingPods
-from kuberth.informers.store import Stores
+from kuberth.informers.store import Store, Stores
 from kuberth.observe.metrics import SchedulerMetrics
 from kuberth.queue.nominator import Nominator
 
@@ -85,7 +85,7 @@ class Evaluator:
         self.stores = Stores()
         self.cluster = ClusterTable()
         self.nominator = Nominator()
-        self._api = _RecordingApi()
+        self._api = _RecordingApi(self.stores.of(Pod))
         self._background: list[Coroutine[Any, Any, None]] = []
         metrics = SchedulerMetrics()
         config = default_configuration(feature_gates) if config is None else config
@@ -154,12 +154,11 @@ class Evaluator:
             return answer, None
         with self._pending(pod):
             result, status = self.runner.run_post_filter(state, pod, diagnosis)
-        self._api.deleted.clear()
         asyncio.run(self._run_background())
         return answer, Preemption(
             status=status,
             nominated_node=result.nominated_node if result else "",
-            victims=tuple(sorted(self._api.deleted)),
+            victims=tuple(sorted(self._api.take_back())),
         )
 
     def hints(self, pod: Pod, event: ClusterEvent, old: object, new: object) -> dict[str, Hint]:
@@ -226,11 +225,12 @@ class Evaluator:
 
 
 class _RecordingApi(MemoryApi):
-    """Remembers which pods were deleted instead of deleting them."""
+    """Deletes pods only as far as the stores are concerned, and takes that back."""
 
-    def __init__(self) -> None:
+    def __init__(self, pods: Store[Pod]) -> None:
         super().__init__()
-        self.deleted: list[str] = []
+        self._pods = pods
+        self._deleted: dict[str, Pod | None] = {}
 
     async def delete(
         self,
@@ -241,7 +241,18 @@ class _RecordingApi(MemoryApi):
         uid: str = "",
         grace_period_seconds: int | None = None,
     ) -> None:
-        self.deleted.append(f"{namespace}/{name}" if namespace else name)
+        key = f"{namespace}/{name}" if namespace else name
+        pod = self._deleted[key] = self._pods.get_by_key(key)
+        if pod is not None:
+            self._pods.remove(pod)
+
+    def take_back(self) -> Iterable[str]:
+        """Undo all deletions; returns whom they were about."""
+        deleted, self._deleted = self._deleted, {}
+        for pod in deleted.values():
+            if pod is not None:
+                self._pods.set(pod)
+        return deleted
 
 
 class _Ignore:

@@ -48,7 +48,7 @@ def _object(kind: str, tree: dict[str, Any]) -> Any:
     return wire.convert(KINDS[kind].type, tree)
 
 
-def _evaluator(case: Case) -> Evaluator:
+def evaluator_of(case: Case) -> Evaluator:
     objects = [_object(kind, tree) for field, kind in _OBJECTS.items() for tree in case.get(field) or ()]
     config: KubeSchedulerConfiguration | None = load(case["config"]) if case.get("config") else None
     return Evaluator(objects, config=config)
@@ -73,7 +73,7 @@ def _filtering(answer: Answer) -> dict[str, Any]:
 
 
 def _schedule(case: Case) -> dict[str, Any]:
-    answer = _evaluator(case).evaluate(_object("Pod", case["pod"]))
+    answer = evaluator_of(case).evaluate(_object("Pod", case["pod"]))
     told = _filtering(answer)
     if answer.feasible:
         told["scores"] = {plugin: dict(scores) for plugin, scores in answer.scores.items()}
@@ -82,7 +82,7 @@ def _schedule(case: Case) -> dict[str, Any]:
 
 
 def _preempt(case: Case) -> dict[str, Any]:
-    answer, preemption = _evaluator(case).preempt(_object("Pod", case["pod"]))
+    answer, preemption = evaluator_of(case).preempt(_object("Pod", case["pod"]))
     told = _filtering(answer)
     if preemption is not None:
         told["postFilter"] = {
@@ -99,7 +99,7 @@ def _hint(case: Case) -> dict[str, Any]:
     event = case["event"]
     kind = event["resource"].rpartition("/")[2]
     old, new = (_object(kind, event[which]) if event.get(which) else None for which in ("old", "new"))
-    hints = _evaluator(case).hints(
+    hints = evaluator_of(case).hints(
         _object("Pod", case["pod"]),
         ClusterEvent(event["resource"], Action.from_label(event["action"])),
         old,

@@ -14,8 +14,10 @@ SOURCE = Path(kuberth.__file__).parent
 
 LAYERS = (
     {"cli"},
-    {"demo"},
+    {"demo", "daemon"},
+    {"inspection"},
     {"app", "evaluation"},
+    {"serving", "leader_election", "hollow"},
     {"assembly"},
     {"intake", "binding"},
     {"scheduling"},
@@ -24,6 +26,7 @@ LAYERS = (
     {"cluster"},
     {"informers"},
     {"client"},
+    {"apiserver"},
     {"config"},
     {"api"},
     {"observe", "errors", "clock"},
@@ -31,7 +34,14 @@ LAYERS = (
 """Top first. `testing` stands beside all of them: it may import anything, and nothing imports it."""
 LEVEL = {package: level for level, packages in enumerate(LAYERS) for package in packages}
 
-ONLY_IN = {"click": {"cli"}, "rich": {"cli"}, "yaml": {"config"}, "uvicorn": {"apiserver"}}
+ONLY_IN = {
+    "click": {"cli"},
+    "rich": {"cli"},
+    "yaml": {"config", "apiserver", "hollow"},
+    "uvicorn": {"apiserver", "serving"},
+    "cryptography": {"serving", "apiserver"},
+    "prometheus_client": {"observe"},
+}
 """Libraries that belong to one package."""
 
 
@@ -53,7 +63,7 @@ def imports(path: Path) -> Iterator[str]:
 
 
 def test_every_package_has_a_layer() -> None:
-    assert {package_of(path) for path in modules()} == {*LEVEL, "testing"}
+    assert {package_of(path) for path in modules()} <= {*LEVEL, "testing"}
 
 
 @pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(SOURCE)))

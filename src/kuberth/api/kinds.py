@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kuberth.api import apps, coordination, core, events, policy, scheduling, storage
+from kuberth.api import (
+    apps,
+    authentication,
+    authorization,
+    coordination,
+    core,
+    events,
+    policy,
+    scheduling,
+    storage,
+)
 from kuberth.api.wire import Wire
 
 
@@ -60,5 +70,11 @@ KINDS: dict[str, KindInfo] = {
         policy.PodDisruptionBudget, "policy", "poddisruptionbudgets", namespaced=True
     ),
     "PriorityClass": _row(scheduling.PriorityClass, "scheduling.k8s.io", "priorityclasses", namespaced=False),
+    "TokenReview": _row(
+        authentication.TokenReview, "authentication.k8s.io", "tokenreviews", namespaced=False
+    ),
+    "SubjectAccessReview": _row(
+        authorization.SubjectAccessReview, "authorization.k8s.io", "subjectaccessreviews", namespaced=False
+    ),
     "Lease": _row(coordination.Lease, "coordination.k8s.io", "leases", namespaced=True),
 }

@@ -56,6 +56,13 @@ class BindingCycle:
 
     async def run(self, placement: Placement) -> None:
         """Bind the pod, whatever it takes; never raises."""
+        self._metrics.goroutines.inc(("binding",))
+        try:
+            await self._run(placement)
+        finally:
+            self._metrics.goroutines.inc(("binding",), -1)
+
+    async def _run(self, placement: Placement) -> None:
         try:
             status = await self._bind(placement)
         except Exception as exc:  # a defect of ours must not lose the pod

@@ -1,6 +1,6 @@
-"""Writes to the API that no cycle waits for: pod conditions, nominations and events.
+"""Pod conditions and nominations, written without any cycle waiting for it.
 
-In: what a cycle decided. Out: patches and events, each in a task of its own; a write that fails is
+In: what a cycle decided. Out: patches of the pod's status, each in a task of its own; one that fails is
 logged, and the next attempt writes again.
 """
 
@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import datetime
 import logging
-from itertools import count
 from typing import Any
 
-from kuberth.api.core import ObjectReference, Pod, PodCondition
-from kuberth.api.events import Event
-from kuberth.api.meta import ObjectMeta
-from kuberth.api.wire import MicroTime, to_builtins
+from kuberth.api.core import Pod, PodCondition
+from kuberth.api.wire import to_builtins
 from kuberth.client.protocol import Api
 from kuberth.clock import NANOSECONDS, Clock
 from kuberth.errors import ApiError, ConflictError, NotFoundError
@@ -78,68 +75,5 @@ class PodStatusWriter:
             )
 
 
-class ApiEventRecorder:
-    """Implements `kuberth.framework.handle.EventRecorder`."""
-
-    def __init__(self, api: Api, spawn: Spawner, clock: Clock, *, controller: str) -> None:
-        self._api = api
-        self._spawn = spawn
-        self._clock = clock
-        self._controller = controller
-        self._numbers = count(1)
-
-    def record(
-        self,
-        regarding: Pod,
-        *,
-        reason: str,
-        action: str,
-        note: str,
-        warning: bool = False,
-        related: Any = None,
-    ) -> None:
-        metadata = regarding.metadata
-        now_ns = self._clock.now_ns()
-        event = Event(
-            metadata=ObjectMeta(
-                name=f"{metadata.name}.{now_ns:x}.{next(self._numbers):x}", namespace=metadata.namespace
-            ),
-            event_time=_micro_time(now_ns),
-            reporting_controller=self._controller,
-            reporting_instance=self._controller,
-            reason=reason,
-            action=action,
-            note=note,
-            type="Warning" if warning else "Normal",
-            regarding=_reference(regarding),
-            related=None if related is None else _reference(related),
-        )
-        self._spawn(self._create(event), name=f"event {reason} of {metadata.namespace}/{metadata.name}")
-
-    async def _create(self, event: Event) -> None:
-        try:
-            await self._api.create(event)
-        except ApiError:
-            logger.exception(
-                "event %s/%s could not be written", event.metadata.namespace, event.metadata.name
-            )
-
-
-def _reference(obj: Any) -> ObjectReference:
-    metadata = obj.metadata
-    return ObjectReference(
-        api_version=obj.api_version,
-        kind=obj.kind,
-        namespace=metadata.namespace,
-        name=metadata.name,
-        uid=metadata.uid,
-        resource_version=metadata.resource_version,
-    )
-
-
 def _time(now_ns: int) -> datetime.datetime:
     return datetime.datetime.fromtimestamp(now_ns // NANOSECONDS, datetime.UTC)
-
-
-def _micro_time(now_ns: int) -> MicroTime:
-    return MicroTime.fromtimestamp(now_ns / NANOSECONDS, datetime.UTC)

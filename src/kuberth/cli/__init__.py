@@ -17,6 +17,7 @@ import click
 import kuberth
 from kuberth.cli.config import config_group
 from kuberth.cli.context import Extras
+from kuberth.cli.run import run
 from kuberth.cli.up import up
 from kuberth.errors import KuberthError
 from kuberth.framework.registry import PluginFactory
@@ -35,6 +36,7 @@ def cli(verbose: int) -> None:
 
 
 cli.add_command(config_group, "config")
+cli.add_command(run)
 cli.add_command(up)
 
 

@@ -8,18 +8,22 @@ nothing else.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import Any, Final, TypeVar, cast
+from functools import partial
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 import msgspec
 
 from kuberth.api.core import Binding, Pod, PodCondition
+from kuberth.api.selectors import FieldSelector, parse_field_selector
 from kuberth.api.wire import convert, to_builtins
 from kuberth.client.protocol import ObjectList, WatchEvent, WatchType
 from kuberth.errors import ApiError, ConflictError, NotFoundError
 
 T = TypeVar("T")
 
+_SNAKE: Final = re.compile(r"(?<!^)([A-Z]+)")
 _MERGE_KEYS: Final = {"conditions": "type", "containerStatuses": "name", "volumesAttached": "name"}
 """Lists that a strategic merge patch merges entry by entry, and by which field."""
 
@@ -30,7 +34,7 @@ class MemoryApi:
     def __init__(self) -> None:
         self._objects: dict[type[Any], dict[str, Any]] = {}
         self._version = 0
-        self._history: list[tuple[int, type[Any], WatchEvent]] = []
+        self._history: list[_Change] = []
         self._wakers: set[asyncio.Event] = set()
         self._uids = 0
 
@@ -46,16 +50,16 @@ class MemoryApi:
         if not metadata.uid:
             self._uids += 1
             obj = _with_metadata(obj, uid=f"uid-{self._uids:08d}")
-        return self._write(WatchType.ADDED, obj)
+        return self._write(obj)
 
     def replace(self, obj: T) -> T:
         """Store a new version of an object that exists."""
         old = self.read(type(obj), _key(obj))
-        return self._write(WatchType.MODIFIED, _with_metadata(obj, uid=cast(Any, old).metadata.uid))
+        return self._write(_with_metadata(obj, uid=cast(Any, old).metadata.uid))
 
     def change(self, kind: type[T], key: str, change: Callable[[T], T]) -> T:
         """Store what `change` makes of the present version."""
-        return self._write(WatchType.MODIFIED, change(self.read(kind, key)))
+        return self._write(change(self.read(kind, key)))
 
     def read(self, kind: type[T], key: str) -> T:
         try:
@@ -69,7 +73,7 @@ class MemoryApi:
     def remove(self, kind: type[Any], key: str) -> None:
         obj = self.read(kind, key)
         del self._objects[kind][key]
-        self._note(WatchType.DELETED, _with_metadata(obj, resource_version=str(self._version + 1)))
+        self._note(obj, None)
 
     async def next_change(self) -> None:
         """Return when any object has changed."""
@@ -82,20 +86,28 @@ class MemoryApi:
 
     # The protocol
 
-    async def list(self, kind: type[Any]) -> ObjectList:
-        return ObjectList(self.all(kind), str(self._version))
+    async def list(
+        self, kind: type[Any], *, resource_version: str = "", field_selector: str = ""
+    ) -> ObjectList:
+        selector = parse_field_selector(field_selector)
+        chosen = [obj for obj in self.all(kind) if selector.matches(partial(_field, obj))]
+        return ObjectList(chosen, str(self._version))
 
-    async def watch(self, kind: type[Any], *, resource_version: str) -> AsyncIterator[WatchEvent]:
+    async def watch(
+        self, kind: type[Any], *, resource_version: str, field_selector: str = ""
+    ) -> AsyncIterator[WatchEvent]:
+        selector = parse_field_selector(field_selector)
         seen = int(resource_version or 0)
         waker = asyncio.Event()
         self._wakers.add(waker)
         try:
             while True:
                 waker.clear()
-                fresh = [entry for entry in self._since(seen) if entry[1] is kind]
+                fresh = self._since(seen)
                 seen = self._version
-                for _version, _kind, event in fresh:
-                    yield event
+                for change in fresh:
+                    if change.kind is kind and (event := _event(change, selector)) is not None:
+                        yield event
                 if self._version == seen:
                     await waker.wait()
         finally:
@@ -106,6 +118,12 @@ class MemoryApi:
 
     async def create(self, obj: T) -> T:
         return self.put(obj)
+
+    async def update(self, obj: T) -> T:
+        present = cast(Any, self.read(type(obj), _key(obj))).metadata.resource_version
+        if (expected := cast(Any, obj).metadata.resource_version) not in ("", present):
+            raise ConflictError(f"{type(obj).__name__} {_key(obj)} is at version {present}, not {expected}")
+        return self.replace(obj)
 
     async def patch(
         self,
@@ -121,7 +139,7 @@ class MemoryApi:
         _expect_version(old, patch.get("metadata") or {}, f"{kind.__name__} {key}")
         if subresource:
             patch = {subresource: patch.get(subresource, {})}
-        return self._write(WatchType.MODIFIED, convert(kind, _merged(to_builtins(old), patch)))
+        return self._write(convert(kind, _merged(to_builtins(old), patch)))
 
     async def bind(self, binding: Binding) -> None:
         key = _join(binding.metadata.namespace, binding.metadata.name)
@@ -138,7 +156,6 @@ class MemoryApi:
         others = tuple(condition for condition in pod.status.conditions if condition.type != "PodScheduled")
         replace = msgspec.structs.replace
         self._write(
-            WatchType.MODIFIED,
             replace(
                 pod,
                 spec=replace(pod.spec, node_name=binding.target.name),
@@ -161,23 +178,51 @@ class MemoryApi:
             raise ConflictError(f"{kind.__name__} {key} has UID {obj.metadata.uid}, not {uid}")
         self.remove(kind, key)
 
-    def _write(self, type_: WatchType, obj: T) -> T:
+    def _write(self, obj: T) -> T:
         obj = _with_metadata(obj, resource_version=str(self._version + 1))
-        self._objects.setdefault(type(obj), {})[_key(obj)] = obj
-        self._note(type_, obj)
+        objects = self._objects.setdefault(type(obj), {})
+        old = objects.get(_key(obj))
+        objects[_key(obj)] = obj
+        self._note(old, obj)
         return obj
 
-    def _note(self, type_: WatchType, obj: Any) -> None:
+    def _note(self, old: Any, new: Any) -> None:
         self._version += 1
-        self._history.append((self._version, type(obj), WatchEvent(type_, obj)))
+        self._history.append(_Change(str(self._version), type(old if new is None else new), old, new))
         for waker in self._wakers:
             waker.set()
 
-    def _since(self, version: int) -> Sequence[tuple[int, type[Any], WatchEvent]]:
+    def _since(self, version: int) -> Sequence[_Change]:
         if version > self._version:
             raise ApiError(f"resource version {version} is in the future", code=410, reason="Expired")
         # Every change has its own version, counted from one.
         return self._history[version:]
+
+
+class _Change(NamedTuple):
+    version: str
+    kind: type[Any]
+    old: Any
+    new: Any
+
+
+def _event(change: _Change, selector: FieldSelector) -> WatchEvent | None:
+    """The change as a watch with this selector sees it: leaving the selection is a deletion."""
+    old = change.old if change.old is not None and selector.matches(partial(_field, change.old)) else None
+    new = change.new if change.new is not None and selector.matches(partial(_field, change.new)) else None
+    if new is not None:
+        return WatchEvent(WatchType.ADDED if old is None else WatchType.MODIFIED, new, change.version)
+    if old is None:
+        return None
+    last = _with_metadata(old if change.new is None else change.new, resource_version=change.version)
+    return WatchEvent(WatchType.DELETED, last, change.version)
+
+
+def _field(obj: Any, path: str) -> str:
+    """A field by its JSON path, as field selectors name it."""
+    for part in path.split("."):
+        obj = getattr(obj, _SNAKE.sub(r"_\1", part).lower(), "")
+    return str(obj)
 
 
 def _key(obj: Any) -> str:

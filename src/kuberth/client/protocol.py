@@ -19,6 +19,8 @@ class WatchType(enum.StrEnum):
     ADDED = "ADDED"
     MODIFIED = "MODIFIED"
     DELETED = "DELETED"
+    BOOKMARK = "BOOKMARK"
+    """No change: everything up to this resource version has been delivered."""
 
 
 class WatchEvent(NamedTuple):
@@ -26,6 +28,8 @@ class WatchEvent(NamedTuple):
 
     type: WatchType
     object: Any
+    """None for a bookmark."""
+    resource_version: str
 
 
 class ObjectList(NamedTuple):
@@ -36,17 +40,31 @@ class ObjectList(NamedTuple):
 
 
 class Api(Protocol):
-    """List, watch, create, patch, bind, delete."""
+    """List, watch, get, create, update, patch, bind, delete. Kinds are the struct types of `kuberth.api`."""
 
-    async def list(self, kind: type[Any]) -> ObjectList: ...
+    async def list(
+        self, kind: type[Any], *, resource_version: str = "", field_selector: str = ""
+    ) -> ObjectList:
+        """`resource_version` "" is the newest state, "0" whatever the server has at hand."""
+        ...
 
-    def watch(self, kind: type[Any], *, resource_version: str) -> AsyncIterator[WatchEvent]:
-        """Changes after `resource_version`, until the server ends the watch."""
+    def watch(
+        self, kind: type[Any], *, resource_version: str, field_selector: str = ""
+    ) -> AsyncIterator[WatchEvent]:
+        """Changes after `resource_version`, until the server ends the watch.
+
+        An object that no longer meets the field selector is DELETED. ApiError with code 410: the version
+        is too old, list again.
+        """
         ...
 
     async def get(self, kind: type[T], name: str, *, namespace: str = "") -> T: ...
 
     async def create(self, obj: T) -> T: ...
+
+    async def update(self, obj: T) -> T:
+        """Replace an object; ConflictError if its resource version is not the present one."""
+        ...
 
     async def patch(
         self,

@@ -10,6 +10,7 @@ from typing import Final
 
 from kuberth.api.core import Node, Pod
 from kuberth.api.pod_resources import pod_requests
+from kuberth.api.quantity import parse
 from kuberth.errors import QuantityError
 from kuberth.framework.events import Action, ClusterEvent, Resource
 
@@ -44,7 +45,7 @@ _POD_CHANGES: Final[Sequence[tuple[Action, Callable[[Pod, Pod], bool]]]] = (
 _NODE_CHANGES: Final[Sequence[tuple[Action, Callable[[Node, Node], bool]]]] = (
     # Becoming schedulable again counts as a change of taints, and may come together with one.
     (Action.UPDATE_NODE_TAINT, lambda old, new: old.spec.unschedulable and not new.spec.unschedulable),
-    (Action.UPDATE_NODE_ALLOCATABLE, lambda old, new: old.status.allocatable != new.status.allocatable),
+    (Action.UPDATE_NODE_ALLOCATABLE, lambda old, new: not _same_amounts(old, new)),
     (Action.UPDATE_NODE_LABEL, lambda old, new: old.metadata.labels != new.metadata.labels),
     (Action.UPDATE_NODE_TAINT, lambda old, new: old.spec.taints != new.spec.taints),
     (Action.UPDATE_NODE_CONDITION, lambda old, new: _condition_statuses(old) != _condition_statuses(new)),
@@ -54,6 +55,19 @@ _NODE_CHANGES: Final[Sequence[tuple[Action, Callable[[Node, Node], bool]]]] = (
         lambda old, new: old.status.declared_features != new.status.declared_features,
     ),
 )
+
+
+def _same_amounts(old: Node, new: Node) -> bool:
+    """Whether both offer the same; "1" and "1000m" are the same amount."""
+    before, after = old.status.allocatable, new.status.allocatable
+    if before == after:
+        return True
+    try:
+        return {name: parse(amount) for name, amount in before.items()} == {
+            name: parse(amount) for name, amount in after.items()
+        }
+    except QuantityError:
+        return False
 
 
 def pod_changes(old: Pod, new: Pod) -> Sequence[ClusterEvent]:

@@ -36,14 +36,7 @@ from kuberth.framework.registry import Registry
 
 P = TypeVar("P", bound=Plugin)
 
-_MAY_REJECT = (
-    PreEnqueuePlugin,
-    PreFilterPlugin,
-    FilterPlugin,
-    ReservePlugin,
-    PermitPlugin,
-    PreBindPlugin,
-)
+_MAY_REJECT = (PreEnqueuePlugin, PreFilterPlugin, FilterPlugin, ReservePlugin, PermitPlugin)
 
 
 class RegisteredHint(NamedTuple):

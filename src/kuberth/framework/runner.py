@@ -149,6 +149,7 @@ class Runner:
         node_names: frozenset[str] | None = None
         outcome = SUCCESS
         for plugin in self.profile.pre_filter:
+            self._evaluated(plugin, "PreFilter")
             answer = self._ask(plugin, "PreFilter", plugin.pre_filter, state, pod, nodes, state=state)
             if isinstance(answer, PreFilterResult) and _is_narrowing(answer.node_names):
                 if answer.node_names is None:
@@ -270,6 +271,7 @@ class Runner:
         for plugin in self.profile.filter:
             if plugin.name in state.skip_filter:
                 continue
+            self._evaluated(plugin, "Filter", len(nodes))
             if self._whole_table_filter[plugin.name]:
                 verdict = self._ask(plugin, "Filter", plugin.filter_nodes, state, pod, nodes, state=state)
                 if verdict is None:
@@ -388,6 +390,7 @@ class Runner:
         skipped: set[str] = set()
         outcome = SUCCESS
         for plugin in self.profile.pre_score:
+            self._evaluated(plugin, "PreScore")
             status = self._status(plugin, "PreScore", plugin.pre_score, state, pod, nodes, state=state)
             if status.code == Code.SKIP:
                 skipped.add(plugin.name)
@@ -405,6 +408,7 @@ class Runner:
         by_plugin = np.zeros((len(plugins), len(nodes)), np.int64)
         outcome: NodeScores | Status
         for index, plugin in enumerate(plugins):
+            self._evaluated(plugin, "Score", len(nodes))
             scores = self._scores(plugin, state, pod, nodes)
             if isinstance(scores, Status):
                 outcome = scores
@@ -665,6 +669,9 @@ class Runner:
         if answer.code not in _ALLOWED[point]:
             return _nonsense(plugin, point, answer.code.label, "another status code")
         return answer.by(plugin.name)
+
+    def _evaluated(self, plugin: Plugin, point: str, times: int = 1) -> None:
+        self.metrics.plugin_evaluation.inc((plugin.name, point, self.profile.scheduler_name), times)
 
     def _observe(self, point: str, status: Status, started: float) -> None:
         self.metrics.extension_point_duration.observe(

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping
+from datetime import timedelta
 
 from kuberth.api.core import Pod
+from kuberth.config.durations import format_duration
 from kuberth.framework.status import SUCCESS, Code, Status
 
 
@@ -49,7 +51,8 @@ class WaitingPod:
         return await asyncio.shield(self._outcome)
 
     def _time_out(self, plugin: str, timeout_seconds: float) -> None:
-        self.reject(plugin, f"rejected due to timeout after waiting {timeout_seconds:g}s at plugin {plugin}")
+        waited = format_duration(timedelta(seconds=timeout_seconds))
+        self.reject(plugin, f"rejected due to timeout after waiting {waited} at plugin {plugin}")
 
     def _finish(self, status: Status) -> bool:
         for timer in self._timers.values():

@@ -28,6 +28,7 @@ from kuberth.errors import SelectorError
 from kuberth.framework.cycle_state import CycleState, StateKey
 from kuberth.framework.events import Action, ClusterEvent, EventWithHint, Hint, Resource
 from kuberth.framework.extension_points import (
+    DependsOn,
     EnqueueExtensions,
     FilterPlugin,
     PreFilterPlugin,
@@ -63,6 +64,7 @@ _NOTHING_ADDED: Final = _Added()
 
 class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, EnqueueExtensions):
     name = "NodeAffinity"
+    filter_depends_on = DependsOn.NODE_OBJECT
     args_type = NodeAffinityArgs
 
     def __init__(self, args: NodeAffinityArgs | None, _handle: Handle) -> None:

@@ -15,7 +15,7 @@ from kuberth.api.core import Node, Pod, PodSpec
 from kuberth.cluster.nodes import Nodes
 from kuberth.framework.cycle_state import CycleState, StateKey
 from kuberth.framework.events import Action, ClusterEvent, EventWithHint, Hint, Resource
-from kuberth.framework.extension_points import EnqueueExtensions, FilterPlugin, PreFilterPlugin
+from kuberth.framework.extension_points import DependsOn, EnqueueExtensions, FilterPlugin, PreFilterPlugin
 from kuberth.framework.handle import Handle
 from kuberth.framework.status import SKIP, Status
 from kuberth.framework.verdict import Verdict
@@ -49,6 +49,7 @@ def required_features(pod: Pod) -> frozenset[str]:
 
 class NodeDeclaredFeatures(PreFilterPlugin, FilterPlugin, EnqueueExtensions):
     name = "NodeDeclaredFeatures"
+    filter_depends_on = DependsOn.NODE_OBJECT
 
     def __init__(self, _args: object, handle: Handle) -> None:
         self._enabled = handle.feature_gates.enabled("NodeDeclaredFeatures")

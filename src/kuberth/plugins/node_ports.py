@@ -15,7 +15,7 @@ from kuberth.cluster.pod_info import HostPort, host_ports
 from kuberth.cluster.selection import nowhere
 from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.events import Action, ClusterEvent, EventWithHint, Hint, Resource
-from kuberth.framework.extension_points import EnqueueExtensions, FilterPlugin, PreFilterPlugin
+from kuberth.framework.extension_points import DependsOn, EnqueueExtensions, FilterPlugin, PreFilterPlugin
 from kuberth.framework.status import SKIP, Status
 from kuberth.framework.verdict import Verdict
 
@@ -25,6 +25,7 @@ _ALL_ADDRESSES: Final = "0.0.0.0"
 
 class NodePorts(PreFilterPlugin, FilterPlugin, EnqueueExtensions):
     name = "NodePorts"
+    filter_depends_on = DependsOn.NODE
 
     def pre_filter(self, state: CycleState, pod: Pod, _nodes: Nodes) -> Status | None:
         return None if _wanted(state, pod) else SKIP

@@ -10,7 +10,7 @@ from kuberth.api.taints import find_untolerated
 from kuberth.cluster.nodes import Nodes
 from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.events import Action, ClusterEvent, EventWithHint, Hint, Resource
-from kuberth.framework.extension_points import EnqueueExtensions, FilterPlugin
+from kuberth.framework.extension_points import DependsOn, EnqueueExtensions, FilterPlugin
 from kuberth.framework.handle import Handle
 from kuberth.framework.status import Status
 from kuberth.framework.verdict import Verdict
@@ -22,6 +22,7 @@ _REJECTED: Final = Status.unresolvable("node(s) were unschedulable")
 
 class NodeUnschedulable(FilterPlugin, EnqueueExtensions):
     name = "NodeUnschedulable"
+    filter_depends_on = DependsOn.NODE_OBJECT
 
     def __init__(self, _args: object, handle: Handle) -> None:
         self._comparison_operators = handle.feature_gates.enabled("TaintTolerationComparisonOperators")

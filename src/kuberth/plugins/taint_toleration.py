@@ -14,6 +14,7 @@ from kuberth.cluster.selection import by_taints
 from kuberth.framework.cycle_state import CycleState, StateKey
 from kuberth.framework.events import Action, ClusterEvent, EventWithHint, Hint, Resource
 from kuberth.framework.extension_points import (
+    DependsOn,
     EnqueueExtensions,
     FilterPlugin,
     PreScorePlugin,
@@ -32,6 +33,7 @@ _SOFT_TOLERATIONS: Final = StateKey[tuple[Toleration, ...]]("TaintToleration/sof
 
 class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin, EnqueueExtensions):
     name = "TaintToleration"
+    filter_depends_on = DependsOn.NODE_OBJECT
 
     def __init__(self, _args: object, handle: Handle) -> None:
         self._comparison_operators = handle.feature_gates.enabled("TaintTolerationComparisonOperators")

@@ -40,17 +40,21 @@ def fair_share(
     *, tenant_label: str | None = None, weights: Mapping[str, float] | None = None
 ) -> QueueFactory:
     """A factory for `Scheduler(queue=...)`. Pods without the label belong to the tenant ""."""
-    weights = dict(weights or {})
-    for tenant, weight in weights.items():
-        if not weight > 0:
-            raise ConfigError(f"the weight of tenant {tenant!r} is {weight!r}; it must be greater than zero")
+    checked = _checked(weights)
 
     def by_label(pod: Pod) -> str:
         return pod.metadata.labels.get(tenant_label or "", "")
 
     return lambda context: FairShareQueue(
-        context, tenant_of=by_label if tenant_label else by_namespace, weights=weights
+        context, tenant_of=by_label if tenant_label else by_namespace, weights=checked
     )
+
+
+def _checked(weights: Mapping[str, float] | None) -> Mapping[str, float]:
+    for tenant, weight in (weights or {}).items():
+        if not weight > 0:
+            raise ConfigError(f"the weight of tenant {tenant!r} is {weight!r}; it must be greater than zero")
+    return dict(weights or {})
 
 
 class Usage:
@@ -70,9 +74,14 @@ class Usage:
         self._count(info, -1)
 
     def _count(self, info: PodInfo, sign: int) -> None:
-        used = self._used.setdefault(self._tenant_of(info.pod), {})
+        tenant = self._tenant_of(info.pod)
+        used = self._used.setdefault(tenant, {})
         for resource, amount in _request(info).items():
-            used[resource] = used.get(resource, 0) + sign * amount
+            total = used.pop(resource, 0) + sign * amount
+            if total:
+                used[resource] = total
+        if not used:
+            del self._used[tenant]
 
     def capacity(self) -> dict[str, int]:
         """What all nodes offer together."""
@@ -156,7 +165,7 @@ class FairShareQueue(PriorityQueue):
         tenant_of: TenantOf = by_namespace,
         weights: Mapping[str, float] | None = None,
     ) -> None:
-        self.usage = Usage(context.cluster, tenant_of, weights or {})
+        self.usage = Usage(context.cluster, tenant_of, _checked(weights))
         room = FairShareRoom(self.usage, tenant_of=tenant_of, sort_value=sort_value_of(context.sort))
         super().__init__(context, active=room)
 

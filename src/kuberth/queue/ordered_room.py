@@ -11,7 +11,7 @@ import heapq
 import logging
 from collections.abc import Callable, Iterator
 from itertools import count
-from typing import Any
+from typing import Any, Final
 
 from kuberth.framework.extension_points import QueueSortPlugin
 from kuberth.framework.queued_pod import QueuedPod
@@ -76,9 +76,30 @@ class OrderedRoom:
 def sort_value_of(plugin: QueueSortPlugin) -> SortValue:
     """The plugin's own sort key where it has one, otherwise its `less` as a comparison."""
     if type(plugin).sort_key is not QueueSortPlugin.sort_key:
-        return plugin.sort_key
+
+        def sort_value(queued: QueuedPod) -> Any:
+            try:
+                return plugin.sort_key(queued)
+            except Exception:
+                logger.exception("plugin %r failed at QueueSort; %s goes last", plugin.name, queued.key)
+                return _LAST
+
+        return sort_value
     numbers = count()
     return lambda queued: _ByLess(plugin, queued, next(numbers))
+
+
+class _Last:
+    """Sorts behind everything."""
+
+    def __lt__(self, other: object) -> bool:
+        return False
+
+    def __gt__(self, other: object) -> bool:
+        return True
+
+
+_LAST: Final = _Last()
 
 
 class _ByLess:

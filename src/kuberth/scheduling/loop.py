@@ -53,7 +53,7 @@ class SchedulingLoop:
     async def run(self) -> None:
         """Schedule until `stop`."""
         while not self._stopping:
-            if not self.schedule_one():
+            if not self._schedule_next():
                 self._ready.clear()
                 await self._ready.wait()
             # Events and bindings get their turn between two pods.
@@ -73,6 +73,14 @@ class SchedulingLoop:
         """Pop no more pods."""
         self._stopping = True
         self._ready.set()
+
+    def _schedule_next(self) -> bool:
+        """As `schedule_one`; whatever a queue of someone's own throws at us, the loop goes on."""
+        try:
+            return self.schedule_one()
+        except Exception:
+            logger.exception("the queue failed; waiting for it to be ready again")
+            return False
 
     def schedule_one(self) -> bool:
         """Try the next pod. False: the queue has none."""

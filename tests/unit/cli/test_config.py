@@ -77,11 +77,20 @@ def test_print_without_a_file_shows_the_defaults() -> None:
 
 
 def test_print_as_json_and_with_gates() -> None:
-    gates = "GenericWorkload=true,GangScheduling=true"
+    gates = "NodeDeclaredFeatures=false,InPlacePodLevelResourcesVerticalScaling=false"
     result = run("print", "-", "-o", "json", "--feature-gates", gates, text=yaml.safe_dump(document()))
     tree = json.loads(result.stdout)
-    assert tree["profiles"][0]["plugins"]["multiPoint"]["enabled"][-1] == {"name": "GangScheduling"}
-    assert tree["featureGates"] == {"GenericWorkload": True, "GangScheduling": True}
+    assert tree["profiles"][0]["plugins"]["multiPoint"]["enabled"][-1] == {"name": "DefaultBinder"}
+    assert tree["featureGates"] == {
+        "NodeDeclaredFeatures": False,
+        "InPlacePodLevelResourcesVerticalScaling": False,
+    }
+
+
+def test_a_gate_whose_plugin_is_not_there_is_told() -> None:
+    result = run("print", "--feature-gates", "GenericWorkload=true,GangScheduling=true")
+    assert result.exit_code == 1
+    assert "GangScheduling" in result.stderr
 
 
 PLUGIN = """

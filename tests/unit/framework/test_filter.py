@@ -70,6 +70,15 @@ def test_the_first_rejection_of_a_node_is_the_one_that_counts(first: Form, secon
     assert judged(made) == (["n3"], {"n1": "A", "n2": "B"})
 
 
+@pytest.mark.parametrize("form", [each, table])
+def test_a_node_is_counted_once_whoever_else_would_reject_it(form: Form) -> None:
+    made = framework(form("A", "n1", "n2"), form("B", "n1", "n2", "n3", ""))
+    made.cluster.remove_node("n2")
+    diagnosis = Diagnosis()
+    made.runner.run_filter(state_of(POD), POD, made.nodes, diagnosis)
+    assert diagnosis.message(2) == "0/2 nodes are available: 1 A says no, 1 B says no."
+
+
 @pytest.mark.parametrize("first", [each, table])
 def test_a_node_that_is_out_is_not_asked_about_again(first: Form) -> None:
     asked: list[str] = []

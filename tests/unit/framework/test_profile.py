@@ -193,7 +193,6 @@ def registered(
         (FilterPlugin, {"filter": None}),
         (ReservePlugin, {"reserve": None, "unreserve": None}),
         (PermitPlugin, {"permit": None}),
-        (PreBindPlugin, {"pre_bind": None}),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
@@ -208,6 +207,7 @@ def test_a_plugin_that_may_reject_and_does_not_say_hears_of_everything(
     [
         (PreScorePlugin, {"pre_score": None}),
         (ScorePlugin, {"score": 0}),
+        (PreBindPlugin, {"pre_bind": None}),
         (PostBindPlugin, {"post_bind": None}),
         (PostFilterPlugin, {"post_filter": (None, None)}),
     ],

@@ -44,7 +44,8 @@ def evaluator(
             "apiVersion": "kubescheduler.config.k8s.io/v1",
             "kind": "KubeSchedulerConfiguration",
             "profiles": [profile],
-        }
+        },
+        feature_gates=gates,
     )
     return Evaluator(objects, config=config, feature_gates=FeatureGates(gates))
 

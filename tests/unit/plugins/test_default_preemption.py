@@ -44,11 +44,12 @@ JUDGE_ALONE = (
 
 
 @pytest.fixture(params=["node by node", "many nodes at once"], autouse=True)
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Every decision has to be the same whether nodes are tried one by one or together."""
     scope = DependsOn.NODE if request.param == "many nodes at once" else DependsOn.CLUSTER
     for plugin in JUDGE_ALONE:
         monkeypatch.setattr(plugin, "filter_depends_on", scope)
+    return str(request.param)
 
 
 def running(
@@ -433,6 +434,34 @@ def test_room_promised_to_another_pod_is_not_taken(promised_priority: int, node:
     assert preemption.nominated_node == node
 
 
+@pytest.mark.parametrize(
+    ("pod", "alone"),
+    [
+        pytest.param(incoming(), True, id="only what is on the node counts"),
+        pytest.param(
+            incoming(
+                affinity={
+                    "podAntiAffinity": {
+                        "requiredDuringSchedulingIgnoredDuringExecution": [
+                            {"labelSelector": APP, "topologyKey": "topology.kubernetes.io/zone"}
+                        ]
+                    }
+                }
+            ),
+            False,
+            id="pods on other nodes count",
+        ),
+    ],
+)
+def test_nodes_are_tried_together_only_if_they_cannot_matter_to_each_other(
+    pod: Pod, alone: bool, way: str
+) -> None:
+    judge = Evaluator(FULL)
+    state = CycleState(PodInfo(pod))
+    judge.runner.run_pre_filter(state, pod, judge.cluster.all_nodes())
+    assert judge.runner.judges_nodes_alone(state) is (alone and way == "many nodes at once")
+
+
 def test_what_was_tried_leaves_no_trace() -> None:
     nodes = [make_node(f"n{index}", cpu="2") for index in range(4)]
     pods = [
@@ -494,6 +523,14 @@ def evaluator_with(plugin: Any, *objects: Any) -> Evaluator:
         }
     )
     return Evaluator(objects, config=config, plugins={plugin.name: plugin})
+
+
+def test_the_same_question_has_the_same_answer() -> None:
+    judge = Evaluator(FULL)
+    for pod in (incoming(), incoming(nominated="a"), incoming(nominated="a")):
+        _answer, preemption = judge.preempt(pod)
+        assert preemption is not None
+        assert (preemption.nominated_node, preemption.victims) == ("a", ("default/low",))
 
 
 def test_an_error_is_told_only_if_there_is_no_candidate() -> None:
@@ -628,15 +665,11 @@ def test_only_rows_that_eviction_may_open_are_searched() -> None:
     assert sorted(resolvable_rows(diagnosis, judge.cluster).tolist()) == [rows[0], rows[3]]
 
 
-@pytest.mark.parametrize(
-    ("asynchronous", "expected"),
-    [pytest.param(True, Hint.SKIP, id="on"), pytest.param(False, None, id="off")],
-)
-def test_deletions_open_the_gate_but_say_nothing(asynchronous: bool, expected: Hint | None) -> None:
-    judge = Evaluator(feature_gates=FeatureGates({"SchedulerAsyncPreemption": asynchronous}))
+def test_deletions_open_the_gate_but_say_nothing() -> None:
+    judge = Evaluator()
     gone = running("gone", "a", cpu="1")
     event = ClusterEvent(Resource.POD, Action.DELETE)
-    assert judge.hints(incoming(), event, gone, None).get("DefaultPreemption") is expected
+    assert judge.hints(incoming(), event, gone, None)["DefaultPreemption"] is Hint.SKIP
     added = ClusterEvent(Resource.POD, Action.ADD)
     assert "DefaultPreemption" not in judge.hints(incoming(), added, None, gone)
 

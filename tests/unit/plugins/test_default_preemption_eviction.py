@@ -205,13 +205,17 @@ def test_the_last_victim_waits_for_all_others() -> None:
     assert [value.sum for value in scene.metrics.preemption_victims.values.values()] == [3]
 
 
-def test_with_the_gate_off_victims_go_in_order_and_no_one_is_held_back() -> None:
+def test_with_the_gate_off_victims_go_in_order() -> None:
     victims = [victim(name) for name in ("a", "b", "c")]
-    scene = Surroundings(*victims, asynchronous=False)
+    lesser = make_pod("lesser", priority=50, status={"nominatedNodeName": "n1"})
+    scene = Surroundings(*victims, lesser, asynchronous=False)
+    scene.nominator.nominate(PodInfo(lesser), "n1")
     scene.start(preemptor(), *victims)
-    assert not scene.evictions.turns_away(preemptor())
+    assert scene.evictions.turns_away(preemptor())
     asyncio.run(scene.finish())
     assert scene.deleted == ["a", "b", "c"]
+    assert scene.api.log[-1] == "patch lesser"
+    assert not scene.evictions.turns_away(preemptor())
 
 
 def test_a_victim_on_its_way_out_is_left_alone_but_counted() -> None:
@@ -299,6 +303,7 @@ def test_a_waiting_victim_leaves_without_being_deleted() -> None:
             ("preempted",),
         )
         assert scene.api.log == []
+        assert not scene.evictions.is_leaving(PodInfo(low))
         assert scene.events == [
             "low Normal Preempted Preempting incoming: "
             "Preempted by pod uid-incoming on node n1 (in kube-scheduler memory)."
@@ -396,13 +401,24 @@ def test_when_the_last_victim_counts_as_gone(change: dict[str, Any], still_shut:
     asyncio.run(scenario())
 
 
-def test_a_pod_that_was_turned_away_is_tried_again_afterwards() -> None:
-    low = victim("low")
-    scene = Surroundings(low)
-    scene.start(preemptor(), low)
+@pytest.mark.parametrize(
+    ("heard_of", "woken"),
+    [
+        pytest.param(["first", "last"], True, id="no deletion is still to come"),
+        pytest.param(["last"], False, id="the deletion of one is still to come"),
+        pytest.param([], False, id="all deletions are still to come"),
+    ],
+)
+def test_a_pod_that_was_turned_away_is_woken_if_nothing_else_would(heard_of: list[str], woken: bool) -> None:
+    victims = [victim("first"), victim("last")]
+    scene = Surroundings(*victims)
+    scene.start(preemptor(), *victims)
+    for pod in victims:
+        if pod.metadata.name in heard_of:
+            scene.stores.of(Pod).remove(pod)
     assert scene.evictions.turns_away(preemptor())
     asyncio.run(scene.finish())
-    assert scene.activated == ["default/incoming"]
+    assert scene.activated == (["default/incoming"] if woken else [])
     assert not scene.evictions.turns_away(preemptor())
 
 
@@ -420,6 +436,27 @@ def test_a_cancelled_preemption_leaves_the_gate_open() -> None:
         assert scene.activated == []
 
     asyncio.run(scenario())
+
+
+def test_a_victim_counts_as_leaving_until_it_is_seen_to_go() -> None:
+    low, other = victim("low"), victim("other")
+    scene = Surroundings(low, other)
+    scene.start(preemptor(), low)
+    assert scene.evictions.is_leaving(PodInfo(low))
+    assert not scene.evictions.is_leaving(PodInfo(other))
+    asyncio.run(scene.finish())
+    assert scene.evictions.is_leaving(PodInfo(low))
+    scene.stores.of(Pod).remove(low)
+    scene.run(preemptor(), other)
+    assert not scene.evictions.is_leaving(PodInfo(low))
+
+
+def test_a_victim_that_could_not_be_evicted_stays() -> None:
+    low = victim("low")
+    scene = Surroundings(low)
+    scene.api.refused = {"delete low"}
+    scene.run(preemptor(), low)
+    assert not scene.evictions.is_leaving(PodInfo(low))
 
 
 async def settle() -> None:

@@ -267,7 +267,9 @@ def test_a_what_if_is_followed() -> None:
     pod = incoming(spread())
     assert judged_without(judge, pod, "a1") == Code.UNSCHEDULABLE
     assert judged_without(judge, pod, "a1", removed=pods[:1]) == Code.SUCCESS
-    assert judged_without(judge, pod, "b1", added=[make_pod("x", labels=WEB)]) == Code.UNSCHEDULABLE
+    assert judged_without(judge, pod, "b1") == Code.SUCCESS
+    two = [make_pod("x", labels=WEB), make_pod("y", labels=WEB)]
+    assert judged_without(judge, pod, "b1", added=two) == Code.UNSCHEDULABLE
     assert judged_without(judge, pod, "a1") == Code.UNSCHEDULABLE, "the what-if is over"
 
 

@@ -108,7 +108,7 @@ class Model:
         failures = known.errors or known.rejections
         if not failures:
             return -1
-        delay = min(self.initial_seconds * 2 ** (failures - 1), self.max_seconds)
+        delay = min(self.initial_seconds << (failures - 1), self.max_seconds)
         expiry = known.entered_ns + delay * NANOSECONDS
         return expiry // NANOSECONDS * NANOSECONDS if self.early else expiry
 

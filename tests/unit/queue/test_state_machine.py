@@ -196,19 +196,31 @@ class QueueMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.flying)
     @rule(data=st.data(), plugins=PLUGINS, pending=PLUGINS)
     def requeue(self, data: st.DataObject, plugins: set[str], pending: set[str]) -> None:
-        queued = self._land(data)
+        self._requeue(self._land(data), plugins, pending)
+
+    @rule(plugins=PLUGINS, answers=ANSWERS)
+    def fail_at_once(self, plugins: set[str], answers: Mapping[str, str]) -> None:
+        """A whole attempt in one step, with an event in it, so that pods get to fail many times."""
+        flying = set(self.flying)
+        self.pop()
+        for uid in set(self.flying) - flying:
+            self.move(NODE_ADD, answers)
+            self._requeue(self.flying.pop(uid), plugins, set())
+
+    def _requeue(self, queued: QueuedPod, plugins: set[str], pending: set[str]) -> None:
         name = queued.key
-        if self.pods.get(name) is None and name not in self.model.rooms:
+        current = self.pods.get(name)
+        if name not in self.model.rooms and (current is None or current.metadata.uid != queued.uid):
             self._done(queued)
             return
         queued.unschedulable_plugins = set(plugins)
         queued.pending_plugins = set(pending)
-        if name in self.model.rooms:
+        if current is None or name in self.model.rooms:
             with pytest.raises(QueueError, match="already present"):
                 self.queue.requeue(queued)
         else:
-            queued.info = PodInfo(self.pods[name])
-            self.model.flying[queued.uid].pod = self.pods[name]
+            queued.info = PodInfo(current)
+            self.model.flying[queued.uid].pod = current
             self.queue.requeue(queued)
         self.model.requeue(queued.uid, plugins, pending)
 
@@ -249,6 +261,11 @@ class QueueMachine(RuleBasedStateMachine):
     def advance(self, seconds: float) -> None:
         self.clock.advance(seconds)
         self.model.now_ns = self.clock.now_ns()
+
+    @rule(seconds=st.sampled_from([1.0, 1.7, 6.0]))
+    def wait_and_flush(self, seconds: float) -> None:
+        self.advance(seconds)
+        self.flush_backoff()
 
     @rule()
     def flush_backoff(self) -> None:
@@ -365,9 +382,9 @@ class FairShareMachine(QueueMachine):
 
 
 TestPriorityQueue: Any = QueueMachine.TestCase
-TestPriorityQueue.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestPriorityQueue.settings = settings(max_examples=300, stateful_step_count=50, deadline=None)
 TestFairShareQueue: Any = FairShareMachine.TestCase
-TestFairShareQueue.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+TestFairShareQueue.settings = settings(max_examples=150, stateful_step_count=50, deadline=None)
 
 
 @pytest.mark.parametrize(

@@ -47,84 +47,104 @@ class Evictions:
         self._asynchronous = asynchronous
         self._pods = handle.stores.of(Pod)
         self._running: dict[str, _Running] = {}
+        self._condemned: dict[str, PodInfo] = {}
+        """Victims by UID, from the decision until the informers know of their deletion."""
+
+    def is_leaving(self, info: PodInfo) -> bool:
+        """Whether a placed pod is on its way out because of a preemption.
+
+        Upstream goes by the pod's status alone. Where a deletion takes no time, that would let a pod
+        preempt a second time before the victims on its node are seen to go.
+        """
+        return info.uid in self._condemned or _is_terminating_by_preemption(info.pod)
 
     def turns_away(self, preemptor: Pod) -> bool:
         """Whether a preemption for this pod is still under way."""
         running = self._running.get(preemptor.metadata.uid)
         if running is None:
             return False
-        running.turned_away = not self._is_last_victim_gone(running)
+        running.turned_away = not self._is_last_victim_leaving(running)
         return running.turned_away
 
-    def _is_last_victim_gone(self, running: _Running) -> bool:
+    def _is_last_victim_leaving(self, running: _Running) -> bool:
         # The news of its deletion may arrive before the answer to the request that deleted it. It may be
         # the last event that brings the preemptor back, so the gate must be open by then.
-        victim = running.last_victim
-        if victim is None:
+        if running.last_victim is None:
             return False
+        stored = self._stored(running.last_victim)
+        return stored is None or _is_terminating(stored)
+
+    def _stored(self, victim: PodInfo) -> Pod | None:
+        """What the informers last said of a victim; None: it is gone."""
         stored = self._pods.get_by_key(victim.key)
-        return stored is None or stored.metadata.uid != victim.uid or _is_terminating(stored)
+        return stored if stored is not None and stored.metadata.uid == victim.uid else None
 
     def start(self, preemptor: PodInfo, candidate: Candidate) -> None:
         """Begin to evict the victims that are not on their way out already."""
         victims = [info for info in candidate.victims.pods if not _is_terminating(info.pod)]
-        if self._asynchronous:
-            if not victims:
-                return
-            running = self._running[preemptor.uid] = _Running()
-            work = self._evict_concurrently(
-                preemptor, victims, node_name=candidate.node_name, running=running
-            )
-        else:
-            work = self._evict_in_order(preemptor, victims, node_name=candidate.node_name)
+        if self._asynchronous and not victims:
+            return
         self._handle.metrics.preemption_victims.observe((), len(candidate.victims.pods))
-        self._handle.spawn(work, name=f"preemption for {preemptor.key}")
+        running = self._running[preemptor.uid] = _Running()
+        self._condemned = {uid: info for uid, info in self._condemned.items() if self._stored(info)}
+        self._condemned.update((info.uid, info) for info in victims)
+        self._handle.spawn(
+            self._carry_out(preemptor, victims, node_name=candidate.node_name, running=running),
+            name=f"preemption for {preemptor.key}",
+        )
 
-    async def _evict_concurrently(
+    async def _carry_out(
         self, preemptor: PodInfo, victims: Sequence[PodInfo], *, node_name: str, running: _Running
     ) -> None:
-        """All victims but one at once, then that one; the first failure ends it."""
-        succeeded = await self._clear_lesser_promises(preemptor, node_name)
+        way = self._evict_concurrently if self._asynchronous else self._evict_in_order
+        succeeded = False
         try:
-            async with asyncio.TaskGroup() as group:
-                for info in victims[:-1]:
-                    group.create_task(
-                        self._evict(info, preemptor.pod, node_name=node_name), name=f"evict {info.key}"
-                    )
-            running.last_victim = victims[-1]
-            await self._evict(victims[-1], preemptor.pod, node_name=node_name)
+            succeeded = await way(preemptor, victims, node_name=node_name, running=running)
         except Exception:
-            # Whatever went wrong, the preemptor must be tried again: no deletion may ever come.
             logger.exception("preemption for pod %s on node %s failed", preemptor.key, node_name)
-            succeeded = False
         finally:
+            for info in victims:
+                if not succeeded or self._stored(info) is None:
+                    self._condemned.pop(info.uid, None)
             # Once its last victim is gone the pod may already have started another preemption.
             if self._running.get(preemptor.uid) is running:
                 del self._running[preemptor.uid]
-        # An event that turned the pod away does not come again, so without this it might wait for long.
-        if not succeeded or running.turned_away:
-            self._activate(preemptor)
+        # A deletion brings the pod back, so it is woken only where none may come any more: after a
+        # failure, or if it was turned away at the last one.
+        missed_the_last = running.turned_away and not any(map(self._stored, victims))
+        if missed_the_last or not succeeded:
+            self._handle.activator.activate({preemptor.key: preemptor.pod})
+
+    async def _evict_concurrently(
+        self, preemptor: PodInfo, victims: Sequence[PodInfo], *, node_name: str, running: _Running
+    ) -> bool:
+        """All victims but one at once, then that one; the first failure ends it."""
+        cleared = await self._clear_lesser_promises(preemptor, node_name)
+        async with asyncio.TaskGroup() as group:
+            for info in victims[:-1]:
+                group.create_task(
+                    self._evict(info, preemptor.pod, node_name=node_name), name=f"evict {info.key}"
+                )
+        running.last_victim = victims[-1]
+        await self._evict(victims[-1], preemptor.pod, node_name=node_name)
+        return cleared
 
     async def _evict_in_order(
-        self, preemptor: PodInfo, victims: Sequence[PodInfo], *, node_name: str
-    ) -> None:
-        """The way of SchedulerAsyncPreemption turned off: the pod may be tried again meanwhile."""
-        try:
-            for info in victims:
-                await self._evict(info, preemptor.pod, node_name=node_name)
-            await self._clear_lesser_promises(preemptor, node_name)
-        except Exception:
-            logger.exception("preemption for pod %s on node %s failed", preemptor.key, node_name)
-            self._activate(preemptor)
-
-    def _activate(self, preemptor: PodInfo) -> None:
-        self._handle.activator.activate({preemptor.key: preemptor.pod})
+        self, preemptor: PodInfo, victims: Sequence[PodInfo], *, node_name: str, running: _Running
+    ) -> bool:
+        """The way of SchedulerAsyncPreemption turned off. No cycle can wait for it, but the pod does."""
+        for index, info in enumerate(victims, start=1):
+            running.last_victim = info if index == len(victims) else None
+            await self._evict(info, preemptor.pod, node_name=node_name)
+        await self._clear_lesser_promises(preemptor, node_name)
+        return True
 
     async def _evict(self, victim: PodInfo, preemptor: Pod, *, node_name: str) -> None:
         note = f"Preempted by pod {preemptor.metadata.uid} on node {node_name}"
         waiting = self._handle.waiting_pods.get(victim.uid)
         if waiting is not None and waiting.preempt(self._plugin, "preempted"):
             # It is not bound yet: it leaves the node without being deleted, and is queued again.
+            self._condemned.pop(victim.uid, None)
             note += " (in kube-scheduler memory)."
         elif not await self._delete(victim.pod, preemptor):
             logger.info("victim %s of pod %s is gone already", victim.key, preemptor.metadata.name)
@@ -162,7 +182,7 @@ class Evictions:
         """Why the victim is deleted; None if its status says so already."""
         message = f"{preemptor.spec.scheduler_name}: preempting to accommodate a higher priority pod"
         since = datetime.datetime.fromtimestamp(self._handle.clock.now_ns() // NANOSECONDS, datetime.UTC)
-        old = disruption_target(victim)
+        old = _disruption_target(victim)
         if old is not None and old.status == "True":
             if (old.reason, old.message) == (PREEMPTION_BY_SCHEDULER, message):
                 return None
@@ -200,13 +220,13 @@ class Evictions:
         )
 
 
-def disruption_target(pod: Pod) -> PodCondition | None:
+def _disruption_target(pod: Pod) -> PodCondition | None:
     """The condition that says a pod is about to be disrupted."""
     return next((each for each in pod.status.conditions if each.type == DISRUPTION_TARGET), None)
 
 
-def is_terminating_by_preemption(pod: Pod) -> bool:
-    condition = disruption_target(pod) if _is_terminating(pod) else None
+def _is_terminating_by_preemption(pod: Pod) -> bool:
+    condition = _disruption_target(pod) if _is_terminating(pod) else None
     return (
         condition is not None and condition.status == "True" and condition.reason == PREEMPTION_BY_SCHEDULER
     )

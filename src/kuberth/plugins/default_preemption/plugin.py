@@ -32,7 +32,7 @@ from kuberth.plugins.default_preemption.candidates import (
     resolvable_rows,
     search,
 )
-from kuberth.plugins.default_preemption.eviction import Evictions, is_terminating_by_preemption
+from kuberth.plugins.default_preemption.eviction import Evictions
 
 NEVER: Final = "Never"
 CLEAR_NOMINATION: Final = PostFilterResult("")
@@ -50,10 +50,13 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, EnqueueExtensions):
         self._args = DefaultPreemptionArgs() if args is None else args
         self._handle = handle
         self._rng = random.Random() if rng is None else rng
-        self._asynchronous = handle.feature_gates.enabled("SchedulerAsyncPreemption")
         self._budgets = handle.stores.of(PodDisruptionBudget)
         self._pods = handle.stores.of(Pod)
-        self._evictions = Evictions(handle, plugin=self.name, asynchronous=self._asynchronous)
+        self._evictions = Evictions(
+            handle,
+            plugin=self.name,
+            asynchronous=handle.feature_gates.enabled("SchedulerAsyncPreemption"),
+        )
 
     # The gate
 
@@ -63,8 +66,6 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, EnqueueExtensions):
         return None
 
     def events_to_register(self) -> Iterable[EventWithHint]:
-        if not self._asynchronous:
-            return []
         # Registered so that the gate is asked again. Whether the pod is worth a try is for the plugins to
         # say whose rejection the preemption was to resolve.
         return [EventWithHint(ClusterEvent(Resource.POD, Action.DELETE), self._after_deletion)]
@@ -114,7 +115,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, EnqueueExtensions):
         if status.code == Code.UNSCHEDULABLE_AND_UNRESOLVABLE or node is None:
             return ""
         priority = pod_priority(pod)
-        if any(info.priority < priority and is_terminating_by_preemption(info.pod) for info in node.pods):
+        if any(info.priority < priority and self._evictions.is_leaving(info) for info in node.pods):
             return "not eligible due to a terminating pod on the nominated node."
         return ""
 

@@ -13,6 +13,7 @@ from kuberth.errors import QuantityError
 from kuberth.framework.cycle_state import CycleState, StateKey
 from kuberth.framework.events import Action, ClusterEvent, EventWithHint, Hint, Resource
 from kuberth.framework.extension_points import (
+    DependsOn,
     EnqueueExtensions,
     FilterPlugin,
     PreFilterPlugin,
@@ -40,6 +41,7 @@ _SHARES: Final = StateKey[tuple[Share, ...]]("NodeResourcesFit/shares")
 
 class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, EnqueueExtensions):
     name = "NodeResourcesFit"
+    filter_depends_on = DependsOn.NODE
     args_type = NodeResourcesFitArgs
 
     def __init__(self, args: NodeResourcesFitArgs | None, handle: Handle) -> None:

@@ -30,7 +30,8 @@ from kuberth.plugins.volume_claims import (
 BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 FILESYSTEM: Final = "Filesystem"
-_NOTHING: Final = Quantity(0)
+_NANO: Final = 9
+_MAX_EXPONENT: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +41,10 @@ class WaitingClaim:
     claim: PersistentVolumeClaim
     key: str
     storage_class: StorageClass
-    size: Quantity
-    """Zero if it asks for none."""
-    has_size: bool
+    size: Quantity | None
+    """None if it asks for none."""
+    size_nano: int
+    """The same in billionths of a byte, exactly; zero if it asks for none."""
     selector: Selector | None
     """Which volumes are meant, by their labels; None: all."""
 
@@ -59,6 +61,10 @@ class WaitingClaim:
         return self.claim.spec.volume_attributes_class_name or ""
 
     @property
+    def size_bytes(self) -> int:
+        return 0 if self.size is None else self.size.value()
+
+    @property
     def selected_node(self) -> str | None:
         """The node a volume is already being made for."""
         return self.claim.metadata.annotations.get(SELECTED_NODE)
@@ -69,6 +75,11 @@ class PodClaims(NamedTuple):
 
     bound: tuple[PersistentVolumeClaim, ...]
     waiting: tuple[WaitingClaim, ...]
+
+
+def exact_nano(size: Quantity) -> int:
+    """A size as a whole number that compares as the quantity does, only faster; absurd ones are cut."""
+    return size.mantissa * int(10 ** (min(size.exponent, _MAX_EXPONENT) + _NANO))
 
 
 def is_bound(claim: PersistentVolumeClaim) -> bool:
@@ -144,8 +155,8 @@ def _needs(claim: PersistentVolumeClaim, storage_class: StorageClass) -> Waiting
     key = object_key(claim)
     asked = claim.spec.resources.requests.get("storage")
     try:
-        size = _NOTHING if asked is None else parse(asked)
+        size = None if asked is None else parse(asked)
         selector = None if claim.spec.selector is None else compile_label_selector(claim.spec.selector)
     except (QuantityError, SelectorError) as exc:
         return Status.unresolvable(f'persistentvolumeclaim "{claim.metadata.name}" cannot be used: {exc}')
-    return WaitingClaim(claim, key, storage_class, size, asked is not None, selector)
+    return WaitingClaim(claim, key, storage_class, size, 0 if size is None else exact_nano(size), selector)

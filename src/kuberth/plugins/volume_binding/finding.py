@@ -33,7 +33,7 @@ from kuberth.plugins.volume_binding.provisioning import (
     has_room,
 )
 from kuberth.plugins.volume_binding.reach import NONE, Ranks, reach_of_affinity
-from kuberth.plugins.volume_binding.volumes import VolumesByClass
+from kuberth.plugins.volume_binding.volumes import KnownVolumes
 
 # A node's code is the sum of what is wrong with its bound volumes and with those yet to be found.
 _NOT_REACHABLE: Final = 1
@@ -50,7 +50,7 @@ _REASONS: Final = (
 
 
 class Wanted(NamedTuple):
-    """What a pod's cycle is about: its claims, and the volumes of their classes as they were at its start."""
+    """What a pod's cycle is about: its claims, and the candidates for them at its start."""
 
     claims: PodClaims
     volumes: VolumesOf
@@ -79,6 +79,21 @@ class Findings(NamedTuple):
     matches: Sequence[Match]
     provisions: Sequence[Provision]
 
+    def at(self, nodes: Nodes) -> Findings:
+        """The part of these findings, which are about the whole table, for a view of it."""
+        take = nodes.take
+        return Findings(
+            take(self.codes),
+            self.errors,
+            [Match(claim, take(choice)) for claim, choice in self.matches],
+            [
+                Provision(
+                    claim, take(needed), None if room is None else room._replace(choice=take(room.choice))
+                )
+                for claim, needed, room in self.provisions
+            ],
+        )
+
     def verdict(self) -> Verdict | None:
         if not self.codes.any():
             return None
@@ -104,13 +119,17 @@ class VolumeFinder:
         self.claims = claims
         self.volumes = volumes
         self.classes = stores.of(StorageClass)
-        self._by_class = VolumesByClass(volumes)
+        self._known_volumes = KnownVolumes(volumes)
         self._csi_nodes = CSINodeColumns(handle.cluster, stores.of(CSINode))
         self._capacities = Capacities(stores.of(CSIStorageCapacity), stores.of(CSIDriver))
 
     def wanted(self, claims: PodClaims) -> Wanted:
-        names = {waiting.class_name for waiting in claims.waiting}
-        return Wanted(claims, {name: self._by_class.of_class(name) for name in names})
+        """Claims with the volumes they may get, as they are now."""
+        by_class: dict[str, list[str]] = {}
+        for claim in claims.waiting:
+            by_class.setdefault(claim.class_name, []).append(claim.key)
+        candidates = self._known_volumes.candidates
+        return Wanted(claims, {name: candidates(name, keys) for name, keys in by_class.items()})
 
     def find(self, nodes: Nodes, wanted: Wanted) -> Findings:
         errors: list[Status] = []
@@ -169,7 +188,7 @@ class VolumeFinder:
         # Small claims first, so that they leave the large volumes to the large ones.
         others = sorted(
             (claim for claim in wanted.claims.waiting if claim.selected_node is None),
-            key=lambda claim: claim.size,
+            key=lambda claim: claim.size_nano,
         )
         matches = [
             Match(claim, choice)

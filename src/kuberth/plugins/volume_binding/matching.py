@@ -18,7 +18,7 @@ from kuberth.plugins.volume_binding.reach import NONE, Ranks, first_reachable
 from kuberth.plugins.volume_binding.volumes import KnownVolume, Shape, is_for
 
 VolumesOf = Mapping[str, Sequence[KnownVolume]]
-"""By storage class: its volumes from the smallest up. A choice is an index into these."""
+"""By storage class: the candidates, free ones from the smallest up. A choice is an index into these."""
 
 
 def match_claims(nodes: Nodes, claims: Iterable[WaitingClaim], volumes: VolumesOf) -> list[Ranks]:
@@ -85,7 +85,7 @@ def _candidates(claim: WaitingClaim, volumes: Sequence[KnownVolume]) -> tuple[li
 def _judge(claim: WaitingClaim, shape: Shape) -> tuple[bool, bool]:
     """Whether a volume of this shape can serve the claim at all, and with its access modes besides."""
     is_usable = (
-        not shape.size < claim.size
+        shape.size_nano >= claim.size_nano
         and shape.volume_mode == claim.volume_mode
         and shape.attributes_class == claim.attributes_class
     )

@@ -49,6 +49,8 @@ class _Cycle:
     """What one pod's cycle is about, and from Reserve on what was decided for its node."""
 
     wanted: Wanted
+    everywhere: Findings | None = None
+    """What was found for the whole table. Pods that come and go change nothing about it."""
     node_name: str = ""
     decisions: Decisions | None = None
     """None before Reserve, and if there is nothing to bind."""
@@ -101,10 +103,17 @@ class VolumeBinding(
         return None
 
     def filter_nodes(self, state: CycleState, _pod: Pod, nodes: Nodes) -> Verdict | None:
-        findings = self._finder.find(nodes, state.read(_STATE).wanted)
+        return self._found(state.read(_STATE), nodes).verdict()
+
+    def _found(self, cycle: _Cycle, nodes: Nodes) -> Findings:
+        if cycle.everywhere is not None:
+            return cycle.everywhere.at(nodes)
+        findings = self._finder.find(nodes, cycle.wanted)
         if findings.errors:
             self._errors.inc(("predicate",))
-        return findings.verdict()
+        if len(nodes) == nodes.table.slots and np.array_equal(nodes.rows(), np.arange(len(nodes))):
+            cycle.everywhere = findings
+        return findings
 
     def pre_score(self, _state: CycleState, _pod: Pod, _nodes: Nodes) -> Status | None:
         return SKIP if self._scorer is None else None
@@ -113,7 +122,7 @@ class VolumeBinding(
         cycle = state.get(_STATE)
         if self._scorer is None or cycle is None:
             return np.zeros(len(nodes), np.int64)
-        return self._scorer.scores(self._finder.find(nodes, cycle.wanted), cycle.wanted.volumes)
+        return self._scorer.scores(self._found(cycle, nodes), cycle.wanted.volumes)
 
     def reserve(self, state: CycleState, _pod: Pod, node_name: str) -> Status | None:
         cycle = state.get(_STATE)
@@ -122,8 +131,7 @@ class VolumeBinding(
         node = self._cluster.node_named(node_name)
         if node is None:
             return Status.error(f'node "{node_name}" does not exist any more')
-        # Nothing has changed since Filter, so the answer for the one node is the same as it was there.
-        findings = self._finder.find(node.alone, cycle.wanted)
+        findings = self._found(cycle, node.alone)
         verdict = findings.verdict()
         if verdict is not None:
             return verdict.status(int(verdict.codes[0]))

@@ -74,13 +74,13 @@ class Capacities:
 
     def room(self, nodes: Nodes, claim: WaitingClaim) -> Room | None:
         """Where a volume for the claim can be made; None: anywhere, as no one keeps track."""
-        if not claim.has_size:
+        if claim.size is None:
             return None
         driver = self._drivers.get(claim.storage_class.provisioner)
         if driver is None or not driver.spec.storage_capacity:
             return None
         self._refresh()
-        wanted = claim.size.value()
+        wanted = claim.size_bytes
         of_class = self._by_class.get(claim.class_name, {})
         enough = [known for known in of_class.values() if known.limit_bytes >= wanted]
         return Room(enough, first_reachable(nodes, [known.reach for known in enough])[0])

@@ -34,11 +34,13 @@ Ranks = NDArray[np.int64]
 
 
 class Reach:
-    """A set of nodes. `one_of` is set if it is all nodes with one of some values of a label."""
+    """A set of nodes. `one_of` is set if it is all nodes with one of some values of a label: key, values."""
 
     __slots__ = ("_mask", "one_of")
 
-    def __init__(self, mask: Callable[[Nodes], Mask], one_of: Requirement | None = None) -> None:
+    def __init__(
+        self, mask: Callable[[Nodes], Mask], one_of: tuple[str, frozenset[str]] | None = None
+    ) -> None:
         self._mask = mask
         self.one_of = one_of
 
@@ -87,7 +89,9 @@ def reach_of_selector(selector: Selector) -> Reach:
 
 
 def _reach_of_requirement(requirement: Requirement) -> Reach:
-    one_of = requirement if requirement.meaning is Operator.IN else None
+    one_of = None
+    if requirement.meaning is Operator.IN:
+        one_of = requirement.key, frozenset(requirement.values)
     return Reach(lambda nodes: meets_requirement(nodes, requirement), one_of)
 
 
@@ -98,10 +102,13 @@ def first_reachable(nodes: Nodes, reaches: Sequence[Reach], *, number: int = 1) 
     found: list[Ranks] = []
     for index, reach in enumerate(reaches):
         if reach.one_of is not None:
-            firsts = by_value.setdefault(reach.one_of.key, {})
-            for value in set(reach.one_of.values):
-                indices = firsts.setdefault(value, [])
-                if len(indices) < number:
+            key, values = reach.one_of
+            firsts = by_value.setdefault(key, {})
+            for value in values:
+                indices = firsts.get(value)
+                if indices is None:
+                    firsts[value] = [index]
+                elif len(indices) < number:
                     indices.append(index)
         elif reach is EVERYWHERE:
             anywhere.append(index)
@@ -124,10 +131,11 @@ def first_reachable(nodes: Nodes, reaches: Sequence[Reach], *, number: int = 1) 
 
 
 def _by_label(nodes: Nodes, key: str, firsts: dict[str, list[int]], *, number: int) -> Ranks:
+    """Choices per value of the label, gathered over the nodes."""
     column = nodes.table.label_column(key)
     of_value = np.full((number, len(column.values)), NONE, np.int64)
-    for value, indices in firsts.items():
-        value_id = column.id_of(value)
-        if value_id is not None:
-            of_value[: len(indices), value_id] = indices
+    present = [(value_id, firsts[value]) for value in firsts if (value_id := column.id_of(value)) is not None]
+    for choice in range(number):
+        ids = [value_id for value_id, indices in present if len(indices) > choice]
+        of_value[choice, ids] = [indices[choice] for _, indices in present if len(indices) > choice]
     return of_value[:, nodes.take(column.ids)]

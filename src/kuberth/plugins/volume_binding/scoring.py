@@ -88,7 +88,7 @@ def _volume_sizes(match: Match, volumes: VolumesOf) -> _Columns:
     names = sorted({volume.spec.storage_class_name for volume in chosen if volume is not None})
     sizes = [_ABSENT if one is None else value(one.spec.capacity.get("storage", 0)) for one in chosen]
     classes = [_ABSENT if one is None else names.index(one.spec.storage_class_name) for one in chosen]
-    requested = match.claim.size.value()
+    requested = match.claim.size_bytes
 
     def use(size: int, class_id: int) -> Use | None:
         return None if class_id == _ABSENT else (names[class_id], requested, size)
@@ -98,7 +98,7 @@ def _volume_sizes(match: Match, volumes: VolumesOf) -> _Columns:
 
 def _capacities(provision: Provision) -> _Columns:
     claim: WaitingClaim = provision.claim
-    requested = claim.size.value()
+    requested = claim.size_bytes
     if provision.room is None:
         return (), lambda: None
     totals = np.array([*(total_bytes(known.capacity) for known in provision.room.capacities), _ABSENT])

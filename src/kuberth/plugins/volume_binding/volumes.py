@@ -1,20 +1,22 @@
-"""PersistentVolumes by storage class, from the smallest up, with what matching looks at worked out once.
+"""PersistentVolumes that a claim may get: the free ones by class from the smallest up, the reserved by claim.
 
-In: the store of PersistentVolumes and the assumptions over it. Out: the volumes of a class, kept in order as
-single volumes change.
+In: the store of PersistentVolumes and the assumptions over it. Out: the candidates for a pod's claims, kept
+in order as single volumes change. Volumes that belong to other claims, mostly by far, cost nothing.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from kuberth.api.core import PersistentVolume, PersistentVolumeClaim
-from kuberth.api.quantity import Quantity, parse
+from kuberth.api.quantity import parse
 from kuberth.errors import QuantityError
 from kuberth.plugins.volume_binding.assumptions import Assumptions
-from kuberth.plugins.volume_binding.claims import FILESYSTEM
+from kuberth.plugins.volume_binding.claims import FILESYSTEM, exact_nano
 from kuberth.plugins.volume_binding.reach import Reach, reach_of_affinity
 from kuberth.plugins.volume_claims import volume_class
 
@@ -24,26 +26,44 @@ AVAILABLE: Final = "Available"
 class Shape(NamedTuple):
     """What makes volumes alike to a claim, labels and place aside. Many volumes have few shapes."""
 
-    size: Quantity
+    size_nano: int
+    """Billionths of a byte, exactly."""
     volume_mode: str
     attributes_class: str
     access_modes: tuple[str, ...]
 
 
-class KnownVolume(NamedTuple):
-    """A volume that is not being deleted."""
+class KnownVolume:
+    """A volume with what matching looks at, worked out once."""
 
-    size: Quantity
-    name: str
-    volume: PersistentVolume
-    shape: Shape
-    reach: Reach
-    is_free: bool
-    """Nothing claims it, and the volume controller has made it available."""
+    def __init__(self, volume: PersistentVolume) -> None:
+        """Raises `QuantityError` if the capacity cannot be read."""
+        spec = volume.spec
+        self.volume = volume
+        self.class_name = volume_class(volume)
+        self.is_free = spec.claim_ref is None
+        self.shape = Shape(
+            exact_nano(parse(spec.capacity.get("storage", 0))),
+            FILESYSTEM if spec.volume_mode is None else spec.volume_mode,
+            spec.volume_attributes_class_name or "",
+            spec.access_modes,
+        )
+        self.order = (self.shape.size_nano, volume.metadata.name)
+
+    @cached_property
+    def reach(self) -> Reach:
+        """The nodes it can be used from; volumes that are never a candidate are never asked."""
+        affinity = self.volume.spec.node_affinity
+        return reach_of_affinity(affinity.required if affinity is not None else None)
 
     @property
-    def order(self) -> tuple[Quantity, str]:
-        return self.size, self.name
+    def reserved_for(self) -> tuple[str, str]:
+        """Its class, and the key of the claim it refers to."""
+        reference = self.volume.spec.claim_ref
+        return self.class_name, f"{reference.namespace}/{reference.name}" if reference is not None else ""
+
+
+_order = attrgetter("order")
 
 
 def is_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
@@ -59,71 +79,56 @@ def is_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
     )
 
 
-class VolumesByClass:
-    """All usable volumes, including those that are assumed to be claimed."""
+class KnownVolumes:
+    """All volumes that are not being deleted, including those that are assumed to be claimed."""
 
     def __init__(self, volumes: Assumptions[PersistentVolume]) -> None:
         self._volumes = volumes
         self._version = 0
-        self._class_of: dict[str, tuple[str, KnownVolume]] = {}
-        self._by_class: dict[str, list[KnownVolume]] = {}
+        self._known: dict[str, KnownVolume] = {}
+        self._free: dict[str, list[KnownVolume]] = {}
+        self._reserved: dict[tuple[str, str], list[KnownVolume]] = {}
 
-    def of_class(self, name: str) -> Sequence[KnownVolume]:
-        """The volumes of a class from the smallest up; the caller's own copy."""
+    def candidates(self, class_name: str, claims: Iterable[str]) -> Sequence[KnownVolume]:
+        """The free volumes of the class from the smallest up, then those reserved for any of the claims."""
         self._refresh()
-        return tuple(self._by_class.get(name, ()))
+        found = [*self._free.get(class_name, ())]
+        for key in dict.fromkeys(claims):
+            found += self._reserved.get((class_name, key), ())
+        return tuple(found)
 
     def _refresh(self) -> None:
         store = self._volumes.store
         changed = store.changed_since(self._version)
         if changed is None:
-            changed = store.keys() | self._class_of.keys()
+            changed = store.keys() | self._known.keys()
         self._version = store.version
         for key in self._volumes.take_touched() | changed:
-            self._remove(key)
+            if (old := self._known.pop(key, None)) is not None:
+                self._remove(old)
             volume = self._volumes.get(key)
-            if volume is not None and volume.metadata.deletion_timestamp is None:
-                self._insert(key, volume)
+            if volume is not None and _may_serve(volume):
+                self._add(key, volume)
 
-    def _remove(self, key: str) -> None:
-        if key not in self._class_of:
-            return
-        class_name, known = self._class_of.pop(key)
-        volumes = self._by_class[class_name]
+    def _add(self, key: str, volume: PersistentVolume) -> None:
+        try:
+            known = self._known[key] = KnownVolume(volume)
+        except QuantityError:
+            return  # no claim can be sure of a volume of unknown size
+        if known.is_free:
+            insort(self._free.setdefault(known.class_name, []), known, key=_order)
+        else:
+            insort(self._reserved.setdefault(known.reserved_for, []), known, key=_order)
+
+    def _remove(self, known: KnownVolume) -> None:
+        volumes = self._free[known.class_name] if known.is_free else self._reserved[known.reserved_for]
         del volumes[bisect_left(volumes, known.order, key=_order)]
-        if not volumes:
-            del self._by_class[class_name]
-
-    def _insert(self, key: str, volume: PersistentVolume) -> None:
-        known = _known(volume)
-        if known is None:
-            return
-        class_name = volume_class(volume)
-        self._class_of[key] = (class_name, known)
-        insort(self._by_class.setdefault(class_name, []), known, key=_order)
+        if not volumes and not known.is_free:
+            del self._reserved[known.reserved_for]
 
 
-def _order(known: KnownVolume) -> tuple[Quantity, str]:
-    return known.order
-
-
-def _known(volume: PersistentVolume) -> KnownVolume | None:
-    """None if the capacity cannot be read: no claim can be sure of such a volume."""
-    spec = volume.spec
-    try:
-        size = parse(spec.capacity.get("storage", 0))
-    except QuantityError:
-        return None
-    return KnownVolume(
-        size=size,
-        name=volume.metadata.name,
-        volume=volume,
-        shape=Shape(
-            size,
-            FILESYSTEM if spec.volume_mode is None else spec.volume_mode,
-            spec.volume_attributes_class_name or "",
-            spec.access_modes,
-        ),
-        reach=reach_of_affinity(spec.node_affinity.required if spec.node_affinity is not None else None),
-        is_free=spec.claim_ref is None and volume.status.phase == AVAILABLE,
-    )
+def _may_serve(volume: PersistentVolume) -> bool:
+    """A volume without a claim serves only once the volume controller has made it available."""
+    if volume.metadata.deletion_timestamp is not None:
+        return False
+    return volume.spec.claim_ref is not None or volume.status.phase == AVAILABLE

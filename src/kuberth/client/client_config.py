@@ -1,0 +1,155 @@
+"""How to reach one API server, and as whom: what a kubeconfig boils down to.
+
+In: nothing; `kubeconfig` and `in_cluster` build it. Out: `ClientConfig`, which can be printed and logged
+without giving a secret away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from kuberth.errors import ConfigError
+
+EXEC_API_VERSIONS: Final = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
+
+
+class Secret:
+    """A text that prints as dots; only `reveal` gives it away."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def reveal(self) -> str:
+        return self._text
+
+    def __repr__(self) -> str:
+        return "Secret(…)"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and other._text == self._text
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proxy:
+    """An HTTP proxy that is asked to CONNECT; `secure`: TLS to the proxy itself too."""
+
+    host: str
+    port: int
+    secure: bool = False
+    authorization: Secret | None = None
+    """The value of Proxy-Authorization."""
+
+    def __str__(self) -> str:
+        return f"{'https' if self.secure else 'http'}://{bracketed(self.host)}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsSettings:
+    """Whom to trust and which client certificate to show; data wins over files, files are reread."""
+
+    ca_data: str = field(default="", repr=False)
+    ca_file: str = ""
+    server_name: str = ""
+    """The name the server's certificate must have, if it is not the host in the address."""
+    insecure: bool = False
+    certificate_data: str = field(default="", repr=False)
+    certificate_file: str = ""
+    key_data: Secret | None = None
+    key_file: str = ""
+
+    @property
+    def has_client_certificate(self) -> bool:
+        return bool(self.certificate_data or self.certificate_file)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecPlugin:
+    """A command that answers with credentials (client.authentication.k8s.io)."""
+
+    command: str
+    api_version: str
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    install_hint: str = ""
+    interactive_mode: str = "IfAvailable"
+    cluster_info: Mapping[str, Any] | None = field(default=None, repr=False)
+    """What the command is told about the cluster, if it asked for it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Impersonation:
+    """Act as someone else, by the Impersonate headers."""
+
+    user: str
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+    extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientConfig:
+    """One API server and one identity. Every secret in it is a `Secret`."""
+
+    server: str
+    """`https://host:port`, perhaps with a path under which the API lives."""
+    source: str = "the client configuration"
+    """Where this comes from, for messages: a file and context, or the pod's service account."""
+    namespace: str = "default"
+    tls: TlsSettings = TlsSettings()
+    proxy: Proxy | None = None
+    token: Secret | None = None
+    token_file: str = ""
+    username: str = ""
+    password: Secret | None = None
+    exec_plugin: ExecPlugin | None = None
+    impersonation: Impersonation | None = None
+
+    @property
+    def address(self) -> ServerAddress:
+        return parse_server(self.server, where=self.source)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerAddress:
+    """The parts of the server's URL; `prefix` has no trailing slash."""
+
+    secure: bool
+    host: str
+    port: int
+    prefix: str
+
+    @property
+    def authority(self) -> str:
+        """Host and port as the Host header and CONNECT write them."""
+        return f"{bracketed(self.host)}:{self.port}"
+
+    def __str__(self) -> str:
+        return f"{'https' if self.secure else 'http'}://{self.authority}{self.prefix}"
+
+
+def parse_server(server: str, *, where: str) -> ServerAddress:
+    """Read a server's address; one without a scheme is plain HTTP, as for client-go."""
+    try:
+        parts = urlsplit(server if "://" in server else f"http://{server}")
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host = None
+    if not host or parts.scheme not in ("http", "https"):
+        # The address is not repeated: it may hold a password where the host should be.
+        raise ConfigError(f"{where}: the server address cannot be read; write it as https://host:port")
+    if parts.username or parts.password:
+        raise ConfigError(f"{where}: the server address holds a user or password; use a users: entry for it")
+    secure = parts.scheme == "https"
+    return ServerAddress(secure, host, port or (443 if secure else 80), parts.path.rstrip("/"))
+
+
+def bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

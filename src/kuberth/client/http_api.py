@@ -1,0 +1,393 @@
+"""The API over HTTP: any Kubernetes API server behind `kuberth.client.protocol.Api`.
+
+In: verbs on typed objects. Out: objects, watch events, or an `ApiError` that says what was asked. Rate,
+connections, deadlines, sizes and retries are bounded here and below; nobody above has to think of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import random
+from collections.abc import AsyncIterator, Mapping, MutableMapping
+from functools import partial
+from typing import Any, Final, TypeVar, cast
+
+from kuberth.api.core import Binding
+from kuberth.api.kinds import KindInfo
+from kuberth.api.wire import decode, encode
+from kuberth.client.answers import refusal, retry_after
+from kuberth.client.client_config import ClientConfig
+from kuberth.client.connection import Answer, Connection
+from kuberth.client.credentials import Credential, Credentials, fixed_or_file
+from kuberth.client.dialing import Dialer
+from kuberth.client.exec_credentials import ExecCredentials
+from kuberth.client.failures import connect_failure, describe
+from kuberth.client.listing import decode_page
+from kuberth.client.pool import Pool, PoolStats, Request
+from kuberth.client.protocol import ObjectList, WatchEvent
+from kuberth.client.rate_limit import RateLimiter
+from kuberth.client.request_heads import JSON, RequestHeads
+from kuberth.client.resource_paths import POD, info_of, object_name, path_of, query, rbac_rule
+from kuberth.client.watching import WatchDecoder
+from kuberth.clock import Clock, SystemClock
+from kuberth.errors import ApiError, UnreachableError, WireError
+
+T = TypeVar("T")
+
+PAGE_SIZE: Final = 500
+MAX_RETRIES: Final = 10
+"""Of answers that say when to ask again: client-go's number."""
+WATCH_SECONDS: Final = (300, 600)
+"""How long a watch may last; each draws its own length, so that not all begin anew at once."""
+WATCH_GRACE_SECONDS: Final = 30.0
+"""A server that does not end a watch so long after its time is taken for dead."""
+MAX_BODY_BYTES: Final = 10 * 1024 * 1024
+MAX_LIST_BYTES: Final = 256 * 1024 * 1024
+
+
+class PatchStyle(enum.StrEnum):
+    """How the server is to read a patch: the content type it comes with."""
+
+    STRATEGIC = "application/strategic-merge-patch+json"
+    MERGE = "application/merge-patch+json"
+    JSON = "application/json-patch+json"
+    APPLY = "application/apply-patch+yaml"
+
+
+class HttpApi:
+    """Implements `kuberth.client.protocol.Api`. Close it when done: `await api.close()`.
+
+    `requests` counts every request by method and code, as rest_client_requests_total does; code is
+    "<error>" for those without an answer.
+    """
+
+    def __init__(
+        self,
+        config: ClientConfig,
+        *,
+        qps: float = 50,
+        burst: int = 100,
+        max_connections: int = 32,
+        timeout_seconds: float = 30.0,
+        list_timeout_seconds: float = 60.0,
+        max_list_bytes: int = MAX_LIST_BYTES,
+        max_body_bytes: int = MAX_BODY_BYTES,
+        compress_lists: bool = False,
+        user_agent: str = "",
+        requests: MutableMapping[tuple[str, str], int] | None = None,
+        clock: Clock | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
+        clock = SystemClock() if clock is None else clock
+        self.config = config
+        self.requests: MutableMapping[tuple[str, str], int] = {} if requests is None else requests
+        self._timeout = timeout_seconds
+        self._list_timeout = list_timeout_seconds
+        self._max_list_bytes = max_list_bytes
+        self._max_body_bytes = max_body_bytes
+        self._list_headers = "Accept-Encoding: gzip\r\n" if compress_lists else ""
+        self._rng = random.Random() if rng is None else rng
+        self._limiter = RateLimiter(qps, burst)
+        self._credentials: Credentials = (
+            ExecCredentials(config.exec_plugin, clock, source=config.source)
+            if config.exec_plugin is not None
+            else fixed_or_file(config, clock)
+        )
+        self._dialer = Dialer(config, clock)
+        self._pool = Pool(config, self._dialer, max_connections=max_connections)
+        self._watches: set[Connection] = set()
+        self._closed = False
+        self._heads = RequestHeads(config, user_agent=user_agent)
+
+    # The protocol
+
+    async def list(
+        self, kind: type[Any], *, resource_version: str = "", field_selector: str = ""
+    ) -> ObjectList:
+        info = info_of(kind)
+        asked = {"resourceVersion": resource_version, "fieldSelector": field_selector}
+        if resource_version:
+            # From the server's cache, which answers all at once.
+            return await self._list_all(info, asked)
+        items: list[Any] = []
+        version = token = ""
+        while True:
+            try:
+                answer = await self._list(info, {**asked, "limit": str(PAGE_SIZE), "continue": token})
+            except ApiError as error:
+                if error.code == 410 and token:
+                    # The snapshot the pages come from was compacted meanwhile.
+                    return await self._list_all(info, asked)
+                raise
+            page = decode_page(kind, answer.body, what=f"list {info.plural}")
+            items += page.items
+            version, token = version or page.resource_version, page.continue_token
+            if not token:
+                return ObjectList(items, version)
+
+    async def watch(
+        self, kind: type[Any], *, resource_version: str, field_selector: str = ""
+    ) -> AsyncIterator[WatchEvent]:
+        info = info_of(kind)
+        seconds = self._rng.randint(*WATCH_SECONDS)
+        asked = {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": resource_version,
+            "fieldSelector": field_selector,
+            "timeoutSeconds": str(seconds),
+        }
+        what = f"watch {info.plural}"
+        loop = asyncio.get_running_loop()
+        ends_at = loop.time() + seconds + WATCH_GRACE_SECONDS
+        connection = await self._open_watch(info, asked, what)
+        silence = TimeoutError("the server fell silent and did not end the watch")
+        timer = loop.call_at(ends_at, connection.abort, silence)
+        try:
+            decoder = WatchDecoder(kind, what=what, cap=self._max_body_bytes)
+            while data := await connection.stream.read():
+                for event in decoder.feed(data):
+                    yield event
+        except OSError as error:
+            raise UnreachableError(f"{what}: {describe(error)}; watch again") from error
+        finally:
+            timer.cancel()
+            connection.abort()
+
+    async def get(self, kind: type[T], name: str, *, namespace: str = "") -> T:
+        info = info_of(kind)
+        what = f"get {object_name(info, name, namespace)}"
+        answer = await self._ask("GET", path_of(info, name, namespace), what=what, info=info, verb="get")
+        return _decoded(kind, answer, what)
+
+    async def create(self, obj: T) -> T:
+        kind, metadata = type(obj), cast(Any, obj).metadata
+        info = info_of(kind)
+        what = f"create {object_name(info, metadata.name or metadata.generate_name, metadata.namespace)}"
+        path = path_of(info, "", metadata.namespace)
+        answer = await self._ask("POST", path, body=encode(obj), what=what, info=info, verb="create")
+        return _decoded(kind, answer, what)
+
+    async def update(self, obj: T, *, subresource: str = "") -> T:
+        kind, metadata = type(obj), cast(Any, obj).metadata
+        info = info_of(kind)
+        what = f"update {object_name(info, metadata.name, metadata.namespace, subresource)}"
+        path = path_of(info, metadata.name, metadata.namespace, subresource)
+        answer = await self._ask(
+            "PUT", path, body=encode(obj), what=what, info=info, verb="update", subresource=subresource
+        )
+        return _decoded(kind, answer, what)
+
+    async def patch(
+        self,
+        kind: type[T],
+        name: str,
+        patch: Mapping[str, Any],
+        *,
+        namespace: str = "",
+        subresource: str = "",
+        style: PatchStyle = PatchStyle.STRATEGIC,
+    ) -> T:
+        info = info_of(kind)
+        what = f"patch {object_name(info, name, namespace, subresource)}"
+        answer = await self._ask(
+            "PATCH",
+            path_of(info, name, namespace, subresource),
+            body=encode(patch),
+            content_type=style,
+            what=what,
+            info=info,
+            verb="patch",
+            subresource=subresource,
+        )
+        return _decoded(kind, answer, what)
+
+    async def bind(self, binding: Binding) -> None:
+        metadata = binding.metadata
+        await self._ask(
+            "POST",
+            path_of(POD, metadata.name, metadata.namespace, "binding"),
+            body=encode(binding),
+            what=f"bind pod {metadata.namespace}/{metadata.name} to node {binding.target.name}",
+            info=POD,
+            verb="create",
+            subresource="binding",
+        )
+
+    async def delete(
+        self,
+        kind: type[Any],
+        name: str,
+        *,
+        namespace: str = "",
+        uid: str = "",
+        grace_period_seconds: int | None = None,
+    ) -> None:
+        info = info_of(kind)
+        options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
+        if uid:
+            options["preconditions"] = {"uid": uid}
+        if grace_period_seconds is not None:
+            options["gracePeriodSeconds"] = grace_period_seconds
+        what = f"delete {object_name(info, name, namespace)}"
+        path = path_of(info, name, namespace)
+        await self._ask("DELETE", path, body=encode(options), what=what, info=info, verb="delete")
+
+    # Beyond the protocol
+
+    async def call(self, method: str, path: str, *, body: bytes = b"", content_type: str = JSON) -> bytes:
+        """Ask for any path, for what has no struct here: discovery, health, token reviews."""
+        answer = await self._ask(method, path, body=body, content_type=content_type, what=f"{method} {path}")
+        return answer.body
+
+    def stats(self) -> PoolStats:
+        return self._pool.stats()
+
+    async def close(self) -> None:
+        """End every watch and connection; requests under way get a moment to finish."""
+        self._closed = True
+        watches = set(self._watches)
+        for connection in watches:
+            connection.abort(ConnectionAbortedError("the client was closed"))
+        await self._pool.close()
+        if watches:
+            await asyncio.wait([each.closed for each in watches], timeout=1.0)
+
+    # One request, until it has its answer
+
+    async def _ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        what: str,
+        body: bytes = b"",
+        content_type: str = JSON,
+        headers: str = "",
+        info: KindInfo | None = None,
+        verb: str = "",
+        subresource: str = "",
+        timeout_seconds: float = 0.0,
+        cap: int = 0,
+    ) -> Answer:
+        if not self._limiter.acquire_nowait():
+            await self._limiter.acquire()
+        # Waiting for our own rate limit is not the server's fault: the deadline begins here.
+        deadline = asyncio.get_running_loop().time() + (timeout_seconds or self._timeout)
+        if body:
+            headers += f"Content-Type: {content_type}\r\nContent-Length: {len(body)}\r\n"
+        elif method == "POST":
+            headers += "Content-Length: 0\r\n"
+        tries = _Tries(deadline)
+        while True:
+            credential = self._credentials.current_nowait() or await self._credentials.current()
+            data = self._heads.head(method, path, headers, credential) + body
+            request = Request(what, data, method == "GET", deadline, cap or self._max_body_bytes)
+            try:
+                answer = await self._pool.ask(request, credential)
+            except ApiError:
+                self._count(method, "<error>")
+                raise
+            self._count(method, str(answer.status))
+            if answer.status < 300:
+                return answer
+            if not await self._may_ask_again(answer, credential, tries):
+                rule = rbac_rule(info, verb, subresource) if info is not None else ""
+                raise refusal(answer, what=what, rule=rule, source=self.config.source)
+            await self._limiter.acquire()
+
+    async def _may_ask_again(self, answer: Answer, credential: Credential, tries: _Tries) -> bool:
+        """After a refusal: True with fresh credentials, or when the wait the server asked for is over."""
+        if answer.status == 401 and not tries.renewed:
+            tries.renewed = True
+            return self._credentials.refused(credential)
+        seconds = retry_after(answer)
+        if seconds is None or tries.retries >= MAX_RETRIES:
+            return False
+        if asyncio.get_running_loop().time() + seconds >= tries.deadline:
+            return False
+        tries.retries += 1
+        await asyncio.sleep(seconds)
+        return True
+
+    async def _list(self, info: KindInfo, asked: Mapping[str, str]) -> Answer:
+        return await self._ask(
+            "GET",
+            f"{path_of(info)}{query(asked)}",
+            what=f"list {info.plural}",
+            headers=self._list_headers,
+            info=info,
+            verb="list",
+            timeout_seconds=self._list_timeout,
+            cap=self._max_list_bytes,
+        )
+
+    async def _list_all(self, info: KindInfo, asked: Mapping[str, str]) -> ObjectList:
+        page = decode_page(info.type, (await self._list(info, asked)).body, what=f"list {info.plural}")
+        return ObjectList(page.items, page.resource_version)
+
+    async def _open_watch(self, info: KindInfo, asked: Mapping[str, str], what: str) -> Connection:
+        """Watches are not rate limited, as client-go's are not, and stay out of the pool."""
+        path = f"{path_of(info)}{query(asked)}"
+        tries = _Tries(asyncio.get_running_loop().time() + self._timeout)
+        while True:
+            credential = self._credentials.current_nowait() or await self._credentials.current()
+            connection: Connection | None = None
+            kept = False
+            try:
+                if self._closed:
+                    raise UnreachableError("the client is closed")
+                async with asyncio.timeout_at(tries.deadline):
+                    connection = await self._dialer.dial(credential, _nothing)
+                    self._watches.add(connection)
+                    connection.closed.add_done_callback(partial(_forget, self._watches, connection))
+                    data = self._heads.head("GET", path, "", credential)
+                    answer = await connection.start(data, cap=self._max_body_bytes, stream=True)
+                kept = answer.status < 300
+            except (OSError, UnreachableError) as error:
+                self._count("GET", "<error>")
+                raise self._unwatched(error, what) from error
+            finally:
+                if connection is not None and not kept:
+                    connection.abort()
+            self._count("GET", str(answer.status))
+            if kept:
+                return connection
+            if not await self._may_ask_again(answer, credential, tries):
+                raise refusal(answer, what=what, rule=rbac_rule(info, "watch", ""), source=self.config.source)
+
+    def _unwatched(self, error: OSError | UnreachableError, what: str) -> UnreachableError:
+        if isinstance(error, UnreachableError):
+            return UnreachableError(f"{what}: {error}")
+        return UnreachableError(f"{what}: {connect_failure(error, self.config)}")
+
+    def _count(self, method: str, code: str) -> None:
+        key = (method, code)
+        self.requests[key] = self.requests.get(key, 0) + 1
+
+
+class _Tries:
+    """How often one request was asked again, and until when it may be."""
+
+    __slots__ = ("deadline", "renewed", "retries")
+
+    def __init__(self, deadline: float) -> None:
+        self.deadline = deadline
+        self.retries = 0
+        self.renewed = False
+
+
+def _nothing(_connection: Connection) -> None:
+    """A watch's end is seen by its reader."""
+
+
+def _forget(watches: set[Connection], connection: Connection, _closed: asyncio.Future[None]) -> None:
+    watches.discard(connection)
+
+
+def _decoded(kind: type[T], answer: Answer, what: str) -> T:
+    try:
+        return decode(kind, answer.body)
+    except WireError as error:
+        raise ApiError(f"{what}: the answer cannot be read: {error}", code=answer.status) from error

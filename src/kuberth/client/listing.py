@@ -1,0 +1,46 @@
+"""A list's JSON as objects; one that cannot be read does not lose the others.
+
+In: the body of a list answer. Out: its items, its resource version and where to go on.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, NamedTuple
+
+import msgspec
+
+from kuberth.api.meta import ListMeta
+from kuberth.api.wire import decode
+from kuberth.errors import ApiError, WireError
+
+logger = logging.getLogger(__name__)
+
+
+class Page(NamedTuple):
+    items: list[Any]
+    resource_version: str
+    continue_token: str
+
+
+class _RawList(msgspec.Struct, frozen=True):
+    metadata: ListMeta = ListMeta()
+    items: list[msgspec.Raw] | None = None
+
+
+_LISTS: msgspec.json.Decoder[_RawList] = msgspec.json.Decoder(_RawList)
+
+
+def decode_page(kind: type[Any], raw: bytes, *, what: str) -> Page:
+    # Item by item: finding where each ends costs a tenth of decoding it, and a broken one stands alone.
+    try:
+        page = _LISTS.decode(raw)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise ApiError(f"{what}: the answer is no list ({error}); is this a Kubernetes API?") from error
+    items = []
+    for item in page.items or ():
+        try:
+            items.append(decode(kind, bytes(item)))
+        except WireError as error:
+            logger.error("%s: an object cannot be read and is skipped: %s", what, error)
+    return Page(items, page.metadata.resource_version, page.metadata.continue_)

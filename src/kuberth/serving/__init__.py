@@ -1,0 +1,29 @@
+"""Health, metrics and configuration over HTTPS, as kube-scheduler serves them on its secure port.
+
+Off a pod's way: in come requests of probes, Prometheus and people, out go pages. Who may see what is
+asked of the API server; only health is open to everybody.
+
+    access = DelegatedAccess(api, clock=clock)
+    routes = scheduler_routes(metrics=..., config=..., readyz=[HealthCheck("sched-handler-sync", ...)])
+    async with Server(routes, access=access, certificates=SelfSigned("10.0.0.7"), port=10259) as server:
+        ...
+"""
+
+from __future__ import annotations
+
+from kuberth.serving.access import DelegatedAccess
+from kuberth.serving.certificates import CertificateFiles, Certificates, SelfSigned
+from kuberth.serving.endpoints import scheduler_routes
+from kuberth.serving.health import HealthCheck
+from kuberth.serving.server import Limits, Server
+
+__all__ = [
+    "CertificateFiles",
+    "Certificates",
+    "DelegatedAccess",
+    "HealthCheck",
+    "Limits",
+    "SelfSigned",
+    "Server",
+    "scheduler_routes",
+]

@@ -1,0 +1,90 @@
+"""Who asks: a client certificate, a bearer token that the API server knows, or nobody in particular.
+
+In: a request. Out: a `User`, or None for a token that nobody knows. Tokens are remembered only as
+fingerprints, keyed with a secret of this process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from kuberth.api.authentication import TokenReview, TokenReviewSpec
+from kuberth.client.protocol import Api
+from kuberth.clock import Clock
+from kuberth.serving.expiring import ExpiringCache
+from kuberth.serving.messages import Request
+
+logger = logging.getLogger(__name__)
+
+AUTHENTICATED: Final = "system:authenticated"
+CACHE_SECONDS: Final = 10.0
+CACHE_SIZE: Final = 1024
+REVIEW_SECONDS: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    name: str
+    groups: tuple[str, ...] = ()
+    uid: str = ""
+    extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+ANONYMOUS: Final = User("system:anonymous", ("system:unauthenticated",))
+
+
+class Authentication:
+    """Tells users apart. A client certificate goes before a token, as upstream has it."""
+
+    def __init__(self, api: Api, *, clock: Clock) -> None:
+        self._api = api
+        self._secret = secrets.token_bytes(32)
+        # None: a token that is known to be nobody's.
+        self._known: ExpiringCache[bytes, tuple[User | None]] = ExpiringCache(
+            clock, seconds=CACHE_SECONDS, size=CACHE_SIZE
+        )
+
+    async def user(self, request: Request) -> User | None:
+        """Raises what the API raises: then nobody knows who it is."""
+        if request.certificate and (user := _certified(request.certificate)) is not None:
+            return user
+        scheme, _, token = request.headers.get("authorization", "").strip().partition(" ")
+        token = token.strip()
+        if scheme.lower() != "bearer" or not token:
+            return ANONYMOUS
+        fingerprint = hashlib.blake2b(token.encode("latin-1"), key=self._secret).digest()
+        known = self._known.get(fingerprint)
+        if known is None:
+            known = (await self._review(token),)
+            self._known.put(fingerprint, known)
+        return known[0]
+
+    async def _review(self, token: str) -> User | None:
+        async with asyncio.timeout(REVIEW_SECONDS):
+            review = await self._api.create(TokenReview(spec=TokenReviewSpec(token=token)))
+        status = review.status
+        if not status.authenticated:
+            logger.info("a bearer token was refused: %s", status.error or "unknown token")
+            return None
+        user = status.user
+        return User(user.username, _with_authenticated(user.groups), user.uid, user.extra)
+
+
+def _certified(certificate: Mapping[str, Any]) -> User | None:
+    """The common name is the user, organizations are groups."""
+    parts = [pair for relative_name in certificate.get("subject", ()) for pair in relative_name]
+    names = [value for name, value in parts if name == "commonName"]
+    if not names or not names[-1]:
+        return None
+    groups = tuple(value for name, value in parts if name == "organizationName")
+    return User(names[-1], _with_authenticated(groups))
+
+
+def _with_authenticated(groups: tuple[str, ...]) -> tuple[str, ...]:
+    return groups if AUTHENTICATED in groups else (*groups, AUTHENTICATED)

@@ -1,0 +1,54 @@
+"""Every path of kube-scheduler's secure port.
+
+In: what the pages are made of, each a value or a function that is asked when somebody looks. Out: routes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from kuberth.clock import Clock, SystemClock
+from kuberth.config import KubeSchedulerConfiguration
+from kuberth.observe.exposition import process_families
+from kuberth.observe.metrics import HealthMetrics
+from kuberth.serving.health import HealthCheck, health_routes
+from kuberth.serving.messages import Handler
+from kuberth.serving.metrics_pages import (
+    Families,
+    Pods,
+    families_page,
+    resources_page,
+    start_time_families,
+)
+from kuberth.serving.pages import configz_page, flagz_page, statusz_page
+
+
+def scheduler_routes(
+    *,
+    metrics: Families,
+    config: KubeSchedulerConfiguration,
+    flags: Mapping[str, str] | None = None,
+    pods: Pods = tuple,
+    healthz: Sequence[HealthCheck] = (),
+    livez: Sequence[HealthCheck] = (),
+    readyz: Sequence[HealthCheck] = (),
+    clock: Clock | None = None,
+) -> dict[str, Handler]:
+    """`metrics` gives the families of /metrics (those of the process are added), `pods` those that count.
+
+    Upstream's checks are `leaderElection` at healthz and readyz, and `shutdown` and `sched-handler-sync`
+    at readyz.
+    """
+    health = HealthMetrics()
+    routes: dict[str, Handler] = {
+        **health_routes("/healthz", healthz, health),
+        **health_routes("/livez", livez, health),
+        **health_routes("/readyz", readyz, health),
+        "/metrics": families_page(lambda: [*metrics(), *process_families()]),
+        "/metrics/resources": resources_page(pods),
+        "/metrics/slis": families_page(lambda: [*health.families(), *start_time_families()]),
+        "/configz": configz_page(config),
+        "/flagz": flagz_page({} if flags is None else flags),
+    }
+    routes["/statusz"] = statusz_page(list(routes), clock=SystemClock() if clock is None else clock)
+    return routes

@@ -1,0 +1,96 @@
+"""/metrics, /metrics/slis and /metrics/resources.
+
+In: metric families, and the pods that the cluster holds. Out: Prometheus text, made piece by piece.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Final
+
+from kuberth.api.core import Pod
+from kuberth.config import FeatureGates
+from kuberth.config.feature_gates import GATES, Stage
+from kuberth.observe import exposition
+from kuberth.observe.metrics import BETA, STABLE, Counter, Family
+from kuberth.serving.messages import Handler, Request, Response
+from kuberth.serving.resource_metrics import pod_resource_family
+
+Families = Callable[[], Iterable[Family]]
+Pods = Callable[[], Iterable[Pod]]
+
+PODS_PER_PIECE: Final = 500
+_STAGES: Final = {Stage.ALPHA: "ALPHA", Stage.BETA: "BETA", Stage.GA: ""}
+
+
+def families_page(families: Families) -> Handler:
+    return partial(_families_page, families)
+
+
+def resources_page(pods: Pods) -> Handler:
+    """Requests and limits of every pod; a replica that does not lead gives no pods."""
+    return partial(_resources_page, pods)
+
+
+def feature_families(gates: FeatureGates) -> list[Family]:
+    """Which feature gates are on, as upstream tells it."""
+    family = Counter(
+        "kubernetes_feature_enabled",
+        "This metric records the data about the stage and enablement of a k8s feature.",
+        ("name", "stage"),
+        kind="gauge",
+        stability=BETA,
+    )
+    for name, enabled in gates.items():
+        family.set((name, _STAGES[GATES[name].stage]), int(enabled))
+    return [family]
+
+
+def start_time_families() -> list[Family]:
+    """When the process started, with the promise that upstream gives it among the service levels."""
+    started = [family for family in exposition.process_families() if "start_time" in family.name]
+    for family in started:
+        family.stability = STABLE
+    return started
+
+
+def wants_open_metrics(accept: str) -> bool:
+    """Only for those who take nothing else.
+
+    kube-scheduler speaks the older text format alone, in which a bound reads le="1"; OpenMetrics has
+    le="1.0", another label. Prometheus accepts both, and its queries must find what they found before.
+    """
+    offers = [part.partition(";")[0].strip().lower() for part in accept.split(",")]
+    return "application/openmetrics-text" in offers and not {"text/plain", "text/*", "*/*"} & set(offers)
+
+
+def _families_page(families: Families, request: Request) -> Response:
+    open_metrics = wants_open_metrics(request.headers.get("accept", ""))
+    pieces = exposition.render(families(), open_metrics=open_metrics)
+    return Response(
+        _encoded(pieces), content_type=exposition.OPEN_METRICS if open_metrics else exposition.TEXT
+    )
+
+
+def _resources_page(pods: Pods, request: Request) -> Response:
+    # The pods of this moment: the store goes on changing while the page is made.
+    return Response(_resources(list(pods())), content_type=exposition.TEXT)
+
+
+async def _resources(pods: Sequence[Pod]) -> AsyncIterator[bytes]:
+    """The families come one after the other, so every pod is looked at twice; its head is sent once."""
+    for which in ("limit", "request"):
+        is_first = True
+        for start in range(0, len(pods), PODS_PER_PIECE):
+            family = pod_resource_family(pods[start : start + PODS_PER_PIECE], which=which)
+            text = "".join(exposition.render([family]))
+            if not is_first:
+                text = text.split("\n", 2)[-1]
+            is_first = is_first and not text
+            yield text.encode()
+
+
+async def _encoded(pieces: Iterator[str]) -> AsyncIterator[bytes]:
+    for piece in pieces:
+        yield piece.encode()

@@ -1,0 +1,109 @@
+"""/configz, /statusz and /flagz: what runs here, how it is configured, which flags it got.
+
+In: the configuration, the flags, the paths. Out: JSON, or text for people; statusz and flagz also as
+structured JSON for whoever names its kind in the Accept header, as upstream has it.
+"""
+
+from __future__ import annotations
+
+import datetime
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+
+import kuberth
+from kuberth.clock import NANOSECONDS, Clock
+from kuberth.config import KubeSchedulerConfiguration
+from kuberth.config.printing import to_tree
+from kuberth.serving.messages import Handler, Request, Response
+
+COMPONENT: Final = "kube-scheduler"
+EMULATED_VERSION: Final = "1.36"
+"""The Kubernetes whose behaviour this is."""
+GROUP: Final = "config.k8s.io"
+VERSIONS: Final = ("v1beta1", "v1alpha1")
+
+_WARNING: Final = (
+    "Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility "
+    "guarantees and is for debugging purposes only."
+)
+
+
+def configz_page(config: KubeSchedulerConfiguration) -> Handler:
+    tree = {"componentconfig": to_tree(config)}
+    return lambda _request: Response.json(tree)
+
+
+def statusz_page(paths: Sequence[str], *, clock: Clock) -> Handler:
+    """`paths` are the other ones served; started is now."""
+    folders = sorted({f"/{path.split('/')[1]}" for path in paths})
+    return partial(_negotiate, "Statusz", partial(_status, folders, clock, clock.now_ns()), _status_text)
+
+
+def flagz_page(flags: Mapping[str, str]) -> Handler:
+    return partial(_negotiate, "Flagz", lambda: {"flags": dict(flags)}, _flags_text)
+
+
+def _status(paths: Sequence[str], clock: Clock, started_ns: int) -> dict[str, Any]:
+    started = datetime.datetime.fromtimestamp(started_ns // NANOSECONDS, datetime.UTC)
+    return {
+        "startTime": started.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "uptimeSeconds": (clock.now_ns() - started_ns) // NANOSECONDS,
+        # The field's name is the API's; the runtime is what it is.
+        "goVersion": f"python{platform.python_version()}",
+        "binaryVersion": kuberth.__version__,
+        "emulationVersion": EMULATED_VERSION,
+        "paths": list(paths),
+    }
+
+
+def _status_text(status: Mapping[str, Any]) -> str:
+    started = datetime.datetime.fromisoformat(status["startTime"])
+    seconds = status["uptimeSeconds"]
+    return (
+        f"\n{COMPONENT} statusz\n{_WARNING}\n\n"
+        f"Started: {started:%a %b %e %H:%M:%S UTC %Y}\n"
+        f"Up: {seconds // 3600} hr {seconds // 60 % 60:02d} min {seconds % 60:02d} sec\n"
+        f"Python version: {platform.python_version()}\n"
+        f"Binary version: {status['binaryVersion']}\n"
+        f"Emulation version: {status['emulationVersion']}\n"
+        f"Paths: {' '.join(status['paths'])}\n"
+    )
+
+
+def _flags_text(tree: Mapping[str, Any]) -> str:
+    lines = "".join(f"{name}={value}\n" for name, value in sorted(tree["flags"].items()))
+    return f"\n{COMPONENT} flagz\n{_WARNING}\n{lines}"
+
+
+def _negotiate(
+    kind: str,
+    make: Callable[[], dict[str, Any]],
+    text: Callable[[Mapping[str, Any]], str],
+    request: Request,
+) -> Response:
+    """The first of the accepted types that is served: text, or JSON of the page's own kind."""
+    for offer in (request.headers.get("accept") or "*/*").split(","):
+        media, *rest = (part.strip() for part in offer.split(";"))
+        if media in ("text/plain", "text/*", "*/*"):
+            return Response.text(text(make()))
+        wanted = dict(part.partition("=")[::2] for part in rest)
+        version = wanted.get("v", "")
+        if media != "application/json" or version not in VERSIONS:
+            continue
+        if wanted.get("g") == GROUP and wanted.get("as") == kind:
+            head = {"kind": kind, "apiVersion": f"{GROUP}/{version}", "metadata": {"name": COMPONENT}}
+            return Response.json(head | make(), headers=_deprecation(kind, version))
+    message = (
+        "only the following media types are accepted: text/plain, "
+        f"application/json;g={GROUP};v={VERSIONS[0]};as={kind}"
+    )
+    return Response.failure(406, "NotAcceptable", message)
+
+
+def _deprecation(kind: str, version: str) -> dict[str, str]:
+    if version == VERSIONS[0]:
+        return {}
+    text = f"This version of the {kind.lower()} endpoint is deprecated. Please use a newer version."
+    return {"warning": f'299 - "{text}"'}

@@ -1,0 +1,452 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, NoReturn
+
+import pytest
+
+from kuberth.api.core import Pod
+from kuberth.clock import LoopClock
+from kuberth.framework import (
+    SKIP,
+    Action,
+    BindPlugin,
+    ClusterEvent,
+    CycleState,
+    EnqueueExtensions,
+    EventWithHint,
+    FilterPlugin,
+    PermitPlugin,
+    PermitResult,
+    Plugin,
+    PostBindPlugin,
+    PreBindPlugin,
+    ReservePlugin,
+    Resource,
+    Status,
+)
+from kuberth.testing import make_node, make_pod, run_in_virtual_time
+from tests.unit.framework.rig import plugin
+from tests.unit.scheduling.parts import Parts, parts
+
+Steps = Callable[[Parts], Coroutine[Any, Any, None]]
+
+
+async def nothing(_scheduler: Parts) -> None: ...
+
+
+async def bound(scheduler: Parts, pod: Pod, steps: Steps = nothing) -> None:
+    """One pod through both cycles; `steps` happen while it is being bound."""
+    placement = scheduler.place(pod)
+    scheduler.binding.start_waiting(placement)
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(scheduler.binding.run(placement))
+        await asyncio.sleep(0.5)
+        await steps(scheduler)
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def run(*plugins: type[Plugin], steps: Steps = nothing, pod: Pod | None = None, **options: Any) -> Parts:
+    async def main() -> Parts:
+        options.setdefault("nodes", ["n1"])
+        scheduler = parts(*plugins, clock=LoopClock(asyncio.get_running_loop()), **options)
+        await bound(scheduler, make_pod("p", uid="u", cpu="1") if pod is None else pod, steps)
+        return scheduler
+
+    return run_in_virtual_time(main)
+
+
+def is_bound(scheduler: Parts, name: str = "p") -> str:
+    return scheduler.made.api.read(Pod, f"default/{name}").spec.node_name
+
+
+def later(answer: Any) -> Callable[..., Awaitable[Any]]:
+    async def method(*_: object) -> Any:
+        await asyncio.sleep(1)
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    return method
+
+
+def reserving(*names: str, log: list[str]) -> list[type[Plugin]]:
+    return [plugin(name, ReservePlugin, reserve=None, unreserve=None, log=log) for name in names]
+
+
+def expect_undone(scheduler: Parts, *, room: str, rejectors: set[str]) -> None:
+    """The pod is off its node and back in the queue."""
+    assert scheduler.rooms() == {room: ["p"]}
+    queued = scheduler.queue.get("default/p")
+    assert queued is not None
+    assert queued.unschedulable_plugins == rejectors
+    assert scheduler.made.cluster.placed("u") is None
+    assert scheduler.made.node("n1").requested("cpu") == 0
+    assert scheduler.queue.in_flight() == ()
+    assert len(scheduler.made.waiting_pods) == 0
+
+
+# Bound
+
+
+def test_a_bound_pod_stays_on_its_node_and_everyone_is_told() -> None:
+    log: list[str] = []
+    scheduler = run(
+        *reserving("R", log=log),
+        plugin("B", PreBindPlugin, PostBindPlugin, pre_bind=None, post_bind=None, log=log),
+    )
+    assert is_bound(scheduler) == "n1"
+    assert log == ["R.reserve", "B.pre_bind", "B.post_bind"]
+    assert scheduler.made.node("n1").requested("cpu") == 1000
+    assert scheduler.made.outside.events == [("p", "Scheduled", "Successfully assigned default/p to n1")]
+    assert (scheduler.rooms(), scheduler.queue.in_flight()) == ({}, ())
+    metrics = scheduler.made.metrics
+    assert metrics.schedule_attempts.values == {("scheduled", "default-scheduler"): 1}
+    assert metrics.pod_scheduling_attempts.values[()].sum == 1
+    assert metrics.pod_scheduling_sli_duration.values[("1",)].count == 1
+
+
+def test_the_time_to_schedule_is_the_clocks() -> None:
+    scheduler = run(plugin("B", PreBindPlugin, pre_bind=later(None)))
+    assert scheduler.made.metrics.pod_scheduling_sli_duration.values[("1",)].sum == pytest.approx(1)
+
+
+def test_post_bind_may_raise_without_harm(caplog: pytest.LogCaptureFixture) -> None:
+    log: list[str] = []
+    scheduler = run(
+        plugin("A", PostBindPlugin, post_bind=ValueError("lost"), log=log),
+        plugin("B", PostBindPlugin, post_bind=None, log=log),
+    )
+    assert is_bound(scheduler) == "n1"
+    assert log == ["A.post_bind", "B.post_bind"]
+    assert scheduler.made.cluster.placed("u") is not None
+    assert "plugin 'A' failed at PostBind" in caplog.text
+
+
+def test_bindings_run_side_by_side() -> None:
+    async def main() -> float:
+        scheduler = parts(
+            plugin("B", PreBindPlugin, pre_bind=later(None)),
+            nodes=["n1"],
+            clock=LoopClock(asyncio.get_running_loop()),
+        )
+        await asyncio.gather(*(bound(scheduler, make_pod(name)) for name in "abcde"))
+        assert all(is_bound(scheduler, name) for name in "abcde")
+        return now()
+
+    assert run_in_virtual_time(main) == pytest.approx(1)
+
+
+def test_pods_a_plugin_wants_tried_again_once_this_one_is_bound() -> None:
+    other = make_pod("other", uid="other")
+
+    def activate(state: CycleState, _pod: object, _node_name: str) -> None:
+        state.pods_to_activate["default/other"] = other
+
+    only_p = plugin(
+        "F",
+        FilterPlugin,
+        filter=lambda _s, pod, _n: None if pod.metadata.name == "p" else Status.unschedulable("not p"),
+    )
+
+    async def main() -> Parts:
+        scheduler = parts(only_p, plugin("A", PreBindPlugin, pre_bind=activate), nodes=["n1"])
+        scheduler.failures.handle(scheduler.reject(other))
+        assert scheduler.rooms() == {"unschedulable": ["other"]}
+        await bound(scheduler, make_pod("p"))
+        return scheduler
+
+    assert run_in_virtual_time(main).rooms() == {"active": ["other"]}
+
+
+# Not bound
+
+
+@pytest.mark.parametrize("form", [lambda answer: answer, later], ids=["sync", "async"])
+@pytest.mark.parametrize(
+    "answer, reason, note",
+    [
+        pytest.param(Status.error("no disk"), "SchedulerError", "plugin 'B' at PreBind: no disk", id="error"),
+        pytest.param(ValueError("no disk"), "SchedulerError", "plugin 'B' at PreBind: no disk", id="raises"),
+        pytest.param(Status.unschedulable("no disk"), "Unschedulable", "no disk", id="rejects"),
+    ],
+)
+def test_a_failing_pre_bind_returns_the_pod(form: Any, answer: Any, reason: str, note: str) -> None:
+    """After Permit no event can help, so whatever the plugin answers the pod is retried after a backoff."""
+    log: list[str] = []
+    scheduler = run(
+        *reserving("R1", "R2", log=log),
+        plugin("B", PreBindPlugin, pre_bind=form(answer), log=log),
+        plugin("C", PreBindPlugin, PostBindPlugin, pre_bind=None, post_bind=None, log=log),
+    )
+    assert log == ["R1.reserve", "R2.reserve", "B.pre_bind", "R2.unreserve", "R1.unreserve"]
+    assert is_bound(scheduler) == ""
+    expect_undone(scheduler, room="backoff", rejectors=set())
+    assert scheduler.made.outside.events == [("p", "FailedScheduling", note)]
+    ((_, condition, nomination),) = scheduler.written.writes
+    assert condition is not None
+    assert condition.reason == reason
+    assert nomination == "", "a promise of an earlier attempt is taken back"
+
+
+def test_a_bind_that_conflicts_returns_the_pod() -> None:
+    """Someone else bound the pod; the API refuses the second binding, and the pod is not ours any more."""
+    log: list[str] = []
+
+    async def steps(scheduler: Parts) -> None:
+        assigned = make_pod("p", uid="u", node="n9")
+        scheduler.pods.set(scheduler.made.api.replace(assigned))
+
+    scheduler = run(*reserving("R", log=log), plugin("B", PreBindPlugin, pre_bind=later(None)), steps=steps)
+    assert log == ["R.reserve", "R.unreserve"]
+    assert is_bound(scheduler) == "n9"
+    assert scheduler.rooms() == {}
+    assert scheduler.made.cluster.placed("u") is None
+
+
+@pytest.mark.parametrize(
+    "answers, note",
+    [
+        pytest.param(
+            [SKIP, SKIP], "no bind plugin of profile 'default-scheduler' took the pod", id="all-skip"
+        ),
+        pytest.param([SKIP, ValueError("lost")], "plugin 'B1' at Bind: lost", id="raises"),
+        pytest.param([Status.unschedulable("full"), None], "full", id="rejects"),
+    ],
+)
+def test_a_pod_nobody_binds_comes_back(answers: list[Any], note: str) -> None:
+    log: list[str] = []
+    binders = [plugin(f"B{i}", BindPlugin, bind=answer, log=log) for i, answer in enumerate(answers)]
+    scheduler = run(*reserving("R", log=log), *binders)
+    assert scheduler.made.outside.events == [("p", "FailedScheduling", note)]
+    assert log[-1] == "R.unreserve"
+    expect_undone(scheduler, room="backoff", rejectors=set())
+
+
+def test_a_defect_of_ours_does_not_lose_the_pod(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> Parts:
+        scheduler = parts(nodes=["n1"])
+
+        async def fail(*_: object) -> NoReturn:
+            raise RuntimeError("our own mistake")
+
+        monkeypatch.setattr(scheduler.runner, "run_bind", fail)
+        await bound(scheduler, make_pod("p", uid="u", cpu="1"))
+        return scheduler
+
+    scheduler = run_in_virtual_time(main)
+    expect_undone(scheduler, room="backoff", rejectors=set())
+    assert scheduler.made.outside.events[0].note == "our own mistake"
+
+
+ROOM_MAKER = EventWithHint(ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE))
+
+
+@pytest.mark.parametrize("rejected", [True, False], ids=["rejected", "error"])
+def test_the_room_it_leaves_is_an_event_for_others(rejected: bool) -> None:
+    def fits(_state: object, _pod: Pod, node: Any) -> Status | None:
+        return None if node.requested("cpu") == 0 else Status.unschedulable("no room")
+
+    fit = plugin("Fit", FilterPlugin, EnqueueExtensions, filter=fits, events_to_register=[ROOM_MAKER])
+    group = plugin(
+        "Group",
+        PermitPlugin,
+        EnqueueExtensions,
+        permit=PermitResult.wait(5),
+        events_to_register=[ROOM_MAKER],
+    )
+
+    async def main() -> Parts:
+        scheduler = parts(fit, group, nodes=[make_node("n1", cpu="1")])
+        placement = scheduler.place(make_pod("p", uid="u", cpu="1"))
+        scheduler.binding.start_waiting(placement)
+        scheduler.failures.handle(scheduler.reject(make_pod("other", cpu="1")))
+        assert scheduler.rooms() == {"unschedulable": ["other"]}
+        (held,) = scheduler.made.waiting_pods
+        (held.reject if rejected else held.preempt)("Group", "no")
+        await scheduler.binding.run(placement)
+        return scheduler
+
+    rooms = run_in_virtual_time(main).rooms()
+    assert "other" in [name for room in ("active", "backoff") for name in rooms.get(room, [])]
+    # A rejected pod must not be brought back by its own leaving; after an error it is retried anyway.
+    assert rooms.get("unschedulable", []) == (["p"] if rejected else [])
+
+
+# Permit
+
+
+def waiting(name: str, seconds: float, log: list[str] | None = None) -> type[Plugin]:
+    return plugin(name, PermitPlugin, permit=PermitResult.wait(seconds), log=log)
+
+
+def test_a_pod_waits_until_all_allow_it_and_is_then_bound() -> None:
+    log: list[str] = []
+
+    async def steps(scheduler: Parts) -> None:
+        (held,) = scheduler.made.waiting_pods
+        assert held.pod.metadata.name == "p"
+        assert held.pod.spec.node_name == "n1"
+        assert [pod.metadata.name for pod in scheduler.queue.in_flight()] == ["p"]
+        held.allow("A")
+        await asyncio.sleep(1)
+        assert is_bound(scheduler) == ""
+        held.allow("B")
+        await asyncio.sleep(1)
+        assert is_bound(scheduler) == "n1"
+
+    scheduler = run(
+        waiting("A", 10), waiting("B", 10), plugin("P", PreBindPlugin, pre_bind=None, log=log), steps=steps
+    )
+    assert log == ["P.pre_bind"]
+    assert len(scheduler.made.waiting_pods) == 0
+    assert scheduler.made.metrics.permit_wait_duration.values[("Success",)].count == 1
+
+
+def test_events_are_kept_for_a_pod_that_waits_and_not_for_one_that_is_bound() -> None:
+    """Once Permit let it go no event can help the pod any more, so the queue need not keep any."""
+    seen: list[int] = []
+
+    async def steps(scheduler: Parts) -> None:
+        scheduler.queue.move(ClusterEvent(Resource.NODE, Action.ADD), None, make_node("n2"))
+        seen.append(scheduler.queue.missed_event_count)
+        for held in scheduler.made.waiting_pods:
+            held.allow("A")
+        await asyncio.sleep(0.1)  # it is in its PreBind now
+        seen.append(len(scheduler.queue.in_flight()))
+        seen.append(scheduler.queue.missed_event_count)
+
+    run(waiting("A", 10), plugin("P", PreBindPlugin, pre_bind=later(None)), steps=steps)
+    assert seen == [1, 0, 0]
+
+
+def reject(scheduler: Parts) -> None:
+    assert scheduler.made.waiting_pods.reject("u", "group is incomplete", plugin="Group")
+
+
+@pytest.mark.parametrize(
+    "decide, rejectors, note, took",
+    [
+        pytest.param(
+            reject,
+            {"Group"},
+            "0/1 nodes are available: 1 group is incomplete.",
+            0.5,
+            id="a-plugin-rejects-it",
+        ),
+        pytest.param(
+            None,
+            {"A"},
+            "0/1 nodes are available: 1 rejected due to timeout after waiting 5s at plugin A.",
+            5.0,
+            id="its-time-runs-out",
+        ),
+    ],
+)
+def test_a_denied_pod_comes_back(decide: Any, rejectors: set[str], note: str, took: float) -> None:
+    log: list[str] = []
+    ended: list[float] = []
+
+    async def steps(scheduler: Parts) -> None:
+        if decide is not None:
+            decide(scheduler)
+
+    scheduler = run(
+        *reserving("R1", "R2", log=log),
+        plugin("R3", ReservePlugin, reserve=None, unreserve=lambda *_: ended.append(now())),
+        waiting("A", 5),
+        waiting("B", 50),
+        plugin("P", PreBindPlugin, pre_bind=None, log=log),
+        steps=steps,
+    )
+    assert log == ["R1.reserve", "R2.reserve", "R2.unreserve", "R1.unreserve"]
+    assert is_bound(scheduler) == ""
+    expect_undone(scheduler, room="unschedulable", rejectors=rejectors)
+    assert scheduler.made.outside.events == [("p", "FailedScheduling", note)]
+    assert ended == [pytest.approx(took)]
+    assert scheduler.made.metrics.permit_wait_duration.values[("Unschedulable",)].count == 1
+
+
+def test_no_one_waits_longer_than_fifteen_minutes() -> None:
+    ended: list[float] = []
+    noting = plugin("R", ReservePlugin, reserve=None, unreserve=lambda *_: ended.append(now()))
+    run(noting, waiting("A", 10**6))
+    assert ended == [pytest.approx(15 * 60)]
+
+
+def test_a_pod_can_gather_others_and_let_them_go_together() -> None:
+    """Coscheduling, as KEP-624 sketches it: the last of three approves those that wait."""
+
+    class Group(PermitPlugin):
+        name = "Group"
+
+        def __init__(self, _args: object, handle: Any) -> None:
+            self._waiting = handle.waiting_pods
+
+        def permit(self, _state: object, _pod: object, _node_name: str) -> PermitResult | None:
+            if len(self._waiting) < 2:
+                return PermitResult.wait(60)
+            for held in self._waiting:
+                held.allow(self.name)
+            return None
+
+    async def main() -> list[str]:
+        scheduler = parts(Group, nodes=["n1"])
+        async with asyncio.TaskGroup() as tasks:
+            for name in "abc":
+                placement = scheduler.place(make_pod(name))
+                scheduler.binding.start_waiting(placement)
+                tasks.create_task(scheduler.binding.run(placement))
+                await asyncio.sleep(1)
+                if name != "c":
+                    assert is_bound(scheduler, name) == ""
+        return [is_bound(scheduler, name) for name in "abc"]
+
+    assert run_in_virtual_time(main) == ["n1", "n1", "n1"]
+
+
+# Saying early where a pod goes
+
+
+@pytest.mark.parametrize(
+    "announce, pre_flight, wait, announced",
+    [
+        pytest.param(True, None, False, True, id="there-is-work-before-the-binding"),
+        pytest.param(True, SKIP, False, False, id="there-is-none"),
+        pytest.param(True, SKIP, True, True, id="but-the-pod-waits"),
+        pytest.param(False, None, True, False, id="the-feature-is-off"),
+    ],
+)
+def test_a_long_way_is_announced(announce: bool, pre_flight: Any, wait: bool, announced: bool) -> None:
+    log: list[str] = []
+
+    async def steps(scheduler: Parts) -> None:
+        for held in scheduler.made.waiting_pods:
+            held.allow("A")
+
+    scheduler = run(
+        *([waiting("A", 10)] if wait else []),
+        plugin("P", PreBindPlugin, pre_bind=None, pre_bind_pre_flight=pre_flight, log=log),
+        announce_nomination=announce,
+        steps=steps,
+    )
+    assert scheduler.written.writes == ([("p", None, "n1")] if announced else [])
+    assert is_bound(scheduler) == "n1"
+    assert ("P.pre_bind" in log) is (pre_flight is None or not announce)
+
+
+@pytest.mark.parametrize("wait", [False, True], ids=["at-once", "waiting"])
+def test_a_failing_look_ahead_returns_the_pod(wait: bool) -> None:
+    scheduler = run(
+        *([waiting("A", 10)] if wait else []),
+        plugin("P", PreBindPlugin, pre_bind=None, pre_bind_pre_flight=ValueError("lost")),
+        announce_nomination=True,
+    )
+    assert scheduler.made.outside.events == [
+        ("p", "FailedScheduling", "plugin 'P' at PreBindPreFlight: lost")
+    ]
+    expect_undone(scheduler, room="backoff", rejectors=set())

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from kuberth.api.core import Binding, Node, ObjectReference, Pod
+from kuberth.api.meta import ObjectMeta
+from kuberth.client.fencing import FencedApi
+from kuberth.client.protocol import Api
+from kuberth.errors import ApiError
+from kuberth.testing import MemoryApi, make_node, make_pod
+
+BINDING = Binding(metadata=ObjectMeta(namespace="default", name="p"), target=ObjectReference(name="n1"))
+
+WRITES: dict[str, Callable[[Api], Awaitable[object]]] = {
+    "create": lambda api: api.create(make_node("n2")),
+    "update": lambda api: api.update(make_node("n1")),
+    "patch": lambda api: api.patch(Node, "n1", {"spec": {"unschedulable": True}}),
+    "bind": lambda api: api.bind(BINDING),
+    "delete": lambda api: api.delete(Node, "n1"),
+}
+
+
+def fenced(*, may_write: bool) -> tuple[FencedApi, MemoryApi]:
+    api = MemoryApi()
+    api.put(make_node("n1"))
+    api.put(make_pod("p"))
+    return FencedApi(api, lambda: may_write), api
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_only_the_leader_writes(write: str) -> None:
+    api, _ = fenced(may_write=True)
+    asyncio.run(_await(WRITES[write](api)))
+    api, memory = fenced(may_write=False)
+    before = memory.all(Node), memory.all(Pod)
+    with pytest.raises(ApiError, match="not the leader any more"):
+        asyncio.run(_await(WRITES[write](api)))
+    assert (memory.all(Node), memory.all(Pod)) == before
+
+
+def test_everyone_reads() -> None:
+    api, memory = fenced(may_write=False)
+
+    async def main() -> None:
+        assert (await api.get(Node, "n1")).metadata.name == "n1"
+        listed = await api.list(Node)
+        assert len(listed.items) == 1
+        memory.put(make_node("n2"))
+        async for event in api.watch(Node, resource_version=listed.resource_version):
+            assert event.object.metadata.name == "n2"
+            break
+
+    asyncio.run(main())
+
+
+async def _await(work: Awaitable[object]) -> None:
+    await work

@@ -1,0 +1,221 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from kuberth.api.core import Node, Pod
+from kuberth.client.protocol import WatchEvent
+from kuberth.errors import ApiError
+from kuberth.informers.reflector import Reflector
+from kuberth.informers.store import Store
+from kuberth.testing import MemoryApi, make_node, make_pod, run_in_virtual_time
+
+
+class Watched:
+    """A reflector of pods that notes what its handler is told, and what the store held then."""
+
+    def __init__(self, api: MemoryApi) -> None:
+        self.store = Store[Pod]()
+        self.told: list[str] = []
+        self.reflector = Reflector(api, Pod, self.store, self._handle)
+
+    def _handle(self, old: Pod | None, new: Pod | None) -> None:
+        self.told.append(f"{_uid(old)} -> {_uid(new)}")
+        key = (new or old).metadata.name  # type: ignore[union-attr]  # one of the two is there
+        in_store = self.store.get(key, namespace="default")
+        if new is not None:
+            assert in_store is new, "the store is current before anyone is told"
+
+    async def run(self, *steps: Callable[[], Any]) -> list[str]:
+        task = asyncio.ensure_future(self.reflector.run())
+        await self.reflector.synced.wait()
+        for step in steps:
+            step()
+            await asyncio.sleep(1)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        return self.told
+
+
+def _uid(pod: Pod | None) -> str:
+    return "none" if pod is None else f"{pod.metadata.uid}@{pod.metadata.labels.get('v', '1')}"
+
+
+def pod(uid: str, version: str = "1", *, name: str = "p") -> Pod:
+    return make_pod(name, uid=uid, labels={"v": version})
+
+
+def test_what_is_there_is_added_before_it_counts_as_synced() -> None:
+    async def main() -> list[str]:
+        api = MemoryApi()
+        api.put(pod("a", name="p1"))
+        api.put(pod("b", name="p2"))
+        api.put(make_node("n1"))
+        return await Watched(api).run()
+
+    assert run_in_virtual_time(main) == ["none -> a@1", "none -> b@1"]
+
+
+def test_additions_updates_and_deletions() -> None:
+    async def main() -> list[str]:
+        api = MemoryApi()
+        watched = Watched(api)
+        told = await watched.run(
+            lambda: api.put(pod("a")),
+            lambda: api.replace(pod("a", "2")),
+            lambda: api.remove(Pod, "default/p"),
+        )
+        assert len(watched.store) == 0
+        return told
+
+    assert run_in_virtual_time(main) == ["none -> a@1", "a@1 -> a@2", "a@2 -> none"]
+
+
+def test_made_again_under_the_same_name_is_another_object() -> None:
+    """The watch may skip what happened in between: an object of another UID was deleted and added."""
+
+    async def main() -> list[str]:
+        api = MemoryApi()
+        api.put(pod("old"))
+        watched = Watched(api)
+        await watched.reflector.sync()
+        api.remove(Pod, "default/p")
+        api.put(pod("new", "2"))
+        await watched.reflector.sync()
+        return watched.told
+
+    assert run_in_virtual_time(main) == ["none -> old@1", "old@1 -> none", "none -> new@2"]
+
+
+def test_listing_again_finds_what_was_missed() -> None:
+    async def main() -> tuple[list[str], list[str]]:
+        api = MemoryApi()
+        for name in ("gone", "changed", "same"):
+            api.put(pod(name, name=name))
+        watched = Watched(api)
+        await watched.reflector.sync()
+        watched.told.clear()
+        api.remove(Pod, "default/gone")
+        api.replace(pod("changed", "2", name="changed"))
+        api.put(pod("fresh", name="fresh"))
+        await watched.reflector.sync()
+        return watched.told, sorted(each.metadata.name for each in watched.store)
+
+    told, names = run_in_virtual_time(main)
+    assert told == ["changed@1 -> changed@2", "same@1 -> same@1", "none -> fresh@1", "gone@1 -> none"]
+    assert names == ["changed", "fresh", "same"]
+
+
+def test_other_kinds_are_not_told() -> None:
+    async def main() -> list[str]:
+        api = MemoryApi()
+        return await Watched(api).run(
+            lambda: api.put(make_node("n1")), lambda: api.replace(make_node("n1", cpu="9"))
+        )
+
+    assert run_in_virtual_time(main) == []
+
+
+def test_nothing_is_lost_between_list_and_watch() -> None:
+    class Busy(MemoryApi):
+        async def list(self, kind: type[Any], **options: Any) -> Any:
+            listed = await super().list(kind, **options)
+            self.put(pod("late", name="late"))
+            return listed
+
+    async def main() -> list[str]:
+        return await Watched(Busy()).run(lambda: None)
+
+    assert run_in_virtual_time(main) == ["none -> late@1"]
+
+
+def test_a_node_has_no_namespace() -> None:
+    async def main() -> None:
+        api = MemoryApi()
+        store = Store[Node]()
+        seen: list[Any] = []
+        api.put(make_node("n1"))
+        await Reflector(api, Node, store, lambda old, new: seen.append((old, new))).sync()
+        assert store.get("n1") is seen[0][1]
+
+    run_in_virtual_time(main)
+
+
+class Cutting(MemoryApi):
+    """Ends every watch after one event, or answers with an error instead; counts lists and watches."""
+
+    def __init__(self, *failures: ApiError) -> None:
+        super().__init__()
+        self.lists: list[str] = []
+        self.watches: list[str] = []
+        self.failures = list(failures)
+
+    async def list(self, kind: type[Any], *, resource_version: str = "", field_selector: str = "") -> Any:
+        self.lists.append(resource_version)
+        return await super().list(kind, resource_version=resource_version, field_selector=field_selector)
+
+    async def watch(
+        self, kind: type[Any], *, resource_version: str, field_selector: str = ""
+    ) -> AsyncIterator[WatchEvent]:
+        self.watches.append(resource_version)
+        if self.failures:
+            raise self.failures.pop()
+        async for event in super().watch(kind, resource_version=resource_version):
+            yield event
+            return
+
+
+def test_a_watch_that_ends_goes_on_where_it_was() -> None:
+    async def main() -> Cutting:
+        api = Cutting()
+        watched = Watched(api)
+        await watched.run(*(lambda name=name: api.put(pod(name, name=name)) for name in "abc"))
+        assert watched.told == ["none -> a@1", "none -> b@1", "none -> c@1"]
+        return api
+
+    api = run_in_virtual_time(main)
+    assert len(api.lists) == 1
+    assert api.watches == ["0", "1", "2", "3"]
+
+
+@pytest.mark.parametrize(
+    "failure, version",
+    [
+        pytest.param(ApiError("too old resource version", code=410, reason="Expired"), "", id="gone"),
+        pytest.param(ApiError("Too large resource version: 9", code=504), "", id="from-the-future"),
+        pytest.param(ApiError("no answer", code=500), "1", id="any-other-trouble"),
+    ],
+)
+def test_a_watch_that_fails_is_made_up_for_by_a_list(failure: ApiError, version: str) -> None:
+    async def main() -> Cutting:
+        api = Cutting(failure)
+        api.put(pod("a", name="a"))
+        watched = Watched(api)
+        await watched.run(lambda: api.put(pod("b", name="b")), lambda: None, lambda: None)
+        assert [told for told in watched.told if told.startswith("none")] == ["none -> a@1", "none -> b@1"]
+        return api
+
+    api = run_in_virtual_time(main)
+    assert api.lists == ["0", version]
+
+
+def test_a_kind_that_may_not_be_read_holds_no_one_up_if_it_is_optional(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Denied(MemoryApi):
+        async def list(self, kind: type[Any], **_: Any) -> Any:
+            raise ApiError("pods is forbidden", code=403, reason="Forbidden")
+
+    async def synced(*, optional: bool) -> bool:
+        reflector = Reflector(Denied(), Pod, Store[Pod](), lambda _old, _new: None, optional=optional)
+        task = asyncio.ensure_future(reflector.run())
+        await asyncio.sleep(600)
+        task.cancel()
+        return reflector.synced.is_set()
+
+    assert run_in_virtual_time(lambda: synced(optional=True))
+    assert not run_in_virtual_time(lambda: synced(optional=False))
+    assert 'resources: ["pods"]' in caplog.text

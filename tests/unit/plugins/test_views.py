@@ -1,0 +1,79 @@
+"""Every in-tree plugin says the same of a node whether it is asked of all nodes, of some, or of that one."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kuberth.api import wire
+from kuberth.api.core import Pod
+from kuberth.cluster.nodes import Nodes
+from kuberth.cluster.pod_info import PodInfo
+from kuberth.framework import CycleState, FilterPlugin, ScorePlugin
+from kuberth.framework.status import SUCCESS, Status
+from kuberth.framework.verdict import Verdict
+from tests.conformance.cases import CORPUS, Case, read_cases
+from tests.conformance.replay import evaluator_of
+
+
+@lru_cache(maxsize=1)
+def corpus() -> list[Case]:
+    """Clusters and pods of every family; a slice, so that reading it costs little."""
+    return [case for index, case in enumerate(read_cases(CORPUS / "schedule.jsonl.gz")) if index % 4 == 0]
+
+
+def judged(plugin: FilterPlugin, state: CycleState, pod: Pod, nodes: Nodes) -> dict[str, Status]:
+    verdict = plugin.filter_nodes(state, pod, nodes)
+    live = nodes.live()
+    return {
+        nodes.name(position): _status(verdict, position) for position in range(len(nodes)) if live[position]
+    }
+
+
+def _status(verdict: Verdict | None, position: int) -> Status:
+    code = 0 if verdict is None else int(verdict.codes[position])
+    return SUCCESS if verdict is None or code == 0 else verdict.status(code)
+
+
+def scored(plugin: ScorePlugin, state: CycleState, pod: Pod, nodes: Nodes) -> dict[str, int]:
+    scores = plugin.score_nodes(state, pod, nodes)
+    assert not isinstance(scores, Status)
+    return dict(zip((nodes.name(i) for i in range(len(nodes))), scores.tolist(), strict=True))
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_all_rows_some_rows_and_single_rows_agree(data: st.DataObject) -> None:
+    case = data.draw(st.integers(0, len(corpus()) - 1).map(lambda index: corpus()[index]))
+    evaluator = evaluator_of(case)
+    # A gap in the table, as a node that was deleted leaves it.
+    gone = data.draw(st.none() | st.sampled_from(case["nodes"]))
+    if gone is not None and len(case["nodes"]) > 1:
+        evaluator.cluster.remove_node(gone["metadata"]["name"])
+    pod = wire.convert(Pod, case["pod"])
+    state = CycleState(PodInfo(pod))
+    everything = evaluator.cluster.all_nodes()
+    runner = evaluator.runner
+    if not runner.run_pre_filter(state, pod, everything).status.is_success:
+        return
+    live = np.flatnonzero(everything.live())
+    some = everything.at(np.array(data.draw(st.lists(st.sampled_from(live.tolist()), unique=True)), np.intp))
+    for plugin in runner.profile.filter:
+        if plugin.name in state.skip_filter:
+            continue
+        whole = judged(plugin, state, pod, everything)
+        assert judged(plugin, state, pod, some) == {name: whole[name] for name in some.names()}, plugin.name
+        for node in everything:
+            assert judged(plugin, state, pod, node.alone) == {node.name: whole[node.name]}, plugin.name
+
+    candidates = everything.at(live.astype(np.intp))
+    assert runner.run_pre_score(state, pod, candidates).is_success
+    for scorer in runner.profile.score:
+        if scorer.name in state.skip_score:
+            continue
+        all_scores = scored(scorer, state, pod, candidates)
+        for node in everything:
+            assert scored(scorer, state, pod, node.alone) == {node.name: all_scores[node.name]}, scorer.name

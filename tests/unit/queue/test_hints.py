@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+import pytest
+
+from kuberth.api.core import Pod
+from kuberth.cluster.pod_info import PodInfo
+from kuberth.framework import events
+from kuberth.framework.events import Action, ClusterEvent, Hint, HintFunction, Resource
+from kuberth.framework.profile import RegisteredHint
+from kuberth.framework.queued_pod import QueuedPod
+from kuberth.observe.metrics import SchedulerMetrics
+from kuberth.queue.hints import Hints, Worth
+from kuberth.testing import make_node, make_pod
+from tests.unit.queue.building import NODE_ADD, NODE_LABEL, NODE_TAINT, SCHEDULER, always, failing, on
+
+QUEUE, SKIP = always(Hint.QUEUE), always(Hint.SKIP)
+
+
+def nonsense(_pod: Pod, _old: object, _new: object) -> Hint:
+    return "Queue"  # type: ignore[return-value]  # what an author may get wrong
+
+
+def rejected(*plugins: str, pending: Sequence[str] = (), scheduler: str = SCHEDULER) -> QueuedPod:
+    queued = QueuedPod(PodInfo(make_pod("p", uid="p", scheduler=scheduler)), timestamp_ns=0)
+    queued.unschedulable_plugins = set(plugins)
+    queued.pending_plugins = set(pending)
+    return queued
+
+
+def hints(*registered: RegisteredHint) -> Hints:
+    return Hints({SCHEDULER: registered}, SchedulerMetrics())
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "plugins", "pending", "worth"),
+    [
+        pytest.param(QUEUE, SKIP, "A", "", Worth.AFTER_BACKOFF, id="rejector-queues"),
+        pytest.param(SKIP, QUEUE, "A", "", Worth.NOTHING, id="only-rejectors-are-asked"),
+        pytest.param(None, SKIP, "A", "", Worth.AFTER_BACKOFF, id="no-hint-queues"),
+        pytest.param(failing, SKIP, "A", "", Worth.AFTER_BACKOFF, id="failing-hint-queues"),
+        pytest.param(nonsense, SKIP, "A", "", Worth.AFTER_BACKOFF, id="nonsense-queues"),
+        pytest.param(SKIP, QUEUE, "AB", "", Worth.AFTER_BACKOFF, id="one-of-two-is-enough"),
+        pytest.param(SKIP, SKIP, "AB", "", Worth.NOTHING, id="all-skip"),
+        pytest.param(QUEUE, SKIP, "", "A", Worth.AT_ONCE, id="pending-skips-backoff"),
+        pytest.param(QUEUE, QUEUE, "A", "B", Worth.AT_ONCE, id="pending-wins-though-asked-later"),
+        pytest.param(QUEUE, SKIP, "A", "B", Worth.AFTER_BACKOFF, id="pending-skips-itself"),
+        pytest.param(QUEUE, SKIP, "A", "A", Worth.AT_ONCE, id="both-rejecting-and-pending"),
+        pytest.param(failing, SKIP, "", "A", Worth.AT_ONCE, id="failing-hint-of-pending"),
+        pytest.param(SKIP, SKIP, "", "", Worth.AFTER_BACKOFF, id="after-an-error"),
+        pytest.param(QUEUE, QUEUE, "C", "", Worth.NOTHING, id="rejector-without-registration"),
+    ],
+)
+def test_judge(
+    a: HintFunction | None, b: HintFunction | None, plugins: str, pending: str, worth: Worth
+) -> None:
+    judge = hints(*on("A", NODE_ADD, hint=a), *on("B", NODE_ADD, hint=b))
+    assert judge.judge(rejected(*plugins, pending=pending), NODE_ADD, None, make_node("n")) is worth
+
+
+def test_a_hint_sees_the_pod_and_both_versions() -> None:
+    seen: list[tuple[Pod, object, object]] = []
+
+    def hint(pod: Pod, old: object, new: object) -> Hint:
+        seen.append((pod, old, new))
+        return Hint.SKIP
+
+    queued = rejected("A")
+    hints(*on("A", NODE_TAINT, hint=hint)).judge(queued, NODE_TAINT, "old", "new")
+    assert seen == [(queued.pod, "old", "new")]
+
+
+@pytest.mark.parametrize(
+    ("event", "interested"),
+    [
+        (NODE_ADD, True),
+        (NODE_TAINT, False),
+        (ClusterEvent(Resource.NODE, Action.UPDATE), False),
+        (events.ASSIGNED_POD_ADD, True),
+        (events.UNSCHEDULED_POD_UPDATE, True),
+        (events.FORCED_ACTIVATION, True),
+        (ClusterEvent(Resource.STORAGE_CLASS, Action.ADD), False),
+    ],
+    ids=lambda value: value.label if isinstance(value, ClusterEvent) else str(value),
+)
+def test_interest(event: ClusterEvent, interested: bool) -> None:
+    of_one = hints(*on("A", NODE_ADD, ClusterEvent(Resource.POD, Action.ALL)))
+    assert of_one.interests_anyone(event) is interested
+
+
+def test_events_of_a_plugin_are_those_of_all_profiles() -> None:
+    both = Hints({"one": on("A", NODE_ADD), "two": on("A", NODE_LABEL)}, SchedulerMetrics())
+    assert both.events_of("A") == (NODE_ADD, NODE_LABEL)
+    assert both.events_of("B") == ()
+
+
+def test_hints_are_those_of_the_pods_own_profile() -> None:
+    both = Hints(
+        {"one": on("A", NODE_ADD, hint=SKIP), "two": on("A", NODE_ADD, hint=QUEUE)}, SchedulerMetrics()
+    )
+    assert both.judge(rejected("A", scheduler="one"), NODE_ADD, None, None) is Worth.NOTHING
+    assert both.judge(rejected("A", scheduler="two"), NODE_ADD, None, None) is Worth.AFTER_BACKOFF
+
+
+def test_a_pod_of_an_unknown_profile_is_not_left_behind(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.ERROR):
+        worth = hints(*on("A", NODE_ADD, hint=SKIP)).judge(
+            rejected("A", scheduler="stranger"), NODE_ADD, None, None
+        )
+    assert worth is Worth.AFTER_BACKOFF
+    assert "'stranger'" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("new", "worth"),
+    [
+        pytest.param(None, Worth.AFTER_BACKOFF, id="for-all"),
+        pytest.param(make_pod("p", uid="p"), Worth.AFTER_BACKOFF, id="for-this-pod"),
+        pytest.param(make_pod("q", uid="q"), Worth.NOTHING, id="for-another-pod"),
+        pytest.param("something else", Worth.NOTHING, id="for-no-pod"),
+    ],
+)
+def test_a_wildcard_asks_no_hint(new: object, worth: Worth) -> None:
+    judge = hints(*on("A", NODE_ADD, hint=failing))
+    assert judge.judge(rejected("A"), events.UNSCHEDULABLE_TIMEOUT, None, new) is worth
+
+
+@pytest.mark.parametrize(
+    ("hint", "label"),
+    [(QUEUE, "Queue"), (SKIP, "QueueSkip"), (failing, "Error"), (nonsense, "Error"), (None, "Queue")],
+    ids=["queue", "skip", "failing", "nonsense", "none"],
+)
+def test_every_answer_is_measured(hint: HintFunction | None, label: str) -> None:
+    metrics = SchedulerMetrics()
+    judge = Hints({SCHEDULER: on("A", NODE_ADD, hint=hint)}, metrics)
+    judge.judge(rejected("A"), NODE_ADD, None, None)
+    values = metrics.queueing_hint_execution_duration.values
+    assert {labels: value.count for labels, value in values.items()} == {("A", "NodeAdd", label): 1}

@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+import logging
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from kuberth.cluster.pod_info import PodInfo
+from kuberth.framework.extension_points import QueueSortPlugin
+from kuberth.framework.queued_pod import QueuedPod
+from kuberth.queue.ordered_room import OrderedRoom, SortValue, sort_value_of
+from kuberth.testing import make_pod
+from tests.unit.queue.building import Bench, ByPriority
+
+
+class LessOnly(QueueSortPlugin):
+    """Orders by priority, then by age, as `ByPriority` does, but has no sort key."""
+
+    name = "LessOnly"
+
+    def less(self, first: QueuedPod, second: QueuedPod) -> bool:
+        return (-first.info.priority, first.timestamp_ns) < (-second.info.priority, second.timestamp_ns)
+
+
+class Broken(QueueSortPlugin):
+    name = "Broken"
+
+    def less(self, first: QueuedPod, second: QueuedPod) -> bool:
+        raise RuntimeError("cannot compare")
+
+
+class Indifferent(QueueSortPlugin):
+    name = "Indifferent"
+
+    def less(self, first: QueuedPod, second: QueuedPod) -> bool:
+        return False
+
+
+def queued_pod(name: str, *, priority: int = 0, timestamp_ns: int = 0) -> QueuedPod:
+    return QueuedPod(PodInfo(make_pod(name, priority=priority)), timestamp_ns=timestamp_ns)
+
+
+class RoomMachine(RuleBasedStateMachine):
+    """An ordered room beside a list that is sorted whenever someone looks."""
+
+    sort_value: SortValue = staticmethod(sort_value_of(ByPriority()))
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.room = OrderedRoom(type(self).sort_value)
+        self.pods: dict[str, QueuedPod] = {}
+        self.arrivals: dict[str, int] = {}
+        self.arrived = 0
+
+    @rule(name=st.sampled_from("abcdefgh"), priority=st.integers(0, 3), timestamp_ns=st.integers(0, 3))
+    def add(self, name: str, *, priority: int, timestamp_ns: int) -> None:
+        """The same object comes again with another priority and time, as queued pods do."""
+        fresh = queued_pod(name, priority=priority, timestamp_ns=timestamp_ns)
+        queued = self.pods.get(name, fresh)
+        queued.info, queued.timestamp_ns = fresh.info, timestamp_ns
+        self.pods[name] = queued
+        self.arrived += 1
+        self.arrivals[name] = self.arrived
+        self.room.add(queued)
+
+    @rule(name=st.sampled_from("abcdefgh"))
+    def remove(self, name: str) -> None:
+        expected = self.pods.get(name) if self.arrivals.pop(name, None) else None
+        assert self.room.remove(f"default/{name}") is expected
+
+    @rule()
+    def pop(self) -> None:
+        expected = next(iter(self.sorted()), None)
+        popped = self.room.pop()
+        assert popped is expected
+        if popped is not None:
+            del self.arrivals[popped.pod.metadata.name]
+
+    @rule(timestamp_ns=st.integers(0, 3))
+    def one_that_left_changes(self, timestamp_ns: int) -> None:
+        """Whoever is in another room now must not disturb the order here."""
+        for name, queued in self.pods.items():
+            if name not in self.arrivals:
+                queued.timestamp_ns = timestamp_ns
+
+    def sorted(self) -> list[QueuedPod]:
+        def position(name: str) -> tuple[int, int, int]:
+            queued = self.pods[name]
+            return -queued.info.priority, queued.timestamp_ns, self.arrivals[name]
+
+        return [self.pods[name] for name in sorted(self.arrivals, key=position)]
+
+    @invariant()
+    def holds_what_came(self) -> None:
+        inside = {f"default/{name}" for name in self.arrivals}
+        assert {queued.key for queued in self.room} == inside
+        assert len(self.room) == len(inside)
+        assert self.room.peek() is next(iter(self.sorted()), None)
+        for name in "abcdefgh":
+            key = f"default/{name}"
+            assert (key in self.room) == (key in inside)
+            assert self.room.get(key) is (self.pods[name] if key in inside else None)
+
+
+class LessOnlyRoomMachine(RoomMachine):
+    sort_value = staticmethod(sort_value_of(LessOnly()))
+
+
+TestRoom = RoomMachine.TestCase
+TestRoom.settings = settings(max_examples=80, stateful_step_count=60, deadline=None)
+TestRoomOfLess = LessOnlyRoomMachine.TestCase
+TestRoomOfLess.settings = settings(max_examples=80, stateful_step_count=60, deadline=None)
+
+
+@given(st.lists(st.integers(-3, 3), max_size=60))
+def test_sorts_like_a_list_and_keeps_arrival_order_among_equals(priorities: list[int]) -> None:
+    pods = [queued_pod(str(index), priority=priority) for index, priority in enumerate(priorities)]
+    room = OrderedRoom(lambda queued: -queued.info.priority)
+    for queued in pods:
+        room.add(queued)
+    assert [room.pop() for _ in pods] == sorted(pods, key=lambda queued: -queued.info.priority)
+    assert room.pop() is None
+
+
+def test_dead_entries_do_not_pile_up() -> None:
+    room = OrderedRoom(lambda queued: queued.timestamp_ns)
+    for turn in range(10_000):
+        room.add(queued_pod("a", timestamp_ns=turn))
+        room.add(queued_pod("b", timestamp_ns=-turn))
+        room.remove("default/b")
+    assert len(room) == 1
+    assert len(room._heap) <= 2 * 1 + 64 + 1
+
+
+@pytest.mark.parametrize("plugin", [ByPriority(), LessOnly()], ids=lambda plugin: str(plugin.name))
+def test_queue_order_with_and_without_a_sort_key(plugin: QueueSortPlugin) -> None:
+    bench = Bench(sort=plugin)
+    for name, priority in (("low", 1), ("high", 5), ("low-too", 1), ("highest", 9)):
+        bench.add(name, priority=priority)
+        bench.clock.advance(1)
+    assert bench.pop_names() == ["highest", "high", "low", "low-too"]
+
+
+@pytest.mark.parametrize("plugin", [Broken(), Indifferent()], ids=lambda plugin: str(plugin.name))
+def test_a_sort_that_fails_or_does_not_care_gives_arrival_order(
+    plugin: QueueSortPlugin, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench = Bench(sort=plugin)
+    names = [f"p{number}" for number in range(20)]
+    for name in names:
+        bench.add(name)
+    assert bench.pop_names() == names
+    failures = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert bool(failures) == isinstance(plugin, Broken)
+    assert all("'Broken' failed at QueueSort" in record.getMessage() for record in failures)
+
+
+def test_an_update_sorts_a_ready_pod_anew_even_without_a_sort_key() -> None:
+    class ByLabel(QueueSortPlugin):
+        name = "ByLabel"
+
+        def less(self, first: QueuedPod, second: QueuedPod) -> bool:
+            return first.info.labels["rank"] < second.info.labels["rank"]
+
+    bench = Bench(sort=ByLabel())
+    pods = {name: bench.add(name, labels={"rank": name}) for name in "bcdefgh"}
+    bench.update(pods["b"], make_pod("b", uid=pods["b"].metadata.uid, labels={"rank": "z"}))
+    bench.update(pods["h"], make_pod("h", uid=pods["h"].metadata.uid, labels={"rank": "a"}))
+    assert bench.pop_names() == ["h", "c", "d", "e", "f", "g", "b"]

@@ -1,0 +1,867 @@
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kuberth.api.core import Pod
+from kuberth.clock import NANOSECONDS
+from kuberth.cluster.pod_info import PodInfo
+from kuberth.errors import QueueError
+from kuberth.framework import events
+from kuberth.framework.events import Action, ClusterEvent, Hint, Resource
+from kuberth.framework.status import SUCCESS, Status
+from kuberth.queue.interface import SchedulingQueue
+from kuberth.queue.priority_queue import POD_POPPED, PriorityQueue
+from kuberth.testing import make_pod
+from tests.unit.queue.building import (
+    GATES,
+    NODE_ADD,
+    NODE_LABEL,
+    NODE_TAINT,
+    POD_ALL,
+    SCHEDULER,
+    Bench,
+    always,
+    failing,
+    not_zero,
+    on,
+    ungated,
+    with_metadata,
+    with_spec,
+    with_status,
+)
+
+QUEUE, SKIP = always(Hint.QUEUE), always(Hint.SKIP)
+
+GATE_SETTINGS = pytest.mark.parametrize(
+    ("hints_on", "early"),
+    [(True, True), (True, False), (False, True), (False, False)],
+    ids=["both-on", "hints-only", "early-only", "both-off"],
+)
+
+
+# Order
+
+
+@pytest.mark.parametrize(
+    ("early", "order"), [(True, ["high", "low"]), (False, ["low", "high"])], ids=["windows", "exact"]
+)
+def test_pods_of_one_second_leave_backoff_by_priority(early: bool, order: list[str]) -> None:
+    bench = Bench(hints=on("A", NODE_ADD), pop_from_backoff=early)
+    bench.fail("low", "A", priority=1)
+    bench.clock.advance(0.9)
+    bench.fail("high", "A", priority=5)
+    bench.queue.move(NODE_ADD, None, None)
+    assert bench.rooms == {"low": "backoff", "high": "backoff"}
+    if early:
+        assert bench.pop_names() == order
+        return
+    bench.clock.advance(0.11)
+    bench.queue.flush_backoff_completed()
+    assert bench.rooms == {"low": "active", "high": "backoff"}
+    bench.clock.advance(0.9)
+    first = bench.pop_names()
+    bench.queue.flush_backoff_completed()
+    assert first + bench.pop_names() == order
+
+
+def test_an_earlier_second_goes_before_priority() -> None:
+    bench = Bench(hints=on("A", NODE_ADD))
+    bench.fail("low", "A", priority=1)
+    bench.clock.advance(1)
+    bench.fail("high", "A", priority=5)
+    bench.queue.move(NODE_ADD, None, None)
+    assert bench.pop_names() == ["low", "high"]
+
+
+def test_the_active_room_goes_before_any_early_pop() -> None:
+    bench = Bench(hints=on("A", NODE_ADD))
+    bench.fail("waiting", "A", priority=9)
+    bench.queue.move(NODE_ADD, None, None)
+    bench.add("new", priority=0)
+    assert bench.pop_names() == ["new", "waiting"]
+    assert bench.metrics.queue_incoming_pods.values[("active", events.POP_FROM_BACKOFF)] == 1
+
+
+# Backoff
+
+
+def test_backoff_without_early_pop_is_waited_out() -> None:
+    bench = Bench(hints=on("A", NODE_ADD), pop_from_backoff=False)
+    bench.fail("p", "A")
+    bench.queue.move(NODE_ADD, None, None)
+    assert bench.queue.pop_nowait() is None
+    bench.clock.advance(1)
+    bench.queue.flush_backoff_completed()
+    assert bench.rooms == {"p": "backoff"}, "its last nanosecond is not over"
+    bench.clock.advance(0.001)
+    bench.queue.flush_backoff_completed()
+    assert bench.rooms == {"p": "active"}
+
+
+def test_a_pod_whose_backoff_is_over_meanwhile_is_ready_at_once() -> None:
+    bench = Bench(hints=on("A", NODE_ADD))
+    bench.fail("p", "A")
+    bench.clock.advance(2)
+    bench.queue.move(NODE_ADD, None, None)
+    assert bench.rooms == {"p": "active"}
+
+
+@GATE_SETTINGS
+def test_an_error_waits_out_its_backoff_with_any_gate(hints_on: bool, early: bool) -> None:
+    bench = Bench(queueing_hints=hints_on, pop_from_backoff=early)
+    bench.fail("p")
+    assert bench.rooms == {"p": "backoff"}
+    assert bench.queue.pop_nowait() is None
+    bench.clock.advance(2)
+    bench.queue.flush_backoff_completed()
+    assert bench.pop_names() == ["p"]
+
+
+def test_errors_in_a_row_count_until_a_rejection() -> None:
+    bench = Bench()
+    bench.add("p")
+    for _ in range(3):
+        bench.reject(bench.pop("p"))
+        bench.clock.advance(20)
+        bench.queue.flush_backoff_completed()
+    queued = bench.pop("p")
+    assert (queued.consecutive_errors, queued.unschedulable_count, queued.attempts) == (3, 0, 4)
+    bench.reject(queued, "A")
+    assert (queued.consecutive_errors, queued.unschedulable_count) == (0, 1)
+
+
+@pytest.mark.parametrize("plugins", [("A",), ()], ids=["rejected", "error"])
+def test_every_failure_is_waited_out_from_its_own_time(plugins: tuple[str, ...]) -> None:
+    bench = Bench(hints=on("A", NODE_ADD), pop_from_backoff=False)
+    bench.add("p")
+    for seconds in (1, 2, 4, 8, 10, 10):
+        queued = bench.pop("p")
+        bench.clock.advance(0.25)
+        bench.reject(queued, *plugins)
+        bench.queue.move(NODE_ADD, None, None)
+        assert bench.rooms == {"p": "backoff"}
+        assert queued.backoff_expires_ns == bench.clock.now_ns() + seconds * NANOSECONDS
+        bench.clock.advance(seconds + 0.5)
+        bench.queue.flush_backoff_completed()
+        assert bench.rooms == {"p": "active"}
+
+
+@pytest.mark.parametrize("early", [True, False], ids=["early", "not-early"])
+def test_pending_skips_backoff(early: bool) -> None:
+    bench = Bench(hints=on("A", NODE_ADD, hint=QUEUE), pop_from_backoff=early)
+    bench.fail("p", pending=["A"])
+    assert bench.rooms == {"p": "unschedulable"}
+    bench.queue.move(NODE_ADD, None, None)
+    assert bench.rooms == {"p": "active"}
+
+
+def test_no_maximum_means_no_backoff() -> None:
+    bench = Bench(hints=on("A", NODE_ADD), max_backoff_seconds=0)
+    bench.fail("p", "A")
+    bench.queue.move(NODE_ADD, None, None)
+    assert bench.rooms == {"p": "active"}
+
+
+def test_a_gate_that_opens_at_the_beginning_of_virtual_time_needs_no_backoff() -> None:
+    bench = Bench(start_ns=0)
+    pod = bench.add("p", gates=["wait"])
+    bench.update(pod, ungated(pod))
+    assert bench.rooms == {"p": "active"}
+
+
+# Events and pods in flight
+
+
+@pytest.mark.parametrize(
+    ("hint", "pending", "room"),
+    [
+        (QUEUE, False, "backoff"),
+        (QUEUE, True, "active"),
+        (SKIP, False, "unschedulable"),
+        (failing, False, "backoff"),
+    ],
+    ids=["queue", "pending", "skip", "failing"],
+)
+def test_an_event_while_in_flight_is_judged_when_the_pod_comes_back(
+    hint: Any, pending: bool, room: str
+) -> None:
+    bench = Bench(hints=on("A", NODE_ADD, hint=hint))
+    bench.add("p")
+    queued = bench.pop("p")
+    bench.queue.move(NODE_ADD, None, None)
+    assert bench.queue.missed_event_count == 1
+    bench.reject(queued, *([] if pending else ["A"]), pending=["A"] if pending else [])
+    assert bench.rooms == {"p": room}
+    assert bench.queue.missed_event_count == 0
+
+
+def test_an_event_counts_for_pods_that_were_in_flight_then() -> None:
+    bench = Bench(hints=on("A", NODE_ADD))
+    bench.add("before")
+    bench.add("after")
+    before = bench.pop("before")
+    bench.queue.move(NODE_ADD, None, None)
+    after = bench.pop("after")
+    bench.reject(after, "A")
+    assert bench.rooms == {"after": "unschedulable"}
+    assert bench.queue.missed_event_count == 1, "it is kept for the one still in flight"
+    bench.reject(before, "A")
+    assert bench.rooms == {"after": "unschedulable", "before": "backoff"}
+
+
+def test_an_event_before_the_pop_does_not_count() -> None:
+    bench = Bench(hints=on("A", NODE_ADD))
+    bench.add("other")
+    other = bench.pop("other")
+    bench.queue.move(NODE_ADD, None, None)
+    bench.fail("p", "A")
+    assert bench.rooms == {"p": "unschedulable"}
+    bench.queue.done(other.uid)
+    assert bench.queue.missed_event_count == 0
+
+
+def test_an_update_in_flight_is_judged_like_an_event() -> None:
+    label = ClusterEvent(Resource.POD, Action.UPDATE_POD_LABEL)
+    bench = Bench(hints=on("A", label))
+    pod = bench.add("p")
+    queued = bench.pop("p")
+    new = bench.update(pod, with_metadata(pod, labels={"a": "b"}))
+    assert bench.rooms == {}
+    queued.info = PodInfo(new)
+    bench.reject(queued, "A")
+    assert bench.rooms == {"p": "backoff"}
+
+
+def test_an_event_nobody_registered_for_is_not_kept() -> None:
+    bench = Bench(hints=on("A", NODE_ADD))
+    bench.add("p")
+    bench.pop("p")
+    bench.queue.move(NODE_LABEL, None, None)
+    assert bench.queue.missed_event_count == 0
+    bench.queue.move(NODE_ADD, None, None)
+    gauge = bench.metrics.inflight_events
+    assert not_zero(gauge) == {(POD_POPPED,): 1, ("NodeAdd",): 1}
+    assert [pod.metadata.name for pod in bench.queue.in_flight()] == ["p"]
+    for pod in bench.queue.in_flight():
+        bench.queue.done(pod.metadata.uid)
+    assert not not_zero(gauge)
+
+
+def test_done_of_a_stranger_is_nothing() -> None:
+    bench = Bench()
+    bench.queue.done("nobody")
+    assert not bench.metrics.inflight_events.values
+
+
+def test_only_the_waiting_pods_that_a_pre_check_accepts_move() -> None:
+    bench = Bench(hints=on("A", NODE_ADD))
+    bench.fail("yes", "A")
+    bench.fail("no", "A")
+    bench.queue.move(NODE_ADD, None, None, pre_check=lambda pod: pod.metadata.name == "yes")
+    assert bench.rooms == {"yes": "backoff", "no": "unschedulable"}
+
+
+def test_only_the_pods_that_a_hint_means_move() -> None:
+    def for_one(pod: Pod, _old: object, new: object) -> Hint:
+        return Hint.QUEUE if pod.metadata.name == new else Hint.SKIP
+
+    bench = Bench(hints=on("A", NODE_ADD, hint=for_one))
+    bench.fail("one", "A")
+    bench.fail("two", "A")
+    bench.queue.move(NODE_ADD, None, "two")
+    assert bench.rooms == {"one": "unschedulable", "two": "backoff"}
+
+
+# Activation
+
+
+def _in_active(bench: Bench) -> Pod:
+    return bench.add("p")
+
+
+def _in_backoff(bench: Bench) -> Pod:
+    pod = bench.fail("p", "A")
+    bench.queue.move(NODE_ADD, None, None)
+    return pod
+
+
+def _in_error_backoff(bench: Bench) -> Pod:
+    return bench.fail("p")
+
+
+def _in_unschedulable(bench: Bench) -> Pod:
+    return bench.fail("p", "A")
+
+
+def _gated(bench: Bench) -> Pod:
+    return bench.add("p", gates=["wait"])
+
+
+def _unknown(_bench: Bench) -> Pod:
+    return make_pod("p")
+
+
+@GATE_SETTINGS
+@pytest.mark.parametrize(
+    ("bring", "before", "after"),
+    [
+        (_in_active, "active", "active"),
+        (_in_backoff, "backoff", "active"),
+        (_in_error_backoff, "backoff", "active"),
+        (_in_unschedulable, "unschedulable", "active"),
+        (_gated, "gated", "gated"),
+        (_unknown, None, None),
+    ],
+    ids=["active", "backoff", "error-backoff", "unschedulable", "gated", "unknown"],
+)
+def test_activate(
+    bring: Callable[[Bench], Pod], before: str | None, after: str | None, hints_on: bool, early: bool
+) -> None:
+    bench = Bench(hints=on("A", NODE_ADD), queueing_hints=hints_on, pop_from_backoff=early)
+    pod = bring(bench)
+    assert bench.rooms.get("p") == before
+    bench.queue.activate({"default/p": pod})
+    assert bench.rooms.get("p") == after
+
+
+def test_activate_in_flight_is_for_that_pod_only() -> None:
+    bench = Bench(hints=on("A", NODE_ADD, hint=SKIP))
+    one, _two = bench.add("one"), bench.add("two")
+    queued = [bench.pop("one"), bench.pop("two")]
+    bench.queue.activate({"default/one": one})
+    assert bench.queue.missed_event_count == 1
+    for each in queued:
+        bench.reject(each, "A")
+    assert bench.rooms == {"one": "backoff", "two": "unschedulable"}
+
+
+def test_activate_of_several_pods_at_once() -> None:
+    bench = Bench(hints=on("A", NODE_ADD))
+    pods = [bench.fail(name, "A") for name in ("one", "two", "three")]
+    bench.queue.activate({f"default/{pod.metadata.name}": pod for pod in pods[:2]})
+    assert bench.rooms == {"one": "active", "two": "active", "three": "unschedulable"}
+
+
+# Pods come, change and go
+
+
+def test_a_failed_pod_cannot_come_back_over_one_of_its_name() -> None:
+    bench = Bench()
+    old = bench.add("p")
+    queued = bench.pop("p")
+    bench.queue.delete(old)
+    new = bench.add("p")
+    with pytest.raises(QueueError, match="default/p is already present in the active room"):
+        bench.reject(queued, "A")
+    assert [pod.metadata.uid for pod in bench.queue.in_flight()] == []
+    found = bench.queue.get("default/p")
+    assert found is not None
+    assert found.uid == new.metadata.uid
+
+
+def test_a_pod_popped_twice_is_tried_once(caplog: pytest.LogCaptureFixture) -> None:
+    bench = Bench()
+    pod = bench.add("p")
+    bench.pop("p")
+    bench.queue.add(PodInfo(pod))
+    bench.add("q")
+    with caplog.at_level(logging.ERROR):
+        assert bench.pop_names() == ["q"]
+    assert "popped while it is being scheduled" in caplog.text
+    assert len(bench.queue.in_flight()) == 2
+
+
+@GATE_SETTINGS
+def test_a_pod_that_was_never_popped_is_not_lost_when_it_fails(
+    hints_on: bool, early: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    source = Bench()
+    source.add("p")
+    queued = source.pop("p")
+    bench = Bench(queueing_hints=hints_on, pop_from_backoff=early)
+    bench.reject(queued, "A")
+    assert bench.rooms == {"p": "backoff" if hints_on else "unschedulable"}
+    assert ("without having been in flight" in caplog.text) == hints_on
+
+
+@GATE_SETTINGS
+def test_an_update_keeps_the_room_and_the_history(hints_on: bool, early: bool) -> None:
+    for bring in (_in_active, _in_backoff, _in_error_backoff):
+        bench = Bench(hints=on("A", NODE_ADD), queueing_hints=hints_on, pop_from_backoff=early)
+        pod = bring(bench)
+        rooms, queued = bench.rooms, bench.queue.get("default/p")
+        assert queued is not None
+        before = (queued.attempts, queued.timestamp_ns)
+        new = bench.update(pod, with_metadata(pod, labels={"a": "b"}))
+        assert bench.rooms == rooms
+        assert bench.queue.get("default/p") is queued
+        assert (queued.pod, queued.attempts, queued.timestamp_ns) == (new, *before)
+
+
+def test_an_update_of_an_unknown_pod_adds_it() -> None:
+    bench = Bench()
+    pod = make_pod("p")
+    bench.update(pod, with_metadata(pod, labels={"a": "b"}))
+    assert bench.rooms == {"p": "active"}
+    assert bench.metrics.queue_incoming_pods.values == {("active", "UnschedulablePodUpdate"): 1}
+
+
+@pytest.mark.parametrize(
+    ("hint", "room"), [(QUEUE, "backoff"), (SKIP, "unschedulable"), (failing, "backoff")], ids=["q", "s", "f"]
+)
+def test_an_update_of_a_waiting_pod_asks_the_hints(hint: Any, room: str) -> None:
+    bench = Bench(hints=on("A", POD_ALL, hint=hint))
+    pod = bench.fail("p", "A")
+    bench.update(pod, with_metadata(pod, labels={"a": "b"}))
+    assert bench.rooms == {"p": room}
+
+
+@pytest.mark.parametrize("bring", [_in_active, _in_backoff, _in_error_backoff, _in_unschedulable, _gated])
+def test_delete_from_any_room_leaves_no_trace(bring: Callable[[Bench], Pod]) -> None:
+    bench = Bench(hints=on("A", NODE_ADD))
+    pod = bring(bench)
+    bench.queue.delete(pod)
+    assert bench.rooms == {}
+    assert bench.queue.get("default/p") is None
+    assert not not_zero(bench.metrics.unschedulable_pods)
+    assert bench.queue.pop_nowait() is None
+    bench.queue.delete(pod)
+
+
+def test_a_pod_that_replaces_one_of_its_name_starts_afresh() -> None:
+    bench = Bench(hints=on("A", NODE_ADD))
+    bench.fail("p", "A")
+    new = bench.add("p")
+    queued = bench.pop("p")
+    assert (queued.uid, queued.attempts, queued.rejectors) == (new.metadata.uid, 1, set())
+    assert not not_zero(bench.metrics.unschedulable_pods)
+
+
+# Gates
+
+
+@GATE_SETTINGS
+def test_a_gated_pod_is_parked_until_its_gates_are_gone(hints_on: bool, early: bool) -> None:
+    bench = Bench(hints=on("A", NODE_ADD), queueing_hints=hints_on, pop_from_backoff=early)
+    pod = bench.add("p", gates=["one", "two"])
+    assert bench.rooms == {"p": "gated"}
+    assert bench.queue.pop_nowait() is None
+    assert not_zero(bench.metrics.unschedulable_pods) == {(GATES, SCHEDULER): 1}
+    half = bench.update(pod, with_spec(pod, scheduling_gates=pod.spec.scheduling_gates[:1]))
+    assert bench.rooms == {"p": "gated"}
+    bench.queue.move(NODE_ADD, None, None)
+    assert bench.rooms == {"p": "gated"}
+    bench.update(half, ungated(half))
+    assert bench.rooms == {"p": "active"}
+    queued = bench.pop("p")
+    assert (queued.attempts, queued.unschedulable_count) == (1, 0)
+    assert not not_zero(bench.metrics.unschedulable_pods)
+
+
+class Door:
+    """A PreEnqueue plugin whose answer changes; counts how often it is asked."""
+
+    def __init__(self) -> None:
+        self.closed = False
+        self.asked = 0
+
+    def __call__(self, _pod: Pod, _first: str) -> Status:
+        self.asked += 1
+        return Status.unschedulable("closed").by("Door") if self.closed else SUCCESS
+
+
+@pytest.mark.parametrize("early", [True, False], ids=["before-backoff", "after-backoff"])
+def test_gates_are_asked_once_on_the_way_to_active(early: bool) -> None:
+    door = Door()
+    bench = Bench(hints=on("A", NODE_ADD), pre_enqueue=door, pop_from_backoff=early)
+    bench.fail("p", "A")
+    assert door.asked == 1
+    bench.queue.move(NODE_ADD, None, None)
+    assert (bench.rooms, door.asked) == ({"p": "backoff"}, 2 if early else 1)
+    door.closed = True
+    bench.clock.advance(2)
+    bench.queue.flush_backoff_completed()
+    assert (bench.rooms, door.asked) == ({"p": "active" if early else "gated"}, 2)
+
+
+def test_a_closed_gate_keeps_a_pod_out_of_the_backoff_room() -> None:
+    door = Door()
+    bench = Bench(hints=[*on("A", NODE_ADD), *on("Door", NODE_TAINT)], pre_enqueue=door)
+    bench.fail("p", "A")
+    door.closed = True
+    bench.queue.move(NODE_ADD, None, None)
+    assert bench.rooms == {"p": "gated"}
+    queued = bench.queue.get("default/p")
+    assert queued is not None
+    assert queued.rejectors == {"A", "Door"}
+    door.closed = False
+    bench.queue.move(NODE_ADD, None, None)
+    assert bench.rooms == {"p": "gated"}, "only events that the gating plugin registered for open its gate"
+    bench.queue.move(NODE_TAINT, None, None)
+    assert bench.rooms == {"p": "backoff"}
+
+
+def test_the_gating_plugin_is_asked_first() -> None:
+    asked: list[str] = []
+
+    def pre_enqueue(_pod: Pod, first: str) -> Status:
+        asked.append(first)
+        return Status.unschedulable("closed").by("Door")
+
+    bench = Bench(pre_enqueue=pre_enqueue)
+    pod = bench.add("p")
+    bench.queue.activate({"default/p": pod})
+    assert asked == ["", "Door"]
+
+
+def test_a_profile_without_gates_lets_everyone_in() -> None:
+    bench = Bench()
+    bench.add("p", scheduler="someone-else", gates=["wait"])
+    assert bench.rooms == {"p": "active"}
+
+
+# Without hints
+
+
+def test_without_hints_an_event_during_the_attempt_brings_the_pod_back() -> None:
+    bench = Bench(hints=on("A", NODE_ADD), queueing_hints=False)
+    bench.add("one")
+    bench.add("two")
+    one = bench.pop("one")
+    bench.queue.move(NODE_ADD, None, None)
+    bench.reject(one, "B")
+    assert bench.rooms["one"] == "backoff", "whoever rejected it"
+    two = bench.pop("two")
+    bench.reject(two, "A")
+    assert bench.rooms["two"] == "unschedulable", "the event was before its attempt"
+    assert bench.queue.missed_event_count == 0
+
+
+def test_without_hints_an_activation_during_the_attempt_counts_as_an_event() -> None:
+    bench = Bench(queueing_hints=False)
+    pod = bench.add("p")
+    queued = bench.pop("p")
+    bench.queue.activate({"default/p": pod})
+    bench.reject(queued, "A")
+    assert bench.rooms == {"p": "backoff"}
+
+
+@pytest.mark.parametrize(
+    ("change", "room"),
+    [
+        pytest.param(lambda pod: with_metadata(pod, labels={"a": "b"}), "backoff", id="labels"),
+        pytest.param(lambda pod: with_metadata(pod, annotations={"a": "b"}), "backoff", id="annotations"),
+        pytest.param(lambda pod: with_spec(pod, node_selector={"a": "b"}), "backoff", id="spec"),
+        pytest.param(lambda pod: with_metadata(pod, resource_version="7"), "unschedulable", id="version"),
+        pytest.param(lambda pod: with_metadata(pod, generation=7), "unschedulable", id="generation"),
+        pytest.param(lambda pod: with_metadata(pod, finalizers=("f",)), "unschedulable", id="finalizers"),
+        pytest.param(lambda pod: with_status(pod, nominated_node_name="n"), "unschedulable", id="status"),
+    ],
+)
+def test_without_hints_an_update_counts_unless_it_is_bookkeeping(
+    change: Callable[[Pod], Pod], room: str
+) -> None:
+    bench = Bench(queueing_hints=False)
+    pod = bench.fail("p", "A")
+    bench.update(pod, change(pod))
+    assert bench.rooms == {"p": room}
+
+
+def test_without_hints_an_update_in_flight_queues_the_pod_beside_its_attempt() -> None:
+    """The queue does not know who is in flight then; the scheduling loop skips pods that are assumed."""
+    bench = Bench(queueing_hints=False)
+    pod = bench.add("p")
+    queued = bench.pop("p")
+    bench.update(pod, with_metadata(pod, labels={"a": "b"}))
+    assert bench.rooms == {"p": "active"}
+    with pytest.raises(QueueError):
+        bench.reject(queued, "A")
+
+
+NEAR_WEB = {
+    "podAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": [
+            {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "web"}}}
+        ]
+    }
+}
+FAR_FROM_WEB = {"podAntiAffinity": NEAR_WEB["podAffinity"]}
+PLACED_WEB = make_pod("web", labels={"app": "web"}, node="n1")
+
+
+@pytest.mark.parametrize(
+    ("rejectors", "affinity", "placed", "event", "moves"),
+    [
+        pytest.param({"InterPodAffinity"}, NEAR_WEB, PLACED_WEB, events.ASSIGNED_POD_ADD, True, id="near"),
+        pytest.param(
+            {"InterPodAffinity"}, NEAR_WEB, PLACED_WEB, events.ASSIGNED_POD_UPDATE, True, id="update"
+        ),
+        pytest.param(
+            {"InterPodAffinity"},
+            NEAR_WEB,
+            make_pod("db", labels={"app": "db"}, node="n1"),
+            events.ASSIGNED_POD_ADD,
+            False,
+            id="other-labels",
+        ),
+        pytest.param(
+            {"InterPodAffinity"},
+            NEAR_WEB,
+            make_pod("web", labels={"app": "web"}, node="n1", namespace="other"),
+            events.ASSIGNED_POD_ADD,
+            False,
+            id="other-namespace",
+        ),
+        pytest.param(
+            {"InterPodAffinity"}, FAR_FROM_WEB, PLACED_WEB, events.ASSIGNED_POD_ADD, False, id="far"
+        ),
+        pytest.param({"Fit"}, None, PLACED_WEB, events.ASSIGNED_POD_ADD, False, id="no-terms"),
+        pytest.param({"Fit"}, None, PLACED_WEB, events.ASSIGNED_POD_DELETE, True, id="delete-frees-room"),
+        pytest.param(
+            {"Fit"},
+            None,
+            PLACED_WEB,
+            ClusterEvent(Resource.ASSIGNED_POD, Action.UPDATE_POD_SCALE_DOWN),
+            True,
+            id="scale-down-frees-room",
+        ),
+        pytest.param(
+            {"PodTopologySpread"}, None, PLACED_WEB, events.ASSIGNED_POD_ADD, True, id="spread-same-namespace"
+        ),
+        pytest.param(
+            {"PodTopologySpread"},
+            None,
+            make_pod("web", node="n1", namespace="other"),
+            events.ASSIGNED_POD_ADD,
+            False,
+            id="spread-other-namespace",
+        ),
+    ],
+)
+def test_without_hints_a_placed_pod_brings_back_who_looks_for_such_a_pod(
+    rejectors: set[str], affinity: dict[str, Any] | None, placed: Pod, event: ClusterEvent, moves: bool
+) -> None:
+    registered = [
+        hint for plugin in ("InterPodAffinity", "PodTopologySpread", "Fit") for hint in on(plugin, POD_ALL)
+    ]
+    bench = Bench(hints=registered, queueing_hints=False)
+    bench.fail("p", *rejectors, affinity=affinity)
+    gone = event == events.ASSIGNED_POD_DELETE
+    bench.queue.move(event, placed if gone else None, None if gone else placed)
+    assert bench.rooms == {"p": "backoff" if moves else "unschedulable"}
+
+
+def test_without_hints_namespaces_are_selected_by_their_labels() -> None:
+    affinity = {
+        "podAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [
+                {
+                    "topologyKey": "zone",
+                    "labelSelector": {},
+                    "namespaceSelector": {"matchLabels": {"team": "a"}},
+                }
+            ]
+        }
+    }
+    bench = Bench(hints=on("InterPodAffinity", POD_ALL), queueing_hints=False)
+    bench.fail("p", "InterPodAffinity", affinity=affinity)
+    placed = make_pod("web", node="n1", namespace="other")
+    bench.queue.move(events.ASSIGNED_POD_ADD, None, placed)
+    assert bench.rooms == {"p": "unschedulable"}
+    bench.context.cluster.set_namespace("other", {"team": "a"})
+    bench.queue.move(events.ASSIGNED_POD_ADD, None, placed)
+    assert bench.rooms == {"p": "backoff"}
+
+
+def test_with_hints_a_placed_pod_is_for_the_hints_to_judge() -> None:
+    bench = Bench(hints=on("Custom", POD_ALL, hint=QUEUE))
+    bench.fail("p", "Custom")
+    bench.queue.move(events.ASSIGNED_POD_ADD, None, PLACED_WEB)
+    assert bench.rooms == {"p": "backoff"}
+
+
+# Time
+
+
+@pytest.mark.parametrize(
+    ("waited", "room"), [(300.0, "unschedulable"), (300.001, "active")], ids=["at", "after"]
+)
+@GATE_SETTINGS
+def test_a_pod_that_waits_too_long_is_tried_again(
+    waited: float, room: str, hints_on: bool, early: bool
+) -> None:
+    bench = Bench(queueing_hints=hints_on, pop_from_backoff=early)
+    bench.fail("p", "A")
+    bench.clock.advance(waited)
+    bench.queue.flush_unschedulable_leftover()
+    assert bench.rooms == {"p": room}
+    queued = bench.queue.get("default/p")
+    assert queued is not None
+    assert queued.was_flushed == (room == "active")
+    if room == "active":
+        bench.reject(bench.pop("p"), "A")
+        assert not queued.was_flushed
+
+
+def test_a_flushed_pod_still_backing_off_waits_that_out() -> None:
+    bench = Bench(max_unschedulable_seconds=1.0, initial_backoff_seconds=5.0)
+    bench.fail("p", "A")
+    bench.clock.advance(2)
+    bench.queue.flush_unschedulable_leftover()
+    assert bench.rooms == {"p": "backoff"}
+
+
+def test_a_gated_pod_is_asked_again_once_per_timeout() -> None:
+    door = Door()
+    door.closed = True
+    bench = Bench(pre_enqueue=door)
+    bench.add("p")
+    bench.clock.advance(301)
+    bench.queue.flush_unschedulable_leftover()
+    assert (bench.rooms, door.asked) == ({"p": "gated"}, 2)
+    queued = bench.queue.get("default/p")
+    assert queued is not None
+    assert not queued.was_flushed, "no attempt followed from it"
+    bench.clock.advance(30)
+    bench.queue.flush_unschedulable_leftover()
+    assert door.asked == 2, "the flush starts the wait anew"
+    door.closed = False
+    bench.clock.advance(301)
+    bench.queue.flush_unschedulable_leftover()
+    assert bench.rooms == {"p": "active"}
+
+
+def test_a_flush_is_an_event_for_pods_in_flight() -> None:
+    bench = Bench()
+    bench.fail("old", "A")
+    bench.clock.advance(301)
+    bench.add("p")
+    queued = bench.pop("p")
+    bench.queue.flush_unschedulable_leftover()
+    bench.reject(queued, "A")
+    assert bench.rooms == {"old": "active", "p": "backoff"}
+
+
+def test_tick_flushes_when_due_and_says_when_to_come_again() -> None:
+    bench = Bench(hints=on("A", NODE_ADD), pop_from_backoff=False)
+    bench.clock.advance(0.25)
+    queue = PriorityQueue(bench.context)
+    assert queue.tick() == pytest.approx(0.75), "backoff is flushed at whole seconds"
+    bench.clock.advance(0.75)
+    assert queue.tick() == pytest.approx(1.0)
+    bench.clock.advance(0.3)
+    assert queue.tick() == pytest.approx(0.7)
+    bench.clock.advance(5.2)
+    assert queue.tick() == pytest.approx(0.5), "a late call is not made up for"
+
+
+def test_tick_does_both_flushes() -> None:
+    bench = Bench(max_unschedulable_seconds=40.0)
+    bench.fail("rejected", "A")
+    bench.fail("error")
+    bench.queue.tick()
+    assert bench.rooms == {"rejected": "unschedulable", "error": "backoff"}
+    for _ in range(59):
+        bench.clock.advance(1)
+        bench.queue.tick()
+    assert bench.rooms == {"rejected": "unschedulable", "error": "active"}, "it is looked at every 30 seconds"
+    bench.clock.advance(1)
+    bench.queue.tick()
+    assert bench.rooms == {"rejected": "active", "error": "active"}
+
+
+def test_a_queue_of_ones_own_may_tick_otherwise() -> None:
+    class Eager(PriorityQueue):
+        """Looks at everything at every tick, four times a second."""
+
+        def tick(self) -> float:
+            self.flush_backoff_completed()
+            self.flush_unschedulable_leftover()
+            return 0.25
+
+    bench = Bench(make=Eager, max_unschedulable_seconds=1.0)
+    bench.fail("p", "A")
+    bench.clock.advance(2)
+    assert bench.queue.tick() == 0.25
+    assert bench.rooms == {"p": "active"}
+
+
+# Readiness, rooms and counts
+
+
+@pytest.mark.parametrize(("early", "told"), [(True, 1), (False, 0)], ids=["early", "not-early"])
+def test_whoever_pops_is_told_when_there_is_something(early: bool, told: int) -> None:
+    bench = Bench(hints=on("A", NODE_ADD), pop_from_backoff=early)
+    calls: list[None] = []
+    bench.queue.when_ready(lambda: calls.append(None))
+    bench.add("gated", gates=["wait"])
+    assert not calls
+    bench.fail("p", "A")
+    assert len(calls) == 1
+    bench.queue.move(NODE_ADD, None, None)
+    assert len(calls) == 1 + told
+    bench.clock.advance(2)
+    bench.queue.flush_backoff_completed()
+    assert len(calls) == 2 + told
+
+
+def test_rooms_and_get() -> None:
+    bench = Bench(hints=[*on("A", NODE_ADD, hint=QUEUE), *on("B", NODE_TAINT)])
+    bench.fail("parked", "B")
+    bench.fail("error")
+    bench.fail("backoff", "A")
+    bench.queue.move(NODE_ADD, None, None)
+    bench.add("gated", gates=["wait"])
+    bench.add("active")
+    assert bench.rooms == {
+        "active": "active",
+        "backoff": "backoff",
+        "error": "backoff",
+        "parked": "unschedulable",
+        "gated": "gated",
+    }
+    assert list(bench.queue.rooms()) == ["active", "backoff", "unschedulable", "gated"]
+    for name in bench.rooms:
+        queued = bench.queue.get(f"default/{name}")
+        assert queued is not None
+        assert queued.pod.metadata.name == name
+        assert SchedulingQueue.get(bench.queue, f"default/{name}") is queued, "the interface's own way"
+    assert bench.queue.get("default/nobody") is None
+    assert SchedulingQueue.get(bench.queue, "default/nobody") is None
+
+
+def test_why_pods_come_in_is_counted() -> None:
+    bench = Bench(hints=on("A", NODE_ADD))
+    bench.fail("p", "A")
+    bench.queue.move(NODE_ADD, None, None)
+    bench.clock.advance(2)
+    bench.queue.flush_backoff_completed()
+    bench.reject(bench.pop("p"), "A")
+    found = bench.queue.get("default/p")
+    assert found is not None
+    bench.queue.activate({"default/p": found.pod})
+    assert bench.metrics.queue_incoming_pods.values == {
+        ("active", "UnschedulablePodAdd"): 1,
+        ("unschedulable", "ScheduleAttemptFailure"): 2,
+        ("backoff", "NodeAdd"): 1,
+        ("active", "BackoffComplete"): 1,
+        ("active", "ForceActivate"): 1,
+    }
+
+
+def test_rejections_are_counted_by_plugin_while_pods_wait() -> None:
+    bench = Bench(hints=on("A", NODE_ADD))
+    bench.fail("one", "A", "B")
+    bench.fail("two", "A", pending=["A"])
+    gauge = bench.metrics.unschedulable_pods
+    assert not_zero(gauge) == {("A", SCHEDULER): 2, ("B", SCHEDULER): 1}
+    bench.queue.move(NODE_ADD, None, None)
+    assert not_zero(gauge) == {("A", SCHEDULER): 2, ("B", SCHEDULER): 1}
+    bench.pop("two")
+    assert not_zero(gauge) == {("A", SCHEDULER): 1, ("B", SCHEDULER): 1}
+    bench.pop("one")
+    assert not not_zero(gauge)

@@ -1,0 +1,142 @@
+"""The two cycles and a queue around a framework of the plugins under test; nothing runs by itself."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from typing import Any
+
+from kuberth.api.core import Pod, PodCondition
+from kuberth.binding.cycle import BindingCycle
+from kuberth.clock import Clock
+from kuberth.cluster.pod_info import PodInfo
+from kuberth.framework import Plugin, QueuedPod, Runner
+from kuberth.informers.store import Store
+from kuberth.queue.interface import QueueContext
+from kuberth.queue.priority_queue import PriorityQueue
+from kuberth.scheduling.cycle import Placement, Rejection, SchedulingCycle
+from kuberth.scheduling.failure import FailureHandler
+from kuberth.scheduling.loop import SchedulingLoop
+from kuberth.testing import FakeClock
+from tests.unit.framework.rig import Framework, framework
+
+
+@dataclass
+class Written:
+    """A status writer that notes instead of writing."""
+
+    writes: list[tuple[str, PodCondition | None, str | None]] = field(default_factory=list)
+
+    def write(self, pod: Pod, *, condition: PodCondition | None, nomination: str | None) -> None:
+        self.writes.append((pod.metadata.name, condition, nomination))
+
+
+@dataclass
+class Parts:
+    made: Framework
+    queue: PriorityQueue
+    pods: Store[Pod]
+    written: Written
+    cycle: SchedulingCycle
+    failures: FailureHandler
+    binding: BindingCycle
+    loop: SchedulingLoop
+    placements: list[Placement]
+
+    @property
+    def runner(self) -> Runner:
+        return self.made.runner
+
+    def add(self, *pods: Pod) -> None:
+        """Pods arrive: in the API, in the store of the last versions, in the queue."""
+        for pod in pods:
+            self.pods.set(self.made.api.put(pod))
+            self.queue.add(PodInfo(pod))
+
+    def pop(self) -> QueuedPod:
+        queued = self.queue.pop_nowait()
+        assert queued is not None
+        return queued
+
+    def decide(self, pod: Pod) -> Placement | Rejection:
+        """One scheduling cycle for a new pod."""
+        self.add(pod)
+        return self.cycle.run(self.pop(), self.runner)
+
+    def place(self, pod: Pod) -> Placement:
+        placement = self.decide(pod)
+        assert isinstance(placement, Placement), placement
+        return placement
+
+    def reject(self, pod: Pod) -> Rejection:
+        rejection = self.decide(pod)
+        assert isinstance(rejection, Rejection), rejection
+        return rejection
+
+    def rooms(self) -> dict[str, list[str]]:
+        """The names of waiting pods by room, without empty rooms."""
+        rooms = self.queue.rooms().items()
+        return {room: [queued.pod.metadata.name for queued in waiting] for room, waiting in rooms if waiting}
+
+
+def parts(
+    *plugins: type[Plugin],
+    clock: Clock | None = None,
+    percentage_of_all: int | None = None,
+    rng: random.Random | None = None,
+    announce_nomination: bool = False,
+    **options: Any,
+) -> Parts:
+    clock = FakeClock() if clock is None else clock
+    made = framework(*plugins, clock=clock, **options)
+    name = made.profile.scheduler_name
+    queue = PriorityQueue(
+        QueueContext(
+            sort=made.profile.queue_sort,
+            clock=clock,
+            cluster=made.cluster,
+            nominator=made.nominator,
+            metrics=made.metrics,
+            pre_enqueue={name: lambda pod, first: made.runner.run_pre_enqueue(pod, first=first)},
+            hints={name: made.profile.hints},
+        )
+    )
+    written = Written()
+    pods = Store[Pod]()
+    cycle = SchedulingCycle(
+        made.cluster,
+        nominator=made.nominator,
+        metrics=made.metrics,
+        percentage_of_nodes_to_score=percentage_of_all,
+        rng=random.Random(1) if rng is None else rng,
+    )
+    failures = FailureHandler(
+        queue=queue,
+        nominator=made.nominator,
+        pods=pods,
+        recorder=made.outside,
+        writer=written,
+        metrics=made.metrics,
+    )
+    binding = BindingCycle(
+        queue=queue,
+        cluster=made.cluster,
+        waiting_pods=made.waiting_pods,
+        failures=failures,
+        recorder=made.outside,
+        writer=written,
+        metrics=made.metrics,
+        clock=clock,
+        announce_nomination=announce_nomination,
+    )
+    placements: list[Placement] = []
+    loop = SchedulingLoop(
+        queue=queue,
+        cluster=made.cluster,
+        runners={name: made.runner},
+        cycle=cycle,
+        failures=failures,
+        recorder=made.outside,
+        bind=placements.append,
+    )
+    return Parts(made, queue, pods, written, cycle, failures, binding, loop, placements)
