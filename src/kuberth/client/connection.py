@@ -175,7 +175,7 @@ class Connection(asyncio.Protocol):
             self._head_bytes += len(data)
         try:
             self._parser.feed_data(data)
-        except httptools.HttpParserError as error:
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             if self.usable:
                 self.abort(BrokenAnswerError(f"the answer is no HTTP ({error})"))
             return

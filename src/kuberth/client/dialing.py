@@ -10,6 +10,7 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Callable
+from functools import cache
 from typing import Final, cast
 
 from kuberth.client.client_config import ClientConfig, Proxy
@@ -80,7 +81,7 @@ class Dialer:
 
     async def _through(self, proxy: Proxy, connection: Connection) -> asyncio.BaseTransport:
         loop = asyncio.get_running_loop()
-        context = ssl.create_default_context() if proxy.secure else None
+        context = _proxy_context() if proxy.secure else None
         try:
             transport, tunnel = await loop.create_connection(
                 _Tunnel,
@@ -156,6 +157,12 @@ class _Tunnel(asyncio.Protocol):
         if not self._status.done():
             self._status.set_exception(exc or ConnectionResetError("the proxy closed the connection"))
             self._status.exception()  # whoever was to read it may be gone
+
+
+@cache
+def _proxy_context() -> ssl.SSLContext:
+    """A proxy's own certificate is judged by the system's authorities, not by the cluster's."""
+    return ssl.create_default_context()
 
 
 def _keep_alive(transport: asyncio.BaseTransport) -> None:

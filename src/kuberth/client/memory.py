@@ -19,7 +19,7 @@ from kuberth.api.core import Binding, Pod, PodCondition
 from kuberth.api.selectors import FieldSelector, parse_field_selector
 from kuberth.api.wire import convert, to_builtins
 from kuberth.client.protocol import ObjectList, WatchEvent, WatchType
-from kuberth.errors import ApiError, ConflictError, NotFoundError
+from kuberth.errors import AlreadyExistsError, ApiError, ConflictError, NotFoundError
 
 T = TypeVar("T")
 
@@ -45,7 +45,7 @@ class MemoryApi:
         kind, key = type(obj), _key(obj)
         objects = self._objects.setdefault(kind, {})
         if key in objects:
-            raise ConflictError(f"{kind.__name__} {key} already exists")
+            raise AlreadyExistsError(f"{kind.__name__} {key} already exists")
         metadata = cast(Any, obj).metadata
         if not metadata.uid:
             self._uids += 1

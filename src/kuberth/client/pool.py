@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from kuberth.client.client_config import ClientConfig
@@ -23,12 +24,14 @@ _SWEEP_SECONDS: Final = 30.0
 _CLOSE_SECONDS: Final = 1.0
 
 
-class Request(NamedTuple):
+@dataclass(slots=True)
+class Request:
     """One question, ready to be sent."""
 
     what: str
     """For messages: "list pods", "bind pod default/web"."""
-    data: bytes
+    data: bytes = field(repr=False)
+    """Hidden: there are credentials in it."""
     repeatable: bool
     """Asking twice does no harm: only reads."""
     deadline: float
@@ -77,6 +80,7 @@ class Pool:
                 connection.abort()
                 raise
             except (OSError, AnswerTooLargeError) as error:
+                connection.abort()  # an answer that could not be used leaves it open
                 if reused and request.repeatable and not connection.answering and not fresh:
                     # The server closed a connection it found idle, just as we used it.
                     fresh = not isinstance(error, TimeoutError)

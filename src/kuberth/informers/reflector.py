@@ -112,18 +112,16 @@ class Reflector(Generic[T]):
             logger.info("the watch of %s cannot go on (%s); listing again", name, error)
             self._version = ""
         elif error.code == 403:
-            self._note_denial(error)
+            self._note_denial()
         else:
             logger.warning("%s cannot be followed, trying again: %s", name, error)
         await self._backoff.wait()
 
-    def _note_denial(self, error: ApiError) -> None:
+    def _note_denial(self) -> None:
         if not self._denied:
-            rule = _missing_rule(_KIND_INFO.get(self.kind))
             level = logging.WARNING if self._optional else logging.ERROR
-            logger.log(
-                level, "%s may not be read: %s; add to the ClusterRole: %s", self.kind.__name__, error, rule
-            )
+            rule = _missing_rule(_KIND_INFO.get(self.kind))
+            logger.log(level, "%s may not be read; add to the ClusterRole: %s", self.kind.__name__, rule)
         self._denied = True
         if self._optional:
             self.synced.set()
@@ -137,8 +135,8 @@ class Reflector(Generic[T]):
         self._handler(old, obj)
 
     def _remove(self, obj: T) -> None:
-        self._store.remove(obj)
-        self._handler(obj, None)
+        # The last version known here: a deletion may come with nothing but the object's name.
+        self._handler(self._store.remove(obj) or obj, None)
 
 
 class _Backoff:

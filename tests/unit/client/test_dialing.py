@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from kuberth.api.core import Pod
+from kuberth.client import dialing
 from kuberth.client.client_config import Proxy, Secret, TlsSettings
 from kuberth.client.credentials import ANONYMOUS
 from kuberth.client.dialing import Dialer
@@ -102,6 +103,7 @@ def test_an_open_server_is_reached_through_a_tunnel_too() -> None:
 def test_tls_within_tls(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     (tmp_path / "ca").write_text(authority().pem, encoding="utf-8")
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca"))
+    dialing._proxy_context.cache_clear()
 
     async def main() -> None:
         async with serve(pod) as server, tunnelling(tls=True) as (port, _):

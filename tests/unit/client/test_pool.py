@@ -216,8 +216,9 @@ def test_an_answer_that_says_close_ends_the_connection() -> None:
         b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{",
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{",
         b"NONSENSE\r\n\r\n",
+        b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2\r\nConnection: upgrade\r\n\r\n",
     ],
-    ids=["at once", "in the head", "in the body", "in a chunk", "no HTTP"],
+    ids=["at once", "in the head", "in the body", "in a chunk", "no HTTP", "another protocol"],
 )
 def test_a_cut_answer(raw: bytes) -> None:
     async def handler(_asked: Asked, reply: Reply) -> None:
@@ -342,6 +343,7 @@ def test_gzip_is_asked_for_and_bounded_where_it_is_wanted() -> None:
             await api.list(Pod, field_selector="bomb")
         with pytest.raises(ApiError, match="gzip is cut short"):
             await api.list(Pod, field_selector="cut", resource_version="0")
+        assert api.stats() == PoolStats(open=0, idle=0, waiting=0)
 
     with_api(handler, test, compress_lists=True, max_list_bytes=100_000)
 
