@@ -7,12 +7,10 @@ plugin and the point; nothing a plugin does can end the scheduling loop.
 
 from __future__ import annotations
 
-import asyncio
-import inspect
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Collection, Iterable, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +21,7 @@ from kuberth.cluster.nodes import NodeRow, Nodes
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.cluster.table import ClusterTable
 from kuberth.errors import PluginError
+from kuberth.framework.asking import Asking, failure, nonsense
 from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.diagnosis import Diagnosis
 from kuberth.framework.extension_points import (
@@ -49,26 +48,6 @@ MAX_NODE_SCORE: Final = 100
 MIN_NODE_SCORE: Final = 0
 MAX_PERMIT_SECONDS: Final = 15 * 60.0
 """The longest a Permit plugin can keep a pod waiting."""
-
-_REJECTIONS: Final = frozenset({Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, Code.PENDING})
-_ALLOWED: Final = {
-    "PreEnqueue": _REJECTIONS,
-    "PreFilter": _REJECTIONS | {Code.SKIP},
-    "Filter": _REJECTIONS,
-    "PostFilter": _REJECTIONS,
-    "PreScore": frozenset({Code.SKIP}),
-    "Score": frozenset[Code](),
-    "NormalizeScore": frozenset[Code](),
-    "Reserve": _REJECTIONS,
-    "Permit": _REJECTIONS | {Code.WAIT},
-    "PreBindPreFlight": frozenset({Code.SKIP}),
-    "PreBind": _REJECTIONS,
-    "Bind": _REJECTIONS | {Code.SKIP},
-    "AddPod": frozenset[Code](),
-    "RemovePod": frozenset[Code](),
-}
-"""Which codes besides Success and Error an extension point may answer."""
-
 
 _BIG: Final = 2**63
 
@@ -104,6 +83,7 @@ class Runner:
     ) -> None:
         self.profile = profile
         self.metrics = metrics
+        self._asked = Asking(profile.scheduler_name, metrics)
         self._cluster = cluster
         self._nominator = nominator
         self._whole_table_filter = {
@@ -135,10 +115,10 @@ class Runner:
         if first:
             plugins = sorted(plugins, key=lambda plugin: plugin.name != first)
         for plugin in plugins:
-            status = self._status(plugin, "PreEnqueue", plugin.pre_enqueue, pod)
+            status = self._asked.status(plugin, "PreEnqueue", plugin.pre_enqueue, pod)
             if not status.is_success:
                 break
-        self._observe("PreEnqueue", status, started)
+        self._asked.observe("PreEnqueue", status, started)
         return status
 
     def run_pre_filter(self, state: CycleState, pod: Pod, nodes: Nodes) -> PreFilterOutcome:
@@ -149,8 +129,8 @@ class Runner:
         node_names: frozenset[str] | None = None
         outcome = SUCCESS
         for plugin in self.profile.pre_filter:
-            self._evaluated(plugin, "PreFilter")
-            answer = self._ask(plugin, "PreFilter", plugin.pre_filter, state, pod, nodes, state=state)
+            self._asked.evaluated(plugin, "PreFilter")
+            answer = self._asked.ask(plugin, "PreFilter", plugin.pre_filter, state, pod, nodes, state=state)
             if isinstance(answer, PreFilterResult) and _is_narrowing(answer.node_names):
                 if answer.node_names is None:
                     continue
@@ -161,7 +141,7 @@ class Runner:
                     outcome = Status.unresolvable(_nothing_left(narrowed_by))
                     break
                 continue
-            status = self._checked(plugin, "PreFilter", answer)
+            status = self._asked.checked(plugin, "PreFilter", answer)
             if status.code == Code.SKIP:
                 skipped.add(plugin.name)
             elif status.code == Code.UNSCHEDULABLE:
@@ -172,14 +152,14 @@ class Runner:
                 node_names, narrowed_by = None, set()
                 break
         state.skip_filter = frozenset(skipped)
-        self._observe("PreFilter", outcome, started)
+        self._asked.observe("PreFilter", outcome, started)
         return PreFilterOutcome(outcome, node_names, frozenset(narrowed_by))
 
     def run_add_pod(self, state: CycleState, pod: Pod, added: PodInfo, node: NodeRow) -> Status:
         """Tell PreFilter data that `added` is on `node` now."""
         for plugin in self._followers:
             if plugin.name not in state.skip_filter:
-                status = self._status(plugin, "AddPod", plugin.add_pod, state, pod, added, node)
+                status = self._asked.status(plugin, "AddPod", plugin.add_pod, state, pod, added, node)
                 if not status.is_success:
                     return status
         return SUCCESS
@@ -188,7 +168,7 @@ class Runner:
         """Tell PreFilter data that `removed` left `node`."""
         for plugin in self._followers:
             if plugin.name not in state.skip_filter:
-                status = self._status(plugin, "RemovePod", plugin.remove_pod, state, pod, removed, node)
+                status = self._asked.status(plugin, "RemovePod", plugin.remove_pod, state, pod, removed, node)
                 if not status.is_success:
                     return status
         return SUCCESS
@@ -221,7 +201,7 @@ class Runner:
                     diagnosis.add_block(block.plugin, nodes.rows_at(positions), block.verdict, codes)
                 except Exception as exc:  # the plugin's function from code to status
                     logger.exception("plugin %r failed at Filter", block.plugin)
-                    return _failure(self.profile.plugins[block.plugin], "Filter", exc)
+                    return failure(self.profile.plugins[block.plugin], "Filter", exc)
         return passing
 
     def filter_status(
@@ -240,7 +220,7 @@ class Runner:
         skipped = {plugin.name for plugin in self.profile.filter if plugin.name not in filters}
         for plugin in self.profile.pre_filter:
             if plugin.name in filters:
-                answer = self._ask(plugin, "PreFilter", plugin.pre_filter, state, info.pod, node.alone)
+                answer = self._asked.ask(plugin, "PreFilter", plugin.pre_filter, state, info.pod, node.alone)
                 if isinstance(answer, Status) and answer.is_rejected:
                     return False
                 if isinstance(answer, Status) and answer.is_skip:
@@ -261,7 +241,7 @@ class Runner:
         if blocks:
             block = blocks[0]
             plugin = self.profile.plugins[block.plugin]
-            return self._status(plugin, "Filter", block.verdict.status, int(block.codes[0]))
+            return self._asked.status(plugin, "Filter", block.verdict.status, int(block.codes[0]))
         return SUCCESS
 
     def _judge(self, state: CycleState, pod: Pod, nodes: Nodes) -> tuple[list[_Block], Mask | Status]:
@@ -271,15 +251,17 @@ class Runner:
         for plugin in self.profile.filter:
             if plugin.name in state.skip_filter:
                 continue
-            self._evaluated(plugin, "Filter", len(nodes))
+            self._asked.evaluated(plugin, "Filter", len(nodes))
             if self._whole_table_filter[plugin.name]:
-                verdict = self._ask(plugin, "Filter", plugin.filter_nodes, state, pod, nodes, state=state)
+                verdict = self._asked.ask(
+                    plugin, "Filter", plugin.filter_nodes, state, pod, nodes, state=state
+                )
                 if verdict is None:
                     continue
                 if isinstance(verdict, Status) and verdict.code == Code.ERROR:
-                    return blocks, self._checked(plugin, "Filter", verdict)
+                    return blocks, self._asked.checked(plugin, "Filter", verdict)
                 if not isinstance(verdict, Verdict) or not _is_over(verdict, len(nodes)):
-                    return blocks, _nonsense(plugin, "Filter", verdict, f"a Verdict over {len(nodes)} nodes")
+                    return blocks, nonsense(plugin, "Filter", verdict, f"a Verdict over {len(nodes)} nodes")
             else:
                 answered = self._filter_each(plugin, state, pod, nodes, alive)
                 if isinstance(answered, Status):
@@ -292,9 +274,9 @@ class Runner:
             codes = verdict.codes[positions]
             if verdict.may_fail:
                 for code in np.unique(codes).tolist():
-                    status = self._status(plugin, "Filter", verdict.status, code)
+                    status = self._asked.status(plugin, "Filter", verdict.status, code)
                     if status.is_success:
-                        status = _nonsense(plugin, "Filter", status, f"a rejection for code {code}")
+                        status = nonsense(plugin, "Filter", status, f"a rejection for code {code}")
                     if status.code == Code.ERROR:
                         return blocks, status
             blocks.append(_Block(plugin.name, positions, verdict, codes))
@@ -310,7 +292,7 @@ class Runner:
         codes = np.zeros(len(nodes), np.int64)
         statuses: list[Status] = []
         for position in np.flatnonzero(alive).tolist():
-            status = self._status(
+            status = self._asked.status(
                 plugin, "Filter", plugin.filter, state, pod, nodes.node(position), state=state
             )
             if status.code == Code.ERROR:
@@ -358,7 +340,9 @@ class Runner:
         rejector = ""
         outcome: Status | None = None
         for plugin in self.profile.post_filter:
-            answer = self._ask(plugin, "PostFilter", plugin.post_filter, state, pod, diagnosis, state=state)
+            answer = self._asked.ask(
+                plugin, "PostFilter", plugin.post_filter, state, pod, diagnosis, state=state
+            )
             given, status = self._post_filter_answer(plugin, answer)
             if status.is_success or status.code == Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
                 result, outcome = given, status
@@ -371,17 +355,17 @@ class Runner:
             rejector = rejector or plugin.name
         if outcome is None:
             outcome = Status(Code.UNSCHEDULABLE, *reasons, plugin=rejector)
-        self._observe("PostFilter", outcome, started)
+        self._asked.observe("PostFilter", outcome, started)
         return result, outcome
 
     def _post_filter_answer(self, plugin: Plugin, answer: object) -> tuple[PostFilterResult | None, Status]:
         if isinstance(answer, Status):
-            return None, self._checked(plugin, "PostFilter", answer)
+            return None, self._asked.checked(plugin, "PostFilter", answer)
         if isinstance(answer, tuple) and len(answer) == 2:
             given, status = answer
             if given is None or isinstance(given, PostFilterResult):
-                return given, self._checked(plugin, "PostFilter", status)
-        return None, _nonsense(plugin, "PostFilter", answer, "(PostFilterResult or None, Status or None)")
+                return given, self._asked.checked(plugin, "PostFilter", status)
+        return None, nonsense(plugin, "PostFilter", answer, "(PostFilterResult or None, Status or None)")
 
     # Score
 
@@ -390,15 +374,15 @@ class Runner:
         skipped: set[str] = set()
         outcome = SUCCESS
         for plugin in self.profile.pre_score:
-            self._evaluated(plugin, "PreScore")
-            status = self._status(plugin, "PreScore", plugin.pre_score, state, pod, nodes, state=state)
+            self._asked.evaluated(plugin, "PreScore")
+            status = self._asked.status(plugin, "PreScore", plugin.pre_score, state, pod, nodes, state=state)
             if status.code == Code.SKIP:
                 skipped.add(plugin.name)
             elif not status.is_success:
                 outcome = status
                 break
         state.skip_score = frozenset(skipped)
-        self._observe("PreScore", outcome, started)
+        self._asked.observe("PreScore", outcome, started)
         return outcome
 
     def run_score(self, state: CycleState, pod: Pod, nodes: Nodes) -> NodeScores | Status:
@@ -408,7 +392,7 @@ class Runner:
         by_plugin = np.zeros((len(plugins), len(nodes)), np.int64)
         outcome: NodeScores | Status
         for index, plugin in enumerate(plugins):
-            self._evaluated(plugin, "Score", len(nodes))
+            self._asked.evaluated(plugin, "Score", len(nodes))
             scores = self._scores(plugin, state, pod, nodes)
             if isinstance(scores, Status):
                 outcome = scores
@@ -416,7 +400,7 @@ class Runner:
             np.multiply(scores, self.profile.score_weights[plugin.name], out=by_plugin[index])
         else:
             outcome = NodeScores(tuple(plugin.name for plugin in plugins), by_plugin, by_plugin.sum(axis=0))
-        self._observe("Score", outcome if isinstance(outcome, Status) else SUCCESS, started)
+        self._asked.observe("Score", outcome if isinstance(outcome, Status) else SUCCESS, started)
         return outcome
 
     def _scores(
@@ -425,14 +409,14 @@ class Runner:
         """One plugin's normalised scores of all nodes, each from 0 to 100."""
         answer: object
         if self._whole_table_score[plugin.name]:
-            answer = self._ask(plugin, "Score", plugin.score_nodes, state, pod, nodes, state=state)
+            answer = self._asked.ask(plugin, "Score", plugin.score_nodes, state, pod, nodes, state=state)
         else:
             answer = self._score_each(plugin, state, pod, nodes)
         scores = self._score_array(plugin, answer, len(nodes))
         if isinstance(scores, Status):
             return scores
         if plugin.name in self._normalizing:
-            normalized = self._ask(
+            normalized = self._asked.ask(
                 plugin, "NormalizeScore", plugin.normalize_scores, state, pod, scores, state=state
             )
             if normalized is not None:
@@ -455,11 +439,13 @@ class Runner:
     def _score_each(self, plugin: ScorePlugin, state: CycleState, pod: Pod, nodes: Nodes) -> object:
         scores = np.zeros(len(nodes), np.int64)
         for position in range(len(nodes)):
-            score = self._ask(plugin, "Score", plugin.score, state, pod, nodes.node(position), state=state)
+            score = self._asked.ask(
+                plugin, "Score", plugin.score, state, pod, nodes.node(position), state=state
+            )
             if isinstance(score, Status):
                 return score
             if not isinstance(score, int | np.integer) or isinstance(score, bool) or not -_BIG < score < _BIG:
-                return _nonsense(plugin, "Score", score, "a whole number")
+                return nonsense(plugin, "Score", score, "a whole number")
             scores[position] = score
         return scores
 
@@ -467,31 +453,31 @@ class Runner:
         self, plugin: Plugin, answer: object, length: int, *, point: str = "Score"
     ) -> NDArray[np.int64] | Status:
         if isinstance(answer, Status):
-            status = self._checked(plugin, point, answer)
+            status = self._asked.checked(plugin, point, answer)
             return (
-                _nonsense(plugin, point, answer, "scores or an Error status") if status.is_success else status
+                nonsense(plugin, point, answer, "scores or an Error status") if status.is_success else status
             )
         try:
             scores = np.asarray(answer)
         except ValueError:  # lists of different lengths
-            return _nonsense(plugin, point, answer, f"{length} whole numbers")
+            return nonsense(plugin, point, answer, f"{length} whole numbers")
         if scores.shape != (length,) or not np.issubdtype(scores.dtype, np.integer):
             if length == 0 and scores.shape == (0,):
                 return np.zeros(0, np.int64)
-            return _nonsense(plugin, point, answer, f"{length} whole numbers")
+            return nonsense(plugin, point, answer, f"{length} whole numbers")
         return scores.astype(np.int64, copy=False)
 
     # Reserve and Permit
 
     def run_reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
-        return self._first_failure("Reserve", self.profile.reserve, "reserve", state, pod, node_name)
+        return self._firstfailure("Reserve", self.profile.reserve, "reserve", state, pod, node_name)
 
     def run_unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
         """Undo Reserve of all plugins, in reverse order; a plugin that raises does not stop the others."""
         started = time.perf_counter()
         for plugin in reversed(self.profile.reserve):
-            self._tell(plugin, "Unreserve", plugin.unreserve, state, pod, node_name)
-        self._observe("Unreserve", SUCCESS, started)
+            self._asked.tell(plugin, "Unreserve", plugin.unreserve, state, pod, node_name)
+        self._asked.observe("Unreserve", SUCCESS, started)
 
     def run_permit(self, state: CycleState, pod: Pod, node_name: str) -> tuple[Status, dict[str, float]]:
         """Approve, deny, or Wait with the time limit of every plugin that asked for it."""
@@ -499,14 +485,14 @@ class Runner:
         timeouts: dict[str, float] = {}
         outcome = SUCCESS
         for plugin in self.profile.permit:
-            answer = self._ask(plugin, "Permit", plugin.permit, state, pod, node_name, state=state)
+            answer = self._asked.ask(plugin, "Permit", plugin.permit, state, pod, node_name, state=state)
             timeout = 0.0
             if isinstance(answer, PermitResult):
                 answer, timeout = answer
-            status = self._checked(plugin, "Permit", answer)
+            status = self._asked.checked(plugin, "Permit", answer)
             if status.is_wait:
                 if not isinstance(timeout, int | float) or not timeout >= 0:
-                    outcome = _nonsense(plugin, "Permit", timeout, "a time limit in seconds")
+                    outcome = nonsense(plugin, "Permit", timeout, "a time limit in seconds")
                     break
                 timeouts[plugin.name] = min(float(timeout), MAX_PERMIT_SECONDS)
             elif not status.is_success:
@@ -514,7 +500,7 @@ class Runner:
                 break
         if outcome.is_success and timeouts:
             outcome = Status.wait("one or more plugins asked to wait and no plugin rejected pod")
-        self._observe("Permit", outcome, started)
+        self._asked.observe("Permit", outcome, started)
         return outcome, timeouts if outcome.is_wait else {}
 
     # Binding cycle
@@ -525,7 +511,7 @@ class Runner:
         skipped: set[str] = set()
         outcome = SKIP
         for plugin in self.profile.pre_bind:
-            status = self._status(
+            status = self._asked.status(
                 plugin, "PreBindPreFlight", plugin.pre_bind_pre_flight, state, pod, node_name, state=state
             )
             if status.code == Code.SKIP:
@@ -536,7 +522,7 @@ class Runner:
                 outcome = status
                 break
         state.skip_pre_bind = frozenset(skipped)
-        self._observe("PreBindPreFlight", outcome, started)
+        self._asked.observe("PreBindPreFlight", outcome, started)
         return outcome
 
     async def run_pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
@@ -545,10 +531,12 @@ class Runner:
         for plugin in self.profile.pre_bind:
             if plugin.name in state.skip_pre_bind:
                 continue
-            outcome = await self._async_status(plugin, "PreBind", plugin.pre_bind, state, pod, node_name)
+            outcome = await self._asked.async_status(
+                plugin, "PreBind", plugin.pre_bind, state, pod, node_name
+            )
             if not outcome.is_success:
                 break
-        self._observe("PreBind", outcome, started)
+        self._asked.observe("PreBind", outcome, started)
         return outcome
 
     async def run_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
@@ -556,141 +544,31 @@ class Runner:
         started = time.perf_counter()
         outcome = SKIP
         for plugin in self.profile.bind:
-            outcome = await self._async_status(plugin, "Bind", plugin.bind, state, pod, node_name)
+            outcome = await self._asked.async_status(plugin, "Bind", plugin.bind, state, pod, node_name)
             if outcome.code != Code.SKIP:
                 break
-        self._observe("Bind", outcome, started)
+        self._asked.observe("Bind", outcome, started)
         return outcome
 
     def run_post_bind(self, state: CycleState, pod: Pod, node_name: str) -> None:
         started = time.perf_counter()
         for plugin in self.profile.post_bind:
-            self._tell(plugin, "PostBind", plugin.post_bind, state, pod, node_name)
-        self._observe("PostBind", SUCCESS, started)
+            self._asked.tell(plugin, "PostBind", plugin.post_bind, state, pod, node_name)
+        self._asked.observe("PostBind", SUCCESS, started)
 
-    # How a plugin is asked
-
-    def _first_failure(
+    def _firstfailure(
         self, point: str, plugins: Iterable[Plugin], method: str, state: CycleState, pod: Pod, node_name: str
     ) -> Status:
         started = time.perf_counter()
         outcome = SUCCESS
         for plugin in plugins:
-            outcome = self._status(plugin, point, getattr(plugin, method), state, pod, node_name, state=state)
+            outcome = self._asked.status(
+                plugin, point, getattr(plugin, method), state, pod, node_name, state=state
+            )
             if not outcome.is_success:
                 break
-        self._observe(point, outcome, started)
+        self._asked.observe(point, outcome, started)
         return outcome
-
-    def _ask(
-        self,
-        plugin: Plugin,
-        point: str,
-        method: Callable[..., Any],
-        *args: Any,
-        state: CycleState | None = None,
-    ) -> Any:
-        """Call the plugin; an exception becomes an Error status."""
-        timed = state is not None and state.record_plugin_metrics
-        started = time.perf_counter() if timed else 0.0
-        try:
-            answer = method(*args)
-        except Exception as exc:
-            logger.exception("plugin %r failed at %s", plugin.name, point)
-            answer = _failure(plugin, point, exc)
-        if timed:
-            label = answer.code.label if isinstance(answer, Status) else Code.SUCCESS.label
-            self.metrics.plugin_execution_duration.observe(
-                (plugin.name, point, label), time.perf_counter() - started
-            )
-        return answer
-
-    def _tell(
-        self,
-        plugin: Plugin,
-        point: str,
-        method: Callable[..., Any],
-        state: CycleState,
-        pod: Pod,
-        node_name: str,
-    ) -> None:
-        """Call the plugin where no answer is expected; one that is given is a mistake worth a line."""
-        answer = self._ask(plugin, point, method, state, pod, node_name, state=state)
-        if answer is not None and not isinstance(answer, Status):
-            logger.error("%s", _nonsense(plugin, point, answer, "nothing").message)
-
-    def _status(
-        self,
-        plugin: Plugin,
-        point: str,
-        method: Callable[..., Any],
-        *args: Any,
-        state: CycleState | None = None,
-    ) -> Status:
-        return self._checked(plugin, point, self._ask(plugin, point, method, *args, state=state))
-
-    async def _async_status(
-        self,
-        plugin: Plugin,
-        point: str,
-        method: Callable[..., Any],
-        state: CycleState,
-        pod: Pod,
-        node_name: str,
-    ) -> Status:
-        answer = self._ask(plugin, point, method, state, pod, node_name, state=state)
-        if inspect.isawaitable(answer):
-            try:
-                answer = await answer
-            except asyncio.CancelledError as exc:
-                task = asyncio.current_task()
-                if task is not None and task.cancelling():
-                    raise
-                # Not we are cancelled: something that the plugin awaited was.
-                logger.exception("plugin %r failed at %s", plugin.name, point)
-                answer = _failure(plugin, point, exc)
-            except Exception as exc:
-                logger.exception("plugin %r failed at %s", plugin.name, point)
-                answer = _failure(plugin, point, exc)
-        return self._checked(plugin, point, answer)
-
-    def _checked(self, plugin: Plugin, point: str, answer: object) -> Status:
-        """The answer as a status that the point allows, attributed to the plugin."""
-        if answer is None:
-            return SUCCESS
-        if not isinstance(answer, Status):
-            return _nonsense(plugin, point, answer, "a Status or None")
-        if answer.is_success:
-            return SUCCESS
-        if answer.code == Code.ERROR:
-            if isinstance(answer.cause, PluginError):
-                return answer
-            return _failure(plugin, point, answer.cause or answer.message)
-        if answer.code not in _ALLOWED[point]:
-            return _nonsense(plugin, point, answer.code.label, "another status code")
-        return answer.by(plugin.name)
-
-    def _evaluated(self, plugin: Plugin, point: str, times: int = 1) -> None:
-        self.metrics.plugin_evaluation.inc((plugin.name, point, self.profile.scheduler_name), times)
-
-    def _observe(self, point: str, status: Status, started: float) -> None:
-        self.metrics.extension_point_duration.observe(
-            (point, status.code.label, self.profile.scheduler_name), time.perf_counter() - started
-        )
-
-
-def _failure(plugin: Plugin, point: str, cause: BaseException | str) -> Status:
-    problem = cause if isinstance(cause, str) else f"{cause}" or type(cause).__name__
-    error = PluginError(plugin.name, point, problem)
-    if isinstance(cause, BaseException):
-        error.__cause__ = cause
-    return Status.error(error, plugin=plugin.name)
-
-
-def _nonsense(plugin: Plugin, point: str, answer: object, expected: str) -> Status:
-    if inspect.iscoroutine(answer):  # an `async def` where none is awaited
-        answer.close()
-    return _failure(plugin, point, f"answered {answer!r:.200} where {expected} is expected")
 
 
 def _is_narrowing(node_names: object) -> bool:
