@@ -37,10 +37,16 @@ class Decoder:
 
     def __init__(self, *, field_type: FieldType | None = None) -> None:
         self.errors: list[FieldError] = []
+        self.broken: list[str] = []
+        """Paths of values that could not be decoded, for which a default may stand in."""
         self._field_type = field_type
 
     def decode(self, tree: Any, as_type: Any, path: str = "") -> Any:
-        """The value, or `BROKEN`. An unknown field is an error but breaks nothing: it is left out."""
+        """The value, or `BROKEN`.
+
+        An unknown field is an error but breaks nothing: it is left out. A field that has a default keeps
+        it when its value is wrong, so one mistake does not hide the next; the error is noted either way.
+        """
         origin = get_origin(as_type)
         if as_type is Any:
             return tree
@@ -69,7 +75,7 @@ class Decoder:
             if raw is None and not _allows_none(wanted):
                 # As everywhere in Kubernetes, null is the same as leaving the field out.
                 if field.required:
-                    self._error(child(path, name), "required, but missing")
+                    self._break(child(path, name), "required, but missing")
                     broken = True
                 elif wanted is not field.type:
                     # An overriding type brings its own defaults.
@@ -78,8 +84,12 @@ class Decoder:
                 continue
             if name not in tree and not field.required:
                 continue
-            values[field.name] = self.decode(raw, wanted, child(path, name))
-            broken = broken or values[field.name] is BROKEN
+            value = self.decode(raw, wanted, child(path, name))
+            if value is not BROKEN:
+                values[field.name] = value
+            elif field.required:
+                broken = True
+            # Otherwise the default stands in for it, so that the rest can still be validated.
         return BROKEN if broken else self._construct(as_type, values, path)
 
     def _construct(self, as_type: type[msgspec.Struct], values: dict[str, Any], path: str) -> Any:
@@ -87,7 +97,7 @@ class Decoder:
             return as_type(**values)
         except (TypeError, ValueError) as error:
             # A struct's own __post_init__ refused: the way a plugin author checks fields against each other.
-            self._error(path, str(error))
+            self._break(path, str(error))
             return BROKEN
 
     def _union(self, tree: Any, as_type: Any, path: str) -> Any:
@@ -131,7 +141,7 @@ class Decoder:
             problem = str(error).partition(" - at `$")[0].partition(", got ")[0]
             if get_origin(plain) is Literal:
                 problem = f"expected one of {', '.join(show(each) for each in get_args(plain))}"
-            self._error(path, f"{problem[:1].lower()}{problem[1:]}, got {show(tree)}", tree)
+            self._break(path, f"{problem[:1].lower()}{problem[1:]}, got {show(tree)}", tree)
             return BROKEN
 
     def _duration(self, tree: Any, path: str) -> Any:
@@ -140,7 +150,7 @@ class Decoder:
         try:
             return parse_duration(tree)
         except ValueError as error:
-            self._error(path, f"{error}, got {show(tree)}", tree)
+            self._break(path, f"{error}, got {show(tree)}", tree)
             return BROKEN
 
     def _bytes(self, tree: Any, path: str) -> Any:
@@ -150,12 +160,16 @@ class Decoder:
             except (binascii.Error, ValueError):
                 pass
         # The value may be a private key: it is not shown.
-        self._error(path, "expected base64 text")
+        self._break(path, "expected base64 text")
         return BROKEN
 
     def _broken(self, path: str, tree: Any, wanted: str) -> Broken:
-        self._error(path, f"expected {wanted}, got {show(tree)}", tree)
+        self._break(path, f"expected {wanted}, got {show(tree)}", tree)
         return BROKEN
+
+    def _break(self, path: str, message: str, value: Any = None) -> None:
+        self.broken.append(path)
+        self._error(path, message, value)
 
     def _error(self, path: str, message: str, value: Any = None) -> None:
         self.errors.append(FieldError(path, message, value))

@@ -43,7 +43,7 @@ def load(
     `feature_gates` override those in the file, as a flag does. The others describe the plugins there are:
     see `validation.validate`.
     """
-    given, translation, errors = _parse(source, args_types or {})
+    given, translation, broken, errors = _parse(source, args_types or {})
     if given is None:
         raise InvalidConfiguration(errors)
     given = replace(given, feature_gates={**given.feature_gates, **(feature_gates or {})})
@@ -56,15 +56,25 @@ def load(
         extension_points=extension_points,
         args_types=args_types,
     )
-    errors += [translation.original(error) for error in found]
+    # Where a value could not be read its default was validated instead, which would only confuse.
+    errors += [
+        error
+        for error in map(translation.original, found)
+        if not any(_contains(error.path, path) or _contains(path, error.path) for path in broken)
+    ]
     if errors:
         raise InvalidConfiguration(errors)
     return config
 
 
+def _contains(outer: str, inner: str) -> bool:
+    """Whether one field path leads to, or into, another."""
+    return inner == outer or inner.startswith((f"{outer}.", f"{outer}["))
+
+
 def parse(source: Source, *, args_types: Mapping[str, type] | None = None) -> KubeSchedulerConfiguration:
     """Only what the source says: typed, but neither completed nor validated."""
-    given, _, errors = _parse(source, args_types or {})
+    given, _, _, errors = _parse(source, args_types or {})
     if given is None or errors:
         raise InvalidConfiguration(errors)
     return given
@@ -72,8 +82,8 @@ def parse(source: Source, *, args_types: Mapping[str, type] | None = None) -> Ku
 
 def _parse(
     source: Source, args_types: Mapping[str, type]
-) -> tuple[KubeSchedulerConfiguration | None, Translation, list[FieldError]]:
-    """What could be typed, and the errors so far; None when they leave nothing to validate."""
+) -> tuple[KubeSchedulerConfiguration | None, Translation, list[str], list[FieldError]]:
+    """What could be typed, the paths that could not, and the errors so far; None: nothing to validate."""
     tree, errors = _read(source)
     if not isinstance(tree, dict):
         wanted = f"expected a mapping with apiVersion {API_VERSION} and kind {KIND}"
@@ -91,7 +101,8 @@ def _parse(
     decoded = decoder.decode(stripped, KubeSchedulerConfiguration)
     errors += translation.errors
     errors += [translation.original(error) for error in decoder.errors]
-    return None if decoded is BROKEN else decoded, translation, errors
+    broken = [translation.original(FieldError(path, "")).path for path in decoder.broken]
+    return None if decoded is BROKEN else decoded, translation, broken, errors
 
 
 def _read(source: Source) -> tuple[Any, list[FieldError]]:

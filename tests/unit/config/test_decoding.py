@@ -132,7 +132,8 @@ def test_one_error(tree: Any, error: str) -> None:
 def test_every_error_is_found() -> None:
     tree = {"count": "x", "many": [{"someNam": "y"}, 3, {"someName": 4, "weight": "x"}], "zzz": 1}
     value, errors = decode(tree)
-    assert value is BROKEN
+    # Defaults stand in for what is wrong, so that the rest can be validated.
+    assert (value.count, value.many) == (0, ())
     assert errors == [
         "zzz: unknown field",
         'count: expected an integer, got "x"',

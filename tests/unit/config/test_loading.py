@@ -137,12 +137,24 @@ def test_every_decoding_error_has_its_path() -> None:
     tree = document(
         parallelism="x",
         profiles=[
-            {"plugins": {"score": {"enabled": [{"name": "A"}, {"name": "B"}, {"name": "C", "weight": "x"}]}}},
             {
+                "schedulerName": "a",
+                "plugins": {
+                    "score": {
+                        "enabled": [
+                            {"name": "ImageLocality"},
+                            {"name": "NodeAffinity"},
+                            {"name": "TaintToleration", "weight": "x"},
+                        ]
+                    }
+                },
+            },
+            {
+                "schedulerName": "b",
                 "pluginConfig": [
                     {"name": "InterPodAffinity", "args": {"hardPodAffinityWeigh": 2}},
                     {"args": 3},
-                ]
+                ],
             },
         ],
     )
@@ -153,6 +165,15 @@ def test_every_decoding_error_has_its_path() -> None:
         ' did you mean "hardPodAffinityWeight"?',
         "profiles[1].pluginConfig[1].name: required, but missing",
         "profiles[1].pluginConfig[1].args: expected a mapping, got 3",
+    ]
+
+
+def test_a_wrong_type_does_not_hide_what_else_is_wrong() -> None:
+    tree = document(parallelism="x", podInitialBackoffSeconds=0, profiles=[{"percentageOfNodesToScore": 101}])
+    assert errors_of(tree) == [
+        'parallelism: expected an integer, got "x"',
+        "podInitialBackoffSeconds: must be greater than 0, got 0",
+        "profiles[0].percentageOfNodesToScore: must be from 0 to 100, got 101",
     ]
 
 
