@@ -19,7 +19,7 @@ $(STAMP): pyproject.toml
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
-up: $(STAMP)  ## run Kuberth: a small in-memory cluster is scheduled and its placements are printed
+up: $(STAMP)  ## start a cluster on this machine that kubectl talks to, until Ctrl-C
 	$(BIN)/kuberth up
 
 test: $(STAMP)  ## run all tests but those on a real cluster

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-import json
+import asyncio
 import runpy
 import sys
+from collections import Counter
+from pathlib import Path
 
 import pytest
 from examples import which_nodes
 from examples.prefer_quiet_nodes import PreferQuietNodes, QuietArgs
 
+from kuberth.assembly import full_registry
 from kuberth.cli import main
 from kuberth.clock import run_in_virtual_time
+from kuberth.config import load
+from kuberth.embedded import ClusterSettings, running_cluster
+from kuberth.queue.fair_share import fair_share
 from kuberth.testing import make_node, make_pod
 from tests.integration.harness import profile, running
 
@@ -66,36 +72,48 @@ def test_its_arguments_are_typed() -> None:
     assert PreferQuietNodes.args_type is QuietArgs
 
 
-def up(*args: str, capsys: pytest.CaptureFixture[str]) -> dict[str, dict[str, str]]:
-    with pytest.raises(SystemExit) as ended:
-        main(args=["up", "-o", "json", *args])
-    assert ended.value.code == 0
-    told: dict[str, dict[str, str]] = json.loads(capsys.readouterr().out)
-    return told
-
-
-def test_up_with_a_plugin_a_configuration_and_another_queue(capsys: pytest.CaptureFixture[str]) -> None:
-    told = up(
-        "--plugin",
-        "examples.prefer_quiet_nodes:PreferQuietNodes",
-        "--config",
-        "examples/quiet.yaml",
-        "--queue",
-        "kuberth.queue.fair_share:FairShareQueue",
-        capsys=capsys,
+def test_a_cluster_with_a_plugin_a_configuration_and_another_queue() -> None:
+    registry = full_registry({"PreferQuietNodes": PreferQuietNodes})
+    settings = ClusterSettings(
+        nodes=3,
+        port=0,
+        config=load(
+            Path("examples/quiet.yaml"), known_plugins=registry.names(), args_types=registry.args_types()
+        ),
+        registry=registry,
+        queue=fair_share(),
+        manifests=[
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {"name": f"p{number}", "namespace": "default"},
+                "spec": {"containers": [{"name": "main", "image": "none"}]},
+            }
+            for number in range(6)
+        ],
     )
-    assert len(told["placements"]) == 18
-    assert set(told["pending"]) == {"default/web-19", "default/giant-20"}
+
+    async def main() -> Counter[str]:
+        async with asyncio.timeout(30), running_cluster(settings) as cluster:
+            while True:
+                pods = (await cluster.core.list("pods", namespace="default"))["items"]
+                nodes = Counter(pod["spec"].get("nodeName", "") for pod in pods)
+                if not nodes[""]:
+                    return nodes
+                await asyncio.sleep(0.02)
+
+    # The rule prefers nodes with few pods, so they are spread evenly.
+    assert sorted((+asyncio.run(main())).values()) == [2, 2, 2]
 
 
 def test_a_distribution_of_ones_own(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys, "argv", ["own", "up", "-o", "json", "--config", "examples/quiet.yaml"])
+    monkeypatch.setattr(sys, "argv", ["own", "config", "validate", "examples/quiet.yaml"])
     with pytest.raises(SystemExit) as ended:
         runpy.run_module("examples.own_distribution", run_name="__main__")
     assert ended.value.code == 0
-    assert len(json.loads(capsys.readouterr().out)["placements"]) == 18
+    assert "valid, 1 profile, 21 plugins" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,9 @@ import kuberth
 SOURCE = Path(kuberth.__file__).parent
 
 LAYERS = (
+    {"__main__"},
     {"cli"},
-    {"demo", "daemon"},
+    {"daemon", "embedded"},
     {"inspection"},
     {"app", "evaluation"},
     {"serving", "leader_election", "hollow"},

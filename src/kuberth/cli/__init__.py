@@ -46,8 +46,14 @@ def main(
     args: list[str] | None = None,
 ) -> None:
     """Run the command line; `plugins` and `queue` are there as if they came with Kuberth."""
+    error: BaseException | None = None
     try:
         cli.main(args=args, prog_name="kuberth", obj=Extras(plugins or {}, queue))
-    except KuberthError as exc:
-        click.echo(f"Error: {exc}", err=True)
+    except* KuberthError as group:
+        # Tasks fail in groups; the first failure is the one that tells what to do.
+        error = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    if error is not None:
+        click.echo(f"Error: {error}", err=True)
         sys.exit(1)

@@ -18,7 +18,7 @@ from kuberth.config import KubeSchedulerConfiguration, load, to_yaml
 from kuberth.config.durations import parse_duration
 from kuberth.config.feature_gates import parse_settings
 from kuberth.config.types import API_VERSION, KIND
-from kuberth.errors import ConfigError, KuberthError
+from kuberth.errors import ConfigError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -217,10 +217,7 @@ def run(extras: Extras | None, /, **flags: Any) -> None:
         serving=serving,
         flags={name.replace("_", "-"): str(value) for name, value in sorted(flags.items())},
     )
-    try:
-        code = _run_on_fastest_loop(run_daemon(settings))
-    except* KuberthError as group:
-        raise _first(group) from None
+    code = _run_on_fastest_loop(run_daemon(settings))
     raise SystemExit(code)
 
 
@@ -230,13 +227,6 @@ def _run_on_fastest_loop(main: Any) -> int:
     except ImportError:
         return int(asyncio.run(main))
     return int(uvloop.run(main))
-
-
-def _first(group: BaseExceptionGroup[KuberthError]) -> BaseException:
-    error: BaseException = group
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
 
 
 def _configuration(flags: Mapping[str, Any], registry: Any) -> KubeSchedulerConfiguration:

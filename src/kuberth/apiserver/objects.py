@@ -1,0 +1,29 @@
+"""Objects as the server keeps them: plain JSON trees, never changed once stored."""
+
+from __future__ import annotations
+
+from typing import Any
+
+Obj = dict[str, Any]
+
+
+def name_of(obj: Obj) -> str:
+    return str(obj.get("metadata", {}).get("name", ""))
+
+
+def namespace_of(obj: Obj) -> str:
+    return str(obj.get("metadata", {}).get("namespace", ""))
+
+
+def key_of(obj: Obj) -> str:
+    """`namespace/name`, or the name alone for kinds without a namespace."""
+    return make_key(namespace_of(obj), name_of(obj))
+
+
+def make_key(namespace: str, name: str) -> str:
+    return f"{namespace}/{name}" if namespace else name
+
+
+def revision_of(obj: Obj) -> int:
+    """The object's resourceVersion as a number."""
+    return int(obj["metadata"]["resourceVersion"])

@@ -1,0 +1,60 @@
+"""Objects as a Table, which is what `kubectl get` asks for.
+
+In: a row of the resource table and objects of it. Out: a meta.k8s.io/v1 Table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from kuberth.apiserver.columns import NAME_AND_AGE
+from kuberth.apiserver.objects import Obj
+from kuberth.apiserver.resources import Column, Resource
+
+
+def to_table(
+    resource: Resource,
+    objects: Iterable[Obj],
+    list_metadata: Obj | None,
+    *,
+    now: int,
+    include_object: str = "Metadata",
+) -> Obj:
+    """`now` is in nanoseconds; `include_object` is None, Metadata or Object, as the query says it."""
+    columns = resource.columns or NAME_AND_AGE
+    return {
+        "kind": "Table",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": dict(list_metadata or {}),
+        "columnDefinitions": [_definition(column) for column in columns],
+        "rows": [to_row(resource, obj, now=now, include_object=include_object) for obj in objects],
+    }
+
+
+def to_row(resource: Resource, obj: Obj, *, now: int, include_object: str = "Metadata") -> Obj:
+    cells: list[Any] = [column.cell(obj, now) for column in resource.columns or NAME_AND_AGE]
+    row: Obj = {"cells": cells}
+    if resource.id == "pods" and obj.get("status", {}).get("phase") in ("Succeeded", "Failed"):
+        phase = obj["status"]["phase"]
+        message = "The pod has completed successfully." if phase == "Succeeded" else "The pod failed."
+        row["conditions"] = [{"type": "Completed", "status": "True", "reason": phase, "message": message}]
+    if include_object == "Object":
+        row["object"] = obj
+    elif include_object == "Metadata":
+        row["object"] = {
+            "kind": "PartialObjectMetadata",
+            "apiVersion": "meta.k8s.io/v1",
+            "metadata": obj["metadata"],
+        }
+    return row
+
+
+def _definition(column: Column) -> Obj:
+    return {
+        "name": column.name,
+        "type": column.type,
+        "format": column.format,
+        "description": column.description,
+        "priority": column.priority,
+    }

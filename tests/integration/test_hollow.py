@@ -1,0 +1,109 @@
+"""The whole embedded cluster in one process: server, hollow nodes, controllers and the real scheduler."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from kuberth.apiserver.core import Core
+from kuberth.apiserver.store import Store
+from kuberth.app import Scheduler
+from kuberth.client.local import LocalApi
+from kuberth.clock import LoopClock
+from tests.unit.hollow.harness import World, deployment, playing, template, virtual
+
+
+@asynccontextmanager
+async def whole_cluster(*, nodes: int) -> AsyncIterator[World]:
+    store = await Store.open(None)
+    clock = LoopClock(asyncio.get_running_loop(), epoch_ns=1_700_000_000 * 10**9)
+    core = Core(store, clock=clock)
+    scheduler = Scheduler(LocalApi(core), clock=clock, rng=random.Random(1))
+    async with playing(core, nodes=nodes, binder=False) as world, asyncio.TaskGroup() as tasks:
+        tasks.create_task(scheduler.run(), name="scheduler")
+        await scheduler.wait_synced()
+        try:
+            yield world
+        finally:
+            scheduler.stop()
+    await store.close()
+
+
+def test_a_deployment_is_scheduled_over_the_zones_and_rolled() -> None:
+    async def main() -> None:
+        async with whole_cluster(nodes=6) as world:
+            spread = {
+                "maxSkew": 1,
+                "topologyKey": "topology.kubernetes.io/zone",
+                "whenUnsatisfiable": "DoNotSchedule",
+                "labelSelector": {"matchLabels": {"app": "web"}},
+                "matchLabelKeys": ["pod-template-hash"],
+            }
+            await world.create(deployment(replicas=12, template=template(topologySpreadConstraints=[spread])))
+            await world.status("Deployment", "web", availableReplicas=12)
+            zones = {
+                node["metadata"]["name"]: node["metadata"]["labels"]["topology.kubernetes.io/zone"]
+                for node in await world.all("Node")
+            }
+            counts = Counter(zones[pod["spec"]["nodeName"]] for pod in await world.all("Pod"))
+            assert counts == {"a": 4, "b": 4, "c": 4}
+            patch = {"spec": {"template": {"metadata": {"annotations": {"restarted": "now"}}}}}
+            await world.patch("Deployment", "web", patch)
+            await world.status("Deployment", "web", updatedReplicas=12, availableReplicas=12, replicas=12)
+
+    virtual(main)
+
+
+def test_what_does_not_fit_waits_for_a_job_to_end() -> None:
+    async def main() -> None:
+        async with whole_cluster(nodes=2) as world:
+            notes = {"kuberth.dev/run-seconds": "60"}
+            containers = [{"name": "main", "image": "busybox", "resources": {"requests": {"cpu": "5"}}}]
+            await world.create(
+                {
+                    "apiVersion": "batch/v1",
+                    "kind": "Job",
+                    "metadata": {"name": "work", "namespace": "default"},
+                    "spec": {
+                        "completions": 4,
+                        "parallelism": 4,
+                        "template": template(
+                            "work", annotations=notes, restartPolicy="Never", containers=containers
+                        ),
+                    },
+                }
+            )
+            await world.status("Job", "work", active=4)
+            await world.quiet(seconds=30)
+            pods = await world.all("Pod")
+            assert sum(bool(pod["spec"].get("nodeName")) for pod in pods) == 2
+            await world.condition("Job", "work", "Complete", seconds=200)
+
+    virtual(main)
+
+
+def test_a_claim_waits_for_its_pod_and_gets_a_volume_where_the_pod_goes() -> None:
+    async def main() -> None:
+        async with whole_cluster(nodes=3) as world:
+            await world.create(
+                {
+                    "apiVersion": "v1",
+                    "kind": "PersistentVolumeClaim",
+                    "metadata": {"name": "data", "namespace": "default"},
+                    "spec": {
+                        "accessModes": ["ReadWriteOnce"],
+                        "resources": {"requests": {"storage": "1Gi"}},
+                    },
+                }
+            )
+            await world.quiet(seconds=5)
+            assert (await world.get("PersistentVolumeClaim", "data"))["status"]["phase"] == "Pending"
+            volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
+            await world.create(deployment(replicas=1, template=template(volumes=volumes)))
+            await world.status("PersistentVolumeClaim", "data", phase="Bound")
+            await world.status("Deployment", "web", availableReplicas=1)
+
+    virtual(main)
