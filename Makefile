@@ -43,8 +43,11 @@ check: lint types test  ## everything CI runs
 conformance: $(STAMP)  ## replay what kube-scheduler answered, with counts per family
 	$(BIN)/python -m tests.conformance
 
-bench: $(STAMP)  ## micro-benchmarks of one scheduling cycle
+bench: $(STAMP)  ## micro-benchmarks: a scheduling cycle, the client, the embedded API server
 	$(BIN)/python -m benchmarks.cycle
+	$(BIN)/python -m benchmarks.client
+	$(BIN)/python -m benchmarks.apiserver
+	$(BIN)/python -m benchmarks.apiserver_verbs
 
 clean:  ## remove the virtual environment and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
