@@ -3,7 +3,8 @@
 In: pods bound to nodes that are played here. Out: their status (addresses, start time, container states,
 conditions), and the end of those that are being deleted. Annotations on a pod:
 
-    kuberth.dev/run-seconds: "30"    it ends so long after its start; without it, it runs for ever
+    kuberth.dev/run-seconds: "30"    it ends so long after its start; without it, it runs for ever, or for a
+                                     second if it is a Job's
     kuberth.dev/exit-code: "1"       how it ends: 0 (the default) is Succeeded, anything else Failed
 """
 
@@ -23,6 +24,9 @@ from kuberth.hollow.working import Worker
 
 RUN_SECONDS: Final = "kuberth.dev/run-seconds"
 EXIT_CODE: Final = "kuberth.dev/exit-code"
+
+JOB_SECONDS: Final = 1.0
+"""How long a Job's pod runs that does not say: work that does nothing is done soon."""
 
 _POD_NET: Final = 10 << 24 | 128 << 16
 """10.128.0.0/9: eight million pods before addresses repeat."""
@@ -97,7 +101,7 @@ class HollowKubelet:
         return await self._pods.update({**pod, "status": status}, subresource="status")
 
     def _seconds_left(self, pod: Obj) -> float | None:
-        wanted = _number(_annotation(pod, RUN_SECONDS))
+        wanted = _run_seconds(pod)
         if wanted is None:
             return None
         started = self._started_ns.get(pod["metadata"]["uid"])
@@ -107,7 +111,7 @@ class HollowKubelet:
 
     def _running(self, pod: Obj, host: str) -> Obj:
         spec, status, now = pod["spec"], pod.get("status") or {}, stamp(self._clock)
-        if _annotation(pod, RUN_SECONDS):
+        if _run_seconds(pod) is not None:
             self._started_ns.setdefault(pod["metadata"]["uid"], self._clock.now_ns())
         own = status.get("podIP") or (host if spec.get("hostNetwork") else self._next_address())
         ready = _gates_open(pod)
@@ -222,6 +226,15 @@ def _container(pod: Obj, container: Obj) -> Obj:
         "restartCount": 0,
         "lastState": {},
     }
+
+
+def _run_seconds(pod: Obj) -> float | None:
+    """How long the pod is to run; None: for ever."""
+    annotated = _number(_annotation(pod, RUN_SECONDS))
+    if annotated is not None:
+        return annotated
+    owners = pod["metadata"].get("ownerReferences") or ()
+    return JOB_SECONDS if any(owner.get("kind") == "Job" for owner in owners) else None
 
 
 def _annotation(pod: Obj, name: str) -> str:

@@ -43,6 +43,17 @@ def test_completions_with_parallelism() -> None:
     virtual(main)
 
 
+def test_a_job_that_does_not_say_how_long_is_done_soon() -> None:
+    async def main() -> None:
+        async with playing() as world:
+            plain = job(completions=2, parallelism=2)
+            del plain["spec"]["template"]["metadata"]["annotations"]
+            await world.create(plain)
+            await world.condition("Job", "work", "Complete", seconds=10)
+
+    virtual(main)
+
+
 def test_failures_back_off_and_end_it() -> None:
     async def main() -> None:
         async with playing() as world:
