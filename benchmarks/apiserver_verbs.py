@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 from kuberth.api.core import Binding, ObjectReference, Pod
@@ -84,8 +85,8 @@ async def _measure(folder: Path, number: int, *, https: bool) -> dict[str, float
         watch = asyncio.ensure_future(_watched(api, 2 * number, started))
         await started.wait()
         before = time.perf_counter()
-        creating = await _all(lambda name=name: api.create(_pod(name)) for name in names)  # type: ignore[misc]  # mypy cannot type a lambda with a default
-        binding = await _all(lambda name=name: _bind(api, name, "n1") for name in names)  # type: ignore[misc]  # the same
+        creating = await _all(partial(api.create, _pod(name)) for name in names)
+        binding = await _all(partial(_bind, api, name, "n1") for name in names)
         await watch
         watching = time.perf_counter() - before
     return {

@@ -103,7 +103,7 @@ class Scheduler:
             spawn=self.spawn,
             metrics=self.metrics,
         )
-        self.runners = assemble(config, registry=registry, handle=handle, metrics=self.metrics).runners
+        self.runners = assemble(config, registry=registry, handle=handle, metrics=self.metrics)
         self.queue = self._make_queue(queue, max_unschedulable_seconds)
         self._wire(random.Random() if rng is None else rng)
 
@@ -114,10 +114,7 @@ class Scheduler:
             cluster=self.cluster,
             nominator=self.nominator,
             metrics=self.metrics,
-            pre_enqueue={
-                name: lambda pod, first, runner=runner: runner.run_pre_enqueue(pod, first=first)  # type: ignore[misc]  # mypy cannot type a lambda with a default
-                for name, runner in self.runners.items()
-            },
+            pre_enqueue={name: runner.run_pre_enqueue for name, runner in self.runners.items()},
             hints={name: runner.profile.hints for name, runner in self.runners.items()},
             initial_backoff_seconds=float(self.config.pod_initial_backoff_seconds),
             max_backoff_seconds=float(self.config.pod_max_backoff_seconds),

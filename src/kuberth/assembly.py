@@ -7,7 +7,7 @@ to be asked, whether a scheduler runs around it or not.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from kuberth.config import FeatureGates, KubeSchedulerConfiguration
 from kuberth.framework.handle import Handle
@@ -16,17 +16,6 @@ from kuberth.framework.registry import PluginFactory, Registry
 from kuberth.framework.runner import Runner
 from kuberth.observe.metrics import SchedulerMetrics
 from kuberth.plugins import in_tree_registry
-
-
-@dataclass(frozen=True, slots=True)
-class Assembly:
-    """The runners by scheduler name, in the configuration's order."""
-
-    runners: Mapping[str, Runner]
-
-    @property
-    def first(self) -> Runner:
-        return next(iter(self.runners.values()))
 
 
 def full_registry(
@@ -42,15 +31,18 @@ def full_registry(
 
 def assemble(
     config: KubeSchedulerConfiguration, *, registry: Registry, handle: Handle, metrics: SchedulerMetrics
-) -> Assembly:
-    """Build every profile. Each gets its own copy of the handle, which knows the profile's runner."""
+) -> Mapping[str, Runner]:
+    """The runners by scheduler name, in the configuration's order.
+
+    Each profile gets its own copy of the handle, which knows the profile's runner.
+    """
     runners: dict[str, Runner] = {}
     for profile_config in config.profiles:
         own = replace(handle, profile_name=profile_config.scheduler_name)
         profile = build_profile(profile_config, registry, own)
         own.runner = Runner(profile, cluster=handle.cluster, nominator=handle.nominator, metrics=metrics)
         runners[profile.scheduler_name] = own.runner
-    return Assembly(runners)
+    return runners
 
 
 def effective_gates(config: KubeSchedulerConfiguration, gates: FeatureGates | None) -> FeatureGates:

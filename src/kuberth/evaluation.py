@@ -102,7 +102,7 @@ class Evaluator:
             spawn=lambda work, *, name: self._background.append(work),
             metrics=metrics,
         )
-        runners = assemble(config, registry=full_registry(plugins), handle=handle, metrics=metrics).runners
+        runners = assemble(config, registry=full_registry(plugins), handle=handle, metrics=metrics)
         if profile is not None and profile not in runners:
             raise KuberthError(f"no profile is called {profile!r}; there are: {', '.join(runners)}")
         self.runner: Runner = runners[profile] if profile is not None else next(iter(runners.values()))

@@ -114,8 +114,10 @@ class Intake:
         return admits
 
     def namespace(self, old: Namespace | None, new: Namespace | None) -> None:
-        metadata = (new or old).metadata  # type: ignore[union-attr]  # one of the two is there
-        self._cluster.set_namespace(metadata.name, None if new is None else new.metadata.labels)
+        if new is not None:
+            self._cluster.set_namespace(new.metadata.name, new.metadata.labels)
+        elif old is not None:
+            self._cluster.set_namespace(old.metadata.name, None)
 
     def _other(self, resource: str, old: Any, new: Any) -> None:
         started = time.perf_counter()

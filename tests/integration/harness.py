@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 from kuberth.api.core import Pod
@@ -13,6 +13,7 @@ from kuberth.api.events import Event
 from kuberth.app import Scheduler
 from kuberth.clock import LoopClock
 from kuberth.config import FeatureGates, load
+from kuberth.framework.extension_points import Plugin
 from kuberth.framework.registry import PluginFactory
 from kuberth.testing import MemoryApi, make_namespace
 
@@ -115,3 +116,13 @@ async def running(
             yield World(api, scheduler)
         finally:
             scheduler.stop()
+
+
+def running_with(plugin: Plugin, *objects: Any, **options: Any) -> AbstractAsyncContextManager[World]:
+    """As `running`, in a profile of just this plugin, which the test keeps hold of."""
+    return running(
+        *objects,
+        profiles=[profile(plugin.name)],
+        plugins={plugin.name: lambda _args, _handle: plugin},
+        **options,
+    )

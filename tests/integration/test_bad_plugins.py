@@ -13,7 +13,7 @@ from kuberth.clock import run_in_virtual_time
 from kuberth.framework import Hint
 from kuberth.framework.status import Status
 from kuberth.testing import make_node, make_pod
-from tests.integration.harness import profile, running
+from tests.integration.harness import running_with
 from tests.integration.recording import Recording
 
 ABORTING_POINTS = (
@@ -45,11 +45,10 @@ def test_an_aborted_cycle_names_plugin_and_point_and_the_pod_is_retried(
 ) -> None:
     async def scenario() -> None:
         plugin = Recording()
-        async with running(
+        async with running_with(
+            plugin,
             make_node("n1"),
             make_node("n2"),
-            profiles=[profile("Recording")],
-            plugins={"Recording": lambda _args, _handle: plugin},
         ) as world:
             plugin.behave[point] = behaviour
             world.api.put(make_pod("victim"))
@@ -76,11 +75,10 @@ def test_pre_enqueue_that_fails_gates_the_pod_until_it_is_asked_again(
     async def scenario() -> None:
         plugin = Recording()
         plugin.behave["PreEnqueue"] = behaviour
-        async with running(
+        async with running_with(
+            plugin,
             make_node("n1"),
             make_pod("victim"),
-            profiles=[profile("Recording")],
-            plugins={"Recording": lambda _args, _handle: plugin},
         ) as world:
             await world.in_room("victim", "gated")
             plugin.behave.clear()
@@ -96,11 +94,10 @@ def test_points_that_cannot_fail_are_logged(point: str, caplog: pytest.LogCaptur
         plugin.behave[point] = raising
         if point == "Unreserve":
             plugin.behave["PreBind"] = lambda _pod: Status.unschedulable("not yet")
-        async with running(
+        async with running_with(
+            plugin,
             make_node("n1"),
             make_pod("victim"),
-            profiles=[profile("Recording")],
-            plugins={"Recording": lambda _args, _handle: plugin},
         ) as world:
             await world.until(lambda: f"{point} victim" in plugin.calls)
             plugin.behave.pop("PreBind", None)
@@ -118,11 +115,10 @@ def test_a_failing_hint_counts_as_queue(behaviour: Callable[[Pod], Any]) -> None
         plugin = Recording()
         plugin.behave["Filter"] = lambda _pod: Status.unschedulable("no")
         plugin.behave["Hint"] = behaviour
-        async with running(
+        async with running_with(
+            plugin,
             make_node("n1"),
             make_pod("victim"),
-            profiles=[profile("Recording")],
-            plugins={"Recording": lambda _args, _handle: plugin},
         ) as world:
             await world.in_room("victim", "unschedulable")
             del plugin.behave["Filter"]
@@ -137,11 +133,10 @@ def test_post_filter_that_raises_leaves_the_pod_unschedulable_and_is_told() -> N
         plugin = Recording()
         plugin.behave["Filter"] = lambda _pod: Status.unschedulable("no")
         plugin.behave["PostFilter"] = raising
-        async with running(
+        async with running_with(
+            plugin,
             make_node("n1"),
             make_pod("victim"),
-            profiles=[profile("Recording")],
-            plugins={"Recording": lambda _args, _handle: plugin},
         ) as world:
             await world.in_room("victim", "unschedulable")
             (note,) = world.events("FailedScheduling")

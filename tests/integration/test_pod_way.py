@@ -16,7 +16,7 @@ from kuberth.errors import ApiError, ConflictError
 from kuberth.framework import PermitResult
 from kuberth.framework.status import Status
 from kuberth.testing import MemoryApi, make_node, make_pod
-from tests.integration.harness import World, profile, running
+from tests.integration.harness import World, profile, running, running_with
 from tests.integration.recording import Recording
 
 Scenario = Callable[[], Coroutine[Any, Any, None]]
@@ -40,11 +40,10 @@ def being_deleted(pod: Pod) -> Pod:
 def test_a_pod_passes_every_point_in_order_and_is_bound() -> None:
     async def scenario() -> None:
         plugin = Recording()
-        async with running(
+        async with running_with(
+            plugin,
             make_node("n1"),
             make_node("n2"),
-            profiles=[profile("Recording")],
-            plugins={"Recording": lambda _args, _handle: plugin},
         ) as world:
             world.api.put(make_pod("p"))
             await world.bound("p")
@@ -78,11 +77,10 @@ def test_a_rejected_pod_comes_back_at_the_right_event_and_at_no_other() -> None:
     async def scenario() -> None:
         plugin = Recording()
         plugin.behave["Filter"] = lambda _pod: Status.unschedulable("not here")
-        async with running(
+        async with running_with(
+            plugin,
             make_node("n1"),
             make_pod("p"),
-            profiles=[profile("Recording")],
-            plugins={"Recording": lambda _args, _handle: plugin},
         ) as world:
             await world.in_room("p", "unschedulable")
             assert world.events("FailedScheduling") == [
@@ -140,11 +138,10 @@ def test_permit_holds_a_pod_until_its_fate_is_decided(verdict: str) -> None:
     async def scenario() -> None:
         plugin = Recording()
         plugin.behave["Permit"] = lambda _pod: PermitResult.wait(10)
-        async with running(
+        async with running_with(
+            plugin,
             make_node("n1"),
             make_pod("p"),
-            profiles=[profile("Recording")],
-            plugins={"Recording": lambda _args, _handle: plugin},
         ) as world:
             await world.until(lambda: len(world.scheduler.waiting_pods) == 1)
             assert world.room_of("p") == "in flight"
@@ -197,11 +194,10 @@ class Phases:
 def test_a_pod_deleted_while_it_is_bound_frees_its_place_and_is_not_queued(phase: str, how: str) -> None:
     async def scenario() -> None:
         phases = Phases(phase)
-        async with running(
+        async with running_with(
+            phases.plugin,
             make_node("n1"),
             make_pod("p"),
-            profiles=[profile("Recording")],
-            plugins={"Recording": lambda _args, _handle: phases.plugin},
         ) as world:
             await world.until(phases.reached.is_set)
             await world.quiet(seconds=0.1)
@@ -227,11 +223,10 @@ def test_a_pod_deleted_while_it_is_bound_frees_its_place_and_is_not_queued(phase
 def test_a_pod_bound_by_someone_else_while_it_is_bound_is_left_alone(phase: str, elsewhere: bool) -> None:
     async def scenario() -> None:
         phases = Phases(phase)
-        async with running(
+        async with running_with(
+            phases.plugin,
             make_node("n1"),
             make_pod("p"),
-            profiles=[profile("Recording")],
-            plugins={"Recording": lambda _args, _handle: phases.plugin},
         ) as world:
             await world.until(phases.reached.is_set)
             node = "n2" if elsewhere else "n1"
@@ -260,11 +255,10 @@ def test_a_pod_bound_by_someone_else_while_it_is_bound_is_left_alone(phase: str,
 def test_a_pod_updated_while_in_flight_comes_back_with_its_new_version() -> None:
     async def scenario() -> None:
         phases = Phases("Permit")
-        async with running(
+        async with running_with(
+            phases.plugin,
             make_node("n1"),
             make_pod("p"),
-            profiles=[profile("Recording")],
-            plugins={"Recording": lambda _args, _handle: phases.plugin},
         ) as world:
             await world.until(phases.reached.is_set)
             world.api.change(Pod, "default/p", lambda pod: with_label(pod, new="yes"))
@@ -296,12 +290,11 @@ def test_a_binding_that_fails_is_undone_and_tried_again_after_the_error_backoff(
     async def scenario() -> None:
         plugin = Recording()
         api = FailingApi(ApiError("etcd is away", code=500), ConflictError("changed"))
-        async with running(
+        async with running_with(
+            plugin,
             make_node("n1"),
             make_pod("p"),
             api=api,
-            profiles=[profile("Recording")],
-            plugins={"Recording": lambda _args, _handle: plugin},
         ) as world:
             await world.in_room("p", "backoff")
             queued = world.scheduler.queue.get("default/p")
@@ -323,11 +316,10 @@ def test_pods_to_activate_come_back_without_an_event() -> None:
         plugin.behave["PreFilter"] = lambda pod: (
             Status.unschedulable("wait for the leader") if pod.metadata.name == "follower" else None
         )
-        async with running(
+        async with running_with(
+            plugin,
             make_node("n1"),
             make_pod("follower"),
-            profiles=[profile("Recording")],
-            plugins={"Recording": lambda _args, _handle: plugin},
         ) as world:
             await world.in_room("follower", "unschedulable")
             del plugin.behave["PreFilter"]
@@ -396,11 +388,10 @@ def test_a_rejection_after_permit_is_a_failure_with_an_error_backoff() -> None:
     async def scenario() -> None:
         plugin = Recording()
         plugin.behave["PreBind"] = lambda _pod: Status.unschedulable("the disk is gone")
-        async with running(
+        async with running_with(
+            plugin,
             make_node("n1"),
             make_pod("p"),
-            profiles=[profile("Recording")],
-            plugins={"Recording": lambda _args, _handle: plugin},
         ) as world:
             await world.in_room("p", "backoff")
             await world.quiet(seconds=0.9)

@@ -28,12 +28,11 @@ def test_a_runner_per_profile_in_the_configurations_order() -> None:
         )
     )
     handle = make_handle()
-    assembly = assemble(
+    runners = assemble(
         config, registry=registry_of(Arrival, ApiBinder), handle=handle, metrics=handle.metrics
     )
-    assert list(assembly.runners) == ["b", "a"]
-    assert assembly.first is assembly.runners["b"]
-    assert [runner.profile.scheduler_name for runner in assembly.runners.values()] == ["b", "a"]
+    assert list(runners) == ["b", "a"]
+    assert [runner.profile.scheduler_name for runner in runners.values()] == ["b", "a"]
 
 
 def test_every_profile_has_plugins_and_a_handle_of_its_own() -> None:
@@ -46,7 +45,7 @@ def test_every_profile_has_plugins_and_a_handle_of_its_own() -> None:
     shared = make_handle()
     runners = assemble(
         config, registry=registry_of(made, Arrival, ApiBinder), handle=shared, metrics=shared.metrics
-    ).runners
+    )
     assert [handle.profile_name for handle in handles] == ["a", "b"]
     assert [handle.runner for handle in handles] == [runners["a"], runners["b"]]
     assert runners["a"].profile.plugins["F"] is not runners["b"].profile.plugins["F"]

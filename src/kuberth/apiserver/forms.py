@@ -9,8 +9,9 @@ from typing import Final, Literal
 
 from kuberth.apiserver.negotiation import Form
 from kuberth.apiserver.objects import Obj
+from kuberth.apiserver.printing import metadata_alone, to_table
 from kuberth.apiserver.refusals import bad_request
-from kuberth.apiserver.resources import Column, Resource
+from kuberth.apiserver.resources import Resource
 from kuberth.apiserver.status import StatusError
 
 Include = Literal["None", "Metadata", "Object"]
@@ -73,53 +74,19 @@ class Printer:
         return f"meta.k8s.io/{self._form.version}"
 
     def _table(self, obj: Obj, items: list[Obj]) -> Obj:
-        columns = self._row.columns or _PLAIN_COLUMNS
         metadata = obj.get("metadata", {})
         kept = ("resourceVersion", "continue", "remainingItemCount")
-        table: Obj = {
-            "kind": "Table",
-            "apiVersion": self._api_version,
-            "metadata": {key: metadata[key] for key in kept if key in metadata},
-            "columnDefinitions": [_definition(column) for column in columns] if self._headers else None,
-            "rows": [self._table_row(columns, item) for item in items],
-        }
+        table = to_table(
+            self._row,
+            items,
+            {key: metadata[key] for key in kept if key in metadata},
+            now=self.now_ns,
+            include_object=self._include,
+            api_version=self._api_version,
+        )
+        if not self._headers:
+            table["columnDefinitions"] = None
         return table
 
-    def _table_row(self, columns: tuple[Column, ...], item: Obj) -> Obj:
-        row: Obj = {"cells": [column.cell(item, self.now_ns) for column in columns]}
-        if self._include == "Object":
-            row["object"] = item
-        elif self._include == "Metadata":
-            row["object"] = self._partial(item)
-        return row
-
     def _partial(self, obj: Obj) -> Obj:
-        return {
-            "kind": "PartialObjectMetadata",
-            "apiVersion": self._api_version,
-            "metadata": obj.get("metadata", {}),
-        }
-
-
-def _definition(column: Column) -> Obj:
-    return {
-        "name": column.name,
-        "type": column.type,
-        "format": column.format,
-        "description": column.description,
-        "priority": column.priority,
-    }
-
-
-def _name_cell(obj: Obj, _now_ns: int) -> str:
-    return str(obj.get("metadata", {}).get("name", ""))
-
-
-def _created_cell(obj: Obj, _now_ns: int) -> str:
-    return str(obj.get("metadata", {}).get("creationTimestamp", ""))
-
-
-_PLAIN_COLUMNS: Final = (
-    Column("Name", _name_cell, format="name"),
-    Column("Created At", _created_cell, type="date"),
-)
+        return metadata_alone(obj, api_version=self._api_version)

@@ -107,7 +107,7 @@ class Runner:
 
     # Before the nodes
 
-    def run_pre_enqueue(self, pod: Pod, *, first: str = "") -> Status:
+    def run_pre_enqueue(self, pod: Pod, first: str = "") -> Status:
         """Success, or the first refusal. `first` is asked first: most likely it still refuses."""
         started = time.perf_counter()
         status = SUCCESS
