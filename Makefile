@@ -31,9 +31,10 @@ envtest:  ## build etcd, kube-apiserver, kubectl and kube-scheduler for e2e (nee
 e2e: $(STAMP)  ## run the tests on a real kube-apiserver and etcd; without the programs they are skipped
 	$(BIN)/python -m pytest -q -n $(TEST_JOBS) tests/e2e -m 'e2e and not scale'
 
-lint: $(STAMP)  ## ruff: rules and formatting
+lint: $(STAMP)  ## ruff (rules and formatting) and the import contracts
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-logo
 
 types: $(STAMP)  ## mypy, strict
 	$(BIN)/mypy

@@ -15,15 +15,15 @@ from pathlib import Path
 from typing import Final, cast
 
 from kuberth.api.wire import to_builtins
-from kuberth.apiserver.objects import Obj, revision_of
-from kuberth.apiserver.store import Store, Subscription
+from kuberth.local.apiserver.objects import Obj, revision_of
+from kuberth.local.apiserver.store.store import RevisionStore, Subscription
 from kuberth.testing import make_pod
 
 AT_A_TIME: Final = (1, 10, 100)
 POD: Final = cast(Obj, to_builtins(make_pod("web", cpu="500m", labels={"app": "web"})))
 
 
-async def _create(store: Store, first: int, number: int) -> None:
+async def _create(store: RevisionStore, first: int, number: int) -> None:
     for each in range(first, first + number):
         name = f"web-{each}"
         pod = {**POD, "metadata": {**POD["metadata"], "name": name}}
@@ -31,7 +31,7 @@ async def _create(store: Store, first: int, number: int) -> None:
 
 
 async def _creates_per_second(path: Path | None, number: int, writers: int) -> float:
-    store = await Store.open(path)
+    store = await RevisionStore.open(path)
     await _create(store, number, 20)
     share = number // writers
     before = time.perf_counter()
@@ -49,7 +49,7 @@ async def _read(reader: Subscription, number: int) -> None:
 
 
 async def _deliveries_per_second(number: int, watches: int) -> float:
-    store = await Store.open(None)
+    store = await RevisionStore.open(None)
     readers = [store.subscribe("pods", since=store.revision) for _ in range(watches)]
     before = time.perf_counter()
     async with asyncio.TaskGroup() as group:

@@ -19,11 +19,11 @@ from pathlib import Path
 from kuberth.api.core import Binding, ObjectReference, Pod
 from kuberth.api.meta import ObjectMeta
 from kuberth.client.http_api import HttpApi
-from kuberth.client.kubeconfig import load_client_config
-from kuberth.client.local import LocalApi
+from kuberth.client.identity.kubeconfig import load_client_config
 from kuberth.client.protocol import Api
-from kuberth.embedded import ClusterSettings, EmbeddedCluster, running_cluster
-from kuberth.hollow.running import CONTROLLERS
+from kuberth.local.hollow.running import CONTROLLERS
+from kuberth.local.in_process import InProcessApi
+from kuberth.programs.up.cluster import ClusterSettings, EmbeddedCluster, running_cluster
 from kuberth.testing import make_pod
 
 AT_A_TIME = 24
@@ -32,7 +32,7 @@ AT_A_TIME = 24
 @asynccontextmanager
 async def _over(cluster: EmbeddedCluster, *, https: bool) -> AsyncIterator[Api]:
     if not https:
-        yield LocalApi(cluster.core)
+        yield InProcessApi(cluster.core)
         return
     api = HttpApi(load_client_config(kubeconfig=str(cluster.kubeconfig_path)), qps=-1)
     try:

@@ -29,10 +29,10 @@ from cryptography.x509.oid import NameOID
 from kuberth.api.core import Binding, ObjectReference, Pod
 from kuberth.api.meta import ObjectMeta
 from kuberth.api.wire import encode
-from kuberth.client.client_config import ClientConfig, Secret, TlsSettings
-from kuberth.client.credentials import ANONYMOUS
-from kuberth.client.dialing import Dialer
+from kuberth.client.connecting.dialing import Dialer
 from kuberth.client.http_api import HttpApi
+from kuberth.client.identity.client_config import ClientConfig, Secret, TlsSettings
+from kuberth.client.identity.credentials import ANONYMOUS
 from kuberth.clock import SystemClock
 from kuberth.testing import make_pod
 

@@ -19,7 +19,8 @@ from typing import Any, Final
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.evaluation import Evaluator
 from kuberth.framework.queued_pod import QueuedPod
-from kuberth.scheduling.cycle import Placement, SchedulingCycle
+from kuberth.outcomes.placement import Placement
+from kuberth.scheduling.cycle import SchedulingCycle
 from kuberth.testing import make_node, make_pod
 
 ZONE: Final = "topology.kubernetes.io/zone"

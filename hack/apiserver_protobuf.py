@@ -1,8 +1,8 @@
-"""Makes src/kuberth/apiserver/protobuf.json: which number each field has in protobuf.
+"""Makes src/kuberth/local/apiserver/schema/protobuf.json: which number each field has in protobuf.
 
 In: the Go modules k8s.io/api and k8s.io/apimachinery (as `make envtest` leaves them in the module cache), and
-schema.json. Out: for every type, number → "name", with "!" if a zero is worth keeping (Go has a pointer
-there, or no omitempty), with the type where schema.json does not have it, and "^ type" for fields that JSON
+fields.json. Out: for every type, number → "name", with "!" if a zero is worth keeping (Go has a pointer
+there, or no omitempty), with the type where fields.json does not have it, and "^ type" for fields that JSON
 has inline.
 
     python hack/apiserver_protobuf.py ~/go/pkg/mod/k8s.io v0.36.4
@@ -16,9 +16,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-TARGET = Path(__file__).parents[1] / "src" / "kuberth" / "apiserver" / "protobuf.json"
-SCHEMA = TARGET.with_name("schema.json")
-# Asked and answered, never stored, so schema.json does not have them.
+TARGET = Path(__file__).parents[1] / "src/kuberth/local/apiserver/schema/protobuf.json"
+SCHEMA = TARGET.with_name("fields.json")
+# Asked and answered, never stored, so fields.json does not have them.
 REVIEWS = ("authentication.v1", "authorization.v1")
 ALIASES = {"metav1": "meta.v1", "v1": "core.v1", "core": "core.v1", "corev1": "core.v1"}
 SCALARS = {"bool": "boolean", "int32": "int32", "int64": "int64", "string": "string", "types.UID": "string"}
@@ -91,7 +91,7 @@ def resolve(owner: str, go_type: str) -> str:
 
 
 def spell(owner: str, go_type: str, structs: dict[str, Any], named: dict[str, str]) -> tuple[str, list[str]]:
-    """A Go type as schema.json writes types."""
+    """A Go type as fields.json writes types."""
     go_type = go_type.removeprefix("*")
     if go_type in SCALARS:
         return SCALARS[go_type], []

@@ -1,6 +1,6 @@
 """Condense Kubernetes' OpenAPI document into the embedded server's schema table.
 
-In: the path of `api/openapi-spec/swagger.json` of a Kubernetes source tree. Out: `schema.json` beside
+In: the path of `api/openapi-spec/swagger.json` of a Kubernetes source tree. Out: `fields.json` beside
 the server's modules: for each type of the kinds that are served, its fields and their types, merge keys
 and list types. Run it again when the Kubernetes version changes.
 """
@@ -112,7 +112,7 @@ def main() -> None:
             entry[key] = text
             if ref:
                 waiting.append(ref)
-    out = Path(__file__).parents[1] / "src/kuberth/apiserver/schema.json"
+    out = Path(__file__).parents[1] / "src/kuberth/local/apiserver/schema/fields.json"
     lines = [f"{json.dumps(name)}: {json.dumps(table[name])}" for name in sorted(table)]
     out.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
 

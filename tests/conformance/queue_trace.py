@@ -10,15 +10,15 @@ from kuberth.clock import NANOSECONDS
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.cluster.table import ClusterTable
 from kuberth.errors import QueueError
-from kuberth.framework.events import Action, ClusterEvent, Hint, HintFunction
+from kuberth.framework.cluster_events import Action, ClusterEvent, Hint, HintFunction
+from kuberth.framework.nominator import Nominator
 from kuberth.framework.profile import RegisteredHint
 from kuberth.framework.queued_pod import QueuedPod
 from kuberth.framework.status import SUCCESS, Status
 from kuberth.observe.metrics import SchedulerMetrics
-from kuberth.plugins.priority_sort import PrioritySort
-from kuberth.plugins.scheduling_gates import SchedulingGates
+from kuberth.plugins.priority_sort.plugin import PrioritySort
+from kuberth.plugins.scheduling_gates.plugin import SchedulingGates
 from kuberth.queue.interface import QueueContext
-from kuberth.queue.nominator import Nominator
 from kuberth.queue.priority_queue import PriorityQueue
 from kuberth.testing.clock import FakeClock
 

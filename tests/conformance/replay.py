@@ -12,7 +12,7 @@ from kuberth.api.kinds import KINDS
 from kuberth.config import KubeSchedulerConfiguration, load
 from kuberth.errors import KuberthError
 from kuberth.evaluation import Answer, Evaluator
-from kuberth.framework.events import Action, ClusterEvent
+from kuberth.framework.cluster_events import Action, ClusterEvent
 from kuberth.framework.status import Status
 from tests.conformance.cases import Case
 from tests.conformance.queue_trace import replay_queue

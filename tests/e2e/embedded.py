@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from kuberth.apiserver.core import Core
-from kuberth.apiserver.credentials import Credentials, kubeconfig
-from kuberth.apiserver.http import HttpServer
-from kuberth.apiserver.store import Store
 from kuberth.clock import SystemClock
+from kuberth.local.apiserver.http.credentials import ClusterCredentials, kubeconfig
+from kuberth.local.apiserver.http.server import HttpServer
+from kuberth.local.apiserver.store.store import RevisionStore
+from kuberth.local.apiserver.verbs.core import Core
 
 COMMAND_SECONDS = 60.0
 
@@ -22,21 +22,21 @@ COMMAND_SECONDS = 60.0
 @dataclass(frozen=True, slots=True)
 class Embedded:
     url: str
-    credentials: Credentials
+    credentials: ClusterCredentials
     kubeconfig: Path
 
 
 @contextmanager
 def embedded_server(folder: Path) -> Iterator[Embedded]:
     """An empty cluster with the namespaces every cluster has."""
-    credentials = Credentials.in_directory(folder / "pki")
+    credentials = ClusterCredentials.in_directory(folder / "pki")
     started = threading.Event()
     stopping: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
     urls: list[str] = []
 
     async def serve() -> None:
         clock = SystemClock()
-        store = await Store.open(folder / "cluster.db")
+        store = await RevisionStore.open(folder / "cluster.db")
         try:
             core = Core(store, clock=clock)
             async with HttpServer(core, credentials=credentials, clock=clock) as server:

@@ -10,7 +10,7 @@ from typing import Any
 
 from kuberth.api.core import Pod
 from kuberth.api.events import Event
-from kuberth.app import Scheduler
+from kuberth.assembly.scheduler import Scheduler
 from kuberth.clock import LoopClock
 from kuberth.config import FeatureGates, load
 from kuberth.framework.extension_points import Plugin

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from kuberth.apiserver.manifests import read_manifests
-from kuberth.app import Scheduler
+from kuberth.assembly.scheduler import Scheduler
 from kuberth.client.http_api import HttpApi
-from kuberth.client.kubeconfig import load_client_config
-from kuberth.embedded import ClusterSettings, EmbeddedCluster, expire_events, running_cluster
+from kuberth.client.identity.kubeconfig import load_client_config
 from kuberth.errors import ConfigError
+from kuberth.local.manifests import read_manifests
+from kuberth.programs.up.cluster import ClusterSettings, EmbeddedCluster, expire_events, running_cluster
 
 
 def pods(count: int, **spec: Any) -> Iterator[dict[str, Any]]:

@@ -12,11 +12,11 @@ import pytest
 from examples import which_nodes
 from examples.prefer_quiet_nodes import PreferQuietNodes, QuietArgs
 
-from kuberth.assembly import full_registry
+from kuberth.assembly.profiles import full_registry
 from kuberth.cli import main
 from kuberth.clock import run_in_virtual_time
 from kuberth.config import load
-from kuberth.embedded import ClusterSettings, running_cluster
+from kuberth.programs.up.cluster import ClusterSettings, running_cluster
 from kuberth.queue.fair_share import fair_share
 from kuberth.testing import make_node, make_pod
 from tests.integration.harness import profile, running

@@ -8,20 +8,20 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from kuberth.apiserver.core import Core
-from kuberth.apiserver.store import Store
-from kuberth.app import Scheduler
-from kuberth.client.local import LocalApi
+from kuberth.assembly.scheduler import Scheduler
 from kuberth.clock import LoopClock
-from tests.unit.hollow.harness import World, deployment, playing, template, virtual
+from kuberth.local.apiserver.store.store import RevisionStore
+from kuberth.local.apiserver.verbs.core import Core
+from kuberth.local.in_process import InProcessApi
+from tests.unit.local.hollow.harness import World, deployment, playing, template, virtual
 
 
 @asynccontextmanager
 async def whole_cluster(*, nodes: int) -> AsyncIterator[World]:
-    store = await Store.open(None)
+    store = await RevisionStore.open(None)
     clock = LoopClock(asyncio.get_running_loop(), epoch_ns=1_700_000_000 * 10**9)
     core = Core(store, clock=clock)
-    scheduler = Scheduler(LocalApi(core), clock=clock, rng=random.Random(1))
+    scheduler = Scheduler(InProcessApi(core), clock=clock, rng=random.Random(1))
     async with playing(core, nodes=nodes, binder=False) as world, asyncio.TaskGroup() as tasks:
         tasks.create_task(scheduler.run(), name="scheduler")
         await scheduler.wait_synced()

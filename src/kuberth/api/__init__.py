@@ -30,7 +30,7 @@ from kuberth.api.core import (
 )
 from kuberth.api.events import Event
 from kuberth.api.kinds import KINDS, KindInfo
-from kuberth.api.meta import LabelSelector, ObjectList, ObjectMeta, OwnerReference
+from kuberth.api.meta import LabelSelector, ObjectMeta, OwnerReference
 from kuberth.api.pod_resources import PodRequest, compute_pod_request, pod_priority, pod_requests
 from kuberth.api.policy import PodDisruptionBudget
 from kuberth.api.quantity import Quantity, format_quantity, milli_value, parse, value
@@ -66,7 +66,6 @@ __all__ = [
     "Node",
     "NodeSelector",
     "NodeSelectorTerm",
-    "ObjectList",
     "ObjectMeta",
     "ObjectReference",
     "OwnerReference",

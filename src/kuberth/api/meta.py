@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping
-from typing import Generic, TypeVar
 
 import msgspec
 
-from kuberth.api.wire import Wire, always
-
-ItemT = TypeVar("ItemT")
+from kuberth.api.wire import Wire
 
 
 class OwnerReference(Wire):
@@ -42,15 +39,6 @@ class ListMeta(Wire):
     resource_version: str = ""
     continue_: str = msgspec.field(default="", name="continue")
     remaining_item_count: int | None = None
-
-
-class ObjectList(Wire, Generic[ItemT]):
-    """The answer to a list request, e.g. `decode(ObjectList[Pod], raw)`; items carry no kind of their own."""
-
-    api_version: str = always("v1")
-    kind: str = always("List")
-    metadata: ListMeta = ListMeta()
-    items: tuple[ItemT, ...] = ()
 
 
 class LabelSelectorRequirement(Wire):

@@ -11,14 +11,15 @@ import time
 from kuberth.api.core import Pod
 from kuberth.clock import NANOSECONDS, Clock
 from kuberth.cluster.table import ClusterTable
-from kuberth.framework.events import ASSIGNED_POD_DELETE
+from kuberth.framework.cluster_events import ASSIGNED_POD_DELETE
 from kuberth.framework.handle import EventRecorder
 from kuberth.framework.status import SKIP, SUCCESS, Code, Status
 from kuberth.framework.waiting_pods import WaitingPods
 from kuberth.observe.metrics import SchedulerMetrics
+from kuberth.outcomes.failure_handling import FailureHandler, StatusWriter
+from kuberth.outcomes.placement import Placement
+from kuberth.outcomes.rejection import Rejection, rejected_on
 from kuberth.queue.interface import SchedulingQueue
-from kuberth.scheduling.cycle import Placement, Rejection, rejected_on
-from kuberth.scheduling.failure import FailureHandler, StatusWriter
 
 logger = logging.getLogger(__name__)
 

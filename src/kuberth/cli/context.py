@@ -38,7 +38,9 @@ queue_option = click.option(
 
 def build_registry(extras: Extras, references: Sequence[str]) -> Registry:
     """In-tree plugins, installed packages, the caller's own, and those named on the command line."""
-    from kuberth.assembly import full_registry  # the drop-in entry point stays light until plugins are needed
+    from kuberth.assembly.profiles import (
+        full_registry,  # the drop-in entry point stays light until plugins are needed
+    )
 
     registry = full_registry(extras.plugins)
     for reference in references:

@@ -41,5 +41,5 @@ def set_up_logging(verbosity: int, logging_format: str) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if logging_format == "json" else TextFormatter())
     logging.basicConfig(level=_LEVELS.get(verbosity, logging.DEBUG), handlers=[handler], force=True)
-    for name in ("kuberth.daemon", "kuberth.serving", "kuberth.leader_election"):
+    for name in ("kuberth.programs.run.daemon", "kuberth.serving", "kuberth.programs.run.leader_election"):
         logging.getLogger(name).setLevel(min(logging.INFO, logging.getLogger().level))

@@ -15,10 +15,10 @@ import msgspec
 from kuberth.cli.context import Extras, build_registry, plugin_option, queue_factory, queue_option
 from kuberth.cli.logs import set_up_logging
 from kuberth.config import KubeSchedulerConfiguration, load, to_yaml
-from kuberth.config.durations import parse_duration
 from kuberth.config.feature_gates import parse_settings
 from kuberth.config.types import API_VERSION, KIND
 from kuberth.errors import ConfigError
+from kuberth.text.durations import parse_duration
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -186,8 +186,8 @@ class _RunCommand(click.Command):
 def run(extras: Extras | None, /, **flags: Any) -> None:
     """Schedule pods on a Kubernetes cluster, in place of kube-scheduler or beside it."""
     set_up_logging(flags["verbosity"], flags["logging_format"])
-    from kuberth.daemon import ServingSettings, Settings  # heavy: only this command needs it
-    from kuberth.daemon import run as run_daemon
+    from kuberth.programs.run.daemon import ServingSettings, Settings  # heavy: only this command needs it
+    from kuberth.programs.run.daemon import run as run_daemon
 
     extras = extras or Extras()
     registry = build_registry(extras, flags["plugin_references"])

@@ -14,11 +14,11 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from kuberth.apiserver.manifests import read_manifests
 from kuberth.cli.context import Extras, build_registry, plugin_option, queue_factory, queue_option
 from kuberth.config import FeatureGates, load
 from kuberth.config.feature_gates import parse_settings
-from kuberth.embedded import ClusterSettings, EmbeddedCluster, Summary, running_cluster
+from kuberth.local.manifests import read_manifests
+from kuberth.programs.up.cluster import ClusterSettings, EmbeddedCluster, Summary, running_cluster
 
 SUMMARY_SECONDS = 1.0
 

@@ -16,20 +16,20 @@ from typing import Any, Final, TypeVar, cast
 from kuberth.api.core import Binding
 from kuberth.api.kinds import KindInfo
 from kuberth.api.wire import decode, encode
-from kuberth.client.answers import refusal, retry_after
-from kuberth.client.client_config import ClientConfig
-from kuberth.client.connection import Answer, Connection
-from kuberth.client.credentials import Credential, Credentials, fixed_or_file
-from kuberth.client.dialing import Dialer
-from kuberth.client.exec_credentials import ExecCredentials
-from kuberth.client.failures import connect_failure, describe
-from kuberth.client.listing import decode_page
-from kuberth.client.pool import Pool, PoolStats, Request
+from kuberth.client.connecting.connection import Connection, HttpAnswer
+from kuberth.client.connecting.dialing import Dialer
+from kuberth.client.connecting.failures import connect_failure, describe
+from kuberth.client.connecting.pool import OutgoingRequest, Pool, PoolStats
+from kuberth.client.connecting.rate_limit import RateLimiter
+from kuberth.client.identity.client_config import ClientConfig
+from kuberth.client.identity.credentials import Credential, Credentials, fixed_or_file
+from kuberth.client.identity.exec_credentials import ExecCredentials
 from kuberth.client.protocol import ObjectList, WatchEvent
-from kuberth.client.rate_limit import RateLimiter
-from kuberth.client.request_heads import JSON, RequestHeads
-from kuberth.client.resource_paths import POD, info_of, object_name, path_of, query, rbac_rule
-from kuberth.client.watching import WatchDecoder
+from kuberth.client.rest.pages import decode_page
+from kuberth.client.rest.refusals import refusal, retry_after
+from kuberth.client.rest.request_heads import JSON, RequestHeads
+from kuberth.client.rest.resource_paths import POD, info_of, object_name, path_of, query, rbac_rule
+from kuberth.client.rest.watch_frames import WatchDecoder
 from kuberth.clock import Clock, SystemClock
 from kuberth.errors import ApiError, UnreachableError, WireError
 
@@ -270,7 +270,7 @@ class HttpApi:
         subresource: str = "",
         timeout_seconds: float = 0.0,
         cap: int = 0,
-    ) -> Answer:
+    ) -> HttpAnswer:
         if not self._limiter.acquire_nowait():
             await self._limiter.acquire()
         # Waiting for our own rate limit is not the server's fault: the deadline begins here.
@@ -283,7 +283,7 @@ class HttpApi:
         while True:
             credential = self._credentials.current_nowait() or await self._credentials.current()
             data = self._heads.head(method, path, headers, credential) + body
-            request = Request(what, data, method == "GET", deadline, cap or self._max_body_bytes)
+            request = OutgoingRequest(what, data, method == "GET", deadline, cap or self._max_body_bytes)
             try:
                 answer = await self._pool.ask(request, credential)
             except ApiError:
@@ -297,7 +297,7 @@ class HttpApi:
                 raise refusal(answer, what=what, rule=rule, source=self.config.source)
             await self._limiter.acquire()
 
-    async def _may_ask_again(self, answer: Answer, credential: Credential, tries: _Tries) -> bool:
+    async def _may_ask_again(self, answer: HttpAnswer, credential: Credential, tries: _Tries) -> bool:
         """After a refusal: True with fresh credentials, or when the wait the server asked for is over."""
         if answer.status == 401 and not tries.renewed:
             tries.renewed = True
@@ -311,7 +311,7 @@ class HttpApi:
         await asyncio.sleep(seconds)
         return True
 
-    async def _list(self, info: KindInfo, asked: Mapping[str, str]) -> Answer:
+    async def _list(self, info: KindInfo, asked: Mapping[str, str]) -> HttpAnswer:
         return await self._ask(
             "GET",
             f"{path_of(info)}{query(asked)}",
@@ -386,7 +386,7 @@ def _forget(watches: set[Connection], connection: Connection, _closed: asyncio.F
     watches.discard(connection)
 
 
-def _decoded(kind: type[T], answer: Answer, what: str) -> T:
+def _decoded(kind: type[T], answer: HttpAnswer, what: str) -> T:
     try:
         return decode(kind, answer.body)
     except WireError as error:

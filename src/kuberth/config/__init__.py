@@ -6,12 +6,12 @@ plugins run where, in what order and with which arguments. Start at `load`.
 
 from kuberth.config.defaults import apply_defaults, default_configuration
 from kuberth.config.feature_gates import FeatureGates
-from kuberth.config.field_errors import FieldError, InvalidConfiguration
 from kuberth.config.loading import load, parse
 from kuberth.config.printing import to_json, to_yaml
 from kuberth.config.resolve import ResolvedProfile, resolve_profile
 from kuberth.config.types import KubeSchedulerConfiguration, KubeSchedulerProfile
 from kuberth.config.validation import validate
+from kuberth.text.field_errors import FieldError, InvalidConfiguration
 
 __all__ = [
     "FeatureGates",

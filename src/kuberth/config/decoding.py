@@ -16,8 +16,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import msgspec
 
-from kuberth.config.durations import parse_duration
-from kuberth.config.field_errors import FieldError, child, did_you_mean, item, show
+from kuberth.text.durations import parse_duration
+from kuberth.text.field_errors import FieldError, child, did_you_mean, item, show
 
 FieldType = Callable[[type, str, Mapping[str, Any]], Any]
 """Asked (struct type, field name, the struct's tree): a type that overrides the annotation, or None."""

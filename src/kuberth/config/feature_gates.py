@@ -10,7 +10,7 @@ import enum
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from kuberth.config.field_errors import FieldError, InvalidConfiguration, child, did_you_mean, show
+from kuberth.text.field_errors import FieldError, InvalidConfiguration, child, did_you_mean, show
 
 
 class Stage(enum.Enum):

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from kuberth.config.field_errors import FieldError, child, item
 from kuberth.config.types import EXTENSION_POINTS
+from kuberth.text.field_errors import FieldError, child, item
 
 _PROFILE_FIELDS = ("plugins", "pluginConfig")
 

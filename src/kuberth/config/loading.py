@@ -16,13 +16,13 @@ from msgspec.structs import replace
 
 from kuberth.config.decoding import BROKEN, Decoder
 from kuberth.config.defaults import apply_defaults
-from kuberth.config.documents import clean_tree, read_tree
 from kuberth.config.feature_gates import FeatureGates, gate_problems
-from kuberth.config.field_errors import FieldError, InvalidConfiguration, child, item, show
 from kuberth.config.legacy import Translation, is_legacy, translate
 from kuberth.config.plugin_args import IN_TREE_ARGS
 from kuberth.config.types import API_VERSION, GROUP, KIND, KubeSchedulerConfiguration, PluginConfig
 from kuberth.config.validation import validate
+from kuberth.text.documents import clean_tree, read_tree
+from kuberth.text.field_errors import FieldError, InvalidConfiguration, child, item, show
 
 Source = Path | str | bytes | Mapping[str, Any]
 """A file to read, the text of one, or a tree that was read already."""

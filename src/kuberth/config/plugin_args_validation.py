@@ -12,9 +12,7 @@ from typing import Any
 
 from kuberth.api.core import NodeAffinity, NodeSelector, TopologySpreadConstraint
 from kuberth.api.selectors import CompiledNodeSelector, compile_node_selector
-from kuberth.config.durations import format_duration
 from kuberth.config.feature_gates import FeatureGates
-from kuberth.config.field_errors import FieldError, child, item, show
 from kuberth.config.plugin_args import (
     MAX_CUSTOM_SCORE,
     DefaultPreemptionArgs,
@@ -29,6 +27,8 @@ from kuberth.config.plugin_args import (
     VolumeBindingArgs,
 )
 from kuberth.config.qualified_names import qualified_name_problem
+from kuberth.text.durations import format_duration
+from kuberth.text.field_errors import FieldError, child, item, show
 
 SCORING_STRATEGIES = ("LeastAllocated", "MostAllocated", "RequestedToCapacityRatio")
 DEFAULTING_TYPES = ("List", "System")

@@ -16,9 +16,9 @@ import msgspec
 import yaml
 
 from kuberth.api import wire
-from kuberth.config.durations import format_duration
 from kuberth.config.plugin_args import IN_TREE_ARGS
 from kuberth.config.types import API_VERSION, KIND, KubeSchedulerConfiguration, PluginConfig, PluginRef
+from kuberth.text.durations import format_duration
 
 _SafeDumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 

@@ -14,7 +14,6 @@ import msgspec
 
 from kuberth.config.defaults import IN_TREE_POINTS
 from kuberth.config.feature_gates import FeatureGates, gate_problems
-from kuberth.config.field_errors import FieldError, child, did_you_mean, item, show
 from kuberth.config.plugin_args import IN_TREE_ARGS
 from kuberth.config.plugin_args_validation import validate_args
 from kuberth.config.qualified_names import extended_resource_problem
@@ -29,6 +28,7 @@ from kuberth.config.types import (
     PluginRef,
     plugin_set,
 )
+from kuberth.text.field_errors import FieldError, child, did_you_mean, item, show
 
 MAX_NODE_SCORE = 100
 MAX_TOTAL_SCORE = 2**63 - 1

@@ -32,8 +32,12 @@ class Diagnosis:
         self.absent_status: Status = ABSENT
         self.unschedulable_plugins: set[str] = set()
         self.pending_plugins: set[str] = set()
-        self.pre_filter_message = ""
-        self.post_filter_message = ""
+        self.pre_filter: Status | None = None
+        """Set if PreFilter rejected the pod for all nodes; then no node was looked at."""
+        self.considered: frozenset[str] | None = None
+        """The only nodes looked at, if PreFilter narrowed the search."""
+        self.post_filter: Status | None = None
+        """What PostFilter said in the end, if it was asked."""
 
     def set(self, node_name: str, status: Status) -> None:
         self._explicit[node_name] = status
@@ -55,12 +59,19 @@ class Diagnosis:
         if status.code == Code.PENDING:
             self.pending_plugins.add(status.plugin)
 
+    def reject_all(self, status: Status) -> None:
+        """PreFilter rejected the pod, whatever the node."""
+        self.pre_filter = self.absent_status = status
+        self._note_plugin(status)
+
+    def narrow(self, node_names: frozenset[str], *, by: Iterable[str]) -> None:
+        """PreFilter left only these nodes to look at."""
+        self.considered = node_names
+        names = " ".join(sorted(by))
+        self.absent_status = Status.unresolvable(f"node(s) didn't satisfy plugin(s) [{names}]")
+
     def note_plugins(self, plugins: Iterable[str]) -> None:
         self.unschedulable_plugins.update(plugins)
-
-    def note(self, status: Status) -> None:
-        """Remember who gave `status` without tying it to a node."""
-        self._note_plugin(status)
 
     def counts(self) -> Iterator[tuple[Status, int]]:
         """Every distinct status with the number of nodes that have it."""
@@ -97,8 +108,8 @@ class Diagnosis:
     def message(self, total_nodes: int) -> str:
         """`0/5 nodes are available: 3 Insufficient cpu, 2 node(s) ... .` and what preemption said."""
         text = f"0/{total_nodes} nodes are available:"
-        if self.pre_filter_message:
-            text += f" {self.pre_filter_message}."
+        if self.pre_filter is not None and self.pre_filter.reasons:
+            text += f" {self.pre_filter.message}."
         else:
             reasons: Counter[str] = Counter()
             for status, number in self.counts():
@@ -109,7 +120,9 @@ class Diagnosis:
                     reasons[reason] += absent
             if reasons:
                 text += f" {', '.join(sorted(f'{number} {reason}' for reason, number in reasons.items()))}."
-        return f"{text} {self.post_filter_message}" if self.post_filter_message else text
+        if self.post_filter is not None and self.post_filter.message:
+            text += f" {self.post_filter.message}"
+        return text
 
 
 class FitError(Exception):

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from kuberth.api.core import Pod
 from kuberth.cluster.nodes import NodeRow, Nodes
 from kuberth.cluster.pod_info import PodInfo
+from kuberth.framework.cluster_events import EventWithHint
 from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.diagnosis import Diagnosis
-from kuberth.framework.events import EventWithHint
 from kuberth.framework.queued_pod import QueuedPod
 from kuberth.framework.status import Status
 from kuberth.framework.verdict import Verdict

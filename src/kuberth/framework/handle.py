@@ -5,15 +5,15 @@ In: the parts the composition root wires. Out: one `Handle`, valid for the plugi
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kuberth.api.core import Pod
 from kuberth.clock import Clock
-from kuberth.cluster.pod_info import PodInfo
 from kuberth.cluster.table import ClusterTable
 from kuberth.config.feature_gates import FeatureGates
+from kuberth.framework.nominator import Nominator
 from kuberth.framework.waiting_pods import WaitingPods
 from kuberth.informers.store import Stores
 from kuberth.observe.metrics import SchedulerMetrics
@@ -21,18 +21,6 @@ from kuberth.observe.metrics import SchedulerMetrics
 if TYPE_CHECKING:
     from kuberth.client.protocol import Api
     from kuberth.framework.runner import Runner
-
-
-class Nominator(Protocol):
-    """Remembers which pending pods are promised a node that preemption is clearing."""
-
-    def nominate(self, pod: PodInfo, node_name: str) -> None: ...
-
-    def withdraw(self, pod: Pod) -> None: ...
-
-    def nominated_on(self, node_name: str) -> tuple[PodInfo, ...]: ...
-
-    def nominated_nodes(self) -> Iterable[str]: ...
 
 
 class Activator(Protocol):

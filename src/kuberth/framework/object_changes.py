@@ -12,7 +12,7 @@ from kuberth.api.core import Node, Pod
 from kuberth.api.pod_resources import pod_requests
 from kuberth.api.quantity import parse
 from kuberth.errors import QuantityError
-from kuberth.framework.events import Action, ClusterEvent, Resource
+from kuberth.framework.cluster_events import Action, ClusterEvent, Resource
 
 
 def _scaled_down(old: Pod, new: Pod) -> bool:

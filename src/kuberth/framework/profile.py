@@ -13,7 +13,14 @@ from typing import NamedTuple, TypeVar, cast
 from kuberth.config.resolve import ResolvedProfile, plugins_named, resolve_profile
 from kuberth.config.types import KubeSchedulerProfile
 from kuberth.errors import ConfigError
-from kuberth.framework.events import ALL_EVENTS, Action, ClusterEvent, EventWithHint, HintFunction, Resource
+from kuberth.framework.cluster_events import (
+    ALL_EVENTS,
+    Action,
+    ClusterEvent,
+    EventWithHint,
+    HintFunction,
+    Resource,
+)
 from kuberth.framework.extension_points import (
     BindPlugin,
     EnqueueExtensions,

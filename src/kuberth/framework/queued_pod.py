@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from kuberth.api.core import Pod
 from kuberth.cluster.pod_info import PodInfo
-from kuberth.framework.events import ClusterEvent
+from kuberth.framework.cluster_events import ClusterEvent
 
 
 class QueuedPod:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Collection, Iterable, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,13 +34,11 @@ from kuberth.framework.extension_points import (
     PreFilterResult,
     ScorePlugin,
 )
+from kuberth.framework.nominator import Nominator
 from kuberth.framework.profile import Profile
 from kuberth.framework.status import SKIP, SUCCESS, Code, Status
 from kuberth.framework.verdict import Mask, Verdict
 from kuberth.observe.metrics import SchedulerMetrics
-
-if TYPE_CHECKING:
-    from kuberth.framework.handle import Nominator
 
 logger = logging.getLogger(__name__)
 

@@ -14,6 +14,8 @@ from kuberth.framework.status import Status
 
 Codes = NDArray[np.int64]
 Mask = NDArray[np.bool_]
+Positions = NDArray[np.int64]
+"""Places in a view, which are not rows of the table unless the view is the whole table."""
 
 
 class Verdict:

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from datetime import timedelta
 
 from kuberth.api.core import Pod
-from kuberth.config.durations import format_duration
 from kuberth.framework.status import SUCCESS, Code, Status
+from kuberth.text.durations import format_duration
 
 
 class WaitingPod:

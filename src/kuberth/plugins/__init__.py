@@ -7,25 +7,26 @@ registry here knows them; no other package imports a plugin.
 from __future__ import annotations
 
 from kuberth.framework.registry import Registry
-from kuberth.plugins.default_binder import DefaultBinder
-from kuberth.plugins.default_preemption import DefaultPreemption
-from kuberth.plugins.dynamic_resources import DynamicResources
-from kuberth.plugins.image_locality import ImageLocality
-from kuberth.plugins.inter_pod_affinity import InterPodAffinity
-from kuberth.plugins.node_affinity import NodeAffinity
-from kuberth.plugins.node_declared_features import NodeDeclaredFeatures
-from kuberth.plugins.node_name import NodeName
-from kuberth.plugins.node_ports import NodePorts
-from kuberth.plugins.node_resources import NodeResourcesBalancedAllocation, NodeResourcesFit
-from kuberth.plugins.node_unschedulable import NodeUnschedulable
-from kuberth.plugins.node_volume_limits import NodeVolumeLimits
-from kuberth.plugins.pod_topology_spread import PodTopologySpread
-from kuberth.plugins.priority_sort import PrioritySort
-from kuberth.plugins.scheduling_gates import SchedulingGates
-from kuberth.plugins.taint_toleration import TaintToleration
-from kuberth.plugins.volume_binding import VolumeBinding
-from kuberth.plugins.volume_restrictions import VolumeRestrictions
-from kuberth.plugins.volume_zone import VolumeZone
+from kuberth.plugins.default_binder.plugin import DefaultBinder
+from kuberth.plugins.default_preemption.plugin import DefaultPreemption
+from kuberth.plugins.dynamic_resources.plugin import DynamicResources
+from kuberth.plugins.image_locality.plugin import ImageLocality
+from kuberth.plugins.inter_pod_affinity.plugin import InterPodAffinity
+from kuberth.plugins.node_affinity.plugin import NodeAffinity
+from kuberth.plugins.node_declared_features.plugin import NodeDeclaredFeatures
+from kuberth.plugins.node_name.plugin import NodeName
+from kuberth.plugins.node_ports.plugin import NodePorts
+from kuberth.plugins.node_resources_balanced_allocation.plugin import NodeResourcesBalancedAllocation
+from kuberth.plugins.node_resources_fit.plugin import NodeResourcesFit
+from kuberth.plugins.node_unschedulable.plugin import NodeUnschedulable
+from kuberth.plugins.node_volume_limits.plugin import NodeVolumeLimits
+from kuberth.plugins.pod_topology_spread.plugin import PodTopologySpread
+from kuberth.plugins.priority_sort.plugin import PrioritySort
+from kuberth.plugins.scheduling_gates.plugin import SchedulingGates
+from kuberth.plugins.taint_toleration.plugin import TaintToleration
+from kuberth.plugins.volume_binding.plugin import VolumeBinding
+from kuberth.plugins.volume_restrictions.plugin import VolumeRestrictions
+from kuberth.plugins.volume_zone.plugin import VolumeZone
 
 IN_TREE = (
     SchedulingGates,

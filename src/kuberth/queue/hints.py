@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 
-from kuberth.framework.events import ClusterEvent, Hint, concerns
+from kuberth.framework.cluster_events import ClusterEvent, Hint, concerns
 from kuberth.framework.profile import RegisteredHint
 from kuberth.framework.queued_pod import QueuedPod
 from kuberth.observe.metrics import SchedulerMetrics

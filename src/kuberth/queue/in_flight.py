@@ -12,7 +12,7 @@ from itertools import count
 from typing import NamedTuple
 
 from kuberth.api.core import Pod
-from kuberth.framework.events import ClusterEvent
+from kuberth.framework.cluster_events import ClusterEvent
 
 
 class MissedEvent(NamedTuple):

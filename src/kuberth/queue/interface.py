@@ -14,13 +14,13 @@ from kuberth.api.core import Pod
 from kuberth.clock import Clock
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.cluster.table import ClusterTable
-from kuberth.framework.events import ClusterEvent
+from kuberth.framework.cluster_events import ClusterEvent
 from kuberth.framework.extension_points import QueueSortPlugin
+from kuberth.framework.nominator import Nominator
 from kuberth.framework.profile import RegisteredHint
 from kuberth.framework.queued_pod import QueuedPod
 from kuberth.framework.status import Status
 from kuberth.observe.metrics import SchedulerMetrics
-from kuberth.queue.nominator import Nominator
 
 PreCheck = Callable[[Pod], bool]
 """Whether an event may concern a waiting pod at all."""

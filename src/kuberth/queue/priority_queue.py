@@ -16,8 +16,8 @@ from kuberth.api.meta import ObjectMeta
 from kuberth.clock import NANOSECONDS
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.errors import QueueError
-from kuberth.framework import events
-from kuberth.framework.events import ClusterEvent
+from kuberth.framework import cluster_events
+from kuberth.framework.cluster_events import ClusterEvent
 from kuberth.framework.object_changes import pod_changes
 from kuberth.framework.queued_pod import QueuedPod
 from kuberth.framework.status import Status
@@ -88,7 +88,7 @@ class PriorityQueue(SchedulingQueue):
     def add(self, info: PodInfo) -> None:
         self._take_out(info.key)  # another pod of this name, whose deletion nobody saw
         queued = QueuedPod(info, timestamp_ns=self._clock.now_ns())
-        self._enter_active(queued, events.UNSCHEDULED_POD_ADD.label)
+        self._enter_active(queued, cluster_events.UNSCHEDULED_POD_ADD.label)
 
     def update(self, old: Pod, new: PodInfo) -> None:
         changes: Sequence[ClusterEvent] = ()
@@ -110,7 +110,7 @@ class PriorityQueue(SchedulingQueue):
             self._reconsider(queued, old, changes)
         else:
             queued = QueuedPod(new, timestamp_ns=self._clock.now_ns())
-            self._enter_active(queued, events.UNSCHEDULED_POD_UPDATE.label)
+            self._enter_active(queued, cluster_events.UNSCHEDULED_POD_UPDATE.label)
 
     def _reconsider(self, queued: QueuedPod, old: Pod, changes: Sequence[ClusterEvent]) -> None:
         """A pod that waits has changed; that may be what it was waiting for."""
@@ -120,7 +120,7 @@ class PriorityQueue(SchedulingQueue):
                 if self._send(queued, worth, change.label):
                     return
         elif _differs_for_scheduling(old, queued.pod):
-            self._send(queued, Worth.AFTER_BACKOFF, events.UNSCHEDULED_POD_UPDATE.label)
+            self._send(queued, Worth.AFTER_BACKOFF, cluster_events.UNSCHEDULED_POD_UPDATE.label)
 
     def delete(self, pod: Pod) -> None:
         self._take_out(f"{pod.metadata.namespace}/{pod.metadata.name}")
@@ -140,7 +140,7 @@ class PriorityQueue(SchedulingQueue):
             if queued is None and self._context.pop_from_backoff:
                 queued = self._backing_off.pop_early()
                 if queued is not None:
-                    self._metrics.queue_incoming_pods.inc(("active", events.POP_FROM_BACKOFF))
+                    self._metrics.queue_incoming_pods.inc(("active", cluster_events.POP_FROM_BACKOFF))
             if queued is None:
                 return None
             queued.attempts += 1
@@ -176,7 +176,7 @@ class PriorityQueue(SchedulingQueue):
         queued.backoff_expires_ns = None
         queued.clear_flush()
         self._count_rejectors(queued, 1)
-        self._send(queued, self._worth_of_missed_events(queued), events.SCHEDULE_ATTEMPT_FAILURE)
+        self._send(queued, self._worth_of_missed_events(queued), cluster_events.SCHEDULE_ATTEMPT_FAILURE)
 
     def _worth_of_missed_events(self, queued: QueuedPod) -> Worth:
         if queued.waits_after_error:
@@ -225,7 +225,7 @@ class PriorityQueue(SchedulingQueue):
             if (
                 queued.gated
                 and not event.is_wildcard
-                and not events.concerns_any(queued.gating_plugin_events, event)
+                and not cluster_events.concerns_any(queued.gating_plugin_events, event)
             ):
                 continue
             worth = self._hints.judge(queued, event, old, new)
@@ -254,14 +254,14 @@ class PriorityQueue(SchedulingQueue):
         for key, pod in pods.items():
             queued = self._unschedulable.get(key)
             if queued is not None:
-                activated = self._enter_active(queued, events.FORCE_ACTIVATE)
+                activated = self._enter_active(queued, cluster_events.FORCE_ACTIVATE)
             elif (queued := self._backing_off.remove(key)) is not None:
-                activated = self._enter_active(queued, events.FORCE_ACTIVATE, from_backoff=True)
+                activated = self._enter_active(queued, cluster_events.FORCE_ACTIVATE, from_backoff=True)
             else:
                 activated = False
             if not activated:
                 if pod.metadata.uid in self._in_flight:
-                    self._note_in_flight(events.FORCED_ACTIVATION, None, pod)
+                    self._note_in_flight(cluster_events.FORCED_ACTIVATION, None, pod)
                 self._attempt_of_last_move = self._attempt
 
     # Time passes
@@ -280,7 +280,7 @@ class PriorityQueue(SchedulingQueue):
     def flush_backoff_completed(self) -> None:
         """Bring pods whose backoff is over to the active room."""
         for queued in list(self._backing_off.pop_completed()):
-            self._enter_active(queued, events.BACKOFF_COMPLETE, from_backoff=True)
+            self._enter_active(queued, cluster_events.BACKOFF_COMPLETE, from_backoff=True)
 
     def flush_unschedulable_leftover(self) -> None:
         """Bring pods back that waited so long that the event for them may have been missed."""
@@ -292,7 +292,7 @@ class PriorityQueue(SchedulingQueue):
         for queued in overdue:
             queued.note_flush(now_ns)
         if overdue:
-            self._move(overdue, events.UNSCHEDULABLE_TIMEOUT, None, None)
+            self._move(overdue, cluster_events.UNSCHEDULABLE_TIMEOUT, None, None)
 
     # Rooms
 
@@ -387,9 +387,9 @@ class PriorityQueue(SchedulingQueue):
 def _is_about_placed_pod(event: ClusterEvent) -> bool:
     """An addition or update of an assigned pod, unless it frees resources."""
     return (
-        event.resource == events.Resource.ASSIGNED_POD
-        and not event.action & events.Action.DELETE
-        and event.action != events.Action.UPDATE_POD_SCALE_DOWN
+        event.resource == cluster_events.Resource.ASSIGNED_POD
+        and not event.action & cluster_events.Action.DELETE
+        and event.action != cluster_events.Action.UPDATE_POD_SCALE_DOWN
     )
 
 

@@ -16,9 +16,11 @@ from kuberth.framework.handle import EventRecorder
 from kuberth.framework.queued_pod import QueuedPod
 from kuberth.framework.runner import Runner
 from kuberth.framework.status import Status
+from kuberth.outcomes.failure_handling import FailureHandler
+from kuberth.outcomes.placement import Placement
+from kuberth.outcomes.rejection import Rejection
 from kuberth.queue.interface import SchedulingQueue
-from kuberth.scheduling.cycle import Placement, Rejection, SchedulingCycle
-from kuberth.scheduling.failure import FailureHandler
+from kuberth.scheduling.cycle import SchedulingCycle
 
 logger = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ asked of the API server; only health is open to everybody.
 
 from __future__ import annotations
 
+from kuberth.https.certificates import CertificateFiles, Certificates, SelfSigned
 from kuberth.serving.access import DelegatedAccess
-from kuberth.serving.certificates import CertificateFiles, Certificates, SelfSigned
 from kuberth.serving.endpoints import scheduler_routes
 from kuberth.serving.health import HealthCheck
 from kuberth.serving.server import Limits, Server

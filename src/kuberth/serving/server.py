@@ -20,9 +20,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 from kuberth.errors import ServingError
+from kuberth.https.certificates import Certificates, listening_context
 from kuberth.serving.access import Access
 from kuberth.serving.application import Application
-from kuberth.serving.certificates import Certificates, listening_context
 from kuberth.serving.messages import Handler
 
 logger = logging.getLogger(__name__)

@@ -3,10 +3,10 @@
 Nothing in Kuberth imports this package.
 """
 
-from kuberth.client.memory import MemoryApi
 from kuberth.clock import VirtualTimeLoop, run_in_virtual_time
 from kuberth.testing.clock import FakeClock
 from kuberth.testing.factories import make_namespace, make_node, make_pod
+from kuberth.testing.memory_api import MemoryApi
 
 __all__ = [
     "FakeClock",

@@ -16,7 +16,6 @@ from kuberth.api import (
     KINDS,
     Lease,
     Node,
-    ObjectList,
     Pod,
     PodDisruptionBudget,
     convert,
@@ -114,14 +113,6 @@ def test_pod_fields_survive() -> None:
 
 def test_unknown_fields_are_dropped() -> None:
     assert decode(Node, b'{"spec":{"externalID":"x","unschedulable":true},"more":[1]}').spec.unschedulable
-
-
-def test_lists_of_objects() -> None:
-    raw = b'{"metadata":{"resourceVersion":"7","continue":"c"},"items":[{"metadata":{"name":"a"}}]}'
-    pods = decode(ObjectList[Pod], raw)
-    assert (pods.metadata.resource_version, pods.metadata.continue_) == ("7", "c")
-    assert [(pod.kind, pod.metadata.name) for pod in pods.items] == [("Pod", "a")]
-    assert decode(ObjectList[Namespace], b'{"items":null}').items == ()
 
 
 def test_micro_time_always_has_six_digits() -> None:

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
-from kuberth.client.client_config import ClientConfig, Secret, TlsSettings
 from kuberth.client.http_api import HttpApi
+from kuberth.client.identity.client_config import ClientConfig, Secret, TlsSettings
 from tests.unit.client.certificates import Pair, authority, server_pair
 
 T = TypeVar("T")

@@ -11,8 +11,8 @@ from kuberth.api.coordination import Lease
 from kuberth.api.core import Binding, Node, ObjectReference, Pod
 from kuberth.api.meta import ObjectMeta
 from kuberth.api.storage import StorageClass
-from kuberth.client.client_config import Impersonation
 from kuberth.client.http_api import HttpApi, PatchStyle
+from kuberth.client.identity.client_config import Impersonation
 from kuberth.client.protocol import Api
 from kuberth.errors import (
     AlreadyExistsError,

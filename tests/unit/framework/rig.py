@@ -9,7 +9,6 @@ from typing import Any, NamedTuple, cast
 
 from kuberth.api.core import Binding, Node, ObjectReference, Pod
 from kuberth.api.meta import ObjectMeta
-from kuberth.client.memory import MemoryApi
 from kuberth.clock import Clock
 from kuberth.cluster.nodes import NodeRow, Nodes
 from kuberth.cluster.pod_info import PodInfo
@@ -18,13 +17,14 @@ from kuberth.config import FeatureGates, KubeSchedulerProfile
 from kuberth.config.types import PluginConfig, PluginRef, Plugins, PluginSet
 from kuberth.framework import BindPlugin, CycleState, Plugin, QueuedPod, QueueSortPlugin, Registry, Runner
 from kuberth.framework.handle import Handle
+from kuberth.framework.nominator import Nominator
 from kuberth.framework.profile import Profile, build_profile
 from kuberth.framework.registry import PluginFactory
 from kuberth.framework.waiting_pods import WaitingPods
 from kuberth.informers.store import Stores
 from kuberth.observe.metrics import SchedulerMetrics
-from kuberth.queue.nominator import Nominator
 from kuberth.testing import FakeClock, make_node
+from kuberth.testing.memory_api import MemoryApi
 
 
 class Arrival(QueueSortPlugin):
@@ -201,7 +201,7 @@ def framework(
     profile = build(
         *plugins, handle=handle, sort_and_bind=(Arrival,) if binds else (Arrival, ApiBinder), **config
     )
-    nominator = cast(Nominator, handle.nominator)
+    nominator = handle.nominator
     runner = Runner(profile, cluster=handle.cluster, nominator=nominator, metrics=handle.metrics)
     made = Framework(
         handle=replace(handle, runner=runner),

@@ -24,8 +24,10 @@ def told(
     diagnosis = Diagnosis()
     for index, status in enumerate(statuses):
         diagnosis.set(f"node-{index}", status)
-    diagnosis.pre_filter_message = pre_filter
-    diagnosis.post_filter_message = post_filter
+    if pre_filter:
+        diagnosis.reject_all(Status.unschedulable(pre_filter))
+    if post_filter:
+        diagnosis.post_filter = Status.unschedulable(post_filter)
     if absent is not None:
         diagnosis.absent_status = absent
     return diagnosis
@@ -136,7 +138,7 @@ def test_who_rejected_is_remembered_for_the_hints() -> None:
     diagnosis = blocks()
     assert diagnosis.unschedulable_plugins == {"NodeResourcesFit", "TaintToleration", "Gang"}
     assert diagnosis.pending_plugins == {"Gang"}
-    diagnosis.note(Status.error("broken").by("Failing"))
+    diagnosis.set("n9", Status.error("broken").by("Failing"))
     assert "Failing" not in diagnosis.unschedulable_plugins
 
 

@@ -30,7 +30,7 @@ from kuberth.framework import (
     Resource,
     ScorePlugin,
 )
-from kuberth.framework.events import ALL_EVENTS
+from kuberth.framework.cluster_events import ALL_EVENTS
 from kuberth.framework.profile import build_profile
 from kuberth.framework.registry import Registry
 from tests.unit.framework.rig import ApiBinder, Arrival, build, make_handle, plugin, profile_config

@@ -12,8 +12,8 @@ from kuberth.cluster.nodes import Nodes
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.config import FeatureGates, load
 from kuberth.evaluation import Evaluator
+from kuberth.framework.cluster_events import Action, ClusterEvent, Hint
 from kuberth.framework.cycle_state import CycleState
-from kuberth.framework.events import Action, ClusterEvent, Hint
 from kuberth.framework.extension_points import (
     FilterPlugin,
     Plugin,

@@ -16,20 +16,20 @@ from kuberth.cluster.pod_info import PodInfo
 from kuberth.config import FeatureGates, load
 from kuberth.config.plugin_args import DefaultPreemptionArgs
 from kuberth.evaluation import Evaluator, Preemption
+from kuberth.framework.cluster_events import Action, ClusterEvent, Hint, Resource
 from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.diagnosis import Diagnosis
-from kuberth.framework.events import Action, ClusterEvent, Hint, Resource
 from kuberth.framework.extension_points import DependsOn, PreFilterExtensions
 from kuberth.framework.status import Code, Status
-from kuberth.plugins.default_preemption import DefaultPreemption
 from kuberth.plugins.default_preemption.candidates import resolvable_rows
-from kuberth.plugins.node_affinity import NodeAffinity
-from kuberth.plugins.node_declared_features import NodeDeclaredFeatures
-from kuberth.plugins.node_name import NodeName
-from kuberth.plugins.node_ports import NodePorts
-from kuberth.plugins.node_resources import NodeResourcesFit
-from kuberth.plugins.node_unschedulable import NodeUnschedulable
-from kuberth.plugins.taint_toleration import TaintToleration
+from kuberth.plugins.default_preemption.plugin import DefaultPreemption
+from kuberth.plugins.node_affinity.plugin import NodeAffinity
+from kuberth.plugins.node_declared_features.plugin import NodeDeclaredFeatures
+from kuberth.plugins.node_name.plugin import NodeName
+from kuberth.plugins.node_ports.plugin import NodePorts
+from kuberth.plugins.node_resources_fit.plugin import NodeResourcesFit
+from kuberth.plugins.node_unschedulable.plugin import NodeUnschedulable
+from kuberth.plugins.taint_toleration.plugin import TaintToleration
 from kuberth.testing.factories import make_node, make_pod
 
 JUDGE_ALONE = (
@@ -643,7 +643,7 @@ def nominated_by(plugin: DefaultPreemption, judge: Evaluator) -> str:
     pod = incoming()
     state = CycleState(PodInfo(pod))
     diagnosis = Diagnosis()
-    judge._filter(state, pod, diagnosis)
+    judge._cycle.search(state, pod, judge.runner, diagnosis)
     judge.stores.of(Pod).set(pod)
     result, _status = plugin.post_filter(state, pod, diagnosis)
     for work in judge._background:

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from kuberth.api.core import Pod
-from kuberth.client.memory import MemoryApi
 from kuberth.clock import NANOSECONDS
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.cluster.table import ClusterTable
 from kuberth.config import FeatureGates
 from kuberth.errors import ApiError, NotFoundError
 from kuberth.framework.handle import Handle
+from kuberth.framework.nominator import Nominator
 from kuberth.framework.status import Code
 from kuberth.framework.waiting_pods import WaitingPods
 from kuberth.informers.store import Stores
@@ -23,9 +23,9 @@ from kuberth.observe.metrics import SchedulerMetrics
 from kuberth.plugins.default_preemption.candidates import Candidate
 from kuberth.plugins.default_preemption.eviction import Evictions
 from kuberth.plugins.default_preemption.victims import Victims
-from kuberth.queue.nominator import Nominator
 from kuberth.testing.clock import FakeClock
 from kuberth.testing.factories import make_pod
+from kuberth.testing.memory_api import MemoryApi
 
 NOW_NS = 1_767_225_600 * NANOSECONDS
 NOW = "2026-01-01T00:00:00Z"

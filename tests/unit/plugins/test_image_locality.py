@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from kuberth.api.core import Node
-from kuberth.plugins.image_locality import normalized_image_name
+from kuberth.plugins.image_locality.plugin import normalized_image_name
 from kuberth.testing.factories import make_node, make_pod
 from tests.unit.plugins.single_plugin import assert_views_agree, evaluator
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kuberth.api.core import Node, Pod
-from kuberth.framework.events import Action, Hint, Resource
+from kuberth.framework.cluster_events import Action, Hint, Resource
 from kuberth.testing.factories import make_node, make_pod
 from tests.unit.plugins.single_plugin import evaluator, hint
 

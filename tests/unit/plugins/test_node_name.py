@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from kuberth.framework.events import Action, Hint
+from kuberth.framework.cluster_events import Action, Hint
 from kuberth.framework.status import Code
 from kuberth.testing.factories import make_node, make_pod
 from tests.unit.plugins.single_plugin import assert_views_agree, evaluator, hint

@@ -6,10 +6,10 @@ import pytest
 
 from kuberth.api.core import Pod
 from kuberth.cluster.pod_info import PodInfo
+from kuberth.framework.cluster_events import Action, Hint
 from kuberth.framework.cycle_state import CycleState
-from kuberth.framework.events import Action, Hint
 from kuberth.framework.status import SKIP, Code
-from kuberth.plugins.node_ports import NodePorts
+from kuberth.plugins.node_ports.plugin import NodePorts
 from kuberth.testing.factories import make_node, make_pod
 from tests.unit.plugins.single_plugin import assert_views_agree, evaluator, hint
 

@@ -13,7 +13,7 @@ from kuberth.config import load
 from kuberth.evaluation import Evaluator
 from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.status import Code, Status
-from kuberth.plugins.node_resources import NodeResourcesFit
+from kuberth.plugins.node_resources_fit.plugin import NodeResourcesFit
 from kuberth.testing import make_node, make_pod
 
 FITS = None

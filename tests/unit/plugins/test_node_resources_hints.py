@@ -9,8 +9,8 @@ import pytest
 from kuberth.api.core import Node, Pod
 from kuberth.config import FeatureGates
 from kuberth.evaluation import Evaluator
-from kuberth.framework.events import Action, ClusterEvent, Hint, Resource
-from kuberth.plugins.node_resources import NodeResourcesFit
+from kuberth.framework.cluster_events import Action, ClusterEvent, Hint, Resource
+from kuberth.plugins.node_resources_fit.plugin import NodeResourcesFit
 from kuberth.testing import make_node, make_pod
 
 FIT = "NodeResourcesFit"

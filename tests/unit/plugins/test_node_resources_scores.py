@@ -14,7 +14,7 @@ from kuberth.config.plugin_args import ScoringStrategy
 from kuberth.errors import ConfigError
 from kuberth.evaluation import Evaluator
 from kuberth.framework.cycle_state import CycleState
-from kuberth.plugins.node_resources.strategies import strategy_of
+from kuberth.plugins.node_resources_fit.strategies import strategy_of
 from kuberth.testing import make_node, make_pod
 
 FIT = "NodeResourcesFit"

@@ -8,10 +8,10 @@ from kuberth.api.core import PersistentVolumeClaim
 from kuberth.api.storage import CSINode, StorageClass, VolumeAttachment
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.errors import KuberthError
+from kuberth.framework.cluster_events import Action, Hint
 from kuberth.framework.cycle_state import CycleState
-from kuberth.framework.events import Action, Hint
 from kuberth.framework.status import SKIP, Code
-from kuberth.plugins.node_volume_limits import NodeVolumeLimits
+from kuberth.plugins.node_volume_limits.plugin import NodeVolumeLimits
 from kuberth.testing.factories import make_node, make_pod
 from tests.unit.plugins.single_plugin import assert_views_agree, evaluator, hint
 from tests.unit.plugins.volume_objects import (

@@ -9,7 +9,6 @@ import pytest
 
 from kuberth.api.core import Node, ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod
 from kuberth.api.storage import StorageClass
-from kuberth.client.memory import MemoryApi
 from kuberth.clock import LoopClock, run_in_virtual_time
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.cluster.table import ClusterTable
@@ -18,15 +17,16 @@ from kuberth.config.plugin_args import VolumeBindingArgs
 from kuberth.errors import ConflictError
 from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.handle import Handle
+from kuberth.framework.nominator import Nominator
 from kuberth.framework.status import SKIP, Code, Status
 from kuberth.framework.waiting_pods import WaitingPods
 from kuberth.informers.reflector import Reflector
 from kuberth.informers.store import Stores
 from kuberth.observe.metrics import SchedulerMetrics
-from kuberth.plugins.volume_binding import VolumeBinding
-from kuberth.plugins.volume_claims import claims_of
-from kuberth.queue.nominator import Nominator
+from kuberth.plugins.volume_binding.plugin import VolumeBinding
+from kuberth.plugins.volumes.claims import claims_of
 from kuberth.testing.factories import make_node, make_pod
+from kuberth.testing.memory_api import MemoryApi
 from tests.unit.plugins.volume_objects import (
     HOST,
     claim_volume,

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kuberth.framework.events import Action, Hint
+from kuberth.framework.cluster_events import Action, Hint
 from kuberth.testing.factories import make_node
 from tests.unit.plugins.single_plugin import evaluator, hint
 from tests.unit.plugins.volume_objects import (

@@ -6,7 +6,7 @@ import pytest
 
 from kuberth.api.core import PersistentVolume, Volume
 from kuberth.api.wire import convert, to_builtins
-from kuberth.plugins.csi_migration import (
+from kuberth.plugins.volumes.csi_migration import (
     TranslationError,
     inline_handle,
     inline_plugin,

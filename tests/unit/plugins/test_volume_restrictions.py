@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from kuberth.cluster.pod_info import PodInfo
+from kuberth.framework.cluster_events import Action, Hint
 from kuberth.framework.cycle_state import CycleState
-from kuberth.framework.events import Action, Hint
 from kuberth.framework.status import SKIP, Code
-from kuberth.plugins.volume_restrictions import VolumeRestrictions
+from kuberth.plugins.volume_restrictions.plugin import VolumeRestrictions
 from kuberth.testing.factories import make_node, make_pod
 from tests.unit.plugins.single_plugin import assert_views_agree, evaluator, hint
 from tests.unit.plugins.volume_objects import claim_volume, make_claim, pod_with

@@ -12,15 +12,15 @@ from kuberth.api.core import Pod
 from kuberth.clock import NANOSECONDS
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.cluster.table import ClusterTable
-from kuberth.framework.events import Action, ClusterEvent, Hint, HintFunction, Resource
+from kuberth.framework.cluster_events import Action, ClusterEvent, Hint, HintFunction, Resource
 from kuberth.framework.extension_points import QueueSortPlugin
+from kuberth.framework.nominator import Nominator
 from kuberth.framework.profile import RegisteredHint
 from kuberth.framework.queued_pod import QueuedPod
 from kuberth.framework.status import SUCCESS, Status
 from kuberth.observe.metrics import Counter as MetricCounter
 from kuberth.observe.metrics import SchedulerMetrics
 from kuberth.queue.interface import PreEnqueue, QueueContext, SchedulingQueue
-from kuberth.queue.nominator import Nominator
 from kuberth.queue.priority_queue import PriorityQueue
 from kuberth.testing import FakeClock, make_pod
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from kuberth.api.core import Pod
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.errors import QueueError
-from kuberth.framework.events import ClusterEvent
+from kuberth.framework.cluster_events import ClusterEvent
 from kuberth.framework.queued_pod import QueuedPod
 from kuberth.queue.interface import PreCheck, QueueContext, SchedulingQueue
 

@@ -13,8 +13,8 @@ from typing import Final, Literal
 
 from kuberth.api.core import Pod
 from kuberth.clock import NANOSECONDS
-from kuberth.framework import events
-from kuberth.framework.events import Action, ClusterEvent, Resource
+from kuberth.framework import cluster_events
+from kuberth.framework.cluster_events import Action, ClusterEvent, Resource
 from tests.unit.queue.building import GATES, NODE_ADD, NODE_LABEL, NODE_TAINT
 
 Room = Literal["active", "backoff", "error", "unschedulable", "gated"]
@@ -30,7 +30,7 @@ REGISTERED: Final[Mapping[ClusterEvent, frozenset[str]]] = {
     NODE_ADD: frozenset({"A", "B", DOOR}),
     NODE_TAINT: frozenset({"A"}),
     NODE_LABEL: frozenset(),
-    events.ASSIGNED_POD_DELETE: frozenset({"A", "B"}),
+    cluster_events.ASSIGNED_POD_DELETE: frozenset({"A", "B"}),
     ClusterEvent(Resource.UNSCHEDULABLE_POD, Action.UPDATE): frozenset({"A", "B"}),
     ClusterEvent(Resource.UNSCHEDULABLE_POD, Action.UPDATE_POD_LABEL): frozenset({"A", "B"}),
     ClusterEvent(Resource.UNSCHEDULABLE_POD, Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED): frozenset(
@@ -236,7 +236,7 @@ class Model:
             activated = self.send(known, "at once", from_backoff=known.room in ("backoff", "error"))
         if not activated:
             if self.hints and pod.metadata.uid in self.flying:
-                self.log.append((events.FORCED_ACTIVATION, pod))
+                self.log.append((cluster_events.FORCED_ACTIVATION, pod))
             self.pops_at_last_move = self.pops
 
     def flush_backoff(self) -> None:
@@ -253,7 +253,7 @@ class Model:
         for known in overdue:
             known.flushed_ns = self.now_ns
         if overdue:
-            self._move(overdue, events.UNSCHEDULABLE_TIMEOUT, None)
+            self._move(overdue, cluster_events.UNSCHEDULABLE_TIMEOUT, None)
 
 
 _BEST_FIRST: Final[Sequence[Worth]] = ("at once", "after backoff", "nothing")

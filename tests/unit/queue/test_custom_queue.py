@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kuberth.api.core import Node, Pod
-from kuberth.app import Scheduler
+from kuberth.assembly.scheduler import Scheduler
 from kuberth.clock import LoopClock
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.errors import ConfigError, QueueError

@@ -7,8 +7,8 @@ import pytest
 
 from kuberth.api.core import Pod
 from kuberth.cluster.pod_info import PodInfo
-from kuberth.framework import events
-from kuberth.framework.events import Action, ClusterEvent, Hint, HintFunction, Resource
+from kuberth.framework import cluster_events
+from kuberth.framework.cluster_events import Action, ClusterEvent, Hint, HintFunction, Resource
 from kuberth.framework.profile import RegisteredHint
 from kuberth.framework.queued_pod import QueuedPod
 from kuberth.observe.metrics import SchedulerMetrics
@@ -78,9 +78,9 @@ def test_a_hint_sees_the_pod_and_both_versions() -> None:
         (NODE_ADD, True),
         (NODE_TAINT, False),
         (ClusterEvent(Resource.NODE, Action.UPDATE), False),
-        (events.ASSIGNED_POD_ADD, True),
-        (events.UNSCHEDULED_POD_UPDATE, True),
-        (events.FORCED_ACTIVATION, True),
+        (cluster_events.ASSIGNED_POD_ADD, True),
+        (cluster_events.UNSCHEDULED_POD_UPDATE, True),
+        (cluster_events.FORCED_ACTIVATION, True),
         (ClusterEvent(Resource.STORAGE_CLASS, Action.ADD), False),
     ],
     ids=lambda value: value.label if isinstance(value, ClusterEvent) else str(value),
@@ -124,7 +124,7 @@ def test_a_pod_of_an_unknown_profile_is_not_left_behind(caplog: pytest.LogCaptur
 )
 def test_a_wildcard_asks_no_hint(new: object, worth: Worth) -> None:
     judge = hints(*on("A", NODE_ADD, hint=failing))
-    assert judge.judge(rejected("A"), events.UNSCHEDULABLE_TIMEOUT, None, new) is worth
+    assert judge.judge(rejected("A"), cluster_events.UNSCHEDULABLE_TIMEOUT, None, new) is worth
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from kuberth.framework.events import ClusterEvent
+from kuberth.framework.cluster_events import ClusterEvent
 from kuberth.queue.in_flight import InFlight
 from kuberth.testing import make_pod
 from tests.unit.queue.building import NODE_ADD, NODE_TAINT

@@ -10,8 +10,8 @@ from kuberth.api.core import Pod
 from kuberth.clock import NANOSECONDS
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.errors import QueueError
-from kuberth.framework import events
-from kuberth.framework.events import Action, ClusterEvent, Hint, Resource
+from kuberth.framework import cluster_events as events
+from kuberth.framework.cluster_events import Action, ClusterEvent, Hint, Resource
 from kuberth.framework.status import SUCCESS, Status
 from kuberth.queue.interface import SchedulingQueue
 from kuberth.queue.priority_queue import POD_POPPED, PriorityQueue
@@ -630,7 +630,12 @@ PLACED_WEB = make_pod("web", labels={"app": "web"}, node="n1")
             id="scale-down-frees-room",
         ),
         pytest.param(
-            {"PodTopologySpread"}, None, PLACED_WEB, events.ASSIGNED_POD_ADD, True, id="spread-same-namespace"
+            {"PodTopologySpread"},
+            None,
+            PLACED_WEB,
+            events.ASSIGNED_POD_ADD,
+            True,
+            id="spread-same-namespace",
         ),
         pytest.param(
             {"PodTopologySpread"},

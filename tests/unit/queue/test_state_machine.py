@@ -17,7 +17,7 @@ from kuberth.clock import NANOSECONDS
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.cluster.table import ClusterTable
 from kuberth.errors import QueueError
-from kuberth.framework.events import Action, ClusterEvent, Hint, HintFunction, Resource
+from kuberth.framework.cluster_events import Action, ClusterEvent, Hint, HintFunction, Resource
 from kuberth.framework.profile import RegisteredHint
 from kuberth.framework.queued_pod import QueuedPod
 from kuberth.framework.status import SUCCESS, Status
@@ -394,7 +394,7 @@ TestFairShareQueue.settings = settings(max_examples=150, stateful_step_count=50,
 )
 def test_the_model_knows_who_is_registered(event: ClusterEvent) -> None:
     """The one table that model and queue do not share is the same on both sides."""
-    from kuberth.framework.events import concerns
+    from kuberth.framework.cluster_events import concerns
 
     registrations = {"A": (POD_ALL, NODE_ADD, NODE_TAINT), "B": (POD_ALL, NODE_ADD), DOOR: (NODE_ADD,)}
     interested = {

@@ -12,10 +12,12 @@ from kuberth.clock import Clock
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.framework import Plugin, QueuedPod, Runner
 from kuberth.informers.store import Store
+from kuberth.outcomes.failure_handling import FailureHandler
+from kuberth.outcomes.placement import Placement
+from kuberth.outcomes.rejection import Rejection
 from kuberth.queue.interface import QueueContext
 from kuberth.queue.priority_queue import PriorityQueue
-from kuberth.scheduling.cycle import Placement, Rejection, SchedulingCycle
-from kuberth.scheduling.failure import FailureHandler
+from kuberth.scheduling.cycle import SchedulingCycle
 from kuberth.scheduling.loop import SchedulingLoop
 from kuberth.testing import FakeClock
 from tests.unit.framework.rig import Framework, framework

@@ -23,7 +23,7 @@ from kuberth.framework import (
     ScorePlugin,
     Status,
 )
-from kuberth.scheduling.cycle import NO_NODES, Rejection
+from kuberth.outcomes.rejection import NO_NODES, Rejection
 from kuberth.testing import make_pod
 from tests.unit.framework.rig import plugin
 from tests.unit.scheduling.parts import parts

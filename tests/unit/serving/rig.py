@@ -20,9 +20,9 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from kuberth.api.authentication import TokenReview, TokenReviewStatus, UserInfo
 from kuberth.api.authorization import SubjectAccessReview, SubjectAccessReviewStatus
-from kuberth.client.memory import MemoryApi
 from kuberth.serving.messages import Handler, Request, Response
 from kuberth.testing import FakeClock
+from kuberth.testing.memory_api import MemoryApi
 
 T = TypeVar("T")
 LIMIT_SECONDS = 20

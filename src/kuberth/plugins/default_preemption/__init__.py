@@ -4,7 +4,3 @@ In: a pod that no node passed, and why. Out: a node nominated for it and the pod
 message why that would not help. On the way: who may be a victim (`victims`), what disruption budgets say
 (`budgets`), which node suffers least (`candidates`), and the evictions themselves (`eviction`).
 """
-
-from kuberth.plugins.default_preemption.plugin import DefaultPreemption
-
-__all__ = ["DefaultPreemption"]

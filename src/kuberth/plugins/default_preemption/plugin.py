@@ -13,9 +13,9 @@ from kuberth.api.pod_resources import pod_priority
 from kuberth.api.policy import PodDisruptionBudget
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.config.plugin_args import DefaultPreemptionArgs
+from kuberth.framework.cluster_events import Action, ClusterEvent, EventWithHint, Hint, Resource
 from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.diagnosis import Diagnosis
-from kuberth.framework.events import Action, ClusterEvent, EventWithHint, Hint, Resource
 from kuberth.framework.extension_points import (
     EnqueueExtensions,
     PostFilterPlugin,

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 from kuberth.api.core import Node, Pod, PodAffinity, PodAffinityTerm, PodAntiAffinity
 from kuberth.cluster.pod_info import AffinityTerm, compile_term
-from kuberth.framework.events import Hint
-from kuberth.plugins.event_objects import before_and_after
+from kuberth.framework.cluster_events import Hint
+from kuberth.framework.hint_objects import before_and_after
 
 
 def after_pod_change(pod: Pod, old: object, new: object) -> Hint:

@@ -3,9 +3,3 @@
 A new pod's volumes come in as their CSI driver and handle (`resolving`), are compared with what is already
 attached to every node (`attached`) and with the limits in the CSINodes, and a verdict goes out (`plugin`).
 """
-
-from __future__ import annotations
-
-from kuberth.plugins.node_volume_limits.plugin import NodeVolumeLimits
-
-__all__ = ["NodeVolumeLimits"]

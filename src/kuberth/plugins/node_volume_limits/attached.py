@@ -19,7 +19,7 @@ from kuberth.cluster.counting import Column, RowCounts
 from kuberth.framework.handle import Handle
 from kuberth.framework.status import Status
 from kuberth.plugins.node_volume_limits.resolving import VolumeResolver
-from kuberth.plugins.volume_claims import claims_of
+from kuberth.plugins.volumes.claims import claims_of
 
 
 class _Row(NamedTuple):

@@ -13,17 +13,17 @@ from kuberth.api.storage import CSIDriver, CSINode, CSINodeDriver, VolumeAttachm
 from kuberth.cluster.nodes import Nodes
 from kuberth.cluster.pod_volumes import is_attachable
 from kuberth.cluster.selection import nowhere
+from kuberth.framework.cluster_events import Action, ClusterEvent, EventWithHint, Hint, Resource
 from kuberth.framework.cycle_state import CycleState, StateKey
-from kuberth.framework.events import Action, ClusterEvent, EventWithHint, Hint, Resource
 from kuberth.framework.extension_points import EnqueueExtensions, FilterPlugin, PreFilterPlugin
 from kuberth.framework.handle import Handle
 from kuberth.framework.status import SKIP, Code, Status
 from kuberth.framework.verdict import Mask, Verdict
-from kuberth.plugins import csi_migration
-from kuberth.plugins.csi_nodes import CSINodeColumns
 from kuberth.plugins.node_volume_limits.attached import AttachedVolumes
 from kuberth.plugins.node_volume_limits.resolving import Attachable, VolumeResolver
-from kuberth.plugins.volume_claims import attachable_volumes, expect, uses_claim
+from kuberth.plugins.volumes import csi_migration
+from kuberth.plugins.volumes.claims import attachable_volumes, expect, uses_claim
+from kuberth.plugins.volumes.csi_nodes import CSINodeColumns
 
 _EXCEEDED: Final = Status.unschedulable("node(s) exceed max volume count")
 

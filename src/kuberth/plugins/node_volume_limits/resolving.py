@@ -13,9 +13,9 @@ from kuberth.api.core import PersistentVolume, PersistentVolumeClaim, Pod, Volum
 from kuberth.api.storage import StorageClass
 from kuberth.framework.handle import Handle
 from kuberth.framework.status import Status
-from kuberth.plugins import csi_migration
-from kuberth.plugins.csi_migration import TranslationError
-from kuberth.plugins.volume_claims import claim_class, claim_not_found, claim_of, ownership_problem
+from kuberth.plugins.volumes import csi_migration
+from kuberth.plugins.volumes.claims import claim_class, claim_not_found, claim_of, ownership_problem
+from kuberth.plugins.volumes.csi_migration import TranslationError
 
 # No driver uses such a handle, so a volume that is yet to be made is never taken for one that is there.
 _TO_BE_MADE: Final = "\0"

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from kuberth.api.core import Node, Pod
-from kuberth.framework.events import Hint
-from kuberth.plugins.event_objects import before_and_after
+from kuberth.framework.cluster_events import Hint
+from kuberth.framework.hint_objects import before_and_after
 from kuberth.plugins.pod_topology_spread.constraints import Constraint, ConstraintReader
 
 

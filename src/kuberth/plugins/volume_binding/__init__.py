@@ -5,9 +5,3 @@ node at once (`finding`): are the bound volumes reachable from it, is there a vo
 (`matching`), or could one be made there (`provisioning`). Reserve remembers the choice for the chosen node
 (`assumptions`), PreBind writes it to the API and waits until the claims are bound (`binding`).
 """
-
-from __future__ import annotations
-
-from kuberth.plugins.volume_binding.plugin import VolumeBinding
-
-__all__ = ["VolumeBinding"]

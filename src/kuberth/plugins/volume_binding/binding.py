@@ -19,13 +19,13 @@ from kuberth.cluster.nodes import NodeRow
 from kuberth.errors import KuberthError
 from kuberth.framework.handle import Handle
 from kuberth.informers.store import object_key
-from kuberth.plugins import csi_migration
-from kuberth.plugins.csi_migration import TranslationError
-from kuberth.plugins.csi_nodes import migrated_plugins
 from kuberth.plugins.volume_binding.assumptions import Assumptions
 from kuberth.plugins.volume_binding.claims import SELECTED_NODE, is_bound
 from kuberth.plugins.volume_binding.reach import reach_of_affinity
 from kuberth.plugins.volume_binding.volumes import is_for
+from kuberth.plugins.volumes import csi_migration
+from kuberth.plugins.volumes.csi_migration import TranslationError
+from kuberth.plugins.volumes.csi_nodes import migrated_plugins
 
 T = TypeVar("T")
 W = TypeVar("W", PersistentVolume, PersistentVolumeClaim)
@@ -41,7 +41,7 @@ class VolumeBindingError(KuberthError):
 
 
 @dataclass(slots=True)
-class Binding:
+class ClaimBinding:
     """A volume for a claim. `volume` is the version that was last read, assumed or written."""
 
     claim: PersistentVolumeClaim
@@ -52,7 +52,7 @@ class Binding:
 class Decisions:
     """What a pod's claims get on its node."""
 
-    bindings: list[Binding] = field(default_factory=list)
+    bindings: list[ClaimBinding] = field(default_factory=list)
     provisions: list[PersistentVolumeClaim] = field(default_factory=list)
     """Claims for which a volume is to be made; the version last read, assumed or written."""
 
@@ -84,7 +84,7 @@ class VolumeBinder:
                 volume = bound_to(binding.volume, binding.claim)
                 if volume != binding.volume:
                     self._volumes.assume(volume)
-                assumed.bindings.append(Binding(binding.claim, volume))
+                assumed.bindings.append(ClaimBinding(binding.claim, volume))
             for claim in decisions.provisions:
                 selected = with_annotation(claim, SELECTED_NODE, node_name)
                 self._claims.assume(selected)
@@ -98,7 +98,7 @@ class VolumeBinder:
         """Drop the assumptions that were not written; what was written is true, when it comes back."""
         self._restore(decisions.bindings, decisions.provisions)
 
-    def _restore(self, bindings: Iterable[Binding], claims: Iterable[PersistentVolumeClaim]) -> None:
+    def _restore(self, bindings: Iterable[ClaimBinding], claims: Iterable[PersistentVolumeClaim]) -> None:
         for binding in bindings:
             self._volumes.restore(binding.volume)
         for claim in claims:

@@ -18,7 +18,7 @@ from kuberth.errors import QuantityError, SelectorError
 from kuberth.framework.status import Status
 from kuberth.informers.store import Store, object_key
 from kuberth.plugins.volume_binding.assumptions import Assumptions
-from kuberth.plugins.volume_claims import (
+from kuberth.plugins.volumes.claims import (
     WAIT_FOR_FIRST_CONSUMER,
     ClaimUse,
     claim_class,

@@ -19,9 +19,6 @@ from kuberth.cluster.selection import everywhere, nowhere
 from kuberth.framework.handle import Handle
 from kuberth.framework.status import Status
 from kuberth.framework.verdict import Mask, Verdict
-from kuberth.plugins import csi_migration
-from kuberth.plugins.csi_migration import TranslationError
-from kuberth.plugins.csi_nodes import CSINodeColumns
 from kuberth.plugins.volume_binding.assumptions import Assumptions
 from kuberth.plugins.volume_binding.claims import PodClaims, WaitingClaim
 from kuberth.plugins.volume_binding.matching import VolumesOf, match_claims
@@ -34,6 +31,9 @@ from kuberth.plugins.volume_binding.provisioning import (
 )
 from kuberth.plugins.volume_binding.reach import NONE, Ranks, reach_of_affinity
 from kuberth.plugins.volume_binding.volumes import KnownVolumes
+from kuberth.plugins.volumes import csi_migration
+from kuberth.plugins.volumes.csi_migration import TranslationError
+from kuberth.plugins.volumes.csi_nodes import CSINodeColumns
 
 # A node's code is the sum of what is wrong with its bound volumes and with those yet to be found.
 _NOT_REACHABLE: Final = 1

@@ -15,7 +15,7 @@ from kuberth.cluster.selection import everywhere
 from kuberth.framework.verdict import Mask
 from kuberth.plugins.volume_binding.claims import WaitingClaim
 from kuberth.plugins.volume_binding.reach import NONE, Ranks, first_reachable
-from kuberth.plugins.volume_binding.volumes import KnownVolume, Shape, is_for
+from kuberth.plugins.volume_binding.volumes import KnownVolume, VolumeShape, is_for
 
 VolumesOf = Mapping[str, Sequence[KnownVolume]]
 """By storage class: the candidates, free ones from the smallest up. A choice is an index into these."""
@@ -68,7 +68,7 @@ def _candidates(claim: WaitingClaim, volumes: Sequence[KnownVolume]) -> tuple[li
     """Indices of the volumes reserved for the claim, and of the free ones that would do."""
     reserved: list[int] = []
     free: list[int] = []
-    verdicts: dict[Shape, tuple[bool, bool]] = {}
+    verdicts: dict[VolumeShape, tuple[bool, bool]] = {}
     for index, known in enumerate(volumes):
         verdict = verdicts.get(known.shape)
         if verdict is None:
@@ -82,7 +82,7 @@ def _candidates(claim: WaitingClaim, volumes: Sequence[KnownVolume]) -> tuple[li
     return reserved, free
 
 
-def _judge(claim: WaitingClaim, shape: Shape) -> tuple[bool, bool]:
+def _judge(claim: WaitingClaim, shape: VolumeShape) -> tuple[bool, bool]:
     """Whether a volume of this shape can serve the claim at all, and with its access modes besides."""
     is_usable = (
         shape.size_nano >= claim.size_nano

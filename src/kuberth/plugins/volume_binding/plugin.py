@@ -13,8 +13,8 @@ from kuberth.api.storage import CSIDriver, CSINode, CSIStorageCapacity, StorageC
 from kuberth.cluster.nodes import Nodes
 from kuberth.config.plugin_args import UtilizationShapePoint, VolumeBindingArgs
 from kuberth.errors import KuberthError
+from kuberth.framework.cluster_events import Action, ClusterEvent, EventWithHint, Hint, Resource
 from kuberth.framework.cycle_state import CycleState, StateKey
-from kuberth.framework.events import Action, ClusterEvent, EventWithHint, Hint, Resource
 from kuberth.framework.extension_points import (
     EnqueueExtensions,
     FilterPlugin,
@@ -28,15 +28,15 @@ from kuberth.framework.extension_points import (
 from kuberth.framework.handle import Handle
 from kuberth.framework.status import SKIP, Status
 from kuberth.framework.verdict import Verdict
-from kuberth.plugins.csi_nodes import MIGRATED_PLUGINS
 from kuberth.plugins.volume_binding.assumptions import Assumptions
-from kuberth.plugins.volume_binding.binding import Binding, Decisions, VolumeBinder
+from kuberth.plugins.volume_binding.binding import ClaimBinding, Decisions, VolumeBinder
 from kuberth.plugins.volume_binding.claims import check_claims, sort_claims
 from kuberth.plugins.volume_binding.finding import Findings, VolumeFinder, Wanted
 from kuberth.plugins.volume_binding.provisioning import volume_limit
 from kuberth.plugins.volume_binding.reach import NONE
 from kuberth.plugins.volume_binding.scoring import FULL, CapacityScorer
-from kuberth.plugins.volume_claims import attachable_volumes, claims_of, expect, uses_claim
+from kuberth.plugins.volumes.claims import attachable_volumes, claims_of, expect, uses_claim
+from kuberth.plugins.volumes.csi_nodes import MIGRATED_PLUGINS
 
 _DEFAULT_SHAPE: Final = (
     UtilizationShapePoint(utilization=0, score=10),
@@ -248,7 +248,7 @@ def _decisions(findings: Findings, wanted: Wanted) -> Decisions:
         index = int(choice[0])
         if index != NONE:
             volume = wanted.volumes[claim.class_name][index].volume
-            decisions.bindings.append(Binding(claim.claim, volume))
+            decisions.bindings.append(ClaimBinding(claim.claim, volume))
     decisions.provisions += [
         provision.claim.claim for provision in findings.provisions if provision.needed[0]
     ]

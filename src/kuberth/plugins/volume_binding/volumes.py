@@ -18,12 +18,12 @@ from kuberth.errors import QuantityError
 from kuberth.plugins.volume_binding.assumptions import Assumptions
 from kuberth.plugins.volume_binding.claims import FILESYSTEM, exact_nano
 from kuberth.plugins.volume_binding.reach import Reach, reach_of_affinity
-from kuberth.plugins.volume_claims import volume_class
+from kuberth.plugins.volumes.claims import volume_class
 
 AVAILABLE: Final = "Available"
 
 
-class Shape(NamedTuple):
+class VolumeShape(NamedTuple):
     """What makes volumes alike to a claim, labels and place aside. Many volumes have few shapes."""
 
     size_nano: int
@@ -42,7 +42,7 @@ class KnownVolume:
         self.volume = volume
         self.class_name = volume_class(volume)
         self.is_free = spec.claim_ref is None
-        self.shape = Shape(
+        self.shape = VolumeShape(
             exact_nano(parse(spec.capacity.get("storage", 0))),
             FILESYSTEM if spec.volume_mode is None else spec.volume_mode,
             spec.volume_attributes_class_name or "",

@@ -1,0 +1,299 @@
+"""The composition root: wires a whole scheduler and owns its tasks.
+
+In: an API, a configuration, plugins and a queue of one's own. Out: a running scheduler:
+
+    scheduler = Scheduler(api, config=load(Path("config.yaml")), plugins={"MyPlugin": MyPlugin})
+    await scheduler.run()
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Coroutine, Mapping
+from typing import Any, Final
+
+from kuberth.api.core import Namespace, Node, Pod
+from kuberth.assembly.profiles import assemble, effective_gates, full_registry
+from kuberth.binding.cycle import BindingCycle
+from kuberth.client.protocol import Api
+from kuberth.clock import Clock, SystemClock
+from kuberth.cluster.table import ClusterTable
+from kuberth.config import FeatureGates, KubeSchedulerConfiguration, default_configuration
+from kuberth.errors import ConfigError, KuberthError
+from kuberth.framework.handle import Handle
+from kuberth.framework.nominator import Nominator
+from kuberth.framework.registry import PluginFactory, Registry
+from kuberth.framework.runner import Runner
+from kuberth.framework.waiting_pods import WaitingPods
+from kuberth.informers.reflector import Reflector
+from kuberth.informers.store import Stores
+from kuberth.intake.intake import RESOURCE_KINDS, Intake
+from kuberth.observe.metrics import SchedulerMetrics
+from kuberth.outcomes.event_recorder import ApiEventRecorder
+from kuberth.outcomes.failure_handling import FailureHandler
+from kuberth.outcomes.placement import Placement
+from kuberth.outcomes.status_writer import PodStatusWriter
+from kuberth.queue.interface import QueueContext, QueueFactory, SchedulingQueue
+from kuberth.queue.priority_queue import PriorityQueue
+from kuberth.scheduling.cycle import SchedulingCycle
+from kuberth.scheduling.loop import SchedulingLoop
+
+logger = logging.getLogger(__name__)
+
+UNFINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
+"""Finished pods take no room and are not kept."""
+
+
+class Scheduler:
+    """A whole scheduler over one API. Make it, then `await run()`; `stop()` ends it."""
+
+    def __init__(
+        self,
+        api: Api,
+        *,
+        config: KubeSchedulerConfiguration | None = None,
+        plugins: Mapping[str, PluginFactory] | None = None,
+        queue: QueueFactory | None = None,
+        feature_gates: FeatureGates | None = None,
+        registry: Registry | None = None,
+        clock: Clock | None = None,
+        rng: random.Random | None = None,
+        max_unschedulable_seconds: float = 300.0,
+        events_api: Api | None = None,
+    ) -> None:
+        """`plugins` are added to the in-tree ones (or to `registry`); `queue` replaces the default queue.
+
+        Events are written through `events_api`, so that they need not share a rate limit with bindings.
+        """
+        config = default_configuration(feature_gates) if config is None else config
+        self.config = config
+        self.feature_gates = effective_gates(config, feature_gates)
+        self.metrics = SchedulerMetrics()
+        self.stores = Stores()
+        self.cluster = ClusterTable()
+        self.nominator = Nominator()
+        self.waiting_pods = WaitingPods()
+        self._api = api
+        self._clock = SystemClock() if clock is None else clock
+        self._tasks: asyncio.TaskGroup | None = None
+        self._work: set[asyncio.Task[None]] = set()
+        self._stopped = asyncio.Event()
+        self.recorder = ApiEventRecorder(
+            api if events_api is None else events_api,
+            self._clock,
+            controller=config.profiles[0].scheduler_name,
+        )
+        for kind in (Pod, Node, Namespace):
+            self.stores.of(kind)
+        if registry is None:
+            registry = full_registry(plugins)
+        elif plugins:
+            registry.merge(Registry(plugins))
+        handle = Handle(
+            api=api,
+            stores=self.stores,
+            cluster=self.cluster,
+            clock=self._clock,
+            feature_gates=self.feature_gates,
+            waiting_pods=self.waiting_pods,
+            nominator=self.nominator,
+            activator=self,
+            recorder=self.recorder,
+            spawn=self.spawn,
+            metrics=self.metrics,
+        )
+        self.runners = assemble(config, registry=registry, handle=handle, metrics=self.metrics)
+        self.queue = self._make_queue(queue, max_unschedulable_seconds)
+        self._wire(random.Random() if rng is None else rng)
+
+    def _make_queue(self, factory: QueueFactory | None, max_unschedulable_seconds: float) -> SchedulingQueue:
+        context = QueueContext(
+            sort=_shared_queue_sort(self.runners),
+            clock=self._clock,
+            cluster=self.cluster,
+            nominator=self.nominator,
+            metrics=self.metrics,
+            pre_enqueue={name: runner.run_pre_enqueue for name, runner in self.runners.items()},
+            hints={name: runner.profile.hints for name, runner in self.runners.items()},
+            initial_backoff_seconds=float(self.config.pod_initial_backoff_seconds),
+            max_backoff_seconds=float(self.config.pod_max_backoff_seconds),
+            max_unschedulable_seconds=max_unschedulable_seconds,
+            queueing_hints=self.feature_gates.enabled("SchedulerQueueingHints"),
+            pop_from_backoff=self.feature_gates.enabled("SchedulerPopFromBackoffQ"),
+        )
+        queue = PriorityQueue(context) if factory is None else factory(context)
+        if not isinstance(queue, SchedulingQueue):
+            raise ConfigError(
+                f"the queue factory {factory!r} returned {queue!r}, which is not a "
+                "kuberth.queue.interface.SchedulingQueue"
+            )
+        return queue
+
+    def _wire(self, rng: random.Random) -> None:
+        writer = PodStatusWriter(self._api, self.spawn, self._clock)
+        failures = FailureHandler(
+            queue=self.queue,
+            nominator=self.nominator,
+            pods=self.stores.of(Pod),
+            recorder=self.recorder,
+            writer=writer,
+            metrics=self.metrics,
+        )
+        self._binding = BindingCycle(
+            queue=self.queue,
+            cluster=self.cluster,
+            waiting_pods=self.waiting_pods,
+            failures=failures,
+            recorder=self.recorder,
+            writer=writer,
+            metrics=self.metrics,
+            clock=self._clock,
+            announce_nomination=self.feature_gates.enabled("NominatedNodeNameForExpectation"),
+        )
+        self.loop = SchedulingLoop(
+            queue=self.queue,
+            cluster=self.cluster,
+            runners=self.runners,
+            cycle=SchedulingCycle(
+                self.cluster,
+                nominator=self.nominator,
+                metrics=self.metrics,
+                percentage_of_nodes_to_score=self.config.percentage_of_nodes_to_score,
+                rng=rng,
+            ),
+            failures=failures,
+            recorder=self.recorder,
+            bind=self._start_binding,
+        )
+        self.intake = Intake(
+            cluster=self.cluster,
+            queue=self.queue,
+            nominator=self.nominator,
+            waiting_pods=self.waiting_pods,
+            runners=self.runners,
+            metrics=self.metrics,
+            queueing_hints=self.feature_gates.enabled("SchedulerQueueingHints"),
+        )
+        self.metrics.pending_pods.compute = lambda: {
+            (room,): float(len(pods)) for room, pods in self.queue.rooms().items()
+        }
+        self.metrics.cache_size.compute = lambda: {
+            ("nodes",): float(self.cluster.node_count),
+            ("pods",): float(self.cluster.placed_count),
+            ("assumed_pods",): float(self.cluster.assumed_count),
+        }
+        self._reflectors: list[Reflector[Any]] = [
+            Reflector(
+                self._api,
+                kind,
+                self.stores.of(kind),
+                self.intake.handler(kind),
+                field_selector=UNFINISHED if kind is Pod else "",
+                optional=kind not in (Pod, Node),
+            )
+            for kind in self._kinds_to_watch()
+        ]
+
+    def _kinds_to_watch(self) -> list[type[Any]]:
+        """What plugins look up or registered events of; nodes first, so that pods find theirs."""
+        wanted = set(self.stores.kinds()) | {
+            RESOURCE_KINDS[registered.event.resource]
+            for runner in self.runners.values()
+            for registered in runner.profile.hints
+            if registered.event.resource in RESOURCE_KINDS
+        }
+        rest = sorted(wanted - {Node, Namespace, Pod}, key=lambda kind: kind.__name__)
+        return [Namespace, Node, *rest, Pod]
+
+    # Running
+
+    async def run(self, *, begin: Awaitable[object] | None = None, grace_seconds: float = 10.0) -> None:
+        """Sync with the API, wait for `begin` (such as being the leader), schedule until `stop()`.
+
+        Stopping pops no more pods, sends pods that wait on Permit back, and gives bindings under way
+        `grace_seconds` to end.
+        """
+        async with asyncio.TaskGroup() as tasks:
+            self._tasks = tasks
+            background = [
+                tasks.create_task(reflector.run(), name=f"watch {reflector.kind.__name__}")
+                for reflector in self._reflectors
+            ]
+            background.append(tasks.create_task(self.recorder.run(), name="event writers"))
+            scheduling = tasks.create_task(self._schedule(begin), name="scheduling")
+            await self._stopped.wait()
+            self.loop.stop()
+            await self._finish_work(grace_seconds)
+            for task in (*background, scheduling):
+                task.cancel()
+        self._tasks = None
+
+    async def _schedule(self, begin: Awaitable[object] | None) -> None:
+        await self.wait_synced()
+        if begin is not None:
+            await begin
+        async with asyncio.TaskGroup() as loops:
+            loops.create_task(self.loop.run(), name="scheduling loop")
+            loops.create_task(self.loop.run_ticks(), name="queue ticks")
+
+    async def _finish_work(self, grace_seconds: float) -> None:
+        for waiting in self.waiting_pods:
+            waiting.preempt("", "the scheduler is shutting down")
+        try:
+            async with asyncio.timeout(grace_seconds):
+                while self._work:
+                    await asyncio.wait(self._work)
+                await self.recorder.drain()
+        except TimeoutError:
+            names = ", ".join(sorted(task.get_name() for task in self._work)) or "writing events"
+            logger.warning("not done within %g s, given up: %s", grace_seconds, names)
+            for task in self._work:
+                task.cancel()
+
+    async def wait_synced(self) -> None:
+        """Return once every watched kind was listed."""
+        for reflector in self._reflectors:
+            await reflector.synced.wait()
+
+    @property
+    def synced(self) -> bool:
+        return all(reflector.synced.is_set() for reflector in self._reflectors)
+
+    def stop(self) -> None:
+        """Begin to end; `run` returns when all is done."""
+        self._stopped.set()
+
+    def spawn(self, work: Coroutine[Any, Any, None], *, name: str) -> None:
+        """Run `work` in a task of this scheduler; its failure is logged and stops nothing."""
+        if self._tasks is None:
+            work.close()
+            raise KuberthError(f"{name!r} was to be started, but the scheduler is not running")
+        task = self._tasks.create_task(_guarded(work, name), name=name)
+        self._work.add(task)
+        task.add_done_callback(self._work.discard)
+
+    def activate(self, pods: Mapping[str, Pod]) -> None:
+        self.queue.activate(pods)
+
+    def _start_binding(self, placement: Placement) -> None:
+        self._binding.start_waiting(placement)
+        self.spawn(self._binding.run(placement), name=f"bind {placement.info.key}")
+
+
+async def _guarded(work: Coroutine[Any, Any, None], name: str) -> None:
+    try:
+        await work
+    except Exception:
+        logger.exception("%s failed", name)
+
+
+def _shared_queue_sort(runners: Mapping[str, Runner]) -> Any:
+    """The queue is one, so all profiles must sort it alike."""
+    plugins = {runner.profile.queue_sort.name: runner.profile.queue_sort for runner in runners.values()}
+    if len(plugins) != 1:
+        raise ConfigError(
+            f"all profiles must use the same queue sort plugin, but there are: {', '.join(plugins)}"
+        )
+    return next(iter(plugins.values()))

@@ -1,0 +1,270 @@
+"""Connections that are kept and shared: at most so many, handed out first come, first served.
+
+In: an `OutgoingRequest`. Out: its `HttpAnswer`, `UnreachableError` (nothing happened) or
+`AnswerLostError` (a write was sent, and nobody knows). Each request has one deadline for waiting,
+connecting, sending and reading.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from kuberth.client.connecting.connection import AnswerTooLargeError, Connection, HttpAnswer
+from kuberth.client.connecting.dialing import Dialer
+from kuberth.client.connecting.failures import connect_failure, describe, is_tls_refusal
+from kuberth.client.identity.client_config import ClientConfig
+from kuberth.client.identity.credentials import Credential
+from kuberth.errors import AnswerLostError, ApiError, UnreachableError
+
+IDLE_SECONDS: Final = 90.0
+"""A connection that was not used for so long is closed; servers close theirs later."""
+_SWEEP_SECONDS: Final = 30.0
+_CLOSE_SECONDS: Final = 1.0
+
+
+@dataclass(slots=True)
+class OutgoingRequest:
+    """One question, ready to be sent."""
+
+    what: str
+    """For messages: "list pods", "bind pod default/web"."""
+    data: bytes = field(repr=False)
+    """Hidden: there are credentials in it."""
+    repeatable: bool
+    """Asking twice does no harm: only reads."""
+    deadline: float
+    """On the loop's clock."""
+    cap: int
+    """The largest body to accept."""
+
+
+class PoolStats(NamedTuple):
+    open: int
+    idle: int
+    waiting: int
+
+
+class Pool:
+    """Bounded keep-alive connections to one server."""
+
+    def __init__(self, config: ClientConfig, dialer: Dialer, *, max_connections: int) -> None:
+        self._config = config
+        self._dialer = dialer
+        self._max = max(1, max_connections)
+        self._open = 0
+        """Connections and dials under way: what counts against the limit."""
+        self._idle: list[Connection] = []
+        # While someone waits here, nothing is idle: what is released goes to the first in line.
+        self._line: deque[asyncio.Future[Connection | None]] = deque()
+        self._all: set[Connection] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
+        self._closed = False
+
+    async def ask(self, request: OutgoingRequest, credential: Credential) -> HttpAnswer:
+        generation = self._dialer.generation(credential)
+        fresh = False
+        while True:
+            connection = self._take_idle(generation) if not fresh else None
+            if connection is None:
+                connection = await self._acquire(request, credential, fresh=fresh)
+            reused = connection.exchanges > 0
+            connection.deadline = request.deadline
+            if self._timer is None or request.deadline < self._timer_at:
+                self._set_timer(request.deadline)
+            try:
+                answer = await connection.start(request.data, cap=request.cap)
+            except asyncio.CancelledError:
+                connection.abort()
+                raise
+            except (OSError, AnswerTooLargeError) as error:
+                connection.abort()  # an answer that could not be used leaves it open
+                if reused and request.repeatable and not connection.answering and not fresh:
+                    # The server closed a connection it found idle, just as we used it.
+                    fresh = not isinstance(error, TimeoutError)
+                    if fresh:
+                        continue
+                raise self._lost(request, error, connection) from error
+            self._release(connection, generation)
+            return answer
+
+    def stats(self) -> PoolStats:
+        return PoolStats(self._open, len(self._idle), sum(not turn.done() for turn in self._line))
+
+    async def close(self) -> None:
+        """Refuse new requests, give those under way a moment, then end every connection."""
+        self._closed = True
+        while self._line:
+            turn = self._line.popleft()
+            if not turn.done():
+                self._open += 1  # the place it thinks it got
+                turn.set_result(None)
+        connections = set(self._all)
+        for connection in tuple(self._idle):
+            connection.close()
+        if connections:
+            await asyncio.wait([each.closed for each in connections], timeout=_CLOSE_SECONDS)
+        for connection in connections:
+            connection.abort()
+        if connections:
+            # Their transports have a last word to say to the loop.
+            await asyncio.wait([each.closed for each in connections], timeout=_CLOSE_SECONDS)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    # Handing out
+
+    def _take_idle(self, generation: int) -> Connection | None:
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.generation == generation:
+                return connection
+            connection.close()
+        return None
+
+    async def _acquire(self, request: OutgoingRequest, credential: Credential, *, fresh: bool) -> Connection:
+        try:
+            async with asyncio.timeout_at(request.deadline):
+                connection = await self._next(fresh=fresh)
+        except TimeoutError as error:
+            problem = f"all {self._max} connections were busy until its deadline; the server is slow"
+            raise UnreachableError(f"{request.what}: {problem}") from error
+        if connection is not None:
+            return connection
+        try:
+            async with asyncio.timeout_at(request.deadline):
+                return await self._dial(credential)
+        except TimeoutError as error:
+            failure = connect_failure(error, self._config)
+            raise UnreachableError(f"{request.what}: {failure}") from error
+        except UnreachableError as error:
+            raise UnreachableError(f"{request.what}: {error}") from error.__cause__
+
+    async def _next(self, *, fresh: bool) -> Connection | None:
+        """A connection someone is done with, or None: there is room, and it is counted, for a new one."""
+        first = True
+        while not self._closed:
+            if self._open < self._max:
+                self._open += 1
+                return None
+            if fresh and self._idle:
+                # Stale neighbours make room for a connection that is surely alive.
+                self._idle.pop(0).close()
+                continue
+            turn: asyncio.Future[Connection | None] = asyncio.get_running_loop().create_future()
+            if first:
+                self._line.append(turn)
+            else:
+                self._line.appendleft(turn)
+            first = False
+            try:
+                handed = await turn
+            except asyncio.CancelledError:
+                self._pass_on(turn)
+                raise
+            if handed is None or handed.usable:
+                return handed
+        self._open += 1
+        return None
+
+    def _pass_on(self, turn: asyncio.Future[Connection | None]) -> None:
+        """Whoever gave up may have been handed something in the same turn of the loop."""
+        if not turn.done() or turn.cancelled():
+            return
+        connection = turn.result()
+        if connection is None:
+            self._free_slot()
+        elif connection.usable:
+            self._release(connection, connection.generation)
+
+    async def _dial(self, credential: Credential) -> Connection:
+        """Open a connection on a place that is counted already."""
+        try:
+            if self._closed:
+                raise UnreachableError("the client is closed")
+            connection = await self._dialer.dial(credential, self._on_end)
+        except BaseException:
+            self._free_slot()
+            raise
+        self._all.add(connection)
+        connection.closed.add_done_callback(lambda _: self._all.discard(connection))
+        if not connection.usable:
+            self._free_slot()
+            raise UnreachableError("the server closed the connection at once")
+        return connection
+
+    def _release(self, connection: Connection, generation: int) -> None:
+        if not connection.usable:
+            return
+        if connection.generation != generation or self._closed:
+            connection.close()
+            return
+        connection.deadline = 0.0
+        while self._line:
+            turn = self._line.popleft()
+            if not turn.done():
+                turn.set_result(connection)
+                return
+        connection.idle_since = asyncio.get_running_loop().time()
+        self._idle.append(connection)
+
+    def _on_end(self, connection: Connection) -> None:
+        """A connection can serve no more: its place goes to the first in line."""
+        if connection in self._all:
+            if connection in self._idle:
+                self._idle.remove(connection)
+            self._free_slot()
+
+    def _free_slot(self) -> None:
+        while self._line and not self._closed:
+            turn = self._line.popleft()
+            if not turn.done():
+                turn.set_result(None)  # the place stays counted, for this one
+                return
+        self._open -= 1
+
+    # Deadlines: one timer for all exchanges, because most of them end long before theirs
+
+    def _set_timer(self, at: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        loop = asyncio.get_running_loop()
+        self._timer_at = min(at, loop.time() + _SWEEP_SECONDS)
+        self._timer = loop.call_at(self._timer_at, self._sweep)
+
+    def _sweep(self) -> None:
+        self._timer = None
+        now = asyncio.get_running_loop().time()
+        following = now + _SWEEP_SECONDS
+        for connection in tuple(self._all):
+            if connection.deadline == 0.0:
+                continue
+            if connection.deadline <= now:
+                connection.abort(TimeoutError("no answer before the deadline"))
+            else:
+                following = min(following, connection.deadline)
+        for connection in tuple(self._idle):
+            if now - connection.idle_since >= IDLE_SECONDS:
+                connection.close()
+        if self._all:
+            self._set_timer(following)
+
+    def _lost(self, request: OutgoingRequest, error: Exception, connection: Connection) -> ApiError:
+        if isinstance(error, AnswerTooLargeError):
+            problem = f"{error}; ask for less, or allow more"
+        elif is_tls_refusal(error):
+            # The server never read the request.
+            return UnreachableError(f"{request.what}: {connect_failure(error, self._config)}")
+        elif isinstance(error, TimeoutError):
+            problem = f"{self._config.server} did not answer before the deadline"
+        else:
+            problem = f"the connection to {self._config.server} was lost ({describe(error)})"
+            if not connection.exchanges and not connection.answering and self._config.address.secure:
+                problem += "; does the server want a client certificate?"
+        if request.repeatable:
+            return UnreachableError(f"{request.what}: {problem}; try again")
+        return AnswerLostError(f"{request.what}: {problem}; it may have happened, read the object to know")

@@ -1,0 +1,1 @@
+"""Which server, and as whom: kubeconfigs, the pod we run in, tokens, certificates, credential commands."""

@@ -1,0 +1,110 @@
+"""What the API server's refusals mean: a Status object becomes an error of our tree.
+
+In: an answer that is not 2xx, or the ERROR event of a watch. Out: the `ApiError` to raise, in one line
+that says what was asked, what the server said and what to do.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from kuberth.client.connecting.connection import HttpAnswer
+from kuberth.errors import (
+    AlreadyExistsError,
+    ApiError,
+    ConflictError,
+    ForbiddenError,
+    NotFoundError,
+    TooManyRequestsError,
+    UnauthorizedError,
+)
+
+_LONGEST_TEXT: Final = 300
+_TOO_LARGE_VERSION: Final = b"ResourceVersionTooLarge"
+"""The cause in a Status: a resource version that this server has not seen."""
+_REASONS: Final = {
+    400: "BadRequest",
+    405: "MethodNotAllowed",
+    406: "NotAcceptable",
+    410: "Gone",
+    413: "RequestEntityTooLarge",
+    422: "Invalid",
+    500: "InternalError",
+    503: "ServiceUnavailable",
+    504: "Timeout",
+}
+"""For answers that are no Status: what client-go makes of the bare code."""
+
+
+class _Status(msgspec.Struct, frozen=True):
+    message: str = ""
+    reason: str = ""
+    code: int = 0
+
+
+def refusal(answer: HttpAnswer, *, what: str, rule: str = "", source: str = "") -> ApiError:
+    """The error for an answer; `rule` is the RBAC rule that would allow what was asked."""
+    status = _status(answer.body)
+    text = status.message or _as_text(answer)
+    return _error(
+        answer.status,
+        status.reason or _REASONS.get(answer.status, ""),
+        f"{what}: {text}",
+        rule=rule,
+        source=source,
+        wait_seconds=retry_after(answer) or 0.0,
+    )
+
+
+def watch_error(raw: Any, *, what: str) -> ApiError:
+    """The error for a watch's ERROR event, whose object is a Status."""
+    status = _status(raw)
+    code = status.code or 500
+    return _error(
+        code, status.reason or _REASONS.get(code, ""), f"{what}: {status.message or 'ended with an error'}"
+    )
+
+
+def retry_after(answer: HttpAnswer) -> float | None:
+    """How long the server asks us to wait, if this answer may be asked again: 429, or any 5xx."""
+    if answer.status != 429 and answer.status < 500:
+        return None
+    if _TOO_LARGE_VERSION in answer.body:
+        # The server comes with a time to wait, but has waited itself already. client-go asks ten times
+        # all the same, for most of a minute; whoever listed knows better: list the newest state.
+        return None
+    header = answer.headers.get(b"retry-after", b"")
+    return float(header) if header.isdigit() else None
+
+
+def _error(
+    code: int, reason: str, message: str, *, rule: str = "", source: str = "", wait_seconds: float = 0.0
+) -> ApiError:
+    match code:
+        case 404:
+            return NotFoundError(message)
+        case 409:
+            return AlreadyExistsError(message) if reason == "AlreadyExists" else ConflictError(message)
+        case 401:
+            return UnauthorizedError(f"{message}; check the credentials in {source}, they may have expired")
+        case 403:
+            return ForbiddenError(f"{message}; allow it with the RBAC rule {rule}" if rule else message)
+        case 429:
+            return TooManyRequestsError(message, retry_after_seconds=wait_seconds)
+    return ApiError(message, code=code, reason=reason)
+
+
+def _status(raw: Any) -> _Status:
+    try:
+        return msgspec.json.decode(raw, type=_Status)
+    except msgspec.MsgspecError:
+        return _Status()
+
+
+def _as_text(answer: HttpAnswer) -> str:
+    """An answer of someone else, such as a proxy on the way, in one short line."""
+    text = " ".join(answer.body[: 2 * _LONGEST_TEXT].decode(errors="replace").split())[:_LONGEST_TEXT]
+    printable = "".join(each if each.isprintable() else "?" for each in text)
+    return f"HTTP {answer.status}: {printable}" if printable else f"HTTP {answer.status}"

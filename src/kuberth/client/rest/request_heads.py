@@ -1,0 +1,60 @@
+"""The lines above a request's body: who asks, in whose name, and what kind of answer is understood.
+
+In: a `ClientConfig` and the credential of the moment. Out: the bytes of a request's head.
+"""
+
+from __future__ import annotations
+
+import platform
+from typing import Final
+from urllib.parse import quote
+
+from kuberth import __version__
+from kuberth.client.identity.client_config import ClientConfig, Impersonation
+from kuberth.client.identity.credentials import Credential
+
+JSON: Final = "application/json"
+
+
+class RequestHeads:
+    """Writes heads; what is the same in all of them is put together once per credential."""
+
+    def __init__(self, config: ClientConfig, *, user_agent: str = "") -> None:
+        self._prefix = config.address.prefix
+        self._common = _common_headers(config, user_agent or f"kuberth/{__version__} ({_platform()})")
+        self._credential: Credential | None = None
+        self._always = ""
+
+    def head(self, method: str, path: str, headers: str, credential: Credential) -> bytes:
+        if self._credential is not credential:
+            self._credential, self._always = credential, self._common
+            if credential.authorization is not None:
+                self._always += f"Authorization: {credential.authorization.reveal()}\r\n"
+        return f"{method} {self._prefix}{path} HTTP/1.1\r\n{self._always}{headers}\r\n".encode()
+
+
+def _platform() -> str:
+    return f"{platform.system().lower()}/{platform.machine()}"
+
+
+def _common_headers(config: ClientConfig, user_agent: str) -> str:
+    address = config.address
+    lines = [f"Host: {address.authority}", f"User-Agent: {user_agent}", f"Accept: {JSON}"]
+    if config.impersonation is not None:
+        lines += _impersonation_headers(config.impersonation)
+    return "".join(f"{_one_line(line)}\r\n" for line in lines)
+
+
+def _impersonation_headers(impersonation: Impersonation) -> list[str]:
+    lines = [f"Impersonate-User: {impersonation.user}"]
+    if impersonation.uid:
+        lines.append(f"Impersonate-Uid: {impersonation.uid}")
+    lines += (f"Impersonate-Group: {group}" for group in impersonation.groups)
+    for key, values in impersonation.extra.items():
+        lines += (f"Impersonate-Extra-{quote(key, safe='')}: {value}" for value in values)
+    return lines
+
+
+def _one_line(header: str) -> str:
+    """A line break in a configured value must not become a header of its own."""
+    return header.replace("\r", " ").replace("\n", " ")

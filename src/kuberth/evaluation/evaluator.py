@@ -1,0 +1,250 @@
+"""The framework as a library: judge a pod over a set of objects, with no scheduler running.
+
+In: Kubernetes objects and a configuration. Out: which nodes pass, why the others do not, how they score,
+whom preemption would evict, and what queueing hints say. A cluster autoscaler or a planner asks this way:
+
+    evaluator = Evaluator([*nodes, *pods], config=config)
+    answer = evaluator.evaluate(pod)
+    answer.feasible            # names of the nodes that pass
+    answer.rejections["n1"]    # the Status that rules out n1: plugin, code, reasons
+    answer.totals              # node -> weighted score
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from kuberth.api.core import Namespace, Node, Pod
+from kuberth.assembly.profiles import assemble, effective_gates, full_registry
+from kuberth.clock import SystemClock
+from kuberth.cluster.nodes import Nodes
+from kuberth.cluster.pod_info import PodInfo
+from kuberth.cluster.table import ClusterTable
+from kuberth.config import FeatureGates, KubeSchedulerConfiguration, default_configuration
+from kuberth.errors import KuberthError
+from kuberth.evaluation.dry_run import DryRunApi
+from kuberth.framework.cluster_events import ClusterEvent, Hint, concerns
+from kuberth.framework.cycle_state import CycleState
+from kuberth.framework.diagnosis import Diagnosis
+from kuberth.framework.handle import Handle
+from kuberth.framework.nominator import Nominator
+from kuberth.framework.registry import PluginFactory
+from kuberth.framework.runner import NodeScores, Runner
+from kuberth.framework.status import Status
+from kuberth.framework.waiting_pods import WaitingPods
+from kuberth.informers.store import Stores
+from kuberth.observe.metrics import SchedulerMetrics
+from kuberth.outcomes.rejection import NO_NODES
+from kuberth.scheduling.cycle import SchedulingCycle
+from kuberth.scheduling.sampling import EveryNode
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the profile says about one pod."""
+
+    feasible: tuple[str, ...]
+    """Nodes that pass, sorted by name."""
+    rejections: Mapping[str, Status]
+    """Why each other node is out: the first plugin that rejected it."""
+    pre_filter: Status | None = None
+    """Set if PreFilter rejected the pod for all nodes; then no node was looked at."""
+    considered: tuple[str, ...] | None = None
+    """The only nodes looked at, if PreFilter narrowed the search."""
+    scores: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Plugin, then node: the score after normalising and weighing."""
+    totals: Mapping[str, int] = field(default_factory=dict)
+    """Node: the sum of its scores."""
+    message: str = ""
+    """What the FailedScheduling event would say; empty if some node passes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Preemption:
+    """What PostFilter did for a pod that fits nowhere."""
+
+    status: Status
+    nominated_node: str = ""
+    victims: tuple[str, ...] = ()
+    """namespace/name of the pods that were evicted, sorted."""
+
+
+class Evaluator:
+    """A profile over a fixed set of objects. Objects can be added; nothing is written anywhere."""
+
+    def __init__(
+        self,
+        objects: Iterable[Any] = (),
+        *,
+        config: KubeSchedulerConfiguration | None = None,
+        profile: str | None = None,
+        plugins: Mapping[str, PluginFactory] | None = None,
+        feature_gates: FeatureGates | None = None,
+    ) -> None:
+        self.stores = Stores()
+        self.cluster = ClusterTable()
+        self.nominator = Nominator()
+        self._api = DryRunApi(self.stores)
+        self._background: list[Coroutine[Any, Any, None]] = []
+        metrics = SchedulerMetrics()
+        config = default_configuration(feature_gates) if config is None else config
+        handle = Handle(
+            api=self._api,
+            stores=self.stores,
+            cluster=self.cluster,
+            clock=SystemClock(),
+            feature_gates=effective_gates(config, feature_gates),
+            waiting_pods=WaitingPods(),
+            nominator=self.nominator,
+            activator=_Ignore(),
+            recorder=_Ignore(),
+            spawn=lambda work, *, name: self._background.append(work),
+            metrics=metrics,
+        )
+        runners = assemble(config, registry=full_registry(plugins), handle=handle, metrics=metrics)
+        if profile is not None and profile not in runners:
+            raise KuberthError(f"no profile is called {profile!r}; there are: {', '.join(runners)}")
+        self.runner: Runner = runners[profile] if profile is not None else next(iter(runners.values()))
+        self._cycle = SchedulingCycle(
+            self.cluster, nominator=self.nominator, metrics=metrics, sampling=EveryNode()
+        )
+        self.add(*objects)
+
+    def add(self, *objects: Any) -> None:
+        """Take in objects: nodes, pods with a node (placed), namespaces, and whatever plugins read."""
+        for obj in objects:
+            self.stores.of(type(obj)).set(obj)
+            if isinstance(obj, Node):
+                self.cluster.set_node(obj)
+            elif isinstance(obj, Namespace):
+                self.cluster.set_namespace(obj.metadata.name, obj.metadata.labels)
+            elif isinstance(obj, Pod) and obj.spec.node_name:
+                self.cluster.add_pod(PodInfo(obj))
+
+    def evaluate(self, pod: Pod, *, score: bool = True) -> Answer:
+        """Filter all nodes and score those that pass, as a scheduling cycle would without sampling.
+
+        A pod with a nomination in its status is tried on that node first, and if it fits there on no other.
+        """
+        question = self._ask(pod)
+        if not len(question.nodes) or not score:
+            return question.answer()
+        scores = self._cycle.rank(question.state, pod, self.runner, question.nodes)
+        if isinstance(scores, Status):
+            raise KuberthError(scores.message) from scores.cause
+        return question.answer(scores=scores)
+
+    def preempt(self, pod: Pod) -> tuple[Answer, Preemption | None]:
+        """Judge the pod, and if it fits nowhere run PostFilter: whom would it evict, and where?"""
+        question = self._ask(pod)
+        if len(question.nodes) or not self.cluster.node_count:
+            return question.answer(), None
+        with self._pending(pod):
+            result, _status = self._cycle.make_room(question.state, pod, self.runner, question.diagnosis)
+        asyncio.run(self._run_background())
+        victims = self._api.take_back()
+        if question.diagnosis.post_filter is None:
+            return question.answer(), None
+        return question.answer(), Preemption(
+            status=question.diagnosis.post_filter,
+            nominated_node=result.nominated_node if result else "",
+            victims=tuple(sorted(victims)),
+        )
+
+    def hints(self, pod: Pod, event: ClusterEvent, old: object, new: object) -> dict[str, Hint]:
+        """What every plugin that registered itself for the event thinks it means for the pod."""
+        answers: dict[str, Hint] = {}
+        for registered in self.runner.profile.hints:
+            if registered.implied or not concerns(registered.event, event):
+                continue
+            try:
+                hint = Hint.QUEUE if registered.hint is None else registered.hint(pod, old, new)
+            except Exception:  # as in the queue: a hint that fails counts as Queue
+                hint = Hint.QUEUE
+            if answers.get(registered.plugin) is not Hint.QUEUE:
+                answers[registered.plugin] = hint
+        return answers
+
+    def _ask(self, pod: Pod) -> _Question:
+        state, diagnosis = CycleState(PodInfo(pod)), Diagnosis()
+        found = self._cycle.search(state, pod, self.runner, diagnosis)
+        if not isinstance(found, Status):
+            return _Question(self.cluster, state, diagnosis, found[0])
+        if found.message != NO_NODES:
+            raise KuberthError(found.message) from found.cause
+        return _Question(self.cluster, state, diagnosis, self.cluster.all_nodes(), message=NO_NODES)
+
+    @contextmanager
+    def _pending(self, pod: Pod) -> Iterator[None]:
+        """Preemption works on a pod's last known version, so it has to be among the pods."""
+        store = self.stores.of(Pod)
+        before = store.set(pod)
+        try:
+            yield
+        finally:
+            if before is None:
+                store.remove(pod)
+            else:
+                store.set(before)
+
+    async def _run_background(self) -> None:
+        while self._background:
+            await self._background.pop(0)
+
+
+class _Question(NamedTuple):
+    """A search that has been made."""
+
+    cluster: ClusterTable
+    state: CycleState
+    diagnosis: Diagnosis
+    nodes: Nodes
+    """Those that pass."""
+    message: str = ""
+
+    def answer(self, *, scores: NodeScores | None = None) -> Answer:
+        names = self.nodes.names()
+        diagnosis = self.diagnosis
+        rejections = dict(diagnosis.explicit)
+        for rows, status in diagnosis.rows():
+            rejections.update((self.cluster.names[row], status) for row in rows.tolist())
+        answer = Answer(
+            feasible=tuple(sorted(names)),
+            rejections=rejections,
+            pre_filter=diagnosis.pre_filter,
+            considered=None if diagnosis.considered is None else tuple(sorted(diagnosis.considered)),
+            message=self.message or ("" if names else diagnosis.message(self.cluster.node_count)),
+        )
+        if scores is None:
+            return answer
+        return replace(
+            answer,
+            scores={
+                plugin: dict(zip(names, row.tolist(), strict=True))
+                for plugin, row in zip(scores.plugins, scores.by_plugin, strict=True)
+            },
+            totals=dict(zip(names, scores.totals.tolist(), strict=True)),
+        )
+
+
+class _Ignore:
+    """An activator and an event recorder for which nothing is to be done."""
+
+    def activate(self, pods: Mapping[str, Pod]) -> None:
+        pass
+
+    def record(
+        self,
+        regarding: Pod,
+        *,
+        reason: str,
+        action: str,
+        note: str,
+        warning: bool = False,
+        related: Any = None,
+    ) -> None:
+        pass

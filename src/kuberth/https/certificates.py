@@ -1,0 +1,121 @@
+"""What the server proves itself with: certificate files that are read again when they change, or its own.
+
+In: files, or names to be reachable under. Out: TLS settings for one handshake. ssl reads keys only from
+files, so a key made here is on disk for a moment, in a directory nobody else can enter.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import ssl
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from kuberth.errors import ServingError
+
+logger = logging.getLogger(__name__)
+
+Stamp = tuple[tuple[int, int, int], ...]
+
+
+class Certificates(Protocol):
+    def context(self) -> ssl.SSLContext:
+        """The settings for the next handshake; ServingError if there never were any that work."""
+        ...
+
+
+class CertificateFiles:
+    """Implements `Certificates`: PEM files, loaded anew when either of them changed."""
+
+    def __init__(self, certificate: Path, key: Path, *, client_ca: Path | None = None) -> None:
+        self._certificate = certificate
+        self._key = key
+        self._client_ca = client_ca
+        self._stamp: Stamp | None = None
+        self._context: ssl.SSLContext | None = None
+
+    def context(self) -> ssl.SSLContext:
+        try:
+            stamp = self._read_stamp()
+            if self._context is None or stamp != self._stamp:
+                # A fresh one each time: a chain that does not load must not spoil the one in use.
+                self._context = _load(self._certificate, self._key, client_ca=self._client_ca)
+                self._stamp = stamp
+        except (OSError, ssl.SSLError) as error:
+            problem = f"{self._certificate} and {self._key} are no certificate and key to serve with: {error}"
+            if self._context is None:
+                raise ServingError(f"{problem}; check --tls-cert-file and --tls-private-key-file") from error
+            # Halfway through a rotation the two do not match yet.
+            logger.warning("%s; the one read before stays in use", problem)
+        return self._context
+
+    def _read_stamp(self) -> Stamp:
+        stats = (path.stat() for path in (self._certificate, self._key))
+        return tuple((stat.st_mtime_ns, stat.st_size, stat.st_ino) for stat in stats)
+
+
+class SelfSigned:
+    """Implements `Certificates`: a key and a certificate made now, valid for a year."""
+
+    def __init__(self, *names: str, client_ca: Path | None = None) -> None:
+        """`names` are host names and addresses; the host's own name and localhost are always among them."""
+        self._names = names
+        self._client_ca = client_ca
+        self._context: ssl.SSLContext | None = None
+
+    def context(self) -> ssl.SSLContext:
+        if self._context is None:
+            # Imported here: whoever brings certificate files need not pay for the library.
+            from kuberth.https.self_signed import make_certificate
+
+            names = [socket.gethostname(), "localhost", "127.0.0.1", "::1", *self._names]
+            certificate, key = make_certificate(names)
+            with tempfile.TemporaryDirectory(prefix="kuberth-tls-") as folder:
+                paths = _write(Path(folder), {"tls.crt": certificate, "tls.key": key})
+                try:
+                    self._context = _load(*paths, client_ca=self._client_ca)
+                except (OSError, ssl.SSLError) as error:
+                    raise ServingError(f"the client CA {self._client_ca} cannot be read: {error}") from error
+        return self._context
+
+
+def listening_context(certificates: Certificates) -> ssl.SSLContext:
+    """A context for a listening socket that takes the newest certificate at every handshake."""
+    base = certificates.context()
+
+    def refresh(connection: Any, _name: str | None, _context: ssl.SSLContext) -> None:
+        connection.context = certificates.context()
+
+    base.sni_callback = refresh
+    return base
+
+
+def _load(certificate: Path, key: Path, *, client_ca: Path | None) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    # An encrypted key would make OpenSSL ask on the terminal.
+    context.load_cert_chain(certificate, key, password=_no_password)
+    if client_ca is not None:
+        context.load_verify_locations(client_ca)
+        # Optional: whoever has none may come with a token.
+        context.verify_mode = ssl.CERT_OPTIONAL
+    return context
+
+
+def _no_password() -> str:
+    raise ssl.SSLError("the key is encrypted; give one without a password")
+
+
+def _write(folder: Path, files: dict[str, bytes]) -> Sequence[Path]:
+    paths = []
+    for name, content in files.items():
+        path = folder / name
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+        paths.append(path)
+    return paths

@@ -1,0 +1,244 @@
+"""Where every change of the cluster is sorted: into the cluster table, the queue, or both.
+
+In: old and new versions of objects, as informers deliver them. Out: columns updated, pods queued,
+updated or taken out, and cluster events that may bring waiting pods back.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from kuberth.api.core import Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod
+from kuberth.api.pod_resources import pod_priority
+from kuberth.api.storage import CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment
+from kuberth.cluster.pod_info import PodInfo
+from kuberth.cluster.table import ClusterTable
+from kuberth.framework import cluster_events
+from kuberth.framework.cluster_events import Action, ClusterEvent, Resource
+from kuberth.framework.nominator import Nominator
+from kuberth.framework.object_changes import node_changes, pod_changes
+from kuberth.framework.runner import Runner
+from kuberth.framework.waiting_pods import WaitingPods
+from kuberth.observe.metrics import SchedulerMetrics
+from kuberth.queue.interface import PreCheck, SchedulingQueue
+
+logger = logging.getLogger(__name__)
+
+RESOURCE_KINDS: Final[Mapping[str, type[Any]]] = {
+    Resource.PERSISTENT_VOLUME: PersistentVolume,
+    Resource.PERSISTENT_VOLUME_CLAIM: PersistentVolumeClaim,
+    Resource.CSI_NODE: CSINode,
+    Resource.CSI_DRIVER: CSIDriver,
+    Resource.CSI_STORAGE_CAPACITY: CSIStorageCapacity,
+    Resource.STORAGE_CLASS: StorageClass,
+    Resource.VOLUME_ATTACHMENT: VolumeAttachment,
+}
+"""Kinds beside pods, nodes and namespaces whose changes are cluster events as they are."""
+_RESOURCE_OF_KIND: Final = {kind: resource for resource, kind in RESOURCE_KINDS.items()}
+
+ADMISSION_FILTERS: Final = frozenset(
+    {"NodeResourcesFit", "NodeAffinity", "NodeName", "NodePorts", "TaintToleration"}
+)
+"""Filters about a node alone, as a kubelet applies them; what they refuse, other changes cannot mend."""
+
+
+class Intake:
+    """Takes every event of every informer."""
+
+    def __init__(
+        self,
+        *,
+        cluster: ClusterTable,
+        queue: SchedulingQueue,
+        nominator: Nominator,
+        waiting_pods: WaitingPods,
+        runners: Mapping[str, Runner],
+        metrics: SchedulerMetrics,
+        queueing_hints: bool,
+    ) -> None:
+        self._cluster = cluster
+        self._queue = queue
+        self._nominator = nominator
+        self._waiting_pods = waiting_pods
+        self._runners = runners
+        self._metrics = metrics
+        self._queueing_hints = queueing_hints
+
+    def handler(self, kind: type[Any]) -> Callable[[Any, Any], None]:
+        """What an informer of `kind` calls with the old and the new version."""
+        if kind is Pod:
+            return self.pod
+        if kind is Node:
+            return self.node
+        if kind is Namespace:
+            return self.namespace
+        resource = _RESOURCE_OF_KIND.get(kind)
+        if resource is None:
+            return _nothing
+        return lambda old, new: self._other(resource, old, new)
+
+    # Nodes and namespaces
+
+    def node(self, old: Node | None, new: Node | None) -> None:
+        started = time.perf_counter()
+        if new is None:
+            assert old is not None
+            event = ClusterEvent(Resource.NODE, Action.DELETE)
+            self._queue.move(event, old, None)
+            self._cluster.remove_node(old.metadata.name)
+            self._observe(event, started)
+            return
+        self._cluster.set_node(new)
+        if (problem := self._cluster.problems.get(new.metadata.name)) is not None:
+            logger.warning("node %s: %s; it counts as zero", new.metadata.name, problem)
+        changes = [ClusterEvent(Resource.NODE, Action.ADD)] if old is None else node_changes(old, new)
+        for event in changes:
+            self._queue.move(event, old, new, pre_check=self._may_take(new.metadata.name))
+            self._observe(event, started)
+
+    def _may_take(self, node_name: str) -> PreCheck | None:
+        """Without hints, a node's change brings back only pods that its own filters would let in."""
+        if self._queueing_hints:
+            return None
+
+        def admits(pod: Pod) -> bool:
+            runner = self._runners.get(pod.spec.scheduler_name)
+            node = self._cluster.node_named(node_name)
+            return (
+                runner is None or node is None or runner.admits(PodInfo(pod), node, filters=ADMISSION_FILTERS)
+            )
+
+        return admits
+
+    def namespace(self, old: Namespace | None, new: Namespace | None) -> None:
+        if new is not None:
+            self._cluster.set_namespace(new.metadata.name, new.metadata.labels)
+        elif old is not None:
+            self._cluster.set_namespace(old.metadata.name, None)
+
+    def _other(self, resource: str, old: Any, new: Any) -> None:
+        started = time.perf_counter()
+        action = Action.ADD if old is None else Action.DELETE if new is None else Action.UPDATE
+        event = ClusterEvent(resource, action)
+        self._queue.move(event, old, new)
+        self._observe(event, started)
+
+    # Pods
+
+    def pod(self, old: Pod | None, new: Pod | None) -> None:
+        old_node = old.spec.node_name if old is not None else ""
+        new_node = new.spec.node_name if new is not None else ""
+        if new is not None and new.status.phase in ("Succeeded", "Failed") and new_node:
+            # A finished pod takes no room any more, whether or not its object is still there.
+            new = None
+        if old is not None and old_node:
+            self._assigned(old, new)
+        elif new is not None and new_node:
+            self._add_assigned(new)
+            if old is not None and self._is_ours(old):
+                # Bound, by us or by someone else: no longer pending.
+                self._queue.delete(old)
+                self._nominator.withdraw(old)
+        elif old is None and new is not None:
+            if self._is_ours(new):
+                self._add_pending(new)
+        elif old is not None and self._is_ours(old):
+            if new is None:
+                self._remove_pending(old)
+            else:
+                self._update_pending(old, new)
+
+    def _is_ours(self, pod: Pod) -> bool:
+        return pod.spec.scheduler_name in self._runners
+
+    def _assigned(self, old: Pod, new: Pod | None) -> None:
+        started = time.perf_counter()
+        if new is None:
+            if self._cluster.placed(old.metadata.uid) is None:
+                return
+            self._cluster.remove_pod(old.metadata.uid)
+            self._queue.move(cluster_events.ASSIGNED_POD_DELETE, old, None)
+            self._observe(cluster_events.ASSIGNED_POD_DELETE, started)
+            return
+        self._cluster.update_pod(PodInfo(new))
+        for event in pod_changes(old, new):
+            self._queue.move(event, old, new)
+            self._observe(event, started)
+
+    def _add_assigned(self, pod: Pod) -> None:
+        started = time.perf_counter()
+        assumed = self._cluster.placed(pod.metadata.uid)
+        if assumed is not None and assumed.node_name != pod.spec.node_name:
+            logger.warning(
+                "pod %s was assumed on node %s but is bound to %s",
+                assumed.key,
+                assumed.node_name,
+                pod.spec.node_name,
+            )
+        self._cluster.add_pod(PodInfo(pod))
+        self._queue.move(cluster_events.ASSIGNED_POD_ADD, None, pod)
+        self._observe(cluster_events.ASSIGNED_POD_ADD, started)
+
+    def _add_pending(self, pod: Pod) -> None:
+        started = time.perf_counter()
+        info = PodInfo(pod)
+        self._nominator.adopt(info)
+        self._queue.add(info)
+        self._observe(cluster_events.UNSCHEDULED_POD_ADD, started)
+
+    def _update_pending(self, old: Pod, new: Pod) -> None:
+        if old.metadata.resource_version == new.metadata.resource_version:
+            return
+        started = time.perf_counter()
+        if self._cluster.is_assumed(new.metadata.uid):
+            # It is on its way to a node; only its deletion matters now.
+            if new.metadata.deletion_timestamp is not None and old.metadata.deletion_timestamp is None:
+                self._drop_assumed(new)
+            return
+        info = PodInfo(new)
+        self._nominator.update(old, info)
+        self._queue.update(old, info)
+        promised = old.status.nominated_node_name
+        if promised and promised != new.status.nominated_node_name:
+            self._promise_ended(old)
+        self._observe(cluster_events.UNSCHEDULED_POD_UPDATE, started)
+
+    def _remove_pending(self, pod: Pod) -> None:
+        started = time.perf_counter()
+        self._queue.delete(pod)
+        self._nominator.withdraw(pod)
+        if self._cluster.is_assumed(pod.metadata.uid):
+            self._drop_assumed(pod)
+        elif pod.status.nominated_node_name:
+            self._promise_ended(pod)
+        self._observe(cluster_events.UNSCHEDULED_POD_DELETE, started)
+
+    def _drop_assumed(self, pod: Pod) -> None:
+        """The pod is deleted while it is being bound: its place is free for others at once."""
+        placed = self._cluster.placed(pod.metadata.uid)
+        if placed is None:
+            return
+        # A waiting pod is taken off its node by its own binding cycle.
+        if not self._waiting_pods.reject(pod.metadata.uid, "removed"):
+            self._cluster.forget_pod(pod.metadata.uid)
+        self._queue.move(cluster_events.ASSIGNED_POD_DELETE, placed.pod, None)
+
+    def _promise_ended(self, pod: Pod) -> None:
+        """A nomination is gone; pods that gave way to it may try again."""
+        priority = pod_priority(pod)
+        self._queue.move(
+            cluster_events.ASSIGNED_POD_DELETE,
+            pod,
+            None,
+            pre_check=lambda other: pod_priority(other) <= priority,
+        )
+
+    def _observe(self, event: ClusterEvent, started: float) -> None:
+        self._metrics.event_handling_duration.observe((event.label,), time.perf_counter() - started)
+
+
+def _nothing(_old: Any, _new: Any) -> None:
+    """For kinds that plugins only look up."""

@@ -1,0 +1,180 @@
+"""Media types: what a client would take and what it sends.
+
+In: Accept and Content-Type headers, bodies. Out: the form to answer in, JSON trees, or a 400, 406 or 415.
+Protobuf is read but never written: clients that prefer it name JSON as well and get that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+import msgspec
+import yaml
+
+from kuberth.local.apiserver.refusals import bad_request, unsupported_media_type
+from kuberth.local.apiserver.schema.protobuf import MEDIA_TYPE as PROTOBUF
+from kuberth.local.apiserver.schema.protobuf import decode_object
+from kuberth.local.apiserver.status_errors import StatusError
+from kuberth.text.documents import read_tree
+from kuberth.text.field_errors import InvalidConfiguration
+
+JSON: Final = "application/json"
+YAML: Final = "application/yaml"
+BODY_TYPES: Final = (JSON, YAML, PROTOBUF)
+_ANSWER_TYPES: Final = (JSON, YAML)
+PATCH_TYPES: Final = (
+    "application/json-patch+json",
+    "application/merge-patch+json",
+    "application/strategic-merge-patch+json",
+    "application/apply-patch+yaml",
+)
+APPLY: Final = PATCH_TYPES[-1]
+
+_META: Final = "meta.k8s.io"
+_MAX_DEPTH: Final = 200
+_OBJECT_FORMS: Final = {"Table", "PartialObjectMetadata", "PartialObjectMetadataList"}
+
+
+class MediaType(NamedTuple):
+    type: str
+    parameters: Mapping[str, str]
+    quality: float = 1.0
+
+
+class Form(NamedTuple):
+    """How to answer: JSON or YAML, and the kind to turn the object into ("" leaves it as it is)."""
+
+    media_type: str = JSON
+    kind: str = ""
+    version: str = ""
+
+
+def parse_media_type(text: str) -> MediaType:
+    name, *rest = text.split(";")
+    parameters: dict[str, str] = {}
+    quality = 1.0
+    for part in rest:
+        key, _, value = part.partition("=")
+        key, value = key.strip().lower(), value.strip().strip('"')
+        if key == "q":
+            try:
+                quality = float(value)
+            except ValueError:
+                quality = 0.0
+        elif key:
+            parameters[key] = value
+    return MediaType(name.strip().lower(), parameters, quality)
+
+
+def _accepted(header: str) -> list[MediaType]:
+    """What the client takes, best first; as upstream, order decides among equals."""
+    clauses = [parse_media_type(part) for part in header.split(",")[:32] if part.strip()]
+    clauses = [clause for clause in clauses if clause.quality > 0]
+    return sorted(clauses, key=lambda clause: -clause.quality)
+
+
+def negotiate(header: str | None, *, kinds: Callable[[MediaType], Form | None] | None = None) -> Form:
+    """The first form of the header that can be given. No header takes everything."""
+    if not header or not header.strip():
+        return Form()
+    for clause in _accepted(header):
+        media_type = _media_type(clause.type)
+        if media_type is None:
+            continue
+        if "as" not in clause.parameters:
+            return Form(media_type)
+        form = kinds(clause) if kinds is not None else None
+        if form is not None:
+            return form._replace(media_type=media_type)
+    raise not_acceptable(_ANSWER_TYPES)
+
+
+def _media_type(name: str) -> str | None:
+    if name in (JSON, "*/*", "application/*"):
+        return JSON
+    return YAML if name == YAML else None
+
+
+def object_form(clause: MediaType) -> Form | None:
+    """Tables and bare metadata, of objects and lists."""
+    parameters = clause.parameters
+    version = parameters.get("v", "")
+    if parameters["as"] in _OBJECT_FORMS and parameters.get("g") == _META and version in ("v1", "v1beta1"):
+        return Form(kind=parameters["as"], version=version)
+    return None
+
+
+def discovery_form(clause: MediaType) -> Form | None:
+    """All of discovery in one document."""
+    parameters = clause.parameters
+    wanted = (parameters["as"], parameters.get("g"), parameters.get("v"))
+    if wanted == ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2"):
+        return Form(kind="APIGroupDiscoveryList", version="v2")
+    return None
+
+
+def not_acceptable(supported: tuple[str, ...]) -> StatusError:
+    message = "only the following media types are accepted: " + ", ".join(supported)
+    return StatusError(406, "NotAcceptable", message)
+
+
+def encode(tree: Any, media_type: str = JSON, *, pretty: bool = False) -> bytes:
+    if media_type == YAML:
+        dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+        return yaml.dump(tree, Dumper=dumper, sort_keys=False, allow_unicode=True, encoding="utf-8")
+    data = msgspec.json.encode(tree)
+    return msgspec.json.format(data, indent=2) + b"\n" if pretty else data
+
+
+def decode_body(body: bytes, content_type: str | None, *, supported: tuple[str, ...] = BODY_TYPES) -> Any:
+    """A JSON tree of bounded depth; 415 for a media type that is not supported, 400 for nonsense."""
+    media_type = parse_media_type(content_type or JSON).type
+    if media_type not in supported:
+        raise unsupported_media_type(supported)
+    if media_type == PROTOBUF:
+        return decode_object(body)
+    # kubectl sends JSON as apply-patch+yaml; only what is no JSON costs the YAML parser's time.
+    if not media_type.endswith("yaml") or body.lstrip()[:1] in (b"{", b"["):
+        tree = _decode_json(body, may_be_yaml=media_type.endswith("yaml"))
+    else:
+        tree = _decode_yaml(body)
+    # Counting brackets is fast, and nearly every body has few.
+    if body.count(b"{") + body.count(b"[") > _MAX_DEPTH and _is_deeper(tree, _MAX_DEPTH):
+        raise bad_request("the body of the request is nested too deeply")
+    return tree
+
+
+def _decode_json(body: bytes, *, may_be_yaml: bool) -> Any:
+    try:
+        return msgspec.json.decode(body)
+    except RecursionError:
+        raise bad_request("the body of the request is nested too deeply") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        if may_be_yaml:
+            return _decode_yaml(body)
+        raise bad_request(f"the object provided is unrecognized: {error}") from None
+
+
+def _decode_yaml(body: bytes) -> Any:
+    try:
+        tree, problems = read_tree(body)
+    except InvalidConfiguration as error:
+        raise bad_request(f"the body of the request is not YAML: {error}") from None
+    if problems:
+        raise bad_request(f"error decoding YAML: {problems[0].path}: {problems[0].message}")
+    return tree
+
+
+def _is_deeper(tree: Any, limit: int) -> bool:
+    level = [tree]
+    for _ in range(limit):
+        level = [
+            child
+            for node in level
+            if isinstance(node, (dict, list))
+            for child in (node.values() if isinstance(node, dict) else node)
+        ]
+        if not level:
+            return False
+    return True

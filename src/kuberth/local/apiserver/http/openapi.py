@@ -1,0 +1,213 @@
+"""The schemas of what is served, for kubectl's explain and validation.
+
+In: the table of resources and the table of their fields. Out: OpenAPI v3 documents, one a group version,
+and the smallest OpenAPI v2 document. Operations do not offer strategic merge: kubectl then computes its
+patches from the Go types it has built in, which know every merge key.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from kuberth.local.apiserver.http.discovery import Discovery
+from kuberth.local.apiserver.http.negotiation import PATCH_TYPES, encode
+from kuberth.local.apiserver.objects import Obj
+from kuberth.local.apiserver.refusals import unknown_resource
+from kuberth.local.apiserver.resources import ServedResource
+from kuberth.local.apiserver.schema.fields import Field, fields_of
+
+V2_PROTOBUF: Final = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+"""As clients ask for it; as Go's media type parser refuses to read it in an answer."""
+V2_PROTOBUF_ANSWER: Final = V2_PROTOBUF.replace("@", ".")
+V2_DOCUMENT: Final = {"swagger": "2.0", "info": {"title": "Kuberth", "version": "v1.36.4"}, "paths": {}}
+# The same in protobuf, which is all that kubectl reads: swagger, info{title, version}, paths{}. A document
+# without definitions makes it leave validation to the server.
+V2_DOCUMENT_PROTOBUF: Final = b"\n\x032.0\x12\x12\n\x07Kuberth\x12\x07v1.36.4B\x00"
+
+_PREFIX: Final = "io.k8s.api."
+_SCALARS: Final[Mapping[str, Obj]] = {
+    "string": {"type": "string"},
+    "boolean": {"type": "boolean"},
+    "int32": {"type": "integer", "format": "int32"},
+    "int64": {"type": "integer", "format": "int64"},
+    "number": {"type": "number", "format": "double"},
+    "quantity": {"oneOf": [{"type": "string"}, {"type": "number"}]},
+    "int-or-string": {"oneOf": [{"type": "string"}, {"type": "integer"}], "format": "int-or-string"},
+    "time": {"type": "string", "format": "date-time"},
+    "microtime": {"type": "string", "format": "date-time"},
+    "bytes": {"type": "string", "format": "byte"},
+    "any": {"x-kubernetes-preserve-unknown-fields": True},
+}
+_QUERY: Final = [
+    {"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": True}}
+    for name in ("dryRun", "fieldManager", "fieldValidation", "force")
+]
+
+
+class OpenApi:
+    """Documents are made when asked for and kept until the table of resources changes."""
+
+    def __init__(
+        self, discovery: Discovery, *, custom_schema: Callable[[ServedResource], Obj | None] | None = None
+    ) -> None:
+        self._discovery = discovery
+        self._custom_schema = custom_schema or (lambda _row: None)
+        self._documents: dict[str, bytes] = {}
+        self._groups: object = None
+
+    def index(self) -> Obj:
+        """/openapi/v3"""
+        paths = {}
+        for group, version in self._discovery.group_versions():
+            path = _path(group, version)
+            digest = hashlib.sha256(self.document(path)).hexdigest()[:32].upper()
+            paths[path] = {"serverRelativeURL": f"/openapi/v3/{path}?hash={digest}"}
+        return {"paths": paths}
+
+    def document(self, path: str) -> bytes:
+        """/openapi/v3/`path`"""
+        groups = self._discovery.groups()
+        if groups is not self._groups:
+            self._groups = groups
+            self._documents.clear()
+        found = self._documents.get(path)
+        if found is None:
+            for group, versions in groups.items():
+                for version, rows in versions.items():
+                    if _path(group, version) == path:
+                        found = self._documents[path] = encode(self._make(rows))
+        if found is None:
+            raise unknown_resource()
+        return found
+
+    def _make(self, rows: list[ServedResource]) -> Obj:
+        schemas: Obj = {}
+        paths: Obj = {}
+        for row in rows:
+            name = self._add_schema(schemas, row)
+            paths |= _operations(row, name)
+        return {
+            "openapi": "3.0.0",
+            "info": {"title": "Kuberth", "version": "v1.36.4"},
+            "paths": paths,
+            "components": {"schemas": schemas},
+        }
+
+    def _add_schema(self, schemas: Obj, row: ServedResource) -> str:
+        if row.schema:
+            _add_type(schemas, row.schema)
+            name = _PREFIX + row.schema
+        else:
+            _add_type(schemas, "meta.v1.ObjectMeta")
+            name = ".".join((*reversed(row.group.split(".")), row.version, row.kind))
+            schemas[name] = self._custom(row)
+        known = {"group": row.group, "version": row.version, "kind": row.kind}
+        schemas[name] = {**schemas[name], "x-kubernetes-group-version-kind": [known]}
+        return name
+
+    def _custom(self, row: ServedResource) -> Obj:
+        schema: Obj = dict(self._custom_schema(row) or {"x-kubernetes-preserve-unknown-fields": True})
+        properties = schema.get("properties")
+        schema["type"] = "object"
+        schema["properties"] = {
+            **(properties if isinstance(properties, dict) else {}),
+            "apiVersion": {"type": "string"},
+            "kind": {"type": "string"},
+            "metadata": {"allOf": [_reference("meta.v1.ObjectMeta")], "default": {}},
+        }
+        return schema
+
+
+def _path(group: str, version: str) -> str:
+    return f"apis/{group}/{version}" if group else f"api/{version}"
+
+
+def _reference(type_name: str) -> Obj:
+    return {"$ref": f"#/components/schemas/{_PREFIX}{type_name}"}
+
+
+def _add_type(schemas: Obj, type_name: str) -> None:
+    """Add a type and all that it holds; types may hold themselves."""
+    if _PREFIX + type_name in schemas:
+        return
+    fields = fields_of(type_name)
+    schema: Obj = {"type": "object"}
+    schemas[_PREFIX + type_name] = schema
+    schema["properties"] = {name: _property(schemas, field) for name, field in fields.items()}
+    if required := [name for name, field in fields.items() if field.required]:
+        schema["required"] = required
+
+
+def _property(schemas: Obj, field: Field) -> Obj:
+    schema = _type(schemas, field.type)
+    if field.merge_key is not None:
+        schema["x-kubernetes-patch-strategy"] = "merge,retainKeys" if field.retain_keys else "merge"
+        if field.merge_key:
+            schema["x-kubernetes-patch-merge-key"] = field.merge_key
+    if field.map_keys:
+        schema["x-kubernetes-list-map-keys"] = list(field.map_keys)
+        schema["x-kubernetes-list-type"] = "map"
+    elif field.is_set:
+        schema["x-kubernetes-list-type"] = "set"
+    elif field.atomic and field.type.startswith("[]"):
+        schema["x-kubernetes-list-type"] = "atomic"
+    return schema
+
+
+def _type(schemas: Obj, type_name: str) -> Obj:
+    if type_name.startswith("[]"):
+        return {"type": "array", "items": _type(schemas, type_name[2:])}
+    if type_name.startswith("{}"):
+        return {"type": "object", "additionalProperties": _type(schemas, type_name[2:])}
+    if type_name in _SCALARS:
+        return dict(_SCALARS[type_name])
+    if not fields_of(type_name):
+        return {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    _add_type(schemas, type_name)
+    # Siblings of $ref are ignored, so a reference that has some is wrapped.
+    return {"allOf": [_reference(type_name)]}
+
+
+def _operations(row: ServedResource, schema: str) -> Obj:
+    """The paths of a resource, with just what kubectl looks for in them."""
+    root = f"/{_path(row.group, row.version)}"
+    if row.namespaced:
+        root += "/namespaces/{namespace}"
+    body: Any = {"application/json": {"schema": {"$ref": f"#/components/schemas/{schema}"}}}
+
+    def operation(verb: str, *, parameters: bool = False, content: Obj | None = None) -> Obj:
+        made: Obj = {
+            "operationId": f"{verb}{row.version.capitalize()}{row.kind}",
+            "responses": {"200": {"description": "OK", "content": body}},
+            "x-kubernetes-action": verb,
+            "x-kubernetes-group-version-kind": {
+                "group": row.group,
+                "version": row.version,
+                "kind": row.kind,
+            },
+        }
+        if parameters:
+            made["parameters"] = _QUERY
+        if content is not None:
+            made["requestBody"] = {"content": content, "required": True}
+        return made
+
+    patch_body = {
+        media_type: {"schema": {"type": "object"}}
+        for media_type in PATCH_TYPES
+        if "strategic" not in media_type
+    }
+    return {
+        f"{root}/{row.plural}": {
+            "get": operation("list"),
+            "post": operation("create", parameters=True, content=body),
+        },
+        f"{root}/{row.plural}/{{name}}": {
+            "get": operation("get"),
+            "put": operation("update", parameters=True, content=body),
+            "patch": operation("patch", parameters=True, content=patch_body),
+            "delete": operation("delete"),
+        },
+    }

@@ -1,0 +1,273 @@
+"""The verbs over HTTP: a request on a resource's path becomes a call of the core, its result an answer.
+
+In: a request and its target. Out: a response in the form the client asked for; a watch streams.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import aclosing
+from itertools import islice
+from typing import Any, Final
+
+import msgspec
+
+from kuberth.clock import Clock
+from kuberth.local.apiserver.http.messages import Request, Response
+from kuberth.local.apiserver.http.negotiation import (
+    APPLY,
+    BODY_TYPES,
+    JSON,
+    PATCH_TYPES,
+    YAML,
+    Form,
+    decode_body,
+    negotiate,
+    not_acceptable,
+    object_form,
+    parse_media_type,
+)
+from kuberth.local.apiserver.http.routing import Target
+from kuberth.local.apiserver.objects import Obj
+from kuberth.local.apiserver.printing.forms import Printer, parse_include
+from kuberth.local.apiserver.refusals import bad_request
+from kuberth.local.apiserver.schema.fields import unknown_fields
+from kuberth.local.apiserver.status_errors import StatusError
+from kuberth.local.apiserver.verbs.core import Core
+
+Verb = Callable[[Request, Target], Awaitable[Response]]
+
+# As upstream: a watch that says nothing ends after half an hour to an hour, so that they do not all
+# come back at once.
+_WATCH_SECONDS: Final = 1800.0
+_MAX_WARNINGS: Final = 20
+_UNPRINTABLE: Final = re.compile(r"[^\x20-\x7e]")
+
+
+class ResourceRequests:
+    def __init__(self, core: Core, *, clock: Clock, admit_watch: Callable[[Request], None]) -> None:
+        """`admit_watch` raises if there may be no further watch."""
+        self._core = core
+        self._clock = clock
+        self._admit_watch = admit_watch
+        self._verbs: dict[str, Verb] = {
+            "get": self._get,
+            "list": self._list,
+            "create": self._create,
+            "update": self._update,
+            "patch": self._patch,
+            "delete": self._delete,
+            "deletecollection": self._delete_collection,
+        }
+
+    async def answer(self, request: Request, target: Target, verb: str) -> Response:
+        if request.method == "GET" and request.query.flag("watch") and not target.subresource:
+            self._admit_watch(request)
+            return self._watch(request, target)
+        return await self._verbs[verb](request, target)
+
+    async def _get(self, request: Request, target: Target) -> Response:
+        printer, form = self._printer(request, target)
+        obj = await self._core.get(
+            target.row, target.name, namespace=target.namespace, subresource=target.subresource
+        )
+        return _answer(request, printer.convert(obj), form)
+
+    async def _list(self, request: Request, target: Target) -> Response:
+        printer, form = self._printer(request, target)
+        query = request.query
+        found = await self._core.list(
+            target.row,
+            namespace=target.namespace,
+            label_selector=query.text("labelSelector"),
+            field_selector=query.text("fieldSelector"),
+            limit=query.integer("limit") or 0,
+            continue_token=query.text("continue"),
+            resource_version=query.text("resourceVersion"),
+            resource_version_match=query.text("resourceVersionMatch"),
+        )
+        return _answer(request, printer.convert(found), form)
+
+    async def _create(self, request: Request, target: Target) -> Response:
+        printer, form = self._printer(request, target)
+        body = await _read_object(request)
+        validation, warnings = _check_fields(request, target, body)
+        made = await self._core.create(
+            target.row,
+            body,
+            namespace=target.namespace,
+            name=target.name,
+            subresource=target.subresource,
+            dry_run=_is_dry_run(request.query.texts("dryRun")),
+            field_manager=_field_manager(request),
+            field_validation=validation,
+        )
+        return _answer(request, printer.convert(made), form, status=201, warnings=warnings)
+
+    async def _update(self, request: Request, target: Target) -> Response:
+        printer, form = self._printer(request, target)
+        body = await _read_object(request)
+        validation, warnings = _check_fields(request, target, body)
+        made = await self._core.update(
+            target.row,
+            target.name,
+            body,
+            namespace=target.namespace,
+            subresource=target.subresource,
+            dry_run=_is_dry_run(request.query.texts("dryRun")),
+            field_manager=_field_manager(request),
+            field_validation=validation,
+        )
+        return _answer(request, printer.convert(made), form, warnings=warnings)
+
+    async def _patch(self, request: Request, target: Target) -> Response:
+        printer, form = self._printer(request, target)
+        content_type = parse_media_type(request.headers.get("content-type", "")).type
+        patch = decode_body(await request.body(), content_type, supported=PATCH_TYPES)
+        if content_type == APPLY and not request.query.text("fieldManager"):
+            problem = "fieldManager: Required value: is required for apply patch"
+            raise bad_request(f"PatchOptions.meta.k8s.io is invalid: {problem}")
+        validation, warnings = _check_fields(request, target, patch)
+        made, created = await self._core.patch(
+            target.row,
+            target.name,
+            patch,
+            content_type=content_type,
+            namespace=target.namespace,
+            subresource=target.subresource,
+            dry_run=_is_dry_run(request.query.texts("dryRun")),
+            field_manager=_field_manager(request),
+            field_validation=validation,
+            force=request.query.flag("force"),
+        )
+        return _answer(
+            request, printer.convert(made), form, status=201 if created else 200, warnings=warnings
+        )
+
+    async def _delete(self, request: Request, target: Target) -> Response:
+        printer, form = self._printer(request, target)
+        options, dry_run = await _delete_options(request)
+        gone = await self._core.delete(
+            target.row, target.name, namespace=target.namespace, options=options, dry_run=dry_run
+        )
+        return _answer(request, printer.convert(gone), form)
+
+    async def _delete_collection(self, request: Request, target: Target) -> Response:
+        printer, form = self._printer(request, target)
+        options, dry_run = await _delete_options(request)
+        gone = await self._core.delete_collection(
+            target.row,
+            namespace=target.namespace,
+            label_selector=request.query.text("labelSelector"),
+            field_selector=request.query.text("fieldSelector"),
+            options=options,
+            dry_run=dry_run,
+        )
+        return _answer(request, printer.convert(gone), form)
+
+    def _watch(self, request: Request, target: Target) -> Response:
+        printer, form = self._printer(request, target)
+        if form.media_type == YAML:
+            raise not_acceptable((JSON,))
+        query = request.query
+        seconds = query.integer("timeoutSeconds")
+        timeout = float(seconds) if seconds else _WATCH_SECONDS * random.uniform(1.0, 2.0)
+        events = self._core.watch(
+            target.row,
+            namespace=target.namespace,
+            name=target.name,
+            label_selector=query.text("labelSelector"),
+            field_selector=query.text("fieldSelector"),
+            resource_version=query.text("resourceVersion"),
+            allow_bookmarks=query.flag("allowWatchBookmarks"),
+            send_initial_events=query.flag("sendInitialEvents"),
+            timeout_seconds=max(timeout, 0.0),
+        )
+        return Response(chunks=lambda: self._frames(events, printer))
+
+    async def _frames(self, events: AsyncIterator[tuple[str, Obj]], printer: Printer) -> AsyncIterator[bytes]:
+        async with aclosing(events):  # type: ignore[type-var]  # the core's watch is a generator
+            async for event, obj in events:
+                if not printer.is_plain:
+                    printer.now_ns = self._clock.now_ns()
+                    obj = printer.convert_event(event, obj)
+                yield b'{"type":"%s","object":%s}\n' % (event.encode(), msgspec.json.encode(obj))
+
+    def _printer(self, request: Request, target: Target) -> tuple[Printer, Form]:
+        form = negotiate(request.headers.get("accept"), kinds=object_form)
+        include = parse_include(request.query.text("includeObject"))
+        return Printer(target.row, form, include=include, now_ns=self._clock.now_ns()), form
+
+
+def _answer(
+    request: Request, tree: Obj, form: Form, *, status: int = 200, warnings: list[str] | None = None
+) -> Response:
+    pretty = request.query.flag("pretty")
+    response = Response.tree(tree, status=status, media_type=form.media_type, pretty=pretty)
+    if warnings:
+        # Several warnings are one header's list, as RFC 7234 has it; a header takes no control characters.
+        quoted = (json.dumps(_UNPRINTABLE.sub("?", text[:200])) for text in warnings)
+        response.headers["warning"] = ", ".join(f"299 - {text}" for text in quoted)
+    return response
+
+
+async def _read_object(request: Request) -> Obj:
+    body = decode_body(await request.body(), request.headers.get("content-type"), supported=BODY_TYPES)
+    if not isinstance(body, dict):
+        raise bad_request("the body of the request is no object")
+    return body
+
+
+def _is_dry_run(values: object) -> bool:
+    if not values:
+        return False
+    if not isinstance(values, list) or any(value != "All" for value in values):
+        raise StatusError(422, "Invalid", f'dryRun: Unsupported value: {values!r}: supported values: "All"')
+    return True
+
+
+def _field_manager(request: Request) -> str:
+    """Who is noted as the writer; without a word, the program's name, as upstream."""
+    manager = request.query.text("fieldManager")
+    if len(manager) > 128:
+        raise StatusError(422, "Invalid", "fieldManager: Too long: may not be more than 128 bytes")
+    return manager or request.headers.get("user-agent", "").partition("/")[0][:128]
+
+
+def _check_fields(request: Request, target: Target, tree: Any) -> tuple[str, list[str]]:
+    """How the core shall treat unknown fields, and warnings about them where they are passed over."""
+    mode = request.query.text("fieldValidation") or "Warn"
+    if mode not in ("Strict", "Warn", "Ignore"):
+        raise StatusError(422, "Invalid", f"fieldValidation: Unsupported value: {mode[:40]!r}")
+    if mode != "Warn" or not target.row.schema or target.subresource not in ("", "status"):
+        return mode, []
+    unknown = _without_directives(unknown_fields(target.row.schema, tree))
+    return mode, [f'unknown field "{path}"' for path in islice(unknown, _MAX_WARNINGS)]
+
+
+def _without_directives(paths: Iterator[str]) -> Iterator[str]:
+    """A strategic merge patch says what to do in fields like $patch and $setElementOrder/containers."""
+    return (path for path in paths if "$" not in path)
+
+
+async def _delete_options(request: Request) -> tuple[Obj | None, bool]:
+    """Options from the body, or else from the query; and whether it is all for show."""
+    body = await request.body()
+    options: Obj = {}
+    if body.strip():
+        options = decode_body(body, request.headers.get("content-type"), supported=BODY_TYPES)
+        if not isinstance(options, dict) or options.get("kind", "DeleteOptions") != "DeleteOptions":
+            raise bad_request("the body of a deletion is a DeleteOptions object or nothing")
+    else:
+        query = request.query
+        if (seconds := query.integer("gracePeriodSeconds")) is not None:
+            options["gracePeriodSeconds"] = seconds
+        if policy := query.text("propagationPolicy"):
+            options["propagationPolicy"] = policy
+        if query.text("orphanDependents"):
+            options["orphanDependents"] = query.flag("orphanDependents")
+    dry_run = _is_dry_run(options.get("dryRun")) or _is_dry_run(request.query.texts("dryRun"))
+    return options or None, dry_run

@@ -1,0 +1,88 @@
+"""Questions about who one is and what one may do: answered, never stored.
+
+In: a TokenReview, SubjectAccessReview and their like. Out: the same with its status. Every authenticated
+user may do everything, so the answers are short.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from kuberth.local.apiserver.http.authentication import Authenticator, User, is_open
+from kuberth.local.apiserver.objects import Obj
+from kuberth.local.apiserver.refusals import bad_request
+from kuberth.local.apiserver.resources import ServedResource
+
+Answer = Callable[[Obj, User, Authenticator], Obj]
+
+_ALL: Final = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
+
+
+def _review_token(spec: Obj, _user: User, authenticator: Authenticator) -> Obj:
+    token = spec.get("token")
+    found = authenticator.user_of_token(token) if isinstance(token, str) else None
+    return {"authenticated": True, "user": found.to_object()} if found else {"authenticated": False}
+
+
+def _review_self(_spec: Obj, user: User, _authenticator: Authenticator) -> Obj:
+    return {"userInfo": user.to_object()}
+
+
+def _review_own_access(_spec: Obj, _user: User, _authenticator: Authenticator) -> Obj:
+    return {"allowed": True, "reason": "every authenticated user is admin"}
+
+
+def _review_rules(_spec: Obj, _user: User, _authenticator: Authenticator) -> Obj:
+    return {
+        "resourceRules": [dict(_ALL)],
+        "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
+        "incomplete": False,
+    }
+
+
+def _review_access(spec: Obj, _user: User, _authenticator: Authenticator) -> Obj:
+    groups = spec.get("groups")
+    known = bool(spec.get("user") or groups) and spec.get("user") != "system:anonymous"
+    if isinstance(groups, list) and "system:unauthenticated" in groups:
+        known = False
+    attributes: Any = spec.get("nonResourceAttributes")
+    path = attributes.get("path") if isinstance(attributes, dict) else None
+    if known or (isinstance(path, str) and is_open(path)):
+        return {"allowed": True, "reason": "every authenticated user is admin"}
+    return {"allowed": False, "reason": "anonymous users see only health and version"}
+
+
+_ANSWERS: Final[dict[tuple[str, str], tuple[str, bool, Answer]]] = {
+    ("authentication.k8s.io", "TokenReview"): ("tokenreviews", False, _review_token),
+    ("authentication.k8s.io", "SelfSubjectReview"): ("selfsubjectreviews", False, _review_self),
+    ("authorization.k8s.io", "LocalSubjectAccessReview"): ("localsubjectaccessreviews", True, _review_access),
+    ("authorization.k8s.io", "SelfSubjectAccessReview"): (
+        "selfsubjectaccessreviews",
+        False,
+        _review_own_access,
+    ),
+    ("authorization.k8s.io", "SelfSubjectRulesReview"): ("selfsubjectrulesreviews", False, _review_rules),
+    ("authorization.k8s.io", "SubjectAccessReview"): ("subjectaccessreviews", False, _review_access),
+}
+
+REVIEWS: Final = tuple(
+    ServedResource(group, "v1", kind, plural, namespaced=namespaced)
+    for (group, kind), (plural, namespaced, _) in _ANSWERS.items()
+)
+
+
+def answer_review(row: ServedResource, body: Any, *, user: User, authenticator: Authenticator) -> Obj:
+    if not isinstance(body, dict) or body.get("kind", row.kind) != row.kind:
+        raise bad_request(f"the body of the request is no {row.kind}")
+    spec = body.get("spec") or {}
+    if not isinstance(spec, dict):
+        raise bad_request("spec must be an object")
+    _, _, answer = _ANSWERS[row.group, row.kind]
+    return {
+        "kind": row.kind,
+        "apiVersion": row.api_version,
+        "metadata": {},
+        "spec": spec,
+        "status": answer(spec, user, authenticator),
+    }

@@ -1,0 +1,298 @@
+"""Cells: what a Table shows of an object. In: an object, the present time in nanoseconds. Out: a cell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from kuberth.api.meta import LabelSelector
+from kuberth.api.selectors import compile_label_selector
+from kuberth.api.wire import convert
+from kuberth.errors import KuberthError
+from kuberth.local.apiserver.objects import Obj, name_of
+from kuberth.text.timestamps import human_duration, parse_timestamp, since
+
+Cell = Callable[[Obj, int], Any]
+
+NONE: Final = "<none>"
+UNSET: Final = "<unset>"
+_ACCESS_MODES: Final = {
+    "ReadWriteOnce": "RWO",
+    "ReadOnlyMany": "ROX",
+    "ReadWriteMany": "RWX",
+    "ReadWriteOncePod": "RWOP",
+}
+_ROLE_PREFIX: Final = "node-role.kubernetes.io/"
+_BETA_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
+
+
+def at(path: str, default: Any = "") -> Cell:
+    """A cell that shows one field."""
+    parts = path.split(".")
+
+    def cell(obj: Obj, now: int) -> Any:
+        found: Any = obj
+        for part in parts:
+            found = found.get(part) if isinstance(found, dict) else None
+        return default if found in (None, "") else found
+
+    return cell
+
+
+def text(path: str, default: str) -> Cell:
+    """The same, always as text."""
+    cell = at(path, default)
+    return lambda obj, now: str(cell(obj, now))
+
+
+def shown(cell: Callable[[Obj], Any]) -> Cell:
+    """A cell for which time does not matter."""
+    return lambda obj, now: cell(obj)
+
+
+def age(obj: Obj, now: int) -> str:
+    return since(obj["metadata"].get("creationTimestamp"), now)
+
+
+def _containers(obj: Obj) -> list[Obj]:
+    containers: list[Obj] = obj.get("spec", {}).get("template", {}).get("spec", {}).get("containers", [])
+    return containers
+
+
+def container_names(obj: Obj) -> str:
+    return ",".join(container.get("name", "") for container in _containers(obj))
+
+
+def container_images(obj: Obj) -> str:
+    return ",".join(container.get("image", "") for container in _containers(obj))
+
+
+def _labels(labels: Obj | None) -> str:
+    return ",".join(f"{key}={value}" for key, value in sorted((labels or {}).items())) or NONE
+
+
+def selector(obj: Obj) -> str:
+    selector = obj.get("spec", {}).get("selector")
+    if selector is None:
+        return NONE
+    if "matchLabels" not in selector and "matchExpressions" not in selector:
+        return _labels(selector)
+    try:
+        return str(compile_label_selector(convert(LabelSelector, selector))) or NONE
+    except KuberthError:
+        return "<invalid>"
+
+
+def node_status(node: Obj) -> str:
+    ready = [each for each in node.get("status", {}).get("conditions", ()) if each.get("type") == "Ready"]
+    words = [("Ready" if each.get("status") == "True" else "NotReady") for each in ready] or ["Unknown"]
+    if node.get("spec", {}).get("unschedulable"):
+        words.append("SchedulingDisabled")
+    return ",".join(words)
+
+
+def node_roles(node: Obj) -> str:
+    labels = node["metadata"].get("labels", {})
+    roles = {key.removeprefix(_ROLE_PREFIX) for key in labels if key.startswith(_ROLE_PREFIX)}
+    roles.add(labels.get("kubernetes.io/role", ""))
+    return ",".join(sorted(roles - {""})) or NONE
+
+
+def node_address(kind: str) -> Cell:
+    def cell(node: Obj, now: int) -> str:
+        for address in node.get("status", {}).get("addresses", ()):
+            if address.get("type") == kind:
+                return str(address.get("address", ""))
+        return NONE
+
+    return cell
+
+
+def pod_ip(pod: Obj) -> str:
+    status = pod.get("status", {})
+    first = next((each.get("ip", "") for each in status.get("podIPs", ())), "")
+    return first or status.get("podIP", "") or NONE
+
+
+def readiness_gates(pod: Obj) -> str:
+    gates = pod.get("spec", {}).get("readinessGates", ())
+    if not gates:
+        return NONE
+    conditions = {
+        each.get("type"): each.get("status") for each in pod.get("status", {}).get("conditions", ())
+    }
+    met = sum(conditions.get(gate.get("conditionType")) == "True" for gate in gates)
+    return f"{met}/{len(gates)}"
+
+
+def ready_of_wanted(obj: Obj) -> str:
+    return f"{obj.get('status', {}).get('readyReplicas', 0)}/{obj.get('spec', {}).get('replicas', 0)}"
+
+
+def job_status(job: Obj) -> str:
+    conditions = job.get("status", {}).get("conditions", ())
+    true = {each.get("type") for each in conditions if each.get("status") == "True"}
+    for kind in ("Complete", "Failed"):
+        if kind in true:
+            return kind
+    if job["metadata"].get("deletionTimestamp"):
+        return "Terminating"
+    for kind in ("Suspended", "FailureTarget", "SuccessCriteriaMet"):
+        if kind in true:
+            return kind
+    return "Running"
+
+
+def job_completions(job: Obj) -> str:
+    spec, done = job.get("spec", {}), job.get("status", {}).get("succeeded", 0)
+    if "completions" in spec:
+        return f"{done}/{spec['completions']}"
+    parallelism = spec.get("parallelism", 0)
+    return f"{done}/1 of {parallelism}" if parallelism > 1 else f"{done}/1"
+
+
+def job_duration(job: Obj, now: int) -> str:
+    status = job.get("status", {})
+    start = parse_timestamp(status.get("startTime"))
+    if start is None:
+        return ""
+    end = parse_timestamp(status.get("completionTime"))
+    return human_duration((now if end is None else end) - start)
+
+
+def service_external_ip(service: Obj) -> str:
+    spec = service.get("spec", {})
+    external = spec.get("externalIPs", [])
+    kind = spec.get("type")
+    if kind == "ExternalName":
+        return str(spec.get("externalName", ""))
+    if kind == "LoadBalancer":
+        ingress = service.get("status", {}).get("loadBalancer", {}).get("ingress", ())
+        balanced = [each.get("ip") or each.get("hostname", "") for each in ingress]
+        return ",".join([*balanced, *external]) or "<pending>"
+    return ",".join(external) or NONE
+
+
+def service_ports(service: Obj) -> str:
+    ports = []
+    for port in service.get("spec", {}).get("ports", ()):
+        outside = f":{port['nodePort']}" if port.get("nodePort") else ""
+        ports.append(f"{port.get('port')}{outside}/{port.get('protocol')}")
+    return ",".join(ports) or NONE
+
+
+def service_cluster_ip(service: Obj) -> str:
+    return next(iter(service.get("spec", {}).get("clusterIPs", ())), NONE)
+
+
+def modes(modes: Any) -> str:
+    return ",".join(short for mode, short in _ACCESS_MODES.items() if mode in (modes or ()))
+
+
+def phase(obj: Obj) -> str:
+    if obj["metadata"].get("deletionTimestamp"):
+        return "Terminating"
+    return str(obj.get("status", {}).get("phase", ""))
+
+
+def claim_of(volume: Obj) -> str:
+    reference = volume.get("spec", {}).get("claimRef")
+    return f"{reference.get('namespace', '')}/{reference.get('name', '')}" if reference else ""
+
+
+def class_of(obj: Obj) -> str:
+    annotation = obj["metadata"].get("annotations", {}).get(_BETA_CLASS, "")
+    return str(annotation or obj.get("spec", {}).get("storageClassName", ""))
+
+
+def claim_capacity(claim: Obj) -> str:
+    if not claim.get("spec", {}).get("volumeName"):
+        return ""
+    return str(claim.get("status", {}).get("capacity", {}).get("storage", "0"))
+
+
+def claim_modes(claim: Obj) -> str:
+    if not claim.get("spec", {}).get("volumeName"):
+        return ""
+    return modes(claim.get("status", {}).get("accessModes"))
+
+
+def class_name(obj: Obj) -> str:
+    marks = obj["metadata"].get("annotations", {})
+    keys = ("storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class")
+    default = any(marks.get(key) == "true" for key in keys)
+    return name_of(obj) + (" (default)" if default else "")
+
+
+# An event is printed in either of its two forms.
+
+
+def _either(event: Obj, *fields: str) -> Any:
+    return next((event[field] for field in fields if event.get(field)), None)
+
+
+def event_first(event: Obj, now: int) -> str:
+    return since(_either(event, "firstTimestamp", "deprecatedFirstTimestamp", "eventTime"), now)
+
+
+def event_last(event: Obj, now: int) -> str:
+    if series := event.get("series"):
+        return since(series.get("lastObservedTime"), now)
+    last = _either(event, "lastTimestamp", "deprecatedLastTimestamp")
+    return since(last, now) if last else event_first(event, now)
+
+
+def event_count(event: Obj) -> int:
+    if series := event.get("series"):
+        return int(series.get("count", 0))
+    return int(_either(event, "count", "deprecatedCount") or 1)
+
+
+def event_object(event: Obj) -> str:
+    target = _either(event, "involvedObject", "regarding") or {}
+    kind = target.get("kind", "").lower()
+    return f"{kind}/{target['name']}" if target.get("name") else kind
+
+
+def event_source(event: Obj) -> str:
+    source = _either(event, "source", "deprecatedSource") or {}
+    component = source.get("component") or _either(event, "reportingComponent", "reportingController") or ""
+    instance = source.get("host") or event.get("reportingInstance", "")
+    return f"{component}, {instance}" if instance else component
+
+
+def event_path(event: Obj) -> str:
+    return str((_either(event, "involvedObject", "regarding") or {}).get("fieldPath", ""))
+
+
+def event_message(event: Obj) -> str:
+    return str(_either(event, "message", "note") or "").strip()
+
+
+def claim_state(claim: Obj) -> str:
+    deleted = bool(claim["metadata"].get("deletionTimestamp"))
+    status = claim.get("status", {})
+    states = ["deleted"] if deleted else []
+    if "allocation" in status:
+        states.append("allocated")
+        if status.get("reservedFor"):
+            states.append("reserved")
+    elif not deleted:
+        states.append("pending")
+    return ",".join(states)
+
+
+def token_audiences(driver: Obj) -> str:
+    requests = driver.get("spec", {}).get("tokenRequests", ())
+    return ",".join(each.get("audience", "") for each in requests) or UNSET
+
+
+def lifecycle_modes(driver: Obj) -> str:
+    return ",".join(driver.get("spec", {}).get("volumeLifecycleModes", ())) or NONE
+
+
+def kernel_version(node: Obj) -> str:
+    info = node.get("status", {}).get("nodeInfo", {})
+    architecture = info.get("architecture")
+    suffix = f" ({architecture})" if architecture else ""
+    return (info.get("kernelVersion") or "<unknown>") + suffix

@@ -1,0 +1,92 @@
+"""Objects in other forms: tables as kubectl prints them, and metadata alone.
+
+In: an object or a list, and the form the client asked for. Out: a Table or PartialObjectMetadata(List).
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from kuberth.local.apiserver.http.negotiation import Form
+from kuberth.local.apiserver.objects import Obj
+from kuberth.local.apiserver.printing.tables import metadata_alone, to_table
+from kuberth.local.apiserver.refusals import bad_request
+from kuberth.local.apiserver.resources import ServedResource
+from kuberth.local.apiserver.status_errors import StatusError
+
+Include = Literal["None", "Metadata", "Object"]
+INCLUDES: Final[tuple[Include, ...]] = ("None", "Metadata", "Object")
+
+
+def parse_include(text: str) -> Include:
+    for include in INCLUDES:
+        if (text or "Metadata") == include:
+            return include
+    raise bad_request(f"Unable to convert to Table as requested: includeObject: Unsupported value: {text!r}")
+
+
+class Printer:
+    """One request's way of turning objects into the form it asked for."""
+
+    def __init__(self, row: ServedResource, form: Form, *, include: Include, now_ns: int = 0) -> None:
+        self._row = row
+        self._form = form
+        self._include = include
+        self.now_ns = now_ns
+        self._headers = True
+
+    @property
+    def is_plain(self) -> bool:
+        return not self._form.kind
+
+    def convert(self, obj: Obj) -> Obj:
+        """A Status stays what it is, as does everything for a client that asked for nothing special."""
+        kind = obj.get("kind")
+        if self.is_plain or kind == "Status":
+            return obj
+        is_list = "items" in obj and str(kind).endswith("List")
+        if self._form.kind == "Table":
+            return self._table(obj, obj["items"] if is_list else [obj])
+        if is_list != (self._form.kind == "PartialObjectMetadataList"):
+            found = "a list" if is_list else "not a list"
+            message = f"you requested {self._form.kind}, but the requested object is {found}"
+            raise StatusError(406, "NotAcceptable", message)
+        if is_list:
+            return {
+                "kind": "PartialObjectMetadataList",
+                "apiVersion": self._api_version,
+                "metadata": obj.get("metadata", {}),
+                "items": [self._partial(item) for item in obj["items"]],
+            }
+        return self._partial(obj)
+
+    def convert_event(self, event: str, obj: Obj) -> Obj:
+        """As `convert`, for watches: column headers only with the first event."""
+        if self._form.kind != "Table" or obj.get("kind") == "Status":
+            return self.convert(obj)
+        # A bookmark is no object that could be printed.
+        table = self._table(obj, [] if event == "BOOKMARK" else [obj])
+        self._headers = False
+        return table
+
+    @property
+    def _api_version(self) -> str:
+        return f"meta.k8s.io/{self._form.version}"
+
+    def _table(self, obj: Obj, items: list[Obj]) -> Obj:
+        metadata = obj.get("metadata", {})
+        kept = ("resourceVersion", "continue", "remainingItemCount")
+        table = to_table(
+            self._row,
+            items,
+            {key: metadata[key] for key in kept if key in metadata},
+            now=self.now_ns,
+            include_object=self._include,
+            api_version=self._api_version,
+        )
+        if not self._headers:
+            table["columnDefinitions"] = None
+        return table
+
+    def _partial(self, obj: Obj) -> Obj:
+        return metadata_alone(obj, api_version=self._api_version)

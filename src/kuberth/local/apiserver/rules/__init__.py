@@ -1,0 +1,1 @@
+"""What each kind asks of its objects: defaults, admission, validation, in upstream's words."""

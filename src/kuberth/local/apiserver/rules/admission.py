@@ -1,0 +1,186 @@
+"""What the server decides while a write passes: namespaces, priorities, initial status.
+
+In: the object about to be written, the stored one for an update, the state around it. Out: the object,
+completed in place, or a 403 or 404 in upstream's words.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+from typing import Final
+
+from kuberth.local.apiserver.objects import Obj, name_of
+from kuberth.local.apiserver.refusals import forbidden, not_found
+from kuberth.local.apiserver.resources import ServedResource
+from kuberth.local.apiserver.rules.defaulting import own_job_pods
+from kuberth.local.apiserver.rules.pod_defaults import default_tolerations, qos_class
+from kuberth.local.apiserver.rules.situation import Situation
+from kuberth.local.apiserver.status_errors import Cause
+from kuberth.local.apiserver.verbs.pod_binding import with_condition
+
+GATE: Final = "PodSchedulingReadiness"
+_CLASSES: Final = "priorityclasses.scheduling.k8s.io"
+_NAMESPACES: Final = ServedResource("", "v1", "Namespace", "namespaces", namespaced=False)
+_PODS: Final = ServedResource("", "v1", "Pod", "pods")
+_PRIORITY_CLASSES: Final = ServedResource("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses")
+_DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
+_STATUS_COUNTS: Final = {
+    "ReplicaSet": ("replicas",),
+    "ReplicationController": ("replicas",),
+    "StatefulSet": ("replicas", "availableReplicas"),
+    "PodDisruptionBudget": ("currentHealthy", "desiredHealthy", "disruptionsAllowed", "expectedPods"),
+}
+"""Numbers that a status always has."""
+_SERVICE_NETWORK: Final = ipaddress.ip_network("10.96.0.0/12")
+
+
+def expect_namespace(row: ServedResource, name: str, namespace: str, situation: Situation) -> None:
+    """Objects are only created in namespaces that exist and are not on their way out."""
+    found = situation.store.latest("namespaces", namespace)
+    if found is None:
+        raise not_found(_NAMESPACES, namespace)
+    if found["metadata"].get("deletionTimestamp"):
+        why = f"unable to create new content in namespace {namespace} because it is being terminated"
+        cause = Cause(
+            "metadata.namespace", f"namespace {namespace} is being terminated", "NamespaceTerminating"
+        )
+        raise forbidden(row, name, why, causes=[cause])
+
+
+def prepare_pod(new: Obj, old: Obj | None, situation: Situation) -> None:
+    spec = new.setdefault("spec", {})
+    if not situation.gates.get(GATE, True) and not (old or {}).get("spec", {}).get("schedulingGates"):
+        # The field is dropped, save on pods that have it from before the gate was turned off.
+        spec.pop("schedulingGates", None)
+    if old is not None:
+        for field in ("priority", "preemptionPolicy"):
+            if field not in spec and field in old["spec"]:
+                spec[field] = old["spec"][field]
+        if not spec.get("nodeName"):
+            spec.pop("nodeName", None)
+        default_tolerations(spec)
+        return
+    _establish_priority(new, situation)
+    default_tolerations(spec)
+    new["status"] = {"phase": "Pending", "qosClass": qos_class(spec)}
+    if spec.get("schedulingGates"):
+        condition = {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": "SchedulingGated",
+            "message": "Scheduling is blocked due to non-empty scheduling gates",
+        }
+        new["status"] = with_condition(new["status"], condition, now=situation.now)
+
+
+def _establish_priority(pod: Obj, situation: Situation) -> None:
+    spec = pod["spec"]
+    name = spec.get("priorityClassName", "")
+    if name:
+        found = situation.store.latest(_CLASSES, name)
+        if found is None:
+            raise forbidden(_PODS, name_of(pod), f"no PriorityClass with name {name} was found")
+    else:
+        defaults = [each for each in situation.store.latest_list(_CLASSES) if each.get("globalDefault")]
+        found = min(defaults, key=lambda each: each.get("value", 0), default=None)
+    value, policy = 0, "PreemptLowerPriority"
+    if found is not None:
+        spec["priorityClassName"] = name_of(found)
+        value, policy = found.get("value", 0), found.get("preemptionPolicy", policy)
+    if spec.get("priority", value) != value:
+        why = (
+            f"the integer value of priority ({spec['priority']}) must not be provided in pod spec; priority "
+        )
+        why += f"admission controller computed {value} from the given PriorityClass name"
+        raise forbidden(_PODS, name_of(pod), why)
+    if spec.get("preemptionPolicy", policy) != policy:
+        why = (
+            f"the string value of PreemptionPolicy ({spec['preemptionPolicy']}) must not be provided in pod "
+        )
+        why += f"spec; priority admission controller computed {policy} from the given PriorityClass name"
+        raise forbidden(_PODS, name_of(pod), why)
+    spec |= {"priority": value, "preemptionPolicy": policy}
+
+
+def prepare_priority_class(new: Obj, old: Obj | None, situation: Situation) -> None:
+    if not new.get("globalDefault"):
+        return
+    for other in situation.store.latest_list(_CLASSES):
+        if other.get("globalDefault") and name_of(other) != name_of(new):
+            why = f"PriorityClass {name_of(other)} is already marked as default. Only one default can exist"
+            raise forbidden(_PRIORITY_CLASSES, name_of(new), why)
+
+
+def prepare_namespace(new: Obj, old: Obj | None, situation: Situation) -> None:
+    if old is None:
+        new["status"] = {"phase": "Active"}
+    elif "spec" in old:
+        # Its finalizers change only through the finalize subresource.
+        new["spec"] = old["spec"]
+
+
+def prepare_service(new: Obj, old: Obj | None, situation: Situation) -> None:
+    """A cluster IP for those that want one; nothing here routes to it."""
+    spec = new["spec"]
+    if spec.get("type") == "ExternalName":
+        return
+    if old is not None:
+        for field in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
+            if field in old["spec"]:
+                spec.setdefault(field, old["spec"][field])
+        return
+    if not spec.get("clusterIP"):
+        spec["clusterIP"] = _free_address(new, situation)
+    spec.setdefault("clusterIPs", [spec["clusterIP"]])
+    spec.setdefault("ipFamilies", ["IPv4"])
+    spec.setdefault("ipFamilyPolicy", "SingleStack")
+    new.setdefault("status", {"loadBalancer": {}})
+
+
+def _free_address(service: Obj, situation: Situation) -> str:
+    taken = {each.get("spec", {}).get("clusterIP") for each in situation.store.latest_list("services")}
+    size = _SERVICE_NETWORK.num_addresses
+    start = int.from_bytes(hashlib.sha256(str(service["metadata"]["uid"]).encode()).digest()[:4])
+    for step in range(size):
+        address = str(_SERVICE_NETWORK[1 + (start + step) % (size - 2)])
+        if address not in taken:
+            return address
+    raise forbidden(
+        ServedResource("", "v1", "Service", "services"), name_of(service), "no cluster IP is left"
+    )
+
+
+def prepare_claim(new: Obj, old: Obj | None, situation: Situation) -> None:
+    if old is not None:
+        return
+    new["status"] = {"phase": "Pending"}
+    spec = new["spec"]
+    if "storageClassName" in spec:
+        return
+    defaults = [
+        each
+        for each in situation.store.latest_list("storageclasses.storage.k8s.io")
+        if each["metadata"].get("annotations", {}).get(_DEFAULT_CLASS) == "true"
+    ]
+    if defaults:
+        # The newest wins, as upstream.
+        newest = max(defaults, key=lambda each: (each["metadata"]["creationTimestamp"], name_of(each)))
+        spec["storageClassName"] = name_of(newest)
+
+
+def prepare_volume(new: Obj, old: Obj | None, situation: Situation) -> None:
+    if old is None:
+        new["status"] = {"phase": "Pending", "lastPhaseTransitionTime": situation.now}
+
+
+def prepare_job(new: Obj, old: Obj | None, situation: Situation) -> None:
+    if old is None:
+        new.pop("status", None)
+        own_job_pods(new)
+
+
+def prepare_stateless(new: Obj, old: Obj | None, situation: Situation) -> None:
+    """Kinds whose controllers write the status: a new object has an empty one."""
+    if old is None:
+        new["status"] = dict.fromkeys(_STATUS_COUNTS.get(new["kind"], ()), 0)

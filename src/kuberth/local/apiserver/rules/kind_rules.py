@@ -1,0 +1,115 @@
+"""What each kind asks of its objects besides having the right shape: one row a kind.
+
+In: an object about to be written, the stored one for an update, and the state around it. Out: the object
+defaulted and prepared in place, and the causes that stand against it. Kinds without a row have no rules of
+their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from kuberth.local.apiserver.objects import Obj
+from kuberth.local.apiserver.rules import admission, defaulting, pod_validation, workload_validation
+from kuberth.local.apiserver.rules.pod_defaults import default_pod
+from kuberth.local.apiserver.rules.situation import Situation
+from kuberth.local.apiserver.schema import crds
+from kuberth.local.apiserver.status_errors import Cause
+
+
+def _nothing(obj: Obj) -> None:
+    pass
+
+
+def _no_preparation(new: Obj, old: Obj | None, situation: Situation) -> None:
+    pass
+
+
+def _no_causes(new: Obj, old: Obj | None) -> list[Cause]:
+    return []
+
+
+@dataclass(frozen=True, slots=True)
+class KindRules:
+    """The rules of one kind, for creations (there is no old object) and updates alike."""
+
+    default: Callable[[Obj], None] = _nothing
+    """Fill in what upstream fills in."""
+    prepare: Callable[[Obj, Obj | None, Situation], None] = _no_preparation
+    """Set what the server owns, and admit: may raise."""
+    validate: Callable[[Obj, Obj | None], list[Cause]] = _no_causes
+    """All that is wrong with the object, and with the way from the old one to it."""
+    default_status: Callable[[Obj], None] = _nothing
+    """The same as `default`, for a write of the status subresource."""
+    validate_status: Callable[[Obj, Obj | None], list[Cause]] = _no_causes
+    """The same as `validate`, for a write of the status subresource."""
+
+
+RULES: Final[Mapping[str, KindRules]] = {
+    "namespaces": KindRules(defaulting.default_namespace, admission.prepare_namespace),
+    "nodes": KindRules(
+        defaulting.default_node,
+        default_status=defaulting.default_node,
+        validate=workload_validation.validate_node,
+        validate_status=workload_validation.validate_node,
+    ),
+    "pods": KindRules(
+        default_pod,
+        admission.prepare_pod,
+        pod_validation.validate_pod,
+        validate_status=pod_validation.validate_pod_status,
+    ),
+    "services": KindRules(
+        defaulting.default_service, admission.prepare_service, workload_validation.validate_service
+    ),
+    "replicationcontrollers": KindRules(
+        defaulting.default_replication_controller,
+        admission.prepare_stateless,
+        workload_validation.validate_replication_controller,
+    ),
+    "persistentvolumes": KindRules(
+        defaulting.default_volume, admission.prepare_volume, workload_validation.validate_volume
+    ),
+    "persistentvolumeclaims": KindRules(
+        defaulting.default_claim, admission.prepare_claim, workload_validation.validate_claim
+    ),
+    "events": KindRules(validate=workload_validation.validate_event),
+    "configmaps": KindRules(validate=workload_validation.validate_config_map),
+    "deployments.apps": KindRules(
+        defaulting.default_deployment,
+        admission.prepare_stateless,
+        workload_validation.validate_selected_template,
+    ),
+    "replicasets.apps": KindRules(
+        defaulting.default_replica_set,
+        admission.prepare_stateless,
+        workload_validation.validate_selected_template,
+    ),
+    "statefulsets.apps": KindRules(
+        defaulting.default_stateful_set,
+        admission.prepare_stateless,
+        workload_validation.validate_selected_template,
+    ),
+    "jobs.batch": KindRules(defaulting.default_job, admission.prepare_job, workload_validation.validate_job),
+    "poddisruptionbudgets.policy": KindRules(
+        prepare=admission.prepare_stateless, validate=workload_validation.validate_budget
+    ),
+    "priorityclasses.scheduling.k8s.io": KindRules(
+        defaulting.default_priority_class,
+        admission.prepare_priority_class,
+        workload_validation.validate_priority_class,
+    ),
+    "storageclasses.storage.k8s.io": KindRules(
+        defaulting.default_storage_class, validate=workload_validation.validate_storage_class
+    ),
+    "csidrivers.storage.k8s.io": KindRules(defaulting.default_csi_driver),
+    "leases.coordination.k8s.io": KindRules(validate=workload_validation.validate_lease),
+    crds.CRDS: KindRules(crds.default, crds.prepare, crds.validate),
+}
+_NO_RULES: Final = KindRules()
+
+
+def rules_for(stored_as: str) -> KindRules:
+    return RULES.get(stored_as, _NO_RULES)

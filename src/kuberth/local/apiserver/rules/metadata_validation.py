@@ -1,0 +1,129 @@
+"""What is wrong with an object's metadata. In: metadata. Out: causes, all at once, in upstream's words."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any, Final
+
+from kuberth.local.apiserver.objects import Obj
+from kuberth.local.apiserver.resources import ServedResource
+from kuberth.local.apiserver.rules import names
+from kuberth.local.apiserver.status_errors import Cause
+
+MAX_ANNOTATIONS_BYTES: Final = 256 * 1024
+_MAX_SHOWN: Final = 256
+_STANDARD_FINALIZERS: Final = ("kubernetes", "orphan", "foregroundDeletion")
+
+
+def invalid_value(field: str, value: Any, why: str) -> Cause:
+    return Cause(field, f"Invalid value: {show(value)}: {why}")
+
+
+def invalid_values(field: str, value: Any, problems: Iterable[str]) -> list[Cause]:
+    return [invalid_value(field, value, problem) for problem in problems]
+
+
+def required(field: str, why: str = "") -> Cause:
+    return Cause(field, f"Required value: {why}" if why else "Required value", "FieldValueRequired")
+
+
+def forbidden_field(field: str, why: str) -> Cause:
+    return Cause(field, f"Forbidden: {why}", "FieldValueForbidden")
+
+
+def duplicate(field: str, value: Any) -> Cause:
+    return Cause(field, f"Duplicate value: {show(value)}", "FieldValueDuplicate")
+
+
+def not_supported(field: str, value: Any, supported: Iterable[str]) -> Cause:
+    listed = ", ".join(f'"{each}"' for each in supported)
+    message = f"Unsupported value: {show(value)}: supported values: {listed}"
+    return Cause(field, message, "FieldValueNotSupported")
+
+
+def show(value: Any) -> str:
+    """A value as upstream prints it."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+    return text if len(text) <= _MAX_SHOWN else text[:_MAX_SHOWN] + "…"
+
+
+def validate_metadata(row: ServedResource, metadata: Obj) -> list[Cause]:
+    causes = []
+    rule = names.RULES[row.name_rule]
+    name, prefix = metadata.get("name", ""), metadata.get("generateName", "")
+    if prefix:
+        # What is generated only ends otherwise: a trailing dash or dot is fine here.
+        causes += invalid_values("metadata.generateName", prefix, rule(prefix.rstrip("-.") or prefix))
+    if not name:
+        causes.append(required("metadata.name", "name or generateName is required"))
+    else:
+        problems = names.path_segment_problems(name) or rule(name)
+        causes += invalid_values("metadata.name", name, problems)
+    if row.namespaced:
+        namespace = metadata.get("namespace", "")
+        causes += invalid_values("metadata.namespace", namespace, names.label_problems(namespace))
+    elif metadata.get("namespace"):
+        causes.append(forbidden_field("metadata.namespace", "not allowed on this type"))
+    return [*causes, *_validate_free(metadata)]
+
+
+def validate_metadata_update(row: ServedResource, metadata: Obj, old: Obj) -> list[Cause]:
+    causes = [
+        invalid_value(f"metadata.{field}", metadata.get(field, ""), "field is immutable")
+        for field in ("name", "namespace")
+        if metadata.get(field, "") != old.get(field, "")
+    ]
+    if old.get("deletionTimestamp"):
+        added = [each for each in metadata.get("finalizers", ()) if each not in old.get("finalizers", ())]
+        if added:
+            why = (
+                f"no new finalizers can be added if the object is being deleted, found new finalizers {added}"
+            )
+            causes.append(forbidden_field("metadata.finalizers", why))
+    return [*causes, *_validate_free(metadata)]
+
+
+def validate_labels(labels: Any, field: str) -> list[Cause]:
+    causes = []
+    for key, value in (labels or {}).items():
+        causes += invalid_values(field, key, names.label_key_problems(key))
+        causes += invalid_values(field, value, names.label_value_problems(value))
+    return causes
+
+
+def _validate_free(metadata: Obj) -> list[Cause]:
+    causes = validate_labels(metadata.get("labels"), "metadata.labels")
+    annotations = metadata.get("annotations") or {}
+    size = 0
+    for key, value in annotations.items():
+        # Annotation keys may use upper case in their prefix.
+        causes += invalid_values("metadata.annotations", key, names.qualified_name_problems(key.lower()))
+        size += len(key.encode("utf-8", "replace")) + len(value.encode("utf-8", "replace"))
+    if size > MAX_ANNOTATIONS_BYTES:
+        message = f"Too long: may not be more than {MAX_ANNOTATIONS_BYTES} bytes"
+        causes.append(Cause("metadata.annotations", message, "FieldValueTooLong"))
+    causes += _validate_owners(metadata.get("ownerReferences") or ())
+    for index, finalizer in enumerate(metadata.get("finalizers") or ()):
+        problems = names.qualified_name_problems(finalizer)
+        if not problems and "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
+            problems = ["name is neither a standard finalizer name nor is it fully qualified"]
+        causes += invalid_values(f"metadata.finalizers[{index}]", finalizer, problems)
+    return causes
+
+
+def _validate_owners(owners: Iterable[Obj]) -> list[Cause]:
+    causes: list[Cause] = []
+    controllers = []
+    for owner in owners:
+        causes += [
+            invalid_value(f"metadata.ownerReferences.{field}", "", f"{what}must not be empty")
+            for field, what in (("apiVersion", "version "), ("kind", ""), ("name", ""), ("uid", ""))
+            if not owner.get(field)
+        ]
+        if owner.get("controller"):
+            controllers.append(f"{owner.get('kind')}/{owner.get('name')}")
+    if len(controllers) > 1:
+        why = f"Only one reference can have Controller set to true. Found {controllers}"
+        causes.append(invalid_value("metadata.ownerReferences", controllers, why))
+    return causes

@@ -1,0 +1,225 @@
+"""What is wrong with a pod or a pod template. In: specs, defaulted. Out: causes, in upstream's words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from kuberth.api.quantity import parse
+from kuberth.local.apiserver.objects import Obj
+from kuberth.local.apiserver.rules import names
+from kuberth.local.apiserver.rules.metadata_validation import (
+    duplicate,
+    forbidden_field,
+    invalid_value,
+    invalid_values,
+    not_supported,
+    required,
+    validate_labels,
+)
+from kuberth.local.apiserver.rules.pod_updates import validate_spec_update
+from kuberth.local.apiserver.rules.scheduling_validation import (
+    validate_affinity,
+    validate_gates,
+    validate_spread,
+    validate_tolerations,
+)
+from kuberth.local.apiserver.status_errors import Cause
+
+_MAX_INT32: Final = 2**31 - 1
+_NEGATIVE: Final = "must be greater than or equal to 0"
+_STANDARD: Final = ("cpu", "memory", "ephemeral-storage")
+
+
+def validate_pod(new: Obj, old: Obj | None) -> list[Cause]:
+    spec = new.get("spec", {})
+    causes = validate_pod_spec(spec, "spec")
+    if old is not None:
+        return [*causes, *validate_spec_update(spec, old["spec"])]
+    if spec.get("schedulingGates") and spec.get("nodeName"):
+        why = "cannot be set until all schedulingGates have been cleared"
+        causes.append(forbidden_field("spec.nodeName", why))
+    return causes
+
+
+def validate_pod_status(new: Obj, old: Obj | None) -> list[Cause]:
+    status = new.get("status", {})
+    nominated = status.get("nominatedNodeName", "")
+    if nominated:
+        return invalid_values("status.nominatedNodeName", nominated, names.subdomain_problems(nominated))
+    return []
+
+
+def validate_pod_spec(spec: Obj, path: str) -> list[Cause]:
+    causes = _validate_containers(spec, path)
+    for field, supported in (
+        ("restartPolicy", ("Always", "OnFailure", "Never")),
+        ("dnsPolicy", ("ClusterFirst", "ClusterFirstWithHostNet", "Default", "None")),
+        ("preemptionPolicy", ("Never", "PreemptLowerPriority")),
+    ):
+        if spec.get(field) and spec[field] not in supported:
+            causes.append(not_supported(f"{path}.{field}", spec[field], supported))
+    causes += validate_labels(spec.get("nodeSelector"), f"{path}.nodeSelector")
+    for field, problems in (
+        ("nodeName", names.subdomain_problems),
+        ("serviceAccountName", names.subdomain_problems),
+        ("priorityClassName", names.subdomain_problems),
+        ("runtimeClassName", names.subdomain_problems),
+        ("hostname", names.label_problems),
+        ("subdomain", names.label_problems),
+    ):
+        if spec.get(field):
+            causes += invalid_values(f"{path}.{field}", spec[field], problems(spec[field]))
+    deadline = spec.get("activeDeadlineSeconds")
+    if deadline is not None and not 1 <= deadline <= _MAX_INT32:
+        why = f"must be between 1 and {_MAX_INT32}, inclusive"
+        causes.append(invalid_value(f"{path}.activeDeadlineSeconds", deadline, why))
+    causes += validate_affinity(spec.get("affinity") or {}, f"{path}.affinity")
+    causes += validate_gates(spec.get("schedulingGates", ()), f"{path}.schedulingGates")
+    causes += validate_spread(spec.get("topologySpreadConstraints", []), f"{path}.topologySpreadConstraints")
+    causes += validate_tolerations(spec.get("tolerations", ()), f"{path}.tolerations")
+    causes += _validate_quantities(spec.get("overhead", {}), f"{path}.overhead")
+    causes += _validate_volumes(spec, path)
+    return causes
+
+
+def _validate_containers(spec: Obj, path: str) -> list[Cause]:
+    causes: list[Cause] = []
+    if not spec.get("containers"):
+        causes.append(required(f"{path}.containers"))
+    seen: set[str] = set()
+    ports: set[tuple[Any, ...]] = set()
+    volumes = {volume.get("name") for volume in spec.get("volumes", ())}
+    for group in ("containers", "initContainers", "ephemeralContainers"):
+        for index, container in enumerate(spec.get(group, ())):
+            where = f"{path}.{group}[{index}]"
+            name = container.get("name", "")
+            if not name:
+                causes.append(required(f"{where}.name"))
+            else:
+                causes += invalid_values(f"{where}.name", name, names.label_problems(name))
+            if not container.get("image"):
+                causes.append(required(f"{where}.image"))
+            policy = container.get("imagePullPolicy")
+            if policy not in (None, "Always", "IfNotPresent", "Never"):
+                supported = ("Always", "IfNotPresent", "Never")
+                causes.append(not_supported(f"{where}.imagePullPolicy", policy, supported))
+            causes += validate_resources(container.get("resources") or {}, f"{where}.resources")
+            causes += _validate_ports(container.get("ports", ()), f"{where}.ports", ports)
+            if name and name in seen:
+                causes.append(duplicate(f"{where}.name", name))
+            seen.add(name)
+            for number, mount in enumerate(container.get("volumeMounts", ())):
+                if mount.get("name") not in volumes:
+                    field = f"{where}.volumeMounts[{number}].name"
+                    message = f'Not found: "{mount.get("name", "")}"'
+                    causes.append(Cause(field, message, "FieldValueNotFound"))
+                if not mount.get("mountPath"):
+                    causes.append(required(f"{where}.volumeMounts[{number}].mountPath"))
+    return causes
+
+
+def _validate_ports(ports: Any, path: str, taken: set[tuple[Any, ...]]) -> list[Cause]:
+    causes = []
+    for index, port in enumerate(ports):
+        where = f"{path}[{index}]"
+        number, host = port.get("containerPort", 0), port.get("hostPort", 0)
+        between = "must be between 1 and 65535, inclusive"
+        if number == 0:
+            causes.append(required(f"{where}.containerPort"))
+        elif not 1 <= number <= 65535:
+            causes.append(invalid_value(f"{where}.containerPort", number, between))
+        if host and not 1 <= host <= 65535:
+            causes.append(invalid_value(f"{where}.hostPort", host, between))
+        if port.get("protocol") not in ("TCP", "UDP", "SCTP"):
+            supported = ("SCTP", "TCP", "UDP")
+            causes.append(not_supported(f"{where}.protocol", port.get("protocol", ""), supported))
+        if host:
+            identity = (port.get("protocol"), port.get("hostIP", ""), host)
+            if identity in taken:
+                shown = f"{identity[0]}/{identity[1]}/{host}" if identity[1] else f"{identity[0]}//{host}"
+                causes.append(duplicate(f"{where}.hostPort", shown))
+            taken.add(identity)
+    return causes
+
+
+def validate_resources(resources: Obj, path: str) -> list[Cause]:
+    causes = []
+    limits, requests = resources.get("limits", {}), resources.get("requests", {})
+    causes += _validate_quantities(limits, f"{path}.limits")
+    for name, quantity in requests.items():
+        causes += _validate_quantities({name: quantity}, f"{path}.requests")
+        overcommits = _may_overcommit(name)
+        if name not in limits:
+            if not overcommits:
+                causes.append(
+                    required(f"{path}.limits", "Limit must be set for non overcommitable resources")
+                )
+            continue
+        limit = limits[name]
+        if not overcommits and parse(quantity) != parse(limit):
+            why = f"must be equal to {name} limit of {limit}"
+            causes.append(invalid_value(f"{path}.requests", quantity, why))
+        elif parse(limit) < parse(quantity):
+            why = f"must be less than or equal to {name} limit of {limit}"
+            causes.append(invalid_value(f"{path}.requests", quantity, why))
+    return causes
+
+
+def _validate_quantities(quantities: Mapping[str, str], path: str) -> list[Cause]:
+    causes = []
+    for name, quantity in quantities.items():
+        where = f"{path}[{name}]"
+        causes += resource_name_causes(name, where)
+        causes += validate_quantity(name, quantity, where)
+    return causes
+
+
+def resource_name_causes(name: str, path: str) -> list[Cause]:
+    causes = invalid_values(path, name, names.qualified_name_problems(name))
+    if "/" not in name:
+        if name not in _STANDARD and not name.startswith("hugepages-"):
+            causes.append(invalid_value(path, name, "must be a standard resource type or fully qualified"))
+            causes.append(invalid_value(path, name, "must be a standard resource for containers"))
+    elif "kubernetes.io/" not in name and name.startswith("requests."):
+        causes.append(invalid_value(path, name, "doesn't follow extended resource name standard"))
+    return causes
+
+
+def validate_quantity(name: str, quantity: str, path: str) -> list[Cause]:
+    value = parse(quantity)
+    if value < parse("0"):
+        return [invalid_value(path, quantity, _NEGATIVE)]
+    if (name == "pods" or _is_extended(name)) and value.milli_value() % 1000:
+        return [invalid_value(path, quantity, "must be an integer")]
+    return []
+
+
+def _is_extended(name: str) -> bool:
+    return "/" in name and "kubernetes.io/" not in name and not name.startswith("requests.")
+
+
+def _may_overcommit(name: str) -> bool:
+    native = "/" not in name or "kubernetes.io/" in name
+    return native and not name.startswith("hugepages-")
+
+
+def _validate_volumes(spec: Obj, path: str) -> list[Cause]:
+    causes = []
+    seen = set()
+    for index, volume in enumerate(spec.get("volumes", ())):
+        where = f"{path}.volumes[{index}]"
+        name = volume.get("name", "")
+        if not name:
+            causes.append(required(f"{where}.name"))
+        else:
+            causes += invalid_values(f"{where}.name", name, names.label_problems(name))
+            if name in seen:
+                causes.append(duplicate(f"{where}.name", name))
+            seen.add(name)
+        sources = [each for each in volume if each != "name"]
+        if not sources:
+            causes.append(required(where, "must specify a volume type"))
+        for extra in sources[1:]:
+            causes.append(forbidden_field(f"{where}.{extra}", "may not specify more than 1 volume type"))
+    return causes

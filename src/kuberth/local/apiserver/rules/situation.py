@@ -1,0 +1,18 @@
+"""What rules may look at besides the object they judge."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kuberth.local.apiserver.store.store import RevisionStore
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """The state around a write."""
+
+    store: RevisionStore
+    gates: Mapping[str, bool]
+    now: str
+    """The present time as a timestamp."""

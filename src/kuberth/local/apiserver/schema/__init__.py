@@ -1,0 +1,1 @@
+"""Which kinds are served and what fields they have: the built-in ones, and those that users define."""

@@ -1,0 +1,60 @@
+"""Failures as Kubernetes tells them: a Status object with code, reason, message and causes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from kuberth.errors import KuberthError
+from kuberth.local.apiserver.objects import Obj
+
+
+class Cause(NamedTuple):
+    """One thing that is wrong in a request's object."""
+
+    field: str
+    message: str
+    reason: str = "FieldValueInvalid"
+
+
+class StatusError(KuberthError):
+    """A request that is answered with a Status."""
+
+    def __init__(
+        self,
+        code: int,
+        reason: str,
+        message: str,
+        *,
+        details: dict[str, Any] | None = None,
+        causes: Sequence[Cause] = (),
+        retry_after_seconds: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.reason = reason
+        self.details = dict(details or {})
+        self.causes = tuple(causes)
+        self.retry_after_seconds = retry_after_seconds
+
+    def to_object(self) -> Obj:
+        details: Obj = dict(self.details)
+        if self.causes:
+            details["causes"] = [
+                {"reason": cause.reason, "message": cause.message, "field": cause.field}
+                for cause in self.causes
+            ]
+        if self.retry_after_seconds is not None:
+            details["retryAfterSeconds"] = self.retry_after_seconds
+        status: Obj = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": str(self),
+            "reason": self.reason,
+            "code": self.code,
+        }
+        if details:
+            status["details"] = details
+        return status

@@ -1,0 +1,453 @@
+"""The verbs of the API, independent of any transport.
+
+In: a resource, a name, a body, options. Out: objects, lists and watch events, or a `StatusError`. Reading,
+checking and staging a write happen without an await, so writers never see each other half done; an answer
+is given only after the write is durable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Mapping
+from typing import Any, Final
+
+from kuberth.clock import Clock
+from kuberth.local.apiserver.objects import Obj, key_of, make_key, name_of, namespace_of, revision_of
+from kuberth.local.apiserver.patching import applying
+from kuberth.local.apiserver.patching.patching import APPLY_PATCHES, apply_patch
+from kuberth.local.apiserver.refusals import (
+    bad_request,
+    expired,
+    forbidden,
+    invalid,
+    method_not_supported,
+    not_found,
+    unknown_resource,
+)
+from kuberth.local.apiserver.resources import ResourceTable, ServedResource
+from kuberth.local.apiserver.rules import bootstrap
+from kuberth.local.apiserver.rules.metadata_validation import required
+from kuberth.local.apiserver.schema import crds, fields
+from kuberth.local.apiserver.schema.catalogue import ROWS
+from kuberth.local.apiserver.store.store import CompactedError, RevisionStore, StorageError
+from kuberth.local.apiserver.verbs import eviction, pod_binding, scale
+from kuberth.local.apiserver.verbs.aliases import to_stored, to_view
+from kuberth.local.apiserver.verbs.bodies import check_strict, decode
+from kuberth.local.apiserver.verbs.deletion import plan_deletion, read_options
+from kuberth.local.apiserver.verbs.listing import ListRequest, check_version, list_objects
+from kuberth.local.apiserver.verbs.selecting import select
+from kuberth.local.apiserver.verbs.watching import Event, Watcher
+from kuberth.local.apiserver.verbs.writing import Writer, storage_failed
+
+_SUCCESS: Final[Obj] = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+_PATCH_OPTIONS: Final = ServedResource("meta.k8s.io", "v1", "PatchOptions", "patchoptions")
+_TOO_OLD: Final = "too old resource version"
+
+
+class Core:
+    """The server without its sockets. A resource is named by its id, or given as a row of `resources`.
+
+    It makes the namespaces and priority classes that every cluster has, where they are missing.
+    """
+
+    def __init__(
+        self, store: RevisionStore, *, clock: Clock, feature_gates: Mapping[str, bool] | None = None
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._writer = Writer(store, clock=clock, gates=dict(feature_gates or {}))
+        self.resources = ResourceTable(ROWS)
+        for crd in store.latest_list(crds.CRDS):
+            self._serve(crd)
+        for resource, obj in bootstrap.objects():
+            if store.latest(resource, key_of(obj)) is None:
+                self._writer.create(self._row(resource), fields.copy_tree(obj), namespace="")
+
+    async def get(
+        self, resource: str | ServedResource, name: str, *, namespace: str = "", subresource: str = ""
+    ) -> Obj:
+        row = self._row(resource, subresource)
+        found = self._store.get(row.stored_as, _key(row, namespace, name))
+        if found is None:
+            raise not_found(row, name)
+        if subresource == "scale":
+            return scale.scale_of(row, found)
+        if subresource not in ("", "status"):
+            raise method_not_supported(row, "get")
+        return to_view(row, found)
+
+    async def list(
+        self,
+        resource: str | ServedResource,
+        *,
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        limit: int = 0,
+        continue_token: str = "",
+        resource_version: str = "",
+        resource_version_match: str = "",
+    ) -> Obj:
+        """A List object with items; without a namespace, the objects of all of them."""
+        row = self._row(resource)
+        selection = select(row, label_selector=label_selector, field_selector=field_selector)
+        request = ListRequest(namespace, limit, continue_token, resource_version, resource_version_match)
+        return list_objects(self._store, row, selection, request)
+
+    def watch(
+        self,
+        resource: str | ServedResource,
+        *,
+        namespace: str = "",
+        name: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        resource_version: str = "",
+        allow_bookmarks: bool = False,
+        send_initial_events: bool = False,
+        timeout_seconds: float | None = None,
+    ) -> AsyncIterator[Event]:
+        """Changes after a version; from "" or "0", the present objects first.
+
+        What is wrong with the request (410 among it) is raised by the call itself, not by the iterator.
+        """
+        row = self._row(resource)
+        selection = select(row, label_selector=label_selector, field_selector=field_selector)
+        prefix = make_key(namespace, name) if name else f"{namespace}/" if namespace else ""
+
+        def matches(obj: Obj) -> bool:
+            if prefix:
+                key = key_of(obj)
+                if key != prefix if name else not key.startswith(prefix):
+                    return False
+            return selection.everything or selection.matches(obj)
+
+        from_now = resource_version in ("", "0")
+        since = self._store.revision if from_now else check_version(self._store, resource_version)
+        initial = None
+        if from_now or send_initial_events:
+            initial, since = self._store.list(row.stored_as, namespace=namespace), self._store.revision
+        try:
+            watcher = Watcher(
+                self._store,
+                row,
+                matches=matches,
+                initial=initial,
+                since=since,
+                allow_bookmarks=allow_bookmarks,
+                mark_initial_end=send_initial_events and allow_bookmarks,
+                timeout_seconds=timeout_seconds,
+            )
+        except CompactedError:
+            raise expired(f"{_TOO_OLD}: {since} ({self._store.compacted_revision})") from None
+        return watcher.events()
+
+    async def create(
+        self,
+        resource: str | ServedResource,
+        body: Any,
+        *,
+        namespace: str = "",
+        name: str = "",
+        subresource: str = "",
+        dry_run: bool = False,
+        field_manager: str = "",
+        field_validation: str = "",
+    ) -> Obj:
+        """`field_validation` "Strict" refuses fields that the kind does not have; others drop them."""
+        row = self._row(resource, subresource)
+        if subresource == "binding":
+            return await self._bind(row, namespace, name, body, dry_run=dry_run)
+        if subresource == "eviction":
+            return await self._evict(row, namespace, name, body, dry_run=dry_run)
+        if subresource:
+            raise method_not_supported(row, "post")
+        if field_validation == "Strict":
+            check_strict(row, body)
+        obj = decode(row, body)
+        obj.setdefault("metadata", {})
+        stored = self._writer.create(row, obj, namespace=namespace, dry_run=dry_run)
+        return await self._settle(row, stored, dry_run=dry_run)
+
+    async def update(
+        self,
+        resource: str | ServedResource,
+        name: str,
+        body: Any,
+        *,
+        namespace: str = "",
+        subresource: str = "",
+        dry_run: bool = False,
+        field_manager: str = "",
+        field_validation: str = "",
+    ) -> Obj:
+        row = self._row(resource, subresource)
+        old = self._latest(row, namespace, name)
+        if subresource == "scale":
+            new = scale.scaled(row, old, decode(scale.SCALE, body))
+            stored = self._writer.replace(row, old, new, dry_run=dry_run)
+            return scale.scale_of(row, await self._settle(row, stored, dry_run=dry_run))
+        if field_validation == "Strict":
+            check_strict(row, body)
+        new = decode(row, body)
+        return await self._replace(row, old, new, subresource=subresource, dry_run=dry_run)
+
+    async def patch(
+        self,
+        resource: str | ServedResource,
+        name: str,
+        patch: Any,
+        *,
+        content_type: str,
+        namespace: str = "",
+        subresource: str = "",
+        dry_run: bool = False,
+        field_manager: str = "",
+        force: bool = False,
+        field_validation: str = "",
+    ) -> tuple[Obj, bool]:
+        """The patched object, and whether an apply patch created it."""
+        row = self._row(resource, subresource)
+        if content_type.partition(";")[0].strip() in APPLY_PATCHES:
+            return await self._apply(
+                row,
+                name,
+                patch,
+                namespace=namespace,
+                subresource=subresource,
+                dry_run=dry_run,
+                manager=field_manager,
+                force=force,
+            )
+        old = self._latest(row, namespace, name)
+        if subresource == "scale":
+            patched = apply_patch(scale.SCALE, scale.scale_of(row, old), patch, content_type=content_type)
+            new = scale.scaled(row, old, decode(scale.SCALE, patched))
+            stored = self._writer.replace(row, old, new, dry_run=dry_run)
+            return scale.scale_of(row, await self._settle(row, stored, dry_run=dry_run)), False
+        patched = apply_patch(row, to_view(row, old), patch, content_type=content_type)
+        if field_validation == "Strict":
+            check_strict(row, patched)
+        new = decode(row, patched)
+        return await self._replace(row, old, new, subresource=subresource, dry_run=dry_run), False
+
+    async def delete(
+        self,
+        resource: str | ServedResource,
+        name: str,
+        *,
+        namespace: str = "",
+        options: Mapping[str, Any] | None = None,
+        dry_run: bool = False,
+    ) -> Obj:
+        """The object if it stays for a while (or its kind answers so), a Status if it is gone."""
+        row = self._row(resource)
+        asked = read_options(options)
+        old = self._latest(row, namespace, name)
+        stored, gone = self._remove(row, old, asked, dry_run=dry_run or bool(asked.get("dryRun")))
+        answer = await self._settle(row, stored, dry_run=stored is old)
+        if gone and not row.returns_deleted:
+            details = {"name": name, "kind": row.plural, "uid": old["metadata"]["uid"]}
+            if row.group:
+                details["group"] = row.group
+            return {**_SUCCESS, "details": details}
+        return answer
+
+    async def delete_collection(
+        self,
+        resource: str | ServedResource,
+        *,
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        options: Mapping[str, Any] | None = None,
+        dry_run: bool = False,
+    ) -> Obj:
+        row = self._row(resource)
+        asked = read_options(options)
+        dry_run = dry_run or bool(asked.get("dryRun"))
+        selection = select(row, label_selector=label_selector, field_selector=field_selector)
+        chosen = [
+            obj
+            for obj in self._store.latest_list(row.stored_as, namespace=namespace)
+            if selection.matches(obj)
+        ]
+        revision = self._store.revision
+        for obj in chosen:
+            stored, _ = self._remove(row, obj, asked, dry_run=dry_run)
+            revision = max(revision, revision_of(stored))
+        if not dry_run:
+            await self._durable(revision)
+        return {
+            "kind": row.list_kind,
+            "apiVersion": row.api_version,
+            "metadata": {"resourceVersion": str(revision)},
+            "items": [to_view(row, obj) for obj in chosen],
+        }
+
+    def unknown_fields(self, resource: str | ServedResource, body: Any) -> Iterable[str]:
+        """Paths in a body that the kind does not have, for fieldValidation=Warn."""
+        return fields.unknown_fields(self._row(resource).schema, body)
+
+    # Subresources and patches with a life of their own
+
+    async def _bind(self, row: ServedResource, namespace: str, name: str, body: Any, *, dry_run: bool) -> Obj:
+        asked = pod_binding.read_binding(body)
+        wanted = asked.get("metadata", {})
+        name = name or wanted.get("name", "")
+        if wanted.get("name", name) != name:
+            raise bad_request("name in URL does not match name in Binding object")
+        if wanted.get("namespace", namespace) != namespace:
+            raise bad_request(
+                "the namespace of the provided object does not match the namespace sent on the request"
+            )
+        pod = self._latest(row, namespace, name)
+        bound = pod_binding.bound_pod(pod, asked, now=self._writer.now)
+        if not dry_run:
+            stored = self._writer.stage(row, make_key(namespace, name), bound)
+            await self._durable(revision_of(stored))
+        return {**_SUCCESS, "code": 201}
+
+    async def _evict(
+        self, row: ServedResource, namespace: str, name: str, body: Any, *, dry_run: bool
+    ) -> Obj:
+        asked = eviction.read_eviction(body)
+        if asked.get("metadata", {}).get("name", name) != name:
+            raise bad_request("name in URL does not match name in Eviction object")
+        options = read_options(asked.get("deleteOptions"))
+        dry_run = dry_run or bool(options.get("dryRun"))
+        pod = self._latest(row, namespace, name)
+        budgets = self._row("poddisruptionbudgets.policy")
+        present = self._store.latest_list(budgets.stored_as, namespace=namespace)
+        # The deletion is planned first: its preconditions must not cost the budget anything.
+        plan_deletion(row, pod, options, now_ns=self._clock.now_ns())
+        allowed = eviction.judge(pod, present, now=self._writer.now)
+        if not dry_run:
+            if allowed.budget is not None:
+                self._writer.stage(budgets, key_of(allowed.budget), allowed.budget)
+            marked = self._writer.stage(row, key_of(pod), eviction.marked_pod(pod, now=self._writer.now))
+            options.get("preconditions", {}).pop("resourceVersion", None)
+            stored, _ = self._remove(row, marked, options, dry_run=False)
+            await self._durable(revision_of(stored))
+        return {**_SUCCESS, "code": 201}
+
+    async def _apply(
+        self,
+        row: ServedResource,
+        name: str,
+        patch: Any,
+        *,
+        namespace: str,
+        subresource: str,
+        dry_run: bool,
+        manager: str,
+        force: bool,
+    ) -> tuple[Obj, bool]:
+        """Server-side apply: a merge that remembers who set what."""
+        if not manager:
+            raise invalid(_PATCH_OPTIONS, "", [required("fieldManager", "is required for apply patch")])
+        wanted = decode(scale.SCALE if subresource == "scale" else row, patch)
+        applying.check(wanted, name=name, namespace=namespace)
+        now = self._writer.now
+        old = self._store.latest(row.stored_as, _key(row, namespace, name))
+        if old is None:
+            if subresource:
+                raise not_found(row, name)
+            wanted.setdefault("metadata", {})["name"] = name
+            obj = applying.first(row, wanted, manager=manager, now=now)
+            stored = self._writer.create(row, obj, namespace=namespace, dry_run=dry_run)
+            return await self._settle(row, stored, dry_run=dry_run), True
+        if subresource == "scale":
+            new = scale.scaled(row, old, wanted)
+            stored = self._writer.replace(row, old, new, dry_run=dry_run)
+            return scale.scale_of(row, await self._settle(row, stored, dry_run=dry_run)), False
+        merged = applying.merged(
+            row, to_view(row, old), wanted, manager=manager, subresource=subresource, force=force, now=now
+        )
+        new = decode(row, merged)
+        return await self._replace(row, old, new, subresource=subresource, dry_run=dry_run), False
+
+    # The common ways of reading and writing
+
+    def _row(self, resource: str | ServedResource, subresource: str = "") -> ServedResource:
+        row = resource if isinstance(resource, ServedResource) else self.resources.by_id(resource)
+        if row is None or (subresource and subresource not in row.subresources):
+            raise unknown_resource()
+        return row
+
+    def _latest(self, row: ServedResource, namespace: str, name: str) -> Obj:
+        found = self._store.latest(row.stored_as, _key(row, namespace, name))
+        if found is None:
+            raise not_found(row, name)
+        return found
+
+    async def _replace(
+        self, row: ServedResource, old: Obj, new: Obj, *, subresource: str, dry_run: bool
+    ) -> Obj:
+        metadata = new.setdefault("metadata", {})
+        for field, present, told in (
+            ("name", name_of(old), "URL"),
+            ("namespace", namespace_of(old), "request"),
+        ):
+            given = metadata.setdefault(field, present) if present else metadata.get(field, "")
+            if given != present:
+                why = f"does not match the {field} on the {told} ({present})"
+                raise bad_request(f"the {field} of the object ({given}) {why}")
+        stored = self._writer.replace(row, old, to_stored(row, new), subresource=subresource, dry_run=dry_run)
+        return await self._settle(row, stored, dry_run=dry_run)
+
+    def _remove(self, row: ServedResource, old: Obj, options: Obj, *, dry_run: bool) -> tuple[Obj, bool]:
+        """Stage a deletion; the object as it is now, and whether it is gone."""
+        if row.id == "namespaces" and name_of(old) in bootstrap.UNDELETABLE:
+            raise forbidden(row, name_of(old), "this namespace may not be deleted")
+        plan = plan_deletion(row, old, options, now_ns=self._clock.now_ns())
+        if dry_run:
+            return old, plan.remove
+        stored = old
+        if plan.marked is not None:
+            stored = self._writer.stage(row, key_of(old), plan.marked)
+        if plan.remove:
+            if row.id == crds.CRDS:
+                self._remove_all(name_of(old))
+            stored = self._writer.stage(row, key_of(old), None)
+            self._after_write(row, stored, gone=True)
+        return stored, plan.remove
+
+    async def _settle(self, row: ServedResource, stored: Obj, *, dry_run: bool) -> Obj:
+        """Wait until a write is durable, and answer what was written."""
+        if not dry_run:
+            gone = self._store.latest(row.stored_as, key_of(stored)) is None
+            self._after_write(row, stored, gone=gone)
+            await self._durable(revision_of(stored))
+        return to_view(row, stored)
+
+    async def _durable(self, revision: int) -> None:
+        try:
+            await self._store.durable(revision)
+        except StorageError as error:
+            raise storage_failed(error) from error
+
+    def _after_write(self, row: ServedResource, stored: Obj, *, gone: bool) -> None:
+        if row.id != crds.CRDS:
+            return
+        served = self.resources.by_id(name_of(stored))
+        if served is not None and served.custom:
+            self.resources.remove(name_of(stored))
+        if not gone:
+            self._serve(stored)
+
+    def _serve(self, crd: Obj) -> None:
+        present = self.resources.by_id(name_of(crd))
+        if present is None or present.custom:
+            for row in crds.rows_of(crd):
+                self.resources.add(row)
+
+    def _remove_all(self, resource: str) -> None:
+        """A definition takes its objects along."""
+        row = self.resources.by_id(resource)
+        if row is not None and row.custom:
+            for obj in self._store.latest_list(row.stored_as):
+                self._writer.stage(row, key_of(obj), None)
+
+
+def _key(row: ServedResource, namespace: str, name: str) -> str:
+    return make_key(namespace if row.namespaced else "", name)

@@ -1,0 +1,79 @@
+"""The scale subresource: replica counts of any kind behind one shape.
+
+In: an object, or a Scale somebody wrote. Out: its Scale, or the object with the wanted replicas.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kuberth.api.meta import LabelSelector
+from kuberth.api.selectors import compile_label_selector
+from kuberth.api.wire import convert
+from kuberth.errors import KuberthError
+from kuberth.local.apiserver.objects import Obj, name_of
+from kuberth.local.apiserver.refusals import invalid
+from kuberth.local.apiserver.resources import ServedResource
+from kuberth.local.apiserver.rules.metadata_validation import invalid_value
+from kuberth.local.apiserver.schema.fields import copy_tree
+
+SCALE: Final = ServedResource("autoscaling", "v1", "Scale", "scales", schema="autoscaling.v1.Scale")
+_SHOWN_METADATA: Final = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+
+
+def scale_of(row: ServedResource, obj: Obj) -> Obj:
+    metadata = {name: value for name, value in obj["metadata"].items() if name in _SHOWN_METADATA}
+    status: Obj = {"replicas": _number(_at(obj, row.scale_paths.get("statusReplicas", "")))}
+    if selector := _selector_text(_at(obj, row.scale_paths.get("selector", ""))):
+        status["selector"] = selector
+    return {
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": metadata,
+        "spec": {"replicas": _number(_at(obj, row.scale_paths["specReplicas"]))},
+        "status": status,
+    }
+
+
+def scaled(row: ServedResource, obj: Obj, scale: Obj) -> Obj:
+    """A copy of the object with the replicas a Scale asks for."""
+    replicas = scale.get("spec", {}).get("replicas", 0)
+    if replicas < 0:
+        cause = invalid_value("spec.replicas", replicas, "must be greater than or equal to 0")
+        raise invalid(SCALE, name_of(obj), [cause])
+    new: Obj = copy_tree(obj)
+    parent = new
+    *path, last = row.scale_paths["specReplicas"].split(".")
+    for part in path:
+        if not isinstance(parent.get(part), dict):
+            parent[part] = {}
+        parent = parent[part]
+    parent[last] = replicas
+    metadata = scale.get("metadata", {})
+    wanted = {name: metadata[name] for name in ("uid", "resourceVersion") if metadata.get(name)}
+    new["metadata"] = {**obj["metadata"], "resourceVersion": "", **wanted}
+    return new
+
+
+def _at(obj: Any, path: str) -> Any:
+    for part in path.split("."):
+        obj = obj.get(part) if isinstance(obj, dict) else None
+    return obj
+
+
+def _number(value: Any) -> int:
+    return value if type(value) is int else 0
+
+
+def _selector_text(selector: Any) -> str:
+    if isinstance(selector, str):
+        return selector
+    if not isinstance(selector, dict):
+        return ""
+    if "matchLabels" not in selector and "matchExpressions" not in selector:
+        # A replication controller's selector is a plain set of labels.
+        return ",".join(f"{key}={value}" for key, value in sorted(selector.items()))
+    try:
+        return str(compile_label_selector(convert(LabelSelector, selector)))
+    except KuberthError:
+        return ""

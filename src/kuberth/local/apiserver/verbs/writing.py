@@ -1,0 +1,191 @@
+"""The one way every write goes: decode, default, admit, validate, stage.
+
+In: a row, a body, and for updates what the new object is made of. Out: the staged object, or a
+`StatusError`. Nothing in here awaits, so a write sees all writes before it and none after.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from kuberth.clock import Clock
+from kuberth.local.apiserver.objects import Obj, make_key, name_of, namespace_of
+from kuberth.local.apiserver.refusals import already_exists, bad_request, conflict, invalid, modified
+from kuberth.local.apiserver.resources import ServedResource
+from kuberth.local.apiserver.rules.admission import expect_namespace
+from kuberth.local.apiserver.rules.kind_rules import rules_for
+from kuberth.local.apiserver.rules.metadata_validation import validate_metadata, validate_metadata_update
+from kuberth.local.apiserver.rules.names import GENERATE_ATTEMPTS, generate_name
+from kuberth.local.apiserver.rules.situation import Situation
+from kuberth.local.apiserver.status_errors import Cause, StatusError
+from kuberth.local.apiserver.store.store import RevisionStore, StorageError
+from kuberth.local.apiserver.verbs.aliases import to_stored
+from kuberth.text.timestamps import timestamp
+
+_OWNED: Final = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
+"""Metadata that only the server sets."""
+
+
+class Writer:
+    """Turns what clients send into staged objects."""
+
+    def __init__(self, store: RevisionStore, *, clock: Clock, gates: Mapping[str, bool]) -> None:
+        self.store = store
+        self._clock = clock
+        self._gates = gates
+
+    @property
+    def now(self) -> str:
+        return timestamp(self._clock.now_ns())
+
+    def situation(self) -> Situation:
+        return Situation(self.store, self._gates, self.now)
+
+    def create(self, row: ServedResource, obj: Obj, *, namespace: str, dry_run: bool = False) -> Obj:
+        """Stage a new object, decoded already, and answer it as stored."""
+        obj = to_stored(row, obj)
+        metadata = obj.setdefault("metadata", {})
+        if metadata.pop("resourceVersion", "") not in ("", "0"):
+            raise bad_request("resourceVersion should not be set on objects to be created")
+        for name in (*_OWNED, "selfLink"):
+            metadata.pop(name, None)
+        _fit_namespace(row, metadata, namespace)
+        if not metadata.get("name") and metadata.get("generateName"):
+            metadata["name"] = self._free_name(row, namespace, metadata["generateName"])
+        metadata |= {"uid": str(uuid.uuid4()), "creationTimestamp": self.now}
+        if row.has_generation:
+            metadata["generation"] = 1
+        situation = self.situation()
+        if row.namespaced:
+            expect_namespace(row, metadata.get("name", ""), namespace, situation)
+        rules = rules_for(row.stored_as)
+        rules.default(obj)
+        rules.prepare(obj, None, situation)
+        causes = [*validate_metadata(row, metadata), *rules.validate(obj, None)]
+        if causes:
+            raise invalid(row, name_of(obj), causes)
+        key = make_key(metadata.get("namespace", "") if row.namespaced else "", metadata["name"])
+        if self.store.latest(row.stored_as, key) is not None:
+            raise already_exists(row, metadata["name"])
+        return obj if dry_run else self.stage(row, key, obj)
+
+    def replace(
+        self, row: ServedResource, old: Obj, new: Obj, *, subresource: str = "", dry_run: bool = False
+    ) -> Obj:
+        """Stage `new` (as stored, and owned by the caller) in place of `old`, and answer what is stored.
+
+        An object that was only waiting for its finalizers is removed with the last of them.
+        """
+        name = name_of(old)
+        metadata, old_metadata = new.setdefault("metadata", {}), old["metadata"]
+        self._expect_same(row, old, metadata)
+        for field in _OWNED:
+            if field in old_metadata:
+                metadata[field] = old_metadata[field]
+            else:
+                metadata.pop(field, None)
+        metadata.pop("selfLink", None)
+        metadata["resourceVersion"] = old_metadata["resourceVersion"]
+        if "managedFields" not in metadata and "managedFields" in old_metadata:
+            metadata["managedFields"] = old_metadata["managedFields"]
+        rules = rules_for(row.stored_as)
+        causes: list[Cause]
+        if subresource == "status":
+            new = {**old, "status": new.get("status") or {}}
+            rules.default_status(new)
+            causes = rules.validate_status(new, old)
+        elif subresource == "finalize":
+            new, causes = {**old, "spec": new.get("spec") or {}}, []
+        else:
+            if row.has_status:
+                new.pop("status", None)
+                if "status" in old:
+                    new["status"] = old["status"]
+            rules.default(new)
+            rules.prepare(new, old, self.situation())
+            causes = [*validate_metadata_update(row, metadata, old_metadata), *rules.validate(new, old)]
+        if causes:
+            raise invalid(row, name, causes)
+        if new == old:
+            return old
+        if row.has_generation and _spec_of(new) != _spec_of(old):
+            new["metadata"] = {**new["metadata"], "generation": int(old_metadata.get("generation", 0)) + 1}
+        if dry_run:
+            return new
+        key = make_key(namespace_of(old), name)
+        if _finalized(row, new, old):
+            last = self.stage(row, key, None)
+            return {
+                **new,
+                "metadata": {**new["metadata"], "resourceVersion": last["metadata"]["resourceVersion"]},
+            }
+        return self.stage(row, key, new)
+
+    def stage(self, row: ServedResource, key: str, new: Obj | None) -> Obj:
+        try:
+            return self.store.stage(row.stored_as, key, new)
+        except StorageError as error:
+            raise storage_failed(error) from error
+
+    def _expect_same(self, row: ServedResource, old: Obj, metadata: Obj) -> None:
+        name = name_of(old)
+        if (uid := metadata.get("uid")) and uid != old["metadata"]["uid"]:
+            why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: "
+            raise conflict(row, name, why + old["metadata"]["uid"])
+        version = metadata.get("resourceVersion", "")
+        if version not in ("", "0"):
+            if version != old["metadata"]["resourceVersion"]:
+                raise modified(row, name)
+        elif not row.unconditional_update:
+            cause = Cause("metadata.resourceVersion", "Invalid value: 0: must be specified for an update")
+            # Upstream names the resource here, not the kind.
+            raise invalid(replace(row, kind=row.plural), name, [cause])
+
+    def _free_name(self, row: ServedResource, namespace: str, prefix: str) -> str:
+        name = ""
+        for _ in range(GENERATE_ATTEMPTS):
+            name = generate_name(prefix)
+            if self.store.latest(row.stored_as, make_key(namespace, name)) is None:
+                return name
+        raise already_exists(row, name)
+
+
+def storage_failed(error: StorageError) -> StatusError:
+    return StatusError(500, "InternalError", f"Internal error occurred: {error}")
+
+
+def _fit_namespace(row: ServedResource, metadata: Obj, namespace: str) -> None:
+    given = metadata.get("namespace", "")
+    if not row.namespaced:
+        return
+    if not namespace:
+        raise bad_request("an empty namespace may not be set during creation")
+    if given and given != namespace:
+        raise bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
+    metadata["namespace"] = namespace
+
+
+def _spec_of(obj: Obj) -> Obj:
+    return {name: value for name, value in obj.items() if name not in ("metadata", "status")}
+
+
+def _finalized(row: ServedResource, new: Obj, old: Obj) -> bool:
+    """Whether the last finalizer of an object that is to be deleted has just gone."""
+    metadata = new["metadata"]
+    return bool(
+        metadata.get("deletionTimestamp")
+        and not metadata.get("deletionGracePeriodSeconds")
+        and _finalizers(row, old)
+        and not _finalizers(row, new)
+    )
+
+
+def _finalizers(row: ServedResource, obj: Obj) -> list[str]:
+    """A namespace has a second list of them, in its spec."""
+    own: list[str] = obj["metadata"].get("finalizers", [])
+    return [*own, *obj.get("spec", {}).get("finalizers", [])] if row.id == "namespaces" else own

@@ -1,0 +1,33 @@
+"""Conditions: lists of {type, status, reason, message} in which a type appears once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from kuberth.local.apiserver.objects import Obj
+
+
+def find_condition(obj: Obj, type_: str) -> Obj | None:
+    """A condition in the object's status."""
+    conditions: Iterable[Obj] = obj.get("status", {}).get("conditions") or ()
+    return next((condition for condition in conditions if condition.get("type") == type_), None)
+
+
+def is_true(obj: Obj, type_: str) -> bool:
+    condition = find_condition(obj, type_)
+    return condition is not None and condition.get("status") == "True"
+
+
+def set_condition(conditions: Sequence[Obj], condition: Obj, *, now: str) -> list[Obj]:
+    """The list with `condition` in it; while its status stays, so does the time of its last transition."""
+    old = next((entry for entry in conditions if entry["type"] == condition["type"]), None)
+    moved = old is None or old.get("status") != condition["status"]
+    since = now if moved or old is None else old.get("lastTransitionTime", now)
+    new = {**condition, "lastTransitionTime": since}
+    if old is None:
+        return [*conditions, new]
+    return [new if entry is old else entry for entry in conditions]
+
+
+def without_condition(conditions: Iterable[Obj], type_: str) -> list[Obj]:
+    return [condition for condition in conditions if condition["type"] != type_]

@@ -1,0 +1,319 @@
+"""Deployment: a replica set for each version of its template, rolled from one to the next.
+
+In: deployments, their replica sets, and pods (Recreate waits for the last one). Out: replica sets made,
+resized and cleaned up, revisions, and the status that `kubectl rollout status` reads.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from kuberth.clock import Clock
+from kuberth.local.apiserver.objects import Obj, key_of, name_of, namespace_of
+from kuberth.local.apiserver.status_errors import StatusError
+from kuberth.local.hollow.controllers import rollout
+from kuberth.local.hollow.controllers.deployment_status import (
+    deployment_status,
+    progressing,
+    seconds_to_deadline,
+)
+from kuberth.local.hollow.controllers.rollout import HASH_LABEL, REVISION, replicas_of
+from kuberth.local.hollow.informing import Informers
+from kuberth.local.hollow.ownership import OWNER_INDEX, claim, index_owners, owner_key, reference_to
+from kuberth.local.hollow.pod_states import is_finished
+from kuberth.local.hollow.recording import Recorder
+from kuberth.local.hollow.working import Worker
+
+_API_VERSION: Final = "apps/v1"
+_KIND: Final = "Deployment"
+_HISTORY: Final = "deployment.kubernetes.io/revision-history"
+_NOT_COPIED: Final = {
+    "kubectl.kubernetes.io/last-applied-configuration",
+    REVISION,
+    _HISTORY,
+    rollout.DESIRED,
+    rollout.MAXIMUM,
+    "deprecated.deployment.rollback.to",
+}
+_SAFE_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
+
+
+class DeploymentController:
+    name = "deployment"
+
+    def __init__(self, informers: Informers, *, clock: Clock) -> None:
+        self._clock = clock
+        self._deployments = informers.of("deployments.apps")
+        self._sets = informers.of("replicasets.apps")
+        self._pods = informers.of("pods")
+        self._recorder = Recorder(informers, clock=clock, component="deployment-controller")
+        self._worker = Worker(self.name, self._sync)
+        index_owners(self._sets)
+        index_owners(self._pods)
+        self._deployments.add_handler(lambda old, new: self._worker.add(key_of(new or old or {})))
+        self._sets.add_handler(self._note_set)
+        self._pods.add_handler(self._note_pod)
+
+    async def run(self) -> None:
+        for informer in (self._deployments, self._sets, self._pods):
+            await informer.synced.wait()
+        await self._worker.run()
+
+    def _note_set(self, old: Obj | None, new: Obj | None) -> None:
+        for replica_set in (old, new):
+            if replica_set is not None and (key := owner_key(replica_set, _KIND)) is not None:
+                self._worker.add(key)
+
+    def _note_pod(self, old: Obj | None, new: Obj | None) -> None:
+        """Recreate goes on when the last old pod is gone, of which its replica set says nothing."""
+        if old is None or (new is not None and not is_finished(new)):
+            return
+        key = owner_key(old, "ReplicaSet")
+        replica_set = None if key is None else self._sets.get(key)
+        if replica_set is not None:
+            self._note_set(None, replica_set)
+
+    async def _sync(self, key: str) -> float | None:
+        deployment = self._deployments.get(key)
+        if deployment is None:
+            return None
+        selector = deployment["spec"].get("selector")
+        sets = await claim(self._sets, deployment, api_version=_API_VERSION, kind=_KIND, selector=selector)
+        new, old = _split(deployment, sets)
+        if self._deployments.is_leaving(deployment):
+            return await self._write_status(deployment, new, old)
+        if deployment["spec"].get("paused") or rollout.is_scaling(deployment, sets):
+            return await self._resize(deployment, new, old)
+        return await self._roll(deployment, new, old)
+
+    async def _resize(self, deployment: Obj, new: Obj | None, old: list[Obj]) -> float | None:
+        if new is not None:
+            deployment, new = await self._sync_revision(deployment, new, old)
+        new, old = await self._apply(rollout.scaling_sizes(deployment, new, old), deployment, new, old)
+        return await self._write_status(deployment, new, old)
+
+    async def _roll(self, deployment: Obj, new: Obj | None, old: list[Obj]) -> float | None:
+        noted: Obj | None = None
+        recreate = rollout.is_recreate(deployment)
+        old_pods = recreate and self._has_pods(old)
+        if new is not None:
+            deployment, new = await self._sync_revision(deployment, new, old)
+        elif not recreate or not (old_pods or any(map(replicas_of, old))):
+            deployment, new = await self._create(deployment, old)
+            noted = progressing("NewReplicaSetCreated", f'Created new replica set "{name_of(new)}"')
+        if recreate:
+            sizes = rollout.recreate_sizes(deployment, new, old, old_pods=old_pods)
+        else:
+            assert new is not None  # a rolling update made it above
+            sizes = rollout.rolling_sizes(deployment, new, old)
+        new, old = await self._apply(sizes, deployment, new, old)
+        if not sizes:
+            await self._clean_up(deployment, old)
+        return await self._write_status(deployment, new, old, noted=noted, rolling=True)
+
+    def _has_pods(self, sets: Sequence[Obj]) -> bool:
+        return any(
+            not is_finished(pod)
+            for replica_set in sets
+            for pod in self._pods.by(OWNER_INDEX, replica_set["metadata"]["uid"])
+        )
+
+    async def _apply(
+        self, sizes: rollout.Sizes, deployment: Obj, new: Obj | None, old: list[Obj]
+    ) -> tuple[Obj | None, list[Obj]]:
+        """Write new sizes; the replica sets as they are then."""
+        old = [await self._scale(each, sizes, deployment) for each in old]
+        return None if new is None else await self._scale(new, sizes, deployment), old
+
+    async def _scale(self, replica_set: Obj, sizes: rollout.Sizes, deployment: Obj) -> Obj:
+        name = name_of(replica_set)
+        if name not in sizes:
+            return replica_set
+        before, size = replicas_of(replica_set), sizes[name]
+        annotations = replica_set["metadata"].get("annotations") or {}
+        marked = annotations | rollout.marks(deployment)
+        if size == before and marked == annotations:
+            return replica_set
+        written = await self._sets.update(
+            {
+                **replica_set,
+                "metadata": {**replica_set["metadata"], "annotations": marked},
+                "spec": {**replica_set["spec"], "replicas": size},
+            }
+        )
+        if size != before:
+            self._tell_scaled(deployment, name, before, size)
+        return written
+
+    def _tell_scaled(self, deployment: Obj, name: str, before: int, size: int) -> None:
+        direction = "up" if size > before else "down"
+        message = f"Scaled {direction} replica set {name} from {before} to {size}"
+        self._recorder.record(
+            deployment, api_version=_API_VERSION, kind=_KIND, reason="ScalingReplicaSet", message=message
+        )
+
+    # Revisions
+
+    async def _create(self, deployment: Obj, old: Sequence[Obj]) -> tuple[Obj, Obj]:
+        body = self._new_set(deployment, old)
+        try:
+            new = await self._sets.create(body)
+        except StatusError as error:
+            if error.reason != "AlreadyExists":
+                await self._write_status(deployment, None, old, noted=_failed(body, error))
+                raise
+            present = await self._sets.fetch(key_of(body))
+            if present is None or not _is_version_of(deployment, present):
+                # Somebody else's, or another template with the same hash: take another hash next time.
+                status = deployment.get("status", {})
+                count = int(status.get("collisionCount", 0)) + 1
+                bumped = {**deployment, "status": {**status, "collisionCount": count}}
+                await self._deployments.update(bumped, subresource="status")
+                raise
+            new = present
+        else:
+            if size := replicas_of(new):
+                self._tell_scaled(deployment, name_of(new), 0, size)
+        return await self._copy_revision(deployment, new), new
+
+    def _new_set(self, deployment: Obj, old: Sequence[Obj]) -> Obj:
+        spec = deployment["spec"]
+        template = spec["template"]
+        hash_ = template_hash(template, int(deployment.get("status", {}).get("collisionCount", 0)))
+        metadata = template.get("metadata") or {}
+        labels = {**(metadata.get("labels") or {}), HASH_LABEL: hash_}
+        selector = spec["selector"]
+        matching = {**(selector.get("matchLabels") or {}), HASH_LABEL: hash_}
+        return {
+            "apiVersion": "apps/v1",
+            "kind": "ReplicaSet",
+            "metadata": {
+                # Truncated as upstream, to stay a name.
+                "name": f"{name_of(deployment)[: 252 - len(hash_)]}-{hash_}",
+                "namespace": namespace_of(deployment),
+                "labels": labels,
+                "annotations": _annotations(deployment, {}, revision=_next_revision(old))
+                | rollout.marks(deployment),
+                "ownerReferences": [reference_to(deployment, api_version=_API_VERSION, kind=_KIND)],
+            },
+            "spec": {
+                "replicas": rollout.first_size(deployment, old),
+                "selector": {**selector, "matchLabels": matching},
+                "template": {**template, "metadata": {**metadata, "labels": labels}},
+                **({"minReadySeconds": spec["minReadySeconds"]} if spec.get("minReadySeconds") else {}),
+            },
+        }
+
+    async def _sync_revision(self, deployment: Obj, new: Obj, old: Sequence[Obj]) -> tuple[Obj, Obj]:
+        """The newest set has the highest revision, also after a rollback, and the deployment shows it."""
+        present = new["metadata"].get("annotations") or {}
+        annotations = _annotations(deployment, present, revision=_next_revision(old))
+        min_ready = deployment["spec"].get("minReadySeconds", 0)
+        if annotations != present or new["spec"].get("minReadySeconds", 0) != min_ready:
+            new = await self._sets.update(
+                {
+                    **new,
+                    "metadata": {**new["metadata"], "annotations": annotations},
+                    "spec": {**new["spec"], "minReadySeconds": min_ready},
+                }
+            )
+        return await self._copy_revision(deployment, new), new
+
+    async def _copy_revision(self, deployment: Obj, new: Obj) -> Obj:
+        revision = new["metadata"]["annotations"].get(REVISION, "")
+        annotations = deployment["metadata"].get("annotations") or {}
+        if annotations.get(REVISION) == revision:
+            return deployment
+        metadata = {**deployment["metadata"], "annotations": {**annotations, REVISION: revision}}
+        return await self._deployments.update({**deployment, "metadata": metadata})
+
+    async def _clean_up(self, deployment: Obj, old: Sequence[Obj]) -> None:
+        """Keep the last `revisionHistoryLimit` versions for a rollback."""
+        limit = deployment["spec"].get("revisionHistoryLimit", 10)
+        idle = [each for each in old if not self._sets.is_leaving(each)]
+        for each in sorted(idle, key=_revision)[: max(0, len(idle) - limit)]:
+            if not replicas_of(each) and not each.get("status", {}).get("replicas"):
+                await self._sets.delete(each)
+
+    async def _write_status(
+        self,
+        deployment: Obj,
+        new: Obj | None,
+        old: Sequence[Obj],
+        *,
+        noted: Obj | None = None,
+        rolling: bool = False,
+    ) -> float | None:
+        status = deployment_status(deployment, new, old, clock=self._clock, noted=noted, rolling=rolling)
+        if status != deployment.get("status"):
+            deployment = await self._deployments.update(
+                {**deployment, "status": status}, subresource="status"
+            )
+        return seconds_to_deadline(deployment, clock=self._clock) if rolling else None
+
+
+def template_hash(template: Obj, collisions: int) -> str:
+    """The letters that tell versions of a template apart: stable, and safe in a name."""
+    text = msgspec.json.encode(template, order="deterministic")
+    return "".join(
+        _SAFE_LETTERS[ord(digit) % len(_SAFE_LETTERS)] for digit in str(zlib.crc32(text, collisions))
+    )
+
+
+def _split(deployment: Obj, sets: Sequence[Obj]) -> tuple[Obj | None, list[Obj]]:
+    """The set of the present template (the oldest, if there are several), and all others."""
+    same = [each for each in sets if _same_template(deployment, each)]
+    same.sort(key=lambda each: (each["metadata"].get("creationTimestamp", ""), name_of(each)))
+    new = same[0] if same else None
+    return new, [each for each in sets if each is not new]
+
+
+def _same_template(deployment: Obj, replica_set: Obj) -> bool:
+    return _without_hash(deployment["spec"]["template"]) == _without_hash(replica_set["spec"]["template"])
+
+
+def _without_hash(template: Obj) -> Obj:
+    metadata = template.get("metadata") or {}
+    labels = {key: value for key, value in (metadata.get("labels") or {}).items() if key != HASH_LABEL}
+    return {**template, "metadata": {**metadata, "labels": labels}}
+
+
+def _is_version_of(deployment: Obj, replica_set: Obj) -> bool:
+    uid = deployment["metadata"]["uid"]
+    references = replica_set["metadata"].get("ownerReferences") or ()
+    owned = any(reference.get("uid") == uid for reference in references)
+    return owned and _same_template(deployment, replica_set)
+
+
+def _revision(replica_set: Obj) -> int:
+    text = (replica_set["metadata"].get("annotations") or {}).get(REVISION, "")
+    return int(text) if text.isdecimal() else 0
+
+
+def _next_revision(old: Sequence[Obj]) -> int:
+    return 1 + max(map(_revision, old), default=0)
+
+
+def _annotations(deployment: Obj, present: Obj, *, revision: int) -> Obj:
+    """A new set's annotations: the deployment's, and a revision that only grows."""
+    copied = {
+        key: value
+        for key, value in (deployment["metadata"].get("annotations") or {}).items()
+        if key not in _NOT_COPIED
+    }
+    annotations = {**present, **copied}
+    before = present.get(REVISION, "")
+    if not before.isdecimal() or int(before) < revision:
+        annotations[REVISION] = str(revision)
+        if before:
+            annotations[_HISTORY] = ",".join(filter(None, (present.get(_HISTORY), before)))[-2000:]
+    return annotations
+
+
+def _failed(body: Obj, error: StatusError) -> Obj:
+    message = f'Failed to create new replica set "{name_of(body)}": {error}'
+    return {**progressing("ReplicaSetCreateError", message), "status": "False"}

@@ -1,0 +1,160 @@
+"""PodDisruptionBudgets: how many pods may be evicted now.
+
+In: budgets, pods, and the controllers that say how many pods there should be. Out: the budgets' status,
+which the eviction verb honours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from kuberth.clock import Clock
+from kuberth.local.apiserver.objects import Obj, key_of, name_of, namespace_of
+from kuberth.local.hollow.amounts import scaled
+from kuberth.local.hollow.conditions import set_condition
+from kuberth.local.hollow.informing import Informer, Informers
+from kuberth.local.hollow.ownership import controller_of
+from kuberth.local.hollow.pod_states import is_finished, is_ready
+from kuberth.local.hollow.selecting import labels_of, selector_of
+from kuberth.local.hollow.timestamps import seconds_since, stamp
+from kuberth.local.hollow.working import COALESCE_SECONDS, Worker
+
+_EVICTION_SECONDS: Final = 120.0
+"""So long an evicted pod counts as gone before its deletion is seen; then it was not deleted after all."""
+_SCALES: Final = {
+    "Deployment": "deployments.apps",
+    "ReplicaSet": "replicasets.apps",
+    "StatefulSet": "statefulsets.apps",
+    "ReplicationController": "replicationcontrollers",
+}
+
+
+class DisruptionController:
+    name = "disruption"
+
+    def __init__(self, informers: Informers, *, clock: Clock) -> None:
+        self._clock = clock
+        self._budgets = informers.of("poddisruptionbudgets.policy")
+        self._pods = informers.of("pods")
+        self._owners: dict[str, Informer] = {kind: informers.of(id_) for kind, id_ in _SCALES.items()}
+        self._worker = Worker(self.name, self._sync)
+        self._pods.add_index("namespace", _namespace)
+        self._budgets.add_index("namespace", _namespace)
+        self._budgets.add_handler(lambda old, new: self._worker.add(key_of(new or old or {})))
+        self._pods.add_handler(self._note_pod)
+        for owners in self._owners.values():
+            owners.add_handler(self._note_owner)
+
+    async def run(self) -> None:
+        for informer in (self._budgets, self._pods, *self._owners.values()):
+            await informer.synced.wait()
+        await self._worker.run()
+
+    def _note_pod(self, old: Obj | None, new: Obj | None) -> None:
+        pods = [pod for pod in (old, new) if pod is not None]
+        for budget in self._budgets.by("namespace", namespace_of(pods[-1])):
+            selector = selector_of(budget["spec"].get("selector"))
+            if any(selector.matches(labels_of(pod)) for pod in pods):
+                self._worker.add_after(key_of(budget), COALESCE_SECONDS)
+
+    def _note_owner(self, old: Obj | None, new: Obj | None) -> None:
+        """A budget may ask for a share of what a controller should have."""
+        if old is not None and new is not None and old["spec"].get("replicas") == new["spec"].get("replicas"):
+            return
+        for budget in self._budgets.by("namespace", namespace_of(new or old or {})):
+            self._worker.add(key_of(budget))
+
+    async def _sync(self, key: str) -> float | None:
+        budget = self._budgets.get(key)
+        if budget is None:
+            return None
+        selector = selector_of(budget["spec"].get("selector"))
+        pods = [
+            pod
+            for pod in self._pods.by("namespace", namespace_of(budget))
+            if not is_finished(pod) and selector.matches(labels_of(pod))
+        ]
+        status = self._status(budget, pods)
+        if status != budget.get("status"):
+            budget = await self._budgets.update({**budget, "status": status}, subresource="status")
+        return _EVICTION_SECONDS if status.get("disruptedPods") else None
+
+    def _status(self, budget: Obj, pods: Sequence[Obj]) -> Obj:
+        disrupted = self._disrupted(budget, pods)
+        healthy = sum(
+            is_ready(pod) and not self._pods.is_leaving(pod) and name_of(pod) not in disrupted for pod in pods
+        )
+        expected, desired = self._wanted(budget["spec"], pods)
+        allowed = max(0, healthy - desired) if expected > 0 else 0
+        reason = "SufficientPods" if allowed else "InsufficientPods"
+        generation = budget["metadata"].get("generation", 0)
+        condition = {
+            "type": "DisruptionAllowed",
+            "status": "True" if allowed else "False",
+            "reason": reason,
+            "message": "",
+            "observedGeneration": generation,
+        }
+        before = budget.get("status", {}).get("conditions") or []
+        status: Obj = {
+            "observedGeneration": generation,
+            "disruptionsAllowed": allowed,
+            "currentHealthy": healthy,
+            "desiredHealthy": desired,
+            "expectedPods": expected,
+            "conditions": set_condition(before, condition, now=stamp(self._clock)),
+        }
+        if disrupted:
+            status["disruptedPods"] = disrupted
+        return status
+
+    def _disrupted(self, budget: Obj, pods: Sequence[Obj]) -> dict[str, str]:
+        """Pods whose eviction was allowed, while their deletion is not seen yet."""
+        evicted: dict[str, str] = budget.get("status", {}).get("disruptedPods") or {}
+        waiting = {name_of(pod) for pod in pods if "deletionTimestamp" not in pod["metadata"]}
+        return {
+            name: since
+            for name, since in evicted.items()
+            if name in waiting and seconds_since(since, self._clock) < _EVICTION_SECONDS
+        }
+
+    def _wanted(self, spec: Obj, pods: Sequence[Obj]) -> tuple[int, int]:
+        """How many pods there should be, and how many of them must stay healthy."""
+        if "maxUnavailable" in spec:
+            expected = self._expected(pods)
+            return expected, max(0, expected - scaled(spec["maxUnavailable"], expected, up=True))
+        minimum = spec.get("minAvailable", 1)
+        if isinstance(minimum, str):
+            expected = self._expected(pods)
+            return expected, scaled(minimum, expected, up=True)
+        return len(pods), int(minimum)
+
+    def _expected(self, pods: Sequence[Obj]) -> int:
+        """The sum of what the pods' controllers ask for; pods on their own count for themselves."""
+        scales: dict[str, int] = {}
+        for pod in pods:
+            owner = self._scale_of(pod)
+            if owner is None:
+                scales[pod["metadata"]["uid"]] = 1
+            else:
+                scales[owner["metadata"]["uid"]] = int(owner["spec"].get("replicas", 1))
+        return sum(scales.values())
+
+    def _scale_of(self, pod: Obj) -> Obj | None:
+        """The controller with a scale: the deployment behind a replica set."""
+        found, obj = None, pod
+        for _ in range(2):
+            reference = controller_of(obj)
+            owners = None if reference is None else self._owners.get(reference.get("kind", ""))
+            if reference is None or owners is None:
+                break
+            owner = owners.get(f"{namespace_of(pod)}/{reference['name']}")
+            if owner is None or owner["metadata"]["uid"] != reference.get("uid"):
+                break
+            found = obj = owner
+        return found
+
+
+def _namespace(obj: Obj) -> Iterable[str]:
+    return (namespace_of(obj),)

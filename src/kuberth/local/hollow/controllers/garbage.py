@@ -1,0 +1,204 @@
+"""Owner garbage: what goes when its owners go.
+
+In: all objects with their owner references, and the finalizers by which a deletion says what shall become
+of dependents. Out: dependents deleted (background, foreground) or let go (orphan), as upstream's garbage
+collector does it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from enum import Enum, auto
+from functools import partial
+from typing import Final, NamedTuple
+
+from kuberth.clock import Clock
+from kuberth.local.apiserver.objects import Obj, key_of, namespace_of
+from kuberth.local.apiserver.status_errors import StatusError
+from kuberth.local.hollow.informing import Informer, Informers
+from kuberth.local.hollow.working import Worker
+
+ORPHAN: Final = "orphan"
+FOREGROUND: Final = "foregroundDeletion"
+_IGNORED: Final = {"events", "events.events.k8s.io"}
+"""As upstream: many, short-lived, and owned by nobody."""
+_LOOK_SECONDS: Final = 0.5
+"""How often to look for kinds that custom resource definitions added or took away."""
+
+
+class _Owner(Enum):
+    SOLID = auto()
+    ABSENT = auto()
+    WAITING = auto()
+    """It is being deleted in the foreground, after its dependents."""
+
+
+class _Place(NamedTuple):
+    resource: str
+    key: str
+
+
+class GarbageController:
+    name = "garbagecollector"
+
+    def __init__(self, informers: Informers, *, clock: Clock) -> None:
+        self._core = informers.core
+        self._informers = informers
+        self._followed: dict[str, Informer] = {}
+        self._places: dict[str, _Place] = {}
+        """Where every object is, by UID."""
+        self._dependents: dict[str, dict[str, None]] = {}
+        """UIDs of dependents by the UID of an owner, which may not be there."""
+        self._worker = Worker(self.name, self._sync, parallel=32)
+        self._changed = -1
+        self._follow()
+
+    async def run(self) -> None:
+        for informer in self._followed.values():
+            await informer.synced.wait()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._worker.run(), name="hollow-garbage-worker")
+            tasks.create_task(self._follow_changes(), name="hollow-garbage-kinds")
+
+    async def _follow_changes(self) -> None:
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            self._follow()
+
+    def _follow(self) -> None:
+        """Follow every kind that is served now."""
+        if self._changed == self._core.resources.changed:
+            return
+        self._changed = self._core.resources.changed
+        served = {row.stored_as for row in self._core.resources} - _IGNORED
+        for resource in served - self._followed.keys():
+            informer = self._followed[resource] = self._informers.of(resource)
+            informer.add_handler(partial(self._note, resource))
+        for resource in self._followed.keys() - served:
+            gone = self._followed.pop(resource)
+            self._informers.drop(resource)
+            for obj in gone.all():
+                self._note(resource, obj, None)
+
+    def _note(self, resource: str, old: Obj | None, new: Obj | None) -> None:
+        uid = (new or old or {})["metadata"]["uid"]
+        before = set() if old is None else {reference["uid"] for reference in _references(old)}
+        after = set() if new is None else {reference["uid"] for reference in _references(new)}
+        for owner in after:
+            self._dependents.setdefault(owner, {})[uid] = None
+        for owner in before - after:
+            self._forget(owner, uid)
+            # An owner that waits for its dependents may have waited for this one.
+            if owner in self._places:
+                self._worker.add(owner)
+        if new is None:
+            self._places.pop(uid, None)
+            for dependent in self._dependents.get(uid, ()):
+                self._worker.add(dependent)
+            return
+        self._places[uid] = _Place(resource, key_of(new))
+        if "deletionTimestamp" in new["metadata"]:
+            if new["metadata"].get("finalizers"):
+                self._worker.add(uid)
+        elif not all(owner in self._places for owner in after):
+            self._worker.add(uid)
+
+    def _forget(self, owner: str, dependent: str) -> None:
+        dependents = self._dependents.get(owner, {})
+        dependents.pop(dependent, None)
+        if not dependents:
+            self._dependents.pop(owner, None)
+
+    def _object(self, uid: str) -> tuple[Informer, Obj] | None:
+        place = self._places.get(uid)
+        informer = None if place is None else self._followed.get(place.resource)
+        if place is None or informer is None:
+            return None
+        obj = informer.get(place.key)
+        return None if obj is None or obj["metadata"]["uid"] != uid else (informer, obj)
+
+    async def _sync(self, uid: str) -> None:
+        found = self._object(uid)
+        if found is None:
+            return
+        informer, obj = found
+        finalizers = obj["metadata"].get("finalizers") or ()
+        if "deletionTimestamp" in obj["metadata"]:
+            if ORPHAN in finalizers:
+                await self._let_go(informer, obj)
+            elif FOREGROUND in finalizers:
+                await self._finish_foreground(informer, obj)
+            return
+        references = _references(obj)
+        states = [await self._state(reference, namespace_of(obj)) for reference in references]
+        kept = [one for one, state in zip(references, states, strict=True) if state is _Owner.SOLID]
+        if len(kept) == len(references):
+            return
+        if kept:
+            await informer.update(_with_references(obj, kept))
+        elif _Owner.WAITING in states and self._dependents.get(uid):
+            # Its owner waits for it, so it waits for its own in turn.
+            await informer.delete(obj, propagation="Foreground")
+        else:
+            wish = {ORPHAN: "Orphan", FOREGROUND: "Foreground"}
+            policy = next((wish[each] for each in finalizers if each in wish), "Background")
+            await informer.delete(obj, propagation=policy)
+
+    async def _state(self, reference: Obj, namespace: str) -> _Owner:
+        found = self._object(reference["uid"])
+        if found is not None:
+            _, owner = found
+            if namespace_of(owner) not in ("", namespace):
+                return _Owner.ABSENT  # owners live beside their dependents, or in no namespace
+            metadata = owner["metadata"]
+            waits = "deletionTimestamp" in metadata and FOREGROUND in (metadata.get("finalizers") or ())
+            return _Owner.WAITING if waits else _Owner.SOLID
+        row = self._core.resources.by_kind(reference.get("apiVersion", ""), reference.get("kind", ""))
+        if row is None:
+            return _Owner.SOLID  # of a kind nobody here knows: nothing is deleted on a guess
+        try:
+            owner = await self._core.get(
+                row.id, reference.get("name", ""), namespace=namespace if row.namespaced else ""
+            )
+        except StatusError as error:
+            if error.code in (400, 404):
+                return _Owner.ABSENT
+            raise
+        return _Owner.SOLID if owner["metadata"]["uid"] == reference["uid"] else _Owner.ABSENT
+
+    async def _let_go(self, informer: Informer, owner: Obj) -> None:
+        """Orphan: take the owner out of its dependents, then let it go."""
+        uid = owner["metadata"]["uid"]
+        for dependent in list(self._dependents.get(uid, ())):
+            if (found := self._object(dependent)) is not None:
+                holder, obj = found
+                rest = [each for each in _references(obj) if each["uid"] != uid]
+                await holder.update(_with_references(obj, rest))
+        await self._remove_finalizer(informer, owner, ORPHAN)
+
+    async def _finish_foreground(self, informer: Informer, owner: Obj) -> None:
+        uid = owner["metadata"]["uid"]
+        blocked = False
+        for dependent in list(self._dependents.get(uid, ())):
+            self._worker.add(dependent)
+            found = self._object(dependent)
+            if found is not None and any(
+                each["uid"] == uid and each.get("blockOwnerDeletion") for each in _references(found[1])
+            ):
+                blocked = True
+        if not blocked:
+            await self._remove_finalizer(informer, owner, FOREGROUND)
+
+    async def _remove_finalizer(self, informer: Informer, obj: Obj, finalizer: str) -> None:
+        rest = [each for each in obj["metadata"]["finalizers"] if each != finalizer]
+        await informer.update({**obj, "metadata": {**obj["metadata"], "finalizers": rest}})
+
+
+def _references(obj: Obj) -> list[Obj]:
+    references: Iterable[Obj] = obj["metadata"].get("ownerReferences") or ()
+    return [reference for reference in references if reference.get("uid")]
+
+
+def _with_references(obj: Obj, references: list[Obj]) -> Obj:
+    return {**obj, "metadata": {**obj["metadata"], "ownerReferences": references}}

@@ -1,0 +1,50 @@
+"""Pods of nodes that are gone: nobody is left to end them, so they are removed.
+
+In: nodes and pods. Out: deletions without grace, after a node was seen to be missing for a while.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kuberth.clock import Clock
+from kuberth.local.apiserver.objects import Obj, name_of
+from kuberth.local.hollow.informing import Informers
+from kuberth.local.hollow.pod_states import node_of
+from kuberth.local.hollow.working import Worker
+
+_QUARANTINE_SECONDS: Final = 5.0
+"""A node may come back under its name (upstream waits 40 seconds, and its node may be anywhere)."""
+
+
+class OrphanedPodsController:
+    name = "podgc"
+
+    def __init__(self, informers: Informers, *, clock: Clock) -> None:
+        self._nodes = informers.of("nodes")
+        self._pods = informers.of("pods")
+        self._worker = Worker(self.name, self._sync)
+        self._pods.add_index("node", lambda pod: (node_of(pod),) if node_of(pod) else ())
+        self._nodes.add_handler(self._note_node)
+        self._pods.add_handler(self._note_pod)
+
+    async def run(self) -> None:
+        await self._nodes.synced.wait()
+        await self._pods.synced.wait()
+        for pod in self._pods.all():
+            self._note_pod(None, pod)
+        await self._worker.run()
+
+    def _note_node(self, old: Obj | None, new: Obj | None) -> None:
+        if new is None and old is not None:
+            self._worker.add_after(name_of(old), _QUARANTINE_SECONDS)
+
+    def _note_pod(self, old: Obj | None, new: Obj | None) -> None:
+        if new is not None and node_of(new) and self._nodes.get(node_of(new)) is None:
+            self._worker.add_after(node_of(new), _QUARANTINE_SECONDS)
+
+    async def _sync(self, node: str) -> None:
+        pods = self._pods.by("node", node)
+        if pods and await self._nodes.fetch(node) is None:
+            for pod in pods:
+                await self._pods.delete(pod, grace_seconds=0)

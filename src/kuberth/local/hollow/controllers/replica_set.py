@@ -1,0 +1,166 @@
+"""ReplicaSet: as many pods as asked for.
+
+In: replica sets and pods. Out: pods made and deleted, in upstream's order of preference, and the status
+that deployments and kubectl read.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+from kuberth.clock import Clock
+from kuberth.local.apiserver.objects import Obj, key_of, name_of, namespace_of
+from kuberth.local.apiserver.status_errors import StatusError
+from kuberth.local.hollow.conditions import find_condition, set_condition, without_condition
+from kuberth.local.hollow.informing import Informers
+from kuberth.local.hollow.ownership import claim, controller_of, index_owners, owner_key, reference_to
+from kuberth.local.hollow.pod_states import (
+    deletion_order,
+    is_finished,
+    is_ready,
+    node_of,
+    seconds_to_available,
+)
+from kuberth.local.hollow.selecting import labels_of, selector_of
+from kuberth.local.hollow.timestamps import stamp
+from kuberth.local.hollow.working import COALESCE_SECONDS, Worker, together
+
+_API_VERSION: Final = "apps/v1"
+_KIND: Final = "ReplicaSet"
+_BURST: Final = 500
+"""At most so many pods are made or deleted in one step."""
+
+
+class ReplicaSetController:
+    name = "replicaset"
+
+    def __init__(self, informers: Informers, *, clock: Clock) -> None:
+        self._clock = clock
+        self._sets = informers.of("replicasets.apps")
+        self._pods = informers.of("pods")
+        self._worker = Worker(self.name, self._sync)
+        index_owners(self._pods)
+        self._sets.add_index("namespace", lambda obj: (namespace_of(obj),))
+        self._sets.add_handler(lambda old, new: self._worker.add(key_of(new or old or {})))
+        self._pods.add_handler(self._note_pod)
+
+    async def run(self) -> None:
+        await self._sets.synced.wait()
+        await self._pods.synced.wait()
+        await self._worker.run()
+
+    def _note_pod(self, old: Obj | None, new: Obj | None) -> None:
+        for pod in (old, new):
+            if pod is not None and (key := owner_key(pod, _KIND)) is not None:
+                self._worker.add_after(key, COALESCE_SECONDS)
+        if new is not None and controller_of(new) is None:
+            for owner in self._sets.by("namespace", namespace_of(new)):
+                if selector_of(owner["spec"].get("selector")).matches(labels_of(new)):
+                    self._worker.add_after(key_of(owner), COALESCE_SECONDS)
+
+    async def _sync(self, key: str) -> float | None:
+        replica_set = self._sets.get(key)
+        if replica_set is None:
+            return None
+        selector = replica_set["spec"].get("selector")
+        claimed = await claim(
+            self._pods, replica_set, api_version=_API_VERSION, kind=_KIND, selector=selector
+        )
+        unfinished = [pod for pod in claimed if not is_finished(pod)]
+        active = [pod for pod in unfinished if not self._pods.is_leaving(pod)]
+        failure: tuple[str, StatusError] | None = None
+        if not self._sets.is_leaving(replica_set):
+            try:
+                active = await self._manage(replica_set, active)
+            except StatusError as error:
+                wanted = replica_set["spec"].get("replicas", 1)
+                failure = ("FailedCreate" if len(active) < wanted else "FailedDelete", error)
+        seconds = await self._write_status(
+            replica_set, active, terminating=len(unfinished) - len(active), failure=failure
+        )
+        if failure is not None:
+            raise failure[1]
+        return seconds
+
+    async def _manage(self, replica_set: Obj, active: list[Obj]) -> list[Obj]:
+        """Make or delete pods; the active ones afterwards."""
+        missing = replica_set["spec"].get("replicas", 1) - len(active)
+        if missing > 0:
+            # One first: if the server refuses these pods at all, it is asked once, not five hundred times.
+            made = [await self._pods.create(_new_pod(replica_set))]
+            rest = min(missing, _BURST) - 1
+            made += await together(self._pods.create(_new_pod(replica_set)) for _ in range(rest))
+            if missing > _BURST:
+                self._worker.add(key_of(replica_set))
+            return [*active, *made]
+        if missing < 0:
+            on_node = Counter(node_of(pod) for pod in active)
+            active.sort(key=lambda pod: deletion_order(pod, doubled=on_node[node_of(pod)]))
+            count = min(-missing, _BURST)
+            await together(self._pods.delete(pod) for pod in active[:count])
+            if -missing > _BURST:
+                self._worker.add(key_of(replica_set))
+            return active[count:]
+        return active
+
+    async def _write_status(
+        self,
+        replica_set: Obj,
+        active: list[Obj],
+        *,
+        terminating: int,
+        failure: tuple[str, StatusError] | None,
+    ) -> float | None:
+        spec, old = replica_set["spec"], replica_set.get("status", {})
+        template_labels = selector_of({"matchLabels": labels_of(spec.get("template", {}))})
+        waits = [
+            seconds_to_available(pod, min_ready_seconds=spec.get("minReadySeconds", 0), clock=self._clock)
+            for pod in active
+        ]
+        counts = {
+            "fullyLabeledReplicas": sum(template_labels.matches(labels_of(pod)) for pod in active),
+            "readyReplicas": sum(map(is_ready, active)),
+            "availableReplicas": sum(seconds == 0 for seconds in waits),
+        }
+        status: Obj = {
+            "replicas": len(active),
+            **{name: count for name, count in counts.items() if count},
+            "terminatingReplicas": terminating,
+            "observedGeneration": replica_set["metadata"].get("generation", 0),
+        }
+        if conditions := self._conditions(replica_set, failure):
+            status["conditions"] = conditions
+        if status != old:
+            await self._sets.update({**replica_set, "status": status}, subresource="status")
+        return min((seconds for seconds in waits if seconds), default=None)
+
+    def _conditions(self, replica_set: Obj, failure: tuple[str, StatusError] | None) -> list[Obj]:
+        conditions = replica_set.get("status", {}).get("conditions") or []
+        if failure is None:
+            return without_condition(conditions, "ReplicaFailure")
+        if find_condition(replica_set, "ReplicaFailure") is not None:
+            return list(conditions)
+        reason, error = failure
+        condition = {"type": "ReplicaFailure", "status": "True", "reason": reason, "message": str(error)}
+        return set_condition(conditions, condition, now=stamp(self._clock))
+
+
+def _new_pod(replica_set: Obj) -> Obj:
+    template = replica_set["spec"].get("template", {})
+    metadata = template.get("metadata", {})
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "generateName": f"{name_of(replica_set)}-",
+            "namespace": namespace_of(replica_set),
+            **{
+                field: metadata[field]
+                for field in ("labels", "annotations", "finalizers")
+                if field in metadata
+            },
+            "ownerReferences": [reference_to(replica_set, api_version=_API_VERSION, kind=_KIND)],
+        },
+        "spec": template.get("spec", {}),
+    }

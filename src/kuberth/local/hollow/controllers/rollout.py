@@ -1,0 +1,175 @@
+"""A deployment's arithmetic: which of its replica sets should have how many pods next.
+
+In: a deployment, the replica set of its present template, and those of earlier ones. Out: new sizes by
+name, only where they change. No I/O, so the rules of kube-controller-manager can be read, and tested, as
+they stand: surge and unavailability while rolling, proportions when scaled in the middle of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from kuberth.local.apiserver.objects import Obj, name_of
+from kuberth.local.hollow.amounts import scaled
+
+HASH_LABEL: Final = "pod-template-hash"
+REVISION: Final = "deployment.kubernetes.io/revision"
+DESIRED: Final = "deployment.kubernetes.io/desired-replicas"
+MAXIMUM: Final = "deployment.kubernetes.io/max-replicas"
+
+Sizes = Mapping[str, int]
+
+
+def replicas_of(obj: Obj) -> int:
+    """What the spec of a deployment or replica set asks for."""
+    return int(obj["spec"].get("replicas", 1))
+
+
+def available_of(replica_set: Obj) -> int:
+    return int(replica_set.get("status", {}).get("availableReplicas", 0))
+
+
+def is_recreate(deployment: Obj) -> bool:
+    return bool((deployment["spec"].get("strategy") or {}).get("type") == "Recreate")
+
+
+def fenceposts(deployment: Obj) -> tuple[int, int]:
+    """maxSurge and maxUnavailable in pods; both zero would stand still, so one may be unavailable then."""
+    if is_recreate(deployment):
+        return 0, 0
+    rolling = (deployment["spec"].get("strategy") or {}).get("rollingUpdate") or {}
+    wanted = replicas_of(deployment)
+    surge = scaled(rolling.get("maxSurge", "25%"), wanted, up=True)
+    unavailable = scaled(rolling.get("maxUnavailable", "25%"), wanted, up=False)
+    if surge == 0 and unavailable == 0:
+        unavailable = 1
+    return surge, min(unavailable, wanted)
+
+
+def first_size(deployment: Obj, old: Sequence[Obj], *, now: int = 0) -> int:
+    """What the newest replica set, with `now` pods, may grow to beside the old ones."""
+    wanted = replicas_of(deployment)
+    if is_recreate(deployment):
+        return wanted
+    surge, _ = fenceposts(deployment)
+    room = wanted + surge - now - sum(map(replicas_of, old))
+    return now + min(room, wanted - now) if room > 0 else now
+
+
+def rolling_sizes(deployment: Obj, new: Obj, old: Sequence[Obj]) -> Sizes:
+    """The next step of a rolling update: grow the new set, or else shrink the old ones."""
+    wanted, size = replicas_of(deployment), replicas_of(new)
+    target = wanted if size > wanted else first_size(deployment, old, now=size)
+    if target != size:
+        return {name_of(new): target}
+    return _shrunk(deployment, new, [each for each in old if replicas_of(each)])
+
+
+def recreate_sizes(deployment: Obj, new: Obj | None, old: Sequence[Obj], *, old_pods: bool) -> Sizes:
+    """The next step of Recreate: nothing new before everything old is gone."""
+    shrunk = {name_of(each): 0 for each in old if replicas_of(each)}
+    if shrunk or old_pods or new is None or replicas_of(new) == replicas_of(deployment):
+        return shrunk
+    return {name_of(new): replicas_of(deployment)}
+
+
+def is_scaling(deployment: Obj, sets: Iterable[Obj]) -> bool:
+    """Whether the deployment was scaled since its active replica sets were last sized."""
+    wanted = replicas_of(deployment)
+    marks = (_number(each, DESIRED) for each in sets if replicas_of(each))
+    return any(mark is not None and mark != wanted for mark in marks)
+
+
+def scaling_sizes(deployment: Obj, new: Obj | None, old: Sequence[Obj]) -> Sizes:
+    """Sizes after the deployment was scaled, or while it is paused: every active set by its share.
+
+    Contains every set whose marks must be renewed, changed in size or not.
+    """
+    wanted = replicas_of(deployment)
+    everything = [*old, *([] if new is None else [new])]
+    active = [each for each in everything if replicas_of(each)]
+    if len(active) <= 1:
+        only = active[0] if active else (new or max(old, key=_age, default=None))
+        return {} if only is None else {name_of(only): wanted}
+    if new is not None and _is_saturated(deployment, new):
+        return {name_of(each): 0 for each in active if each is not new} | {name_of(new): replicas_of(new)}
+    if is_recreate(deployment):
+        return {}
+    surge, _ = fenceposts(deployment)
+    to_add = (wanted + surge if wanted else 0) - sum(map(replicas_of, active))
+    # Larger sets first; among equals the newer grow first and the older shrink first.
+    active.sort(key=_age, reverse=to_add > 0)
+    active.sort(key=replicas_of, reverse=True)
+    sizes, added = {}, 0
+    for each in active:
+        share = _share(deployment, each, allowed=to_add - added) if to_add else 0
+        sizes[name_of(each)] = replicas_of(each) + share
+        added += share
+    largest = name_of(active[0])
+    sizes[largest] = max(0, sizes[largest] + to_add - added)
+    return sizes
+
+
+def marks(deployment: Obj) -> dict[str, str]:
+    """The annotations that tell a later look at a replica set how it was sized."""
+    wanted = replicas_of(deployment)
+    surge, _ = fenceposts(deployment)
+    return {DESIRED: str(wanted), MAXIMUM: str(wanted + surge)}
+
+
+def _shrunk(deployment: Obj, new: Obj, old: Sequence[Obj]) -> Sizes:
+    _, unavailable = fenceposts(deployment)
+    minimum = replicas_of(deployment) - unavailable
+    total = sum(map(replicas_of, old)) + replicas_of(new)
+    # Pods of the new set that are not available yet must not cost old ones that are.
+    budget = total - minimum - (replicas_of(new) - available_of(new))
+    if budget <= 0 or not old:
+        return {}
+    sizes = {name_of(each): replicas_of(each) for each in old}
+    oldest_first = sorted(old, key=_age)
+    # Unhealthy pods first: taking them away makes nothing less available.
+    for each in oldest_first:
+        cut = min(budget, max(0, replicas_of(each) - available_of(each)))
+        sizes[name_of(each)] -= cut
+        budget -= cut
+    spare = available_of(new) + sum(map(available_of, old)) - minimum
+    for each in oldest_first:
+        cut = max(0, min(sizes[name_of(each)], spare))
+        sizes[name_of(each)] -= cut
+        spare -= cut
+    return {name_of(each): sizes[name_of(each)] for each in old if sizes[name_of(each)] != replicas_of(each)}
+
+
+def _is_saturated(deployment: Obj, new: Obj) -> bool:
+    wanted = replicas_of(deployment)
+    return replicas_of(new) == wanted == _number(new, DESIRED) and available_of(new) == wanted
+
+
+def _share(deployment: Obj, replica_set: Obj, *, allowed: int) -> int:
+    """How many pods a set gains (or loses) when the deployment is scaled, in proportion to its size."""
+    size, wanted = replicas_of(replica_set), replicas_of(deployment)
+    if wanted == 0:
+        fraction = -size
+    else:
+        surge, _ = fenceposts(deployment)
+        before = _number(replica_set, MAXIMUM) or int(deployment.get("status", {}).get("replicas", 0))
+        if before == 0:
+            return 0
+        fraction = _rounded(size * (wanted + surge), before) - size
+    return min(fraction, allowed) if allowed > 0 else max(fraction, allowed)
+
+
+def _rounded(numerator: int, denominator: int) -> int:
+    """Half away from zero, as upstream rounds."""
+    return (2 * numerator + denominator) // (2 * denominator)
+
+
+def _age(obj: Obj) -> tuple[Any, ...]:
+    metadata = obj["metadata"]
+    return metadata.get("creationTimestamp", ""), metadata["name"]
+
+
+def _number(obj: Obj, annotation: str) -> int | None:
+    text = (obj["metadata"].get("annotations") or {}).get(annotation, "")
+    return int(text) if text.isdecimal() else None

@@ -1,0 +1,306 @@
+"""PersistentVolumes and their claims: bound to each other, and made where a hollow class asks for it.
+
+In: claims, volumes, storage classes, nodes. Out: bindings on both sides, volumes for claims of classes
+whose provisioner is `kuberth.dev/hollow`, and volumes that are released or deleted after their claim. With
+WaitForFirstConsumer nothing happens before the scheduler has chosen a node (the selected-node annotation)
+or a volume. A hollow volume can be used from anywhere, unless its class says otherwise:
+
+    parameters: {topologyKey: topology.kubernetes.io/zone}    only from nodes like the one selected
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any, Final
+
+from kuberth.api import quantity
+from kuberth.clock import Clock
+from kuberth.errors import QuantityError
+from kuberth.local.apiserver.objects import Obj, key_of, name_of, namespace_of
+from kuberth.local.hollow.informing import Informers
+from kuberth.local.hollow.selecting import labels_of, selector_of
+from kuberth.local.hollow.working import Worker
+
+PROVISIONER: Final = "kuberth.dev/hollow"
+SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
+_BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
+_BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
+_PROVISIONED_BY: Final = "pv.kubernetes.io/provisioned-by"
+_WAIT: Final = "WaitForFirstConsumer"
+_DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
+
+
+class VolumeController:
+    name = "persistentvolume"
+
+    def __init__(self, informers: Informers, *, clock: Clock) -> None:
+        self._claims = informers.of("persistentvolumeclaims")
+        self._volumes = informers.of("persistentvolumes")
+        self._classes = informers.of("storageclasses.storage.k8s.io")
+        self._nodes = informers.of("nodes")
+        # Claims one at a time: two of them must not choose the same volume.
+        self._claim_worker = Worker("claims", self._sync_claim, parallel=1)
+        self._volume_worker = Worker("volumes", self._sync_volume)
+        self._volumes.add_index("claim", _claim_keys)
+        self._claims.add_handler(self._note_claim)
+        self._volumes.add_handler(self._note_volume)
+        self._classes.add_handler(lambda old, new: self._look_at_waiting())
+
+    async def run(self) -> None:
+        for informer in (self._claims, self._volumes, self._classes, self._nodes):
+            await informer.synced.wait()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._claim_worker.run(), name="hollow-claims")
+            tasks.create_task(self._volume_worker.run(), name="hollow-volumes")
+
+    def _note_claim(self, old: Obj | None, new: Obj | None) -> None:
+        claim = new or old or {}
+        self._claim_worker.add(key_of(claim))
+        if new is None:
+            for volume in self._volumes.by("claim", key_of(claim)):
+                self._volume_worker.add(name_of(volume))
+
+    def _note_volume(self, old: Obj | None, new: Obj | None) -> None:
+        volume = new or old or {}
+        self._volume_worker.add(name_of(volume))
+        keys = list(_claim_keys(volume))
+        for key in keys:
+            self._claim_worker.add(key)
+        if not keys:
+            self._look_at_waiting()
+
+    def _look_at_waiting(self) -> None:
+        for claim in self._claims.all():
+            if claim.get("status", {}).get("phase") != "Bound":
+                self._claim_worker.add(key_of(claim))
+
+    # Claims
+
+    async def _sync_claim(self, key: str) -> None:
+        claim = self._claims.get(key)
+        if claim is None or self._claims.is_leaving(claim):
+            return
+        claim = await self._with_class(claim)
+        name = claim["spec"].get("volumeName", "")
+        if name:
+            await self._follow_name(claim, name)
+            return
+        volume = self._find(claim)
+        if volume is not None:
+            await self._bind(claim, volume)
+            return
+        class_ = self._class_of(claim)
+        if class_ is not None and class_.get("provisioner") == PROVISIONER and not _must_wait(claim, class_):
+            await self._provision(claim, class_)
+        else:
+            await self._write_phase(claim, "Pending")
+
+    async def _with_class(self, claim: Obj) -> Obj:
+        """A claim that names no class gets the default one, also later, as upstream."""
+        if claim["spec"].get("storageClassName") is not None or claim["spec"].get("volumeName"):
+            return claim
+        defaults = [each for each in self._classes.all() if _annotation(each, _DEFAULT_CLASS) == "true"]
+        if not defaults:
+            return claim
+        newest = max(
+            defaults, key=lambda each: (each["metadata"].get("creationTimestamp", ""), name_of(each))
+        )
+        spec = {**claim["spec"], "storageClassName": name_of(newest)}
+        return await self._claims.update({**claim, "spec": spec})
+
+    async def _follow_name(self, claim: Obj, name: str) -> None:
+        """The claim names its volume: bind it, or find it lost."""
+        volume = self._volumes.get(name)
+        if volume is None:
+            lost = _annotation(claim, _BIND_COMPLETED) and await self._volumes.fetch(name) is None
+            await self._write_phase(claim, "Lost" if lost else "Pending")
+        elif (reference := volume["spec"].get("claimRef")) is None or _is_for(reference, claim):
+            await self._bind(claim, volume)
+        else:
+            await self._write_phase(claim, "Lost" if _annotation(claim, _BIND_COMPLETED) else "Pending")
+
+    def _find(self, claim: Obj) -> Obj | None:
+        """A volume kept for this claim (by people, or by the scheduler), or the smallest that will do."""
+        mine = [each for each in self._volumes.by("claim", key_of(claim)) if _is_for(_reference(each), claim)]
+        if mine:
+            return mine[0]
+        class_ = self._class_of(claim)
+        if class_ is not None and class_.get("volumeBindingMode") == _WAIT:
+            return None  # the scheduler chooses, for it knows from where the volume must be reached
+        selector = claim["spec"].get("selector")
+        free = [
+            volume
+            for volume in self._volumes.all()
+            if volume["spec"].get("claimRef") is None
+            and not self._volumes.is_leaving(volume)
+            and _suits(volume, claim)
+            and (selector is None or selector_of(selector).matches(labels_of(volume)))
+        ]
+        return min(free, key=lambda each: (_bytes(_capacity(each)), name_of(each)), default=None)
+
+    async def _bind(self, claim: Obj, volume: Obj) -> None:
+        """Both sides name each other: the volume first, so that nobody else takes it."""
+        reference = volume["spec"].get("claimRef")
+        if reference is None or reference.get("uid") != claim["metadata"]["uid"]:
+            metadata = volume["metadata"]
+            if reference is None:
+                metadata = _annotated(metadata, _BOUND_BY_CONTROLLER)
+            spec = {**volume["spec"], "claimRef": _claim_reference(claim)}
+            volume = await self._volumes.update({**volume, "metadata": metadata, "spec": spec})
+        if volume.get("status", {}).get("phase") != "Bound":
+            status = {**volume.get("status", {}), "phase": "Bound"}
+            volume = await self._volumes.update({**volume, "status": status}, subresource="status")
+        if claim["spec"].get("volumeName") != name_of(volume) or not _annotation(claim, _BIND_COMPLETED):
+            metadata = _annotated(claim["metadata"], _BIND_COMPLETED)
+            if not claim["spec"].get("volumeName"):
+                metadata = _annotated(metadata, _BOUND_BY_CONTROLLER)
+            spec = {**claim["spec"], "volumeName": name_of(volume)}
+            claim = await self._claims.update({**claim, "metadata": metadata, "spec": spec})
+        status = {
+            **claim.get("status", {}),
+            "phase": "Bound",
+            "accessModes": volume["spec"].get("accessModes", []),
+            "capacity": {"storage": _capacity(volume)},
+        }
+        if status != claim.get("status"):
+            await self._claims.update({**claim, "status": status}, subresource="status")
+
+    async def _write_phase(self, claim: Obj, phase: str) -> None:
+        if claim.get("status", {}).get("phase") != phase:
+            status = {**claim.get("status", {}), "phase": phase}
+            await self._claims.update({**claim, "status": status}, subresource="status")
+
+    async def _provision(self, claim: Obj, class_: Obj) -> None:
+        node = None
+        if selected := _annotation(claim, SELECTED_NODE):
+            node = await self._nodes.fetch(selected)
+            if node is None:
+                # Not there any more: give the choice back to the scheduler.
+                annotations = {**claim["metadata"]["annotations"]}
+                del annotations[SELECTED_NODE]
+                await self._claims.update(
+                    {**claim, "metadata": {**claim["metadata"], "annotations": annotations}}
+                )
+                return
+        name = f"pvc-{claim['metadata']['uid']}"
+        volume = await self._volumes.fetch(name)
+        if volume is None:
+            volume = await self._volumes.create(_new_volume(name, claim, class_, node))
+        await self._bind(claim, volume)
+
+    def _class_of(self, claim: Obj) -> Obj | None:
+        return self._classes.get(claim["spec"].get("storageClassName") or "")
+
+    # Volumes
+
+    async def _sync_volume(self, name: str) -> None:
+        volume = self._volumes.get(name)
+        if volume is None or self._volumes.is_leaving(volume):
+            return
+        reference = volume["spec"].get("claimRef")
+        if reference is None:
+            await self._write_volume_phase(volume, "Available")
+            return
+        if not reference.get("uid"):
+            # Kept for a claim that may come; the claim's own look binds them.
+            await self._write_volume_phase(volume, "Available")
+            return
+        claim = await self._claims.fetch(f"{reference['namespace']}/{reference['name']}")
+        if claim is not None and claim["metadata"]["uid"] == reference["uid"]:
+            return
+        hollow = _annotation(volume, _PROVISIONED_BY) == PROVISIONER
+        if hollow and volume["spec"].get("persistentVolumeReclaimPolicy") == "Delete":
+            await self._volumes.delete(volume)
+        else:
+            await self._write_volume_phase(volume, "Released")
+
+    async def _write_volume_phase(self, volume: Obj, phase: str) -> None:
+        if volume.get("status", {}).get("phase") != phase:
+            status = {**volume.get("status", {}), "phase": phase}
+            await self._volumes.update({**volume, "status": status}, subresource="status")
+
+
+def _new_volume(name: str, claim: Obj, class_: Obj, node: Obj | None) -> Obj:
+    spec: Obj = {
+        "capacity": {"storage": _request(claim)},
+        "accessModes": claim["spec"].get("accessModes", ["ReadWriteOnce"]),
+        "persistentVolumeReclaimPolicy": class_.get("reclaimPolicy", "Delete"),
+        "storageClassName": name_of(class_),
+        "volumeMode": claim["spec"].get("volumeMode", "Filesystem"),
+        "claimRef": _claim_reference(claim),
+        "csi": {"driver": PROVISIONER, "volumeHandle": name},
+    }
+    key = (class_.get("parameters") or {}).get("topologyKey", "")
+    if node is not None and key in labels_of(node):
+        expression = {"key": key, "operator": "In", "values": [labels_of(node)[key]]}
+        spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}}
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": name, "annotations": {_PROVISIONED_BY: PROVISIONER}},
+        "spec": spec,
+    }
+
+
+def _must_wait(claim: Obj, class_: Obj) -> bool:
+    """Whether the scheduler has yet to choose a node for the first pod that wants the volume."""
+    return class_.get("volumeBindingMode") == _WAIT and not _annotation(claim, SELECTED_NODE)
+
+
+def _suits(volume: Obj, claim: Obj) -> bool:
+    spec, wanted = volume["spec"], claim["spec"]
+    return (
+        spec.get("storageClassName", "") == (wanted.get("storageClassName") or "")
+        and spec.get("volumeMode", "Filesystem") == wanted.get("volumeMode", "Filesystem")
+        and set(wanted.get("accessModes") or ()) <= set(spec.get("accessModes") or ())
+        and _bytes(_capacity(volume)) >= _bytes(_request(claim))
+    )
+
+
+def _capacity(volume: Obj) -> Any:
+    return (volume["spec"].get("capacity") or {}).get("storage", "0")
+
+
+def _request(claim: Obj) -> Any:
+    return ((claim["spec"].get("resources") or {}).get("requests") or {}).get("storage", "0")
+
+
+def _bytes(amount: Any) -> int:
+    try:
+        return quantity.value(amount)
+    except QuantityError:
+        return 0
+
+
+def _reference(volume: Obj) -> Obj:
+    reference: Obj = volume["spec"].get("claimRef") or {}
+    return reference
+
+
+def _claim_keys(volume: Obj) -> Iterable[str]:
+    reference = _reference(volume)
+    return (f"{reference.get('namespace', '')}/{reference.get('name', '')}",) if reference else ()
+
+
+def _is_for(reference: Obj, claim: Obj) -> bool:
+    named = (reference.get("namespace"), reference.get("name")) == (namespace_of(claim), name_of(claim))
+    return named and reference.get("uid", "") in ("", claim["metadata"]["uid"])
+
+
+def _claim_reference(claim: Obj) -> Obj:
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "namespace": namespace_of(claim),
+        "name": name_of(claim),
+        "uid": claim["metadata"]["uid"],
+    }
+
+
+def _annotation(obj: Obj, name: str) -> str:
+    return str((obj["metadata"].get("annotations") or {}).get(name, ""))
+
+
+def _annotated(metadata: Obj, name: str) -> Obj:
+    return {**metadata, "annotations": {**(metadata.get("annotations") or {}), name: "yes"}}

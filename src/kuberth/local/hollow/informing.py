@@ -1,0 +1,276 @@
+"""List, then watch: a resource as one program sees it, kept current.
+
+In: a `Core`. Out: an `Informer` a resource, shared by all who read it, with indexes, handlers for every
+change, and verbs whose effect is seen here at once: a controller that reads what it just wrote counts no
+pod twice, where upstream needs "expectations".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, Final
+
+from kuberth.local.apiserver.objects import Obj, key_of, name_of, namespace_of, revision_of
+from kuberth.local.apiserver.status_errors import StatusError
+from kuberth.local.apiserver.verbs.core import Core
+
+logger = logging.getLogger(__name__)
+
+RESYNC_SECONDS: Final = 300.0
+"""How often every object is shown to the handlers again: the net under a handler that missed something."""
+_RETRY_SECONDS: Final = 1.0
+
+Handler = Callable[[Obj | None, Obj | None], None]
+"""Called with the old and the new version; None stands for not there."""
+Keys = Callable[[Obj], Iterable[str]]
+
+
+class Informer:
+    """All objects of one resource. Made by `Informers.of`."""
+
+    def __init__(self, core: Core, resource: str) -> None:
+        self.resource = resource
+        self.synced = asyncio.Event()
+        self._core = core
+        self._objects: dict[str, Obj] = {}
+        self._seen = 0
+        """Every change up to this revision was taken in."""
+        self._leaving: set[str] = set()
+        """UIDs whose deletion was accepted, while their last versions are still here."""
+        self._handlers: list[Handler] = []
+        self._indexes: dict[str, _Index] = {}
+
+    # What is there
+
+    def get(self, key: str) -> Obj | None:
+        return self._objects.get(key)
+
+    def all(self) -> list[Obj]:
+        return list(self._objects.values())
+
+    def by(self, index: str, value: str) -> list[Obj]:
+        """The objects an index files under a value."""
+        return [self._objects[key] for key in self._indexes[index].entries.get(value, ())]
+
+    def is_leaving(self, obj: Obj) -> bool:
+        """Whether it is being deleted, or somebody here asked for it already."""
+        metadata = obj["metadata"]
+        return "deletionTimestamp" in metadata or metadata.get("uid") in self._leaving
+
+    def add_index(self, name: str, keys: Keys) -> None:
+        """File every object under the values `keys` gives for it; a second call with the name is ignored."""
+        if name not in self._indexes:
+            index = self._indexes[name] = _Index(keys)
+            for key, obj in self._objects.items():
+                index.move(key, None, obj)
+
+    def add_handler(self, handler: Handler) -> None:
+        """Call `handler` at every change, and now for what is there."""
+        self._handlers.append(handler)
+        for obj in self.all():
+            handler(None, obj)
+
+    # Verbs whose effect is seen here when they return
+
+    async def create(self, body: Obj) -> Obj:
+        return self._note(await self._core.create(self.resource, body, namespace=namespace_of(body)))
+
+    async def update(self, obj: Obj, *, subresource: str = "") -> Obj:
+        """Replace an object (or its status); StatusError 409 if it was changed since it was read."""
+        written = await self._core.update(
+            self.resource, name_of(obj), obj, namespace=namespace_of(obj), subresource=subresource
+        )
+        return self._note(written)
+
+    async def delete(self, obj: Obj, *, grace_seconds: int | None = None, propagation: str = "") -> None:
+        """Delete this very object; one that is gone, or was made again under its name, is not an error."""
+        uid = obj["metadata"]["uid"]
+        options: Obj = {"preconditions": {"uid": uid}}
+        if grace_seconds is not None:
+            options["gracePeriodSeconds"] = grace_seconds
+        if propagation:
+            options["propagationPolicy"] = propagation
+        try:
+            await self._core.delete(self.resource, name_of(obj), namespace=namespace_of(obj), options=options)
+        except StatusError as error:
+            if error.code not in (404, 409):
+                raise
+        present = self._objects.get(key_of(obj))
+        if present is not None and present["metadata"]["uid"] == uid:
+            self._leaving.add(uid)
+
+    async def fetch(self, key: str) -> Obj | None:
+        """What the server has now, for decisions that a late watch must not spoil."""
+        namespace, _, name = key.rpartition("/")
+        try:
+            return self._note(await self._core.get(self.resource, name, namespace=namespace))
+        except StatusError as error:
+            if error.code == 404:
+                return None
+            raise
+
+    # Following
+
+    async def run(self) -> None:
+        """List and watch until cancelled."""
+        while True:
+            try:
+                await self._list()
+                moved = await self._watch()
+            except StatusError as error:
+                moved = error.code == 410
+                if not moved:
+                    logger.warning("%s cannot be followed, trying again: %s", self.resource, error)
+            # A watch that ends is resumed at once, unless it ends again and again: the store is closed.
+            await asyncio.sleep(0 if moved else _RETRY_SECONDS)
+
+    def resync(self) -> None:
+        for obj in self.all():
+            self._tell(obj, obj)
+
+    async def _list(self) -> None:
+        listing = await self._core.list(self.resource)
+        revision = int(listing["metadata"]["resourceVersion"])
+        items = {key_of(obj): obj for obj in listing["items"]}
+        for key, obj in list(self._objects.items()):
+            # What this process wrote after the list was taken stays.
+            if key not in items and revision_of(obj) <= revision:
+                self._remove(key, obj)
+        for obj in items.values():
+            self._take(obj)
+        self._seen = max(self._seen, revision)
+        self.synced.set()
+
+    async def _watch(self) -> bool:
+        """Follow until the watch ends; whether it brought anything."""
+        moved = False
+        changes = self._core.watch(self.resource, resource_version=str(self._seen), allow_bookmarks=True)
+        async for kind, obj in changes:
+            if kind == "ERROR":
+                raise StatusError(int(obj.get("code", 500)), str(obj.get("reason")), str(obj.get("message")))
+            if kind == "DELETED":
+                self._drop(obj)
+            elif kind != "BOOKMARK":
+                self._take(obj)
+            self._seen = max(self._seen, revision_of(obj))
+            moved = True
+        return moved
+
+    def _note(self, obj: Obj) -> Obj:
+        """Take in what a verb answered; a watch that is further brought this and what followed."""
+        if revision_of(obj) > self._seen:
+            self._take(obj)
+        return obj
+
+    def _take(self, obj: Obj) -> None:
+        key = key_of(obj)
+        old = self._objects.get(key)
+        if old is not None:
+            if revision_of(old) >= revision_of(obj):
+                return
+            if old["metadata"]["uid"] != obj["metadata"]["uid"]:
+                # Deleted and made again under the same name: two different objects.
+                self._remove(key, old)
+                old = None
+        self._objects[key] = obj
+        for index in self._indexes.values():
+            index.move(key, old, obj)
+        self._tell(old, obj)
+
+    def _drop(self, obj: Obj) -> None:
+        key = key_of(obj)
+        old = self._objects.get(key)
+        if old is not None and revision_of(old) <= revision_of(obj):
+            self._remove(key, old)
+
+    def _remove(self, key: str, old: Obj) -> None:
+        del self._objects[key]
+        self._leaving.discard(old["metadata"]["uid"])
+        for index in self._indexes.values():
+            index.move(key, old, None)
+        self._tell(old, None)
+
+    def _tell(self, old: Obj | None, new: Obj | None) -> None:
+        for handler in self._handlers:
+            handler(old, new)
+
+
+class Informers:
+    """One informer a resource for everybody, each followed from the moment it is asked for."""
+
+    def __init__(self, core: Core) -> None:
+        self.core = core
+        self._informers: dict[str, Informer] = {}
+        self._followers: dict[str, asyncio.Task[None]] = {}
+        self._spawned: set[asyncio.Task[None]] = set()
+        self._tasks: asyncio.TaskGroup | None = None
+
+    def of(self, resource: str) -> Informer:
+        if resource not in self._informers:
+            self._informers[resource] = Informer(self.core, resource)
+            self._start(resource)
+        return self._informers[resource]
+
+    def drop(self, resource: str) -> None:
+        """Stop following a resource that is no longer served."""
+        self._informers.pop(resource, None)
+        follower = self._followers.pop(resource, None)
+        if follower is not None:
+            follower.cancel()
+
+    async def run(self) -> None:
+        """Follow all resources until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            self._tasks = tasks
+            for resource in self._informers:
+                self._start(resource)
+            try:
+                while True:
+                    await asyncio.sleep(RESYNC_SECONDS)
+                    for informer in list(self._informers.values()):
+                        informer.resync()
+            finally:
+                self._tasks = None
+                for task in (*self._followers.values(), *self._spawned):
+                    task.cancel()
+                self._followers.clear()
+
+    def spawn(self, work: Coroutine[Any, Any, None], *, name: str) -> None:
+        """Run something in the background that nobody waits for; it ends with the informers."""
+        if self._tasks is None:
+            work.close()
+        else:
+            task = self._tasks.create_task(work, name=name)
+            self._spawned.add(task)
+            task.add_done_callback(self._spawned.discard)
+
+    async def wait_synced(self) -> None:
+        """Return when everything asked for so far has been listed."""
+        for informer in list(self._informers.values()):
+            await informer.synced.wait()
+
+    def _start(self, resource: str) -> None:
+        if self._tasks is not None:
+            self._followers[resource] = self._tasks.create_task(
+                self._informers[resource].run(), name=f"hollow-inform-{resource}"
+            )
+
+
+class _Index:
+    def __init__(self, keys: Keys) -> None:
+        self.entries: dict[str, dict[str, None]] = {}
+        self._keys = keys
+
+    def move(self, key: str, old: Obj | None, new: Obj | None) -> None:
+        before = set() if old is None else set(self._keys(old))
+        after = set() if new is None else set(self._keys(new))
+        for value in before - after:
+            filed = self.entries[value]
+            del filed[key]
+            if not filed:
+                del self.entries[value]
+        for value in after - before:
+            # A dict keeps the order in which objects came.
+            self.entries.setdefault(value, {})[key] = None

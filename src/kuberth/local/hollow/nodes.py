@@ -1,0 +1,178 @@
+"""Hollow nodes: kubelets that register, renew their leases and run nothing.
+
+In: how many, of which shapes. Out: Nodes that are Ready, leases that stay fresh, and every pod bound to
+one of them led through its life (`kubelet`). Every Node with the annotation `kuberth.dev/hollow: "true"` is
+played, also one that somebody made with kubectl, or that is left from an earlier run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from kuberth.clock import Clock
+from kuberth.local.apiserver.objects import Obj, name_of
+from kuberth.local.apiserver.status_errors import StatusError
+from kuberth.local.apiserver.verbs.core import Core
+from kuberth.local.hollow.conditions import is_true
+from kuberth.local.hollow.informing import Informers
+from kuberth.local.hollow.kubelet import HollowKubelet
+from kuberth.local.hollow.shapes import (
+    HOLLOW,
+    default_room,
+    load_shapes,
+    make_nodes,
+    node_address,
+    node_status,
+)
+from kuberth.local.hollow.timestamps import micro_stamp, stamp
+from kuberth.local.hollow.working import Worker, together
+
+logger = logging.getLogger(__name__)
+
+LEASE_NAMESPACE: Final = "kube-node-lease"
+_RENEW_SECONDS: Final = 10.0
+_RENEWALS_A_SECOND: Final = 100
+"""The most lease writes: more nodes renew less often, and their leases last longer, so that heartbeats
+drown neither the loop nor the history that watches resume from."""
+_SLICES: Final = 100
+"""Leases are renewed in so many slices: with 5,000 nodes 50 at a time, so that nobody waits behind them."""
+_REGISTER_AT_ONCE: Final = 250
+
+
+class HollowNodes:
+    """Registers nodes and plays their kubelets until cancelled."""
+
+    def __init__(
+        self,
+        core: Core,
+        *,
+        count: int = 0,
+        shapes: Path | Sequence[Mapping[str, Any]] | None = None,
+        clock: Clock,
+        informers: Informers | None = None,
+    ) -> None:
+        """`informers` are those of a running cluster; without them it follows nodes and pods itself."""
+        self.registered = asyncio.Event()
+        """Set when all nodes are there."""
+        self._core = core
+        self._clock = clock
+        self._shapes = load_shapes(shapes, count=count)
+        self._own = informers is None
+        self._informers = Informers(core) if informers is None else informers
+        self._nodes = self._informers.of("nodes")
+        self._names: dict[str, str] = {}
+        """The nodes played here, with their UIDs."""
+        self._leases: dict[str, Obj] = {}
+        """Their leases as last written."""
+        self._numbers = sum(shape.count for shape in self._shapes)
+        self._worker = Worker("node", self._sync)
+        self._kubelet = HollowKubelet(self._informers, address_of=self._address_of, clock=clock)
+        self._nodes.add_handler(self._note)
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            if self._own:
+                tasks.create_task(self._informers.run(), name="hollow-informers")
+            await self._register()
+            await self._nodes.synced.wait()
+            self.registered.set()
+            tasks.create_task(self._worker.run(), name="hollow-nodes")
+            tasks.create_task(self._kubelet.run(), name="hollow-kubelet")
+            tasks.create_task(self._renew(), name="hollow-leases")
+
+    def _note(self, old: Obj | None, new: Obj | None) -> None:
+        name = name_of(new or old or {})
+        if new is None or (new["metadata"].get("annotations") or {}).get(HOLLOW) != "true":
+            self._names.pop(name, None)
+            self._leases.pop(name, None)
+            return
+        if self._names.get(name) != new["metadata"]["uid"]:
+            self._names[name] = new["metadata"]["uid"]
+            self._kubelet.add_node(name)
+        if not is_true(new, "Ready"):
+            self._worker.add(name)
+
+    def _address_of(self, node: str) -> str | None:
+        """The address of a node that is played here."""
+        obj = self._nodes.get(node)
+        if obj is None or node not in self._names:
+            return None
+        addresses = obj.get("status", {}).get("addresses") or ()
+        return next((str(one["address"]) for one in addresses if one.get("type") == "InternalIP"), "")
+
+    async def _register(self) -> None:
+        nodes = list(make_nodes(self._shapes, now=stamp(self._clock)))
+        for start in range(0, len(nodes), _REGISTER_AT_ONCE):
+            await together(map(self._make_node, nodes[start : start + _REGISTER_AT_ONCE]))
+
+    async def _make_node(self, node: Obj) -> None:
+        try:
+            await self._nodes.create(node)
+        except StatusError as error:
+            # From an earlier run, perhaps with labels and taints that people gave it since: it stays so.
+            if error.reason != "AlreadyExists":
+                raise
+
+    async def _sync(self, name: str) -> None:
+        """Make a node Ready that is not: somebody made it by hand."""
+        node = self._nodes.get(name)
+        if node is None or name not in self._names or is_true(node, "Ready"):
+            return
+        present = node.get("status") or {}
+        self._numbers += 1
+        fresh = node_status(
+            present.get("capacity") or default_room(),
+            present.get("allocatable"),
+            name=name,
+            address=node_address(self._numbers),
+            now=stamp(self._clock),
+        )
+        kept = {
+            key: value for key, value in present.items() if value and key not in ("conditions", "nodeInfo")
+        }
+        await self._nodes.update({**node, "status": {**fresh, **kept}}, subresource="status")
+
+    async def _renew(self) -> None:
+        tick = 0
+        while True:
+            period = max(_RENEW_SECONDS, len(self._names) / _RENEWALS_A_SECOND)
+            names = list(self._names.items())[tick % _SLICES :: _SLICES]
+            if names:
+                # A kubelet renews four times in the life of a lease.
+                seconds = round(4 * period)
+                await together(self._renew_one(name, uid, seconds) for name, uid in names)
+            tick += 1
+            await asyncio.sleep(period / _SLICES)
+
+    async def _renew_one(self, name: str, uid: str, seconds: int) -> None:
+        resource, lease = "leases.coordination.k8s.io", self._leases.pop(name, None)
+        spec = {
+            "holderIdentity": name,
+            "leaseDurationSeconds": seconds,
+            "renewTime": micro_stamp(self._clock),
+        }
+        owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": uid}
+        try:
+            if lease is None:
+                lease = await self._core.get(resource, name, namespace=LEASE_NAMESPACE)
+            metadata = {**lease["metadata"], "ownerReferences": [owner]}
+            self._leases[name] = await self._core.update(
+                resource, name, {**lease, "metadata": metadata, "spec": spec}, namespace=LEASE_NAMESPACE
+            )
+        except StatusError as error:
+            if error.code != 404:
+                return  # there are three more rounds before the lease runs out
+            lease = {
+                "apiVersion": "coordination.k8s.io/v1",
+                "kind": "Lease",
+                "metadata": {"name": name, "namespace": LEASE_NAMESPACE, "ownerReferences": [owner]},
+                "spec": spec,
+            }
+            try:
+                self._leases[name] = await self._core.create(resource, lease, namespace=LEASE_NAMESPACE)
+            except StatusError as another:
+                logger.debug("lease of node %s: %s", name, another)

@@ -1,0 +1,70 @@
+"""Events for people: what a controller did, as `kubectl describe` shows it.
+
+In: an object, a reason, a message. Out: an Event, made in the background; one that cannot be written is
+dropped, for nothing may depend on it.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from typing import Final
+
+from kuberth.clock import Clock
+from kuberth.local.apiserver.objects import Obj, name_of, namespace_of
+from kuberth.local.apiserver.status_errors import StatusError
+from kuberth.local.hollow.informing import Informers
+from kuberth.local.hollow.timestamps import stamp
+
+logger = logging.getLogger(__name__)
+
+_MOST: Final = 1000
+"""So many events may be on their way; more are dropped."""
+
+
+class Recorder:
+    def __init__(self, informers: Informers, *, clock: Clock, component: str) -> None:
+        self._informers = informers
+        self._clock = clock
+        self._component = component
+        self._under_way = 0
+
+    def record(
+        self, obj: Obj, *, api_version: str, kind: str, reason: str, message: str, type_: str = "Normal"
+    ) -> None:
+        if self._under_way >= _MOST:
+            return
+        namespace = namespace_of(obj) or "default"
+        now = stamp(self._clock)
+        event = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": f"{name_of(obj)}.{secrets.token_hex(8)}", "namespace": namespace},
+            "involvedObject": {
+                "apiVersion": api_version,
+                "kind": kind,
+                "namespace": namespace_of(obj),
+                "name": name_of(obj),
+                "uid": obj["metadata"].get("uid", ""),
+                "resourceVersion": obj["metadata"].get("resourceVersion", ""),
+            },
+            "reason": reason,
+            "message": message,
+            "type": type_,
+            "count": 1,
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "source": {"component": self._component},
+            "reportingComponent": self._component,
+            "reportingInstance": "",
+        }
+        self._informers.spawn(self._write(namespace, event), name=f"hollow-event-{reason}")
+
+    async def _write(self, namespace: str, event: Obj) -> None:
+        self._under_way += 1
+        try:
+            await self._informers.core.create("events", event, namespace=namespace)
+        except StatusError as error:
+            logger.debug("event %s not written: %s", event["reason"], error)
+        finally:
+            self._under_way -= 1

@@ -1,0 +1,127 @@
+"""Everything that plays the rest of Kubernetes, started and stopped together.
+
+In: a `Core`, how many nodes, which controllers. Out: a cluster in which a Deployment becomes pods, bound
+pods run, and what is deleted goes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from kuberth.clock import Clock
+from kuberth.errors import ConfigError
+from kuberth.local.apiserver.verbs.core import Core
+from kuberth.local.hollow.controllers.deployment import DeploymentController
+from kuberth.local.hollow.controllers.disruption import DisruptionController
+from kuberth.local.hollow.controllers.garbage import GarbageController
+from kuberth.local.hollow.controllers.job import JobController
+from kuberth.local.hollow.controllers.namespaces import NamespaceController
+from kuberth.local.hollow.controllers.orphaned_pods import OrphanedPodsController
+from kuberth.local.hollow.controllers.replica_set import ReplicaSetController
+from kuberth.local.hollow.controllers.stateful_set import StatefulSetController
+from kuberth.local.hollow.controllers.volumes import PROVISIONER, VolumeController
+from kuberth.local.hollow.informing import Informers
+from kuberth.local.hollow.nodes import HollowNodes
+
+
+class Controller(Protocol):
+    async def run(self) -> None:
+        """Work until cancelled."""
+        ...
+
+
+class ControllerFactory(Protocol):
+    name: str
+
+    def __call__(self, informers: Informers, *, clock: Clock) -> Controller: ...
+
+
+_FACTORIES: Final[Sequence[ControllerFactory]] = (
+    DeploymentController,
+    ReplicaSetController,
+    StatefulSetController,
+    JobController,
+    DisruptionController,
+    NamespaceController,
+    GarbageController,
+    VolumeController,
+    OrphanedPodsController,
+)
+CONTROLLERS: Final[Mapping[str, ControllerFactory]] = {factory.name: factory for factory in _FACTORIES}
+"""By their names in kube-controller-manager's `--controllers`."""
+
+STORAGE_CLASS: Final = {
+    "apiVersion": "storage.k8s.io/v1",
+    "kind": "StorageClass",
+    "metadata": {
+        "name": "hollow",
+        "annotations": {"storageclass.kubernetes.io/is-default-class": "true"},
+    },
+    "provisioner": PROVISIONER,
+    "reclaimPolicy": "Delete",
+    "volumeBindingMode": "WaitForFirstConsumer",
+}
+"""The default class; made if no class is there, so that a cluster with one of its own keeps to that."""
+
+
+class HollowCluster:
+    """Hollow nodes and controllers over one core. Make it, then `await run()`; `stop()` ends it."""
+
+    def __init__(
+        self,
+        core: Core,
+        *,
+        clock: Clock,
+        nodes: int = 0,
+        shapes: Path | Sequence[Mapping[str, Any]] | None = None,
+        controllers: Collection[str] | None = None,
+    ) -> None:
+        """`controllers` are the names of those to run; None is all of them. ConfigError for unknown ones."""
+        chosen = CONTROLLERS.keys() if controllers is None else set(controllers)
+        if unknown := set(chosen) - CONTROLLERS.keys():
+            names = ", ".join(sorted(unknown))
+            raise ConfigError(f"there is no controller {names}; known are {', '.join(CONTROLLERS)}")
+        self.ready = asyncio.Event()
+        """Set when the nodes are registered and every controller has seen what is there."""
+        self._core = core
+        self._has_volumes = VolumeController.name in chosen
+        self._informers = Informers(core)
+        self._nodes = HollowNodes(core, count=nodes, shapes=shapes, clock=clock, informers=self._informers)
+        self._controllers: dict[str, Controller] = {
+            name: factory(self._informers, clock=clock)
+            for name, factory in CONTROLLERS.items()
+            if name in chosen
+        }
+        self._stopped = asyncio.Event()
+
+    async def run(self) -> None:
+        """Play until `stop`."""
+        if self._has_volumes:
+            await self._make_storage_class()
+        async with asyncio.TaskGroup() as tasks:
+            running = [
+                tasks.create_task(self._informers.run(), name="hollow-informers"),
+                tasks.create_task(self._nodes.run(), name="hollow-nodes"),
+            ]
+            for name, controller in self._controllers.items():
+                running.append(tasks.create_task(controller.run(), name=f"hollow-{name}"))
+            ready = tasks.create_task(self._become_ready(), name="hollow-ready")
+            await self._stopped.wait()
+            for task in (ready, *running):
+                task.cancel()
+
+    def stop(self) -> None:
+        self._stopped.set()
+
+    async def _become_ready(self) -> None:
+        await self._nodes.registered.wait()
+        await self._informers.wait_synced()
+        self.ready.set()
+
+    async def _make_storage_class(self) -> None:
+        resource = "storageclasses.storage.k8s.io"
+        if not (await self._core.list(resource))["items"]:
+            await self._core.create(resource, STORAGE_CLASS)

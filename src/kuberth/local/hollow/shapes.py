@@ -1,0 +1,231 @@
+"""What hollow nodes look like.
+
+In: a number of nodes, or a file of shapes. Out: Node objects, ready to be made. A shape says how many
+nodes there are of it, how they are called, their labels, taints and room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+from kuberth.api import quantity
+from kuberth.errors import ConfigError, QuantityError
+from kuberth.local.apiserver.objects import Obj
+from kuberth.text.documents import read_tree
+
+HOLLOW: Final = "kuberth.dev/hollow"
+"""The annotation of a node that is played here; put it on any Node, and that one is played too."""
+VERSION: Final = "v1.36.4+hollow"
+
+_ROOM: Final = {"cpu": "8", "memory": "32Gi", "ephemeral-storage": "100Gi", "pods": "110"}
+_FIELDS: Final = {"name", "count", "labels", "annotations", "taints", "capacity", "allocatable", "zones"}
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Some nodes that are alike."""
+
+    name: str = "node"
+    """Prefix of their names; `-1`, `-2` and so on follow."""
+    count: int = 1
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    taints: Sequence[Mapping[str, Any]] = ()
+    capacity: Mapping[str, str] = field(default_factory=lambda: dict(_ROOM))
+    allocatable: Mapping[str, str] | None = None
+    """None: all of the capacity."""
+    zones: Sequence[str] = ("a", "b", "c")
+    """Zones the nodes are dealt out to, one after the other; none: no zone label."""
+
+
+def load_shapes(source: Path | Sequence[Mapping[str, Any]] | None, *, count: int) -> list[Shape]:
+    """The shapes of a file or list; `count` nodes of the default shape where there is none.
+
+    A count of its own is what a shape has; those without one share what is left of `count` evenly.
+    """
+    if source is None:
+        return [Shape(count=count)] if count else []
+    where = str(source) if isinstance(source, Path) else "shapes"
+    tree = _read(source) if isinstance(source, Path) else source
+    if isinstance(tree, Mapping) and isinstance(tree.get("nodes"), list):
+        tree = tree["nodes"]
+    if not isinstance(tree, Sequence) or isinstance(tree, str):
+        raise ConfigError(f"{where}: expected a list of node shapes")
+    shapes = [_shape(entry, f"{where}: shape {index + 1}") for index, entry in enumerate(tree)]
+    names = [shape.name for shape in shapes]
+    if doubled := {name for name in names if names.count(name) > 1}:
+        raise ConfigError(f"{where}: more than one shape is called {', '.join(sorted(doubled))}")
+    return _with_counts(shapes, [isinstance(entry.get("count"), int) for entry in tree], count)
+
+
+def make_nodes(shapes: Sequence[Shape], *, now: str) -> Iterator[Obj]:
+    """A Node for each, Ready, with addresses of their own."""
+    number = 0
+    for shape in shapes:
+        for index in range(shape.count):
+            yield _node(shape, index, address=node_address(number), now=now)
+            number += 1
+
+
+def node_address(number: int) -> str:
+    """From 172.16.0.0/12: room for a million nodes."""
+    return address(172 << 24 | 16 << 16, number)
+
+
+def address(net: int, number: int) -> str:
+    """The `number`-th address after the first of a network, dotted."""
+    value = net + number + 1
+    return ".".join(str(value >> shift & 255) for shift in (24, 16, 8, 0))
+
+
+def ready_conditions(now: str) -> list[Obj]:
+    """What a kubelet without worries reports."""
+    return [
+        {
+            "type": type_,
+            "status": status,
+            "reason": reason,
+            "message": message,
+            "lastHeartbeatTime": now,
+            "lastTransitionTime": now,
+        }
+        for type_, status, reason, message in _CONDITIONS
+    ]
+
+
+_CONDITIONS: Final = (
+    ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+    ("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+    ("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+    ("Ready", "True", "KubeletReady", "kubelet is posting ready status (hollow: it runs nothing)"),
+)
+
+
+def _node(shape: Shape, index: int, *, address: str, now: str) -> Obj:
+    name = f"{shape.name}-{index + 1}"
+    labels = {
+        "kubernetes.io/hostname": name,
+        "kubernetes.io/os": "linux",
+        "kubernetes.io/arch": "amd64",
+        "beta.kubernetes.io/os": "linux",
+        "beta.kubernetes.io/arch": "amd64",
+        "node.kubernetes.io/instance-type": f"hollow.{shape.name}",
+    }
+    if shape.zones:
+        labels["topology.kubernetes.io/region"] = "hollow"
+        labels["topology.kubernetes.io/zone"] = shape.zones[index % len(shape.zones)]
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": name,
+            "labels": {**labels, **shape.labels},
+            "annotations": {HOLLOW: "true", **shape.annotations},
+        },
+        "spec": {
+            "providerID": f"kuberth://hollow/{name}",
+            **({"taints": [dict(taint) for taint in shape.taints]} if shape.taints else {}),
+        },
+        "status": node_status(shape.capacity, shape.allocatable, name=name, address=address, now=now),
+    }
+
+
+def node_status(
+    capacity: Mapping[str, str], allocatable: Mapping[str, str] | None, *, name: str, address: str, now: str
+) -> Obj:
+    return {
+        "capacity": dict(capacity),
+        "allocatable": dict(capacity if allocatable is None else allocatable),
+        "conditions": ready_conditions(now),
+        "addresses": [
+            {"type": "InternalIP", "address": address},
+            {"type": "Hostname", "address": name},
+        ],
+        "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}},
+        "nodeInfo": {
+            "machineID": "",
+            "systemUUID": "",
+            "bootID": "",
+            "kernelVersion": "hollow",
+            "osImage": "Hollow Linux",
+            "containerRuntimeVersion": "hollow://1.0",
+            "kubeletVersion": VERSION,
+            "kubeProxyVersion": "",
+            "operatingSystem": "linux",
+            "architecture": "amd64",
+        },
+    }
+
+
+def default_room() -> dict[str, str]:
+    return dict(_ROOM)
+
+
+def _read(path: Path) -> Any:
+    try:
+        tree, errors = read_tree(path.read_bytes())
+    except OSError as error:
+        raise ConfigError(f"cannot read node shapes: {error}") from error
+    if errors:
+        raise ConfigError(f"{path}: " + "; ".join(map(str, errors)))
+    return tree
+
+
+def _shape(entry: Any, where: str) -> Shape:
+    if not isinstance(entry, Mapping):
+        raise ConfigError(f"{where}: expected a mapping with any of {', '.join(sorted(_FIELDS))}")
+    if unknown := set(entry) - _FIELDS:
+        names = ", ".join(sorted(map(str, unknown)))
+        raise ConfigError(f"{where}: unknown field {names}; known are {', '.join(sorted(_FIELDS))}")
+    given = dict(entry)
+    if not isinstance(given.get("count", 0), int) or given.get("count", 0) < 0:
+        raise ConfigError(f"{where}: count is a number of nodes, got {given['count']!r}")
+    for maps in ("labels", "annotations"):
+        if maps in given:
+            given[maps] = _mapping(given[maps], f"{where}: {maps}")
+    if "capacity" in given:
+        given["capacity"] = default_room() | _room(given["capacity"], f"{where}: capacity")
+    if "allocatable" in given:
+        room = _room(given["allocatable"], f"{where}: allocatable")
+        capacity = given.setdefault("capacity", default_room() | room)
+        given["allocatable"] = capacity | room
+    taints = given.get("taints", ())
+    if not isinstance(taints, list | tuple) or not all(isinstance(taint, Mapping) for taint in taints):
+        raise ConfigError(f"{where}: taints is a list of {{key, value, effect}}")
+    zones = given.get("zones", ())
+    if not isinstance(zones, list | tuple):
+        raise ConfigError(f"{where}: zones is a list of names")
+    return Shape(**given)
+
+
+def _mapping(tree: Any, where: str) -> dict[str, str]:
+    if not isinstance(tree, Mapping):
+        raise ConfigError(f"{where}: expected a mapping")
+    return {str(key): str(value) for key, value in tree.items()}
+
+
+def _room(tree: Any, where: str) -> dict[str, str]:
+    room = _mapping(tree, where)
+    for resource, amount in room.items():
+        try:
+            quantity.parse(amount)
+        except QuantityError as error:
+            raise ConfigError(f"{where}.{resource}: {error}") from error
+    return room
+
+
+def _with_counts(shapes: list[Shape], counted: list[bool], count: int) -> list[Shape]:
+    open_ = counted.count(False)
+    left = max(0, count - sum(shape.count for shape, own in zip(shapes, counted, strict=True) if own))
+    shared = []
+    for shape, own in zip(shapes, counted, strict=True):
+        if own:
+            shared.append(shape)
+        else:
+            part = -(-left // open_)
+            shared.append(replace(shape, count=part))
+            left, open_ = left - part, open_ - 1
+    return shared

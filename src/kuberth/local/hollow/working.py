@@ -1,0 +1,130 @@
+"""A controller's queue: keys in, `sync(key)` out, never twice at a time for one key.
+
+In: keys of objects that may need work, as often as anybody likes. Out: calls of a sync function, several
+keys at once; after a failure again, a little later each time. A sync that looks at what is there and makes
+one step towards what should be there survives conflicts, restarts and lost events alike.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final, TypeVar
+
+from kuberth.local.apiserver.status_errors import StatusError
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_FIRST_RETRY_SECONDS: Final = 0.02
+_LAST_RETRY_SECONDS: Final = 30.0
+
+COALESCE_SECONDS: Final = 0.05
+"""How long a controller of many pods lets their changes gather, so that a thousand of them are not a
+thousand looks and a thousand writes of its status."""
+
+Sync = Callable[[str], Awaitable[float | None]]
+"""Does what a key needs; a number asks to be called again after that many seconds."""
+
+
+async def together(works: Iterable[Awaitable[T]]) -> list[T]:
+    """Wait for all of them, then raise the first failure: none goes on behind a sync that has ended."""
+    results = await asyncio.gather(*works, return_exceptions=True)
+    done: list[T] = []
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+        done.append(result)
+    return done
+
+
+class Worker:
+    """Runs `sync` for keys until cancelled."""
+
+    def __init__(self, name: str, sync: Sync, *, parallel: int = 8) -> None:
+        self.name = name
+        self._sync = sync
+        self._parallel = parallel
+        self._waiting: deque[str] = deque()
+        self._known: set[str] = set()
+        """Keys in `_waiting`."""
+        self._running: set[str] = set()
+        self._again: set[str] = set()
+        """Running keys that were added meanwhile."""
+        self._failures: dict[str, int] = {}
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._wake = asyncio.Event()
+
+    def add(self, key: str) -> None:
+        if key in self._running:
+            self._again.add(key)
+        elif key not in self._known:
+            self._known.add(key)
+            self._waiting.append(key)
+            self._wake.set()
+
+    def add_after(self, key: str, seconds: float) -> None:
+        """Add the key later; of several such wishes the earliest counts."""
+        loop = asyncio.get_running_loop()
+        due = loop.time() + max(seconds, 0.0)
+        timer = self._timers.get(key)
+        if timer is not None:
+            if timer.when() <= due:
+                return
+            timer.cancel()
+        self._timers[key] = loop.call_at(due, self._due, key)
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is waiting or running; what is due later does not count."""
+        return not self._waiting and not self._running
+
+    async def run(self) -> None:
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for index in range(self._parallel):
+                    tasks.create_task(self._work(), name=f"hollow-{self.name}-{index}")
+        finally:
+            for timer in self._timers.values():
+                timer.cancel()
+            self._timers.clear()
+
+    def _due(self, key: str) -> None:
+        del self._timers[key]
+        self.add(key)
+
+    async def _work(self) -> None:
+        while True:
+            while not self._waiting:
+                self._wake.clear()
+                await self._wake.wait()
+            key = self._waiting.popleft()
+            self._known.discard(key)
+            self._running.add(key)
+            try:
+                await self._run(key)
+            finally:
+                self._running.discard(key)
+                if key in self._again:
+                    self._again.discard(key)
+                    self.add(key)
+
+    async def _run(self, key: str) -> None:
+        try:
+            seconds = await self._sync(key)
+        except StatusError as error:
+            # 409: somebody else wrote first; 404: it went meanwhile. Both are settled by looking again.
+            level = logging.DEBUG if error.code in (404, 409) else logging.WARNING
+            logger.log(level, "%s %s: %s; trying again", self.name, key, error)
+        except Exception:
+            logger.exception("%s %s failed; trying again", self.name, key)
+        else:
+            self._failures.pop(key, None)
+            if seconds is not None:
+                self.add_after(key, seconds)
+            return
+        count = self._failures[key] = self._failures.get(key, 0) + 1
+        self.add_after(key, min(_FIRST_RETRY_SECONDS * 2.0 ** min(count, 20), _LAST_RETRY_SECONDS))

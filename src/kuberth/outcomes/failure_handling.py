@@ -1,0 +1,129 @@
+"""What happens to a pod that was not placed: back to the queue, and everyone is told why.
+
+In: a rejection from either cycle. Out: the pod in the right room with the plugins that rejected it, a
+FailedScheduling event, and the PodScheduled condition with its reason.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from kuberth.api.core import Pod, PodCondition
+from kuberth.cluster.pod_info import PodInfo
+from kuberth.errors import QueueError
+from kuberth.framework.diagnosis import FitError
+from kuberth.framework.handle import EventRecorder
+from kuberth.framework.nominator import Nominator
+from kuberth.framework.queued_pod import QueuedPod
+from kuberth.informers.store import Store
+from kuberth.observe.metrics import SchedulerMetrics
+from kuberth.outcomes.rejection import NO_NODES, Rejection
+from kuberth.queue.interface import SchedulingQueue
+
+logger = logging.getLogger(__name__)
+
+NOTE_LIMIT: Final = 1024
+"""The longest note the API takes in an event."""
+
+
+class StatusWriter(Protocol):
+    """Writes a pod's condition and nomination to the API without waiting for it."""
+
+    def write(self, pod: Pod, *, condition: PodCondition | None, nomination: str | None) -> None: ...
+
+
+class FailureHandler:
+    """Returns a pod that was not placed."""
+
+    def __init__(
+        self,
+        *,
+        queue: SchedulingQueue,
+        nominator: Nominator,
+        pods: Store[Pod],
+        recorder: EventRecorder,
+        writer: StatusWriter,
+        metrics: SchedulerMetrics,
+        derive: Callable[[Pod], PodInfo] = PodInfo,
+    ) -> None:
+        self._queue = queue
+        self._nominator = nominator
+        self._pods = pods
+        self._recorder = recorder
+        self._writer = writer
+        self._metrics = metrics
+        self._derive = derive
+
+    def handle(self, rejection: Rejection) -> None:
+        queued, status = rejection.queued, rejection.status
+        rejected = status.is_rejected
+        self._count(rejection, "unschedulable" if rejected else "error")
+        self._note_rejectors(queued, rejection)
+        if not self._return(queued):
+            return
+        if rejection.nomination is not None:
+            self._nominator.nominate(queued.info, rejection.nomination)
+        else:
+            self._nominator.adopt(queued.info)
+        pod = queued.pod
+        self._recorder.record(
+            pod,
+            reason="FailedScheduling",
+            action="Scheduling",
+            note=shortened(status.message),
+            warning=True,
+        )
+        condition = PodCondition(
+            type="PodScheduled",
+            status="False",
+            reason="Unschedulable" if rejected else "SchedulerError",
+            message=status.message,
+            observed_generation=pod.metadata.generation,
+        )
+        self._writer.write(pod, condition=condition, nomination=rejection.nomination)
+
+    def _count(self, rejection: Rejection, result: str) -> None:
+        labels = (result, rejection.runner.profile.scheduler_name)
+        self._metrics.schedule_attempts.inc(labels)
+        self._metrics.attempt_duration.observe(labels, time.perf_counter() - rejection.started)
+
+    def _note_rejectors(self, queued: QueuedPod, rejection: Rejection) -> None:
+        status = rejection.status
+        queued.unschedulable_plugins = set()
+        queued.pending_plugins = set()
+        if isinstance(status.cause, FitError):
+            diagnosis = status.cause.diagnosis
+            queued.unschedulable_plugins = set(diagnosis.unschedulable_plugins)
+            queued.pending_plugins = set(diagnosis.pending_plugins)
+            logger.info("pod %s does not fit: %s", queued.key, status.message)
+        elif status.message == NO_NODES:
+            logger.info("pod %s waits: there are no nodes", queued.key)
+        else:
+            logger.error("scheduling pod %s failed, it will be retried: %s", queued.key, status.message)
+
+    def _return(self, queued: QueuedPod) -> bool:
+        """Put the pod's present version back into the queue; False if it needs no scheduling any more."""
+        metadata = queued.pod.metadata
+        current = self._pods.get(metadata.name, namespace=metadata.namespace)
+        if current is None or current.metadata.uid != metadata.uid or current.spec.node_name:
+            what = "is gone" if current is None or not current.spec.node_name else "is assigned to a node"
+            logger.info("pod %s %s; it is not queued again", queued.key, what)
+            self._queue.done(queued.uid)
+            return False
+        queued.info = self._derive(current)
+        try:
+            self._queue.requeue(queued)
+        except QueueError:
+            logger.exception("pod %s cannot be queued again", queued.key)
+        return True
+
+
+def shortened(note: str) -> str:
+    """A note that fits into an event."""
+    if len(note.encode()) <= NOTE_LIMIT:
+        return note
+    ellipsis = " ..."
+    return note.encode()[: NOTE_LIMIT - len(ellipsis)].decode(errors="ignore") + ellipsis

@@ -1,0 +1,44 @@
+"""A pod that has its node: what the scheduling cycle hands to the binding cycle."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from kuberth.api.core import Pod
+from kuberth.cluster.pod_info import PodInfo
+from kuberth.framework.cycle_state import CycleState
+from kuberth.framework.queued_pod import QueuedPod
+from kuberth.framework.runner import Runner
+
+
+class Choice(NamedTuple):
+    """The node for the pod, and how wide the search was."""
+
+    node_name: str
+    evaluated_nodes: int
+    feasible_nodes: int
+
+
+@dataclass(slots=True)
+class Placement:
+    """The pod has its node: it is counted there, reserved and permitted (or waiting for that)."""
+
+    queued: QueuedPod
+    info: PodInfo
+    """The pod as it will be once bound."""
+    choice: Choice
+    state: CycleState
+    runner: Runner
+    started: float
+    permit_timeouts: Mapping[str, float]
+    """Plugins that asked to wait, with their limits in seconds; empty: bind at once."""
+
+    @property
+    def pod(self) -> Pod:
+        return self.info.pod
+
+    @property
+    def node_name(self) -> str:
+        return self.choice.node_name

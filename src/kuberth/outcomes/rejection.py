@@ -1,0 +1,37 @@
+"""A pod that has no node, and why: what either cycle hands to the failure handler."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from kuberth.framework.diagnosis import Diagnosis, FitError
+from kuberth.framework.queued_pod import QueuedPod
+from kuberth.framework.runner import Runner
+from kuberth.framework.status import Status
+
+NO_NODES: Final = "no nodes available to schedule pods"
+CLEAR_NOMINATION: Final = ""
+"""A rejection that takes back the pod's nomination; None leaves it as it is."""
+
+
+@dataclass(slots=True)
+class Rejection:
+    """The pod has no node."""
+
+    queued: QueuedPod
+    status: Status
+    runner: Runner
+    started: float
+    nomination: str | None = CLEAR_NOMINATION
+    """The node PostFilter nominated, "" to clear, None to leave as it is."""
+
+
+def rejected_on(node_name: str, status: Status) -> Status:
+    """A rejection after the node was chosen, told as a rejection by that one node; errors stay errors."""
+    if not status.is_rejected:
+        return status
+    diagnosis = Diagnosis()
+    diagnosis.set(node_name, status)
+    error = FitError(diagnosis, 1)
+    return Status(status.code, str(error), cause=error)

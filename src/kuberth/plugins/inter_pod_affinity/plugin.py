@@ -1,0 +1,87 @@
+"""InterPodAffinity: pods that want to be near other pods, or far from them.
+
+In: the incoming pod's terms and those that placed pods carry. Out: required terms of both sides rule out
+nodes, preferred ones (and, by a configured weight, required affinity of placed pods) rank them.
+
+All counts are read from the cluster table when they are needed, so they follow a what-if by themselves
+and the plugin does not need to be told of pods that one adds or removes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kuberth.api.core import Pod
+from kuberth.cluster.nodes import Nodes
+from kuberth.config.plugin_args import InterPodAffinityArgs
+from kuberth.framework.cluster_events import Action, ClusterEvent, EventWithHint, Resource
+from kuberth.framework.cycle_state import CycleState, StateKey
+from kuberth.framework.extension_points import (
+    EnqueueExtensions,
+    FilterPlugin,
+    PreFilterPlugin,
+    PreScorePlugin,
+    ScorePlugin,
+    Scores,
+)
+from kuberth.framework.handle import Handle
+from kuberth.framework.runner import MAX_NODE_SCORE
+from kuberth.framework.status import SKIP, Status
+from kuberth.framework.verdict import Verdict
+from kuberth.plugins.inter_pod_affinity import hints
+from kuberth.plugins.inter_pod_affinity.filtering import RequiredTerms
+from kuberth.plugins.inter_pod_affinity.incoming import broken_term, incoming_pod
+from kuberth.plugins.inter_pod_affinity.scoring import DomainScores, scaled
+
+_REQUIRED: StateKey[RequiredTerms] = StateKey("required inter-pod affinity")
+_SCORES: StateKey[DomainScores] = StateKey("preferred inter-pod affinity")
+
+
+class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, EnqueueExtensions):
+    name = "InterPodAffinity"
+
+    def __init__(self, args: InterPodAffinityArgs | None, _handle: Handle) -> None:
+        self._args = args or InterPodAffinityArgs()
+
+    # Filter
+
+    def pre_filter(self, state: CycleState, pod: Pod, nodes: Nodes) -> Status | None:
+        info = incoming_pod(state, pod)
+        if info.problems and (problem := broken_term(pod)):
+            return Status.unresolvable(f"parsing pod: {problem}")
+        required = RequiredTerms(info, nodes.table)
+        if not required.matter:
+            return SKIP
+        state.write(_REQUIRED, required)
+        return None
+
+    def filter_nodes(self, state: CycleState, pod: Pod, nodes: Nodes) -> Verdict:
+        return state.read(_REQUIRED).verdict(nodes)
+
+    # Score
+
+    def pre_score(self, state: CycleState, pod: Pod, nodes: Nodes) -> Status | None:
+        info = incoming_pod(state, pod)
+        if self._args.ignore_preferred_terms_of_existing_pods and not info.preferred_terms:
+            return SKIP
+        scores = DomainScores(info, nodes.table, required_affinity_weight=self._args.hard_pod_affinity_weight)
+        if scores.is_empty:
+            return SKIP
+        state.write(_SCORES, scores)
+        return None
+
+    def score_nodes(self, state: CycleState, pod: Pod, nodes: Nodes) -> Scores:
+        return state.read(_SCORES).over(nodes)
+
+    def normalize_scores(self, state: CycleState, pod: Pod, scores: Scores) -> Scores:
+        return scaled(scores, highest=MAX_NODE_SCORE)
+
+    # Events
+
+    def events_to_register(self) -> Iterable[EventWithHint]:
+        pod_changes = Action.ADD | Action.UPDATE_POD_LABEL | Action.DELETE
+        node_changes = Action.ADD | Action.UPDATE_NODE_LABEL
+        return [
+            EventWithHint(ClusterEvent(Resource.POD, pod_changes), hints.after_pod_change),
+            EventWithHint(ClusterEvent(Resource.NODE, node_changes), hints.after_node_change),
+        ]

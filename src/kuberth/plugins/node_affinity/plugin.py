@@ -1,0 +1,178 @@
+"""NodeAffinity: a pod's nodeSelector and node affinity, and what the profile adds to every pod's.
+
+Required terms rule nodes out, preferred ones add their weights. A pod that can only run on nodes it
+names spares the search of all others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from kuberth.api.core import Node, NodeSelectorTerm, Pod
+from kuberth.api.core import NodeAffinity as Affinity
+from kuberth.api.selectors import (
+    CompiledNodeSelector,
+    CompiledPreferredTerm,
+    RequiredNodeAffinity,
+    compile_node_selector,
+    compile_preferred_terms,
+    required_node_affinity,
+)
+from kuberth.cluster.nodes import Nodes
+from kuberth.cluster.selection import meets_node_selector, meets_required_affinity, meets_term
+from kuberth.config.plugin_args import NodeAffinityArgs
+from kuberth.errors import SelectorError
+from kuberth.framework.cluster_events import Action, ClusterEvent, EventWithHint, Hint, Resource
+from kuberth.framework.cycle_state import CycleState, StateKey
+from kuberth.framework.extension_points import (
+    DependsOn,
+    EnqueueExtensions,
+    FilterPlugin,
+    PreFilterPlugin,
+    PreFilterResult,
+    PreScorePlugin,
+    ScorePlugin,
+    Scores,
+)
+from kuberth.framework.handle import Handle
+from kuberth.framework.scores import normalized
+from kuberth.framework.status import SKIP, Status
+from kuberth.framework.verdict import Verdict
+
+_NOT_ADDED: Final = Status.unresolvable("node(s) didn't match scheduler-enforced node affinity")
+_NOT_PODS: Final = Status.unresolvable("node(s) didn't match Pod's node affinity/selector")
+_CONFLICT: Final = Status.unresolvable("pod affinity terms conflict")
+
+PreferredTerms = Sequence[CompiledPreferredTerm]
+_REQUIRED: Final = StateKey[RequiredNodeAffinity]("NodeAffinity/required")
+_PREFERRED: Final = StateKey[PreferredTerms]("NodeAffinity/preferred")
+_NONE: Final = Affinity()
+
+
+class _Added(NamedTuple):
+    """What the profile's `addedAffinity` asks of every pod's node."""
+
+    required: CompiledNodeSelector | None = None
+    preferred: PreferredTerms | None = None
+
+
+_NOTHING_ADDED: Final = _Added()
+
+
+class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, EnqueueExtensions):
+    name = "NodeAffinity"
+    filter_depends_on = DependsOn.NODE_OBJECT
+    args_type = NodeAffinityArgs
+
+    def __init__(self, args: NodeAffinityArgs | None, _handle: Handle) -> None:
+        self._added = _compile_added(args.added_affinity if args is not None else None)
+
+    def pre_filter(self, state: CycleState, pod: Pod, _nodes: Nodes) -> PreFilterResult | Status | None:
+        required = _of(pod).required_during_scheduling_ignored_during_execution
+        if required is None and self._added.required is None and not pod.spec.node_selector:
+            return SKIP
+        state.write(_REQUIRED, required_node_affinity(pod))
+        names = None if required is None else _named_nodes(required.node_selector_terms)
+        if names is None:
+            return None
+        return PreFilterResult(names) if names else _CONFLICT
+
+    def filter_nodes(self, state: CycleState, pod: Pod, nodes: Nodes) -> Verdict | None:
+        required = state.get(_REQUIRED)
+        if required is None:  # PreFilter of this plugin is disabled
+            required = required_node_affinity(pod)
+        # A term that cannot be read matches no node; upstream says no more about it either.
+        codes = np.where(meets_required_affinity(nodes, required), 0, 2)
+        if self._added.required is not None:
+            codes = np.where(meets_node_selector(nodes, self._added.required), codes, 1)
+        return Verdict.choosing(codes, _NOT_ADDED, _NOT_PODS)
+
+    def pre_score(self, state: CycleState, pod: Pod, _nodes: Nodes) -> Status | None:
+        prefers = _of(pod).preferred_during_scheduling_ignored_during_execution
+        if not prefers and self._added.preferred is None:
+            return SKIP
+        compiled = _preferred_terms(pod)
+        if isinstance(compiled, Status):
+            return compiled
+        state.write(_PREFERRED, compiled)
+        return None
+
+    def score_nodes(self, state: CycleState, pod: Pod, nodes: Nodes) -> Scores | Status:
+        """The sum of the weights of all preferred terms that match, the profile's and the pod's."""
+        terms: PreferredTerms | Status | None = state.get(_PREFERRED)
+        if terms is None:  # PreScore of this plugin is disabled
+            terms = _preferred_terms(pod)
+        if isinstance(terms, Status):
+            return terms
+        scores = np.zeros(len(nodes), np.int64)
+        for preferred in (*(self._added.preferred or ()), *terms):
+            scores += preferred.weight * meets_term(nodes, preferred.term)
+        return scores
+
+    def normalize_scores(self, _state: CycleState, _pod: Pod, scores: Scores) -> Scores:
+        return normalized(scores)
+
+    def events_to_register(self) -> Iterable[EventWithHint]:
+        node_change = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL)
+        return [EventWithHint(node_change, self._after_node_change)]
+
+    def _after_node_change(self, pod: Pod, old: object, new: object) -> Hint:
+        """Only a node that matches now and did not before helps."""
+        if not isinstance(new, Node):
+            return Hint.QUEUE
+        added = self._added.required
+        if added is not None and not added.matches(new.metadata.labels, new.metadata.name):
+            return Hint.SKIP
+        required = required_node_affinity(pod)
+        try:
+            if not required.matches(new.metadata.labels, new.metadata.name):
+                return Hint.SKIP
+            if isinstance(old, Node) and required.matches(old.metadata.labels, old.metadata.name):
+                return Hint.SKIP
+        except SelectorError:
+            return Hint.QUEUE
+        return Hint.QUEUE
+
+
+def _compile_added(affinity: Affinity | None) -> _Added:
+    if affinity is None:
+        return _NOTHING_ADDED
+    required = None
+    if affinity.required_during_scheduling_ignored_during_execution is not None:
+        required = compile_node_selector(affinity.required_during_scheduling_ignored_during_execution)
+        required.check()
+    preferred = affinity.preferred_during_scheduling_ignored_during_execution
+    return _Added(required, compile_preferred_terms(preferred) if preferred else None)
+
+
+def _of(pod: Pod) -> Affinity:
+    affinity = pod.spec.affinity
+    return affinity.node_affinity if affinity is not None and affinity.node_affinity is not None else _NONE
+
+
+def _preferred_terms(pod: Pod) -> PreferredTerms | Status:
+    """The pod's preferred terms. One that cannot be read fails the cycle, as upstream; the pod is retried."""
+    try:
+        return compile_preferred_terms(_of(pod).preferred_during_scheduling_ignored_during_execution)
+    except SelectorError as exc:
+        return Status.error(SelectorError(f"the pod's preferred node affinity cannot be read: {exc}"))
+
+
+def _named_nodes(terms: Sequence[NodeSelectorTerm]) -> frozenset[str] | None:
+    """The only nodes that can match, if every term names some; None if any node may match."""
+    if not terms:
+        return None
+    names: set[str] = set()
+    for term in terms:
+        lists = [
+            field.values
+            for field in term.match_fields
+            if field.key == "metadata.name" and field.operator == "In"
+        ]
+        if not lists:
+            return None
+        names |= set(lists[0]).intersection(*lists[1:])
+    return frozenset(names)

@@ -1,0 +1,94 @@
+"""NodeDeclaredFeatures: a pod that needs a feature of the kubelet runs only where the node declares it.
+
+Kubernetes 1.36 knows five such features; two of them can be told from a pod's spec when it is scheduled,
+the others matter to updates of running pods. None of them has a version after which every node has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+import numpy as np
+
+from kuberth.api.core import Node, Pod, PodSpec
+from kuberth.cluster.nodes import Nodes
+from kuberth.framework.cluster_events import Action, ClusterEvent, EventWithHint, Hint, Resource
+from kuberth.framework.cycle_state import CycleState, StateKey
+from kuberth.framework.extension_points import DependsOn, EnqueueExtensions, FilterPlugin, PreFilterPlugin
+from kuberth.framework.handle import Handle
+from kuberth.framework.status import SKIP, Status
+from kuberth.framework.verdict import Verdict
+
+_REJECTED: Final = Status.unresolvable("node(s) didn't match Pod's required features")
+_REQUIRED: Final = StateKey[frozenset[str]]("NodeDeclaredFeatures/required")
+
+
+def _restarts_all_containers(spec: PodSpec) -> bool:
+    return any(
+        rule.action == "RestartAllContainers"
+        for container in (*spec.containers, *spec.init_containers)
+        for rule in container.restart_policy_rules
+    )
+
+
+def _has_user_namespace_on_host_network(spec: PodSpec) -> bool:
+    return spec.host_network and spec.host_users is False
+
+
+_NEEDED_BY: Final[Mapping[str, Callable[[PodSpec], bool]]] = {
+    "RestartAllContainersOnContainerExits": _restarts_all_containers,
+    "UserNamespacesHostNetworkSupport": _has_user_namespace_on_host_network,
+}
+
+
+def required_features(pod: Pod) -> frozenset[str]:
+    """What a node must declare to run the pod."""
+    return frozenset(feature for feature, needed in _NEEDED_BY.items() if needed(pod.spec))
+
+
+class NodeDeclaredFeatures(PreFilterPlugin, FilterPlugin, EnqueueExtensions):
+    name = "NodeDeclaredFeatures"
+    filter_depends_on = DependsOn.NODE_OBJECT
+
+    def __init__(self, _args: object, handle: Handle) -> None:
+        self._enabled = handle.feature_gates.enabled("NodeDeclaredFeatures")
+
+    def pre_filter(self, state: CycleState, pod: Pod, _nodes: Nodes) -> Status | None:
+        required = required_features(pod) if self._enabled else frozenset()
+        if not required:
+            return SKIP
+        state.write(_REQUIRED, required)
+        return None
+
+    def filter_nodes(self, state: CycleState, pod: Pod, nodes: Nodes) -> Verdict | None:
+        if not self._enabled:
+            return None
+        required = state.get(_REQUIRED)
+        if required is None:
+            required = required_features(pod)
+        column = nodes.table.declared_features
+        lacking = np.fromiter((not required <= declared for declared in column.values), np.bool_)
+        return Verdict.rejecting(np.take(lacking, nodes.take(column.ids)), _REJECTED)
+
+    def events_to_register(self) -> Iterable[EventWithHint]:
+        if not self._enabled:
+            return []
+        node_change = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_DECLARED_FEATURE)
+        return [
+            EventWithHint(node_change, self._after_node_change),
+            EventWithHint(ClusterEvent(Resource.POD, Action.UPDATE), self._after_pod_update),
+        ]
+
+    def _after_node_change(self, _pod: Pod, old: object, new: object) -> Hint:
+        if isinstance(old, Node) and isinstance(new, Node):
+            same = old.status.declared_features == new.status.declared_features
+            return Hint.SKIP if same else Hint.QUEUE
+        return Hint.QUEUE
+
+    def _after_pod_update(self, pod: Pod, old: object, new: object) -> Hint:
+        if isinstance(new, Pod) and new.metadata.uid != pod.metadata.uid:
+            return Hint.SKIP
+        if isinstance(old, Pod) and isinstance(new, Pod) and required_features(old) == required_features(new):
+            return Hint.SKIP
+        return Hint.QUEUE

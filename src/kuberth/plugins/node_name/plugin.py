@@ -1,0 +1,34 @@
+"""NodeName: a pod that names its node in `spec.nodeName` fits nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from kuberth.api.core import Pod
+from kuberth.cluster.nodes import Nodes
+from kuberth.cluster.selection import everywhere
+from kuberth.framework.cluster_events import Action, ClusterEvent, EventWithHint, Resource
+from kuberth.framework.cycle_state import CycleState
+from kuberth.framework.extension_points import DependsOn, EnqueueExtensions, FilterPlugin
+from kuberth.framework.status import Status
+from kuberth.framework.verdict import Verdict
+
+_REJECTED: Final = Status.unresolvable("node(s) didn't match the requested node name")
+
+
+class NodeName(FilterPlugin, EnqueueExtensions):
+    name = "NodeName"
+    filter_depends_on = DependsOn.NODE_OBJECT
+
+    def filter_nodes(self, _state: CycleState, pod: Pod, nodes: Nodes) -> Verdict | None:
+        if not pod.spec.node_name:
+            return None
+        rejected = everywhere(nodes)
+        position = nodes.position(pod.spec.node_name)
+        if position is not None:
+            rejected[position] = False
+        return Verdict.rejecting(rejected, _REJECTED)
+
+    def events_to_register(self) -> Iterable[EventWithHint]:
+        return [EventWithHint(ClusterEvent(Resource.NODE, Action.ADD))]

@@ -1,0 +1,76 @@
+"""NodePorts: a node where another pod holds a host port that the pod wants does not take it.
+
+The address 0.0.0.0 (and no address, which means the same) stands for all addresses of the node: it
+conflicts with every address of the same protocol and port.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Final
+
+from kuberth.api.core import Pod
+from kuberth.cluster.nodes import Nodes
+from kuberth.cluster.pod_info import HostPort, host_ports
+from kuberth.cluster.selection import nowhere
+from kuberth.framework.cluster_events import Action, ClusterEvent, EventWithHint, Hint, Resource
+from kuberth.framework.cycle_state import CycleState
+from kuberth.framework.extension_points import DependsOn, EnqueueExtensions, FilterPlugin, PreFilterPlugin
+from kuberth.framework.status import SKIP, Status
+from kuberth.framework.verdict import Verdict
+
+_REJECTED: Final = Status.unschedulable("node(s) didn't have free ports for the requested pod ports")
+_ALL_ADDRESSES: Final = "0.0.0.0"
+
+
+class NodePorts(PreFilterPlugin, FilterPlugin, EnqueueExtensions):
+    name = "NodePorts"
+    filter_depends_on = DependsOn.NODE
+
+    def pre_filter(self, state: CycleState, pod: Pod, _nodes: Nodes) -> Status | None:
+        return None if _wanted(state, pod) else SKIP
+
+    def filter_nodes(self, state: CycleState, pod: Pod, nodes: Nodes) -> Verdict | None:
+        table = nodes.table
+        holders = [
+            users
+            for port in _wanted(state, pod)
+            for address, users in table.port_users(port.protocol, port.port).items()
+            if _overlap(address, port.ip)
+        ]
+        if not holders:
+            return None
+        taken = nowhere(nodes)
+        for users in holders:
+            taken |= nodes.take(users.column(table.slots)) > 0
+        return Verdict.rejecting(taken, _REJECTED)
+
+    def events_to_register(self) -> Iterable[EventWithHint]:
+        return [
+            EventWithHint(ClusterEvent(Resource.POD, Action.DELETE), self._after_pod_deleted),
+            EventWithHint(ClusterEvent(Resource.NODE, Action.ADD)),
+        ]
+
+    def _after_pod_deleted(self, pod: Pod, old: object, _new: object) -> Hint:
+        """Only a pod that had a node, or was promised one, can have held a port that is wanted."""
+        if not isinstance(old, Pod):
+            return Hint.QUEUE
+        if not old.spec.node_name and not old.status.nominated_node_name:
+            return Hint.SKIP
+        freed = host_ports(old)
+        return Hint.QUEUE if any(_conflict(port, freed) for port in host_ports(pod)) else Hint.SKIP
+
+
+def _wanted(state: CycleState, pod: Pod) -> Collection[HostPort]:
+    return state.pod_info.host_ports if state.pod_info is not None else host_ports(pod)
+
+
+def _conflict(port: HostPort, others: Iterable[HostPort]) -> bool:
+    return any(
+        port.protocol == other.protocol and port.port == other.port and _overlap(port.ip, other.ip)
+        for other in others
+    )
+
+
+def _overlap(address: str, other: str) -> bool:
+    return address == other or _ALL_ADDRESSES in (address, other)

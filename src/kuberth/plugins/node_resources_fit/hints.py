@@ -1,0 +1,80 @@
+"""Queueing hints of NodeResourcesFit: did this change free anything the pod asks for?
+
+In: a pod the plugin rejected, and the old and new version of a pod or node. Out: Queue or Skip. Nonsense
+(no object, another kind, unreadable quantities) raises, which the queue takes for Queue.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple, TypeVar
+
+from kuberth.api.core import Node, Pod
+from kuberth.api.pod_resources import CPU, PODS, compute_pod_request
+from kuberth.api.quantity import milli_value, value
+from kuberth.framework.cluster_events import Hint
+from kuberth.plugins.resources.requests import Amounts, positive_amounts, request_of_pending
+
+T = TypeVar("T")
+
+_NOTHING: Final[Amounts] = {}
+
+
+class _Capacity(NamedTuple):
+    pods: int
+    amounts: Amounts
+
+
+def after_pod_event(pod: Pod, old: object, new: object) -> Hint:
+    """A pod was deleted or asks for less than before."""
+    before, after = _expect(Pod, old), _expect(Pod, new)
+    if after is None:
+        if before is None:
+            raise ValueError("a pod event without a pod")
+        # A pod that preemption had promised a node held resources there too.
+        had_node = before.spec.node_name or before.status.nominated_node_name
+        return Hint.QUEUE if had_node else Hint.SKIP
+    if after.metadata.uid == pod.metadata.uid:
+        return Hint.QUEUE
+    if before is None or not after.spec.node_name:
+        return Hint.SKIP
+    had, has = positive_amounts(compute_pod_request(before)), positive_amounts(compute_pod_request(after))
+    freed = {name for name, amount in had.items() if amount > has.get(name, 0)}
+    if not freed:
+        return Hint.SKIP
+    wanted = positive_amounts(compute_pod_request(pod))
+    return Hint.SKIP if freed.isdisjoint(wanted) else Hint.QUEUE
+
+
+def after_node_event(pod: Pod, old: object, new: object, *, pod_level: bool) -> Hint:
+    """A node came, or has another allocatable: the pod must fit on it, were it empty, and gain by it."""
+    before, after = _expect(Node, old), _expect(Node, new)
+    if after is None:
+        return Hint.SKIP
+    wanted = positive_amounts(request_of_pending(pod, pod_level=pod_level))
+    offered = _capacity(after)
+    if offered.pods < 1 or any(amount > offered.amounts.get(name, 0) for name, amount in wanted.items()):
+        return Hint.SKIP
+    if before is None:
+        return Hint.QUEUE
+    had = _capacity(before)
+    gained = offered.pods > had.pods or any(
+        offered.amounts.get(name, 0) > had.amounts.get(name, 0) for name in wanted
+    )
+    return Hint.QUEUE if gained else Hint.SKIP
+
+
+def _capacity(node: Node) -> _Capacity:
+    allocatable = node.status.allocatable
+    return _Capacity(
+        value(allocatable.get(PODS, "0")),
+        {
+            name: milli_value(quantity) if name == CPU else value(quantity)
+            for name, quantity in allocatable.items()
+        },
+    )
+
+
+def _expect(kind: type[T], obj: object) -> T | None:
+    if obj is None or isinstance(obj, kind):
+        return obj
+    raise TypeError(f"expected a {kind.__name__}, got a {type(obj).__name__}")

@@ -1,0 +1,104 @@
+"""NodeResourcesFit: rules out nodes that lack what the pod asks for, and scores how full they get."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from kuberth.api.core import Pod
+from kuberth.api.pod_resources import is_extended_resource
+from kuberth.cluster.nodes import Nodes
+from kuberth.config.plugin_args import NodeResourcesFitArgs
+from kuberth.errors import QuantityError
+from kuberth.framework.cluster_events import Action, ClusterEvent, EventWithHint, Hint, Resource
+from kuberth.framework.cycle_state import CycleState, StateKey
+from kuberth.framework.extension_points import (
+    DependsOn,
+    EnqueueExtensions,
+    FilterPlugin,
+    PreFilterPlugin,
+    PreScorePlugin,
+    ScorePlugin,
+    Scores,
+)
+from kuberth.framework.handle import Handle
+from kuberth.framework.status import SKIP, Status
+from kuberth.framework.verdict import Verdict
+from kuberth.plugins.node_resources_fit.hints import after_node_event, after_pod_event
+from kuberth.plugins.node_resources_fit.shortages import shortages
+from kuberth.plugins.node_resources_fit.strategies import strategy_of
+from kuberth.plugins.resources.allocation import Share, allocation, shares_of
+from kuberth.plugins.resources.requests import (
+    Amounts,
+    amounts_for_fit_score,
+    positive_amounts,
+    request_of_pending,
+)
+
+_AMOUNTS: Final = StateKey[Amounts]("NodeResourcesFit/amounts")
+_SHARES: Final = StateKey[tuple[Share, ...]]("NodeResourcesFit/shares")
+
+
+class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, EnqueueExtensions):
+    name = "NodeResourcesFit"
+    filter_depends_on = DependsOn.NODE
+    args_type = NodeResourcesFitArgs
+
+    def __init__(self, args: NodeResourcesFitArgs | None, handle: Handle) -> None:
+        args = args or NodeResourcesFitArgs()
+        gates = handle.feature_gates
+        self._ignored = frozenset(args.ignored_resources)
+        self._ignored_groups = frozenset(args.ignored_resource_groups)
+        self._resources = args.scoring_strategy.resources
+        self._strategy = strategy_of(args.scoring_strategy)
+        self._pod_level = gates.enabled("PodLevelResources")
+        self._hints_are_on = gates.enabled("SchedulerQueueingHints")
+        self._device_classes = gates.enabled("DRAExtendedResource")
+
+    def pre_filter(self, state: CycleState, pod: Pod, _nodes: Nodes) -> Status | None:
+        try:
+            request = request_of_pending(pod, info=state.pod_info, pod_level=self._pod_level)
+        except QuantityError as exc:
+            return Status.unresolvable(f"the pod's resource requests cannot be read: {exc}")
+        amounts = positive_amounts(request)
+        if self._ignored or self._ignored_groups:
+            amounts = {name: amount for name, amount in amounts.items() if not self._is_ignored(name)}
+        state.write(_AMOUNTS, amounts)
+        return None
+
+    def _is_ignored(self, resource: str) -> bool:
+        """Someone else, usually an extender, looks after the resource. Only extended ones can be left out."""
+        return is_extended_resource(resource) and (
+            resource in self._ignored or resource.partition("/")[0] in self._ignored_groups
+        )
+
+    def filter_nodes(self, state: CycleState, _pod: Pod, nodes: Nodes) -> Verdict | None:
+        return shortages(nodes, state.read(_AMOUNTS))
+
+    def pre_score(self, state: CycleState, pod: Pod, _nodes: Nodes) -> Status | None:
+        assert state.pod_info is not None
+        try:
+            amounts = amounts_for_fit_score(pod, state.pod_info)
+        except QuantityError:
+            return SKIP
+        state.write(_SHARES, shares_of(self._resources, amounts))
+        return None
+
+    def score_nodes(self, state: CycleState, _pod: Pod, nodes: Nodes) -> Scores:
+        return self._strategy(allocation(nodes, state.read(_SHARES), with_defaults=True))
+
+    def events_to_register(self) -> Iterable[EventWithHint]:
+        node_change = Action.ADD | Action.UPDATE_NODE_ALLOCATABLE
+        if not self._hints_are_on:
+            # Without hints a new node may be held back until its taints or labels change.
+            node_change |= Action.UPDATE_NODE_TAINT | Action.UPDATE_NODE_LABEL
+        yield EventWithHint(
+            ClusterEvent(Resource.POD, Action.DELETE | Action.UPDATE_POD_SCALE_DOWN), after_pod_event
+        )
+        yield EventWithHint(ClusterEvent(Resource.NODE, node_change), self._after_node_event)
+        if self._device_classes:
+            # A device class can stand for an extended resource. Nothing here reads them, so all may help.
+            yield EventWithHint(ClusterEvent(Resource.DEVICE_CLASS, Action.ADD | Action.UPDATE))
+
+    def _after_node_event(self, pod: Pod, old: object, new: object) -> Hint:
+        return after_node_event(pod, old, new, pod_level=self._pod_level)

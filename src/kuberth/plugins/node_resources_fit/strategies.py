@@ -1,0 +1,119 @@
+"""NodeResourcesFit's scoring strategies: prefer empty nodes, full nodes, or a utilisation of your choice.
+
+In: an `Allocation`. Out: a score from 0 to 100 for every node: the weighted mean of what the strategy
+says of each resource the node has. Divisions drop the fraction, as Kubernetes' integers do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kuberth.config.plugin_args import MAX_CUSTOM_SCORE, ScoringStrategy, UtilizationShapePoint
+from kuberth.errors import ConfigError
+from kuberth.framework.extension_points import Scores
+from kuberth.framework.runner import MAX_NODE_SCORE
+from kuberth.plugins.resources.allocation import Allocation, Matrix
+
+FULL = 100
+"""The utilisation, in per cent, of a node that has nothing left."""
+
+Strategy = Callable[[Allocation], Scores]
+
+
+def strategy_of(settings: ScoringStrategy) -> Strategy:
+    """The strategy that the plugin's arguments name."""
+    try:
+        return _STRATEGIES[settings.type](settings)
+    except KeyError:
+        names = ", ".join(_STRATEGIES)
+        raise ConfigError(f"no scoring strategy is called {settings.type!r}; there are: {names}") from None
+
+
+def least_allocated(use: Allocation) -> Scores:
+    """The more is left, the better; a node that is asked for more than it has gets nothing."""
+    spare = use.allocatable - use.allocated
+    spare -= use.added
+    np.maximum(spare, 0, out=spare)
+    return _weighted_mean(_per_cent(spare, use), use)
+
+
+def most_allocated(use: Allocation) -> Scores:
+    """The less is left, the better. The defaults for small pods can ask for more than there is."""
+    taken = use.allocated + use.added
+    np.minimum(taken, use.allocatable, out=taken)
+    return _weighted_mean(_per_cent(taken, use), use)
+
+
+def requested_to_capacity_ratio(shape: Sequence[UtilizationShapePoint]) -> Strategy:
+    """Scores by utilisation along a line through the points of `shape`."""
+    by_utilisation = np.array([_on_line(shape, utilisation) for utilisation in range(FULL + 1)], np.int64)
+
+    def score(use: Allocation) -> Scores:
+        requested = use.allocated + use.added
+        overdrawn = requested > use.allocatable
+        utilisation = np.where(overdrawn, FULL, _per_cent(requested, use))
+        scores = by_utilisation.take(utilisation, mode="clip")
+        # Upstream leaves a resource that scores zero out of the mean, and rounds instead of truncating.
+        counts = (scores > 0) & use.has
+        weight_sums = _weighted_sum(counts, use)
+        means: NDArray[np.float64] = _weighted_sum(scores * counts, use) / np.maximum(weight_sums, 1)
+        return np.floor(means + 0.5).astype(np.int64)
+
+    return score
+
+
+_STRATEGIES: Mapping[str, Callable[[ScoringStrategy], Strategy]] = {
+    "LeastAllocated": lambda _settings: least_allocated,
+    "MostAllocated": lambda _settings: most_allocated,
+    "RequestedToCapacityRatio": lambda settings: requested_to_capacity_ratio(
+        settings.requested_to_capacity_ratio.shape if settings.requested_to_capacity_ratio else ()
+    ),
+}
+
+
+def _weighted_mean(scores: Matrix, use: Allocation) -> Scores:
+    """Over the resources that the node has; zero for a node that has none of them."""
+    if use.is_complete and use.weights:
+        return _divided(_weighted_sum(scores, use), sum(use.weights))
+    weight_sums = _weighted_sum(use.has, use)
+    return _divided(_weighted_sum(scores * use.has, use), np.maximum(weight_sums, 1))
+
+
+def _weighted_sum(scores: Matrix | NDArray[np.bool_], use: Allocation) -> Scores:
+    total = np.zeros(scores.shape[1], np.int64)
+    for row, weight in zip(scores, use.weights, strict=True):
+        total += row * np.int64(weight) if weight != 1 else row
+    return total
+
+
+def _per_cent(part: Matrix, use: Allocation) -> Matrix:
+    """How much of what the node has is `part`, which is used up."""
+    part *= MAX_NODE_SCORE
+    return _divided(part, use.divisors)
+
+
+def _divided(dividends: NDArray[np.int64], divisors: NDArray[np.int64] | int) -> NDArray[np.int64]:
+    """Toward zero. Only figures in the exabytes get negative here: they wrap around, as upstream's do."""
+    quotients: NDArray[np.int64] = dividends // divisors
+    if dividends.min(initial=0) < 0:
+        quotients += (dividends < 0) & (quotients * divisors != dividends)
+    return quotients
+
+
+def _on_line(shape: Sequence[UtilizationShapePoint], utilisation: int) -> int:
+    """The score at a utilisation: the first and last point hold beyond the ends of the line."""
+    stretch = MAX_NODE_SCORE // MAX_CUSTOM_SCORE
+    before: UtilizationShapePoint | None = None
+    for point in shape:
+        if utilisation <= point.utilization:
+            if before is None:
+                return point.score * stretch
+            rise = (point.score - before.score) * stretch * (utilisation - before.utilization)
+            run = point.utilization - before.utilization
+            climbed = rise // run if rise >= 0 else -(-rise // run)
+            return before.score * stretch + climbed
+        before = point
+    return before.score * stretch if before is not None else 0

@@ -1,0 +1,102 @@
+"""How much of each scored resource nodes have and would have given away with the pod on them.
+
+In: the resources a plugin scores, the pod's amounts, a view of the table. Out: matrices
+[resource, node], whole numbers in the units of the cluster table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kuberth.api.pod_resources import is_scalar_resource
+from kuberth.cluster.nodes import Nodes
+from kuberth.cluster.table import MEMORY
+from kuberth.config.plugin_args import ResourceSpec
+from kuberth.plugins.resources.requests import Amounts, is_counted
+
+Matrix = NDArray[np.int64]
+
+
+class Share(NamedTuple):
+    """A resource that takes part in the pod's score."""
+
+    resource: str
+    weight: int
+    amount: int
+    """What the pod adds."""
+
+
+def shares_of(resources: Iterable[ResourceSpec], amounts: Amounts) -> tuple[Share, ...]:
+    """The resources that matter for this pod: an extended resource it does not ask for says nothing."""
+    return tuple(
+        Share(spec.name, spec.weight, amounts.get(spec.name, 0))
+        for spec in resources
+        if is_counted(spec.name) and (amounts.get(spec.name, 0) or not is_scalar_resource(spec.name))
+    )
+
+
+class Allocation(NamedTuple):
+    """One matrix row per share. None of the matrices is to be written to: they may be the table's own."""
+
+    weights: Sequence[int]
+    allocatable: Matrix
+    allocated: Matrix
+    """Without the pod."""
+    added: Matrix
+    """What the pod adds: one column, the same on every node."""
+    has: NDArray[np.bool_]
+    """Whether the node has any of the resource; if not, the resource is left out there."""
+    is_complete: bool
+    """Whether every node has all of the resources."""
+
+    @property
+    def divisors(self) -> Matrix:
+        """`allocatable` with something harmless where it is zero."""
+        return self.allocatable if self.is_complete else np.maximum(self.allocatable, 1)
+
+
+def allocation(nodes: Nodes, shares: tuple[Share, ...], *, with_defaults: bool) -> Allocation:
+    """`with_defaults`: pods that ask for no CPU or memory count as if they asked for a little."""
+    table = nodes.table
+    known: list[Share] = []
+    indices: list[int] = []
+    for share in shares:
+        index = table.resource_index(share.resource)
+        if index is not None:
+            known.append(share)
+            indices.append(index)
+    allocatable = _rows(nodes, table.allocatable, indices)
+    if not with_defaults:
+        allocated = _rows(nodes, table.requested, indices)
+    elif max(indices, default=0) <= MEMORY:
+        allocated = _rows(nodes, table.nonzero_requested, indices)
+    else:
+        allocated = np.stack(
+            [
+                nodes.take((table.nonzero_requested if index <= MEMORY else table.requested)[index])
+                for index in indices
+            ]
+        )
+    has = allocatable != 0
+    return Allocation(
+        [share.weight for share in known],
+        allocatable,
+        allocated,
+        np.array([share.amount for share in known], np.int64)[:, np.newaxis],
+        has,
+        bool(has.all()),
+    )
+
+
+def _rows(nodes: Nodes, matrix: Matrix, indices: Sequence[int]) -> Matrix:
+    """Some rows of a matrix over the nodes of the view; neighbours, like CPU and memory, are not copied."""
+    if not indices:
+        return np.zeros((0, len(nodes)), np.int64)
+    first, last = indices[0], indices[-1]
+    if indices == list(range(first, last + 1)):
+        return nodes.take(matrix[first : last + 1])
+    return np.stack([nodes.take(matrix[index]) for index in indices])

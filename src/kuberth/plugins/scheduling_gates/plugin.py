@@ -1,0 +1,28 @@
+"""SchedulingGates: a pod with a scheduling gate does not enter the active queue (KEP-3521)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kuberth.api.core import Pod
+from kuberth.framework.cluster_events import Action, ClusterEvent, EventWithHint, Hint, Resource
+from kuberth.framework.extension_points import EnqueueExtensions, PreEnqueuePlugin
+from kuberth.framework.status import Status
+
+
+class SchedulingGates(PreEnqueuePlugin, EnqueueExtensions):
+    name = "SchedulingGates"
+
+    def pre_enqueue(self, pod: Pod) -> Status | None:
+        if not pod.spec.scheduling_gates:
+            return None
+        gates = " ".join(gate.name for gate in pod.spec.scheduling_gates)
+        return Status.unresolvable(f"waiting for scheduling gates: [{gates}]")
+
+    def events_to_register(self) -> Iterable[EventWithHint]:
+        gates_gone = ClusterEvent(Resource.POD, Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED)
+        return [EventWithHint(gates_gone, self._after_gates_are_gone)]
+
+    def _after_gates_are_gone(self, pod: Pod, _old: object, new: object) -> Hint:
+        is_this_pod = isinstance(new, Pod) and new.metadata.uid == pod.metadata.uid
+        return Hint.QUEUE if is_this_pod else Hint.SKIP

@@ -1,0 +1,105 @@
+"""TaintToleration: NoSchedule and NoExecute taints keep a pod off, PreferNoSchedule taints cost score."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import numpy as np
+
+from kuberth.api.core import Node, Pod, Taint, Toleration
+from kuberth.api.taints import find_untolerated, toleration_tolerates
+from kuberth.cluster.nodes import Nodes
+from kuberth.cluster.selection import by_taints
+from kuberth.framework.cluster_events import Action, ClusterEvent, EventWithHint, Hint, Resource
+from kuberth.framework.cycle_state import CycleState, StateKey
+from kuberth.framework.extension_points import (
+    DependsOn,
+    EnqueueExtensions,
+    FilterPlugin,
+    PreScorePlugin,
+    ScorePlugin,
+    Scores,
+)
+from kuberth.framework.handle import Handle
+from kuberth.framework.scores import normalized
+from kuberth.framework.status import Status
+from kuberth.framework.verdict import Verdict
+
+_REJECTED: Final = Status.unresolvable("node(s) had untolerated taint(s)")
+_SOFT: Final = "PreferNoSchedule"
+_SOFT_TOLERATIONS: Final = StateKey[tuple[Toleration, ...]]("TaintToleration/soft tolerations")
+
+
+class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin, EnqueueExtensions):
+    name = "TaintToleration"
+    filter_depends_on = DependsOn.NODE_OBJECT
+
+    def __init__(self, _args: object, handle: Handle) -> None:
+        self._comparison_operators = handle.feature_gates.enabled("TaintTolerationComparisonOperators")
+
+    def filter_nodes(self, _state: CycleState, pod: Pod, nodes: Nodes) -> Verdict | None:
+        if _no_node_is_tainted(nodes):
+            return None
+        return Verdict.choosing(by_taints(nodes, lambda taints: self._repels(taints, pod)), _REJECTED)
+
+    def pre_score(self, state: CycleState, pod: Pod, _nodes: Nodes) -> None:
+        state.write(_SOFT_TOLERATIONS, _soft_tolerations(pod))
+
+    def score_nodes(self, state: CycleState, pod: Pod, nodes: Nodes) -> Scores:
+        """The number of soft taints that the pod does not tolerate; normalising turns it around."""
+        if _no_node_is_tainted(nodes):
+            return np.zeros(len(nodes), np.int64)
+        tolerations = state.get(_SOFT_TOLERATIONS)
+        if tolerations is None:
+            tolerations = _soft_tolerations(pod)
+        return by_taints(nodes, lambda taints: self._untolerated_soft(taints, tolerations))
+
+    def normalize_scores(self, _state: CycleState, _pod: Pod, scores: Scores) -> Scores:
+        return normalized(scores, reverse=True)
+
+    def events_to_register(self) -> Iterable[EventWithHint]:
+        return [
+            EventWithHint(
+                ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT), self._after_node_change
+            ),
+            EventWithHint(
+                ClusterEvent(Resource.POD, Action.UPDATE_POD_TOLERATION), self._after_toleration_change
+            ),
+        ]
+
+    def _after_node_change(self, pod: Pod, old: object, new: object) -> Hint:
+        """Only a node that comes without a repelling taint, or loses its last one, helps."""
+        if not isinstance(new, Node):
+            return Hint.QUEUE
+        repelled = self._repels(old.spec.taints, pod) if isinstance(old, Node) else True
+        return Hint.QUEUE if repelled and not self._repels(new.spec.taints, pod) else Hint.SKIP
+
+    def _after_toleration_change(self, pod: Pod, _old: object, new: object) -> Hint:
+        """Tolerations can only be added, so any change of the pod's own may help."""
+        if not isinstance(new, Pod):
+            return Hint.QUEUE
+        return Hint.QUEUE if new.metadata.uid == pod.metadata.uid else Hint.SKIP
+
+    def _repels(self, taints: Sequence[Taint], pod: Pod) -> bool:
+        tolerations = pod.spec.tolerations
+        untolerated = find_untolerated(taints, tolerations, comparison_operators=self._comparison_operators)
+        return untolerated is not None
+
+    def _untolerated_soft(self, taints: Sequence[Taint], tolerations: Sequence[Toleration]) -> int:
+        return sum(
+            taint.effect == _SOFT
+            and not any(
+                toleration_tolerates(toleration, taint, comparison_operators=self._comparison_operators)
+                for toleration in tolerations
+            )
+            for taint in taints
+        )
+
+
+def _soft_tolerations(pod: Pod) -> tuple[Toleration, ...]:
+    return tuple(toleration for toleration in pod.spec.tolerations if toleration.effect in ("", _SOFT))
+
+
+def _no_node_is_tainted(nodes: Nodes) -> bool:
+    return len(nodes.table.taints.values) == 1

@@ -1,0 +1,138 @@
+"""VolumeRestrictions: disks and claims that only one pod at a time may use.
+
+A disk that a pod names itself (GCE, EBS, iSCSI, RBD) keeps other users of the same disk off its node,
+readers that share it excepted. A claim with the access mode ReadWriteOncePod keeps every other pod waiting
+until the one that uses it is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from kuberth.api.core import PersistentVolumeClaim, Pod
+from kuberth.cluster.nodes import NodeRow, Nodes
+from kuberth.cluster.pod_info import PodInfo
+from kuberth.cluster.pod_volumes import Disk, disks, is_restricted
+from kuberth.framework.cluster_events import Action, ClusterEvent, EventWithHint, Hint, Resource
+from kuberth.framework.cycle_state import CycleState, StateKey
+from kuberth.framework.extension_points import EnqueueExtensions, FilterPlugin, PreFilterExtensions
+from kuberth.framework.handle import Handle
+from kuberth.framework.status import SKIP, Status
+from kuberth.framework.verdict import Mask, Verdict
+from kuberth.plugins.volumes.claims import claim_not_found, expect, uses_claim
+
+_DISK_IN_USE: Final = Status.unschedulable("node(s) had no available disk")
+_CLAIM_IN_USE: Final = Status.unschedulable(
+    "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use "
+    "by another pod"
+)
+
+
+@dataclass(slots=True)
+class _Restrictions:
+    """What the pod needs for itself. Preemption changes `uses` as it takes pods away and puts them back."""
+
+    disks: tuple[Disk, ...]
+    exclusive_claims: frozenset[str]
+    """Names of the pod's claims that one pod at a time may use."""
+    uses: int
+    """How often placed pods use them; a claim in use counts once to begin with."""
+
+    def clone(self) -> _Restrictions:
+        return replace(self)
+
+    def count(self, info: PodInfo, sign: int) -> None:
+        # By name alone: a pod of another namespace counts too, as upstream.
+        self.uses += sign * sum(name in self.exclusive_claims for name in _claim_names(info.pod))
+
+
+_STATE: Final = StateKey[_Restrictions]("VolumeRestrictions")
+
+
+class VolumeRestrictions(PreFilterExtensions, FilterPlugin, EnqueueExtensions):
+    name = "VolumeRestrictions"
+
+    def __init__(self, _args: object, handle: Handle) -> None:
+        self._claims = handle.stores.of(PersistentVolumeClaim)
+        self._hints_enabled = handle.feature_gates.enabled("SchedulerQueueingHints")
+
+    def pre_filter(self, state: CycleState, pod: Pod, nodes: Nodes) -> Status | None:
+        if not pod.spec.volumes:
+            return SKIP
+        namespace = pod.metadata.namespace
+        exclusive = set()
+        for name in _claim_names(pod):
+            claim = self._claims.get(name, namespace=namespace)
+            if claim is None:
+                return Status.unresolvable(claim_not_found(name))
+            if "ReadWriteOncePod" in claim.spec.access_modes:
+                exclusive.add(name)
+        uses = sum(f"{namespace}/{name}" in nodes.table.claims for name in exclusive)
+        if not uses and not any(map(is_restricted, pod.spec.volumes)):
+            return SKIP
+        state.write(_STATE, _Restrictions(disks(pod.spec.volumes), frozenset(exclusive), uses))
+        return None
+
+    def add_pod(self, state: CycleState, _pod: Pod, added: PodInfo, _node: NodeRow) -> None:
+        state.read(_STATE).count(added, 1)
+
+    def remove_pod(self, state: CycleState, _pod: Pod, removed: PodInfo, _node: NodeRow) -> None:
+        state.read(_STATE).count(removed, -1)
+
+    def filter_nodes(self, state: CycleState, _pod: Pod, nodes: Nodes) -> Verdict | None:
+        restrictions = state.read(_STATE)
+        in_use = _disk_in_use(nodes, restrictions.disks)
+        codes = in_use.astype(np.int64)
+        if restrictions.uses > 0:
+            codes[~in_use] = 2
+        return Verdict.choosing(codes, _DISK_IN_USE, _CLAIM_IN_USE)
+
+    def events_to_register(self) -> Iterable[EventWithHint]:
+        node_actions = Action.ADD
+        if not self._hints_enabled:
+            node_actions |= Action.UPDATE_NODE_TAINT | Action.UPDATE_NODE_LABEL
+        return [
+            EventWithHint(ClusterEvent(Resource.POD, Action.DELETE), self._after_pod_deleted),
+            EventWithHint(ClusterEvent(Resource.NODE, node_actions)),
+            EventWithHint(
+                ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD), self._after_claim_added
+            ),
+        ]
+
+    def _after_pod_deleted(self, pod: Pod, old: object, _new: object) -> Hint:
+        """Helps if it used the same disk or the same claim. Other namespaces are never looked at."""
+        deleted = expect(Pod, old)
+        if deleted.metadata.namespace != pod.metadata.namespace:
+            return Hint.SKIP
+        freed = set(disks(deleted.spec.volumes))
+        if any(other in freed for disk in disks(pod.spec.volumes) for other in disk.conflicting):
+            return Hint.QUEUE
+        return Hint.SKIP if set(_claim_names(pod)).isdisjoint(_claim_names(deleted)) else Hint.QUEUE
+
+    def _after_claim_added(self, pod: Pod, _old: object, new: object) -> Hint:
+        claim = expect(PersistentVolumeClaim, new)
+        return Hint.QUEUE if uses_claim(pod, claim, ephemeral=False) else Hint.SKIP
+
+
+def _claim_names(pod: Pod) -> Sequence[str]:
+    """The claims the pod names itself; those of ephemeral volumes are its own anyway."""
+    return [
+        volume.persistent_volume_claim.claim_name
+        for volume in pod.spec.volumes
+        if volume.persistent_volume_claim is not None
+    ]
+
+
+def _disk_in_use(nodes: Nodes, wanted: Iterable[Disk]) -> Mask:
+    """Nodes where a pod uses one of the disks in a way that excludes the wanted one."""
+    table = nodes.table
+    in_use = np.zeros(table.slots, np.bool_)
+    for disk in wanted:
+        for other in disk.conflicting:
+            if (users := table.disks.get(other)) is not None:
+                in_use[users.rows()] = True
+    return nodes.take(in_use)

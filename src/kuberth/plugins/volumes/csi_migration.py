@@ -1,0 +1,245 @@
+"""In-tree volumes as the CSI drivers see them that took over the work of the in-tree plugins.
+
+In: an inline volume of a pod or a PersistentVolume with an in-tree source. Out: the plugin and its CSI
+driver, the volume's handle there, and for a PersistentVolume its node affinity in the driver's topology.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+
+from kuberth.api.core import (
+    NodeSelector,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+    PersistentVolume,
+    Volume,
+)
+from kuberth.errors import KuberthError
+
+ZONE: Final = "topology.kubernetes.io/zone"
+REGION: Final = "topology.kubernetes.io/region"
+BETA_ZONE: Final = "failure-domain.beta.kubernetes.io/zone"
+BETA_REGION: Final = "failure-domain.beta.kubernetes.io/region"
+ZONE_DELIMITER: Final = "__"
+"""Between the zones of a volume that is in several."""
+
+_UNSPECIFIED: Final = "UNSPECIFIED"
+_EBS_VOLUME = re.compile(r"vol-[^/]*")
+
+
+class TranslationError(KuberthError):
+    """An in-tree volume has no equivalent of its CSI driver."""
+
+
+@dataclass(frozen=True, slots=True)
+class InTreeVolumePlugin:
+    """One in-tree volume plugin. `source` is the field of a volume or a PV's spec that holds its volumes."""
+
+    name: str
+    source: str
+    driver: str
+    is_migrated: bool = False
+    """Whether the scheduler treats its volumes as the CSI driver's (it only knows of the others)."""
+    zone_key: str = ""
+    """The driver's topology label for zones; empty if a volume's node affinity is not translated."""
+    inline_handle: Callable[[Any], str] = lambda _source: ""
+    volume_handle: Callable[[Any, Mapping[str, str]], str] = lambda _source, _labels: ""
+    """The handle of a PV with these labels."""
+
+
+def _ebs_handle(source: Any) -> str:
+    """`aws://zone/vol-1` or `aws:///vol-1` is `vol-1`; anything without that scheme is a handle itself."""
+    volume_id: str = source.volume_id
+    if not volume_id.startswith("aws://"):
+        return volume_id
+    try:
+        handle = unquote(urlsplit(volume_id).path).strip("/")
+    except ValueError as exc:
+        raise TranslationError(f"Invalid disk name ({volume_id}): {exc}") from exc
+    if _EBS_VOLUME.fullmatch(handle) is None:
+        raise TranslationError(f"Invalid format for AWS volume ({volume_id})")
+    return handle
+
+
+def _gce_handle(source: Any, *, place: str = f"zones/{_UNSPECIFIED}") -> str:
+    return f"projects/{_UNSPECIFIED}/{place}/disks/{source.pd_name}"
+
+
+def _gce_volume_handle(source: Any, labels: Mapping[str, str]) -> str:
+    zones = (labels.get(BETA_ZONE) or labels.get(ZONE, "")).split(ZONE_DELIMITER)
+    if len(zones) > 1:
+        return _gce_handle(source, place=f"regions/{_gce_region(zones)}")
+    return _gce_handle(source, place=f"zones/{zones[0]}") if zones[0] else _gce_handle(source)
+
+
+def _gce_region(zones: Iterable[str]) -> str:
+    regions = set()
+    for zone in zones:
+        locale, *rest = zone.split("-")
+        if len(rest) != 2:
+            raise TranslationError(f"zone in unexpected format, expected locale-region-zone, got: {zone}")
+        regions.add(f"{locale}-{rest[0]}")
+    if len(regions) != 1:
+        raise TranslationError(f"zones of several regions: {', '.join(sorted(regions))}")
+    return regions.pop()
+
+
+def _azure_disk_handle(source: Any) -> str:
+    if source.kind is not None and source.kind.lower() != "managed":
+        raise TranslationError(f"kind({source.kind}) is not supported in csi migration")
+    return str(source.disk_uri)
+
+
+def _volume_id(source: Any) -> str:
+    return str(source.volume_id)
+
+
+def _plugin(
+    name: str,
+    source: str,
+    driver: str,
+    *,
+    handle: Callable[[Any], str],
+    zone_key: str = "",
+    volume_handle: Callable[[Any, Mapping[str, str]], str] | None = None,
+) -> InTreeVolumePlugin:
+    return InTreeVolumePlugin(
+        f"kubernetes.io/{name}",
+        source,
+        driver,
+        True,
+        zone_key,
+        handle,
+        volume_handle or (lambda held, _labels: handle(held)),
+    )
+
+
+PLUGINS: Final = (
+    _plugin(
+        "aws-ebs",
+        "aws_elastic_block_store",
+        "ebs.csi.aws.com",
+        handle=_ebs_handle,
+        zone_key="topology.ebs.csi.aws.com/zone",
+    ),
+    _plugin(
+        "gce-pd",
+        "gce_persistent_disk",
+        "pd.csi.storage.gke.io",
+        handle=_gce_handle,
+        zone_key="topology.gke.io/zone",
+        volume_handle=_gce_volume_handle,
+    ),
+    _plugin("azure-disk", "azure_disk", "disk.csi.azure.com", handle=_azure_disk_handle),
+    _plugin(
+        "cinder",
+        "cinder",
+        "cinder.csi.openstack.org",
+        handle=_volume_id,
+        zone_key="topology.cinder.csi.openstack.org/zone",
+    ),
+    _plugin("portworx-volume", "portworx_volume", "pxd.portworx.com", handle=_volume_id),
+    InTreeVolumePlugin("kubernetes.io/azure-file", "azure_file", "file.csi.azure.com"),
+    InTreeVolumePlugin("kubernetes.io/vsphere-volume", "vsphere_volume", "csi.vsphere.vmware.com"),
+)
+BY_NAME: Final = {plugin.name: plugin for plugin in PLUGINS}
+
+
+def inline_plugin(volume: Volume) -> InTreeVolumePlugin | None:
+    """The in-tree plugin of a pod's own volume, if it is of a kind that CSI drivers took over."""
+    return _plugin_of(volume)
+
+
+def volume_plugin(volume: PersistentVolume) -> InTreeVolumePlugin | None:
+    """The same of a PersistentVolume."""
+    return _plugin_of(volume.spec)
+
+
+def _plugin_of(holder: object) -> InTreeVolumePlugin | None:
+    return next((plugin for plugin in PLUGINS if getattr(holder, plugin.source) is not None), None)
+
+
+def inline_handle(plugin: InTreeVolumePlugin, volume: Volume) -> str:
+    """What the CSI driver calls a pod's own volume; raises `TranslationError`."""
+    return plugin.inline_handle(getattr(volume, plugin.source))
+
+
+def volume_handle(plugin: InTreeVolumePlugin, volume: PersistentVolume) -> str:
+    """What the CSI driver calls a PersistentVolume; raises `TranslationError`."""
+    return plugin.volume_handle(getattr(volume.spec, plugin.source), volume.metadata.labels)
+
+
+def translated_affinity(plugin: InTreeVolumePlugin, volume: PersistentVolume) -> NodeSelector | None:
+    """The volume's required node affinity in the driver's topology; None: any node. May raise as above.
+
+    The zones come from the affinity itself, or if it speaks of none, from the volume's labels.
+    """
+    volume_handle(plugin, volume)  # a volume that cannot be translated has no affinity either
+    required = volume.spec.node_affinity.required if volume.spec.node_affinity is not None else None
+    if not plugin.zone_key:
+        return required
+    terms = () if required is None else required.node_selector_terms
+    labels = volume.metadata.labels
+    zone, region = _topology_keys(terms, labels)
+    if _values(terms, zone):
+        terms = _renamed(terms, zone, plugin.zone_key)
+    elif zone in labels:
+        terms = _narrowed(terms, plugin.zone_key, labels[zone].split(ZONE_DELIMITER))
+    if region == BETA_REGION and _values(terms, region):
+        terms = _renamed(terms, region, REGION)
+    if required is None and not terms:
+        return None
+    return NodeSelector(node_selector_terms=terms)
+
+
+def _topology_keys(terms: Iterable[NodeSelectorTerm], labels: Mapping[str, str]) -> tuple[str, str]:
+    """The labels for zone and region that the volume uses: in its affinity first, the present ones first."""
+    asked = {requirement.key for requirement in _requirements(terms)}
+    for keys in (asked, labels):
+        if ZONE in keys:
+            return ZONE, REGION
+        if BETA_ZONE in keys:
+            return BETA_ZONE, BETA_REGION
+    return ZONE, REGION
+
+
+def _requirements(terms: Iterable[NodeSelectorTerm]) -> Iterator[NodeSelectorRequirement]:
+    return (requirement for term in terms for requirement in term.match_expressions)
+
+
+def _values(terms: Iterable[NodeSelectorTerm], key: str) -> set[str]:
+    return {value for one in _requirements(terms) if one.key == key for value in one.values}
+
+
+def _renamed(terms: Iterable[NodeSelectorTerm], old: str, new: str) -> tuple[NodeSelectorTerm, ...]:
+    replace = msgspec.structs.replace
+    return tuple(
+        replace(
+            term,
+            match_expressions=tuple(
+                replace(one, key=new) if one.key == old else one for one in term.match_expressions
+            ),
+        )
+        for term in terms
+    )
+
+
+def _narrowed(
+    terms: tuple[NodeSelectorTerm, ...], key: str, zones: Iterable[str]
+) -> tuple[NodeSelectorTerm, ...]:
+    """Every term (at least one) with one more requirement: to be in one of the zones."""
+    values = tuple(sorted({stripped for zone in zones if (stripped := zone.strip())}))
+    if not values:
+        return terms
+    within = NodeSelectorRequirement(key=key, operator="In", values=values)
+    return tuple(
+        msgspec.structs.replace(term, match_expressions=(*term.match_expressions, within))
+        for term in terms or (NodeSelectorTerm(),)
+    )

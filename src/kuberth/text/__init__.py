@@ -1,0 +1,3 @@
+"""Text that people and Kubernetes write, read once and the same everywhere: YAML and JSON documents with
+the place of every error, durations, timestamps.
+"""

@@ -1,0 +1,662 @@
+"""The verbs: create, read, list, watch, update, delete, and the subresources."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from kuberth.local.apiserver.objects import Obj
+from kuberth.local.apiserver.schema.catalogue import ROWS
+from kuberth.local.apiserver.status_errors import StatusError
+from tests.unit.local.apiserver.core_rig import Rig, make_deployment, make_pod, refused, run
+
+STRATEGIC = "application/strategic-merge-patch+json"
+MERGE = "application/merge-patch+json"
+
+
+def names(listed: Obj) -> list[str]:
+    return [item["metadata"]["name"] for item in listed["items"]]
+
+
+async def collect(events: Any) -> list[tuple[str, str]]:
+    return [(kind, obj["metadata"].get("name", "")) async for kind, obj in events]
+
+
+def test_a_cluster_starts_with_its_namespaces_and_system_priorities() -> None:
+    async def main(rig: Rig) -> None:
+        assert names(await rig.core.list("namespaces")) == [
+            "default",
+            "kube-node-lease",
+            "kube-public",
+            "kube-system",
+        ]
+        classes = await rig.core.list("priorityclasses.scheduling.k8s.io")
+        assert {item["metadata"]["name"]: item["value"] for item in classes["items"]} == {
+            "system-cluster-critical": 2_000_000_000,
+            "system-node-critical": 2_000_001_000,
+        }
+
+    run(main)
+
+
+def test_every_row_stores_and_lists() -> None:
+    async def main(rig: Rig) -> None:
+        for row in ROWS:
+            listed = await rig.core.list(row.id)
+            assert listed["kind"] == row.list_kind
+            assert row.schema
+            assert row.columns
+
+    run(main)
+
+
+def test_create_sets_what_the_server_owns() -> None:
+    async def main(rig: Rig) -> None:
+        body = make_pod()
+        body["metadata"] |= {"uid": "mine", "creationTimestamp": "2000-01-01T00:00:00Z", "generation": 9}
+        body["status"] = {"phase": "Running"}
+        pod = await rig.core.create("pods", body, namespace="default")
+        assert pod["metadata"]["uid"] != "mine"
+        assert pod["metadata"]["creationTimestamp"] == "2023-11-14T22:13:20Z"
+        assert pod["metadata"]["generation"] == 1
+        assert pod["metadata"]["namespace"] == "default"
+        assert pod["status"] == {"phase": "Pending", "qosClass": "BestEffort"}
+        assert body["metadata"]["uid"] == "mine"  # what was sent is not touched
+        assert await rig.core.get("pods", "p", namespace="default") == pod
+
+    run(main)
+
+
+def test_generate_name() -> None:
+    async def main(rig: Rig) -> None:
+        body = make_pod()
+        body["metadata"] = {"generateName": "web-"}
+        first = await rig.core.create("pods", body, namespace="default")
+        second = await rig.core.create("pods", body, namespace="default")
+        found = {first["metadata"]["name"], second["metadata"]["name"]}
+        assert len(found) == 2
+        assert all(name.startswith("web-") and len(name) == 9 for name in found)
+
+    run(main)
+
+
+def test_create_refusals() -> None:
+    async def main(rig: Rig) -> None:
+        core = rig.core
+        await rig.pod()
+        taken = await refused(core.create("pods", make_pod(), namespace="default"), 409)
+        assert (taken.reason, str(taken)) == ("AlreadyExists", 'pods "p" already exists')
+        missing = await refused(core.create("pods", make_pod(), namespace="nowhere"), 404)
+        assert str(missing) == 'namespaces "nowhere" not found'
+        await refused(core.create("pods", {**make_pod(), "kind": "Node"}, namespace="default"), 400)
+        await refused(core.create("pods", {**make_pod(), "apiVersion": "v2"}, namespace="default"), 400)
+        await refused(core.create("pods", [], namespace="default"), 400)
+        elsewhere = make_pod("q")
+        elsewhere["metadata"]["namespace"] = "kube-system"
+        wrong = await refused(core.create("pods", elsewhere, namespace="default"), 400)
+        assert "does not match the namespace" in str(wrong)
+        await refused(core.create("pots", make_pod(), namespace="default"), 404)
+        strict = make_pod("q")
+        strict["spec"]["contaners"] = []
+        error = await refused(
+            core.create("pods", strict, namespace="default", field_validation="Strict"), 400
+        )
+        assert 'unknown field "spec.contaners"' in str(error)
+        assert list(core.unknown_fields("pods", strict)) == ["spec.contaners"]
+        assert "contaners" not in (await core.create("pods", strict, namespace="default"))["spec"]
+
+    run(main)
+
+
+def test_dry_run_changes_nothing() -> None:
+    async def main(rig: Rig) -> None:
+        before = rig.store.revision
+        pod = await rig.core.create("pods", make_pod(), namespace="default", dry_run=True)
+        assert pod["spec"]["schedulerName"] == "default-scheduler"
+        await refused(rig.core.get("pods", "p", namespace="default"), 404)
+        await rig.pod()
+        await rig.core.patch(
+            "pods",
+            "p",
+            {"metadata": {"labels": {"a": "b"}}},
+            content_type=MERGE,
+            namespace="default",
+            dry_run=True,
+        )
+        await rig.core.delete("pods", "p", namespace="default", dry_run=True)
+        await rig.core.delete("pods", "p", namespace="default", options={"dryRun": ["All"]})
+        assert "labels" not in (await rig.core.get("pods", "p", namespace="default"))["metadata"]
+        assert rig.store.revision == before + 1
+
+    run(main)
+
+
+def test_update_checks_the_version_and_keeps_the_status() -> None:
+    async def main(rig: Rig) -> None:
+        deployment = await rig.core.create("deployments.apps", make_deployment(), namespace="default")
+        assert deployment["metadata"]["generation"] == 1
+        changed = {**deployment, "spec": {**deployment["spec"], "replicas": 3}, "status": {"replicas": 9}}
+        updated = await rig.core.update("deployments.apps", "web", changed, namespace="default")
+        assert updated["metadata"]["generation"] == 2
+        assert "replicas" not in updated["status"]
+        stale = await refused(rig.core.update("deployments.apps", "web", changed, namespace="default"), 409)
+        assert "the object has been modified" in str(stale)
+        status = {**updated, "spec": {}, "status": {"replicas": 3}}
+        reported = await rig.core.update(
+            "deployments.apps", "web", status, namespace="default", subresource="status"
+        )
+        assert reported["status"] == {"replicas": 3}
+        assert reported["spec"]["replicas"] == 3
+        assert reported["metadata"]["generation"] == 2
+        # Nothing changes: no new version.
+        same = await rig.core.update("deployments.apps", "web", reported, namespace="default")
+        assert same["metadata"]["resourceVersion"] == reported["metadata"]["resourceVersion"]
+        other = {**reported, "metadata": {**reported["metadata"], "uid": "another"}}
+        await refused(rig.core.update("deployments.apps", "web", other, namespace="default"), 409)
+        await refused(rig.core.update("deployments.apps", "wep", reported, namespace="default"), 404)
+        renamed = {**reported, "metadata": {**reported["metadata"], "name": "x"}}
+        await refused(rig.core.update("deployments.apps", "web", renamed, namespace="default"), 400)
+
+    run(main)
+
+
+def test_leases_need_a_version() -> None:
+    async def main(rig: Rig) -> None:
+        body = {
+            "metadata": {"name": "l"},
+            "spec": {"holderIdentity": "a", "renewTime": "2024-01-01T00:00:00.5Z"},
+        }
+        lease = await rig.core.create("leases.coordination.k8s.io", body, namespace="default")
+        assert lease["spec"]["renewTime"] == "2024-01-01T00:00:00.500000Z"
+        error = await refused(
+            rig.core.update("leases.coordination.k8s.io", "l", body, namespace="default"), 422
+        )
+        assert error.causes[0].field == "metadata.resourceVersion"
+
+    run(main)
+
+
+def test_scale() -> None:
+    async def main(rig: Rig) -> None:
+        await rig.core.create("deployments.apps", make_deployment(), namespace="default")
+        scale = await rig.core.get("deployments.apps", "web", namespace="default", subresource="scale")
+        assert scale["spec"] == {"replicas": 1}
+        assert scale["status"] == {"replicas": 0, "selector": "app=web"}
+        scale["spec"]["replicas"] = 5
+        answered = await rig.core.update(
+            "deployments.apps", "web", scale, namespace="default", subresource="scale"
+        )
+        assert answered["spec"] == {"replicas": 5}
+        patched, _ = await rig.core.patch(
+            "deployments.apps",
+            "web",
+            {"spec": {"replicas": 7}},
+            content_type=MERGE,
+            namespace="default",
+            subresource="scale",
+        )
+        assert patched["spec"] == {"replicas": 7}
+        deployment = await rig.core.get("deployments.apps", "web", namespace="default")
+        assert (deployment["spec"]["replicas"], deployment["metadata"]["generation"]) == (7, 3)
+        await refused(
+            rig.core.update("deployments.apps", "web", scale, namespace="default", subresource="scale"), 409
+        )
+        await refused(rig.core.get("pods", "p", namespace="default", subresource="scale"), 404)
+
+    run(main)
+
+
+def test_lists_in_chunks_show_one_moment() -> None:
+    async def main(rig: Rig) -> None:
+        for name in "abcdef":
+            await rig.pod(name)
+        first = await rig.core.list("pods", namespace="default", limit=2)
+        assert names(first) == ["a", "b"]
+        assert first["metadata"]["remainingItemCount"] == 4
+        await rig.core.delete("pods", "c", namespace="default")
+        await rig.pod("d2")
+        await rig.core.patch(
+            "pods", "e", {"metadata": {"labels": {"x": "y"}}}, content_type=MERGE, namespace="default"
+        )
+        rest = await rig.core.list("pods", continue_token=first["metadata"]["continue"], limit=10)
+        assert names(rest) == ["c", "d", "e", "f"]
+        assert all("labels" not in item["metadata"] for item in rest["items"])
+        assert rest["metadata"]["resourceVersion"] == first["metadata"]["resourceVersion"]
+        version = first["metadata"]["resourceVersion"]
+        exact = await rig.core.list("pods", resource_version=version, resource_version_match="Exact")
+        assert names(exact) == list("abcdef")
+        newest = await rig.core.list("pods", resource_version=version)
+        assert names(newest) == ["a", "b", "d", "d2", "e", "f"]
+        rig.store.compact(rig.store.revision)
+        expired = await refused(
+            rig.core.list("pods", continue_token=first["metadata"]["continue"], limit=10), 410
+        )
+        assert expired.reason == "Expired"
+
+    run(main)
+
+
+@pytest.mark.parametrize(
+    "options, code",
+    (
+        ({"resource_version_match": "Exact"}, 422),
+        ({"resource_version_match": "Exact", "resource_version": "0"}, 422),
+        ({"resource_version_match": "Sometimes", "resource_version": "1"}, 422),
+        ({"resource_version": "abc"}, 400),
+        ({"resource_version": "-1"}, 400),
+        ({"resource_version": "999999"}, 410),
+        ({"continue_token": "garbage"}, 400),
+        ({"continue_token": "e30"}, 400),
+        ({"label_selector": "a in ("}, 400),
+        ({"field_selector": "spec.nope=1"}, 400),
+        ({"field_selector": "nothing"}, 400),
+    ),
+)
+def test_list_options_that_are_refused(options: dict[str, str], code: int) -> None:
+    async def main(rig: Rig) -> None:
+        await refused(rig.core.list("pods", **options), code)  # type: ignore[arg-type]  # all are text
+
+    run(main)
+
+
+def test_selectors() -> None:
+    async def main(rig: Rig) -> None:
+        await rig.pod("a", labels={"app": "x"})
+        await rig.pod("b", labels={"app": "y"}, bound="n1")
+        list_ = rig.core.list
+        assert names(await list_("pods", label_selector="app in (x,z)")) == ["a"]
+        assert names(await list_("pods", field_selector="spec.nodeName=n1")) == ["b"]
+        assert names(await list_("pods", field_selector="spec.nodeName=")) == ["a"]
+        assert names(await list_("pods", field_selector="spec.hostNetwork=false,status.phase=Pending")) == [
+            "a",
+            "b",
+        ]
+        assert names(await list_("pods", namespace="default", field_selector="metadata.name=b")) == ["b"]
+        assert names(await list_("pods", field_selector="metadata.namespace!=default")) == []
+        error = await refused(list_("nodes", field_selector="spec.nodeName=a"), 400)
+        assert "field label not supported: spec.nodeName" in str(error)
+
+    run(main)
+
+
+def test_watch_from_a_version_and_from_now() -> None:
+    async def main(rig: Rig) -> None:
+        await rig.pod("a")
+        version = (await rig.core.list("pods"))["metadata"]["resourceVersion"]
+        await rig.bind("a", "n1")
+        await rig.pod("b")
+        await rig.core.delete("pods", "b", namespace="default")
+        since = await collect(rig.core.watch("pods", resource_version=version, timeout_seconds=5))
+        assert since == [("MODIFIED", "a"), ("ADDED", "b"), ("MODIFIED", "b"), ("DELETED", "b")]
+        now = await collect(rig.core.watch("pods", timeout_seconds=5))
+        assert now == [("ADDED", "a")]
+        unbound = await collect(
+            rig.core.watch(
+                "pods", resource_version=version, field_selector="spec.nodeName=", timeout_seconds=5
+            )
+        )
+        assert unbound == [("DELETED", "a"), ("ADDED", "b"), ("MODIFIED", "b"), ("DELETED", "b")]
+        named = await collect(
+            rig.core.watch("pods", namespace="default", name="b", resource_version=version, timeout_seconds=5)
+        )
+        assert named == [("ADDED", "b"), ("MODIFIED", "b"), ("DELETED", "b")]
+
+    run(main)
+
+
+def test_watch_delivers_what_comes_later() -> None:
+    async def main(rig: Rig) -> None:
+        events = rig.core.watch("pods", timeout_seconds=60)
+        async with asyncio.TaskGroup() as tasks:
+            reading = tasks.create_task(collect(events))
+            await asyncio.sleep(1)
+            await rig.pod("a")
+            await asyncio.sleep(1)
+            await rig.core.delete("pods", "a", namespace="default")
+        assert reading.result() == [("ADDED", "a"), ("MODIFIED", "a"), ("DELETED", "a")]
+
+    run(main)
+
+
+def test_bookmarks() -> None:
+    async def main(rig: Rig) -> None:
+        await rig.pod("a")
+        events = [
+            event
+            async for event in rig.core.watch(
+                "pods", allow_bookmarks=True, send_initial_events=True, timeout_seconds=90
+            )
+        ]
+        assert [kind for kind, _ in events] == ["ADDED", "BOOKMARK", "BOOKMARK", "BOOKMARK"]
+        end = events[1][1]["metadata"]
+        assert end["annotations"] == {"k8s.io/initial-events-end": "true"}
+        assert {event["metadata"]["resourceVersion"] for _, event in events[1:]} == {str(rig.store.revision)}
+        assert events[2][1]["kind"] == "Pod"
+
+    run(main)
+
+
+def test_a_watch_too_late_is_told_so_at_once() -> None:
+    async def main(rig: Rig) -> None:
+        await rig.pod("a")
+        rig.store.compact(rig.store.revision)
+        for version in ("2", "99999"):
+            with pytest.raises(StatusError) as caught:
+                rig.core.watch("pods", resource_version=version)
+            assert (caught.value.code, caught.value.reason) == (410, "Expired")
+
+    run(main)
+
+
+def test_binding() -> None:
+    async def main(rig: Rig) -> None:
+        pod = await rig.pod()
+        uid = pod["metadata"]["uid"]
+        wrong = await refused(rig.bind("p", "n1", uid="other"), 409)
+        assert "Precondition failed: UID in precondition: other" in str(wrong)
+        assert (await rig.bind("p", "n1", uid=uid, annotations={"a": "b"}))["status"] == "Success"
+        bound = await rig.core.get("pods", "p", namespace="default")
+        assert bound["spec"]["nodeName"] == "n1"
+        assert bound["metadata"]["annotations"] == {"a": "b"}
+        (condition,) = bound["status"]["conditions"]
+        assert (condition["type"], condition["status"]) == ("PodScheduled", "True")
+        again = await refused(rig.bind("p", "n2"), 409)
+        assert str(again) == (
+            'Operation cannot be fulfilled on pods/binding "p": pod p is already assigned to node "n1"'
+        )
+        await refused(rig.bind("nobody", "n2"), 404)
+        await rig.pod("gated", schedulingGates=[{"name": "a"}])
+        assert "non-empty .spec.schedulingGates" in str(await refused(rig.bind("gated", "n1"), 409))
+        await rig.pod("q")
+        await refused(rig.bind("q", ""), 422)
+
+    run(main)
+
+
+def test_a_bound_pod_dies_slowly() -> None:
+    async def main(rig: Rig) -> None:
+        await rig.pod("waiting")
+        await rig.core.delete("pods", "waiting", namespace="default")
+        await refused(rig.core.get("pods", "waiting", namespace="default"), 404)
+        await rig.pod("p", bound="n1")
+        dying = await rig.core.delete("pods", "p", namespace="default")
+        assert dying["metadata"]["deletionGracePeriodSeconds"] == 30
+        assert dying["metadata"]["deletionTimestamp"] == "2023-11-14T22:13:50Z"
+        rig.clock.seconds += 5
+        again = await rig.core.delete("pods", "p", namespace="default")
+        assert again["metadata"]["deletionTimestamp"] == "2023-11-14T22:13:50Z"
+        sooner = await rig.core.delete("pods", "p", namespace="default", options={"gracePeriodSeconds": 5})
+        assert sooner["metadata"]["deletionGracePeriodSeconds"] == 5
+        await rig.core.delete("pods", "p", namespace="default", options={"gracePeriodSeconds": 0})
+        await refused(rig.core.get("pods", "p", namespace="default"), 404)
+
+    run(main)
+
+
+def test_preconditions_of_a_deletion() -> None:
+    async def main(rig: Rig) -> None:
+        pod = await rig.pod()
+        for wanted in ({"uid": "other"}, {"resourceVersion": "1"}):
+            options = {"preconditions": wanted}
+            await refused(rig.core.delete("pods", "p", namespace="default", options=options), 409)
+        metadata = pod["metadata"]
+        both = {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
+        gone = await rig.core.delete("pods", "p", namespace="default", options={"preconditions": both})
+        assert gone["metadata"]["name"] == "p"
+
+    run(main)
+
+
+def test_finalizers_hold_an_object() -> None:
+    async def main(rig: Rig) -> None:
+        body = {"metadata": {"name": "c", "finalizers": ["example.com/keep"]}}
+        await rig.core.create("configmaps", body, namespace="default")
+        held = await rig.core.delete("configmaps", "c", namespace="default")
+        assert held["metadata"]["deletionTimestamp"]
+        more = {"metadata": {"finalizers": ["example.com/keep", "example.com/more"]}}
+        await refused(rig.core.patch("configmaps", "c", more, content_type=MERGE, namespace="default"), 422)
+        version = held["metadata"]["resourceVersion"]
+        await rig.core.patch(
+            "configmaps", "c", {"metadata": {"finalizers": None}}, content_type=MERGE, namespace="default"
+        )
+        await refused(rig.core.get("configmaps", "c", namespace="default"), 404)
+        seen = await collect(rig.core.watch("configmaps", resource_version=version, timeout_seconds=1))
+        assert seen == [("DELETED", "c")]
+
+    run(main)
+
+
+@pytest.mark.parametrize(
+    "resource, options, finalizers",
+    (
+        ("deployments.apps", {}, None),
+        ("deployments.apps", {"propagationPolicy": "Background"}, None),
+        ("deployments.apps", {"propagationPolicy": "Foreground"}, ["foregroundDeletion"]),
+        ("deployments.apps", {"propagationPolicy": "Orphan"}, ["orphan"]),
+        ("deployments.apps", {"orphanDependents": True}, ["orphan"]),
+        ("jobs.batch", {}, ["orphan"]),
+        ("jobs.batch", {"propagationPolicy": "Background"}, None),
+    ),
+)
+def test_propagation_is_left_to_the_garbage_collector(
+    resource: str, options: Obj, finalizers: list[str] | None
+) -> None:
+    async def main(rig: Rig) -> None:
+        body = make_deployment()
+        if resource == "jobs.batch":
+            body = {
+                "metadata": {"name": "web"},
+                "spec": {"template": {"spec": make_pod(restartPolicy="Never")["spec"]}},
+            }
+        await rig.core.create(resource, body, namespace="default")
+        answer = await rig.core.delete(resource, "web", namespace="default", options=options)
+        if finalizers is None:
+            assert (answer["kind"], answer["status"]) == ("Status", "Success")
+            await refused(rig.core.get(resource, "web", namespace="default"), 404)
+        else:
+            assert answer["metadata"]["finalizers"] == finalizers
+            assert answer["metadata"]["deletionTimestamp"]
+
+    run(main)
+
+
+def test_a_namespace_ends_by_its_finalizer() -> None:
+    async def main(rig: Rig) -> None:
+        await rig.core.create("namespaces", {"metadata": {"name": "n"}})
+        ended = await rig.core.delete("namespaces", "n")
+        assert ended["status"]["phase"] == "Terminating"
+        error = await refused(rig.core.create("pods", make_pod(), namespace="n"), 403)
+        assert "because it is being terminated" in str(error)
+        assert error.causes[0].reason == "NamespaceTerminating"
+        await rig.core.update("namespaces", "n", {**ended, "spec": {}}, subresource="finalize")
+        await refused(rig.core.get("namespaces", "n"), 404)
+        await refused(rig.core.delete("namespaces", "default"), 403)
+
+    run(main)
+
+
+def test_delete_collection() -> None:
+    async def main(rig: Rig) -> None:
+        for name, app in (("a", "x"), ("b", "x"), ("c", "y")):
+            await rig.pod(name, labels={"app": app})
+        gone = await rig.core.delete_collection("pods", namespace="default", label_selector="app=x")
+        assert names(gone) == ["a", "b"]
+        assert names(await rig.core.list("pods")) == ["c"]
+
+    run(main)
+
+
+def test_events_are_the_same_objects_in_both_groups() -> None:
+    async def main(rig: Rig) -> None:
+        core_event = {
+            "metadata": {"name": "one"},
+            "involvedObject": {"kind": "Pod", "name": "p", "namespace": "default"},
+            "message": "hello",
+            "reason": "Why",
+            "type": "Normal",
+            "count": 2,
+        }
+        await rig.core.create("events", core_event, namespace="default")
+        new = await rig.core.get("events.events.k8s.io", "one", namespace="default")
+        assert (new["apiVersion"], new["note"], new["deprecatedCount"]) == ("events.k8s.io/v1", "hello", 2)
+        assert new["regarding"]["name"] == "p"
+        body = {
+            "metadata": {"name": "two"},
+            "regarding": {"kind": "Pod", "name": "p", "namespace": "default"},
+            "eventTime": "2024-01-01T00:00:00.000001Z",
+            "note": "new",
+            "reportingController": "sched",
+        }
+        await rig.core.create("events.events.k8s.io", body, namespace="default")
+        old = await rig.core.list("events", field_selector="involvedObject.name=p,reportingComponent=sched")
+        assert names(old) == ["two"]
+        assert old["items"][0]["message"] == "new"
+        both = await rig.core.list("events.events.k8s.io", field_selector="regarding.name=p")
+        assert [item["note"] for item in both["items"]] == ["hello", "new"]
+        patched, _ = await rig.core.patch(
+            "events.events.k8s.io",
+            "two",
+            {"series": {"count": 3, "lastObservedTime": "2024-01-01T00:00:01Z"}},
+            content_type=STRATEGIC,
+            namespace="default",
+        )
+        assert patched["series"]["count"] == 3
+        assert patched["note"] == "new"
+
+    run(main)
+
+
+CRD = {
+    "metadata": {"name": "widgets.example.com"},
+    "spec": {
+        "group": "example.com",
+        "scope": "Namespaced",
+        "names": {"plural": "widgets", "kind": "Widget", "shortNames": ["wg"]},
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "schema": {"openAPIV3Schema": {"type": "object"}},
+                "subresources": {
+                    "status": {},
+                    "scale": {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"},
+                },
+                "additionalPrinterColumns": [{"name": "Size", "type": "integer", "jsonPath": ".spec.size"}],
+            },
+            {
+                "name": "v1beta1",
+                "served": True,
+                "storage": False,
+                "schema": {"openAPIV3Schema": {"type": "object"}},
+            },
+        ],
+    },
+}
+
+
+def test_custom_kinds_are_served() -> None:
+    async def main(rig: Rig) -> None:
+        core = rig.core
+        changed = core.resources.changed
+        crd = await core.create("customresourcedefinitions.apiextensions.k8s.io", CRD)
+        assert {each["type"]: each["status"] for each in crd["status"]["conditions"]} == {
+            "NamesAccepted": "True",
+            "Established": "True",
+        }
+        assert core.resources.changed > changed
+        body = {"metadata": {"name": "w"}, "spec": {"size": 3, "free": [1, {"form": None}]}}
+        widget = await core.create("widgets.example.com", body, namespace="default")
+        assert widget["spec"] == body["spec"]
+        beta = core.resources.find("example.com", "v1beta1", "widgets")
+        assert beta is not None
+        assert (await core.get(beta, "w", namespace="default"))["apiVersion"] == "example.com/v1beta1"
+        scaled, _ = await core.patch(
+            "widgets.example.com",
+            "w",
+            {"spec": {"replicas": 4}},
+            content_type=MERGE,
+            namespace="default",
+            subresource="scale",
+        )
+        assert scaled["spec"] == {"replicas": 4}
+        refusal = await refused(
+            core.patch("widgets.example.com", "w", {}, content_type=STRATEGIC, namespace="default"), 415
+        )
+        assert refusal.reason == "UnsupportedMediaType"
+        await core.delete("customresourcedefinitions.apiextensions.k8s.io", "widgets.example.com")
+        await refused(core.list("widgets.example.com"), 404)
+        assert rig.store.list("widgets.example.com") == []
+
+    run(main)
+
+
+def test_custom_kinds_survive_a_restart() -> None:
+    async def main(rig: Rig) -> None:
+        from kuberth.local.apiserver.verbs.core import Core
+
+        await rig.core.create("customresourcedefinitions.apiextensions.k8s.io", CRD)
+        again = Core(rig.store, clock=rig.clock)
+        assert (await again.list("widgets.example.com"))["kind"] == "WidgetList"
+
+    run(main)
+
+
+PDB = {"metadata": {"name": "b"}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "x"}}}}
+
+
+def test_evictions_honour_budgets() -> None:
+    async def main(rig: Rig) -> None:
+        core = rig.core
+
+        async def report(resource: str, name: str, status: Obj) -> None:
+            await core.patch(
+                resource,
+                name,
+                {"status": status},
+                content_type=MERGE,
+                namespace="default",
+                subresource="status",
+            )
+
+        async def evict(name: str) -> Obj:
+            body = {"metadata": {"name": name}}
+            return await core.create("pods", body, namespace="default", name=name, subresource="eviction")
+
+        await core.create("poddisruptionbudgets.policy", PDB, namespace="default")
+        running = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+        for name in ("a", "b"):
+            await rig.pod(name, labels={"app": "x"}, bound="n1")
+            await report("pods", name, running)
+        early = await refused(evict("a"), 429)
+        assert str(early) == "Cannot evict pod as it would violate the pod's disruption budget."
+        assert early.causes[0].message == "The disruption budget b is still being processed by the server."
+        healthy = {"observedGeneration": 1, "disruptionsAllowed": 1, "currentHealthy": 2, "desiredHealthy": 1}
+        await report("poddisruptionbudgets.policy", "b", healthy)
+        assert (await evict("a"))["status"] == "Success"
+        evicted = await core.get("pods", "a", namespace="default")
+        assert evicted["metadata"]["deletionTimestamp"]
+        assert evicted["status"]["conditions"][-1]["reason"] == "EvictionByEvictionAPI"
+        budget = await core.get("poddisruptionbudgets.policy", "b", namespace="default")
+        assert budget["status"]["disruptionsAllowed"] == 0
+        assert list(budget["status"]["disruptedPods"]) == ["a"]
+        await report("poddisruptionbudgets.policy", "b", {"currentHealthy": 1})
+        late = await refused(evict("b"), 429)
+        assert late.causes[0].message == "The disruption budget b needs 1 healthy pods and has 1 currently"
+        await rig.pod("pending", labels={"app": "x"})
+        await evict("pending")
+        await refused(core.get("pods", "pending", namespace="default"), 404)
+        await refused(evict("nobody"), 404)
+
+    run(main)
+
+
+def test_an_answer_comes_only_after_the_commit() -> None:
+    async def main(rig: Rig) -> None:
+        pod = await rig.pod()
+        assert rig.store.revision >= int(pod["metadata"]["resourceVersion"])
+        assert rig.store.get("pods", "default/p") == pod
+
+    run(main)

@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from kuberth.local.apiserver.http.discovery import Discovery
+from kuberth.local.apiserver.http.openapi import V2_DOCUMENT_PROTOBUF, OpenApi
+from kuberth.local.apiserver.objects import Obj
+from kuberth.local.apiserver.resources import ResourceTable, ServedResource
+from kuberth.local.apiserver.schema.catalogue import ROWS
+from kuberth.local.apiserver.status_errors import StatusError
+
+THING = ServedResource("example.org", "v1", "Thing", "things", custom=True)
+
+
+def openapi(*rows: ServedResource, schema: Obj | None = None) -> OpenApi:
+    return OpenApi(Discovery(ResourceTable(rows or ROWS)), custom_schema=lambda _row: schema)
+
+
+def document(path: str, *rows: ServedResource, schema: Obj | None = None) -> Any:
+    return json.loads(openapi(*rows, schema=schema).document(path))
+
+
+def references(tree: Any) -> Iterator[str]:
+    if isinstance(tree, dict):
+        for key, value in tree.items():
+            if key == "$ref":
+                yield value
+            else:
+                yield from references(value)
+    elif isinstance(tree, list):
+        for value in tree:
+            yield from references(value)
+
+
+def test_every_document_of_the_index_is_whole() -> None:
+    api = openapi()
+    paths = api.index()["paths"]
+    assert {
+        "api/v1",
+        "apis/apps/v1",
+        "apis/resource.k8s.io/v1",
+        "apis/authorization.k8s.io/v1",
+    } <= paths.keys()
+    for path, entry in paths.items():
+        assert entry["serverRelativeURL"].startswith(f"/openapi/v3/{path}?hash=")
+        tree = json.loads(api.document(path))
+        schemas = tree["components"]["schemas"]
+        missing = {name for name in references(tree) if name.rpartition("/")[2] not in schemas}
+        assert not missing
+
+
+def test_what_kubectl_looks_for_before_it_leaves_validation_to_the_server() -> None:
+    operation = document("api/v1")["paths"]["/api/v1/namespaces/{namespace}/pods/{name}"]["patch"]
+    assert operation["x-kubernetes-group-version-kind"] == {"group": "", "version": "v1", "kind": "Pod"}
+    assert "fieldValidation" in {parameter["name"] for parameter in operation["parameters"]}
+    # Without it, kubectl makes its strategic merge patches from the Go types.
+    assert "application/strategic-merge-patch+json" not in operation["requestBody"]["content"]
+
+
+def test_a_kind_can_be_followed_down_to_its_leaves() -> None:
+    schemas = document("api/v1")["components"]["schemas"]
+    pod = schemas["io.k8s.api.core.v1.Pod"]
+    assert pod["x-kubernetes-group-version-kind"] == [{"group": "", "version": "v1", "kind": "Pod"}]
+    spec = schemas["io.k8s.api.core.v1.PodSpec"]
+    assert spec["required"] == ["containers"]
+    containers = spec["properties"]["containers"]
+    assert containers["type"] == "array"
+    assert containers["x-kubernetes-patch-merge-key"] == "name"
+    assert containers["x-kubernetes-list-map-keys"] == ["name"]
+    assert spec["properties"]["priority"] == {"type": "integer", "format": "int32"}
+    assert spec["properties"]["nodeSelector"]["additionalProperties"] == {"type": "string"}
+
+
+@pytest.mark.parametrize("schema", [None, {"properties": {"spec": {"type": "object"}}}, {"properties": 1}])
+def test_custom_kinds(schema: Obj | None) -> None:
+    schemas = document("apis/example.org/v1", THING, schema=schema)["components"]["schemas"]
+    thing = schemas["org.example.v1.Thing"]
+    assert thing["x-kubernetes-group-version-kind"] == [
+        {"group": "example.org", "version": "v1", "kind": "Thing"}
+    ]
+    assert {"apiVersion", "kind", "metadata"} <= thing["properties"].keys()
+    assert ("x-kubernetes-preserve-unknown-fields" in thing) == (schema is None)
+
+
+def test_documents_follow_the_table() -> None:
+    resources = ResourceTable([THING])
+    api = OpenApi(Discovery(resources))
+    before = api.index()
+    assert api.document("apis/example.org/v1") is api.document("apis/example.org/v1")
+    resources.add(ServedResource("example.org", "v1", "Other", "others", custom=True))
+    assert api.index() != before
+    with pytest.raises(StatusError):
+        api.document("apis/example.org/v2")
+
+
+def test_the_protobuf_document_is_what_it_says() -> None:
+    """Read by hand: field number and length before each part."""
+    data = V2_DOCUMENT_PROTOBUF
+    fields: dict[int, bytes] = {}
+    while data:
+        key, size = data[0], data[1]
+        assert key & 7 == 2
+        fields[key >> 3], data = data[2 : 2 + size], data[2 + size :]
+    assert fields == {1: b"2.0", 2: b"\n\x07Kuberth\x12\x07v1.36.4", 8: b""}

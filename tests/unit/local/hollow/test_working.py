@@ -1,0 +1,85 @@
+"""The queue of a controller."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from itertools import pairwise
+
+from kuberth.local.apiserver.status_errors import StatusError
+from kuberth.local.hollow.working import Sync, Worker
+from tests.unit.local.hollow.harness import virtual
+
+
+@asynccontextmanager
+async def working(sync: Sync, *, parallel: int = 4) -> AsyncIterator[Worker]:
+    worker = Worker("test", sync, parallel=parallel)
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(worker.run())
+        yield worker
+        running.cancel()
+
+
+def test_a_key_is_never_worked_on_twice_at_a_time() -> None:
+    async def main() -> None:
+        now: set[str] = set()
+        done: list[str] = []
+
+        async def sync(key: str) -> None:
+            assert key not in now
+            now.add(key)
+            await asyncio.sleep(1)
+            now.discard(key)
+            done.append(key)
+
+        async with working(sync) as worker:
+            for _ in range(5):
+                worker.add("a")
+                worker.add("b")
+            await asyncio.sleep(0.5)
+            for _ in range(3):
+                worker.add("a")
+            await asyncio.sleep(5)
+            assert sorted(done) == ["a", "a", "b"]
+            assert worker.idle
+
+    virtual(main)
+
+
+def test_failures_are_tried_again_later_each_time() -> None:
+    async def main() -> None:
+        at: list[float] = []
+
+        async def sync(key: str) -> None:
+            at.append(asyncio.get_running_loop().time())
+            if len(at) < 6:
+                raise StatusError(409, "Conflict", "changed") if len(at) % 2 else RuntimeError("a bug")
+
+        async with working(sync) as worker:
+            worker.add("a")
+            await asyncio.sleep(60)
+            waits = [after - before for before, after in pairwise(at)]
+            assert len(at) == 6
+            assert waits == sorted(waits)
+            assert waits[0] < 0.1
+
+    virtual(main)
+
+
+def test_later_wishes_are_kept_and_the_earliest_counts() -> None:
+    async def main() -> None:
+        at: list[float] = []
+
+        async def sync(key: str) -> float | None:
+            at.append(asyncio.get_running_loop().time())
+            return 100.0 if len(at) == 1 else None
+
+        async with working(sync) as worker:
+            worker.add_after("a", 50)
+            worker.add_after("a", 10)
+            worker.add_after("a", 30)
+            await asyncio.sleep(300)
+            assert [round(moment) for moment in at] == [10, 110]
+
+    virtual(main)

@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kuberth.api.events import Event
+from kuberth.clock import LoopClock, run_in_virtual_time
+from kuberth.errors import ApiError
+from kuberth.outcomes import event_recorder as events
+from kuberth.outcomes.event_recorder import ApiEventRecorder
+from kuberth.testing import MemoryApi, make_pod
+
+POD = make_pod("web", uid="u1")
+
+
+def recording(
+    script: Callable[[ApiEventRecorder], Any], *, api: MemoryApi | None = None
+) -> tuple[list[Event], ApiEventRecorder]:
+    """Run `script` with a recorder that writes, and return what the API holds afterwards."""
+    api = MemoryApi() if api is None else api
+
+    async def main() -> ApiEventRecorder:
+        recorder = ApiEventRecorder(api, LoopClock(asyncio.get_running_loop()), controller="kuberth")
+        writing = asyncio.ensure_future(recorder.run())
+        answer = script(recorder)
+        if asyncio.iscoroutine(answer):
+            await answer
+        await recorder.drain()
+        writing.cancel()
+        await asyncio.gather(writing, return_exceptions=True)
+        return recorder
+
+    recorder = run_in_virtual_time(main)
+    return list(api.all(Event)), recorder
+
+
+def tell(recorder: ApiEventRecorder, note: str = "no room", reason: str = "FailedScheduling") -> None:
+    recorder.record(POD, reason=reason, action="Scheduling", note=note, warning=True)
+
+
+def test_an_event_tells_what_happened_to_whom() -> None:
+    (event,), _ = recording(tell)
+    assert (event.reason, event.action, event.note, event.type) == (
+        "FailedScheduling",
+        "Scheduling",
+        "no room",
+        "Warning",
+    )
+    assert (event.regarding.kind, event.regarding.namespace, event.regarding.name) == (
+        "Pod",
+        "default",
+        "web",
+    )
+    assert event.reporting_controller == "kuberth"
+    assert event.event_time is not None
+    assert event.series is None
+    assert event.metadata.namespace == "default"
+
+
+def test_the_same_news_becomes_a_series() -> None:
+    async def thrice(recorder: ApiEventRecorder) -> None:
+        for note in ("first", "second", "third"):
+            tell(recorder, note)
+            await asyncio.sleep(60)
+
+    (event,), _ = recording(thrice)
+    assert event.note == "first"
+    assert event.series is not None
+    assert event.series.count == 3
+
+
+def test_the_same_news_after_a_long_while_is_a_new_event() -> None:
+    async def twice(recorder: ApiEventRecorder) -> None:
+        tell(recorder)
+        await asyncio.sleep(events.SERIES_SECONDS + 1)
+        tell(recorder)
+
+    told, _ = recording(twice)
+    assert [event.series for event in told] == [None, None]
+
+
+def test_other_news_are_events_of_their_own() -> None:
+    def both(recorder: ApiEventRecorder) -> None:
+        tell(recorder)
+        tell(recorder, reason="Preempted")
+
+    told, _ = recording(both)
+    assert sorted(event.reason for event in told) == ["FailedScheduling", "Preempted"]
+
+
+def test_a_series_goes_on_in_a_new_object_when_the_old_one_expired() -> None:
+    api = MemoryApi()
+
+    async def script(recorder: ApiEventRecorder) -> None:
+        tell(recorder)
+        await recorder.drain()
+        (event,) = api.all(Event)
+        api.remove(Event, f"default/{event.metadata.name}")
+        tell(recorder)
+
+    (event,), _ = recording(script, api=api)
+    assert event.series is not None
+    assert event.series.count == 2
+
+
+def test_news_are_dropped_and_counted_beyond_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(events, "MAX_WAITING", 10)
+
+    def many(recorder: ApiEventRecorder) -> None:
+        for number in range(25):
+            tell(recorder, reason=f"Reason{number}")
+
+    told, recorder = recording(many)
+    assert len(told) == 10
+    assert recorder.dropped == 15
+
+
+def test_a_failing_api_costs_only_that_event() -> None:
+    class Failing(MemoryApi):
+        async def create(self, obj: Any) -> Any:
+            if obj.reason == "Bad":
+                raise ApiError("etcd is away", code=500)
+            return await super().create(obj)
+
+    def both(recorder: ApiEventRecorder) -> None:
+        tell(recorder, reason="Bad")
+        tell(recorder, reason="Good")
+
+    told, _ = recording(both, api=Failing())
+    assert [event.reason for event in told] == ["Good"]

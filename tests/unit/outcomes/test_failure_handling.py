@@ -1,0 +1,184 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kuberth.api.core import Pod
+from kuberth.cluster.pod_info import PodInfo
+from kuberth.framework import FilterPlugin, PostFilterPlugin, PostFilterResult, QueuedPod, Status
+from kuberth.outcomes.failure_handling import NOTE_LIMIT, shortened
+from kuberth.outcomes.rejection import NO_NODES
+from kuberth.testing import make_pod
+from tests.unit.framework.rig import plugin
+from tests.unit.scheduling.parts import Parts, parts
+
+
+def failed(*plugins: Any, pod: Pod | None = None, **options: Any) -> tuple[Parts, QueuedPod]:
+    """A pod that fails in a scheduler of these plugins, already handled."""
+    scheduler = parts(*plugins, **options)
+    rejection = scheduler.reject(make_pod("p", uid="u") if pod is None else pod)
+    scheduler.failures.handle(rejection)
+    return scheduler, rejection.queued
+
+
+NO_ROOM = plugin("Fit", FilterPlugin, filter=Status.unschedulable("no room"))
+
+
+@pytest.mark.parametrize(
+    "answer, room, result, reason, unschedulable, pending",
+    [
+        pytest.param(
+            Status.unschedulable("no room"),
+            "unschedulable",
+            "unschedulable",
+            "Unschedulable",
+            {"Fit"},
+            set(),
+            id="rejected",
+        ),
+        pytest.param(
+            Status.pending("soon"),
+            "unschedulable",
+            "unschedulable",
+            "Unschedulable",
+            {"Fit"},
+            {"Fit"},
+            id="pending",
+        ),
+        pytest.param(Status.error("lost"), "backoff", "error", "SchedulerError", set(), set(), id="error"),
+        pytest.param(ValueError("lost"), "backoff", "error", "SchedulerError", set(), set(), id="raised"),
+    ],
+)
+def test_a_pod_goes_back_with_the_plugins_that_rejected_it(
+    answer: Any, room: str, result: str, reason: str, unschedulable: set[str], pending: set[str]
+) -> None:
+    scheduler, queued = failed(plugin("Fit", FilterPlugin, filter=answer))
+    assert scheduler.rooms() == {room: ["p"]}
+    assert (queued.unschedulable_plugins, queued.pending_plugins) == (unschedulable, pending)
+    assert scheduler.queue.in_flight() == ()
+    assert scheduler.made.metrics.schedule_attempts.values == {(result, "default-scheduler"): 1}
+    ((name, condition, _nomination),) = scheduler.written.writes
+    assert name == "p"
+    assert condition is not None
+    assert (condition.type, condition.status, condition.reason) == ("PodScheduled", "False", reason)
+    ((pod, event, note),) = scheduler.made.outside.events
+    assert (pod, event, note) == ("p", "FailedScheduling", condition.message)
+
+
+def test_plugins_of_an_earlier_attempt_are_forgotten() -> None:
+    scheduler = parts(plugin("Fit", FilterPlugin, filter=Status.error("lost")))
+    rejection = scheduler.reject(make_pod("p"))
+    rejection.queued.unschedulable_plugins = {"Earlier"}
+    rejection.queued.pending_plugins = {"Earlier"}
+    scheduler.failures.handle(rejection)
+    assert rejection.queued.rejectors == set()
+
+
+def test_no_nodes_is_nobodys_rejection() -> None:
+    scheduler, queued = failed(nodes=[])
+    assert queued.rejectors == set()
+    assert scheduler.rooms() == {"backoff": ["p"]}
+    ((_, condition, _),) = scheduler.written.writes
+    assert condition is not None
+    assert (condition.reason, condition.message) == ("Unschedulable", NO_NODES)
+
+
+# The pod meanwhile
+
+
+def handled_after(change: Any) -> Parts:
+    scheduler = parts(NO_ROOM)
+    rejection = scheduler.reject(make_pod("p", uid="u"))
+    change(scheduler.pods)
+    scheduler.failures.handle(rejection)
+    return scheduler
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda pods: pods.remove(make_pod("p")), id="deleted"),
+        pytest.param(lambda pods: pods.set(make_pod("p", uid="another")), id="made-again"),
+        pytest.param(lambda pods: pods.set(make_pod("p", uid="u", node="n1")), id="bound-by-someone-else"),
+    ],
+)
+def test_a_pod_that_needs_no_scheduling_any_more_is_let_go(change: Any) -> None:
+    scheduler = handled_after(change)
+    assert scheduler.rooms() == {}
+    assert scheduler.queue.in_flight() == ()
+    assert (scheduler.written.writes, scheduler.made.outside.events) == ([], [])
+    assert scheduler.made.metrics.schedule_attempts.values == {("unschedulable", "default-scheduler"): 1}
+
+
+def test_its_present_version_goes_back() -> None:
+    scheduler = handled_after(lambda pods: pods.set(make_pod("p", uid="u", labels={"fresh": "yes"})))
+    queued = scheduler.queue.get("default/p")
+    assert queued is not None
+    assert queued.pod.metadata.labels == {"fresh": "yes"}
+    assert queued.attempts == 1
+
+
+def test_a_pod_that_waits_already_is_not_queued_twice(caplog: pytest.LogCaptureFixture) -> None:
+    scheduler = parts(NO_ROOM)
+    pod = make_pod("p", uid="u")
+    rejection = scheduler.reject(pod)
+    scheduler.queue.add(PodInfo(pod))
+    scheduler.failures.handle(rejection)
+    assert scheduler.rooms() == {"active": ["p"]}
+    assert "pod default/p cannot be queued again" in caplog.text
+
+
+# Promises
+
+
+@pytest.mark.parametrize(
+    "answer, before, after, written",
+    [
+        pytest.param((PostFilterResult("n2"), None), "", "n2", "n2", id="promised"),
+        pytest.param((PostFilterResult("n2"), None), "n1", "n2", "n2", id="promised-another"),
+        pytest.param((PostFilterResult(""), Status.unschedulable("x")), "n1", "", "", id="taken-back"),
+        pytest.param((None, Status.unschedulable("x")), "n1", "n1", None, id="left-as-it-is"),
+        pytest.param((None, Status.unschedulable("x")), "", "", None, id="never-was"),
+    ],
+)
+def test_a_promise_is_remembered_and_written(
+    answer: Any, before: str, after: str, written: str | None
+) -> None:
+    pod = make_pod("p", uid="u", status={"nominatedNodeName": before} if before else None)
+    scheduler, _queued = failed(NO_ROOM, plugin("P", PostFilterPlugin, post_filter=answer), pod=pod)
+    assert scheduler.made.nominator.node_of("u") == after
+    assert scheduler.written.writes[0][2] == written
+
+
+def test_the_condition_tells_which_version_it_is_about() -> None:
+    scheduler, _queued = failed(NO_ROOM, pod=make_pod("p", metadata={"generation": 7}))
+    ((_, condition, _),) = scheduler.written.writes
+    assert condition is not None
+    assert condition.observed_generation == 7
+
+
+# Notes
+
+
+@pytest.mark.parametrize(
+    "note, length",
+    [
+        pytest.param("x" * NOTE_LIMIT, NOTE_LIMIT, id="just-fits"),
+        pytest.param("x" * (NOTE_LIMIT + 1), NOTE_LIMIT, id="too-long"),
+        pytest.param("é" * NOTE_LIMIT, NOTE_LIMIT, id="counted-in-bytes"),
+        pytest.param("", 0, id="empty"),
+    ],
+)
+def test_a_note_fits_into_an_event(note: str, length: int) -> None:
+    short = shortened(note)
+    assert len(short.encode()) <= length
+    assert short == note or (short.endswith(" ...") and note.startswith(short[:-4]))
+
+
+def test_the_event_is_shortened_and_the_condition_is_not() -> None:
+    scheduler, _queued = failed(plugin("Fit", FilterPlugin, filter=Status.unschedulable("x" * 2000)))
+    assert len(scheduler.made.outside.events[0].note) == NOTE_LIMIT
+    ((_, condition, _),) = scheduler.written.writes
+    assert condition is not None
+    assert len(condition.message) > 2000
