@@ -24,6 +24,8 @@ Expected outcomes (a pod does not fit, a gate is closed) are `Status` values, ne
 
 from __future__ import annotations
 
+import signal
+
 
 class KuberthError(Exception):
     """Base of all errors raised on purpose; the message says what happened, to what, and what to do."""
@@ -129,3 +131,9 @@ class UnreachableError(ApiError):
 
     def __init__(self, message: str) -> None:
         super().__init__(message, reason="Unreachable")
+
+
+def reraise_interrupt(exc: BaseException) -> None:
+    """Ctrl-C that Python itself turned into an exception is the user's, wherever it happens to strike."""
+    if isinstance(exc, KeyboardInterrupt) and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        raise exc

@@ -9,16 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kuberth.api.core import Node
-
-_ZONE_LABELS = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone")
-_REGION_LABELS = ("topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/region")
+from kuberth.api.well_known import BETA_REGION, BETA_ZONE, REGION, ZONE
 
 
 def zone_of(node: Node) -> tuple[str, str]:
     """Region and zone; both empty for a node outside any."""
     labels = node.metadata.labels
-    region = next((labels[key] for key in _REGION_LABELS if key in labels), "")
-    zone = next((labels[key] for key in _ZONE_LABELS if key in labels), "")
+    region = next((labels[key] for key in (REGION, BETA_REGION) if key in labels), "")
+    zone = next((labels[key] for key in (ZONE, BETA_ZONE) if key in labels), "")
     return region, zone
 
 

@@ -30,6 +30,7 @@ from kuberth.cluster.nodes import NodeRow, Nodes
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.cluster.pod_volumes import Disk
 from kuberth.cluster.terms import Terms
+from kuberth.cluster.what_if import WhatIf
 from kuberth.errors import KuberthError, QuantityError
 
 CPU: Final = 0
@@ -203,7 +204,7 @@ class ClusterTable:
         self.node_generation[row] = self.generation
         if old is None:
             for info in self._without_node.pop(name, {}).values():
-                self._put(info, row)
+                self.put(info, row)
         return row
 
     def remove_node(self, name: str) -> None:
@@ -213,7 +214,7 @@ class ClusterTable:
             return
         leftover = dict(self._pods_at[row])
         for info in leftover.values():
-            self._take(info, row)
+            self.take(info, row)
         if leftover:
             self._without_node[name] = leftover
         self.live[row] = False
@@ -346,7 +347,7 @@ class ClusterTable:
         if row is None:
             self._without_node.setdefault(node_name, {})[info.uid] = info
         else:
-            self._put(info, row)
+            self.put(info, row)
         for observer in self._observers:
             observer.pod_placed(info)
 
@@ -360,15 +361,17 @@ class ClusterTable:
             if not waiting:
                 del self._without_node[placed.node_name]
         else:
-            self._take(info, row)
+            self.take(info, row)
         for observer in self._observers:
             observer.pod_removed(info)
 
-    def _put(self, info: PodInfo, row: int) -> None:
+    def put(self, info: PodInfo, row: int) -> None:
+        """Count a pod on a row, and nothing more: what a placement and a what-if have in common."""
         self._pods_at[row][info.uid] = info
         self._count(info, row, 1)
 
-    def _take(self, info: PodInfo, row: int) -> None:
+    def take(self, info: PodInfo, row: int) -> None:
+        """Count it there no longer."""
         del self._pods_at[row][info.uid]
         self._count(info, row, -1)
 
@@ -410,40 +413,6 @@ class ClusterTable:
             yield question
         finally:
             question.undo()
-
-
-class WhatIf:
-    """Changes to a row's pods that will be undone. Observers and the pods' own state do not see them."""
-
-    def __init__(self, table: ClusterTable) -> None:
-        self._table = table
-        self._done: list[tuple[PodInfo, int, bool]] = []
-
-    def add_pod(self, info: PodInfo, row: int) -> None:
-        """As if the pod were on the row."""
-        self._table._put(info, row)
-        self._done.append((info, row, True))
-
-    def remove_pod(self, info: PodInfo, row: int) -> None:
-        """As if the pod had left the row."""
-        self._table._take(info, row)
-        self._done.append((info, row, False))
-
-    def undo(self) -> None:
-        """Take all changes back; what came and went again, as most pods of a preemption do, costs nothing."""
-        balance: dict[tuple[int, int], int] = {}
-        infos: dict[int, PodInfo] = {}
-        for info, row, added in self._done:
-            key = id(info), row
-            balance[key] = balance.get(key, 0) + (1 if added else -1)
-            infos[id(info)] = info
-        self._done.clear()
-        # Those that came leave first: a pod may have been there in another version.
-        for (identity, row), surplus in sorted(balance.items(), key=lambda entry: -entry[1]):
-            if surplus > 0:
-                self._table._take(infos[identity], row)
-            elif surplus < 0:
-                self._table._put(infos[identity], row)
 
 
 def _without_times(taints: Iterable[Taint]) -> tuple[Taint, ...]:

@@ -20,23 +20,9 @@ Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 Name = Annotated[str, Meta(min_length=1)]
 
-EXTENSION_POINTS = (
-    "preEnqueue",
-    "queueSort",
-    "preFilter",
-    "filter",
-    "postFilter",
-    "preScore",
-    "score",
-    "reserve",
-    "permit",
-    "preBind",
-    "bind",
-    "postBind",
-    "placementGenerate",
-    "placementScore",
-)
-"""The extension points as a configuration spells them; `multiPoint` stands for all of them."""
+MIN_NODE_SCORE = 0
+MAX_NODE_SCORE = 100
+"""The range of a plugin's score of a node, after normalising and before weighing."""
 
 SCORING_POINTS = ("score", "placementScore")
 """The points at which a weight means something."""
@@ -152,6 +138,10 @@ class KubeSchedulerConfiguration(Struct, frozen=True, kw_only=True, rename="came
     delay_cache_until_active: bool = False
     # Kuberth's own: kube-scheduler knows feature gates only as a flag. What was set, not all there are.
     feature_gates: dict[str, bool] = {}
+
+
+EXTENSION_POINTS = tuple(point for point in Plugins.__struct_encode_fields__ if point != "multiPoint")
+"""The extension points as a configuration spells them; `multiPoint` stands for all of them."""
 
 
 def plugin_set(plugins: Plugins, point: str) -> PluginSet:

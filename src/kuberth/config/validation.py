@@ -20,6 +20,7 @@ from kuberth.config.qualified_names import extended_resource_problem
 from kuberth.config.resolve import ResolvedProfile, normal_points, plugins_named, resolve_profile
 from kuberth.config.types import (
     EXTENSION_POINTS,
+    MAX_NODE_SCORE,
     SCORING_POINTS,
     Extender,
     KubeSchedulerConfiguration,
@@ -30,7 +31,6 @@ from kuberth.config.types import (
 )
 from kuberth.text.field_errors import FieldError, child, did_you_mean, item, show
 
-MAX_NODE_SCORE = 100
 MAX_TOTAL_SCORE = 2**63 - 1
 
 # client-go adds up to this much jitter to the retry period; a shorter deadline could pass between two tries.

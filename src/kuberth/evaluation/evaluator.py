@@ -33,7 +33,8 @@ from kuberth.framework.diagnosis import Diagnosis
 from kuberth.framework.handle import Handle
 from kuberth.framework.nominator import Nominator
 from kuberth.framework.registry import PluginFactory
-from kuberth.framework.runner import NodeScores, Runner
+from kuberth.framework.runner import Runner
+from kuberth.framework.running.scoring import NodeScores
 from kuberth.framework.status import Status
 from kuberth.framework.waiting_pods import WaitingPods
 from kuberth.informers.store import Stores

@@ -34,11 +34,9 @@ from kuberth.framework.profile import Profile
 from kuberth.framework.queued_pod import QueuedPod
 from kuberth.framework.registry import Registry
 from kuberth.framework.runner import Runner
+from kuberth.framework.scores import MAX_NODE_SCORE, MIN_NODE_SCORE
 from kuberth.framework.status import SKIP, SUCCESS, Code, Status
 from kuberth.framework.verdict import Verdict
-
-MAX_NODE_SCORE = 100
-MIN_NODE_SCORE = 0
 
 __all__ = [
     "MAX_NODE_SCORE",

@@ -11,7 +11,7 @@ from __future__ import annotations
 import abc
 import enum
 from collections.abc import Awaitable, Iterable, Sequence
-from typing import Any, ClassVar, NamedTuple, Union
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Union
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,8 +23,11 @@ from kuberth.framework.cluster_events import EventWithHint
 from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.diagnosis import Diagnosis
 from kuberth.framework.queued_pod import QueuedPod
-from kuberth.framework.status import Status
+from kuberth.framework.status import Code, Status
 from kuberth.framework.verdict import Verdict
+
+if TYPE_CHECKING:
+    from kuberth.framework.handle import Handle
 
 Scores = NDArray[np.int64]
 MaybeStatus = Status | None
@@ -38,8 +41,11 @@ class Plugin(abc.ABC):
     args_type: ClassVar[type | None] = None
     """A msgspec struct that the plugin's `pluginConfig` arguments are checked against; None: a plain dict."""
 
-    def __init__(self, args: Any = None, handle: Any = None) -> None:  # noqa: B027 - optional to override
-        """`args` are the plugin's arguments from the configuration, `handle` is its `Handle`."""
+    def __init__(self, args: Any = None, handle: Handle | None = None) -> None:  # noqa: B027 - optional
+        """`args` are the plugin's arguments from the configuration; `handle` is how it reaches the rest.
+
+        A plugin that needs them says so: `def __init__(self, args: MyArgs, handle: Handle) -> None`.
+        """
 
     def __new__(cls, *_args: Any, **_kwargs: Any) -> Plugin:
         for base in (FilterPlugin, ScorePlugin):
@@ -241,27 +247,43 @@ class PostBindPlugin(Plugin):
 
 
 class ExtensionPoint(NamedTuple):
-    """One row of the table of points: its name in configuration files, in metrics, and its class."""
+    """One row of the table of points, from which configuration, profiles, metrics and checks are made."""
 
     key: str
-    label: str
+    """Its name in configuration files."""
     interface: type[Plugin]
+    answers: frozenset[Code]
+    """Which codes besides Success and Error a plugin may answer."""
+
+    @property
+    def label(self) -> str:
+        """Its name in metrics and messages."""
+        return self.key[:1].upper() + self.key[1:]
+
+    @property
+    def attribute(self) -> str:
+        """Its name in code: the field of a `Profile`."""
+        return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in self.key)
 
 
-EXTENSION_POINTS: Sequence[ExtensionPoint] = (
-    ExtensionPoint("preEnqueue", "PreEnqueue", PreEnqueuePlugin),
-    ExtensionPoint("queueSort", "QueueSort", QueueSortPlugin),
-    ExtensionPoint("preFilter", "PreFilter", PreFilterPlugin),
-    ExtensionPoint("filter", "Filter", FilterPlugin),
-    ExtensionPoint("postFilter", "PostFilter", PostFilterPlugin),
-    ExtensionPoint("preScore", "PreScore", PreScorePlugin),
-    ExtensionPoint("score", "Score", ScorePlugin),
-    ExtensionPoint("reserve", "Reserve", ReservePlugin),
-    ExtensionPoint("permit", "Permit", PermitPlugin),
-    ExtensionPoint("preBind", "PreBind", PreBindPlugin),
-    ExtensionPoint("bind", "Bind", BindPlugin),
-    ExtensionPoint("postBind", "PostBind", PostBindPlugin),
+_NOTHING_ELSE: Final = frozenset[Code]()
+_REJECTIONS: Final = frozenset({Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, Code.PENDING})
+
+EXTENSION_POINTS: Final[Sequence[ExtensionPoint]] = (
+    ExtensionPoint("preEnqueue", PreEnqueuePlugin, _REJECTIONS),
+    ExtensionPoint("queueSort", QueueSortPlugin, _NOTHING_ELSE),
+    ExtensionPoint("preFilter", PreFilterPlugin, _REJECTIONS | {Code.SKIP}),
+    ExtensionPoint("filter", FilterPlugin, _REJECTIONS),
+    ExtensionPoint("postFilter", PostFilterPlugin, _REJECTIONS),
+    ExtensionPoint("preScore", PreScorePlugin, frozenset({Code.SKIP})),
+    ExtensionPoint("score", ScorePlugin, _NOTHING_ELSE),
+    ExtensionPoint("reserve", ReservePlugin, _REJECTIONS),
+    ExtensionPoint("permit", PermitPlugin, _REJECTIONS | {Code.WAIT}),
+    ExtensionPoint("preBind", PreBindPlugin, _REJECTIONS),
+    ExtensionPoint("bind", BindPlugin, _REJECTIONS | {Code.SKIP}),
+    ExtensionPoint("postBind", PostBindPlugin, _NOTHING_ELSE),
 )
+"""In the order a pod meets them."""
 
 
 def points_of(plugin: type[Plugin]) -> tuple[str, ...]:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple
 
-from kuberth.config.resolve import ResolvedProfile, plugins_named, resolve_profile
+from kuberth.config.resolve import plugins_named, resolve_profile
 from kuberth.config.types import KubeSchedulerProfile
 from kuberth.errors import ConfigError
 from kuberth.framework.cluster_events import (
@@ -22,8 +22,10 @@ from kuberth.framework.cluster_events import (
     Resource,
 )
 from kuberth.framework.extension_points import (
+    EXTENSION_POINTS,
     BindPlugin,
     EnqueueExtensions,
+    ExtensionPoint,
     FilterPlugin,
     PermitPlugin,
     Plugin,
@@ -40,8 +42,6 @@ from kuberth.framework.extension_points import (
 )
 from kuberth.framework.handle import Handle
 from kuberth.framework.registry import Registry
-
-P = TypeVar("P", bound=Plugin)
 
 _MAY_REJECT = (PreEnqueuePlugin, PreFilterPlugin, FilterPlugin, ReservePlugin, PermitPlugin)
 
@@ -89,44 +89,38 @@ def build_profile(config: KubeSchedulerProfile, registry: Registry, handle: Hand
         plugins[name] = _instantiate(name, registry, args.get(name), handle)
     resolved = resolve_profile(config, {name: points_of(type(plugin)) for name, plugin in plugins.items()})
 
-    def at(point: str, interface: type[P]) -> tuple[P, ...]:
-        for name in resolved.plugins[point]:
-            if not isinstance(plugins[name], interface):
+    def at(point: ExtensionPoint) -> tuple[Plugin, ...]:
+        for name in resolved.plugins[point.key]:
+            if not isinstance(plugins[name], point.interface):
                 raise ConfigError(
-                    f"profile {resolved.scheduler_name!r}: plugin {name!r} is enabled at {point} "
-                    f"but is no {interface.__name__}"
+                    f"profile {resolved.scheduler_name!r}: plugin {name!r} is enabled at {point.key} "
+                    f"but is no {point.interface.__name__}"
                 )
-        return cast("tuple[P, ...]", tuple(plugins[name] for name in resolved.plugins[point]))
+        return tuple(plugins[name] for name in resolved.plugins[point.key])
 
-    queue_sorts = at("queueSort", QueueSortPlugin)
-    _expect_one_queue_sort(resolved, queue_sorts)
-    binds = at("bind", BindPlugin)
-    if not binds:
+    # One field of a profile for every point; the table of points says which type each has.
+    by_point: dict[str, Any] = {point.attribute: at(point) for point in EXTENSION_POINTS}
+    queue_sorts = by_point["queue_sort"]
+    if len(queue_sorts) != 1:
+        names = ", ".join(plugin.name for plugin in queue_sorts) or "none"
+        raise ConfigError(
+            f"profile {resolved.scheduler_name!r} needs exactly one queue sort plugin, but has: {names}"
+        )
+    by_point["queue_sort"] = queue_sorts[0]
+    if not by_point["bind"]:
         raise ConfigError(f"profile {resolved.scheduler_name!r} needs at least one bind plugin")
+    hints_enabled = handle.feature_gates.enabled("SchedulerQueueingHints")
     return Profile(
         scheduler_name=resolved.scheduler_name,
         percentage_of_nodes_to_score=resolved.percentage_of_nodes_to_score,
         plugins=plugins,
-        pre_enqueue=at("preEnqueue", PreEnqueuePlugin),
-        queue_sort=queue_sorts[0],
-        pre_filter=at("preFilter", PreFilterPlugin),
-        filter=at("filter", FilterPlugin),
-        post_filter=at("postFilter", PostFilterPlugin),
-        pre_score=at("preScore", PreScorePlugin),
-        score=at("score", ScorePlugin),
         score_weights=dict(resolved.score_weights),
-        reserve=at("reserve", ReservePlugin),
-        permit=at("permit", PermitPlugin),
-        pre_bind=at("preBind", PreBindPlugin),
-        bind=binds,
-        post_bind=at("postBind", PostBindPlugin),
         hints=tuple(
             hint
             for plugin in plugins.values()
-            for hint in _registered_hints(
-                plugin, hints_enabled=handle.feature_gates.enabled("SchedulerQueueingHints")
-            )
+            for hint in _registered_hints(plugin, hints_enabled=hints_enabled)
         ),
+        **by_point,
     )
 
 
@@ -149,14 +143,6 @@ def _instantiate(name: str, registry: Registry, args: object, handle: Handle) ->
             "register it under the name it has"
         )
     return plugin
-
-
-def _expect_one_queue_sort(resolved: ResolvedProfile, plugins: Sequence[QueueSortPlugin]) -> None:
-    if len(plugins) != 1:
-        names = ", ".join(plugin.name for plugin in plugins) or "none"
-        raise ConfigError(
-            f"profile {resolved.scheduler_name!r} needs exactly one queue sort plugin, but has: {names}"
-        )
 
 
 def _registered_hints(plugin: Plugin, *, hints_enabled: bool) -> Sequence[RegisteredHint]:

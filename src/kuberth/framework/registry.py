@@ -15,10 +15,11 @@ from typing import Any
 
 from kuberth.errors import ConfigError
 from kuberth.framework.extension_points import Plugin, points_of
+from kuberth.framework.handle import Handle
 
 ENTRY_POINT_GROUP = "kuberth.plugins"
 
-PluginFactory = Callable[[Any, Any], Plugin]
+PluginFactory = Callable[[Any, Handle], Plugin]
 """`factory(args, handle) -> Plugin`; a plugin class is one."""
 
 

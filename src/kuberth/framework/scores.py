@@ -1,11 +1,13 @@
-"""Bringing raw scores into 0 to 100, relative to the highest."""
+"""Scores: their range, and the usual way of bringing raw ones into it."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kuberth.framework.runner import MAX_NODE_SCORE
+from kuberth.config.types import MAX_NODE_SCORE, MIN_NODE_SCORE
+
+__all__ = ["MAX_NODE_SCORE", "MIN_NODE_SCORE", "normalized"]
 
 
 def normalized(scores: NDArray[np.int64], *, reverse: bool = False) -> NDArray[np.int64]:

@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 
+from kuberth.errors import reraise_interrupt
 from kuberth.framework.cluster_events import ClusterEvent, Hint, concerns
 from kuberth.framework.profile import RegisteredHint
 from kuberth.framework.queued_pod import QueuedPod
@@ -96,7 +97,8 @@ class Hints:
                 if not isinstance(hint, Hint):
                     raise TypeError(f"answered {hint!r:.200} where a Hint is expected")
                 label = hint.value
-            except Exception:
+            except BaseException as exc:
+                reraise_interrupt(exc)
                 logger.exception(
                     "plugin %r failed in its hint for event %s and pod %s; queueing the pod",
                     registered.plugin,

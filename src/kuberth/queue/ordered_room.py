@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Any, Final
 
+from kuberth.errors import reraise_interrupt
 from kuberth.framework.extension_points import QueueSortPlugin
 from kuberth.framework.queued_pod import QueuedPod
 
@@ -80,7 +81,8 @@ def sort_value_of(plugin: QueueSortPlugin) -> SortValue:
         def sort_value(queued: QueuedPod) -> Any:
             try:
                 return plugin.sort_key(queued)
-            except Exception:
+            except BaseException as exc:
+                reraise_interrupt(exc)
                 logger.exception("plugin %r failed at QueueSort; %s goes last", plugin.name, queued.key)
                 return _LAST
 
@@ -117,7 +119,8 @@ class _ByLess:
         less, first, second = self._plugin.less, self._queued, other._queued
         try:
             return bool(less(first, second)) or (self._number < other._number and not less(second, first))
-        except Exception:
+        except BaseException as exc:
+            reraise_interrupt(exc)
             logger.exception(
                 "plugin %r failed at QueueSort; ordering %s and %s by arrival",
                 self._plugin.name,

@@ -20,7 +20,8 @@ from kuberth.framework.diagnosis import Diagnosis, FitError
 from kuberth.framework.extension_points import PostFilterResult
 from kuberth.framework.nominator import Nominator
 from kuberth.framework.queued_pod import QueuedPod
-from kuberth.framework.runner import NodeScores, Runner
+from kuberth.framework.runner import Runner
+from kuberth.framework.running.scoring import NodeScores
 from kuberth.framework.status import Code, Status
 from kuberth.observe.metrics import SchedulerMetrics
 from kuberth.outcomes.placement import Choice, Placement

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -177,3 +178,40 @@ def test_post_bind_informs_everyone_and_may_raise(caplog: pytest.LogCaptureFixtu
         made.runner.run_post_bind(state_of(POD), POD, "n1")
     assert log == ["A.post_bind", "B.post_bind"]
     assert "plugin 'A' failed at PostBind" in caplog.text
+
+
+# Plain functions, and times
+
+
+def test_a_plain_bind_that_blocks_stops_nobody_else() -> None:
+    """On a real loop: the plain function waits for something that only the loop can bring."""
+    done = threading.Event()
+
+    def bind(*_: object) -> None:
+        assert done.wait(timeout=60)
+
+    made = framework(plugin("A", BindPlugin, bind=bind))
+
+    async def scenario() -> Status:
+        binding = asyncio.ensure_future(made.runner.run_bind(state_of(POD), POD, "n1"))
+        await asyncio.sleep(0)
+        asyncio.get_running_loop().call_soon(done.set)
+        return await binding
+
+    assert asyncio.run(scenario()).is_success
+
+
+@pytest.mark.parametrize("point", ["PreBind", "Bind"])
+def test_a_point_that_awaits_is_timed_to_its_end_with_its_true_result(point: str) -> None:
+    refusal = later(Status.error("no answer"))
+    made = framework(
+        plugin("A", BindPlugin, bind=refusal)
+        if point == "Bind"
+        else plugin("A", PreBindPlugin, pre_bind=refusal)
+    )
+    state = state_of(POD)
+    state.record_plugin_metrics = True
+    run = made.runner.run_bind if point == "Bind" else made.runner.run_pre_bind
+    run_in_virtual_time(lambda: run(state, POD, "n1"))
+    timed = made.runner.metrics.plugin_execution_duration.values
+    assert list(timed) == [("A", point, "Error")]

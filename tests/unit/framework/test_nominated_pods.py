@@ -152,12 +152,18 @@ def test_one_node_can_be_judged_without_its_promises() -> None:
 @pytest.mark.parametrize(
     "answer, message",
     [
-        pytest.param(ValueError("lost count"), "plugin 'Near' at AddPod: lost count", id="raises"),
-        pytest.param(Status.error("lost count"), "plugin 'Near' at AddPod: lost count", id="error"),
         pytest.param(
-            Status.unschedulable("x"), "plugin 'Near' at AddPod: answered 'Unschedulable'", id="rejects"
+            ValueError("lost count"), "plugin 'Near' at PreFilterExtensionAddPod: lost count", id="raises"
         ),
-        pytest.param("fine", "plugin 'Near' at AddPod: answered 'fine'", id="nonsense"),
+        pytest.param(
+            Status.error("lost count"), "plugin 'Near' at PreFilterExtensionAddPod: lost count", id="error"
+        ),
+        pytest.param(
+            Status.unschedulable("x"),
+            "plugin 'Near' at PreFilterExtensionAddPod: answered 'Unschedulable'",
+            id="rejects",
+        ),
+        pytest.param("fine", "plugin 'Near' at PreFilterExtensionAddPod: answered 'fine'", id="nonsense"),
     ],
 )
 def test_a_plugin_that_cannot_follow_aborts_the_search(answer: Any, message: str) -> None:
@@ -172,4 +178,4 @@ def test_a_plugin_that_cannot_follow_aborts_the_search(answer: Any, message: str
     assert message in status.message
     assert made.node("n1").pod_count == 0, "the what-if is undone"
     removal = made.runner.run_remove_pod(state_of(pod), pod, promised, made.node("n1"))
-    assert message.replace("AddPod", "RemovePod") in removal.message
+    assert message.replace("ExtensionAddPod", "ExtensionRemovePod") in removal.message

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import signal
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -104,7 +106,7 @@ POINTS = {
     "score": Point("Score", ScorePlugin, "score", outcome_of_score),
     "score_nodes": Point("Score", ScorePlugin, "score_nodes", outcome_of_score),
     "normalize_scores": Point(
-        "NormalizeScore", ScorePlugin, "normalize_scores", outcome_of_score, (("score", 1),)
+        "ScoreExtensionNormalize", ScorePlugin, "normalize_scores", outcome_of_score, (("score", 1),)
     ),
     "reserve": Point(
         "Reserve",
@@ -183,6 +185,30 @@ def test_a_plugin_that_makes_a_broken_status(point: Point) -> None:
         point.label,
         "a reason of a Status is a text, not ['no']",
     )
+
+
+class Exotic(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("point", POINTS.values(), ids=POINTS)
+@pytest.mark.parametrize("raised", [SystemExit, asyncio.CancelledError, GeneratorExit, Exotic])
+def test_no_exception_of_a_plugin_ends_the_scheduler(point: Point, raised: type[BaseException]) -> None:
+    expect_error(outcome(point, raised("enough")), point.label, "enough")
+
+
+def test_ctrl_c_is_the_users_and_an_interrupt_of_the_plugins_own_is_its_failure() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        # Python's own handler: the exception is what a user's Ctrl-C looks like.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        with pytest.raises(KeyboardInterrupt):
+            outcome(POINTS["filter"], KeyboardInterrupt())
+        # A handler of the program: then Ctrl-C comes as no exception, and this one is the plugin's.
+        signal.signal(signal.SIGINT, lambda *_: None)
+        expect_error(outcome(POINTS["filter"], KeyboardInterrupt()), "Filter", "KeyboardInterrupt")
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.parametrize("point", POINTS.values(), ids=POINTS)

@@ -12,7 +12,7 @@ from kuberth.errors import ConfigError
 from kuberth.framework import FilterPlugin, Plugin, Registry, ReservePlugin, ScorePlugin
 from kuberth.framework.registry import PluginFactory, resolve_reference
 from kuberth.plugins import IN_TREE, in_tree_registry
-from tests.unit.framework.rig import build, plugin
+from tests.unit.framework.rig import build, make_handle, plugin
 
 FINE = """
 from kuberth.framework import FilterPlugin
@@ -83,7 +83,7 @@ def test_a_package_may_give_a_function(packages: Path) -> None:
     install(packages, "Fine = my_plugins:make")
     registry = Registry()
     registry.load_entry_points()
-    assert registry["Fine"](None, None).name == "Fine"
+    assert registry["Fine"](None, make_handle()).name == "Fine"
     assert "Fine" not in registry.extension_points()
 
 

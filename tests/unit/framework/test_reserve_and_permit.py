@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 
 from kuberth.framework import SUCCESS, Code, PermitPlugin, PermitResult, ReservePlugin, Status
-from kuberth.framework.runner import MAX_PERMIT_SECONDS
+from kuberth.framework.running.reserving import MAX_PERMIT_SECONDS
 from kuberth.testing import make_pod
 from tests.unit.framework.rig import framework, plugin, state_of
 

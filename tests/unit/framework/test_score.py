@@ -7,7 +7,7 @@ import pytest
 
 from kuberth.errors import PluginError
 from kuberth.framework import SKIP, SUCCESS, Code, Plugin, PreScorePlugin, ScorePlugin, Status
-from kuberth.framework.runner import NodeScores
+from kuberth.framework.running.scoring import NodeScores
 from kuberth.testing import make_pod
 from tests.unit.framework.rig import Framework, framework, plugin, state_of
 
@@ -124,7 +124,7 @@ def test_a_score_of_one_node_is_a_whole_number(answer: Any) -> None:
     assert message == f"plugin 'S' at Score: answered {answer!r} where a whole number is expected"
 
 
-@pytest.mark.parametrize("point", ["Score", "NormalizeScore"])
+@pytest.mark.parametrize("point", ["Score", "ScoreExtensionNormalize"])
 @pytest.mark.parametrize(
     "answer",
     [
@@ -168,7 +168,7 @@ def test_nothing_is_no_score_of_all_nodes() -> None:
 def test_a_plugin_that_fails_aborts_the_cycle(form: str, answer: Any, problem: str) -> None:
     methods = {"score": 0, form: answer} if form == "normalize_scores" else {form: answer}
     status = failed(plugin("S", ScorePlugin, **methods))
-    point = "NormalizeScore" if form == "normalize_scores" else "Score"
+    point = "ScoreExtensionNormalize" if form == "normalize_scores" else "Score"
     assert status.message.startswith(f"plugin 'S' at {point}: {problem}")
     assert status.plugin == "S"
 

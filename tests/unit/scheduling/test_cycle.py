@@ -286,7 +286,10 @@ def test_a_narrowing_to_nodes_that_are_gone() -> None:
         (plugin("Bad", PreScorePlugin, pre_score=ValueError("lost")), "PreScore"),
         (plugin("Bad", ScorePlugin, score=ValueError("lost")), "Score"),
         (plugin("Bad", ScorePlugin, score=101), "Score"),
-        (plugin("Bad", ScorePlugin, score=0, normalize_scores=Status.error("lost")), "NormalizeScore"),
+        (
+            plugin("Bad", ScorePlugin, score=0, normalize_scores=Status.error("lost")),
+            "ScoreExtensionNormalize",
+        ),
     ],
     ids=["pre_filter", "filter", "filter_nodes", "pre_score", "score", "out-of-range", "normalize"],
 )

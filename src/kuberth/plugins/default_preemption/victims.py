@@ -15,7 +15,8 @@ import numpy as np
 from kuberth.api.core import Pod
 from kuberth.cluster.nodes import NodeRow, Nodes
 from kuberth.cluster.pod_info import PodInfo
-from kuberth.cluster.table import ClusterTable, WhatIf
+from kuberth.cluster.table import ClusterTable
+from kuberth.cluster.what_if import WhatIf
 from kuberth.errors import KuberthError
 from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.diagnosis import Diagnosis

@@ -30,6 +30,7 @@ from kuberth.framework.extension_points import (
     Scores,
 )
 from kuberth.framework.handle import Handle
+from kuberth.framework.hint_objects import expect
 from kuberth.framework.status import SKIP, Status
 from kuberth.framework.verdict import Verdict
 
@@ -112,10 +113,9 @@ class DynamicResources(
 
     def _after_pod_change(self, pod: Pod, _old: object, new: object) -> Hint:
         """Helps if it turns out that the pod's claim templates need no claim."""
-        if not isinstance(new, Pod):
-            return Hint.QUEUE
-        is_this_pod = new.metadata.uid == pod.metadata.uid
-        return Hint.QUEUE if is_this_pod and not needed_claims(new) else Hint.SKIP
+        changed = expect(Pod, new)
+        is_this_pod = changed.metadata.uid == pod.metadata.uid
+        return Hint.QUEUE if is_this_pod and not needed_claims(changed) else Hint.SKIP
 
 
 def needed_claims(pod: Pod) -> tuple[PodResourceClaim, ...]:

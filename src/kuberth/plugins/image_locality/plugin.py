@@ -15,7 +15,7 @@ from kuberth.api.core import Pod
 from kuberth.cluster.nodes import Nodes
 from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.extension_points import ScorePlugin, Scores
-from kuberth.framework.runner import MAX_NODE_SCORE
+from kuberth.framework.scores import MAX_NODE_SCORE
 
 _MEBIBYTE: Final = 1024 * 1024
 MIN_BYTES: Final = 23 * _MEBIBYTE

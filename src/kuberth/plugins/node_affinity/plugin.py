@@ -38,6 +38,7 @@ from kuberth.framework.extension_points import (
     Scores,
 )
 from kuberth.framework.handle import Handle
+from kuberth.framework.hint_objects import before_and_after, expect
 from kuberth.framework.scores import normalized
 from kuberth.framework.status import SKIP, Status
 from kuberth.framework.verdict import Verdict
@@ -121,16 +122,16 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, E
 
     def _after_node_change(self, pod: Pod, old: object, new: object) -> Hint:
         """Only a node that matches now and did not before helps."""
-        if not isinstance(new, Node):
-            return Hint.QUEUE
+        before, _after = before_and_after(Node, old, new)
+        now = expect(Node, new).metadata
         added = self._added.required
-        if added is not None and not added.matches(new.metadata.labels, new.metadata.name):
+        if added is not None and not added.matches(now.labels, now.name):
             return Hint.SKIP
         required = required_node_affinity(pod)
         try:
-            if not required.matches(new.metadata.labels, new.metadata.name):
+            if not required.matches(now.labels, now.name):
                 return Hint.SKIP
-            if isinstance(old, Node) and required.matches(old.metadata.labels, old.metadata.name):
+            if before is not None and required.matches(before.metadata.labels, before.metadata.name):
                 return Hint.SKIP
         except SelectorError:
             return Hint.QUEUE

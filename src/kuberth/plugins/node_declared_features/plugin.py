@@ -17,6 +17,7 @@ from kuberth.framework.cluster_events import Action, ClusterEvent, EventWithHint
 from kuberth.framework.cycle_state import CycleState, StateKey
 from kuberth.framework.extension_points import DependsOn, EnqueueExtensions, FilterPlugin, PreFilterPlugin
 from kuberth.framework.handle import Handle
+from kuberth.framework.hint_objects import before_and_after, expect
 from kuberth.framework.status import SKIP, Status
 from kuberth.framework.verdict import Verdict
 
@@ -81,14 +82,14 @@ class NodeDeclaredFeatures(PreFilterPlugin, FilterPlugin, EnqueueExtensions):
         ]
 
     def _after_node_change(self, _pod: Pod, old: object, new: object) -> Hint:
-        if isinstance(old, Node) and isinstance(new, Node):
-            same = old.status.declared_features == new.status.declared_features
-            return Hint.SKIP if same else Hint.QUEUE
-        return Hint.QUEUE
+        before, after = before_and_after(Node, old, new)
+        if before is None or after is None:
+            return Hint.QUEUE
+        same = before.status.declared_features == after.status.declared_features
+        return Hint.SKIP if same else Hint.QUEUE
 
     def _after_pod_update(self, pod: Pod, old: object, new: object) -> Hint:
-        if isinstance(new, Pod) and new.metadata.uid != pod.metadata.uid:
+        before, after = expect(Pod, old), expect(Pod, new)
+        if after.metadata.uid != pod.metadata.uid:
             return Hint.SKIP
-        if isinstance(old, Pod) and isinstance(new, Pod) and required_features(old) == required_features(new):
-            return Hint.SKIP
-        return Hint.QUEUE
+        return Hint.SKIP if required_features(before) == required_features(after) else Hint.QUEUE

@@ -16,6 +16,7 @@ from kuberth.cluster.selection import nowhere
 from kuberth.framework.cluster_events import Action, ClusterEvent, EventWithHint, Hint, Resource
 from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.extension_points import DependsOn, EnqueueExtensions, FilterPlugin, PreFilterPlugin
+from kuberth.framework.hint_objects import expect
 from kuberth.framework.status import SKIP, Status
 from kuberth.framework.verdict import Verdict
 
@@ -53,11 +54,10 @@ class NodePorts(PreFilterPlugin, FilterPlugin, EnqueueExtensions):
 
     def _after_pod_deleted(self, pod: Pod, old: object, _new: object) -> Hint:
         """Only a pod that had a node, or was promised one, can have held a port that is wanted."""
-        if not isinstance(old, Pod):
-            return Hint.QUEUE
-        if not old.spec.node_name and not old.status.nominated_node_name:
+        gone = expect(Pod, old)
+        if not gone.spec.node_name and not gone.status.nominated_node_name:
             return Hint.SKIP
-        freed = host_ports(old)
+        freed = host_ports(gone)
         return Hint.QUEUE if any(_conflict(port, freed) for port in host_ports(pod)) else Hint.SKIP
 
 

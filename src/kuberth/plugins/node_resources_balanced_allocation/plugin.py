@@ -13,7 +13,7 @@ from kuberth.config.plugin_args import NodeResourcesBalancedAllocationArgs
 from kuberth.errors import QuantityError
 from kuberth.framework.cycle_state import CycleState, StateKey
 from kuberth.framework.extension_points import PreScorePlugin, ScorePlugin, Scores
-from kuberth.framework.runner import MAX_NODE_SCORE
+from kuberth.framework.scores import MAX_NODE_SCORE
 from kuberth.framework.status import SKIP, Status
 from kuberth.plugins.resources.allocation import Allocation, Matrix, Share, allocation, shares_of
 from kuberth.plugins.resources.requests import amounts_for_balance, is_counted

@@ -6,15 +6,14 @@ In: a pod the plugin rejected, and the old and new version of a pod or node. Out
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 from kuberth.api.core import Node, Pod
 from kuberth.api.pod_resources import CPU, PODS, compute_pod_request
 from kuberth.api.quantity import milli_value, value
 from kuberth.framework.cluster_events import Hint
+from kuberth.framework.hint_objects import before_and_after
 from kuberth.plugins.resources.requests import Amounts, positive_amounts, request_of_pending
-
-T = TypeVar("T")
 
 _NOTHING: Final[Amounts] = {}
 
@@ -26,7 +25,7 @@ class _Capacity(NamedTuple):
 
 def after_pod_event(pod: Pod, old: object, new: object) -> Hint:
     """A pod was deleted or asks for less than before."""
-    before, after = _expect(Pod, old), _expect(Pod, new)
+    before, after = before_and_after(Pod, old, new)
     if after is None:
         if before is None:
             raise ValueError("a pod event without a pod")
@@ -47,7 +46,7 @@ def after_pod_event(pod: Pod, old: object, new: object) -> Hint:
 
 def after_node_event(pod: Pod, old: object, new: object, *, pod_level: bool) -> Hint:
     """A node came, or has another allocatable: the pod must fit on it, were it empty, and gain by it."""
-    before, after = _expect(Node, old), _expect(Node, new)
+    before, after = before_and_after(Node, old, new)
     if after is None:
         return Hint.SKIP
     wanted = positive_amounts(request_of_pending(pod, pod_level=pod_level))
@@ -72,9 +71,3 @@ def _capacity(node: Node) -> _Capacity:
             for name, quantity in allocatable.items()
         },
     )
-
-
-def _expect(kind: type[T], obj: object) -> T | None:
-    if obj is None or isinstance(obj, kind):
-        return obj
-    raise TypeError(f"expected a {kind.__name__}, got a {type(obj).__name__}")

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from kuberth.config.plugin_args import MAX_CUSTOM_SCORE, ScoringStrategy, UtilizationShapePoint
 from kuberth.errors import ConfigError
 from kuberth.framework.extension_points import Scores
-from kuberth.framework.runner import MAX_NODE_SCORE
+from kuberth.framework.scores import MAX_NODE_SCORE
 from kuberth.plugins.resources.allocation import Allocation, Matrix
 
 FULL = 100

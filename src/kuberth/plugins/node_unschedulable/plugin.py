@@ -12,6 +12,7 @@ from kuberth.framework.cluster_events import Action, ClusterEvent, EventWithHint
 from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.extension_points import DependsOn, EnqueueExtensions, FilterPlugin
 from kuberth.framework.handle import Handle
+from kuberth.framework.hint_objects import before_and_after, expect
 from kuberth.framework.status import Status
 from kuberth.framework.verdict import Verdict
 
@@ -45,16 +46,14 @@ class NodeUnschedulable(FilterPlugin, EnqueueExtensions):
 
     def _after_node_change(self, _pod: Pod, old: object, new: object) -> Hint:
         """Only a node that is uncordoned, or comes without a cordon, helps."""
-        if not isinstance(new, Node):
-            return Hint.QUEUE
-        was_cordoned = old.spec.unschedulable if isinstance(old, Node) else True
-        return Hint.QUEUE if was_cordoned and not new.spec.unschedulable else Hint.SKIP
+        before, _after = before_and_after(Node, old, new)
+        was_cordoned = before is None or before.spec.unschedulable
+        return Hint.QUEUE if was_cordoned and not expect(Node, new).spec.unschedulable else Hint.SKIP
 
     def _after_toleration_change(self, pod: Pod, _old: object, new: object) -> Hint:
-        if not isinstance(new, Pod):
-            return Hint.QUEUE
-        is_this_pod = new.metadata.uid == pod.metadata.uid
-        return Hint.QUEUE if is_this_pod and self._tolerates_cordon(new) else Hint.SKIP
+        changed = expect(Pod, new)
+        is_this_pod = changed.metadata.uid == pod.metadata.uid
+        return Hint.QUEUE if is_this_pod and self._tolerates_cordon(changed) else Hint.SKIP
 
     def _tolerates_cordon(self, pod: Pod) -> bool:
         untolerated = find_untolerated(

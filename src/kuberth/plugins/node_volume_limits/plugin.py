@@ -17,12 +17,13 @@ from kuberth.framework.cluster_events import Action, ClusterEvent, EventWithHint
 from kuberth.framework.cycle_state import CycleState, StateKey
 from kuberth.framework.extension_points import EnqueueExtensions, FilterPlugin, PreFilterPlugin
 from kuberth.framework.handle import Handle
+from kuberth.framework.hint_objects import expect
 from kuberth.framework.status import SKIP, Code, Status
 from kuberth.framework.verdict import Mask, Verdict
 from kuberth.plugins.node_volume_limits.attached import AttachedVolumes
 from kuberth.plugins.node_volume_limits.resolving import Attachable, VolumeResolver
 from kuberth.plugins.volumes import csi_migration
-from kuberth.plugins.volumes.claims import attachable_volumes, expect, uses_claim
+from kuberth.plugins.volumes.claims import attachable_volumes, uses_claim
 from kuberth.plugins.volumes.csi_nodes import CSINodeColumns
 
 _EXCEEDED: Final = Status.unschedulable("node(s) exceed max volume count")

@@ -9,12 +9,11 @@ from typing import Final, NamedTuple
 
 from kuberth.api.core import Pod, TopologySpreadConstraint
 from kuberth.api.selectors import Selector, compile_label_selector, selector_from_set
+from kuberth.api.well_known import HOSTNAME, ZONE
 from kuberth.config.plugin_args import PodTopologySpreadArgs
 from kuberth.informers.store import Stores
 from kuberth.plugins.pod_topology_spread.default_selector import DefaultSelector
 
-HOSTNAME: Final = "kubernetes.io/hostname"
-ZONE: Final = "topology.kubernetes.io/zone"
 HARD: Final = "DoNotSchedule"
 SOFT: Final = "ScheduleAnyway"
 HONOR: Final = "Honor"

@@ -14,14 +14,15 @@ from numpy.typing import NDArray
 
 from kuberth.api.core import Pod
 from kuberth.api.selectors import NOTHING
+from kuberth.api.well_known import HOSTNAME
 from kuberth.cluster.labels import ABSENT, LabelColumn
 from kuberth.cluster.nodes import Nodes
 from kuberth.cluster.pod_info import PodMatcher
 from kuberth.cluster.selection import Mask, nowhere
 from kuberth.cluster.table import ClusterTable
 from kuberth.cluster.terms import Tally
-from kuberth.framework.runner import MAX_NODE_SCORE
-from kuberth.plugins.pod_topology_spread.constraints import HOSTNAME, Constraint
+from kuberth.framework.scores import MAX_NODE_SCORE
+from kuberth.plugins.pod_topology_spread.constraints import Constraint
 from kuberth.plugins.pod_topology_spread.inclusion import Inclusion
 
 Floats = NDArray[np.float64]

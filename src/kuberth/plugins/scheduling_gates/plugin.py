@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from kuberth.api.core import Pod
 from kuberth.framework.cluster_events import Action, ClusterEvent, EventWithHint, Hint, Resource
 from kuberth.framework.extension_points import EnqueueExtensions, PreEnqueuePlugin
+from kuberth.framework.hint_objects import expect
 from kuberth.framework.status import Status
 
 
@@ -24,5 +25,4 @@ class SchedulingGates(PreEnqueuePlugin, EnqueueExtensions):
         return [EventWithHint(gates_gone, self._after_gates_are_gone)]
 
     def _after_gates_are_gone(self, pod: Pod, _old: object, new: object) -> Hint:
-        is_this_pod = isinstance(new, Pod) and new.metadata.uid == pod.metadata.uid
-        return Hint.QUEUE if is_this_pod else Hint.SKIP
+        return Hint.QUEUE if expect(Pod, new).metadata.uid == pod.metadata.uid else Hint.SKIP

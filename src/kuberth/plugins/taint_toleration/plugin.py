@@ -22,6 +22,7 @@ from kuberth.framework.extension_points import (
     Scores,
 )
 from kuberth.framework.handle import Handle
+from kuberth.framework.hint_objects import before_and_after, expect
 from kuberth.framework.scores import normalized
 from kuberth.framework.status import Status
 from kuberth.framework.verdict import Verdict
@@ -70,16 +71,13 @@ class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin, EnqueueExtensio
 
     def _after_node_change(self, pod: Pod, old: object, new: object) -> Hint:
         """Only a node that comes without a repelling taint, or loses its last one, helps."""
-        if not isinstance(new, Node):
-            return Hint.QUEUE
-        repelled = self._repels(old.spec.taints, pod) if isinstance(old, Node) else True
-        return Hint.QUEUE if repelled and not self._repels(new.spec.taints, pod) else Hint.SKIP
+        before, _after = before_and_after(Node, old, new)
+        repelled = True if before is None else self._repels(before.spec.taints, pod)
+        return Hint.QUEUE if repelled and not self._repels(expect(Node, new).spec.taints, pod) else Hint.SKIP
 
     def _after_toleration_change(self, pod: Pod, _old: object, new: object) -> Hint:
         """Tolerations can only be added, so any change of the pod's own may help."""
-        if not isinstance(new, Pod):
-            return Hint.QUEUE
-        return Hint.QUEUE if new.metadata.uid == pod.metadata.uid else Hint.SKIP
+        return Hint.QUEUE if expect(Pod, new).metadata.uid == pod.metadata.uid else Hint.SKIP
 
     def _repels(self, taints: Sequence[Taint], pod: Pod) -> bool:
         tolerations = pod.spec.tolerations

@@ -26,6 +26,7 @@ from kuberth.framework.extension_points import (
     Scores,
 )
 from kuberth.framework.handle import Handle
+from kuberth.framework.hint_objects import expect
 from kuberth.framework.status import SKIP, Status
 from kuberth.framework.verdict import Verdict
 from kuberth.plugins.volume_binding.assumptions import Assumptions
@@ -35,7 +36,7 @@ from kuberth.plugins.volume_binding.finding import Findings, VolumeFinder, Wante
 from kuberth.plugins.volume_binding.provisioning import volume_limit
 from kuberth.plugins.volume_binding.reach import NONE
 from kuberth.plugins.volume_binding.scoring import FULL, CapacityScorer
-from kuberth.plugins.volumes.claims import attachable_volumes, claims_of, expect, uses_claim
+from kuberth.plugins.volumes.claims import attachable_volumes, claims_of, uses_claim
 from kuberth.plugins.volumes.csi_nodes import MIGRATED_PLUGINS
 
 _DEFAULT_SHAPE: Final = (

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from kuberth.api.quantity import value
 from kuberth.config.plugin_args import MAX_CUSTOM_SCORE, UtilizationShapePoint
 from kuberth.framework.extension_points import Scores
-from kuberth.framework.runner import MAX_NODE_SCORE
+from kuberth.framework.scores import MAX_NODE_SCORE
 from kuberth.plugins.volume_binding.claims import WaitingClaim
 from kuberth.plugins.volume_binding.finding import Findings, Match, Provision
 from kuberth.plugins.volume_binding.matching import VolumesOf

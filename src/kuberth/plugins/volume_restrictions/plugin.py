@@ -21,9 +21,10 @@ from kuberth.framework.cluster_events import Action, ClusterEvent, EventWithHint
 from kuberth.framework.cycle_state import CycleState, StateKey
 from kuberth.framework.extension_points import EnqueueExtensions, FilterPlugin, PreFilterExtensions
 from kuberth.framework.handle import Handle
+from kuberth.framework.hint_objects import expect
 from kuberth.framework.status import SKIP, Status
 from kuberth.framework.verdict import Mask, Verdict
-from kuberth.plugins.volumes.claims import claim_not_found, expect, uses_claim
+from kuberth.plugins.volumes.claims import claim_not_found, uses_claim
 
 _DISK_IN_USE: Final = Status.unschedulable("node(s) had no available disk")
 _CLAIM_IN_USE: Final = Status.unschedulable(

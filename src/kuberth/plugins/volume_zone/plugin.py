@@ -12,24 +12,25 @@ from typing import Final, NamedTuple
 from kuberth.api.core import PersistentVolume, PersistentVolumeClaim, Pod
 from kuberth.api.selectors import Operator, Requirement
 from kuberth.api.storage import StorageClass
+from kuberth.api.well_known import BETA_REGION, BETA_ZONE, REGION, ZONE
 from kuberth.cluster.nodes import Nodes
 from kuberth.cluster.selection import everywhere, meets_requirement, nowhere
 from kuberth.framework.cluster_events import Action, ClusterEvent, EventWithHint, Hint, Resource
 from kuberth.framework.cycle_state import CycleState, StateKey
 from kuberth.framework.extension_points import EnqueueExtensions, FilterPlugin, PreFilterPlugin
 from kuberth.framework.handle import Handle
+from kuberth.framework.hint_objects import expect
 from kuberth.framework.status import SKIP, Status
 from kuberth.framework.verdict import Mask, Verdict
 from kuberth.plugins.volumes.claims import (
     WAIT_FOR_FIRST_CONSUMER,
     claim_class,
     claim_not_found,
-    expect,
     storage_class_not_found,
     uses_claim,
     volume_not_found,
 )
-from kuberth.plugins.volumes.csi_migration import BETA_REGION, BETA_ZONE, REGION, ZONE, ZONE_DELIMITER
+from kuberth.plugins.volumes.csi_migration import ZONE_DELIMITER
 
 _TOPOLOGY_LABELS: Final = (BETA_ZONE, BETA_REGION, ZONE, REGION)
 _SUCCESSORS: Final = {BETA_ZONE: ZONE, BETA_REGION: REGION}

@@ -7,7 +7,7 @@ them, and the words for objects that are missing.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 from kuberth.api.core import PersistentVolume, PersistentVolumeClaim, Pod, Volume
 from kuberth.cluster.pod_volumes import is_attachable
@@ -15,8 +15,6 @@ from kuberth.framework.cycle_state import CycleState
 
 BETA_STORAGE_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
 WAIT_FOR_FIRST_CONSUMER: Final = "WaitForFirstConsumer"
-
-T = TypeVar("T")
 
 
 class ClaimUse(NamedTuple):
@@ -89,10 +87,3 @@ def uses_claim(pod: Pod, claim: PersistentVolumeClaim, *, ephemeral: bool) -> bo
         use.name == claim.metadata.name and (ephemeral or not use.is_ephemeral)
         for use in claims_of(pod, pod.spec.volumes)
     )
-
-
-def expect(kind: type[T], obj: object) -> T:
-    """An object of an event, which has to be of this kind; a hint that raises counts as Queue."""
-    if not isinstance(obj, kind):
-        raise TypeError(f"expected a {kind.__name__}, got {type(obj).__name__}")
-    return obj

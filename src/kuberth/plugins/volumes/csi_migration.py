@@ -21,12 +21,9 @@ from kuberth.api.core import (
     PersistentVolume,
     Volume,
 )
+from kuberth.api.well_known import BETA_REGION, BETA_ZONE, REGION, ZONE
 from kuberth.errors import KuberthError
 
-ZONE: Final = "topology.kubernetes.io/zone"
-REGION: Final = "topology.kubernetes.io/region"
-BETA_ZONE: Final = "failure-domain.beta.kubernetes.io/zone"
-BETA_REGION: Final = "failure-domain.beta.kubernetes.io/region"
 ZONE_DELIMITER: Final = "__"
 """Between the zones of a volume that is in several."""
 

@@ -14,32 +14,44 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from kuberth.api.core import Pod
-from kuberth.errors import PluginError
+from kuberth.cluster.table import ClusterTable
+from kuberth.errors import PluginError, reraise_interrupt
 from kuberth.framework.cycle_state import CycleState
-from kuberth.framework.extension_points import Plugin
+from kuberth.framework.extension_points import EXTENSION_POINTS, Plugin
+from kuberth.framework.nominator import Nominator
+from kuberth.framework.profile import Profile
 from kuberth.framework.status import SUCCESS, Code, Status
 from kuberth.observe.metrics import SchedulerMetrics
 
 logger = logging.getLogger(__name__)
 
-_REJECTIONS: Final = frozenset({Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, Code.PENDING})
-_ALLOWED: Final = {
-    "PreEnqueue": _REJECTIONS,
-    "PreFilter": _REJECTIONS | {Code.SKIP},
-    "Filter": _REJECTIONS,
-    "PostFilter": _REJECTIONS,
-    "PreScore": frozenset({Code.SKIP}),
-    "Score": frozenset[Code](),
-    "NormalizeScore": frozenset[Code](),
-    "Reserve": _REJECTIONS,
-    "Permit": _REJECTIONS | {Code.WAIT},
-    "PreBindPreFlight": frozenset({Code.SKIP}),
-    "PreBind": _REJECTIONS,
-    "Bind": _REJECTIONS | {Code.SKIP},
-    "AddPod": frozenset[Code](),
-    "RemovePod": frozenset[Code](),
+ADD_POD: Final = "PreFilterExtensionAddPod"
+REMOVE_POD: Final = "PreFilterExtensionRemovePod"
+NORMALIZE: Final = "ScoreExtensionNormalize"
+PRE_FLIGHT: Final = "PreBindPreFlight"
+UNRESERVE: Final = "Unreserve"
+
+_ALLOWED: Final[dict[str, frozenset[Code]]] = {
+    **{point.label: point.answers for point in EXTENSION_POINTS},
+    ADD_POD: frozenset(),
+    REMOVE_POD: frozenset(),
+    NORMALIZE: frozenset(),
+    PRE_FLIGHT: frozenset({Code.SKIP}),
 }
-"""Which codes besides Success and Error an extension point may answer."""
+"""Which codes besides Success and Error a plugin may answer, at every point and every part of one."""
+
+
+class Phase:
+    """A part of the runner: some extension points of one profile, over one cluster table."""
+
+    def __init__(
+        self, profile: Profile, *, cluster: ClusterTable, nominator: Nominator, metrics: SchedulerMetrics
+    ) -> None:
+        self.profile = profile
+        self.metrics = metrics
+        self._cluster = cluster
+        self._nominator = nominator
+        self._asked = Asking(profile.scheduler_name, metrics)
 
 
 class Asking:
@@ -50,27 +62,22 @@ class Asking:
         self._metrics = metrics
 
     def ask(
-        self,
-        plugin: Plugin,
-        point: str,
-        method: Callable[..., Any],
-        *args: Any,
-        state: CycleState | None = None,
+        self, plugin: Plugin, point: str, method: Callable[..., Any], *args: Any, timed: bool = False
     ) -> Any:
-        """Call the plugin; an exception becomes an Error status."""
-        timed = state is not None and state.record_plugin_metrics
+        """Call the plugin; whatever it raises becomes an Error status."""
         started = time.perf_counter() if timed else 0.0
         try:
             answer = method(*args)
-        except Exception as exc:
-            logger.exception("plugin %r failed at %s", plugin.name, point)
-            answer = failure(plugin, point, exc)
+        except BaseException as exc:
+            answer = raised(plugin, point, exc)
         if timed:
-            label = answer.code.label if isinstance(answer, Status) else Code.SUCCESS.label
-            self._metrics.plugin_execution_duration.observe(
-                (plugin.name, point, label), time.perf_counter() - started
-            )
+            self._time(plugin, point, answer, started)
         return answer
+
+    def status(
+        self, plugin: Plugin, point: str, method: Callable[..., Any], *args: Any, timed: bool = False
+    ) -> Status:
+        return self.checked(plugin, point, self.ask(plugin, point, method, *args, timed=timed))
 
     def tell(
         self,
@@ -82,19 +89,9 @@ class Asking:
         node_name: str,
     ) -> None:
         """Call the plugin where no answer is expected; one that is given is a mistake worth a line."""
-        answer = self.ask(plugin, point, method, state, pod, node_name, state=state)
+        answer = self.ask(plugin, point, method, state, pod, node_name, timed=state.record_plugin_metrics)
         if answer is not None and not isinstance(answer, Status):
             logger.error("%s", nonsense(plugin, point, answer, "nothing").message)
-
-    def status(
-        self,
-        plugin: Plugin,
-        point: str,
-        method: Callable[..., Any],
-        *args: Any,
-        state: CycleState | None = None,
-    ) -> Status:
-        return self.checked(plugin, point, self.ask(plugin, point, method, *args, state=state))
 
     async def async_status(
         self,
@@ -105,21 +102,26 @@ class Asking:
         pod: Pod,
         node_name: str,
     ) -> Status:
-        answer = self.ask(plugin, point, method, state, pod, node_name, state=state)
-        if inspect.isawaitable(answer):
-            try:
-                answer = await answer
-            except asyncio.CancelledError as exc:
+        """Ask and await; a plain function runs in a thread, so that nobody else has to wait for it."""
+        started = time.perf_counter()
+        try:
+            if inspect.iscoroutinefunction(method):
+                answer = await method(state, pod, node_name)
+            else:
+                answer = await asyncio.to_thread(method, state, pod, node_name)
+                if inspect.isawaitable(answer):
+                    answer = await answer
+        except BaseException as exc:
+            if isinstance(exc, asyncio.CancelledError):
                 task = asyncio.current_task()
                 if task is not None and task.cancelling():
                     raise
                 # Not we are cancelled: something that the plugin awaited was.
-                logger.exception("plugin %r failed at %s", plugin.name, point)
-                answer = failure(plugin, point, exc)
-            except Exception as exc:
-                logger.exception("plugin %r failed at %s", plugin.name, point)
-                answer = failure(plugin, point, exc)
-        return self.checked(plugin, point, answer)
+            answer = raised(plugin, point, exc)
+        status = self.checked(plugin, point, answer)
+        if state.record_plugin_metrics:
+            self._time(plugin, point, status, started)
+        return status
 
     def checked(self, plugin: Plugin, point: str, answer: object) -> Status:
         """The answer as a status that the point allows, attributed to the plugin."""
@@ -141,9 +143,23 @@ class Asking:
         self._metrics.plugin_evaluation.inc((plugin.name, point, self._profile_name), times)
 
     def observe(self, point: str, status: Status, started: float) -> None:
+        """How long the whole point took, all plugins together."""
         self._metrics.extension_point_duration.observe(
             (point, status.code.label, self._profile_name), time.perf_counter() - started
         )
+
+    def _time(self, plugin: Plugin, point: str, answer: object, started: float) -> None:
+        label = answer.code.label if isinstance(answer, Status) else Code.SUCCESS.label
+        self._metrics.plugin_execution_duration.observe(
+            (plugin.name, point, label), time.perf_counter() - started
+        )
+
+
+def raised(plugin: Plugin, point: str, exc: BaseException) -> Status:
+    """What a plugin raised, SystemExit and its like included, as an Error status: it ends nobody's loop."""
+    reraise_interrupt(exc)
+    logger.error("plugin %r failed at %s", plugin.name, point, exc_info=exc)
+    return failure(plugin, point, exc)
 
 
 def failure(plugin: Plugin, point: str, cause: BaseException | str) -> Status:
