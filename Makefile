@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 TEST_JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup up test e2e envtest lint types check conformance bench clean
+.PHONY: help setup up test e2e envtest lint types check surface conformance bench clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9]+):.*## (.*)/  \1|\2/' | column -t -s'|' 2>/dev/null \
@@ -40,6 +40,9 @@ types: $(STAMP)  ## mypy, strict
 	$(BIN)/mypy
 
 check: lint types test  ## everything CI runs
+
+surface: $(STAMP)  ## write down the public surface after it was changed on purpose
+	$(BIN)/python -m tests.surface
 
 conformance: $(STAMP)  ## replay what kube-scheduler answered, with counts per family
 	$(BIN)/python -m tests.conformance

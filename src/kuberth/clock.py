@@ -72,6 +72,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         super().__init__(self._jumping)
 
     def time(self) -> float:
+        """Seconds of virtual time since the loop began."""
         now = self._jumping.now
         # asyncio runs what is due within its clock's resolution. A nanosecond is lost in a float that
         # counts more than half a year of seconds; then no timer would ever be due.

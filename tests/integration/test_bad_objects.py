@@ -10,7 +10,7 @@ from kuberth.api.core import PersistentVolumeClaim
 from kuberth.api.wire import convert
 from kuberth.clock import run_in_virtual_time
 from kuberth.testing import make_node, make_pod
-from tests.integration.harness import running
+from kuberth.testing.harness import running
 
 
 def claim(name: str, *, namespace: str = "default", **spec: Any) -> PersistentVolumeClaim:

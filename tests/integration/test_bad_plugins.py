@@ -13,7 +13,7 @@ from kuberth.clock import run_in_virtual_time
 from kuberth.framework import Hint
 from kuberth.framework.status import Status
 from kuberth.testing import make_node, make_pod
-from tests.integration.harness import running_with
+from kuberth.testing.harness import running_with
 from tests.integration.recording import Recording
 
 ABORTING_POINTS = (

@@ -19,7 +19,7 @@ from kuberth.config import load
 from kuberth.programs.up.cluster import ClusterSettings, running_cluster
 from kuberth.queue.fair_share import fair_share
 from kuberth.testing import make_node, make_pod
-from tests.integration.harness import profile, running
+from kuberth.testing.harness import profile, running
 
 
 def test_which_nodes(capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,7 +16,7 @@ from kuberth.errors import ApiError, ConflictError
 from kuberth.framework import PermitResult
 from kuberth.framework.status import Status
 from kuberth.testing import MemoryApi, make_node, make_pod
-from tests.integration.harness import World, profile, running, running_with
+from kuberth.testing.harness import World, profile, running, running_with
 from tests.integration.recording import Recording
 
 Scenario = Callable[[], Coroutine[Any, Any, None]]

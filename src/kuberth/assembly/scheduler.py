@@ -275,6 +275,7 @@ class Scheduler:
         task.add_done_callback(self._work.discard)
 
     def activate(self, pods: Mapping[str, Pod]) -> None:
+        """Bring these pods (by namespace/name) to the active room, as a plugin asked."""
         self.queue.activate(pods)
 
     def _start_binding(self, placement: Placement) -> None:

@@ -58,9 +58,13 @@ class Api(Protocol):
         """
         ...
 
-    async def get(self, kind: type[T], name: str, *, namespace: str = "") -> T: ...
+    async def get(self, kind: type[T], name: str, *, namespace: str = "") -> T:
+        """The present version; NotFoundError if there is none."""
+        ...
 
-    async def create(self, obj: T) -> T: ...
+    async def create(self, obj: T) -> T:
+        """Create an object; AlreadyExistsError if its name is taken. Returns it as the server keeps it."""
+        ...
 
     async def update(self, obj: T) -> T:
         """Replace an object; ConflictError if its resource version is not the present one."""
@@ -90,4 +94,6 @@ class Api(Protocol):
         namespace: str = "",
         uid: str = "",
         grace_period_seconds: int | None = None,
-    ) -> None: ...
+    ) -> None:
+        """Delete an object; ConflictError if it is not the one with this UID, NotFoundError if it is gone."""
+        ...

@@ -40,6 +40,7 @@ class Action(enum.IntFlag):
 
     @classmethod
     def from_label(cls, label: str) -> Action:
+        """The action that upstream calls so."""
         return cls(_ACTIONS_BY_LABEL[label])
 
 

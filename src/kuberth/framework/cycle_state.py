@@ -60,6 +60,7 @@ class CycleState:
         """Pods (by namespace/name) that a plugin wants tried again once this one is placed."""
 
     def write(self, key: StateKey[T], value: T) -> None:
+        """Keep a value for the points that follow in this cycle."""
         self._data[key] = value
 
     def read(self, key: StateKey[T]) -> T:
@@ -70,9 +71,11 @@ class CycleState:
             raise KeyError(f"nothing was written under {key.name!r} in this scheduling cycle") from None
 
     def get(self, key: StateKey[T]) -> T | None:
+        """The value under `key`; None when no one wrote it in this cycle."""
         return self._data.get(key)
 
     def delete(self, key: StateKey[Any]) -> None:
+        """Take a value back, if it is there."""
         self._data.pop(key, None)
 
     def clone(self) -> CycleState:

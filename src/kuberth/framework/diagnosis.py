@@ -40,6 +40,7 @@ class Diagnosis:
         """What PostFilter said in the end, if it was asked."""
 
     def set(self, node_name: str, status: Status) -> None:
+        """The status of one node, by name."""
         self._explicit[node_name] = status
         self._note_plugin(status)
 
@@ -71,6 +72,7 @@ class Diagnosis:
         self.absent_status = Status.unresolvable(f"node(s) didn't satisfy plugin(s) [{names}]")
 
     def note_plugins(self, plugins: Iterable[str]) -> None:
+        """These plugins had a part in it without rejecting a node."""
         self.unschedulable_plugins.update(plugins)
 
     def counts(self) -> Iterator[tuple[Status, int]]:

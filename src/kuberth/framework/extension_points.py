@@ -169,7 +169,8 @@ class PreScorePlugin(Plugin):
     """Prepares scoring of the nodes that passed; Skip spares this plugin's Score."""
 
     @abc.abstractmethod
-    def pre_score(self, state: CycleState, pod: Pod, nodes: Nodes) -> MaybeStatus: ...
+    def pre_score(self, state: CycleState, pod: Pod, nodes: Nodes) -> MaybeStatus:
+        """Prepare data for Score; anything but success or Skip aborts the cycle."""
 
 
 class ScorePlugin(_TwoForms):
@@ -210,6 +211,7 @@ class PermitResult(NamedTuple):
 
     @classmethod
     def wait(cls, timeout_seconds: float, *reasons: str) -> PermitResult:
+        """Hold the pod for so long at most."""
         return cls(Status.wait(*reasons), timeout_seconds)
 
 
@@ -217,7 +219,8 @@ class PermitPlugin(Plugin):
     """Approves, denies or delays the binding of a pod that has its node."""
 
     @abc.abstractmethod
-    def permit(self, state: CycleState, pod: Pod, node_name: str) -> PermitResult | Status | None: ...
+    def permit(self, state: CycleState, pod: Pod, node_name: str) -> PermitResult | Status | None:
+        """Success approves; a rejection denies; `PermitResult.wait` holds the pod until a plugin decides."""
 
 
 class PreBindPlugin(Plugin):
@@ -236,14 +239,16 @@ class BindPlugin(Plugin):
     """Binds the pod. Plugins are asked in order until one does not Skip."""
 
     @abc.abstractmethod
-    def bind(self, state: CycleState, pod: Pod, node_name: str) -> MaybeAsyncStatus: ...
+    def bind(self, state: CycleState, pod: Pod, node_name: str) -> MaybeAsyncStatus:
+        """Bind the pod through the API; Skip leaves it to the next bind plugin."""
 
 
 class PostBindPlugin(Plugin):
     """Is told after a pod was bound."""
 
     @abc.abstractmethod
-    def post_bind(self, state: CycleState, pod: Pod, node_name: str) -> None: ...
+    def post_bind(self, state: CycleState, pod: Pod, node_name: str) -> None:
+        """The pod is bound; nothing can be changed any more."""
 
 
 class ExtensionPoint(NamedTuple):

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from kuberth.config.decoding import Decoder
 from kuberth.config.resolve import plugins_named, resolve_profile
 from kuberth.config.types import KubeSchedulerProfile
 from kuberth.errors import ConfigError
@@ -127,9 +128,7 @@ def build_profile(config: KubeSchedulerProfile, registry: Registry, handle: Hand
 def _instantiate(name: str, registry: Registry, args: object, handle: Handle) -> Plugin:
     factory = registry[name]
     try:
-        plugin = factory(args, handle)
-    except ConfigError:
-        raise
+        plugin = factory(_typed(args, getattr(factory, "args_type", None)), handle)
     except Exception as exc:
         raise ConfigError(f"plugin {name!r} cannot be initialized: {exc}") from exc
     if not isinstance(plugin, Plugin):
@@ -143,6 +142,17 @@ def _instantiate(name: str, registry: Registry, args: object, handle: Handle) ->
             "register it under the name it has"
         )
     return plugin
+
+
+def _typed(args: object, args_type: type | None) -> object:
+    """Arguments as the struct that a plugin of one's own declares, wherever the configuration came from."""
+    if args_type is None or isinstance(args, args_type):
+        return args
+    decoder = Decoder()
+    typed = decoder.decode({} if args is None else args, args_type)
+    if decoder.errors:
+        raise ConfigError(f"wrong arguments: {'; '.join(str(error) for error in decoder.errors)}")
+    return typed
 
 
 def _registered_hints(plugin: Plugin, *, hints_enabled: bool) -> Sequence[RegisteredHint]:

@@ -85,6 +85,7 @@ class QueuedPod:
         return max(self.timestamp_ns, self._flushed_ns)
 
     def note_flush(self, now_ns: int) -> None:
+        """It has waited too long and is tried again without an event."""
         self.was_flushed = True
         self._flushed_ns = now_ns
 

@@ -44,9 +44,11 @@ class Registry:
         self._origins[name] = origin
 
     def register_class(self, plugin: type[Plugin], *, origin: str) -> None:
+        """Add a plugin class under its own name."""
         self.register(plugin_name(plugin, origin), plugin, origin=origin)
 
     def merge(self, other: Registry) -> None:
+        """Add all plugins of another registry."""
         for name in other:
             self.register(name, other[name], origin=other._origins[name])
 
@@ -85,6 +87,7 @@ class Registry:
         return len(self._factories)
 
     def names(self) -> tuple[str, ...]:
+        """The names of all plugins."""
         return tuple(self._factories)
 
     def extension_points(self) -> dict[str, tuple[str, ...]]:

@@ -65,22 +65,27 @@ class Status:
 
     @classmethod
     def unschedulable(cls, *reasons: str) -> Status:
+        """The pod does not fit now; removing other pods may help."""
         return cls(Code.UNSCHEDULABLE, *reasons)
 
     @classmethod
     def unresolvable(cls, *reasons: str) -> Status:
+        """The pod does not fit, and removing pods would not help."""
         return cls(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, *reasons)
 
     @classmethod
     def pending(cls, *reasons: str) -> Status:
+        """The pod waits for something on its way; when it comes, backoff is skipped."""
         return cls(Code.PENDING, *reasons)
 
     @classmethod
     def wait(cls, *reasons: str) -> Status:
+        """Permit only: hold the pod before its binding."""
         return cls(Code.WAIT, *reasons)
 
     @classmethod
     def error(cls, problem: str | BaseException, *, plugin: str = "") -> Status:
+        """Something unexpected: the pod is retried after a backoff."""
         if isinstance(problem, BaseException):
             return cls(Code.ERROR, str(problem) or type(problem).__name__, plugin=plugin, cause=problem)
         return cls(Code.ERROR, problem, plugin=plugin)

@@ -41,4 +41,5 @@ class Verdict:
         return cls(codes, lambda code: statuses[code - 1], may_fail=may_fail)
 
     def status(self, code: int) -> Status:
+        """What a code stands for."""
         return self._status_of(code)

@@ -11,3 +11,23 @@ parts only, and `fair_share` another queue that shows how to write one.
     gated           part of unschedulable: held back by a PreEnqueue plugin (KEP-3521)
     in flight       in a scheduling or binding cycle; the events it misses are kept for it
 """
+
+from kuberth.queue.backoff import Backoff
+from kuberth.queue.fair_share import FairShareQueue, fair_share
+from kuberth.queue.interface import PreCheck, PreEnqueue, QueueContext, QueueFactory, SchedulingQueue
+from kuberth.queue.ordered_room import OrderedRoom, sort_value_of
+from kuberth.queue.priority_queue import PriorityQueue
+
+__all__ = [
+    "Backoff",
+    "FairShareQueue",
+    "OrderedRoom",
+    "PreCheck",
+    "PreEnqueue",
+    "PriorityQueue",
+    "QueueContext",
+    "QueueFactory",
+    "SchedulingQueue",
+    "fair_share",
+    "sort_value_of",
+]

@@ -37,6 +37,7 @@ class Backoff:
         return queued.backoff_expires_ns
 
     def is_waiting(self, queued: QueuedPod) -> bool:
+        """Whether its backoff is not over yet."""
         return self.expires_ns(queued) >= self._align(self._clock.now_ns())
 
     def _delay_ns(self, failures: int) -> int:

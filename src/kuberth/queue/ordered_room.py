@@ -41,11 +41,13 @@ class OrderedRoom:
             heapq.heapify(self._heap)
 
     def peek(self) -> QueuedPod | None:
+        """The first pod; None if there is none."""
         while self._heap and not self._is_current(self._heap[0]):
             heapq.heappop(self._heap)
         return self._heap[0][2] if self._heap else None
 
     def pop(self) -> QueuedPod | None:
+        """Take out the first pod; None if there is none."""
         first = self.peek()
         if first is not None:
             heapq.heappop(self._heap)
@@ -53,10 +55,12 @@ class OrderedRoom:
         return first
 
     def remove(self, key: str) -> QueuedPod | None:
+        """Take out the pod of this namespace/name, if it is here."""
         found = self._pods.pop(key, None)
         return None if found is None else found[1]
 
     def get(self, key: str) -> QueuedPod | None:
+        """The pod of this namespace/name, if it is here."""
         found = self._pods.get(key)
         return None if found is None else found[1]
 

@@ -1,4 +1,4 @@
-"""For tests, those of plugin authors too: factories for objects, a clock that stands still, virtual time.
+"""For tests, those of plugin authors too: object factories, clocks, a cluster in memory, a whole scheduler.
 
 Nothing in Kuberth imports this package.
 """
@@ -6,14 +6,19 @@ Nothing in Kuberth imports this package.
 from kuberth.clock import VirtualTimeLoop, run_in_virtual_time
 from kuberth.testing.clock import FakeClock
 from kuberth.testing.factories import make_namespace, make_node, make_pod
+from kuberth.testing.harness import World, profile, running, running_with
 from kuberth.testing.memory_api import MemoryApi
 
 __all__ = [
     "FakeClock",
     "MemoryApi",
     "VirtualTimeLoop",
+    "World",
     "make_namespace",
     "make_node",
     "make_pod",
+    "profile",
     "run_in_virtual_time",
+    "running",
+    "running_with",
 ]

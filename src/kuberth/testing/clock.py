@@ -12,7 +12,9 @@ class FakeClock:
         self._now_ns = now_ns
 
     def now_ns(self) -> int:
+        """The time it was left at."""
         return self._now_ns
 
     def advance(self, seconds: float) -> None:
+        """Move on by so many seconds."""
         self._now_ns += round(seconds * NANOSECONDS)

@@ -91,4 +91,5 @@ def make_pod(
 
 
 def make_namespace(name: str, *, labels: Mapping[str, str] | None = None) -> Namespace:
+    """A namespace with these labels."""
     return convert(Namespace, {"metadata": {"name": name, "labels": dict(labels or {})}})

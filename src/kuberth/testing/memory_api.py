@@ -62,15 +62,18 @@ class MemoryApi:
         return self._write(change(self.read(kind, key)))
 
     def read(self, kind: type[T], key: str) -> T:
+        """The object of this namespace/name; NotFoundError if there is none."""
         try:
             return cast(T, self._objects.get(kind, {})[key])
         except KeyError:
             raise NotFoundError(f"{kind.__name__} {key} not found") from None
 
     def all(self, kind: type[T]) -> Sequence[T]:
+        """All objects of a kind."""
         return tuple(self._objects.get(kind, {}).values())
 
     def remove(self, kind: type[Any], key: str) -> None:
+        """Delete an object."""
         obj = self.read(kind, key)
         del self._objects[kind][key]
         self._note(obj, None)

@@ -50,7 +50,6 @@ class DynamicResources(
     EnqueueExtensions,
 ):
     name = "DynamicResources"
-    args_type = DynamicResourcesArgs
 
     def __init__(self, _args: DynamicResourcesArgs | None, handle: Handle) -> None:
         self._enabled = handle.feature_gates.enabled("DynamicResourceAllocation")

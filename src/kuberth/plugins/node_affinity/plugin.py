@@ -66,7 +66,6 @@ _NOTHING_ADDED: Final = _Added()
 class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, EnqueueExtensions):
     name = "NodeAffinity"
     filter_depends_on = DependsOn.NODE_OBJECT
-    args_type = NodeAffinityArgs
 
     def __init__(self, args: NodeAffinityArgs | None, _handle: Handle) -> None:
         self._added = _compile_added(args.added_affinity if args is not None else None)

@@ -25,7 +25,6 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
     """Between 50 and 100: 75 if the pod changes nothing, more if the node gets more even, else less."""
 
     name = "NodeResourcesBalancedAllocation"
-    args_type = NodeResourcesBalancedAllocationArgs
 
     def __init__(self, args: NodeResourcesBalancedAllocationArgs | None, _handle: object = None) -> None:
         self._resources = (args or NodeResourcesBalancedAllocationArgs()).resources

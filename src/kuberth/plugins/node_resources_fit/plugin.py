@@ -42,7 +42,6 @@ _SHARES: Final = StateKey[tuple[Share, ...]]("NodeResourcesFit/shares")
 class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, EnqueueExtensions):
     name = "NodeResourcesFit"
     filter_depends_on = DependsOn.NODE
-    args_type = NodeResourcesFitArgs
 
     def __init__(self, args: NodeResourcesFitArgs | None, handle: Handle) -> None:
         args = args or NodeResourcesFitArgs()

@@ -1,4 +1,13 @@
-"""A whole scheduler over a cluster in memory, on virtual time: nothing here ever really waits."""
+"""A whole scheduler over a cluster in memory, on virtual time: nothing here ever really waits.
+
+def test_my_rule() -> None:
+    async def scenario() -> None:
+        async with running(make_node("n1"), plugins={"Mine": Mine}, profiles=[profile("Mine")]) as world:
+            world.api.put(make_pod("p"))
+            await world.bound("p")
+
+    run_in_virtual_time(scenario)
+"""
 
 from __future__ import annotations
 
@@ -15,7 +24,8 @@ from kuberth.clock import LoopClock
 from kuberth.config import FeatureGates, load
 from kuberth.framework.extension_points import Plugin
 from kuberth.framework.registry import PluginFactory
-from kuberth.testing import MemoryApi, make_namespace
+from kuberth.testing.factories import make_namespace
+from kuberth.testing.memory_api import MemoryApi
 
 API_VERSION = "kubescheduler.config.k8s.io/v1"
 
@@ -36,16 +46,18 @@ def profile(*plugins: str, name: str = "default-scheduler", **more: Any) -> dict
 
 
 class World:
-    """The API and the scheduler under test."""
+    """The API and the scheduler under test, and ways to look at them and to wait."""
 
     def __init__(self, api: MemoryApi, scheduler: Scheduler) -> None:
         self.api = api
         self.scheduler = scheduler
 
     def pod(self, name: str, *, namespace: str = "default") -> Pod:
+        """The pod as the API has it now."""
         return self.api.read(Pod, f"{namespace}/{name}")
 
     def node_of(self, name: str) -> str:
+        """The node the pod is bound to, or ""."""
         return self.pod(name).spec.node_name
 
     def room_of(self, name: str, *, namespace: str = "default") -> str:
@@ -57,6 +69,7 @@ class World:
         return "in flight" if name in in_flight else ""
 
     def events(self, reason: str) -> list[str]:
+        """The notes of the events with this reason."""
         return [event.note for event in self.api.all(Event) if event.reason == reason]
 
     async def until(self, predicate: Callable[[], bool], *, seconds: float = 60.0) -> None:
@@ -68,9 +81,11 @@ class World:
             await asyncio.sleep(0.01)
 
     async def bound(self, *names: str, seconds: float = 60.0) -> None:
+        """Return when these pods have a node."""
         await self.until(lambda: all(self.node_of(name) for name in names), seconds=seconds)
 
     async def in_room(self, name: str, room: str, *, seconds: float = 60.0) -> None:
+        """Return when the pod waits in this room."""
         await self.until(lambda: self.room_of(name) == room, seconds=seconds)
 
     async def quiet(self, *, seconds: float = 0.5) -> None:
