@@ -29,14 +29,11 @@ from kuberth.cluster.node_order import interleaved_by_zone
 from kuberth.cluster.nodes import NodeRow, Nodes
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.cluster.pod_volumes import Disk
+from kuberth.cluster.resource_columns import CPU, MAX_RESOURCES, MEMORY, ResourceColumns
 from kuberth.cluster.terms import Terms
 from kuberth.cluster.what_if import WhatIf
 from kuberth.errors import KuberthError, QuantityError
 
-CPU: Final = 0
-MEMORY: Final = 1
-EPHEMERAL_STORAGE: Final = 2
-_FIXED_RESOURCES: Final = {"cpu": CPU, "memory": MEMORY, "ephemeral-storage": EPHEMERAL_STORAGE}
 _FIRST_CAPACITY: Final = 64
 
 K = TypeVar("K")
@@ -70,12 +67,7 @@ class ClusterTable:
         """Whether the row holds a node."""
         self.names: list[str] = []
         """The node's name per row; empty in a gap."""
-        self.resources: dict[str, int] = dict(_FIXED_RESOURCES)
-        """Resource name to row of the two matrices below."""
-        self.allocatable: Column = np.zeros((len(self.resources), capacity), np.int64)
-        """[resource, row]: milli-CPU, bytes, or units."""
-        self.requested: Column = np.zeros((len(self.resources), capacity), np.int64)
-        """[resource, row]: sums of the pods' requests, same units."""
+        self._resources = ResourceColumns(capacity, requests_of=self._requests_of, changed=self._touch)
         self.nonzero_requested: Column = np.zeros((2, capacity), np.int64)
         """[CPU or MEMORY, row]: the same, with a default for containers that ask for nothing."""
         self.allowed_pods: Column = np.zeros(capacity, np.int64)
@@ -157,8 +149,23 @@ class ClusterTable:
             )
         return self._order
 
+    @property
+    def resources(self) -> Mapping[str, int]:
+        """Resource name to row of the two matrices below; only resources that some node offers."""
+        return self._resources.index
+
+    @property
+    def allocatable(self) -> Column:
+        """[resource, row]: what nodes offer, in milli-CPU, bytes, or units."""
+        return self._resources.allocatable
+
+    @property
+    def requested(self) -> Column:
+        """[resource, row]: sums of the pods' requests, same units."""
+        return self._resources.requested
+
     def resource_index(self, resource: str) -> int | None:
-        return self.resources.get(resource)
+        return self._resources.index.get(resource)
 
     def label_column(self, key: str) -> LabelColumn:
         return self.labels.column(key)
@@ -220,7 +227,7 @@ class ClusterTable:
         self.live[row] = False
         self.names[row] = ""
         self._nodes[row] = None
-        self.allocatable[:, row] = 0
+        self._resources.offer(row, {})
         self.allowed_pods[row] = 0
         self.unschedulable[row] = False
         self.taints.clear(row)
@@ -252,21 +259,19 @@ class ClusterTable:
 
     def _grow(self, capacity: int) -> None:
         self.live = resized(self.live, capacity)
-        self.allocatable = resized(self.allocatable, capacity)
-        self.requested = resized(self.requested, capacity)
         self.nonzero_requested = resized(self.nonzero_requested, capacity)
         self.allowed_pods = resized(self.allowed_pods, capacity)
         self.pod_count = resized(self.pod_count, capacity)
         self.unschedulable = resized(self.unschedulable, capacity)
         self.row_generation = resized(self.row_generation, capacity)
         self.node_generation = resized(self.node_generation, capacity)
-        for columns in (self.taints, self.declared_features, self.labels, self.images):
+        for columns in (self._resources, self.taints, self.declared_features, self.labels, self.images):
             columns.grow(capacity)
 
     def _write_allocatable(self, row: int, node: Node) -> None:
-        self.allocatable[:, row] = 0
         self.allowed_pods[row] = 0
         self.problems.pop(node.metadata.name, None)
+        offered: dict[str, int] = {}
         for resource, quantity in node.status.allocatable.items():
             try:
                 amount = milli_value(quantity) if resource == "cpu" else value(quantity)
@@ -276,18 +281,19 @@ class ClusterTable:
             if resource == "pods":
                 self.allowed_pods[row] = amount
             else:
-                index = self._resource(resource)  # first: it may replace the matrix
-                self.allocatable[index, row] = amount
+                offered[resource] = amount
+        if refused := self._resources.offer(row, offered):
+            some = ", ".join(sorted(refused)[:3])
+            self.problems[node.metadata.name] = (
+                f"allocatable {some}: nodes offer more than {MAX_RESOURCES} resources"
+            )
 
-    def _resource(self, name: str) -> int:
-        """The matrix row of a resource, made when the resource is first seen."""
-        index = self.resources.get(name)
-        if index is None:
-            index = self.resources[name] = len(self.resources)
-            blank = np.zeros((1, len(self.live)), np.int64)
-            self.allocatable = np.concatenate((self.allocatable, blank))
-            self.requested = np.concatenate((self.requested, blank))
-        return index
+    def _requests_of(self, resource: str) -> Iterator[tuple[int, int]]:
+        """The row and the amount of every pod in the table that asks for a resource."""
+        for row, pods in enumerate(self._pods_at):
+            for info in pods.values():
+                if amount := info.request.scalars.get(resource):
+                    yield row, amount
 
     # Pods
 
@@ -377,12 +383,7 @@ class ClusterTable:
 
     def _count(self, info: PodInfo, row: int, sign: int) -> None:
         request = info.request
-        self.requested[CPU, row] += sign * request.milli_cpu
-        self.requested[MEMORY, row] += sign * request.memory
-        self.requested[EPHEMERAL_STORAGE, row] += sign * request.ephemeral_storage
-        for resource, amount in request.scalars.items():
-            index = self._resource(resource)  # first: it may replace the matrix
-            self.requested[index, row] += sign * amount
+        self._resources.count(request, row, sign)
         self.nonzero_requested[CPU, row] += sign * request.nonzero_milli_cpu
         self.nonzero_requested[MEMORY, row] += sign * request.nonzero_memory
         self.pod_count[row] += sign

@@ -45,14 +45,14 @@ def picture_of(table: ClusterTable) -> Picture:
             continue
         picture[table.names[row]] = {
             "allocatable": {
-                name: amounts[row]
-                for name, amounts in zip(table.resources, allocatable, strict=True)
-                if amounts[row]
+                name: allocatable[index][row]
+                for name, index in table.resources.items()
+                if allocatable[index][row]
             },
             "requested": {
-                name: amounts[row]
-                for name, amounts in zip(table.resources, requested, strict=True)
-                if amounts[row]
+                name: requested[index][row]
+                for name, index in table.resources.items()
+                if requested[index][row]
             },
             "nonzero": (nonzero[0][row], nonzero[1][row]),
             "allowed": allowed[row],
@@ -85,14 +85,22 @@ def expected_picture(nodes: Mapping[str, Node], pods: Iterable[PodInfo]) -> Pict
     for info in pods:
         if info.node_name in at:
             at[info.node_name].append(info)
-    return {name: _expected(node, at[name]) for name, node in nodes.items()}
+    counted = {"cpu", "memory", "ephemeral-storage"}
+    for node in nodes.values():
+        counted |= {name for name, amount in _offered(node).items() if amount}
+    return {name: _expected(node, at[name], counted) for name, node in nodes.items()}
 
 
-def _expected(node: Node, pods: Sequence[PodInfo]) -> dict[str, Any]:
-    offered = {
+def _offered(node: Node) -> dict[str, int]:
+    return {
         name: milli_value(quantity) if name == "cpu" else value(quantity)
         for name, quantity in node.status.allocatable.items()
     }
+
+
+def _expected(node: Node, pods: Sequence[PodInfo], counted: set[str]) -> dict[str, Any]:
+    """`counted` are the resources that some node offers; of others nobody keeps count."""
+    offered = _offered(node)
     allowed = offered.pop("pods", 0)
     requested: Counter[str] = Counter()
     for info in pods:
@@ -102,7 +110,7 @@ def _expected(node: Node, pods: Sequence[PodInfo]) -> dict[str, Any]:
         requested.update(info.request.scalars)
     return {
         "allocatable": {name: amount for name, amount in offered.items() if amount},
-        "requested": {name: amount for name, amount in requested.items() if amount},
+        "requested": {name: amount for name, amount in requested.items() if amount and name in counted},
         "nonzero": (
             sum(info.request.nonzero_milli_cpu for info in pods),
             sum(info.request.nonzero_memory for info in pods),

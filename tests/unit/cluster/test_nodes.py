@@ -7,7 +7,8 @@ import pytest
 
 from kuberth.cluster.nodes import NodeRow, Nodes
 from kuberth.cluster.pod_info import PodInfo
-from kuberth.cluster.table import CPU, ClusterTable
+from kuberth.cluster.resource_columns import CPU
+from kuberth.cluster.table import ClusterTable
 from kuberth.testing import make_node, make_pod
 
 

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from kuberth.cluster.pod_info import PodInfo
-from kuberth.cluster.table import CPU, MEMORY, ClusterTable
+from kuberth.cluster.resource_columns import CPU, MAX_RESOURCES, MEMORY
+from kuberth.cluster.table import ClusterTable
 from kuberth.errors import KuberthError
 from kuberth.testing import make_node, make_pod
 from tests.unit.cluster.recount import expected_picture, gaps_are_empty, picture_of
@@ -212,19 +213,52 @@ def test_a_nodes_problem_goes_with_it() -> None:
     assert not table.problems
 
 
-def test_a_resource_gets_its_row_when_first_seen() -> None:
+GPU = "example.com/gpu"
+
+
+def test_a_resource_has_a_column_while_some_node_offers_it() -> None:
+    table = ClusterTable()
+    for name in "ab":
+        table.set_node(make_node(name))
+        table.add_pod(PodInfo(make_pod(f"on-{name}", node=name, requests={GPU: "2"})))
+    assert table.resource_index(GPU) is None, "asked for, but offered nowhere"
+    table.set_node(make_node("a", allocatable={GPU: "8"}))
+    index = table.resource_index(GPU)
+    assert index is not None
+    assert table.allocatable[index, :2].tolist() == [8, 0]
+    assert table.requested[index, :2].tolist() == [2, 2], "pods that were there before are counted"
+    table.set_node(make_node("b", allocatable={GPU: "4"}))
+    table.set_node(make_node("a"))
+    assert table.resource_index(GPU) == index
+    assert table.allocatable[index, :2].tolist() == [0, 4]
+    table.remove_node("b")
+    assert table.resource_index(GPU) is None
+    table.set_node(make_node("b", allocatable={"example.com/fpga": "1"}))
+    fresh = table.resource_index("example.com/fpga")
+    assert fresh == index, "the place of a resource that is gone is used again"
+    assert table.requested[fresh, :2].tolist() == [0, 0]
+
+
+def test_names_that_pods_think_up_cost_the_table_nothing() -> None:
     table = ClusterTable()
     table.set_node(make_node("a"))
-    assert table.resource_index("example.com/gpu") is None
-    table.add_pod(PodInfo(make_pod("p", node="a", requests={"example.com/gpu": "2"})))
-    index = table.resource_index("example.com/gpu")
-    assert index is not None
-    assert int(table.requested[index, 0]) == 2
-    assert int(table.allocatable[index, 0]) == 0
-    table.set_node(make_node("a", allocatable={"example.com/gpu": "8"}))
-    assert int(table.allocatable[index, 0]) == 8
-    table.set_node(make_node("a"))
-    assert int(table.allocatable[index, 0]) == 0, "a resource that a node stops offering is gone"
+    before = table.allocatable.nbytes + table.requested.nbytes
+    for number in range(12):
+        requests = {f"tenant.example/{number}-{name}": str(name % 2) for name in range(200)}
+        table.add_pod(PodInfo(make_pod(f"p{number}", node="a", requests=requests)))
+    assert table.allocatable.nbytes + table.requested.nbytes == before
+    assert len(table.resources) == 3
+
+
+def test_nodes_cannot_offer_resources_without_end() -> None:
+    table = ClusterTable()
+    offered = {f"node.example/{number:05}": "1" for number in range(MAX_RESOURCES + 5)}
+    table.set_node(make_node("a", allocatable=offered))
+    assert len(table.resources) == MAX_RESOURCES
+    assert "more than 1024 resources" in table.problems["a"]
+    table.set_node(make_node("a", allocatable={GPU: "1"}))
+    assert table.problems == {}
+    assert table.resource_index(GPU) is not None
 
 
 def test_whole_numbers_as_large_as_kubernetes_allows() -> None:

@@ -392,6 +392,8 @@ def _own(of_node: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+OFFERED = {"example.com/gpu": "8", "example.com/fpga": "8"}
+
 TestTable: Any = TableMachine.TestCase
 TestTable.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
 
@@ -400,7 +402,7 @@ def test_the_pictures_are_not_empty() -> None:
     """Every kind of pod and node leaves something in the picture that the machine compares."""
     pods = [make_info(f"u{kind}", kind, kind % len(PORT_KINDS), "n1") for kind in range(len(POD_KINDS))]
     image = {"names": [IMAGES[0]], "sizeBytes": 5}
-    of_node = expected_picture({"n1": make_node("n1", images=[image])}, pods)["n1"]
+    of_node = expected_picture({"n1": make_node("n1", images=[image], allocatable=OFFERED)}, pods)["n1"]
     for part in ("requested", "ports", "claims", "disks"):
         assert of_node[part]
     assert of_node["images"][IMAGES[0]] == 5

@@ -7,7 +7,7 @@ bit masks: bit 0 says that no eviction can help, each further bit is one reason.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -18,65 +18,73 @@ from kuberth.plugins.resources.requests import Amounts
 
 TOO_MANY_PODS: Final = "Too many pods"
 _MOST_BITS: Final = 62
-"""Reasons that fit into a code beside bit 0; the sign bit is left alone."""
+"""Shortages that fit into a code beside bit 0; the sign bit is left alone."""
+
+
+class _Shortage(NamedTuple):
+    """Reasons that the same nodes have: what no node offers is one, however many names that are."""
+
+    reasons: Sequence[str]
+    lacking: Mask
 
 
 def shortages(nodes: Nodes, amounts: Amounts) -> Verdict | None:
     """The verdict on every node of the view; None if no node lacks anything."""
     table = nodes.table
-    reasons: list[str] = []
-    lacking: list[Mask] = []
+    found: list[_Shortage] = []
     hopeless: Mask = np.zeros(len(nodes), np.bool_)
     full = nodes.take(table.pod_count) >= nodes.take(table.allowed_pods)
     if full.any():
-        reasons.append(TOO_MANY_PODS)
-        lacking.append(full)
+        found.append(_Shortage((TOO_MANY_PODS,), full))
+    offered_nowhere: list[str] = []
     for resource, amount in amounts.items():
         index = table.resource_index(resource)
         if index is None:
-            short = beyond = np.ones(len(nodes), np.bool_)
-        else:
-            allocatable = nodes.take(table.allocatable[index])
-            short = allocatable - nodes.take(table.requested[index]) < amount
-            if not short.any():
-                continue
-            beyond = allocatable < amount
-        reasons.append(f"Insufficient {resource}")
-        lacking.append(short)
-        hopeless |= beyond
-    if not reasons:
+            offered_nowhere.append(f"Insufficient {resource}")
+            continue
+        allocatable = nodes.take(table.allocatable[index])
+        short = allocatable - nodes.take(table.requested[index]) < amount
+        if short.any():
+            found.append(_Shortage((f"Insufficient {resource}",), short))
+            hopeless |= allocatable < amount
+    if offered_nowhere:
+        everywhere = np.ones(len(nodes), np.bool_)
+        found.append(_Shortage(offered_nowhere, everywhere))
+        hopeless = everywhere
+    if not found:
         return None
-    if len(reasons) > _MOST_BITS:
-        return _verdict_by_combination(reasons, lacking, hopeless)
-    return _verdict_by_bits(reasons, lacking, hopeless)
+    if len(found) > _MOST_BITS:
+        return _verdict_by_combination(found, hopeless)
+    return _verdict_by_bits(found, hopeless)
 
 
-def _verdict_by_bits(reasons: Sequence[str], lacking: Sequence[Mask], hopeless: Mask) -> Verdict:
+def _verdict_by_bits(found: Sequence[_Shortage], hopeless: Mask) -> Verdict:
     codes: Codes = hopeless.astype(np.int64)
-    for bit, short in enumerate(lacking, start=1):
-        codes += short * np.int64(1 << bit)
+    for bit, shortage in enumerate(found, start=1):
+        codes += shortage.lacking * np.int64(1 << bit)
 
     def status(code: int) -> Status:
-        given = [reason for bit, reason in enumerate(reasons, start=1) if code >> bit & 1]
+        given = [shortage for bit, shortage in enumerate(found, start=1) if code >> bit & 1]
         return _status(given, is_hopeless=bool(code & 1))
 
     return Verdict(codes, status)
 
 
-def _verdict_by_combination(reasons: Sequence[str], lacking: Sequence[Mask], hopeless: Mask) -> Verdict:
-    """The same where reasons outnumber bits: the codes number the combinations that occur."""
-    flags = np.stack([hopeless, *lacking])
+def _verdict_by_combination(found: Sequence[_Shortage], hopeless: Mask) -> Verdict:
+    """The same where shortages outnumber bits: the codes number the combinations that occur."""
+    flags = np.stack([hopeless, *(shortage.lacking for shortage in found)])
     combinations, numbers = np.unique(flags, axis=1, return_inverse=True)
     codes = np.where(flags.any(axis=0), numbers.reshape(-1) + 1, 0).astype(np.int64)
 
     def status(code: int) -> Status:
         is_hopeless, *short = combinations[:, code - 1].tolist()
-        given = [reason for reason, lacks in zip(reasons, short, strict=True) if lacks]
+        given = [shortage for shortage, lacks in zip(found, short, strict=True) if lacks]
         return _status(given, is_hopeless=is_hopeless)
 
     return Verdict(codes, status)
 
 
-def _status(reasons: Sequence[str], *, is_hopeless: bool) -> Status:
+def _status(found: Sequence[_Shortage], *, is_hopeless: bool) -> Status:
     """A node that is too small for one of the requests stays so, whoever leaves it."""
+    reasons = [reason for shortage in found for reason in shortage.reasons]
     return Status.unresolvable(*reasons) if is_hopeless else Status.unschedulable(*reasons)

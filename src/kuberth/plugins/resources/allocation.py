@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from kuberth.api.pod_resources import is_scalar_resource
 from kuberth.cluster.nodes import Nodes
-from kuberth.cluster.table import MEMORY
+from kuberth.cluster.resource_columns import MEMORY
 from kuberth.config.plugin_args import ResourceSpec
 from kuberth.plugins.resources.requests import Amounts, is_counted
 
