@@ -2,28 +2,43 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+RUNNING := $(VENV)/.running
 STAMP := $(VENV)/.installed
+PIP := $(BIN)/pip --disable-pip-version-check
 TEST_JOBS ?= 2
+LOCKING := --quiet --universal --upgrade --generate-hashes --no-header --no-annotate --no-emit-index-url
 
 .DEFAULT_GOAL := help
-.PHONY: help setup up test e2e envtest lint types check surface conformance bench clean
+.PHONY: help setup lock up test coverage e2e envtest lint types check surface conformance bench clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9]+):.*## (.*)/  \1|\2/' | column -t -s'|' 2>/dev/null \
 	  || grep -hE '^[a-z0-9]+:.*##' $(MAKEFILE_LIST)
 
-setup: $(STAMP)  ## make the virtual environment
+setup: $(STAMP)  ## make the virtual environment for development
 
-$(STAMP): pyproject.toml
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
+$(RUNNING): pyproject.toml requirements.lock
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) install --require-hashes --requirement requirements.lock
+	$(PIP) install --quiet --no-deps --editable .
 	@touch $@
 
-up: $(STAMP)  ## start a cluster on this machine that kubectl talks to, until Ctrl-C
+$(STAMP): $(RUNNING) requirements-dev.lock
+	$(PIP) install --require-hashes --requirement requirements-dev.lock
+	@touch $@
+
+lock: $(STAMP)  ## renew the pinned versions: requirements.lock (running), requirements-dev.lock (development)
+	$(BIN)/uv pip compile $(LOCKING) pyproject.toml --output-file requirements.lock
+	$(BIN)/uv pip compile $(LOCKING) pyproject.toml --extra dev --output-file requirements-dev.lock
+
+up: $(RUNNING)  ## start a cluster on this machine that kubectl talks to, until Ctrl-C
 	$(BIN)/kuberth up
 
 test: $(STAMP)  ## run all tests but those on a real cluster
 	$(BIN)/python -m pytest -q -n $(TEST_JOBS) -m 'not e2e and not scale'
+
+coverage: $(STAMP)  ## run all tests and report which lines they reach (htmlcov/)
+	$(BIN)/python -m pytest -q -n $(TEST_JOBS) -m 'not e2e and not scale' --cov=kuberth --cov-report=term:skip-covered --cov-report=html
 
 envtest:  ## build etcd, kube-apiserver, kubectl and kube-scheduler for e2e (needs Go, some ten minutes, once)
 	hack/envtest/build
@@ -54,4 +69,4 @@ bench: $(STAMP)  ## micro-benchmarks: a scheduling cycle, the client, the embedd
 	$(BIN)/python -m benchmarks.apiserver_verbs
 
 clean:  ## remove the virtual environment and caches
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) htmlcov .coverage .mypy_cache .ruff_cache .pytest_cache .hypothesis
