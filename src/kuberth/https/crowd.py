@@ -11,22 +11,16 @@ from typing import Generic, Protocol, TypeVar
 
 
 class Guest(Protocol):
+    """`known`: it proved who it is. `busy`: a request of it is being answered."""
+
     @property
     def address(self) -> str: ...
-
     @property
-    def known(self) -> bool:
-        """It proved who it is."""
-        ...
-
+    def known(self) -> bool: ...
     @property
-    def busy(self) -> bool:
-        """A request of it is being answered."""
-        ...
-
+    def busy(self) -> bool: ...
     def leave(self) -> None:
         """At once, whatever it is doing."""
-        ...
 
 
 G = TypeVar("G", bound=Guest)

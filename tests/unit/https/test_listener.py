@@ -347,7 +347,7 @@ def test_idle_connections_make_room(tls: bool, new_loop: Callable[[], asyncio.Ab
 
 def test_the_oldest_idle_connection_is_closed_first() -> None:
     async def main() -> None:
-        async with listening(limits=Limits(connections=3, reserved=1)) as server:
+        async with listening(limits=Limits(connections=3, reserved=1, header_seconds=600.0)) as server:
             first, second, third = [await open_tls(server.port) for _ in range(3)]
             first[1].write(get("/page"))
             await first[0].readuntil(b"\r\n\r\n/page")
@@ -450,7 +450,7 @@ def test_more_connections_than_files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _what: (12, 12))
 
     async def main() -> None:
-        async with listening(limits=Limits(connections=2000)) as server:
+        async with listening(limits=Limits(connections=2000, header_seconds=600.0)) as server:
             clients = [await open_tls(server.port) for _ in range(20)]
             for reader, _ in clients[:-6]:
                 await cut(reader)
