@@ -116,7 +116,10 @@ class Application:
     async def _stream(
         self, request: Request, response: Response, body: AsyncIterator[bytes], send: Send
     ) -> None:
-        stream = asyncio.get_running_loop().create_task(self._pump(response, body, send), name="stream")
+        await send(_start(response))
+        # Clients wait for the header, and it leaves only with a first piece of body.
+        await send(_piece(b""))
+        stream = asyncio.get_running_loop().create_task(self._pump(body, send), name="stream")
         self._streams.add(stream)
         try:
             # It ends by itself, or because its reader or the server goes.
@@ -133,11 +136,8 @@ class Application:
             stream.cancel()
             self._streams.discard(stream)
 
-    async def _pump(self, response: Response, body: AsyncIterator[bytes], send: Send) -> None:
+    async def _pump(self, body: AsyncIterator[bytes], send: Send) -> None:
         async with aclosing(body) as pieces:  # type: ignore[type-var]  # it is a generator
-            await send(_start(response))
-            # Clients wait for the header, and it leaves only with a first piece of body.
-            await send(_piece(b""))
             async for piece in pieces:
                 async with asyncio.timeout(self._limits.unread_seconds):
                     await send(_piece(piece))
