@@ -7,7 +7,7 @@
     ├── ConfigError          a configuration file or flag is wrong (the user can mend it)
     ├── PluginError          a plugin raised or answered nonsense (its author can mend it)
     ├── QueueError           an operation the scheduling queue refuses
-    ├── ServingError         the health and metrics server cannot start (the user can mend it)
+    ├── ServingError         a server cannot start (the user can mend it)
     ├── LeadershipLost       the lease could not be renewed in time: stop writing, end the process
     └── ApiError             the Kubernetes API refused or lost a request
         ├── NotFoundError
@@ -62,7 +62,7 @@ class QueueError(KuberthError):
 
 
 class ServingError(KuberthError):
-    """The server for health and metrics cannot start: its address, port or certificate is of no use."""
+    """A server cannot start: its address, port or certificate is of no use."""
 
 
 class LeadershipLost(KuberthError):  # noqa: N818  # it is an outcome to act on more than a fault

@@ -20,8 +20,8 @@ LIBRARIES = {
     "click": {"cli"},
     "rich": {"cli"},
     "yaml": {"text", "config", "local"},
-    "uvicorn": {"serving", "local"},
-    "cryptography": {"https", "local"},
+    "uvicorn": {"https"},
+    "cryptography": {"https"},
     "httptools": {"client"},
     "sqlite3": {"local"},
     "prometheus_client": {"observe"},
@@ -32,10 +32,6 @@ SAME_NAME = {
     "Event": "the kind exists in two API groups",
     "EventSeries": "the kind exists in two API groups",
     "NodeAffinity": "upstream calls the plugin and the field of a pod alike",
-    "Application": "each server has its own",
-    "Request": "each server has its own",
-    "Response": "each server has its own",
-    "User": "each server has its own",
 }
 
 

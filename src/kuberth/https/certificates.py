@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import logging
 import os
+import secrets
 import socket
 import ssl
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Final, Protocol
 
 from kuberth.errors import ServingError
 
 logger = logging.getLogger(__name__)
+
+LOOPBACK_NAMES: Final = ("localhost", "127.0.0.1", "::1")
 
 Stamp = tuple[tuple[int, int, int], ...]
 
@@ -70,28 +72,19 @@ class SelfSigned:
     def context(self) -> ssl.SSLContext:
         if self._context is None:
             # Imported here: whoever brings certificate files need not pay for the library.
-            from kuberth.https.self_signed import make_certificate
+            from kuberth.https.issuing import issue
 
-            names = [socket.gethostname(), "localhost", "127.0.0.1", "::1", *self._names]
-            certificate, key = make_certificate(names)
+            host = socket.gethostname()
+            pair = issue(host, names=[host, *LOOPBACK_NAMES, *self._names])
             with tempfile.TemporaryDirectory(prefix="kuberth-tls-") as folder:
-                paths = _write(Path(folder), {"tls.crt": certificate, "tls.key": key})
+                certificate, key = Path(folder, "tls.crt"), Path(folder, "tls.key")
+                write_privately(certificate, pair.certificate_pem)
+                write_privately(key, pair.key_pem)
                 try:
-                    self._context = _load(*paths, client_ca=self._client_ca)
+                    self._context = _load(certificate, key, client_ca=self._client_ca)
                 except (OSError, ssl.SSLError) as error:
                     raise ServingError(f"the client CA {self._client_ca} cannot be read: {error}") from error
         return self._context
-
-
-def listening_context(certificates: Certificates) -> ssl.SSLContext:
-    """A context for a listening socket that takes the newest certificate at every handshake."""
-    base = certificates.context()
-
-    def refresh(connection: Any, _name: str | None, _context: ssl.SSLContext) -> None:
-        connection.context = certificates.context()
-
-    base.sni_callback = refresh
-    return base
 
 
 def _load(certificate: Path, key: Path, *, client_ca: Path | None) -> ssl.SSLContext:
@@ -110,12 +103,12 @@ def _no_password() -> str:
     raise ssl.SSLError("the key is encrypted; give one without a password")
 
 
-def _write(folder: Path, files: dict[str, bytes]) -> Sequence[Path]:
-    paths = []
-    for name, content in files.items():
-        path = folder / name
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-        paths.append(path)
-    return paths
+def write_privately(path: Path, content: bytes) -> None:
+    """Whole or not at all, and only for its owner to read."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)

@@ -12,10 +12,11 @@ asked of the API server; only health is open to everybody.
 from __future__ import annotations
 
 from kuberth.https.certificates import CertificateFiles, Certificates, SelfSigned
+from kuberth.https.limits import Limits
 from kuberth.serving.access import DelegatedAccess
 from kuberth.serving.endpoints import scheduler_routes
 from kuberth.serving.health import HealthCheck
-from kuberth.serving.server import Limits, Server
+from kuberth.serving.server import Server
 
 __all__ = [
     "CertificateFiles",

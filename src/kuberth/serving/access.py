@@ -13,9 +13,10 @@ from typing import Final, Protocol
 from kuberth.client.protocol import Api
 from kuberth.clock import Clock
 from kuberth.errors import KuberthError
+from kuberth.https.messages import Request, Response
 from kuberth.serving.authentication import Authentication
 from kuberth.serving.authorization import Authorization
-from kuberth.serving.messages import Request, Response, internal_error
+from kuberth.serving.messages import failure, internal_error
 
 logger = logging.getLogger(__name__)
 
@@ -23,6 +24,10 @@ OPEN_PATHS: Final = frozenset({"/healthz", "/livez", "/readyz"})
 
 
 class Access(Protocol):
+    def is_open(self, path: str) -> bool:
+        """Whether everybody may see it."""
+        ...
+
     async def refusal(self, request: Request) -> Response | None: ...
 
 
@@ -42,15 +47,19 @@ class DelegatedAccess:
         self._authorization = Authorization(authorization_api or api, clock=clock)
         self._open_paths = open_paths
 
+    def is_open(self, path: str) -> bool:
+        return path in self._open_paths
+
     async def refusal(self, request: Request) -> Response | None:
-        if request.path in self._open_paths:
+        if self.is_open(request.path):
             return None
         try:
             user = await self._authentication.user(request)
         except (KuberthError, OSError, TimeoutError) as error:
             return _unanswered(request, "who asks (TokenReview)", error)
         if user is None:
-            return Response.failure(401, "Unauthorized", "Unauthorized")
+            return failure(401, "Unauthorized", "Unauthorized")
+        request.identify(user)
         verb = request.method.lower()
         try:
             decision = await self._authorization.decide(user, verb=verb, path=request.path)
@@ -61,7 +70,7 @@ class DelegatedAccess:
         message = f"forbidden: User {json.dumps(user.name)} cannot {verb} path {json.dumps(request.path)}"
         if decision.reason:
             message += f": {decision.reason}"
-        return Response.failure(403, "Forbidden", message, details={})
+        return failure(403, "Forbidden", message, details={})
 
 
 def _unanswered(request: Request, question: str, error: BaseException) -> Response:

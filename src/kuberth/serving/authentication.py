@@ -10,33 +10,20 @@ import asyncio
 import hashlib
 import logging
 import secrets
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from kuberth.api.authentication import TokenReview, TokenReviewSpec
 from kuberth.client.protocol import Api
 from kuberth.clock import Clock
+from kuberth.https.messages import Request
+from kuberth.https.users import ANONYMOUS, User, certified_user
 from kuberth.serving.expiring import ExpiringCache
-from kuberth.serving.messages import Request
 
 logger = logging.getLogger(__name__)
 
-AUTHENTICATED: Final = "system:authenticated"
 CACHE_SECONDS: Final = 10.0
 CACHE_SIZE: Final = 1024
 REVIEW_SECONDS: Final = 10.0
-
-
-@dataclass(frozen=True, slots=True)
-class User:
-    name: str
-    groups: tuple[str, ...] = ()
-    uid: str = ""
-    extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-
-
-ANONYMOUS: Final = User("system:anonymous", ("system:unauthenticated",))
 
 
 class Authentication:
@@ -52,7 +39,7 @@ class Authentication:
 
     async def user(self, request: Request) -> User | None:
         """Raises what the API raises: then nobody knows who it is."""
-        if request.certificate and (user := _certified(request.certificate)) is not None:
+        if (user := certified_user(request.certificate)) is not None:
             return user
         scheme, _, token = request.headers.get("authorization", "").strip().partition(" ")
         token = token.strip()
@@ -73,18 +60,4 @@ class Authentication:
             logger.info("a bearer token was refused: %s", status.error or "unknown token")
             return None
         user = status.user
-        return User(user.username, _with_authenticated(user.groups), user.uid, user.extra)
-
-
-def _certified(certificate: Mapping[str, Any]) -> User | None:
-    """The common name is the user, organizations are groups."""
-    parts = [pair for relative_name in certificate.get("subject", ()) for pair in relative_name]
-    names = [value for name, value in parts if name == "commonName"]
-    if not names or not names[-1]:
-        return None
-    groups = tuple(value for name, value in parts if name == "organizationName")
-    return User(names[-1], _with_authenticated(groups))
-
-
-def _with_authenticated(groups: tuple[str, ...]) -> tuple[str, ...]:
-    return groups if AUTHENTICATED in groups else (*groups, AUTHENTICATED)
+        return User.authenticated(user.username, user.groups, uid=user.uid, extra=user.extra)

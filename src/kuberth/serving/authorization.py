@@ -13,7 +13,7 @@ from kuberth.api.authorization import NonResourceAttributes, SubjectAccessReview
 from kuberth.api.wire import encode
 from kuberth.client.protocol import Api
 from kuberth.clock import Clock
-from kuberth.serving.authentication import User
+from kuberth.https.users import User
 from kuberth.serving.expiring import ExpiringCache
 
 PRIVILEGED: Final = "system:masters"

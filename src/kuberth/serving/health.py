@@ -12,8 +12,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
+from kuberth.https.messages import Request, Response
 from kuberth.observe.metrics import HealthMetrics
-from kuberth.serving.messages import Handler, Request, Response
+from kuberth.serving.messages import Handler
 
 logger = logging.getLogger(__name__)
 

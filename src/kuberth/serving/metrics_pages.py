@@ -12,9 +12,10 @@ from typing import Final
 from kuberth.api.core import Pod
 from kuberth.config import FeatureGates
 from kuberth.config.feature_gates import GATES, Stage
+from kuberth.https.messages import Request, Response
 from kuberth.observe import exposition
 from kuberth.observe.metrics import BETA, STABLE, Counter, Family
-from kuberth.serving.messages import Handler, Request, Response
+from kuberth.serving.messages import Handler
 from kuberth.serving.resource_metrics import pod_resource_family
 
 Families = Callable[[], Iterable[Family]]

@@ -16,7 +16,8 @@ import kuberth
 from kuberth.clock import NANOSECONDS, Clock
 from kuberth.config import KubeSchedulerConfiguration
 from kuberth.config.printing import to_tree
-from kuberth.serving.messages import Handler, Request, Response
+from kuberth.https.messages import Request, Response
+from kuberth.serving.messages import Handler, failure
 
 COMPONENT: Final = "kube-scheduler"
 EMULATED_VERSION: Final = "1.36"
@@ -99,7 +100,7 @@ def _negotiate(
         "only the following media types are accepted: text/plain, "
         f"application/json;g={GROUP};v={VERSIONS[0]};as={kind}"
     )
-    return Response.failure(406, "NotAcceptable", message)
+    return failure(406, "NotAcceptable", message)
 
 
 def _deprecation(kind: str, version: str) -> dict[str, str]:

@@ -12,15 +12,10 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID
 
 from kuberth.errors import ServingError
-from kuberth.https.self_signed import make_certificate
-from kuberth.serving import CertificateFiles, Certificates, SelfSigned, Server
-from kuberth.serving.messages import Handler, Request, Response
-from tests.unit.serving.rig import Authority, Open, fetch, page, run
-
-
-def server(certificates: Certificates, handler: Handler | None = None) -> Server:
-    routes = {"/page": handler or page("x")}
-    return Server(routes, access=Open(), certificates=certificates, host="127.0.0.1", port=0)
+from kuberth.https.certificates import CertificateFiles, SelfSigned
+from kuberth.https.issuing import issue
+from kuberth.https.messages import Request, Response
+from tests.unit.https.rig import Authority, fetch, listening, run
 
 
 async def presented(port: int) -> x509.Certificate:
@@ -33,7 +28,7 @@ def common_name(certificate: x509.Certificate) -> str:
 
 
 def test_self_signed_names_the_host_for_a_year() -> None:
-    certificate = x509.load_pem_x509_certificate(make_certificate(["host.example", "10.1.2.3", "::1"])[0])
+    certificate = issue("host.example", names=["host.example", "10.1.2.3", "::1"]).certificate
     names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert names.get_values_for_type(x509.DNSName) == ["host.example"]
     assert [str(address) for address in names.get_values_for_type(x509.IPAddress)] == ["10.1.2.3", "::1"]
@@ -44,13 +39,13 @@ def test_self_signed_names_the_host_for_a_year() -> None:
 
 def test_a_very_long_host_name() -> None:
     name = ".".join(["x" * 60] * 3)
-    certificate = x509.load_pem_x509_certificate(make_certificate([name])[0])
+    certificate = issue(name, names=[name]).certificate
     assert common_name(certificate) == name[:64]
 
 
 def test_a_client_that_trusts_the_self_signed_certificate_is_served() -> None:
     async def main() -> None:
-        async with server(SelfSigned("extra.example")) as serving:
+        async with listening(certificates=SelfSigned("extra.example")) as serving:
             certificate = await presented(serving.port)
             names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
             assert "extra.example" in names.get_values_for_type(x509.DNSName)
@@ -80,13 +75,13 @@ def test_files_are_read_again_when_they_change(tmp_path: Path) -> None:
     async def main() -> None:
         authority = Authority(tmp_path)
         files = authority.issue("first", stem="tls")
-        async with server(CertificateFiles(*files)) as serving:
+        async with listening(certificates=CertificateFiles(*files)) as serving:
             assert common_name(await presented(serving.port)) == "first"
             assert common_name(await presented(serving.port)) == "first"
             authority.issue("second", stem="tls")
             assert common_name(await presented(serving.port)) == "second"
             trusted = authority.trusted()
-            assert (await fetch(serving.port, "/page", context=trusted, host="localhost")).text == "x"
+            assert (await fetch(serving.port, "/page", context=trusted, host="localhost")).text == "/page"
             authority.issue("third", stem="tls")
             assert common_name(await presented(serving.port)) == "third"
 
@@ -100,7 +95,7 @@ def test_halfway_through_a_rotation_the_old_one_stays(
         authority = Authority(tmp_path)
         files = authority.issue("first", stem="tls")
         new = authority.issue("second", stem="new")
-        async with server(CertificateFiles(*files)) as serving:
+        async with listening(certificates=CertificateFiles(*files)) as serving:
             files[0].write_bytes(new[0].read_bytes())
             assert common_name(await presented(serving.port)) == "first"
             assert "stays in use" in caplog.text
@@ -113,14 +108,15 @@ def test_halfway_through_a_rotation_the_old_one_stays(
 
 
 def test_a_client_certificate_is_still_asked_for_after_a_rotation(tmp_path: Path) -> None:
-    def tell(request: Request) -> Response:
+    async def tell(request: Request) -> Response:
         return Response.text(str(request.certificate))
 
     async def main() -> None:
         authority = Authority(tmp_path)
         files = authority.issue("first", stem="tls")
+        files_and_ca = CertificateFiles(*files, client_ca=authority.path)
         own = authority.trusted(authority.issue("jane", client=True))
-        async with server(CertificateFiles(*files, client_ca=authority.path), tell) as serving:
+        async with listening({"/page": tell}, certificates=files_and_ca) as serving:
             for name in ("first", "second"):
                 authority.issue(name, stem="tls")
                 assert "jane" in (await fetch(serving.port, "/page", context=own, host="localhost")).text

@@ -9,9 +9,10 @@ import pytest
 from kuberth.api.authentication import TokenReview, TokenReviewSpec, UserInfo
 from kuberth.api.authorization import SubjectAccessReview, SubjectAccessReviewSpec
 from kuberth.errors import ApiError
+from kuberth.https.messages import Request
 from kuberth.serving import CertificateFiles, Certificates, DelegatedAccess, SelfSigned, Server
 from kuberth.serving.expiring import ExpiringCache
-from kuberth.serving.messages import Request, Response
+from kuberth.serving.messages import failure
 from tests.unit.serving.rig import Authority, FakeClock, Reviewer, fetch, page, run
 
 ROUTES = {path: page(f"page {path}") for path in ("/healthz", "/livez", "/readyz", "/readyz/x", "/metrics")}
@@ -308,4 +309,4 @@ def test_the_cache_is_bounded() -> None:
 
 
 def test_a_failure_is_json() -> None:
-    assert Response.failure(401, "Unauthorized", "Unauthorized").content_type == "application/json"
+    assert failure(401, "Unauthorized", "Unauthorized").content_type == "application/json"

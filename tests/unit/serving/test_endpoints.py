@@ -14,11 +14,13 @@ from prometheus_client.parser import text_string_to_metric_families
 import kuberth
 from kuberth.api.core import Pod
 from kuberth.config import FeatureGates, default_configuration
+from kuberth.https.application import Application
+from kuberth.https.limits import Limits
+from kuberth.https.messages import Message, Request
 from kuberth.observe.metrics import ClientMetrics, LeaderElectionMetrics, SchedulerMetrics
 from kuberth.serving import HealthCheck, SelfSigned, Server, scheduler_routes
-from kuberth.serving.application import Application
-from kuberth.serving.messages import Request
 from kuberth.serving.metrics_pages import PODS_PER_PIECE, feature_families, wants_open_metrics
+from kuberth.serving.page_service import PageService
 from kuberth.testing import make_pod
 from tests.unit.serving.rig import Answer, FakeClock, Open, fetch, run
 
@@ -141,15 +143,25 @@ def test_making_a_long_page_leaves_time_for_other_work() -> None:
                 await asyncio.sleep(0)
                 turns += 1
 
-        async def send(message: dict[str, Any]) -> None:
+        async def send(message: Message) -> None:
             nonlocal pieces
             pieces += bool(message.get("body"))
 
         async def receive() -> dict[str, Any]:
             return {}
 
-        application = Application(routes(pods=lambda: pods), access=Open(), request_seconds=10)
-        scope = {"type": "http", "method": "GET", "path": "/metrics/resources", "query_string": b""}
+        service = PageService(routes(pods=lambda: pods), access=Open(), request_seconds=10)
+        application = Application(service, limits=Limits())
+        path = "/metrics/resources"
+        state = {"certificate": None, "vouch": lambda: None}
+        scope = {
+            "http_version": "1.1",
+            "method": "GET",
+            "path": path,
+            "raw_path": path.encode(),
+            "query_string": b"",
+            "state": state,
+        }
         working = asyncio.ensure_future(work())
         await application({**scope, "headers": []}, receive, send)
         assert turns >= pieces == len(pods) // PODS_PER_PIECE

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
+from kuberth.https.messages import Query, Request
 from kuberth.observe.metrics import HealthMetrics
 from kuberth.serving.health import HealthCheck, health_routes
-from kuberth.serving.messages import Request
 
 GOOD = HealthCheck("good", lambda: None)
 BAD = HealthCheck("bad", lambda: "handlers are not fully synchronized")
@@ -20,7 +20,7 @@ def ask(
     query: Mapping[str, list[str]] | None = None,
 ) -> tuple[int, str]:
     routes = health_routes("/readyz", checks, metrics or HealthMetrics())
-    response = routes[path](Request("GET", path, query=query or {}))
+    response = routes[path](Request("GET", path, query=Query(query or {})))
     assert isinstance(response.body, bytes)
     return response.status, response.body.decode()
 

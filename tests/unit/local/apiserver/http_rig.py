@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from kuberth.clock import SystemClock
-from kuberth.local.apiserver.http.application import RequestLimits
+from kuberth.https.limits import Limits
+from kuberth.local.apiserver.http.api_service import RequestLimits
 from kuberth.local.apiserver.http.credentials import ClusterCredentials
-from kuberth.local.apiserver.http.server import ConnectionLimits, HttpServer
+from kuberth.local.apiserver.http.server import LIMITS, HttpServer
 from kuberth.local.apiserver.store.store import RevisionStore
 from kuberth.local.apiserver.verbs.core import Core
 
@@ -153,7 +154,7 @@ def shared_credentials() -> ClusterCredentials:
 
 @asynccontextmanager
 async def serving(
-    *, request_limits: RequestLimits | None = None, connection_limits: ConnectionLimits | None = None
+    *, request_limits: RequestLimits | None = None, limits: Limits = LIMITS
 ) -> AsyncIterator[Rig]:
     credentials = shared_credentials()
     clock = SystemClock()
@@ -165,7 +166,7 @@ async def serving(
             credentials=credentials,
             clock=clock,
             request_limits=request_limits,
-            connection_limits=connection_limits,
+            limits=limits,
         ) as server:
             yield Rig(server, core, credentials)
     finally:

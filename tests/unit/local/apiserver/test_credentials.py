@@ -95,14 +95,14 @@ def test_damaged_files_are_made_anew(tmp_path: Path, name: str, damage: bytes | 
     credentials = make(tmp_path)
     assert contents(tmp_path).keys() == set(FILES)
     assert contents(tmp_path)[name] != damage
-    credentials.server_context()
+    credentials.server_certificates().context()
     assert make(tmp_path) == credentials
 
 
 def test_a_key_of_another_certificate(tmp_path: Path) -> None:
     make(tmp_path)
     (tmp_path / "server.key").write_bytes((tmp_path / "admin.key").read_bytes())
-    make(tmp_path).server_context()
+    make(tmp_path).server_certificates().context()
 
 
 def test_secrets_are_not_shown(tmp_path: Path) -> None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from kuberth.errors import ServingError
-from kuberth.local.apiserver.http.application import RequestLimits
-from kuberth.local.apiserver.http.server import ConnectionLimits, HttpServer
+from kuberth.https.limits import Limits
+from kuberth.local.apiserver.http.api_service import RequestLimits
+from kuberth.local.apiserver.http.server import LIMITS, HttpServer
 from tests.unit.local.apiserver.http_rig import (
     Rig,
     head,
@@ -39,7 +41,7 @@ def test_a_body_that_is_too_large(chunked: bool) -> None:
         assert answer.headers["connection"] == "close"
         writer.close()
 
-    run_with_server(main, request_limits=RequestLimits(body_bytes=10_000))
+    run_with_server(main, limits=Limits(body_bytes=10_000))
 
 
 def test_a_body_within_upstreams_limit() -> None:
@@ -51,33 +53,6 @@ def test_a_body_within_upstreams_limit() -> None:
         assert (await rig.fetch("POST", PODS, b" " * (3 * 1024 * 1024))).status == 400
 
     run_with_server(main)
-
-
-@pytest.mark.parametrize("complete", [True, False], ids=("complete", "endless"))
-def test_a_header_that_is_too_large(complete: bool) -> None:
-    async def main(rig: Rig) -> None:
-        reader, writer = await rig.connect()
-        end = b"\r\n\r\n" if complete else b""
-        writer.write(b"GET /healthz HTTP/1.1\r\nhost: x\r\nx-filling: " + b"x" * 10_000 + end)
-        answer = await read_answer(reader)
-        assert answer.status == 431
-        assert await reader.read() == b""
-        writer.close()
-
-    run_with_server(main, connection_limits=ConnectionLimits(header_bytes=8_000))
-
-
-@pytest.mark.parametrize("sent", [b"", b"GET /healthz HT", b"GET /healthz HTTP/1.1\r\nhost: x\r\n"])
-def test_a_header_that_does_not_come(sent: bytes) -> None:
-    async def main(rig: Rig) -> None:
-        reader, writer = await rig.connect()
-        writer.write(sent)
-        async with asyncio.timeout(5.0):
-            with contextlib.suppress(ConnectionError, ssl.SSLError):
-                assert await reader.read() == b""
-        writer.close()
-
-    run_with_server(main, connection_limits=ConnectionLimits(header_seconds=0.1))
 
 
 def test_a_body_that_does_not_come() -> None:
@@ -102,18 +77,6 @@ def test_a_client_that_goes_in_the_middle_of_its_body() -> None:
     run_with_server(main)
 
 
-def test_too_many_connections() -> None:
-    async def main(rig: Rig) -> None:
-        writers = [(await rig.connect())[1] for _ in range(3)]
-        assert (await rig.fetch("GET", "/healthz")).status == 503
-        for writer in writers:
-            writer.close()
-            await writer.wait_closed()
-        assert (await rig.fetch("GET", "/healthz")).status == 200
-
-    run_with_server(main, connection_limits=ConnectionLimits(connections=3))
-
-
 def test_several_requests_on_one_connection() -> None:
     async def main(rig: Rig) -> None:
         reader, writer = await rig.connect()
@@ -129,30 +92,6 @@ def test_several_requests_on_one_connection() -> None:
         writer.close()
 
     run_with_server(main)
-
-
-@pytest.mark.parametrize(
-    "sent",
-    [
-        b"nonsense\r\n\r\n",
-        b"GET \xff HTTP/1.1\r\nhost: x\r\n\r\n",
-        b"CONNECT host:443 HTTP/1.1\r\nhost: x\r\n\r\n",
-        b"GET * HTTP/1.1\r\nhost: x\r\n\r\n",
-        b"GET /healthz HTTP/9.9\r\nhost: x\r\n\r\n",
-        b"\x16\x03\x01\x00\x00",
-    ],
-)
-def test_what_is_no_http(sent: bytes) -> None:
-    async def main(rig: Rig) -> None:
-        reader, writer = await rig.connect()
-        writer.write(sent)
-        writer.write_eof() if writer.can_write_eof() else None
-        answer = await reader.read(4096)
-        assert not answer or answer.split(b" ")[1].startswith(b"4"), answer
-        writer.close()
-        assert (await rig.fetch("GET", "/healthz")).status == 200
-
-    run_with_server(main, connection_limits=ConnectionLimits(header_seconds=1.0))
 
 
 def test_an_upgrade_is_not_granted() -> None:
@@ -188,3 +127,59 @@ def test_where_it_is_reached(tmp_path: Path, host: str, url: str) -> None:
         assert rig.server.url == f"https://127.0.0.1:{rig.server.port}"
 
     run_with_server(main)
+
+
+# Strangers
+
+
+def test_strangers_neither_lock_the_admin_out_nor_end_a_watch() -> None:
+    async def main(rig: Rig) -> None:
+        async with rig.watch(f"{PODS}?watch=true") as watch, contextlib.AsyncExitStack() as stack:
+            for number in range(60):
+                with contextlib.suppress(OSError):
+                    if number % 2:
+                        _, writer = await rig.connect()
+                    else:  # not even a handshake
+                        _, writer = await asyncio.open_connection("127.0.0.1", rig.server.port)
+                    stack.callback(writer.close)
+            assert (await rig.fetch("POST", PODS, pod("web"))).status == 201
+            event = await watch.next()
+            assert event is not None
+            assert event[1]["metadata"]["name"] == "web"
+
+    run_with_server(main, limits=replace(LIMITS, connections=20, reserved=2))
+
+
+def test_watches_leave_room_for_probes() -> None:
+    async def main(rig: Rig) -> None:
+        async with contextlib.AsyncExitStack() as stack:
+            for _ in range(4):
+                await stack.enter_async_context(rig.watch(f"{PODS}?watch=true"))
+            answer = await rig.fetch("GET", PODS)
+            assert (answer.status, answer.json()["reason"]) == (503, "ServiceUnavailable")
+            assert (await rig.fetch("GET", "/livez", anonymous=True)).body == b"ok"
+
+    run_with_server(main, limits=replace(LIMITS, connections=6, reserved=2))
+
+
+@pytest.mark.parametrize("anonymous, status", [(True, 403), (False, 408)], ids=("anonymous", "admin"))
+def test_a_body_that_drips(anonymous: bool, status: int) -> None:
+    async def main(rig: Rig) -> None:
+        reader, writer = await rig.connect()
+        headers = {"content-length": "1000000"}
+        writer.write(head("POST", PODS, headers if anonymous else rig.headers(headers), b"") + b"{")
+
+        async def drip() -> None:
+            while not writer.is_closing():
+                writer.write(b" ")
+                await asyncio.sleep(0.01)
+
+        async with asyncio.TaskGroup() as group:
+            dripping = group.create_task(drip())
+            assert (await read_answer(reader)).status == status
+            with contextlib.suppress(ConnectionError, ssl.SSLError):
+                assert await reader.read() == b""
+            dripping.cancel()
+        writer.close()
+
+    run_with_server(main, limits=replace(LIMITS, body_seconds=0.2))

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from kuberth.local.apiserver.http.application import RequestLimits
+from kuberth.https.limits import Limits
+from kuberth.local.apiserver.http.api_service import RequestLimits
 from tests.unit.local.apiserver.http_rig import Rig, pod, run_with_server
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -219,4 +220,4 @@ def test_a_watcher_that_does_not_read_is_cut() -> None:
         await until("it is cut", lambda: rig.server.watchers == 0)
         writer.transport.abort()
 
-    run_with_server(main, request_limits=RequestLimits(stalled_watch_seconds=0.2))
+    run_with_server(main, limits=Limits(unread_seconds=0.2))

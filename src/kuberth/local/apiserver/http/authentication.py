@@ -1,33 +1,19 @@
 """Who asks, and whether they may: everybody with a certificate or the token is admin, the rest see health.
 
-In: a request's headers and the certificate of its connection. Out: a user, or a 401 or 403.
+In: a request. Out: a user, or a 401 or 403.
 """
 
 from __future__ import annotations
 
 import hmac
-from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final
 
+from kuberth.https.messages import Request
+from kuberth.https.users import ANONYMOUS, User, certified_user
 from kuberth.local.apiserver.http.credentials import ADMIN, ADMIN_GROUP
-from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.status_errors import StatusError
 
-
-class User(NamedTuple):
-    name: str
-    groups: tuple[str, ...]
-
-    @property
-    def is_anonymous(self) -> bool:
-        return "system:unauthenticated" in self.groups
-
-    def to_object(self) -> Obj:
-        return {"username": self.name, "groups": list(self.groups)}
-
-
-ANONYMOUS: Final = User("system:anonymous", ("system:unauthenticated",))
-_ADMIN: Final = User(ADMIN, (ADMIN_GROUP, "system:authenticated"))
+_ADMIN: Final = User.authenticated(ADMIN, (ADMIN_GROUP,))
 _OPEN_PATHS: Final = ("/healthz", "/livez", "/readyz", "/version")
 
 
@@ -35,11 +21,11 @@ class Authenticator:
     def __init__(self, token: str) -> None:
         self._token = token.encode()
 
-    def user_of(self, headers: Mapping[str, str], certificate: Mapping[str, Any] | None) -> User:
+    def user_of(self, request: Request) -> User:
         """The user; StatusError 401 for credentials that are not ours. None at all is the anonymous user."""
-        if certificate:
-            return _user_of_certificate(certificate)
-        authorization = headers.get("authorization")
+        if (user := certified_user(request.certificate)) is not None:
+            return user
+        authorization = request.headers.get("authorization")
         if authorization is None:
             return ANONYMOUS
         scheme, _, token = authorization.partition(" ")
@@ -57,17 +43,8 @@ def is_open(path: str) -> bool:
     return path in _OPEN_PATHS or path.startswith(tuple(f"{open_path}/" for open_path in _OPEN_PATHS))
 
 
-def authorize(user: User, *, method: str, path: str) -> None:
-    if user.is_anonymous and not is_open(path):
-        verb = method.lower()
-        raise StatusError(
-            403, "Forbidden", f'forbidden: User "{user.name}" cannot {verb} path "{path}"', details={}
-        )
-
-
-def _user_of_certificate(certificate: Mapping[str, Any]) -> User:
-    """ssl has proved that our CA signed it; what it says of its subject is then true."""
-    subject = [pair for part in certificate.get("subject", ()) for pair in part]
-    name = next((value for key, value in subject if key == "commonName"), "")
-    groups = tuple(value for key, value in subject if key == "organizationName")
-    return User(name, (*groups, "system:authenticated"))
+def authorize(request: Request) -> None:
+    if request.user == ANONYMOUS and not is_open(request.raw_path):
+        verb, path = request.method.lower(), request.raw_path
+        message = f'forbidden: User "{request.user.name}" cannot {verb} path "{path}"'
+        raise StatusError(403, "Forbidden", message, details={})

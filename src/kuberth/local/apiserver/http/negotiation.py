@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import yaml
 
+from kuberth.https.messages import JSON
 from kuberth.local.apiserver.refusals import bad_request, unsupported_media_type
 from kuberth.local.apiserver.schema.protobuf import MEDIA_TYPE as PROTOBUF
 from kuberth.local.apiserver.schema.protobuf import decode_object
@@ -19,7 +20,6 @@ from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.text.documents import read_tree
 from kuberth.text.field_errors import InvalidConfiguration
 
-JSON: Final = "application/json"
 YAML: Final = "application/yaml"
 BODY_TYPES: Final = (JSON, YAML, PROTOBUF)
 _ANSWER_TYPES: Final = (JSON, YAML)

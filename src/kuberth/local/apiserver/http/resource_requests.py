@@ -6,6 +6,7 @@ In: a request and its target. Out: a response in the form the client asked for; 
 from __future__ import annotations
 
 import json
+import logging
 import random
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -16,11 +17,11 @@ from typing import Any, Final
 import msgspec
 
 from kuberth.clock import Clock
-from kuberth.local.apiserver.http.messages import Request, Response
+from kuberth.https.messages import JSON, Query, Request, Response
+from kuberth.local.apiserver.http.answers import tree_answer
 from kuberth.local.apiserver.http.negotiation import (
     APPLY,
     BODY_TYPES,
-    JSON,
     PATCH_TYPES,
     YAML,
     Form,
@@ -31,12 +32,15 @@ from kuberth.local.apiserver.http.negotiation import (
     parse_media_type,
 )
 from kuberth.local.apiserver.http.routing import Target
+from kuberth.local.apiserver.http.watch_places import WatchPlaces
 from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.printing.forms import Printer, parse_include
 from kuberth.local.apiserver.refusals import bad_request
 from kuberth.local.apiserver.schema.fields import unknown_fields
 from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.apiserver.verbs.core import Core
+
+logger = logging.getLogger(__name__)
 
 Verb = Callable[[Request, Target], Awaitable[Response]]
 
@@ -48,11 +52,10 @@ _UNPRINTABLE: Final = re.compile(r"[^\x20-\x7e]")
 
 
 class ResourceRequests:
-    def __init__(self, core: Core, *, clock: Clock, admit_watch: Callable[[Request], None]) -> None:
-        """`admit_watch` raises if there may be no further watch."""
+    def __init__(self, core: Core, *, clock: Clock, places: WatchPlaces) -> None:
         self._core = core
         self._clock = clock
-        self._admit_watch = admit_watch
+        self._places = places
         self._verbs: dict[str, Verb] = {
             "get": self._get,
             "list": self._list,
@@ -65,7 +68,8 @@ class ResourceRequests:
 
     async def answer(self, request: Request, target: Target, verb: str) -> Response:
         if request.method == "GET" and request.query.flag("watch") and not target.subresource:
-            self._admit_watch(request)
+            # Before the core is asked, so that a watch that is refused leaves nothing behind.
+            self._places.check(request)
             return self._watch(request, target)
         return await self._verbs[verb](request, target)
 
@@ -84,7 +88,7 @@ class ResourceRequests:
             namespace=target.namespace,
             label_selector=query.text("labelSelector"),
             field_selector=query.text("fieldSelector"),
-            limit=query.integer("limit") or 0,
+            limit=_integer(query, "limit") or 0,
             continue_token=query.text("continue"),
             resource_version=query.text("resourceVersion"),
             resource_version_match=query.text("resourceVersionMatch"),
@@ -101,7 +105,7 @@ class ResourceRequests:
             namespace=target.namespace,
             name=target.name,
             subresource=target.subresource,
-            dry_run=_is_dry_run(request.query.texts("dryRun")),
+            dry_run=_is_dry_run(request.query.get("dryRun")),
             field_manager=_field_manager(request),
             field_validation=validation,
         )
@@ -117,7 +121,7 @@ class ResourceRequests:
             body,
             namespace=target.namespace,
             subresource=target.subresource,
-            dry_run=_is_dry_run(request.query.texts("dryRun")),
+            dry_run=_is_dry_run(request.query.get("dryRun")),
             field_manager=_field_manager(request),
             field_validation=validation,
         )
@@ -138,7 +142,7 @@ class ResourceRequests:
             content_type=content_type,
             namespace=target.namespace,
             subresource=target.subresource,
-            dry_run=_is_dry_run(request.query.texts("dryRun")),
+            dry_run=_is_dry_run(request.query.get("dryRun")),
             field_manager=_field_manager(request),
             field_validation=validation,
             force=request.query.flag("force"),
@@ -173,7 +177,7 @@ class ResourceRequests:
         if form.media_type == YAML:
             raise not_acceptable((JSON,))
         query = request.query
-        seconds = query.integer("timeoutSeconds")
+        seconds = _integer(query, "timeoutSeconds")
         timeout = float(seconds) if seconds else _WATCH_SECONDS * random.uniform(1.0, 2.0)
         events = self._core.watch(
             target.row,
@@ -186,15 +190,24 @@ class ResourceRequests:
             send_initial_events=query.flag("sendInitialEvents"),
             timeout_seconds=max(timeout, 0.0),
         )
-        return Response(chunks=lambda: self._frames(events, printer))
+        return Response(self._frames(events, printer, request), content_type=JSON, endless=True)
 
-    async def _frames(self, events: AsyncIterator[tuple[str, Obj]], printer: Printer) -> AsyncIterator[bytes]:
-        async with aclosing(events):  # type: ignore[type-var]  # the core's watch is a generator
-            async for event, obj in events:
-                if not printer.is_plain:
-                    printer.now_ns = self._clock.now_ns()
-                    obj = printer.convert_event(event, obj)
-                yield b'{"type":"%s","object":%s}\n' % (event.encode(), msgspec.json.encode(obj))
+    async def _frames(
+        self, events: AsyncIterator[tuple[str, Obj]], printer: Printer, request: Request
+    ) -> AsyncIterator[bytes]:
+        try:
+            with self._places.taken(request):
+                async with aclosing(events):  # type: ignore[type-var]  # the core's watch is a generator
+                    async for event, obj in events:
+                        if not printer.is_plain:
+                            printer.now_ns = self._clock.now_ns()
+                            obj = printer.convert_event(event, obj)
+                        yield _frame(event, obj)
+        except StatusError as error:
+            yield _frame("ERROR", error.to_object())
+        except Exception:
+            logger.exception("a watch failed")
+            yield _frame("ERROR", StatusError(500, "InternalError", "Internal error occurred").to_object())
 
     def _printer(self, request: Request, target: Target) -> tuple[Printer, Form]:
         form = negotiate(request.headers.get("accept"), kinds=object_form)
@@ -202,11 +215,26 @@ class ResourceRequests:
         return Printer(target.row, form, include=include, now_ns=self._clock.now_ns()), form
 
 
+def _frame(event: str, obj: Obj) -> bytes:
+    return b'{"type":"%s","object":%s}\n' % (event.encode(), msgspec.json.encode(obj))
+
+
+def _integer(query: Query, name: str) -> int | None:
+    text = query.text(name)
+    if not text:
+        return None
+    digits = text.removeprefix("-")
+    # As Go's ParseInt: ASCII digits and 64 bits.
+    if not (digits.isascii() and digits.isdigit() and len(digits) < 20 and abs(int(text)) < 2**63):
+        raise bad_request(f"unable to decode query parameter {name}: {text[:40]!r} is no number")
+    return int(text)
+
+
 def _answer(
     request: Request, tree: Obj, form: Form, *, status: int = 200, warnings: list[str] | None = None
 ) -> Response:
     pretty = request.query.flag("pretty")
-    response = Response.tree(tree, status=status, media_type=form.media_type, pretty=pretty)
+    response = tree_answer(tree, status=status, media_type=form.media_type, pretty=pretty)
     if warnings:
         # Several warnings are one header's list, as RFC 7234 has it; a header takes no control characters.
         quoted = (json.dumps(_UNPRINTABLE.sub("?", text[:200])) for text in warnings)
@@ -263,11 +291,11 @@ async def _delete_options(request: Request) -> tuple[Obj | None, bool]:
             raise bad_request("the body of a deletion is a DeleteOptions object or nothing")
     else:
         query = request.query
-        if (seconds := query.integer("gracePeriodSeconds")) is not None:
+        if (seconds := _integer(query, "gracePeriodSeconds")) is not None:
             options["gracePeriodSeconds"] = seconds
         if policy := query.text("propagationPolicy"):
             options["propagationPolicy"] = policy
         if query.text("orphanDependents"):
             options["orphanDependents"] = query.flag("orphanDependents")
-    dry_run = _is_dry_run(options.get("dryRun")) or _is_dry_run(request.query.texts("dryRun"))
+    dry_run = _is_dry_run(options.get("dryRun")) or _is_dry_run(request.query.get("dryRun"))
     return options or None, dry_run

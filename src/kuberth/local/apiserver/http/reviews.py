@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from kuberth.local.apiserver.http.authentication import Authenticator, User, is_open
+from kuberth.https.users import User
+from kuberth.local.apiserver.http.authentication import Authenticator, is_open
 from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.refusals import bad_request
 from kuberth.local.apiserver.resources import ServedResource
@@ -19,14 +20,18 @@ Answer = Callable[[Obj, User, Authenticator], Obj]
 _ALL: Final = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
 
 
+def _user_object(user: User) -> Obj:
+    return {"username": user.name, "groups": list(user.groups)}
+
+
 def _review_token(spec: Obj, _user: User, authenticator: Authenticator) -> Obj:
     token = spec.get("token")
     found = authenticator.user_of_token(token) if isinstance(token, str) else None
-    return {"authenticated": True, "user": found.to_object()} if found else {"authenticated": False}
+    return {"authenticated": True, "user": _user_object(found)} if found else {"authenticated": False}
 
 
 def _review_self(_spec: Obj, user: User, _authenticator: Authenticator) -> Obj:
-    return {"userInfo": user.to_object()}
+    return {"userInfo": _user_object(user)}
 
 
 def _review_own_access(_spec: Obj, _user: User, _authenticator: Authenticator) -> Obj:

@@ -1,0 +1,141 @@
+"""One connection: uvicorn's HTTP, with bounds on what a client sends and on how long it takes.
+
+In: bytes after the TLS handshake. Out: ASGI requests. There is always a deadline that no trickle of bytes
+moves: for the header, for a body that nobody asked for, or for the next request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import ServerState
+
+from kuberth.https.crowd import Crowd
+from kuberth.https.limits import Limits
+from kuberth.https.users import certified_user
+
+
+class HttpConnection(HttpToolsProtocol):
+    """Implements `Guest`, from the moment its socket was accepted."""
+
+    def __init__(
+        self,
+        accepted: socket.socket,
+        address: str,
+        *,
+        config: uvicorn.Config,
+        state: ServerState,
+        limits: Limits,
+        crowd: Crowd[HttpConnection],
+    ) -> None:
+        super().__init__(config, state, {})
+        self.accepted = accepted
+        self.address = address
+        self.made = False
+        """The handshake is over."""
+        self.known = False
+        self.lost = asyncio.Event()
+        self._limits = limits
+        self._crowd = crowd
+        self._deadline: asyncio.TimerHandle | None = None
+        self._header_bytes = 0
+        self._in_header = False
+        self._in_body = False
+
+    @property
+    def busy(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def leave(self) -> None:
+        if self.made:
+            self.transport.abort()
+        else:
+            # The handshake then fails, and whoever runs it cleans up.
+            with contextlib.suppress(OSError):
+                self.accepted.shutdown(socket.SHUT_RDWR)
+
+    def vouch(self) -> None:
+        self.known = True
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn
+        super().connection_made(transport)
+        self.made = True
+        certificate = transport.get_extra_info("peercert")
+        self.known = certified_user(certificate) is not None
+        # uvicorn copies this into every request's scope.
+        self.app_state = {"certificate": certificate, "vouch": self.vouch, "leave": self.leave}
+        self._set_deadline(self._limits.header_seconds)
+
+    def data_received(self, data: bytes) -> None:
+        if self.transport.is_closing():
+            return
+        super().data_received(data)
+        if self._in_header and not self.transport.is_closing():
+            self._header_bytes += len(data)
+            if self._header_bytes > self._limits.header_bytes:
+                self._refuse_header()
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._in_header = True
+        self._header_bytes = 0
+        self._set_deadline(self._limits.header_seconds)
+
+    def on_headers_complete(self) -> None:
+        self._in_header = False
+        self._in_body = True
+        self._set_deadline(None)
+        size = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
+        if size > self._limits.header_bytes:
+            self._refuse_header()
+            return
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        if self.cycle is not None:
+            super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._in_body = False
+        if self.cycle is not None:
+            super().on_message_complete()
+            self._rest()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._crowd.note_rest(self)
+        self._rest()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._set_deadline(None)
+        super().connection_lost(exc)
+        self._crowd.remove(self)
+        self.lost.set()
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """The request is answered as if it had not asked to speak something else."""
+
+    def _refuse_header(self) -> None:
+        self.transport.write(
+            b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+        )
+        self.transport.close()
+
+    def _rest(self) -> None:
+        if self.busy or self._in_header:
+            return
+        if self._in_body:
+            # Answered before it was complete: the rest is read only to find the next request.
+            self._set_deadline(self._limits.body_seconds)
+        else:
+            # uvicorn closes an idle connection earlier and politely, but forgets to with any byte.
+            self._set_deadline(self._limits.idle_seconds + self._limits.header_seconds)
+
+    def _set_deadline(self, seconds: float | None) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._deadline = None if seconds is None else self.loop.call_later(seconds, self.leave)

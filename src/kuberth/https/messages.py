@@ -1,0 +1,124 @@
+"""A request and its answer, as services see them: plain values, no ASGI.
+
+In: an ASGI scope. Out: `Request`, whose body is read on demand and within bounds, and `Response`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import parse_qs
+
+from kuberth.https.users import ANONYMOUS, User
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+
+TEXT: Final = "text/plain; charset=utf-8"
+JSON: Final = "application/json"
+_MAX_QUERY_FIELDS: Final = 100
+
+
+class Query(dict[str, list[str]]):
+    """Query parameters; of those given several times the first one counts."""
+
+    @classmethod
+    def parse(cls, text: bytes) -> Query:
+        """ValueError for more parameters than anybody needs."""
+        return cls(parse_qs(text.decode("latin-1"), keep_blank_values=True, max_num_fields=_MAX_QUERY_FIELDS))
+
+    def text(self, name: str) -> str:
+        return self.get(name, [""])[0]
+
+    def flag(self, name: str) -> bool:
+        """Present is true, unless its value says otherwise."""
+        return name in self and self.text(name).lower() not in ("false", "0")
+
+
+async def _no_body() -> Message:
+    return {"type": "http.request", "body": b"", "more_body": False}
+
+
+def _nobody_listens() -> None:
+    """A request that came over no connection has nobody to tell who it is."""
+
+
+@dataclass(slots=True)
+class Request:
+    """`headers` has lower-case names; of a repeated header the last one counts."""
+
+    method: str
+    path: str
+    query: Query = field(default_factory=Query)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    certificate: Mapping[str, Any] | None = None
+    """The client's certificate as `ssl` describes it, verified against the client CA; None without one."""
+    raw_path: str = ""
+    """Still percent-encoded."""
+    address: str = ""
+    """Where it comes from, without the port."""
+    user: User = ANONYMOUS
+    max_body_bytes: int = 0
+    body_seconds: float = 0.0
+    receive: Receive = field(default=_no_body, repr=False)
+    vouch: Callable[[], None] = field(default=_nobody_listens, repr=False)
+    """Tells the connection that its client proved who it is."""
+
+    def identify(self, user: User) -> None:
+        """Note who asks. A connection of somebody known is the last to be closed when there are too many."""
+        self.user = user
+        if user != ANONYMOUS:
+            self.vouch()
+
+    async def body(self) -> bytes:
+        """BodyTooLarge, ClientGone, or TimeoutError for one that does not come to its end."""
+        declared = self.headers.get("content-length", "")
+        if declared.isdigit() and len(declared) < 20 and int(declared) > self.max_body_bytes:
+            raise BodyTooLarge
+        parts: list[bytes] = []
+        size = 0
+        async with asyncio.timeout(self.body_seconds):
+            while True:
+                message = await self.receive()
+                if message["type"] == "http.disconnect":
+                    raise ClientGone
+                part = message.get("body", b"")
+                size += len(part)
+                if size > self.max_body_bytes:
+                    raise BodyTooLarge
+                parts.append(part)
+                if not message.get("more_body"):
+                    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+class ClientGone(Exception):  # noqa: N818  # an outcome: there is nobody to answer any more
+    """The client went away before its request was complete."""
+
+
+class BodyTooLarge(Exception):  # noqa: N818  # an outcome: the service says it in its own words
+    """The body is larger than `Request.max_body_bytes`."""
+
+
+@dataclass(slots=True)
+class Response:
+    """A body made piece by piece is an async generator; it is closed when nobody reads it any more."""
+
+    body: bytes | AsyncIterator[bytes] = b""
+    status: int = 200
+    content_type: str = TEXT
+    headers: dict[str, str] = field(default_factory=dict)
+    endless: bool = False
+    """The pieces come when they come, and may end at any time."""
+
+    @classmethod
+    def text(cls, text: str, *, status: int = 200) -> Response:
+        return cls(text.encode(), status=status)
+
+    @classmethod
+    def json(cls, tree: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+        body = json.dumps(tree, ensure_ascii=False, separators=(",", ":")).encode()
+        return cls(body, status=status, content_type=JSON, headers=dict(headers or {}))

@@ -1,0 +1,45 @@
+"""Who asks: a name and groups, read from a client certificate or told by whoever knows the token."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+_AUTHENTICATED: Final = "system:authenticated"
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    name: str
+    groups: tuple[str, ...] = ()
+    uid: str = ""
+    extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @classmethod
+    def authenticated(
+        cls,
+        name: str,
+        groups: tuple[str, ...] = (),
+        *,
+        uid: str = "",
+        extra: Mapping[str, tuple[str, ...]] | None = None,
+    ) -> User:
+        """Somebody who proved it, which is a group of its own."""
+        groups = groups if _AUTHENTICATED in groups else (*groups, _AUTHENTICATED)
+        return cls(name, groups, uid, extra or {})
+
+
+ANONYMOUS: Final = User("system:anonymous", ("system:unauthenticated",))
+
+
+def certified_user(certificate: Mapping[str, Any] | None) -> User | None:
+    """Whom a certificate names, as `ssl` describes it: the common name, with organizations as groups.
+
+    The handshake has proved who signed it; what it says of its subject is then true.
+    """
+    subject = [pair for part in (certificate or {}).get("subject", ()) for pair in part]
+    names = [value for key, value in subject if key == "commonName"]
+    if not names or not names[-1]:
+        return None
+    return User.authenticated(names[-1], tuple(value for key, value in subject if key == "organizationName"))

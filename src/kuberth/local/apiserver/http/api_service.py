@@ -1,0 +1,248 @@
+"""From a request to its answer: who asks, what for, and in which form the answer goes out.
+
+In: requests. Out: responses; every failure is a Status object, and nothing a client sends is a failure of
+the server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from dataclasses import dataclass
+from typing import Final
+
+from kuberth.clock import Clock
+from kuberth.https.messages import JSON, BodyTooLarge, ClientGone, Request, Response
+from kuberth.local.apiserver.http.answers import failure_answer, tree_answer
+from kuberth.local.apiserver.http.authentication import Authenticator, authorize, is_open
+from kuberth.local.apiserver.http.discovery import AGGREGATED_TYPE, Discovery
+from kuberth.local.apiserver.http.negotiation import decode_body, discovery_form, negotiate
+from kuberth.local.apiserver.http.openapi import (
+    V2_DOCUMENT,
+    V2_DOCUMENT_PROTOBUF,
+    V2_PROTOBUF,
+    V2_PROTOBUF_ANSWER,
+    OpenApi,
+)
+from kuberth.local.apiserver.http.resource_requests import ResourceRequests
+from kuberth.local.apiserver.http.reviews import REVIEWS, answer_review
+from kuberth.local.apiserver.http.routing import find_target, split_path, verb_of
+from kuberth.local.apiserver.http.watch_places import WatchPlaces
+from kuberth.local.apiserver.objects import Obj
+from kuberth.local.apiserver.refusals import bad_request, unknown_resource
+from kuberth.local.apiserver.resources import ServedResource
+from kuberth.local.apiserver.status_errors import StatusError
+from kuberth.local.apiserver.verbs.core import Core
+
+logger = logging.getLogger(__name__)
+
+VERSION: Final = {
+    "major": "1",
+    "minor": "36",
+    "gitVersion": "v1.36.4+kuberth",
+    "gitCommit": "",
+    "gitTreeState": "",
+    "buildDate": "",
+    "goVersion": "",
+    "compiler": "CPython",
+    "platform": "python",
+}
+_HEALTH: Final = ("healthz", "livez", "readyz")
+_REFUSALS: Final = {400: "BadRequest", 503: "ServiceUnavailable"}
+_METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+_REVIEWS: Final = {(row.group, row.version, row.plural): row for row in REVIEWS}
+
+
+@dataclass(frozen=True, slots=True)
+class RequestLimits:
+    """What one request, and all of them, may cost."""
+
+    request_seconds: float = 60.0
+    """To read the body and to answer; a watch has its own time."""
+    watchers: int = 1000
+    watchers_per_client: int = 500
+    """A client is a user at an address: everything on this machine that uses the admin's kubeconfig."""
+
+
+class ApiService:
+    """Implements `HttpService`."""
+
+    def __init__(
+        self, core: Core, *, authenticator: Authenticator, clock: Clock, limits: RequestLimits
+    ) -> None:
+        self._core = core
+        self._authenticator = authenticator
+        self._request_seconds = limits.request_seconds
+        self._discovery = Discovery(core.resources)
+        self._openapi = OpenApi(self._discovery, custom_schema=self._custom_schema)
+        self._custom_schemas: dict[tuple[str, str], Obj | None] = {}
+        self._places = WatchPlaces(limits.watchers, per_client=limits.watchers_per_client)
+        self._resource_requests = ResourceRequests(core, clock=clock, places=self._places)
+
+    @property
+    def watchers(self) -> int:
+        return self._places.watchers
+
+    async def answer(self, request: Request) -> Response:
+        try:
+            async with asyncio.timeout(self._request_seconds):
+                request.identify(self._authenticator.user_of(request))
+                authorize(request)
+                return await self._answer(request)
+        except (StatusError, BodyTooLarge, TimeoutError, RecursionError) as error:
+            response = failure_answer(_status_error(error, request))
+        except ClientGone:
+            raise
+        except Exception:
+            logger.exception("%s %s failed", request.method, request.path)
+            response = failure_answer(StatusError(500, "InternalError", "Internal error occurred"))
+        if response.status in (408, 413):  # more of the body may be on its way
+            response.headers["connection"] = "close"
+        return response
+
+    def refuse(self, code: int, message: str) -> Response:
+        return failure_answer(StatusError(code, _REFUSALS[code], message))
+
+    def is_open(self, request: Request) -> bool:
+        return is_open(request.raw_path)
+
+    async def _answer(self, request: Request) -> Response:
+        if request.method not in _METHODS:
+            raise _method_not_allowed()
+        if request.raw_path == "/":
+            return self._root(request)
+        segments = split_path(request.raw_path)
+        if segments[0] in ("api", "apis"):
+            if len(segments) > (2 if segments[0] == "api" else 3):
+                return await self._answer_resource(request, segments)
+            _expect_reading(request)
+            return self._discover(request, segments)
+        _expect_reading(request)
+        if segments[0] in _HEALTH:
+            return _health(request, segments)
+        if segments == ["version"]:
+            return _cacheable(request, tree_answer(VERSION, pretty=True))
+        if segments[0] == "openapi":
+            return await self._describe(request, segments[1:])
+        raise unknown_resource()
+
+    async def _answer_resource(self, request: Request, segments: list[str]) -> Response:
+        review = _find_review(segments)
+        if review is not None:
+            if request.method != "POST":
+                raise _method_not_allowed()
+            form = negotiate(request.headers.get("accept"))
+            body = decode_body(await request.body(), request.headers.get("content-type"))
+            tree = answer_review(review, body, user=request.user, authenticator=self._authenticator)
+            return tree_answer(tree, status=201, media_type=form.media_type)
+        target = find_target(self._core.resources, segments)
+        return await self._resource_requests.answer(request, target, verb_of(target, request.method))
+
+    def _root(self, request: Request) -> Response:
+        _expect_reading(request)
+        groups = [f"/apis/{group}" for group in self._discovery.groups() if group]
+        versions = [
+            f"/apis/{group}/{version}" if group else f"/api/{version}"
+            for group, version in self._discovery.group_versions()
+        ]
+        health = [f"/{name}" for name in _HEALTH]
+        fixed = ["/api", "/apis", "/openapi/v2", "/openapi/v3", "/version"]
+        return tree_answer({"paths": sorted({*fixed, *groups, *versions, *health})})
+
+    def _discover(self, request: Request, segments: list[str]) -> Response:
+        discovery = self._discovery
+        core = segments[0] == "api"
+        kinds = discovery_form if len(segments) == 1 else None
+        form = negotiate(request.headers.get("accept"), kinds=kinds)
+        if form.kind:
+            response = tree_answer(discovery.aggregated(core=core))
+            response.content_type = AGGREGATED_TYPE
+            return _cacheable(request, response)
+        if len(segments) == 1:
+            tree = discovery.versions() if core else discovery.group_list()
+        elif core:
+            tree = discovery.resource_list("", segments[1])
+        elif len(segments) == 2:
+            tree = discovery.group(segments[1])
+        else:
+            tree = discovery.resource_list(segments[1], segments[2])
+        return _cacheable(request, tree_answer(tree, media_type=form.media_type))
+
+    async def _describe(self, request: Request, segments: list[str]) -> Response:
+        if segments == ["v2"]:
+            if V2_PROTOBUF in request.headers.get("accept", ""):
+                return Response(V2_DOCUMENT_PROTOBUF, content_type=V2_PROTOBUF_ANSWER)
+            negotiate(request.headers.get("accept"))
+            return _cacheable(request, tree_answer(V2_DOCUMENT))
+        if segments[:1] != ["v3"]:
+            raise unknown_resource()
+        negotiate(request.headers.get("accept"))
+        await self._read_custom_schemas()
+        if len(segments) == 1:
+            return _cacheable(request, tree_answer(self._openapi.index()))
+        return _cacheable(
+            request, Response(self._openapi.document("/".join(segments[1:])), content_type=JSON)
+        )
+
+    async def _read_custom_schemas(self) -> None:
+        """Schemas that CustomResourceDefinitions brought along."""
+        crds = await self._core.list("customresourcedefinitions.apiextensions.k8s.io")
+        self._custom_schemas = {
+            (crd["metadata"]["name"], version["name"]): version.get("schema", {}).get("openAPIV3Schema")
+            for crd in crds["items"]
+            for version in crd["spec"]["versions"]
+        }
+
+    def _custom_schema(self, row: ServedResource) -> Obj | None:
+        return self._custom_schemas.get((row.id, row.version))
+
+
+def _status_error(error: Exception, request: Request) -> StatusError:
+    if isinstance(error, StatusError):
+        return error
+    if isinstance(error, BodyTooLarge):
+        message = f"Request entity too large: limit is {request.max_body_bytes}"
+        return StatusError(413, "RequestEntityTooLarge", message)
+    if isinstance(error, TimeoutError):
+        return StatusError(408, "Timeout", "the request did not complete in time")
+    return bad_request("the request is nested too deeply")
+
+
+def _find_review(segments: list[str]) -> ServedResource | None:
+    if segments[0] != "apis" or len(segments) not in (4, 6):
+        return None
+    row = _REVIEWS.get((segments[1], segments[2], segments[-1]))
+    if row is None or row.namespaced != (len(segments) == 6 and segments[3] == "namespaces"):
+        return None
+    return row
+
+
+def _health(request: Request, segments: list[str]) -> Response:
+    name = segments[0]
+    if len(segments) > 2 or segments[1:] not in ([], ["ping"], ["etcd"]):
+        raise unknown_resource()
+    if len(segments) == 1 and request.query.flag("verbose"):
+        return Response.text(f"[+]ping ok\n[+]etcd ok\n{name} check passed\n")
+    return Response.text("ok")
+
+
+def _cacheable(request: Request, response: Response) -> Response:
+    """Documents that seldom change carry a tag, by which a client asks whether its copy is still good."""
+    assert isinstance(response.body, bytes)
+    tag = f'"{hashlib.sha256(response.body).hexdigest()[:32].upper()}"'
+    response.headers |= {"etag": tag, "vary": "Accept"}
+    if request.headers.get("if-none-match") == tag:
+        return Response(status=304, content_type=response.content_type, headers=response.headers)
+    return response
+
+
+def _expect_reading(request: Request) -> None:
+    if request.method not in ("GET", "HEAD"):
+        raise _method_not_allowed()
+
+
+def _method_not_allowed() -> StatusError:
+    return StatusError(
+        405, "MethodNotAllowed", "the server does not allow this method on the requested resource"
+    )

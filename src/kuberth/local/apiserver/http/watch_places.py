@@ -1,0 +1,46 @@
+"""How many watches there may be, of everybody and of one client.
+
+In: watches that begin and end. Out: whether one more may begin.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from kuberth.https.messages import Request
+from kuberth.local.apiserver.refusals import too_many_requests
+
+
+class WatchPlaces:
+    """A client is a user at an address: everything on this machine that uses the admin's kubeconfig."""
+
+    def __init__(self, places: int, *, per_client: int) -> None:
+        self._places = places
+        self._per_client = per_client
+        self._taken: Counter[tuple[str, str]] = Counter()
+
+    @property
+    def watchers(self) -> int:
+        return self._taken.total()
+
+    def check(self, request: Request) -> None:
+        """StatusError 429 if there may be no further watch."""
+        if self.watchers >= self._places or self._taken[_client(request)] >= self._per_client:
+            raise too_many_requests("too many watches; try again later", seconds=1)
+
+    @contextmanager
+    def taken(self, request: Request) -> Iterator[None]:
+        client = _client(request)
+        self._taken[client] += 1
+        try:
+            yield
+        finally:
+            self._taken[client] -= 1
+            if not self._taken[client]:
+                del self._taken[client]
+
+
+def _client(request: Request) -> tuple[str, str]:
+    return request.address, request.user.name

@@ -1,0 +1,83 @@
+"""Who has to leave when there are more connections than places."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from kuberth.https.crowd import Crowd
+
+
+@dataclass(eq=False)
+class Visitor:
+    """Implements `Guest`."""
+
+    name: str
+    known: bool = False
+    busy: bool = False
+    address: str = "10.0.0.1"
+    left: list[str] = field(default_factory=list)
+
+    def leave(self) -> None:
+        self.left.append(self.name)
+
+
+def visitor(text: str) -> Visitor:
+    """A name, and letters for its address and what it is: "bob:kb@2" is known and busy, from address 2."""
+    text, _, address = text.partition("@")
+    name, _, letters = text.partition(":")
+    return Visitor(name, "k" in letters, "b" in letters, address or "1")
+
+
+@pytest.mark.parametrize(
+    "inside, leaves",
+    [
+        ("old new", "old"),
+        ("known:k stranger", "stranger"),
+        ("busy:b idle", "idle"),
+        ("known:k busy:b", "busy"),
+        ("watch:kb known:k", "known"),
+        ("watch:kb other:kb", None),
+    ],
+)
+def test_who_leaves_for_a_newcomer(inside: str, leaves: str | None) -> None:
+    crowd: Crowd[Visitor] = Crowd(2)
+    guests = [visitor(text) for text in inside.split()]
+    assert all(crowd.admit(guest) for guest in guests)
+    newcomer = visitor("newcomer")
+    assert crowd.admit(newcomer) is (leaves is not None)
+    assert [name for guest in guests for name in guest.left] == ([leaves] if leaves else [])
+    assert len(crowd) == 2
+    assert (newcomer in crowd.guests()) is (leaves is not None)
+
+
+@pytest.mark.parametrize(
+    "inside, newcomer, leaves",
+    [
+        ("a@1 b@2 c@2", "d@2", "b"),
+        ("a@1 b@2 c@2", "d@1", None),
+        ("a@1 b:kb@2 c:kb@2", "d@2", "refused"),
+    ],
+    ids=("its own oldest", "there is room", "its own are all at work"),
+)
+def test_an_address_makes_room_among_its_own(inside: str, newcomer: str, leaves: str | None) -> None:
+    crowd: Crowd[Visitor] = Crowd(4, per_address=2)
+    guests = [visitor(text) for text in inside.split()]
+    assert all(crowd.admit(guest) for guest in guests)
+    assert crowd.admit(visitor(newcomer)) is (leaves != "refused")
+    left = [name for guest in guests for name in guest.left]
+    assert left == ([leaves] if leaves not in (None, "refused") else [])
+
+
+def test_the_oldest_is_who_rests_longest() -> None:
+    crowd: Crowd[Visitor] = Crowd(3)
+    first, second, third = guests = [visitor(name) for name in ("first", "second", "third")]
+    assert all(crowd.admit(guest) for guest in guests)
+    crowd.note_rest(first)
+    crowd.remove(second)
+    crowd.note_rest(second)  # it is gone; this brings nobody back
+    assert crowd.guests() == [third, first]
+    assert crowd.admit(visitor("fourth"))
+    assert crowd.admit(visitor("fifth"))
+    assert third.left == ["third"]
