@@ -132,7 +132,7 @@ class Scheduler:
         return queue
 
     def _wire(self, rng: random.Random) -> None:
-        writer = PodStatusWriter(self._api, self.spawn, self._clock)
+        writer = PodStatusWriter(self._api, self.spawn, self._clock, metrics=self.metrics)
         failures = FailureHandler(
             queue=self.queue,
             nominator=self.nominator,

@@ -59,16 +59,12 @@ class BindingCycle:
         """Bind the pod, whatever it takes; never raises."""
         self._metrics.goroutines.inc(("binding",))
         try:
-            await self._run(placement)
-        finally:
-            self._metrics.goroutines.inc(("binding",), -1)
-
-    async def _run(self, placement: Placement) -> None:
-        try:
             status = await self._bind(placement)
         except Exception as exc:  # a defect of ours must not lose the pod
             logger.exception("binding pod %s failed", placement.info.key)
             status = Status.error(exc)
+        finally:
+            self._metrics.goroutines.inc(("binding",), -1)
         if status.is_success:
             self._succeed(placement)
         else:

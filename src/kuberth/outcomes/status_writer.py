@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import datetime
 import logging
-from typing import Any
+import time
+from typing import Any, Final
 
 from kuberth.api.core import Pod, PodCondition
 from kuberth.api.wire import to_builtins
@@ -16,14 +17,19 @@ from kuberth.client.protocol import Api
 from kuberth.clock import NANOSECONDS, Clock
 from kuberth.errors import ApiError, ConflictError, NotFoundError
 from kuberth.framework.handle import Spawner
+from kuberth.observe.metrics import SchedulerMetrics
 
 logger = logging.getLogger(__name__)
+
+PATCH: Final = "pod_status_patch"
+"""What kube-scheduler calls this kind of write in its metrics."""
 
 
 class PodStatusWriter:
     """Implements `kuberth.outcomes.failure_handling.StatusWriter`."""
 
-    def __init__(self, api: Api, spawn: Spawner, clock: Clock) -> None:
+    def __init__(self, api: Api, spawn: Spawner, clock: Clock, *, metrics: SchedulerMetrics) -> None:
+        self._metrics = metrics
         self._api = api
         self._spawn = spawn
         self._clock = clock
@@ -59,6 +65,8 @@ class PodStatusWriter:
 
     async def _patch(self, pod: Pod, patch: dict[str, Any]) -> None:
         metadata = pod.metadata
+        self._metrics.pending_async_api_calls.inc((PATCH,))
+        started, result = time.perf_counter(), "success"
         try:
             await self._api.patch(
                 Pod,
@@ -70,9 +78,14 @@ class PodStatusWriter:
         except (NotFoundError, ConflictError):  # deleted, perhaps made again under the same name
             logger.debug("pod %s/%s is gone, its status is not written", metadata.namespace, metadata.name)
         except ApiError:
+            result = "error"
             logger.exception(
                 "the status of pod %s/%s could not be written", metadata.namespace, metadata.name
             )
+        finally:
+            self._metrics.pending_async_api_calls.inc((PATCH,), -1)
+            self._metrics.async_api_calls.inc((PATCH, result))
+            self._metrics.async_api_call_duration.observe((PATCH, result), time.perf_counter() - started)
 
 
 def _time(now_ns: int) -> datetime.datetime:

@@ -9,12 +9,14 @@ import pytest
 from kuberth.api.core import Pod, PodCondition
 from kuberth.clock import NANOSECONDS
 from kuberth.errors import ApiError
+from kuberth.observe.metrics import SchedulerMetrics
 from kuberth.outcomes.status_writer import PodStatusWriter
 from kuberth.testing import FakeClock, MemoryApi, make_pod, run_in_virtual_time
 from tests.unit.framework.rig import Outside
 
 NOON = datetime.datetime(2025, 1, 1, 12, tzinfo=datetime.UTC)
 EARLIER = "2025-01-01T09:00:00Z"
+METRICS = SchedulerMetrics()
 NO_ROOM = PodCondition(
     type="PodScheduled", status="False", reason="Unschedulable", message="no room", observed_generation=3
 )
@@ -53,7 +55,9 @@ def written(
     outside = Outside()
     if not api.all(Pod):
         api.put(pod)
-    PodStatusWriter(api, outside.spawn, clock()).write(pod, condition=condition, nomination=nomination)
+    PodStatusWriter(api, outside.spawn, clock(), metrics=METRICS).write(
+        pod, condition=condition, nomination=nomination
+    )
     requests = settled(outside)
     return api.read(Pod, "default/p"), requests
 
@@ -141,7 +145,7 @@ def test_a_pod_made_again_under_the_same_name_is_left_alone(caplog: pytest.LogCa
 def test_a_pod_that_is_gone_is_no_trouble(caplog: pytest.LogCaptureFixture) -> None:
     outside = Outside()
     with caplog.at_level(logging.WARNING):
-        PodStatusWriter(MemoryApi(), outside.spawn, clock()).write(
+        PodStatusWriter(MemoryApi(), outside.spawn, clock(), metrics=METRICS).write(
             make_pod("p"), condition=NO_ROOM, nomination=None
         )
         settled(outside)
@@ -150,7 +154,24 @@ def test_a_pod_that_is_gone_is_no_trouble(caplog: pytest.LogCaptureFixture) -> N
 
 def test_a_write_that_fails_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     outside = Outside()
-    PodStatusWriter(Broken(), outside.spawn, clock()).write(make_pod("p"), condition=NO_ROOM, nomination=None)
+    PodStatusWriter(Broken(), outside.spawn, clock(), metrics=METRICS).write(
+        make_pod("p"), condition=NO_ROOM, nomination=None
+    )
     settled(outside)
     assert "the status of pod default/p could not be written" in caplog.text
     assert "the server is on fire" in caplog.text
+
+
+@pytest.mark.parametrize("api, result", [(Broken, "error"), (MemoryApi, "success")], ids=["lost", "written"])
+def test_every_write_is_counted_with_its_result(api: type[MemoryApi], result: str) -> None:
+    metrics, outside, pod = SchedulerMetrics(), Outside(), make_pod("p")
+    server = api()
+    server.put(pod)
+    PodStatusWriter(server, outside.spawn, clock(), metrics=metrics).write(
+        pod, condition=NO_ROOM, nomination=None
+    )
+    settled(outside)
+    label = ("pod_status_patch", result)
+    assert metrics.async_api_calls.values == {label: 1}
+    assert list(metrics.async_api_call_duration.values) == [label]
+    assert metrics.pending_async_api_calls.values == {("pod_status_patch",): 0}

@@ -151,6 +151,8 @@ def test_a_victim_is_told_why_and_deleted() -> None:
     scene = Surroundings(low)
     scene.run(preemptor(), low)
     assert scene.api.log == ["patch low", "delete low"]
+    assert scene.metrics.preemption_goroutines_execution.values == {("success",): 1}
+    assert list(scene.metrics.preemption_goroutines_duration.values) == [("success",)]
     assert scene.api.patches["low"] == {
         "metadata": {"uid": "uid-low"},
         "status": {
@@ -287,6 +289,7 @@ def test_after_a_failure_the_pod_is_tried_again(
     assert scene.activated == ["default/incoming"]
     assert not scene.evictions.turns_away(preemptor())
     assert "preemption for pod default/incoming on node n1 failed" in caplog.text
+    assert scene.metrics.preemption_goroutines_execution.values == {("error",): 1}
 
 
 def test_a_waiting_victim_leaves_without_being_deleted() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import datetime
 import logging
+import time
 from collections.abc import Sequence
 from typing import Final
 
@@ -97,12 +98,15 @@ class Evictions:
         self, preemptor: PodInfo, victims: Sequence[PodInfo], *, node_name: str, running: _Running
     ) -> None:
         way = self._evict_concurrently if self._asynchronous else self._evict_in_order
-        succeeded = False
+        started, succeeded = time.perf_counter(), False
         try:
             succeeded = await way(preemptor, victims, node_name=node_name, running=running)
         except Exception:
             logger.exception("preemption for pod %s on node %s failed", preemptor.key, node_name)
         finally:
+            result = ("success" if succeeded else "error",)
+            self._handle.metrics.preemption_goroutines_execution.inc(result)
+            self._handle.metrics.preemption_goroutines_duration.observe(result, time.perf_counter() - started)
             for info in victims:
                 if not succeeded or self._stored(info) is None:
                     self._condemned.pop(info.uid, None)
