@@ -122,7 +122,11 @@ class PreFilterExtensions(PreFilterPlugin):
 
 
 class DependsOn(enum.Enum):
-    """What a verdict on a node is made of, besides the pod."""
+    """What a verdict on a node, or its raw score, is made of besides the pod.
+
+    A promise that spares work: an answer that depends on one node alone can be asked about many changed nodes
+    at once, and need not be asked again while that node has not changed. Who promises nothing is asked anew.
+    """
 
     NODE_OBJECT = "static"
     """The node's own object."""
@@ -138,7 +142,7 @@ class FilterPlugin(_TwoForms):
     _forms = ("filter", "filter_nodes")
 
     filter_depends_on: ClassVar[DependsOn] = DependsOn.CLUSTER
-    """A promise that spares work: where no verdict depends on other nodes, preemption tries many at once."""
+    """What the verdict on a node depends on."""
 
     def filter(self, state: CycleState, pod: Pod, node: NodeRow) -> MaybeStatus:
         """Not success: the node is out, and later plugins are not asked about it."""
@@ -177,6 +181,9 @@ class ScorePlugin(_TwoForms):
     """Ranks nodes. Write `score` (one node) or `score_nodes`; after normalising, 0 to 100."""
 
     _forms = ("score", "score_nodes")
+
+    score_depends_on: ClassVar[DependsOn] = DependsOn.CLUSTER
+    """What the score of a node depends on, before it is normalised."""
 
     def score(self, state: CycleState, pod: Pod, node: NodeRow) -> int | Status:
         """A whole number; or a status that is not success, which aborts the cycle."""

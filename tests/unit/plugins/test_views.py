@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -12,9 +13,10 @@ from kuberth.api import wire
 from kuberth.api.core import Pod
 from kuberth.cluster.nodes import Nodes
 from kuberth.cluster.pod_info import PodInfo
-from kuberth.framework import CycleState, FilterPlugin, ScorePlugin
+from kuberth.framework import CycleState, DependsOn, FilterPlugin, Plugin, ScorePlugin
 from kuberth.framework.status import SUCCESS, Status
 from kuberth.framework.verdict import Verdict
+from kuberth.plugins import IN_TREE
 from tests.conformance.cases import CORPUS, Case, read_cases
 from tests.conformance.replay import evaluator_of
 
@@ -77,3 +79,61 @@ def test_all_rows_some_rows_and_single_rows_agree(data: st.DataObject) -> None:
         all_scores = scored(scorer, state, pod, candidates)
         for node in everything:
             assert scored(scorer, state, pod, node.alone) == {node.name: all_scores[node.name]}, scorer.name
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_what_a_plugin_promises_of_its_answers_is_true(data: st.DataObject) -> None:
+    """An answer about a node does not change with what the plugin says it does not depend on."""
+    case = data.draw(st.integers(0, len(corpus()) - 1).map(lambda index: corpus()[index]))
+    evaluator = evaluator_of(case)
+    cluster, runner = evaluator.cluster, evaluator.runner
+    pod = wire.convert(Pod, case["pod"])
+    state = CycleState(PodInfo(pod))
+    everything = cluster.all_nodes()
+    if not runner.run_pre_filter(state, pod, everything).status.is_success:
+        return
+    assert runner.run_pre_score(state, pod, everything).is_success
+    node = data.draw(st.sampled_from(list(everything)))
+    others = [other for other in everything if other.row != node.row]
+    guest = PodInfo(pod)
+    for scope, changed in ((DependsOn.NODE, others[:1]), (DependsOn.NODE_OBJECT, [node, *others[:1]])):
+        filters = [
+            plugin
+            for plugin in runner.profile.filter
+            if plugin.filter_depends_on is scope and plugin.name not in state.skip_filter
+        ]
+        scorers = [
+            plugin
+            for plugin in runner.profile.score
+            if plugin.score_depends_on is scope and plugin.name not in state.skip_score
+        ]
+        verdicts = [judged(plugin, state, pod, node.alone) for plugin in filters]
+        scores = [scored(plugin, state, pod, node.alone) for plugin in scorers]
+        with cluster.what_if() as what_if:
+            for row in changed:
+                what_if.add_pod(guest, row.row)
+            assert [judged(plugin, state, pod, node.alone) for plugin in filters] == verdicts
+            assert [scored(plugin, state, pod, node.alone) for plugin in scorers] == scores
+
+
+def test_who_promises_what() -> None:
+    """The plugins whose answers about a node are its own affair; all others look at the whole cluster."""
+    plugins: Sequence[type[Plugin]] = IN_TREE
+    filters = {p.name: p.filter_depends_on.value for p in plugins if issubclass(p, FilterPlugin)}
+    scorers = {p.name: p.score_depends_on.value for p in plugins if issubclass(p, ScorePlugin)}
+    assert {name: scope for name, scope in filters.items() if scope != "cluster"} == {
+        "NodeUnschedulable": "static",
+        "NodeName": "static",
+        "TaintToleration": "static",
+        "NodeAffinity": "static",
+        "NodePorts": "node",
+        "NodeResourcesFit": "node",
+        "NodeDeclaredFeatures": "static",
+    }
+    assert {name: scope for name, scope in scorers.items() if scope != "cluster"} == {
+        "TaintToleration": "static",
+        "NodeAffinity": "static",
+        "NodeResourcesFit": "node",
+        "NodeResourcesBalancedAllocation": "node",
+    }

@@ -66,6 +66,7 @@ _NOTHING_ADDED: Final = _Added()
 class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, EnqueueExtensions):
     name = "NodeAffinity"
     filter_depends_on = DependsOn.NODE_OBJECT
+    score_depends_on = DependsOn.NODE_OBJECT
 
     def __init__(self, args: NodeAffinityArgs | None, _handle: Handle) -> None:
         self._added = _compile_added(args.added_affinity if args is not None else None)

@@ -12,7 +12,7 @@ from kuberth.cluster.nodes import Nodes
 from kuberth.config.plugin_args import NodeResourcesBalancedAllocationArgs
 from kuberth.errors import QuantityError
 from kuberth.framework.cycle_state import CycleState, StateKey
-from kuberth.framework.extension_points import PreScorePlugin, ScorePlugin, Scores
+from kuberth.framework.extension_points import DependsOn, PreScorePlugin, ScorePlugin, Scores
 from kuberth.framework.scores import MAX_NODE_SCORE
 from kuberth.framework.status import SKIP, Status
 from kuberth.plugins.resources.allocation import Allocation, Matrix, Share, allocation, shares_of
@@ -25,6 +25,7 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
     """Between 50 and 100: 75 if the pod changes nothing, more if the node gets more even, else less."""
 
     name = "NodeResourcesBalancedAllocation"
+    score_depends_on = DependsOn.NODE
 
     def __init__(self, args: NodeResourcesBalancedAllocationArgs | None, _handle: object = None) -> None:
         self._resources = (args or NodeResourcesBalancedAllocationArgs()).resources

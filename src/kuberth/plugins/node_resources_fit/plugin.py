@@ -42,6 +42,7 @@ _SHARES: Final = StateKey[tuple[Share, ...]]("NodeResourcesFit/shares")
 class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, EnqueueExtensions):
     name = "NodeResourcesFit"
     filter_depends_on = DependsOn.NODE
+    score_depends_on = DependsOn.NODE
 
     def __init__(self, args: NodeResourcesFitArgs | None, handle: Handle) -> None:
         args = args or NodeResourcesFitArgs()

@@ -35,6 +35,7 @@ _SOFT_TOLERATIONS: Final = StateKey[tuple[Toleration, ...]]("TaintToleration/sof
 class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin, EnqueueExtensions):
     name = "TaintToleration"
     filter_depends_on = DependsOn.NODE_OBJECT
+    score_depends_on = DependsOn.NODE_OBJECT
 
     def __init__(self, _args: object, handle: Handle) -> None:
         self._comparison_operators = handle.feature_gates.enabled("TaintTolerationComparisonOperators")
