@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from kuberth.api.policy import PodDisruptionBudget
 from kuberth.api.wire import convert
 from kuberth.cluster.pod_info import PodInfo
+from kuberth.informers.store import REMEMBERED_CHANGES, Store
 from kuberth.plugins.default_preemption.budgets import Budgets
 from kuberth.testing.factories import make_pod
 
@@ -30,6 +32,18 @@ def budget(
         PodDisruptionBudget,
         {"metadata": {"name": "b", "namespace": "default"}, "spec": spec, "status": status},
     )
+
+
+def named(name: str, one: PodDisruptionBudget) -> PodDisruptionBudget:
+    return replace(one, metadata=replace(one.metadata, name=name))
+
+
+def stored(*budgets: PodDisruptionBudget) -> Store[PodDisruptionBudget]:
+    """A store of them; those of one name get a number."""
+    store: Store[PodDisruptionBudget] = Store()
+    for number, one in enumerate(budgets):
+        store.set(one if number == 0 else named(f"{one.metadata.name}-{number}", one))
+    return store
 
 
 def expression(key: str, operator: str, *values: str) -> Mapping[str, Any]:
@@ -82,7 +96,7 @@ FRONT = {"matchLabels": {"tier": "front"}}
 def test_who_breaks_a_budget(
     budgets: list[PodDisruptionBudget], pods: list[PodInfo], violating: list[str]
 ) -> None:
-    broken, others = Budgets(budgets).split(pods)
+    broken, others = Budgets(stored(*budgets)).split(pods)
     assert [info.pod.metadata.name for info in broken] == violating
     assert [info for info in pods if info in broken or info in others] == pods
     assert [info.pod.metadata.name for info in others] == [
@@ -91,6 +105,43 @@ def test_who_breaks_a_budget(
 
 
 def test_each_question_starts_with_the_full_budget() -> None:
-    budgets = Budgets([budget(WEB, 1)])
+    budgets = Budgets(stored(budget(WEB, 1)))
     for _ in range(2):
         assert budgets.split([pod("a", app="web")])[0] == []
+
+
+def test_budgets_that_come_change_and_go_count_as_they_stand() -> None:
+    store = stored()
+    budgets = Budgets(store)
+    web, front = pod("a", app="web"), pod("b", tier="front")
+
+    def violating() -> list[str]:
+        return [info.pod.metadata.name for info in budgets.split([web, front])[0]]
+
+    assert violating() == []
+    store.set(budget(WEB))
+    assert violating() == ["a"]
+    store.set(budget(WEB, 1))
+    assert violating() == []
+    store.set(budget(FRONT))
+    assert violating() == ["b"], "another selector under the same name"
+    store.set(budget(expression("app", "In", "web", "db")))
+    store.set(named("c", budget(expression("app", "NotIn", "web"))))
+    assert violating() == ["a", "b"]
+    store.remove(named("c", budget(FRONT)))
+    assert violating() == ["a"]
+    store.remove(budget(FRONT))
+    assert violating() == []
+
+
+def test_after_too_many_changes_all_are_read_again() -> None:
+    store = stored(budget(WEB))
+    store.set(named("gone", budget(FRONT)))
+    budgets, pods = Budgets(store), [pod("a", app="web"), pod("b", tier="front")]
+    assert len(budgets.split(pods)[0]) == 2
+    store.remove(named("gone", budget(FRONT)))
+    for _ in range(REMEMBERED_CHANGES + 1):
+        store.set(named("busy", budget({"matchLabels": {"app": "other"}})))
+    assert [info.key for info in budgets.split([pod("a", app="web"), pod("b", tier="front")])[0]] == [
+        "default/a"
+    ]

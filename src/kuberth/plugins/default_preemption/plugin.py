@@ -50,7 +50,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, EnqueueExtensions):
         self._args = DefaultPreemptionArgs() if args is None else args
         self._handle = handle
         self._rng = random.Random() if rng is None else rng
-        self._budgets = handle.stores.of(PodDisruptionBudget)
+        self._budgets = Budgets(handle.stores.of(PodDisruptionBudget))
         self._pods = handle.stores.of(Pod)
         self._evictions = Evictions(
             handle,
@@ -137,7 +137,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, EnqueueExtensions):
             rows=np.roll(rows, -self._rng.randrange(len(rows))),
             enough=self.candidates_to_find(len(rows)),
             priority=pod_priority(pod),
-            budgets=Budgets(self._budgets),
+            budgets=self._budgets,
         )
 
     def candidates_to_find(self, nodes: int) -> int:
