@@ -40,7 +40,10 @@ class ObjectList(NamedTuple):
 
 
 class Api(Protocol):
-    """List, watch, get, create, update, patch, bind, delete. Kinds are the struct types of `kuberth.api`."""
+    """List, watch, get, create, update, patch, bind, delete.
+
+    Kinds are types: the structs of `kuberth.api`, and what `kuberth.api.register_kind` returned.
+    """
 
     async def list(
         self, kind: type[Any], *, resource_version: str = "", field_selector: str = ""
@@ -75,7 +78,10 @@ class Api(Protocol):
         namespace: str = "",
         subresource: str = "",
     ) -> T:
-        """A strategic merge patch."""
+        """A strategic merge patch; for registered kinds, whose lists nobody knows, a JSON merge patch.
+
+        A UID or resource version in its metadata is a precondition: ConflictError if it is another.
+        """
         ...
 
     async def bind(self, binding: Binding) -> None:

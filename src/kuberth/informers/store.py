@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any, Final, Generic, TypeVar, cast
 
+from kuberth.api.kinds import REGISTRY
+
 T = TypeVar("T")
 
 REMEMBERED_CHANGES: Final = 8192
@@ -89,15 +91,19 @@ class Store(Generic[T]):
 
 
 class Stores:
-    """The stores of all kinds, by struct type."""
+    """The stores of all kinds, by their types."""
 
     def __init__(self) -> None:
         self._stores: dict[type, Store[Any]] = {}
 
     def of(self, kind: type[T]) -> Store[T]:
-        """The store of a kind. Whoever asks at construction time gets the kind watched."""
+        """The store of a kind. Whoever asks at construction time gets the kind watched.
+
+        TypeError for a type that is no kind: see `kuberth.api.register_kind`.
+        """
         store = self._stores.get(kind)
         if store is None:
+            REGISTRY.of(kind)
             store = self._stores[kind] = Store()
         return cast("Store[T]", store)
 

@@ -193,7 +193,7 @@ def test_impersonation_headers() -> None:
 
 def test_a_kind_the_api_does_not_have() -> None:
     async def test(api: HttpApi, _server: Server) -> None:
-        with pytest.raises(TypeError, match="ObjectMeta has no place in the API"):
+        with pytest.raises(TypeError, match="ObjectMeta is no kind of the API"):
             await api.get(ObjectMeta, "x")
 
     with_api(echo, test)

@@ -246,7 +246,7 @@ def test_lists_in_chunks_show_one_moment() -> None:
         ({"resource_version_match": "Sometimes", "resource_version": "1"}, 422),
         ({"resource_version": "abc"}, 400),
         ({"resource_version": "-1"}, 400),
-        ({"resource_version": "999999"}, 410),
+        ({"resource_version": "999999"}, 504),
         ({"continue_token": "garbage"}, 400),
         ({"continue_token": "e30"}, 400),
         ({"label_selector": "a in ("}, 400),
