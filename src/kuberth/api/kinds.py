@@ -179,10 +179,11 @@ class KindRegistry:
             raise TypeError(f"{info.type.__qualname__} already holds {other.full_resource}")
         self._by_type[info.type] = self._by_place[place] = info
         self._by_gvk[info.group, info.version, info.kind] = info
-        self._by_name.setdefault(info.kind, info)
+        if self._by_name.get(info.kind) in (None, present):
+            self._by_name[info.kind] = info
         named = f"{info.group}/{info.kind}" if info.group else info.kind
         for name in (named, info.full_resource):
-            if (first := self._by_event.get(name)) is None or _same(first, info):
+            if self._by_event.get(name) in (None, present):
                 self._by_event[name] = info
         return info
 

@@ -195,6 +195,7 @@ class Scheduler:
             )
             for kind in self._kinds_to_watch()
         ]
+        self.stores.seal()
 
     def _kinds_to_watch(self) -> list[type[Any]]:
         """What plugins look up or registered events of; nodes first, so that pods find theirs."""
