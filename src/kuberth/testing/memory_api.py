@@ -290,7 +290,7 @@ class MemoryApi:
         number = self._version - version
         if number > len(self._history):
             raise expired(f"too old resource version: {version} ({self._version - len(self._history)})")
-        return tuple(islice(self._history, len(self._history) - number, None))
+        return tuple(islice(reversed(self._history), number))[::-1]
 
 
 class _Change(NamedTuple):

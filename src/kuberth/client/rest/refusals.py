@@ -38,21 +38,21 @@ _REASONS: Final = {
 """For answers that are no Status: what client-go makes of the bare code."""
 
 
-class _Cause(msgspec.Struct, frozen=True):
-    field: str = ""
-
-
-class _Details(msgspec.Struct, frozen=True):
-    causes: tuple[_Cause, ...] = ()
-
-
 class ApiStatus(msgspec.Struct, frozen=True):
     """The parts of a Kubernetes Status that tell one refusal from another."""
 
     message: str = ""
     reason: str = ""
     code: int = 0
-    details: _Details = _Details()
+    details: Any = None
+    """As it came: whoever stands between may have made it up."""
+
+    def blames(self, field: str) -> bool:
+        """Whether this field of the object is among the causes."""
+        causes = self.details.get("causes") if isinstance(self.details, dict) else None
+        if not isinstance(causes, list):
+            return False
+        return any(isinstance(cause, dict) and cause.get("field") == field for cause in causes)
 
 
 def refusal(answer: HttpAnswer, *, what: str, rule: str = "", source: str = "") -> ApiError:
@@ -107,7 +107,7 @@ def status_error(
             admission = "is forbidden: " in status.message and " cannot " not in status.message
             helps = rule and not admission
             return ForbiddenError(f"{message}; allow it with the RBAC rule {rule}" if helps else message)
-        case 422 if any(cause.field == "metadata.uid" for cause in status.details.causes):
+        case 422 if status.blames("metadata.uid"):
             # A patch that names a UID means that object; this one was made later under its name. The
             # server has no precondition for patches and calls it an attempt to change the UID.
             return ConflictError(message)
