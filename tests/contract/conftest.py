@@ -8,9 +8,6 @@ from __future__ import annotations
 import pytest
 
 from tests.contract.implementations import Run, runner
-from tests.e2e.conftest import assets, control_plane
-
-__all__ = ["assets", "control_plane"]
 
 _SERVERS = ["in-process", "local-https", pytest.param("real", marks=pytest.mark.e2e)]
 
