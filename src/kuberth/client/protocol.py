@@ -1,7 +1,7 @@
 """The API as the scheduler sees it.
 
 In: a few verbs on typed objects. Out: objects, watch events, or an `ApiError`. Every implementation
-(HTTP to any API server, or a cluster in this process) behaves alike behind it.
+(HTTP to any API server, or a cluster in this process) behaves alike behind it: tests/contract says how.
 """
 
 from __future__ import annotations
@@ -48,22 +48,29 @@ class Api(Protocol):
     async def list(
         self, kind: type[Any], *, resource_version: str = "", field_selector: str = ""
     ) -> ObjectList:
-        """`resource_version` "" is the newest state, "0" whatever the server has at hand."""
+        """`resource_version` "" is the newest state, "0" whatever the server has at hand.
+
+        Any other is the oldest state wanted; code 504 if the server has not come that far. An object that
+        cannot be read is logged by name and left out.
+        """
         ...
 
     def watch(
         self, kind: type[Any], *, resource_version: str, field_selector: str = ""
     ) -> AsyncIterator[WatchEvent]:
-        """Changes after `resource_version`, until the server ends the watch.
+        """Changes after `resource_version`, until the server ends the watch; from "" or "0", what is there
+        comes first, as ADDED.
 
         An object that no longer meets the field selector is DELETED. ApiError with code 410: the version
-        is too old, list again.
+        is too old, list again. A version from the future brings 410, or nothing until it has come.
         """
         ...
 
     async def get(self, kind: type[T], name: str, *, namespace: str = "") -> T: ...
 
-    async def create(self, obj: T) -> T: ...
+    async def create(self, obj: T) -> T:
+        """AlreadyExistsError if the name is taken."""
+        ...
 
     async def update(self, obj: T) -> T:
         """Replace an object; ConflictError if its resource version is not the present one."""
@@ -96,4 +103,6 @@ class Api(Protocol):
         namespace: str = "",
         uid: str = "",
         grace_period_seconds: int | None = None,
-    ) -> None: ...
+    ) -> None:
+        """`uid` is a precondition: ConflictError if it is another. A pod on a node is marked, not gone."""
+        ...

@@ -350,6 +350,39 @@ def test_a_watch_too_late_is_told_so_at_once() -> None:
     run(main)
 
 
+@pytest.mark.parametrize("subresource", ["", "status"])
+def test_a_patch_cannot_change_the_uid(subresource: str) -> None:
+    """An update of another UID is a conflict; a patch, to upstream, is an attempt to change it."""
+
+    async def main(rig: Rig) -> None:
+        pod = await rig.pod()
+        patch = {"metadata": {"uid": "other"}, "status": {"nominatedNodeName": "n1"}}
+        wrong = await refused(
+            rig.core.patch(
+                "pods",
+                "p",
+                patch,
+                content_type="application/strategic-merge-patch+json",
+                namespace="default",
+                subresource=subresource,
+            ),
+            422,
+        )
+        assert 'metadata.uid: Invalid value: "other": field is immutable' in str(wrong)
+        await refused(
+            rig.core.update(
+                "pods",
+                "p",
+                {**pod, "metadata": {**pod["metadata"], "uid": "other"}},
+                namespace="default",
+                subresource=subresource,
+            ),
+            409,
+        )
+
+    run(main)
+
+
 def test_binding() -> None:
     async def main(rig: Rig) -> None:
         pod = await rig.pod()
