@@ -44,7 +44,7 @@ envtest:  ## build etcd, kube-apiserver, kubectl and kube-scheduler for e2e (nee
 	hack/envtest/build
 
 e2e: $(STAMP)  ## run the tests on a real kube-apiserver and etcd; without the programs they are skipped
-	$(BIN)/python -m pytest -q -n $(TEST_JOBS) tests/e2e -m 'e2e and not scale'
+	$(BIN)/python -m pytest -q -n $(TEST_JOBS) tests/e2e tests/contract -m 'e2e and not scale'
 
 lint: $(STAMP)  ## ruff (rules and formatting) and the import contracts
 	$(BIN)/ruff check .

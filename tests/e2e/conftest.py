@@ -1,4 +1,4 @@
-"""Fixtures of the end-to-end tests: one control plane a worker, one clean cluster a test."""
+"""Fixtures of the end-to-end tests: one clean cluster a test, and schedulers on it."""
 
 from __future__ import annotations
 
@@ -8,36 +8,12 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.assets import REPOSITORY, Assets, find_assets
+from tests.e2e.assets import Assets
 from tests.e2e.cluster import Cluster
 from tests.e2e.control_plane import SECOND_SCHEDULER, ControlPlane
 from tests.e2e.schedulers import KUBE_SCHEDULER, RunningScheduler, program_under_test
 
-SECOND_SCHEDULER_BASE = REPOSITORY / "deploy" / "second-scheduler"
-
 StartScheduler = Callable[..., RunningScheduler]
-
-
-@pytest.fixture(scope="session")
-def assets() -> Assets:
-    found = find_assets()
-    if isinstance(found, str):
-        pytest.skip(found)
-    if program_under_test() == KUBE_SCHEDULER and found.kube_scheduler is None:
-        pytest.skip("no kube-scheduler: run `make envtest`")
-    return found
-
-
-@pytest.fixture(scope="session")
-def control_plane(assets: Assets, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """etcd and kube-apiserver, with what deploy/second-scheduler gives a scheduler the right to do."""
-    control_plane = ControlPlane(tmp_path_factory.mktemp("control-plane"), assets)
-    control_plane.start()
-    try:
-        control_plane.kubectl("apply", "-k", str(SECOND_SCHEDULER_BASE))
-        yield control_plane
-    finally:
-        control_plane.stop()
 
 
 @pytest.fixture

@@ -29,11 +29,13 @@ from kuberth.api.core import (
     Toleration,
 )
 from kuberth.api.events import Event
-from kuberth.api.kinds import KINDS, KindInfo
+from kuberth.api.kinds import KINDS, KindInfo, register_kind
 from kuberth.api.meta import LabelSelector, ObjectMeta, OwnerReference
+from kuberth.api.plain import PlainObject
 from kuberth.api.pod_resources import PodRequest, compute_pod_request, pod_priority, pod_requests
 from kuberth.api.policy import PodDisruptionBudget
 from kuberth.api.quantity import Quantity, format_quantity, milli_value, parse, value
+from kuberth.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 from kuberth.api.scheduling import PriorityClass
 from kuberth.api.selectors import (
     FieldSelector,
@@ -46,7 +48,7 @@ from kuberth.api.selectors import (
 )
 from kuberth.api.storage import CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment
 from kuberth.api.taints import find_untolerated, toleration_tolerates
-from kuberth.api.wire import MicroTime, Wire, convert, decode, encode, to_builtins
+from kuberth.api.wire import MicroTime, Wire, always, convert, decode, encode, to_builtins
 
 __all__ = [
     "KINDS",
@@ -56,6 +58,7 @@ __all__ = [
     "CSINode",
     "CSIStorageCapacity",
     "Container",
+    "DeviceClass",
     "Event",
     "FieldSelector",
     "KindInfo",
@@ -71,6 +74,7 @@ __all__ = [
     "OwnerReference",
     "PersistentVolume",
     "PersistentVolumeClaim",
+    "PlainObject",
     "Pod",
     "PodDisruptionBudget",
     "PodRequest",
@@ -80,6 +84,8 @@ __all__ = [
     "Quantity",
     "ReplicaSet",
     "ReplicationController",
+    "ResourceClaim",
+    "ResourceSlice",
     "Selector",
     "Service",
     "StatefulSet",
@@ -88,6 +94,7 @@ __all__ = [
     "Toleration",
     "VolumeAttachment",
     "Wire",
+    "always",
     "compile_label_selector",
     "compile_node_selector",
     "compute_pod_request",
@@ -102,6 +109,7 @@ __all__ = [
     "parse_selector",
     "pod_priority",
     "pod_requests",
+    "register_kind",
     "selector_from_set",
     "to_builtins",
     "toleration_tolerates",

@@ -7,6 +7,7 @@ Shape errors become `WireError`, naming the object and the field.
 from __future__ import annotations
 
 import datetime
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, TypeVar, dataclass_transform
 
@@ -26,6 +27,17 @@ class Wire(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defau
     `gc=False` is safe: a frozen struct holds only what existed before it, and its fields are typed
     scalars, structs, tuples and string-keyed maps of these, so no cycle can close.
     """
+
+
+class TreeHolder:
+    """A wire type that is no struct: it is made from a whole JSON tree and gives it back."""
+
+    __slots__ = ()
+
+    tree: Mapping[str, Any]
+
+    def __init__(self, tree: Mapping[str, Any]) -> None:
+        raise NotImplementedError
 
 
 class MicroTime(datetime.datetime):
@@ -56,8 +68,10 @@ def decode(type_: type[T], raw: bytes | str) -> T:
 
 def convert(type_: type[T], obj: Any) -> T:
     """Read a plain tree (parsed YAML or JSON) into `type_`."""
+    # Who keeps the tree keeps its nulls: in a kind nobody knows, they may mean something.
+    tree = obj if isinstance(type_, type) and issubclass(type_, TreeHolder) else _without_nulls(obj)
     try:
-        return msgspec.convert(_without_nulls(obj), type_, dec_hook=_decode_special)
+        return msgspec.convert(tree, type_, dec_hook=_decode_special)
     except msgspec.ValidationError as error:
         raise WireError(_explain(type_, obj, str(error))) from error
 
@@ -76,10 +90,14 @@ def to_builtins(obj: Any) -> Any:
 def _encode_special(obj: Any) -> Any:
     if isinstance(obj, MicroTime):
         return obj.astimezone(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    if isinstance(obj, TreeHolder):
+        return obj.tree
     raise NotImplementedError(f"{type(obj).__name__} has no JSON form in the Kubernetes API")
 
 
 def _decode_special(type_: type, value: Any) -> Any:
+    if issubclass(type_, TreeHolder):
+        return type_(value)
     if type_ is not MicroTime:
         raise NotImplementedError(f"{type_.__name__} is not a wire type")
     if isinstance(value, datetime.datetime):  # YAML loaders resolve timestamps themselves

@@ -29,7 +29,7 @@ from kuberth.framework.runner import Runner
 from kuberth.framework.waiting_pods import WaitingPods
 from kuberth.informers.reflector import Reflector
 from kuberth.informers.store import Stores
-from kuberth.intake.intake import RESOURCE_KINDS, Intake
+from kuberth.intake.intake import Intake, event_kinds
 from kuberth.observe.metrics import SchedulerMetrics
 from kuberth.outcomes.event_recorder import ApiEventRecorder
 from kuberth.outcomes.failure_handling import FailureHandler
@@ -195,15 +195,11 @@ class Scheduler:
             )
             for kind in self._kinds_to_watch()
         ]
+        self.stores.seal()
 
     def _kinds_to_watch(self) -> list[type[Any]]:
         """What plugins look up or registered events of; nodes first, so that pods find theirs."""
-        wanted = set(self.stores.kinds()) | {
-            RESOURCE_KINDS[registered.event.resource]
-            for runner in self.runners.values()
-            for registered in runner.profile.hints
-            if registered.event.resource in RESOURCE_KINDS
-        }
+        wanted = {*self.stores.kinds(), *event_kinds(self.runners.values())}
         rest = sorted(wanted - {Node, Namespace, Pod}, key=lambda kind: kind.__name__)
         return [Namespace, Node, *rest, Pod]
 

@@ -13,8 +13,8 @@ from collections.abc import AsyncIterator, Mapping, MutableMapping
 from functools import partial
 from typing import Any, Final, TypeVar, cast
 
-from kuberth.api.core import Binding
-from kuberth.api.kinds import KindInfo
+from kuberth.api.core import Binding, Pod
+from kuberth.api.kinds import REGISTRY, KindInfo
 from kuberth.api.wire import decode, encode
 from kuberth.client.connecting.connection import Connection, HttpAnswer
 from kuberth.client.connecting.dialing import Dialer
@@ -28,7 +28,7 @@ from kuberth.client.protocol import ObjectList, WatchEvent
 from kuberth.client.rest.pages import decode_page
 from kuberth.client.rest.refusals import refusal, retry_after
 from kuberth.client.rest.request_heads import JSON, RequestHeads
-from kuberth.client.rest.resource_paths import POD, info_of, object_name, path_of, query, rbac_rule
+from kuberth.client.rest.resource_paths import object_name, path_of, query
 from kuberth.client.rest.watch_frames import WatchDecoder
 from kuberth.clock import Clock, SystemClock
 from kuberth.errors import ApiError, UnreachableError, WireError
@@ -44,6 +44,7 @@ WATCH_GRACE_SECONDS: Final = 30.0
 """A server that does not end a watch so long after its time is taken for dead."""
 MAX_BODY_BYTES: Final = 10 * 1024 * 1024
 MAX_LIST_BYTES: Final = 256 * 1024 * 1024
+_POD: Final = REGISTRY.of(Pod)
 
 
 class PatchStyle(enum.StrEnum):
@@ -105,7 +106,7 @@ class HttpApi:
     async def list(
         self, kind: type[Any], *, resource_version: str = "", field_selector: str = ""
     ) -> ObjectList:
-        info = info_of(kind)
+        info = REGISTRY.of(kind)
         asked = {"resourceVersion": resource_version, "fieldSelector": field_selector}
         if resource_version:
             # From the server's cache, which answers all at once.
@@ -129,7 +130,7 @@ class HttpApi:
     async def watch(
         self, kind: type[Any], *, resource_version: str, field_selector: str = ""
     ) -> AsyncIterator[WatchEvent]:
-        info = info_of(kind)
+        info = REGISTRY.of(kind)
         seconds = self._rng.randint(*WATCH_SECONDS)
         asked = {
             "watch": "true",
@@ -156,14 +157,14 @@ class HttpApi:
             connection.abort()
 
     async def get(self, kind: type[T], name: str, *, namespace: str = "") -> T:
-        info = info_of(kind)
+        info = REGISTRY.of(kind)
         what = f"get {object_name(info, name, namespace)}"
         answer = await self._ask("GET", path_of(info, name, namespace), what=what, info=info, verb="get")
         return _decoded(kind, answer, what)
 
     async def create(self, obj: T) -> T:
         kind, metadata = type(obj), cast(Any, obj).metadata
-        info = info_of(kind)
+        info = REGISTRY.of(kind)
         what = f"create {object_name(info, metadata.name or metadata.generate_name, metadata.namespace)}"
         path = path_of(info, "", metadata.namespace)
         answer = await self._ask("POST", path, body=encode(obj), what=what, info=info, verb="create")
@@ -171,7 +172,7 @@ class HttpApi:
 
     async def update(self, obj: T, *, subresource: str = "") -> T:
         kind, metadata = type(obj), cast(Any, obj).metadata
-        info = info_of(kind)
+        info = REGISTRY.of(kind)
         what = f"update {object_name(info, metadata.name, metadata.namespace, subresource)}"
         path = path_of(info, metadata.name, metadata.namespace, subresource)
         answer = await self._ask(
@@ -187,15 +188,15 @@ class HttpApi:
         *,
         namespace: str = "",
         subresource: str = "",
-        style: PatchStyle = PatchStyle.STRATEGIC,
+        style: PatchStyle | None = None,
     ) -> T:
-        info = info_of(kind)
+        info = REGISTRY.of(kind)
         what = f"patch {object_name(info, name, namespace, subresource)}"
         answer = await self._ask(
             "PATCH",
             path_of(info, name, namespace, subresource),
             body=encode(patch),
-            content_type=style,
+            content_type=style or (PatchStyle.MERGE if info.registered else PatchStyle.STRATEGIC),
             what=what,
             info=info,
             verb="patch",
@@ -207,10 +208,10 @@ class HttpApi:
         metadata = binding.metadata
         await self._ask(
             "POST",
-            path_of(POD, metadata.name, metadata.namespace, "binding"),
+            path_of(_POD, metadata.name, metadata.namespace, "binding"),
             body=encode(binding),
             what=f"bind pod {metadata.namespace}/{metadata.name} to node {binding.target.name}",
-            info=POD,
+            info=_POD,
             verb="create",
             subresource="binding",
         )
@@ -224,7 +225,7 @@ class HttpApi:
         uid: str = "",
         grace_period_seconds: int | None = None,
     ) -> None:
-        info = info_of(kind)
+        info = REGISTRY.of(kind)
         options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
         if uid:
             options["preconditions"] = {"uid": uid}
@@ -293,7 +294,7 @@ class HttpApi:
             if answer.status < 300:
                 return answer
             if not await self._may_ask_again(answer, credential, tries):
-                rule = rbac_rule(info, verb, subresource) if info is not None else ""
+                rule = info.rbac_rule(verb, subresource=subresource) if info is not None else ""
                 raise refusal(answer, what=what, rule=rule, source=self.config.source)
             await self._limiter.acquire()
 
@@ -355,7 +356,7 @@ class HttpApi:
             if kept:
                 return connection
             if not await self._may_ask_again(answer, credential, tries):
-                raise refusal(answer, what=what, rule=rbac_rule(info, "watch", ""), source=self.config.source)
+                raise refusal(answer, what=what, rule=info.rbac_rule("watch"), source=self.config.source)
 
     def _unwatched(self, error: OSError | UnreachableError, what: str) -> UnreachableError:
         if isinstance(error, UnreachableError):

@@ -1,7 +1,7 @@
 """The API as the scheduler sees it.
 
 In: a few verbs on typed objects. Out: objects, watch events, or an `ApiError`. Every implementation
-(HTTP to any API server, or a cluster in this process) behaves alike behind it.
+(HTTP to any API server, or a cluster in this process) behaves alike behind it: tests/contract says how.
 """
 
 from __future__ import annotations
@@ -40,21 +40,29 @@ class ObjectList(NamedTuple):
 
 
 class Api(Protocol):
-    """List, watch, get, create, update, patch, bind, delete. Kinds are the struct types of `kuberth.api`."""
+    """List, watch, get, create, update, patch, bind, delete.
+
+    Kinds are types: the structs of `kuberth.api`, and what `kuberth.api.register_kind` returned.
+    """
 
     async def list(
         self, kind: type[Any], *, resource_version: str = "", field_selector: str = ""
     ) -> ObjectList:
-        """`resource_version` "" is the newest state, "0" whatever the server has at hand."""
+        """`resource_version` "" is the newest state, "0" whatever the server has at hand.
+
+        Any other is the oldest state wanted; code 504 if the server has not come that far. An object that
+        cannot be read is logged by name and left out.
+        """
         ...
 
     def watch(
         self, kind: type[Any], *, resource_version: str, field_selector: str = ""
     ) -> AsyncIterator[WatchEvent]:
-        """Changes after `resource_version`, until the server ends the watch.
+        """Changes after `resource_version`, until the server ends the watch; from "" or "0", what is there
+        comes first, as ADDED.
 
         An object that no longer meets the field selector is DELETED. ApiError with code 410: the version
-        is too old, list again.
+        is too old, list again. A version from the future brings 410, or nothing until it has come.
         """
         ...
 
@@ -79,7 +87,10 @@ class Api(Protocol):
         namespace: str = "",
         subresource: str = "",
     ) -> T:
-        """A strategic merge patch."""
+        """A strategic merge patch; for registered kinds, whose lists nobody knows, a JSON merge patch.
+
+        A UID or resource version in its metadata is a precondition: ConflictError if it is another.
+        """
         ...
 
     async def bind(self, binding: Binding) -> None:
@@ -95,5 +106,5 @@ class Api(Protocol):
         uid: str = "",
         grace_period_seconds: int | None = None,
     ) -> None:
-        """Delete an object; ConflictError if it is not the one with this UID, NotFoundError if it is gone."""
+        """`uid` is a precondition: ConflictError if it is another. A pod on a node is marked, not gone."""
         ...

@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from kuberth.api.core import Pod
+from kuberth.api.kinds import REGISTRY
 
 
 class Action(enum.IntFlag):
@@ -73,7 +74,11 @@ class Resource(enum.StrEnum):
 
 
 class ClusterEvent(NamedTuple):
-    """A kind of change. `resource` is a `Resource`, or `plural.version.group` for a kind of your own."""
+    """A kind of change.
+
+    `resource` is a `Resource`, or for any other kind that Kuberth knows or you registered with
+    `kuberth.api.register_kind`, its `plural.version.group`.
+    """
 
     resource: str
     action: Action
@@ -114,7 +119,7 @@ def concerns(registered: ClusterEvent, incoming: ClusterEvent) -> bool:
     """
     if registered.is_wildcard:
         return True
-    same_resource = registered.resource in (Resource.ANY, incoming.resource) or (
+    same_resource = _name(registered.resource) in (Resource.ANY, incoming.resource) or (
         registered.resource == Resource.POD
         and incoming.resource in (Resource.ASSIGNED_POD, Resource.UNSCHEDULABLE_POD)
     )
@@ -123,6 +128,12 @@ def concerns(registered: ClusterEvent, incoming: ClusterEvent) -> bool:
         and bool(registered.action & incoming.action)
         and incoming.action.value <= registered.action.value
     )
+
+
+def _name(resource: str) -> str:
+    """What intake calls the kind, whichever of its names a plugin used."""
+    info = REGISTRY.of_event(resource)
+    return resource if info is None else info.event_resource
 
 
 def concerns_any(registered: Iterable[ClusterEvent], incoming: ClusterEvent) -> bool:

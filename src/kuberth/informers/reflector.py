@@ -1,7 +1,8 @@
 """Keeps one kind's store current: list once, then watch, and list again when the watch cannot go on.
 
 In: an API and a kind. Out: every change, in order, first to the store and then to the handler. Whatever
-the API does (gone versions, cut watches, errors, denials), the reflector goes on trying.
+the API does (gone versions, cut or silent watches, errors, denials, kinds it does not serve yet), the
+reflector goes on trying.
 """
 
 from __future__ import annotations
@@ -9,10 +10,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Generic, TypeVar
 
-from kuberth.api.kinds import KINDS, KindInfo
+from kuberth.api.kinds import REGISTRY
 from kuberth.client.protocol import Api, WatchType
 from kuberth.errors import ApiError
 from kuberth.informers.store import Store
@@ -30,11 +31,19 @@ BACKOFF_RESET_SECONDS: Final = 120.0
 """After so long without trouble the next one starts small again."""
 SHORT_WATCH_SECONDS: Final = 1.0
 """A watch that ends sooner and brought nothing is trouble too."""
-_KIND_INFO: Final[Mapping[type, KindInfo]] = {info.type: info for info in KINDS.values()}
+SILENT_SECONDS: Final = 90.0
+"""A watch that brings neither event nor bookmark for so long is taken for dead; servers send a bookmark
+every minute."""
+_REARM_SECONDS: Final = 1.0
+"""How exactly silence is measured: not every event of a burst is worth a new timer."""
 
 
 class Reflector(Generic[T]):
-    """One kind. `synced` is set once a first list was handed on, or an optional kind was denied."""
+    """One kind. `synced` is set once a first list was handed on, or an optional kind cannot be had.
+
+    An optional kind is one that may not be read, or that the server does not serve (a custom resource whose
+    definition comes later): it counts as empty, and is asked for again and again.
+    """
 
     def __init__(
         self,
@@ -55,7 +64,9 @@ class Reflector(Generic[T]):
         self._field_selector = field_selector
         self._optional = optional
         self._backoff = _Backoff(random.Random() if rng is None else rng)
-        self._denied = False
+        self._missing = 0
+        """The code with which the kind was refused, as long as it is."""
+        self._silent = False
         self._version = "0"
         """Where to list or watch from: at first whatever the server has at hand, then the last one seen."""
 
@@ -73,37 +84,60 @@ class Reflector(Generic[T]):
         listed = await self._api.list(
             self.kind, resource_version=self._version, field_selector=self._field_selector
         )
-        present = {_identity(obj) for obj in listed.items}
-        for obj in listed.items:
+        self._take_over(listed.items)
+        self._version = listed.resource_version
+        if self._missing:
+            logger.info("%s can be listed now", self.kind.__name__)
+        self._missing, self._silent = 0, False
+        self.synced.set()
+
+    def _take_over(self, objects: Sequence[T]) -> None:
+        present = {_identity(obj) for obj in objects}
+        for obj in objects:
             self._set(obj)
         for obj in [obj for obj in self._store if _identity(obj) not in present]:
             self._remove(obj)
-        self._version = listed.resource_version
-        if self._denied:
-            logger.info("%s can be listed now", self.kind.__name__)
-        self._denied = False
-        self.synced.set()
 
     async def _follow(self) -> None:
         """Watch again and again from the last version seen, until a watch fails."""
         loop = asyncio.get_running_loop()
         while True:
             started, before = loop.time(), self._version
-            await self._watch()
+            try:
+                await self._watch()
+            except TimeoutError:
+                if self._silent:
+                    # Twice in a row it is not the connection. A server restored from a backup, for one,
+                    # says nothing about versions it has yet to reach.
+                    logger.warning("the watch of %s is silent again; listing", self.kind.__name__)
+                    return
+                self._silent = True
+                logger.warning(
+                    "the watch of %s was silent for %g s; watching again", self.kind.__name__, SILENT_SECONDS
+                )
+                continue
             if loop.time() - started < SHORT_WATCH_SECONDS and self._version == before:
                 await self._backoff.wait()
 
     async def _watch(self) -> None:
+        """One watch, to its end; TimeoutError if it fell silent."""
         changes = self._api.watch(
             self.kind, resource_version=self._version, field_selector=self._field_selector
         )
-        async for event in changes:
-            match event.type:
-                case WatchType.DELETED:
-                    self._remove(event.object)
-                case WatchType.ADDED | WatchType.MODIFIED:
-                    self._set(event.object)
-            self._version = event.resource_version
+        time = asyncio.get_running_loop().time
+        armed = time()
+        async with asyncio.timeout_at(armed + SILENT_SECONDS) as silence:
+            async for event in changes:
+                match event.type:
+                    case WatchType.DELETED:
+                        self._remove(event.object)
+                    case WatchType.ADDED | WatchType.MODIFIED:
+                        self._set(event.object)
+                self._version = event.resource_version
+                self._silent = False
+                if (now := time()) - armed >= _REARM_SECONDS:
+                    armed = now
+                    silence.reschedule(now + SILENT_SECONDS)
 
     async def _recover(self, error: ApiError) -> None:
         name = self.kind.__name__
@@ -111,18 +145,30 @@ class Reflector(Generic[T]):
             # The version is gone, or not there yet after a restored backup: take whatever is newest.
             logger.info("the watch of %s cannot go on (%s); listing again", name, error)
             self._version = ""
-        elif error.code == 403:
-            self._note_denial()
+        elif error.code == 403 or (error.code == 404 and self._optional):
+            self._note_missing(error.code)
         else:
             logger.warning("%s cannot be followed, trying again: %s", name, error)
         await self._backoff.wait()
 
-    def _note_denial(self) -> None:
-        if not self._denied:
-            level = logging.WARNING if self._optional else logging.ERROR
-            rule = _missing_rule(_KIND_INFO.get(self.kind))
-            logger.log(level, "%s may not be read; add to the ClusterRole: %s", self.kind.__name__, rule)
-        self._denied = True
+    def _note_missing(self, code: int) -> None:
+        info = REGISTRY.of(self.kind)
+        if code != self._missing:
+            if code == 403:
+                level = logging.WARNING if self._optional else logging.ERROR
+                rule = info.rbac_rule("get", "list", "watch")
+                logger.log(level, "%s may not be read; add to the ClusterRole: %s", info.kind, rule)
+            else:
+                logger.warning(
+                    "%s is not served by the API server; it counts as empty until %s appears",
+                    info.kind,
+                    info.full_resource,
+                )
+        self._missing = code
+        if code == 404:
+            # With its definition, a custom resource has lost its objects.
+            self._take_over(())
+            self._version = "0"
         if self._optional:
             self.synced.set()
 
@@ -159,12 +205,6 @@ class _Backoff:
 
 def _is_from_the_future(error: ApiError) -> bool:
     return "too large resource version" in str(error).lower()
-
-
-def _missing_rule(info: KindInfo | None) -> str:
-    if info is None:
-        return "get, list and watch on this kind"
-    return f'apiGroups: ["{info.group}"], resources: ["{info.plural}"], verbs: ["get", "list", "watch"]'
 
 
 def _identity(obj: Any) -> tuple[str, str]:

@@ -11,6 +11,9 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any, Final, Generic, TypeVar, cast
 
+from kuberth.api.kinds import REGISTRY
+from kuberth.errors import KuberthError
+
 T = TypeVar("T")
 
 REMEMBERED_CHANGES: Final = 8192
@@ -89,17 +92,31 @@ class Store(Generic[T]):
 
 
 class Stores:
-    """The stores of all kinds, by struct type."""
+    """The stores of all kinds, by their types."""
 
     def __init__(self) -> None:
         self._stores: dict[type, Store[Any]] = {}
+        self._sealed = False
 
     def of(self, kind: type[T]) -> Store[T]:
-        """The store of a kind. Whoever asks at construction time gets the kind watched."""
+        """The store of a kind. Whoever asks at construction time gets the kind watched.
+
+        TypeError for a type that is no kind: see `kuberth.api.register_kind`.
+        """
         store = self._stores.get(kind)
         if store is None:
+            info = REGISTRY.of(kind)
+            if self._sealed:
+                raise KuberthError(
+                    f"the store of {info.kind} is asked for too late: nobody watches {info.plural}; ask for "
+                    "it when the plugin is made"
+                )
             store = self._stores[kind] = Store()
         return cast("Store[T]", store)
+
+    def seal(self) -> None:
+        """From now on nobody begins to watch another kind: its store would stay empty for ever."""
+        self._sealed = True
 
     def kinds(self) -> tuple[type[Any], ...]:
         """Every kind that someone asked for."""

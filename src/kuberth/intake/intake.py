@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from kuberth.api.core import Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod
+from kuberth.api.core import Namespace, Node, Pod
+from kuberth.api.kinds import REGISTRY
 from kuberth.api.pod_resources import pod_priority
-from kuberth.api.storage import CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.cluster.table import ClusterTable
+from kuberth.errors import ConfigError
 from kuberth.framework import cluster_events
 from kuberth.framework.cluster_events import Action, ClusterEvent, Resource
 from kuberth.framework.nominator import Nominator
 from kuberth.framework.object_changes import node_changes, pod_changes
+from kuberth.framework.profile import RegisteredHint
 from kuberth.framework.runner import Runner
 from kuberth.framework.waiting_pods import WaitingPods
 from kuberth.observe.metrics import SchedulerMetrics
@@ -27,22 +29,37 @@ from kuberth.queue.interface import PreCheck, SchedulingQueue
 
 logger = logging.getLogger(__name__)
 
-RESOURCE_KINDS: Final[Mapping[str, type[Any]]] = {
-    Resource.PERSISTENT_VOLUME: PersistentVolume,
-    Resource.PERSISTENT_VOLUME_CLAIM: PersistentVolumeClaim,
-    Resource.CSI_NODE: CSINode,
-    Resource.CSI_DRIVER: CSIDriver,
-    Resource.CSI_STORAGE_CAPACITY: CSIStorageCapacity,
-    Resource.STORAGE_CLASS: StorageClass,
-    Resource.VOLUME_ATTACHMENT: VolumeAttachment,
-}
-"""Kinds beside pods, nodes and namespaces whose changes are cluster events as they are."""
-_RESOURCE_OF_KIND: Final = {kind: resource for resource, kind in RESOURCE_KINDS.items()}
+_ALWAYS_EVENTS: Final = frozenset(map(str, Resource))
+"""Kinds that Kuberth has an event name for; changes of others are events if a plugin registered for them."""
+_NO_KINDS: Final = frozenset({Resource.ANY, Resource.ASSIGNED_POD, Resource.UNSCHEDULABLE_POD})
 
 ADMISSION_FILTERS: Final = frozenset(
     {"NodeResourcesFit", "NodeAffinity", "NodeName", "NodePorts", "TaintToleration"}
 )
 """Filters about a node alone, as a kubelet applies them; what they refuse, other changes cannot mend."""
+
+
+def event_kinds(runners: Iterable[Runner]) -> frozenset[type[Any]]:
+    """The kinds whose events plugins registered for; ConfigError for a name that is no kind's."""
+    return frozenset(
+        _event_kind(registered)
+        for runner in runners
+        for registered in runner.profile.hints
+        if registered.event.resource not in _NO_KINDS
+    )
+
+
+def _event_kind(registered: RegisteredHint) -> type[Any]:
+    resource = registered.event.resource
+    info = REGISTRY.of_event(resource)
+    if info is None:
+        raise ConfigError(
+            f"plugin {registered.plugin!r} registers events of {str(resource)!r}, which is no kind that is "
+            "known here: write a member of kuberth.framework.Resource; or have the plugin's module register "
+            'the kind, kuberth.api.register_kind("Widget", group="example.com", version="v1", '
+            'plural="widgets"), and write "widgets.v1.example.com", which is plural.version.group'
+        )
+    return info.type
 
 
 class Intake:
@@ -73,12 +90,16 @@ class Intake:
             return self.pod
         if kind is Node:
             return self.node
-        if kind is Namespace:
-            return self.namespace
-        resource = _RESOURCE_OF_KIND.get(kind)
-        if resource is None:
-            return _nothing
-        return lambda old, new: self._other(resource, old, new)
+        resource = REGISTRY.of(kind).event_resource
+        moves_pods = resource in _ALWAYS_EVENTS or kind in event_kinds(self._runners.values())
+
+        def handle(old: Any, new: Any) -> None:
+            if kind is Namespace:
+                self.namespace(old, new)
+            if moves_pods:
+                self._other(resource, old, new)
+
+        return handle
 
     # Nodes and namespaces
 
@@ -238,7 +259,3 @@ class Intake:
 
     def _observe(self, event: ClusterEvent, started: float) -> None:
         self._metrics.event_handling_duration.observe((event.label,), time.perf_counter() - started)
-
-
-def _nothing(_old: Any, _new: Any) -> None:
-    """For kinds that plugins only look up."""

@@ -8,22 +8,26 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar, cast
 
-from kuberth.api.core import Binding
-from kuberth.api.kinds import KINDS, KindInfo
+import msgspec
+
+from kuberth.api.core import Binding, Pod
+from kuberth.api.kinds import REGISTRY
 from kuberth.api.wire import convert, to_builtins
 from kuberth.client.protocol import ObjectList, WatchEvent, WatchType
-from kuberth.errors import ApiError, ConflictError, NotFoundError
+from kuberth.client.reading import read_change, read_items
+from kuberth.client.rest.refusals import ApiStatus, status_error
+from kuberth.client.rest.resource_paths import object_name
+from kuberth.errors import ApiError, WireError
 from kuberth.local.apiserver.objects import Obj
+from kuberth.local.apiserver.patching.patching import MERGE_PATCH, STRATEGIC_MERGE_PATCH
+from kuberth.local.apiserver.refusals import unknown_resource
 from kuberth.local.apiserver.resources import ServedResource
 from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.apiserver.verbs.core import Core
 
 T = TypeVar("T")
-
-_STRATEGIC: Final = "application/strategic-merge-patch+json"
-_INFO: Final[Mapping[type, KindInfo]] = {info.type: info for info in KINDS.values()}
 
 
 class InProcessApi:
@@ -35,57 +39,55 @@ class InProcessApi:
     async def list(
         self, kind: type[Any], *, resource_version: str = "", field_selector: str = ""
     ) -> ObjectList:
-        with _told_as_api_errors():
+        what = f"list {REGISTRY.of(kind).plural}"
+        with told_as_api_errors(what):
             listed = await self._core.list(
                 self._resource(kind), field_selector=field_selector, resource_version=resource_version
             )
-        items = [convert(kind, item) for item in listed["items"]]
+        items = read_items(convert, kind, listed["items"], what=what)
         return ObjectList(items, str(listed["metadata"]["resourceVersion"]))
 
     async def watch(
         self, kind: type[Any], *, resource_version: str, field_selector: str = ""
     ) -> AsyncIterator[WatchEvent]:
-        with _told_as_api_errors():
+        what = f"watch {REGISTRY.of(kind).plural}"
+        with told_as_api_errors(what):
             changes = self._core.watch(
                 self._resource(kind),
                 field_selector=field_selector,
                 resource_version=resource_version,
                 allow_bookmarks=True,
             )
-            async for type_, obj in changes:
+            async for type_, tree in changes:
                 if type_ == "ERROR":
-                    raise ApiError(
-                        obj.get("message", "the watch failed"),
-                        code=int(obj.get("code", 500)),
-                        reason=obj.get("reason", ""),
-                    )
-                version = str(obj["metadata"]["resourceVersion"])
-                known = WatchType(type_)
-                yield WatchEvent(known, None if known is WatchType.BOOKMARK else convert(kind, obj), version)
+                    raise status_error(msgspec.convert(tree, ApiStatus), what=what)
+                event = read_change(convert, kind, WatchType(type_), tree, what=what)
+                if event is not None:
+                    yield event
 
     async def get(self, kind: type[T], name: str, *, namespace: str = "") -> T:
-        with _told_as_api_errors():
+        what = f"get {object_name(REGISTRY.of(kind), name, namespace)}"
+        with told_as_api_errors(what):
             return convert(kind, await self._core.get(self._resource(kind), name, namespace=namespace))
 
     async def create(self, obj: T) -> T:
-        tree: Obj = to_builtins(obj)
-        namespace = tree["metadata"].get("namespace", "")
-        with _told_as_api_errors():
-            return convert(
-                type(obj), await self._core.create(self._resource(type(obj)), tree, namespace=namespace)
+        kind, metadata = type(obj), cast(Any, obj).metadata
+        name = metadata.name or metadata.generate_name
+        with told_as_api_errors(f"create {object_name(REGISTRY.of(kind), name, metadata.namespace)}"):
+            created = await self._core.create(
+                self._resource(kind), to_builtins(obj), namespace=metadata.namespace
             )
+            return convert(kind, created)
 
     async def update(self, obj: T) -> T:
-        tree: Obj = to_builtins(obj)
-        metadata = tree["metadata"]
-        with _told_as_api_errors():
+        kind, metadata = type(obj), cast(Any, obj).metadata
+        with told_as_api_errors(
+            f"update {object_name(REGISTRY.of(kind), metadata.name, metadata.namespace)}"
+        ):
             updated = await self._core.update(
-                self._resource(type(obj)),
-                metadata["name"],
-                tree,
-                namespace=metadata.get("namespace", ""),
+                self._resource(kind), metadata.name, to_builtins(obj), namespace=metadata.namespace
             )
-        return convert(type(obj), updated)
+            return convert(kind, updated)
 
     async def patch(
         self,
@@ -96,22 +98,25 @@ class InProcessApi:
         namespace: str = "",
         subresource: str = "",
     ) -> T:
-        with _told_as_api_errors():
+        info = REGISTRY.of(kind)
+        with told_as_api_errors(f"patch {object_name(info, name, namespace, subresource)}"):
             patched, _created = await self._core.patch(
                 self._resource(kind),
                 name,
-                dict(patch),
-                content_type=_STRATEGIC,
+                to_builtins(patch),
+                content_type=MERGE_PATCH if info.registered else STRATEGIC_MERGE_PATCH,
                 namespace=namespace,
                 subresource=subresource,
             )
-        return convert(kind, patched)
+            return convert(kind, patched)
 
     async def bind(self, binding: Binding) -> None:
         metadata = binding.metadata
-        with _told_as_api_errors():
+        with told_as_api_errors(
+            f"bind pod {metadata.namespace}/{metadata.name} to node {binding.target.name}"
+        ):
             await self._core.create(
-                self._core_resource("", "v1", "pods"),
+                self._resource(Pod),
                 to_builtins(binding),
                 namespace=metadata.namespace,
                 name=metadata.name,
@@ -132,30 +137,23 @@ class InProcessApi:
             options["preconditions"] = {"uid": uid}
         if grace_period_seconds is not None:
             options["gracePeriodSeconds"] = grace_period_seconds
-        with _told_as_api_errors():
+        with told_as_api_errors(f"delete {object_name(REGISTRY.of(kind), name, namespace)}"):
             await self._core.delete(self._resource(kind), name, namespace=namespace, options=options)
 
     def _resource(self, kind: type[Any]) -> ServedResource:
-        info = _INFO.get(kind)
-        if info is None:
-            raise ApiError(f"{kind.__name__} is not a kind of the API", code=404, reason="NotFound")
-        return self._core_resource(info.group, info.version, info.plural)
-
-    def _core_resource(self, group: str, version: str, plural: str) -> ServedResource:
-        resource = self._core.resources.find(group, version, plural)
+        info = REGISTRY.of(kind)
+        resource = self._core.resources.find(info.group, info.version, info.plural)
         if resource is None:
-            where = f"{group}/{version}" if group else version
-            raise NotFoundError(f"the embedded server does not serve {plural} of {where}")
+            raise unknown_resource()
         return resource
 
 
 @contextmanager
-def _told_as_api_errors() -> Iterator[None]:
+def told_as_api_errors(what: str) -> Iterator[None]:
+    """The errors of a server in this process, as any client raises them."""
     try:
         yield
     except StatusError as error:
-        if error.code == 404:
-            raise NotFoundError(str(error)) from error
-        if error.code == 409:
-            raise ConflictError(str(error)) from error
-        raise ApiError(str(error), code=error.code, reason=error.reason) from error
+        raise status_error(msgspec.convert(error.to_object(), ApiStatus), what=what) from error
+    except WireError as error:
+        raise ApiError(f"{what}: the answer cannot be read: {error}") from error

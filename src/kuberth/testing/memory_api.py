@@ -1,55 +1,80 @@
 """A cluster in this process: the API's verbs over plain dictionaries.
 
 In: objects created, patched, bound and deleted. Out: the same objects, and watch events in order. It
-keeps the rules a scheduler relies on (unique names, UIDs, increasing versions, one binding per pod) and
-nothing else.
+keeps the rules a scheduler relies on (unique names, UIDs, increasing versions, preconditions, one binding
+per pod, deletions that a kubelet has to finish), which are the local cluster's own, and nothing else: what
+is written is neither defaulted nor validated, and namespaces need not exist.
 """
 
 from __future__ import annotations
 
 import asyncio
-import re
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
+from itertools import islice
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
 import msgspec
 
-from kuberth.api.core import Binding, Pod, PodCondition
-from kuberth.api.selectors import FieldSelector, parse_field_selector
+from kuberth.api.core import Binding, Pod
+from kuberth.api.kinds import REGISTRY, KindInfo
+from kuberth.api.plain import PlainObject
 from kuberth.api.wire import convert, to_builtins
 from kuberth.client.protocol import ObjectList, WatchEvent, WatchType
-from kuberth.errors import AlreadyExistsError, ApiError, ConflictError, NotFoundError
+from kuberth.client.reading import read_change, read_items
+from kuberth.client.rest.resource_paths import object_name
+from kuberth.clock import Clock, SystemClock
+from kuberth.local.apiserver.patching.patching import MERGE_PATCH, STRATEGIC_MERGE_PATCH, apply_patch
+from kuberth.local.apiserver.refusals import (
+    already_exists,
+    bad_request,
+    expired,
+    not_found,
+    too_large_version,
+)
+from kuberth.local.apiserver.resources import ServedResource
+from kuberth.local.apiserver.schema.catalogue import ROWS
+from kuberth.local.apiserver.verbs.deletion import plan_deletion
+from kuberth.local.apiserver.verbs.listing import parse_version
+from kuberth.local.apiserver.verbs.pod_binding import bound_pod, read_binding
+from kuberth.local.apiserver.verbs.selecting import Selection, select
+from kuberth.local.apiserver.verbs.watching import BOOKMARK_SECONDS
+from kuberth.local.apiserver.verbs.writing import expect_same, expect_same_uid, finalized
+from kuberth.local.in_process import told_as_api_errors
+from kuberth.text.timestamps import timestamp
 
 T = TypeVar("T")
 
-_SNAKE: Final = re.compile(r"(?<!^)([A-Z]+)")
-_MERGE_KEYS: Final = {"conditions": "type", "containerStatuses": "name", "volumesAttached": "name"}
-"""Lists that a strategic merge patch merges entry by entry, and by which field."""
+KEEP_CHANGES: Final = 20_000
+"""How many changes a watch can catch up with; who is further behind has to list again."""
+_FIRST_VERSION: Final = 1
+"""Of an empty cluster: zero means "any" in the API."""
+_SERVED: Final = {(row.group, row.version, row.plural): row for row in ROWS}
 
 
 class MemoryApi:
     """Implements `kuberth.client.protocol.Api`."""
 
-    def __init__(self) -> None:
-        self._objects: dict[type[Any], dict[str, Any]] = {}
-        self._version = 0
-        self._history: list[_Change] = []
+    def __init__(self, *, keep_changes: int = KEEP_CHANGES, clock: Clock | None = None) -> None:
+        self._objects: dict[str, dict[str, Any]] = {}
+        """By resource, then by key. All versions of a kind share their objects."""
+        self._version = _FIRST_VERSION
+        self._history: deque[_Change] = deque(maxlen=keep_changes)
         self._wakers: set[asyncio.Event] = set()
         self._uids = 0
+        self._clock = SystemClock() if clock is None else clock
 
-    # Synchronous verbs, for tests and demos; the protocol's verbs below are these, awaited.
+    # Synchronous verbs, for tests and demos: they store what they are given.
 
     def put(self, obj: T) -> T:
         """Create an object."""
-        kind, key = type(obj), _key(obj)
-        objects = self._objects.setdefault(kind, {})
-        if key in objects:
-            raise AlreadyExistsError(f"{kind.__name__} {key} already exists")
-        metadata = cast(Any, obj).metadata
-        if not metadata.uid:
-            self._uids += 1
-            obj = _with_metadata(obj, uid=f"uid-{self._uids:08d}")
+        info, key = REGISTRY.of(type(obj)), _key(obj)
+        with told_as_api_errors(f"create {info.kind} {key}"):
+            if key in self._objects.get(info.resource_id, {}):
+                raise already_exists(_row(info), cast(Any, obj).metadata.name)
+        if not cast(Any, obj).metadata.uid:
+            obj = self._with_new_uid(obj)
         return self._write(obj)
 
     def replace(self, obj: T) -> T:
@@ -63,20 +88,19 @@ class MemoryApi:
 
     def read(self, kind: type[T], key: str) -> T:
         """The object of this namespace/name; NotFoundError if there is none."""
-        try:
-            return cast(T, self._objects.get(kind, {})[key])
-        except KeyError:
-            raise NotFoundError(f"{kind.__name__} {key} not found") from None
+        with told_as_api_errors(f"get {REGISTRY.of(kind).kind} {key}"):
+            return cast(T, _seen_as(kind, self._present(kind, key)))
 
     def all(self, kind: type[T]) -> Sequence[T]:
         """All objects of a kind."""
-        return tuple(self._objects.get(kind, {}).values())
+        return tuple(read_items(_seen_as, kind, self._all(kind), what=f"list {REGISTRY.of(kind).plural}"))
 
     def remove(self, kind: type[Any], key: str) -> None:
-        """Delete an object."""
-        obj = self.read(kind, key)
-        del self._objects[kind][key]
-        self._note(obj, None)
+        """Take an object away at once, as a kubelet does with a pod that has ended."""
+        with told_as_api_errors(f"delete {REGISTRY.of(kind).kind} {key}"):
+            obj = self._present(kind, key)
+        del self._objects[REGISTRY.of(kind).resource_id][key]
+        self._note(REGISTRY.of(kind), obj, None)
 
     async def next_change(self) -> None:
         """Return when any object has changed."""
@@ -92,27 +116,51 @@ class MemoryApi:
     async def list(
         self, kind: type[Any], *, resource_version: str = "", field_selector: str = ""
     ) -> ObjectList:
-        selector = parse_field_selector(field_selector)
-        chosen = [obj for obj in self.all(kind) if selector.matches(partial(_field, obj))]
-        return ObjectList(chosen, str(self._version))
+        info = REGISTRY.of(kind)
+        what = f"list {info.plural}"
+        with told_as_api_errors(what):
+            selection = select(_row(info), field_selector=field_selector)
+            wanted = parse_version(resource_version or "0")
+            if wanted > self._version:
+                raise too_large_version(wanted, self._version)
+        chosen = [obj for obj in self._all(kind) if _matches(selection, obj)]
+        return ObjectList(read_items(_seen_as, kind, chosen, what=what), str(self._version))
 
     async def watch(
         self, kind: type[Any], *, resource_version: str, field_selector: str = ""
     ) -> AsyncIterator[WatchEvent]:
-        selector = parse_field_selector(field_selector)
-        seen = int(resource_version or 0)
+        info = REGISTRY.of(kind)
+        what = f"watch {info.plural}"
+        read = partial(read_change, _seen_as, kind, what=what)
+        with told_as_api_errors(what):
+            selection = select(_row(info), field_selector=field_selector)
+            seen = parse_version(resource_version or "0")
+            self._since(seen)
+            present: Sequence[Any] = ()
+            if seen == 0:
+                seen, present = self._version, tuple(self._all(kind))
         waker = asyncio.Event()
         self._wakers.add(waker)
         try:
+            for obj in present:
+                if _matches(selection, obj) and (event := read(WatchType.ADDED, obj)) is not None:
+                    yield event
             while True:
                 waker.clear()
-                fresh = self._since(seen)
+                with told_as_api_errors(what):
+                    fresh = self._since(seen)
                 seen = self._version
                 for change in fresh:
-                    if change.kind is kind and (event := _event(change, selector)) is not None:
-                        yield event
+                    if change.resource_id == info.resource_id and (found := _event(change, selection)):
+                        event = read(*found)
+                        if event is not None:
+                            yield event
                 if self._version == seen:
-                    await waker.wait()
+                    try:
+                        async with asyncio.timeout(BOOKMARK_SECONDS):
+                            await waker.wait()
+                    except TimeoutError:
+                        yield WatchEvent(WatchType.BOOKMARK, None, str(seen))
         finally:
             self._wakers.discard(waker)
 
@@ -120,13 +168,19 @@ class MemoryApi:
         return self.read(kind, _join(namespace, name))
 
     async def create(self, obj: T) -> T:
-        return self.put(obj)
+        info, metadata = REGISTRY.of(type(obj)), cast(Any, obj).metadata
+        if metadata.resource_version:
+            with told_as_api_errors(f"create {object_name(info, metadata.name, metadata.namespace)}"):
+                raise bad_request("resourceVersion should not be set on objects to be created")
+        return self.put(self._with_new_uid(obj))
 
     async def update(self, obj: T) -> T:
-        present = cast(Any, self.read(type(obj), _key(obj))).metadata.resource_version
-        if (expected := cast(Any, obj).metadata.resource_version) not in ("", present):
-            raise ConflictError(f"{type(obj).__name__} {_key(obj)} is at version {present}, not {expected}")
-        return self.replace(obj)
+        info, key = REGISTRY.of(type(obj)), _key(obj)
+        with told_as_api_errors(f"update {info.kind} {key}"):
+            row, old = _row(info), to_builtins(self._present(type(obj), key))
+            new = to_builtins(obj)
+            expect_same(row, old, new["metadata"])
+            return self._store(type(obj), row, old, new, subresource="")
 
     async def patch(
         self,
@@ -137,34 +191,22 @@ class MemoryApi:
         namespace: str = "",
         subresource: str = "",
     ) -> T:
-        key = _join(namespace, name)
-        old = self.read(kind, key)
-        _expect_version(old, patch.get("metadata") or {}, f"{kind.__name__} {key}")
-        if subresource:
-            patch = {subresource: patch.get(subresource, {})}
-        return self._write(convert(kind, _merged(to_builtins(old), patch)))
+        info = REGISTRY.of(kind)
+        with told_as_api_errors(f"patch {object_name(info, name, namespace, subresource)}"):
+            row, old = _row(info), to_builtins(self._present(kind, _join(namespace, name)))
+            style = MERGE_PATCH if info.registered else STRATEGIC_MERGE_PATCH
+            new = apply_patch(row, old, to_builtins(patch), content_type=style)
+            expect_same_uid(row, old, new)
+            expect_same(row, old, new["metadata"])
+            return self._store(kind, row, old, new, subresource=subresource)
 
     async def bind(self, binding: Binding) -> None:
-        key = _join(binding.metadata.namespace, binding.metadata.name)
-        pod = self.read(Pod, key)
-        wanted = {"uid": binding.metadata.uid, "resourceVersion": binding.metadata.resource_version}
-        _expect_version(pod, wanted, f"pod {key}")
-        if pod.spec.node_name:
-            raise ConflictError(f"pod {key} is already assigned to node {pod.spec.node_name!r}")
-        if pod.metadata.deletion_timestamp is not None:
-            raise ConflictError(f"pod {key} is being deleted, cannot be assigned to a host")
-        if pod.spec.scheduling_gates:
-            raise ConflictError(f"pod {key} has non-empty .spec.schedulingGates")
-        scheduled = PodCondition(type="PodScheduled", status="True")
-        others = tuple(condition for condition in pod.status.conditions if condition.type != "PodScheduled")
-        replace = msgspec.structs.replace
-        self._write(
-            replace(
-                pod,
-                spec=replace(pod.spec, node_name=binding.target.name),
-                status=replace(pod.status, conditions=(*others, scheduled)),
-            ),
-        )
+        metadata = binding.metadata
+        key = _join(metadata.namespace, metadata.name)
+        with told_as_api_errors(f"bind pod {key} to node {binding.target.name}"):
+            pod = to_builtins(self._present(Pod, key))
+            asked = read_binding(to_builtins(binding))
+            self._write(convert(Pod, bound_pod(pod, asked, now=timestamp(self._clock.now_ns()))))
 
     async def delete(
         self,
@@ -175,57 +217,134 @@ class MemoryApi:
         uid: str = "",
         grace_period_seconds: int | None = None,
     ) -> None:
-        key = _join(namespace, name)
-        obj = self.read(kind, key)
-        if uid and obj.metadata.uid != uid:
-            raise ConflictError(f"{kind.__name__} {key} has UID {obj.metadata.uid}, not {uid}")
-        self.remove(kind, key)
+        info, key = REGISTRY.of(kind), _join(namespace, name)
+        options: dict[str, Any] = {"preconditions": {"uid": uid}} if uid else {}
+        if grace_period_seconds is not None:
+            options["gracePeriodSeconds"] = grace_period_seconds
+        with told_as_api_errors(f"delete {object_name(info, name, namespace)}"):
+            old = self._present(kind, key)
+            plan = plan_deletion(_row(info), to_builtins(old), options, now_ns=self._clock.now_ns())
+        if plan.marked is not None:
+            self._write(convert(type(old), plan.marked))
+        if plan.remove:
+            self.remove(kind, key)
+
+    # What is stored
+
+    def _all(self, kind: type[Any]) -> Sequence[Any]:
+        return tuple(self._objects.get(REGISTRY.of(kind).resource_id, {}).values())
+
+    def _present(self, kind: type[Any], key: str) -> Any:
+        info = REGISTRY.of(kind)
+        try:
+            return self._objects.get(info.resource_id, {})[key]
+        except KeyError:
+            raise not_found(_row(info), key.rpartition("/")[2]) from None
+
+    def _store(
+        self,
+        kind: type[T],
+        row: ServedResource,
+        old: Mapping[str, Any],
+        new: dict[str, Any],
+        *,
+        subresource: str,
+    ) -> T:
+        """Write what an update or a patch made, as far as it was allowed to change."""
+        if subresource:
+            new = {**old, subresource: new.get(subresource, {})}
+        elif row.has_status:
+            new = {**new, "status": old.get("status", {})}
+        new["metadata"] = {**new["metadata"], **_owned(old)}
+        written, present = convert(kind, new), convert(kind, old)
+        if written == present:
+            return present
+        if finalized(row, new, dict(old)):
+            self.remove(kind, _key(written))
+            return written
+        return self._write(written)
+
+    def _with_new_uid(self, obj: T) -> T:
+        self._uids += 1
+        return _with_metadata(obj, uid=f"uid-{self._uids:08d}")
 
     def _write(self, obj: T) -> T:
         obj = _with_metadata(obj, resource_version=str(self._version + 1))
-        objects = self._objects.setdefault(type(obj), {})
+        info = REGISTRY.of(type(obj))
+        objects = self._objects.setdefault(info.resource_id, {})
         old = objects.get(_key(obj))
         objects[_key(obj)] = obj
-        self._note(old, obj)
+        self._note(info, old, obj)
         return obj
 
-    def _note(self, old: Any, new: Any) -> None:
+    def _note(self, info: KindInfo, old: Any, new: Any) -> None:
         self._version += 1
-        self._history.append(_Change(str(self._version), type(old if new is None else new), old, new))
+        self._history.append(_Change(str(self._version), info.resource_id, old, new))
         for waker in self._wakers:
             waker.set()
 
     def _since(self, version: int) -> Sequence[_Change]:
+        if version == 0:
+            return ()
         if version > self._version:
-            raise ApiError(f"resource version {version} is in the future", code=410, reason="Expired")
-        # Every change has its own version, counted from one.
-        return self._history[version:]
+            raise expired(f"Too large resource version: {version}, current: {self._version}")
+        # Every change has its own version.
+        number = self._version - version
+        if number > len(self._history):
+            raise expired(f"too old resource version: {version} ({self._version - len(self._history)})")
+        return tuple(islice(reversed(self._history), number))[::-1]
 
 
 class _Change(NamedTuple):
     version: str
-    kind: type[Any]
+    resource_id: str
     old: Any
     new: Any
 
 
-def _event(change: _Change, selector: FieldSelector) -> WatchEvent | None:
-    """The change as a watch with this selector sees it: leaving the selection is a deletion."""
-    old = change.old if change.old is not None and selector.matches(partial(_field, change.old)) else None
-    new = change.new if change.new is not None and selector.matches(partial(_field, change.new)) else None
-    if new is not None:
-        return WatchEvent(WatchType.ADDED if old is None else WatchType.MODIFIED, new, change.version)
-    if old is None:
+def _event(change: _Change, selection: Selection) -> tuple[WatchType, Any] | None:
+    """The change as a watch with this selection sees it: leaving the selection is a deletion."""
+    new_matches = change.new is not None and _matches(selection, change.new)
+    old_matches = change.old is not None and _matches(selection, change.old)
+    if new_matches:
+        return (WatchType.MODIFIED if old_matches else WatchType.ADDED), change.new
+    if not old_matches:
         return None
-    last = _with_metadata(old if change.new is None else change.new, resource_version=change.version)
-    return WatchEvent(WatchType.DELETED, last, change.version)
+    return WatchType.DELETED, _with_metadata(change.old, resource_version=change.version)
 
 
-def _field(obj: Any, path: str) -> str:
-    """A field by its JSON path, as field selectors name it."""
-    for part in path.split("."):
-        obj = getattr(obj, _SNAKE.sub(r"_\1", part).lower(), "")
-    return str(obj)
+@lru_cache(maxsize=256)
+def _row(info: KindInfo) -> ServedResource:
+    """How the local cluster serves the kind; one it does not know is served as a custom resource."""
+    served = _SERVED.get((info.group, info.version, info.plural))
+    if served is not None:
+        return served
+    return ServedResource(
+        info.group, info.version, info.kind, info.plural, namespaced=info.namespaced, custom=True
+    )
+
+
+def _matches(selection: Selection, obj: Any) -> bool:
+    return selection.everything or selection.matches(to_builtins(obj))
+
+
+def _seen_as(kind: type[Any], obj: Any) -> Any:
+    """The object as this kind reads it: another version of the kind may have written it."""
+    return obj if type(obj) is kind else convert(kind, {**to_builtins(obj), **_type_of(kind)})
+
+
+def _type_of(kind: type[Any]) -> dict[str, str]:
+    try:
+        info = REGISTRY.of(kind)
+    except TypeError:  # the bare metadata of any kind
+        return {}
+    return {"apiVersion": info.api_version, "kind": info.kind}
+
+
+def _owned(old: Mapping[str, Any]) -> dict[str, Any]:
+    """Metadata that only the server sets."""
+    owned = ("uid", "resourceVersion", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
+    return {name: value for name, value in old["metadata"].items() if name in owned}
 
 
 def _key(obj: Any) -> str:
@@ -238,31 +357,6 @@ def _join(namespace: str, name: str) -> str:
 
 def _with_metadata(obj: T, **fields: Any) -> T:
     metadata = msgspec.structs.replace(cast(Any, obj).metadata, **fields)
+    if isinstance(obj, PlainObject):
+        return obj.with_metadata(metadata)
     return cast(T, msgspec.structs.replace(cast(Any, obj), metadata=metadata))
-
-
-def _expect_version(obj: Any, wanted: Mapping[str, Any], what: str) -> None:
-    """UID and resource version are preconditions where they are given."""
-    if (uid := wanted.get("uid")) and uid != obj.metadata.uid:
-        raise ConflictError(f"{what} has UID {obj.metadata.uid}, not {uid}")
-    if (version := wanted.get("resourceVersion")) and version != obj.metadata.resource_version:
-        raise ConflictError(f"{what} is at version {obj.metadata.resource_version}, not {version}")
-
-
-def _merged(old: Any, patch: Any, *, key: str = "") -> Any:
-    """A strategic merge: maps merge, null deletes, known lists merge by their key, others are replaced."""
-    if isinstance(patch, Mapping):
-        merged = dict(old) if isinstance(old, Mapping) else {}
-        for name, value in patch.items():
-            if value is None:
-                merged.pop(name, None)
-            else:
-                merged[name] = _merged(merged.get(name), value, key=name)
-        return merged
-    if isinstance(patch, list | tuple) and isinstance(old, list | tuple) and key in _MERGE_KEYS:
-        by = _MERGE_KEYS[key]
-        entries = {entry[by]: entry for entry in old}
-        for entry in patch:
-            entries[entry[by]] = _merged(entries.get(entry[by]), entry)
-        return list(entries.values())
-    return patch

@@ -193,7 +193,7 @@ def test_impersonation_headers() -> None:
 
 def test_a_kind_the_api_does_not_have() -> None:
     async def test(api: HttpApi, _server: Server) -> None:
-        with pytest.raises(TypeError, match="ObjectMeta has no place in the API"):
+        with pytest.raises(TypeError, match="ObjectMeta is no kind of the API"):
             await api.get(ObjectMeta, "x")
 
     with_api(echo, test)
@@ -331,6 +331,50 @@ def test_a_refusal_becomes_an_error_of_the_tree(
         assert "\n" not in str(caught.value)
         assert api.requests == {("GET", str(code)): 1}
         assert server.connections == 1
+
+    with_api(handler, test)
+
+
+@pytest.mark.parametrize(
+    ("message", "helps"),
+    [
+        ('pods is forbidden: User "kuberth" cannot create resource "pods" in API group ""', True),
+        ('pods "p" is forbidden: no PriorityClass with name x was found', False),
+    ],
+    ids=["rbac", "admission"],
+)
+def test_a_rule_is_named_where_one_helps(message: str, helps: bool) -> None:
+    async def handler(_asked: Asked, reply: Reply) -> None:
+        await reply.status(403, reason="Forbidden", message=message)
+
+    async def test(api: HttpApi, _server: Server) -> None:
+        with pytest.raises(ForbiddenError) as caught:
+            await api.get(Node, "n")
+        assert ("RBAC rule" in str(caught.value)) is helps
+
+    with_api(handler, test)
+
+
+@pytest.mark.parametrize(
+    ("details", "error"),
+    [
+        ({"causes": [{"field": "spec"}, {"field": "metadata.uid"}]}, ConflictError),
+        ({"causes": [{"field": "spec.nodeName"}]}, ApiError),
+        ({"causes": None}, ApiError),
+        ({"causes": ["metadata.uid", 5]}, ApiError),
+        (None, ApiError),
+        ("metadata.uid", ApiError),
+    ],
+)
+def test_an_attempt_to_change_the_uid_is_a_conflict(details: Any, error: type[ApiError]) -> None:
+    async def handler(_asked: Asked, reply: Reply) -> None:
+        body = {"kind": "Status", "reason": "Invalid", "message": "said so", "details": details}
+        await reply.send(body, status=422)
+
+    async def test(api: HttpApi, _server: Server) -> None:
+        with pytest.raises(ApiError, match="said so") as caught:
+            await api.patch(Node, "n", {"metadata": {"uid": "x"}})
+        assert type(caught.value) is error
 
     with_api(handler, test)
 

@@ -9,7 +9,7 @@ import pytest
 from kuberth.api.core import Node, Pod
 from kuberth.client.protocol import WatchEvent
 from kuberth.errors import ApiError
-from kuberth.informers.reflector import Reflector
+from kuberth.informers.reflector import SILENT_SECONDS, Reflector
 from kuberth.informers.store import Store
 from kuberth.testing import MemoryApi, make_node, make_pod, run_in_virtual_time
 
@@ -17,10 +17,10 @@ from kuberth.testing import MemoryApi, make_node, make_pod, run_in_virtual_time
 class Watched:
     """A reflector of pods that notes what its handler is told, and what the store held then."""
 
-    def __init__(self, api: MemoryApi) -> None:
+    def __init__(self, api: MemoryApi, *, optional: bool = False) -> None:
         self.store = Store[Pod]()
         self.told: list[str] = []
-        self.reflector = Reflector(api, Pod, self.store, self._handle)
+        self.reflector = Reflector(api, Pod, self.store, self._handle, optional=optional)
 
     def _handle(self, old: Pod | None, new: Pod | None) -> None:
         self.told.append(f"{_uid(old)} -> {_uid(new)}")
@@ -178,7 +178,7 @@ def test_a_watch_that_ends_goes_on_where_it_was() -> None:
 
     api = run_in_virtual_time(main)
     assert len(api.lists) == 1
-    assert api.watches == ["0", "1", "2", "3"]
+    assert api.watches == ["1", "2", "3", "4"]
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ def test_a_watch_that_ends_goes_on_where_it_was() -> None:
     [
         pytest.param(ApiError("too old resource version", code=410, reason="Expired"), "", id="gone"),
         pytest.param(ApiError("Too large resource version: 9", code=504), "", id="from-the-future"),
-        pytest.param(ApiError("no answer", code=500), "1", id="any-other-trouble"),
+        pytest.param(ApiError("no answer", code=500), "2", id="any-other-trouble"),
     ],
 )
 def test_a_watch_that_fails_is_made_up_for_by_a_list(failure: ApiError, version: str) -> None:
@@ -219,3 +219,178 @@ def test_a_kind_that_may_not_be_read_holds_no_one_up_if_it_is_optional(
     assert run_in_virtual_time(lambda: synced(optional=True))
     assert not run_in_virtual_time(lambda: synced(optional=False))
     assert 'resources: ["pods"]' in caplog.text
+
+
+class Refusing(MemoryApi):
+    """Refuses to list with each code in turn, then serves."""
+
+    def __init__(self, *codes: int) -> None:
+        super().__init__()
+        self.codes = list(codes)
+
+    async def list(self, kind: type[Any], **options: Any) -> Any:
+        if self.codes:
+            raise ApiError("the server could not find the requested resource", code=self.codes.pop(0))
+        return await super().list(kind, **options)
+
+
+@pytest.mark.parametrize("code", [403, 404])
+def test_an_optional_kind_that_appears_later(code: int, caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        api = Refusing(code, code, code)
+        api.put(pod("a", name="a"))
+        watched = Watched(api, optional=True)
+        task = asyncio.ensure_future(watched.reflector.run())
+        await watched.reflector.synced.wait()
+        assert asyncio.get_running_loop().time() == 0, "nobody waits for a kind that may never come"
+        assert watched.told == []
+        await asyncio.sleep(60)
+        assert watched.told == ["none -> a@1"]
+        api.put(pod("b", name="b"))
+        await asyncio.sleep(1)
+        assert watched.told == ["none -> a@1", "none -> b@1"]
+        task.cancel()
+
+    run_in_virtual_time(main)
+    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert len(warnings) == 1, "told once, however often it is tried"
+    assert ("pods.v1." if code == 404 else 'resources: ["pods"]') in warnings[0]
+
+
+def test_a_kind_that_the_scheduler_cannot_do_without() -> None:
+    async def main() -> bool:
+        reflector = Watched(Refusing(*[404] * 100)).reflector
+        task = asyncio.ensure_future(reflector.run())
+        await asyncio.sleep(600)
+        task.cancel()
+        return reflector.synced.is_set()
+
+    assert not run_in_virtual_time(main)
+
+
+def test_a_kind_that_is_no_longer_served_has_no_objects() -> None:
+    async def main() -> list[str]:
+        api = Refusing()
+        api.put(pod("a", name="a"))
+        watched = Watched(api, optional=True)
+        await watched.reflector.sync()
+        api.codes = [404]
+        task = asyncio.ensure_future(watched.reflector.run())
+        await asyncio.sleep(0.5)
+        assert len(watched.store) == 0
+        await asyncio.sleep(60)
+        task.cancel()
+        return watched.told
+
+    assert run_in_virtual_time(main) == ["none -> a@1", "a@1 -> none", "none -> a@1"]
+
+
+class Silent(MemoryApi):
+    """Its first watches stay open and bring nothing; notes from where each began, and when it ended."""
+
+    def __init__(self, watches: int) -> None:
+        super().__init__()
+        self.left = watches
+        self.lists = 0
+        self.begun: list[tuple[float, str]] = []
+        self.ended: list[float] = []
+
+    async def list(self, kind: type[Any], **options: Any) -> Any:
+        self.lists += 1
+        return await super().list(kind, **options)
+
+    async def watch(
+        self, kind: type[Any], *, resource_version: str, field_selector: str = ""
+    ) -> AsyncIterator[WatchEvent]:
+        time = asyncio.get_running_loop().time
+        self.begun.append((time(), resource_version))
+        try:
+            if self.left:
+                self.left -= 1
+                await asyncio.Event().wait()
+            async for event in super().watch(kind, resource_version=resource_version):
+                yield event
+        finally:
+            self.ended.append(time())
+
+
+def test_a_watch_that_falls_silent_is_begun_anew_where_it_was() -> None:
+    async def main() -> None:
+        api = Silent(1)
+        api.put(pod("a", name="a"))
+        watched = Watched(api)
+        task = asyncio.ensure_future(watched.reflector.run())
+        await watched.reflector.synced.wait()
+        api.put(pod("b", name="b"))
+        await asyncio.sleep(SILENT_SECONDS - 1)
+        assert watched.told == ["none -> a@1"]
+        await asyncio.sleep(2)
+        assert watched.told == ["none -> a@1", "none -> b@1"]
+        assert api.begun == [(0, "2"), (SILENT_SECONDS, "2")]
+        assert api.ended == [SILENT_SECONDS]
+        assert api.lists == 1
+        task.cancel()
+
+    run_in_virtual_time(main)
+
+
+def test_a_watch_that_is_silent_again_is_made_up_for_by_a_list() -> None:
+    """As after a restored backup: a real server says nothing about versions it has yet to reach."""
+
+    async def main() -> None:
+        api = Silent(2)
+        watched = Watched(api)
+        task = asyncio.ensure_future(watched.reflector.run())
+        await watched.reflector.synced.wait()
+        api.put(pod("a", name="a"))
+        await asyncio.sleep(2 * SILENT_SECONDS + 1)
+        assert watched.told == ["none -> a@1"]
+        assert api.lists == 2
+        task.cancel()
+
+    run_in_virtual_time(main)
+
+
+def test_bookmarks_keep_a_quiet_watch_alive() -> None:
+    async def main() -> None:
+        api = Silent(0)
+        watched = Watched(api)
+        task = asyncio.ensure_future(watched.reflector.run())
+        await asyncio.sleep(3600)
+        assert len(api.begun) == 1
+        task.cancel()
+
+    run_in_virtual_time(main)
+
+
+def test_a_watch_is_silent_from_its_last_event_on() -> None:
+    class Stuck(Silent):
+        async def watch(
+            self, kind: type[Any], *, resource_version: str, field_selector: str = ""
+        ) -> AsyncIterator[WatchEvent]:
+            async for event in super().watch(kind, resource_version=resource_version):
+                yield event
+                if len(self.begun) == 1 and event.object and event.object.metadata.name == "last":
+                    await asyncio.Event().wait()
+
+    async def main() -> None:
+        api = Stuck(0)
+        watched = Watched(api)
+        task = asyncio.ensure_future(watched.reflector.run())
+        for number in range(4):
+            await asyncio.sleep(0.4)
+            api.put(pod("x", name=f"p{number}"))
+        await asyncio.sleep(48.4)
+        api.put(pod("last", name="last"))
+        await asyncio.sleep(1)
+        api.put(pod("late", name="late"))
+        await asyncio.sleep(SILENT_SECONDS - 2)
+        assert len(api.begun) == 1
+        await asyncio.sleep(2)
+        begun, version = api.begun[1]
+        assert begun == pytest.approx(50 + SILENT_SECONDS)
+        assert version == "6"
+        assert watched.told[-1] == "none -> late@1"
+        task.cancel()
+
+    run_in_virtual_time(main)

@@ -109,7 +109,7 @@ def test_a_condition_is_written_when_it_changed(pod: Pod, requests: int, since: 
 def test_other_conditions_stay() -> None:
     pod = make_pod("p", status={"conditions": [{"type": "Ready", "status": "True"}]})
     after, _ = written(pod, condition=NO_ROOM)
-    assert [condition.type for condition in after.status.conditions] == ["Ready", "PodScheduled"]
+    assert [condition.type for condition in after.status.conditions] == ["PodScheduled", "Ready"]
 
 
 @pytest.mark.parametrize(

@@ -1,20 +1,18 @@
-"""A list's JSON as objects; one that cannot be read does not lose the others.
+"""A list's JSON as objects.
 
 In: the body of a list answer. Out: its items, its resource version and where to go on.
 """
 
 from __future__ import annotations
 
-import logging
 from typing import Any, NamedTuple
 
 import msgspec
 
 from kuberth.api.meta import ListMeta
 from kuberth.api.wire import decode
-from kuberth.errors import ApiError, WireError
-
-logger = logging.getLogger(__name__)
+from kuberth.client.reading import read_items
+from kuberth.errors import ApiError
 
 
 class Page(NamedTuple):
@@ -37,10 +35,5 @@ def decode_page(kind: type[Any], raw: bytes, *, what: str) -> Page:
         page = _LISTS.decode(raw)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise ApiError(f"{what}: the answer is no list ({error}); is this a Kubernetes API?") from error
-    items = []
-    for item in page.items or ():
-        try:
-            items.append(decode(kind, bytes(item)))
-        except WireError as error:
-            logger.error("%s: an object cannot be read and is skipped: %s", what, error)
+    items = read_items(decode, kind, map(bytes, page.items or ()), what=what)
     return Page(items, page.metadata.resource_version, page.metadata.continue_)

@@ -1,7 +1,7 @@
 """What the API server's refusals mean: a Status object becomes an error of our tree.
 
-In: an answer that is not 2xx, or the ERROR event of a watch. Out: the `ApiError` to raise, in one line
-that says what was asked, what the server said and what to do.
+In: an answer that is not 2xx, the ERROR event of a watch, or a Status from a server in this process. Out:
+the `ApiError` to raise, in one line that says what was asked, what the server said and what to do.
 """
 
 from __future__ import annotations
@@ -38,20 +38,29 @@ _REASONS: Final = {
 """For answers that are no Status: what client-go makes of the bare code."""
 
 
-class _Status(msgspec.Struct, frozen=True):
+class ApiStatus(msgspec.Struct, frozen=True):
+    """The parts of a Kubernetes Status that tell one refusal from another."""
+
     message: str = ""
     reason: str = ""
     code: int = 0
+    details: Any = None
+    """As it came: whoever stands between may have made it up."""
+
+    def blames(self, field: str) -> bool:
+        """Whether this field of the object is among the causes."""
+        causes = self.details.get("causes") if isinstance(self.details, dict) else None
+        if not isinstance(causes, list):
+            return False
+        return any(isinstance(cause, dict) and cause.get("field") == field for cause in causes)
 
 
 def refusal(answer: HttpAnswer, *, what: str, rule: str = "", source: str = "") -> ApiError:
     """The error for an answer; `rule` is the RBAC rule that would allow what was asked."""
     status = _status(answer.body)
-    text = status.message or _as_text(answer)
-    return _error(
-        answer.status,
-        status.reason or _REASONS.get(answer.status, ""),
-        f"{what}: {text}",
+    return status_error(
+        msgspec.structs.replace(status, code=answer.status, message=status.message or _as_text(answer)),
+        what=what,
         rule=rule,
         source=source,
         wait_seconds=retry_after(answer) or 0.0,
@@ -61,9 +70,11 @@ def refusal(answer: HttpAnswer, *, what: str, rule: str = "", source: str = "") 
 def watch_error(raw: Any, *, what: str) -> ApiError:
     """The error for a watch's ERROR event, whose object is a Status."""
     status = _status(raw)
-    code = status.code or 500
-    return _error(
-        code, status.reason or _REASONS.get(code, ""), f"{what}: {status.message or 'ended with an error'}"
+    return status_error(
+        msgspec.structs.replace(
+            status, code=status.code or 500, message=status.message or "ended with an error"
+        ),
+        what=what,
     )
 
 
@@ -79,9 +90,11 @@ def retry_after(answer: HttpAnswer) -> float | None:
     return float(header) if header.isdigit() else None
 
 
-def _error(
-    code: int, reason: str, message: str, *, rule: str = "", source: str = "", wait_seconds: float = 0.0
+def status_error(
+    status: ApiStatus, *, what: str, rule: str = "", source: str = "", wait_seconds: float = 0.0
 ) -> ApiError:
+    code, reason = status.code, status.reason or _REASONS.get(status.code, "")
+    message = f"{what}: {status.message}"
     match code:
         case 404:
             return NotFoundError(message)
@@ -90,17 +103,24 @@ def _error(
         case 401:
             return UnauthorizedError(f"{message}; check the credentials in {source}, they may have expired")
         case 403:
-            return ForbiddenError(f"{message}; allow it with the RBAC rule {rule}" if rule else message)
+            # Admission forbids, too, and no rule helps; the authorizer says who "cannot" do what.
+            admission = "is forbidden: " in status.message and " cannot " not in status.message
+            helps = rule and not admission
+            return ForbiddenError(f"{message}; allow it with the RBAC rule {rule}" if helps else message)
+        case 422 if status.blames("metadata.uid"):
+            # A patch that names a UID means that object; this one was made later under its name. The
+            # server has no precondition for patches and calls it an attempt to change the UID.
+            return ConflictError(message)
         case 429:
             return TooManyRequestsError(message, retry_after_seconds=wait_seconds)
     return ApiError(message, code=code, reason=reason)
 
 
-def _status(raw: Any) -> _Status:
+def _status(raw: Any) -> ApiStatus:
     try:
-        return msgspec.json.decode(raw, type=_Status)
+        return msgspec.json.decode(raw, type=ApiStatus)
     except msgspec.MsgspecError:
-        return _Status()
+        return ApiStatus()
 
 
 def _as_text(answer: HttpAnswer) -> str:

@@ -1,27 +1,15 @@
-"""Where a kind's objects live in the API, and how messages and RBAC rules name them.
+"""Where a kind's objects live in the API, and how messages name them.
 
-In: a struct type, names, a subresource. Out: paths, query strings, texts.
+In: a kind, names, a subresource. Out: paths, query strings, texts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
 from urllib.parse import quote, urlencode
 
-from kuberth.api.core import Pod
-from kuberth.api.kinds import KINDS, KindInfo
+from kuberth.api.kinds import KindInfo
 from kuberth.errors import ApiError
-
-_KIND_INFO: Final[Mapping[type, KindInfo]] = {info.type: info for info in KINDS.values()}
-POD: Final = _KIND_INFO[Pod]
-
-
-def info_of(kind: type[Any]) -> KindInfo:
-    info = _KIND_INFO.get(kind)
-    if info is None:
-        raise TypeError(f"{kind.__name__} has no place in the API; add it to kuberth.api.kinds.KINDS")
-    return info
 
 
 def path_of(info: KindInfo, name: str = "", namespace: str = "", subresource: str = "") -> str:
@@ -51,8 +39,3 @@ def query(fields: Mapping[str, str]) -> str:
 def object_name(info: KindInfo, name: str, namespace: str, subresource: str = "") -> str:
     key = f"{namespace}/{name}" if namespace else name
     return f"{subresource} of {info.kind} {key}" if subresource else f"{info.kind} {key}"
-
-
-def rbac_rule(info: KindInfo, verb: str, subresource: str) -> str:
-    resource = f"{info.plural}/{subresource}" if subresource else info.plural
-    return f'apiGroups: ["{info.group}"], resources: ["{resource}"], verbs: ["{verb}"]'

@@ -1,7 +1,6 @@
 """A watch's bytes, line by line, as events.
 
-In: pieces of a body that know nothing of lines. Out: `WatchEvent`s in order; an ERROR event raises. One
-object that cannot be read does not end the watch: it is logged by name and skipped.
+In: pieces of a body that know nothing of lines. Out: `WatchEvent`s in order; an ERROR event raises.
 """
 
 from __future__ import annotations
@@ -12,11 +11,11 @@ from typing import Any
 
 import msgspec
 
-from kuberth.api.meta import ObjectMeta
 from kuberth.api.wire import decode
 from kuberth.client.protocol import WatchEvent, WatchType
+from kuberth.client.reading import read_change
 from kuberth.client.rest.refusals import watch_error
-from kuberth.errors import ApiError, WireError
+from kuberth.errors import ApiError
 
 logger = logging.getLogger(__name__)
 
@@ -24,10 +23,6 @@ logger = logging.getLogger(__name__)
 class _Frame(msgspec.Struct, frozen=True, gc=False):
     type: str
     object: msgspec.Raw
-
-
-class _Bare(msgspec.Struct, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
 
 
 _FRAMES: msgspec.json.Decoder[_Frame] = msgspec.json.Decoder(_Frame)
@@ -73,23 +68,4 @@ class WatchDecoder:
         if type_ is None:
             logger.warning("%s: event type %r is unknown and skipped", self._what, frame.type[:40])
             return None
-        if type_ is WatchType.BOOKMARK:
-            return WatchEvent(type_, None, decode(_Bare, bytes(frame.object)).metadata.resource_version)
-        try:
-            obj = decode(self._kind, bytes(frame.object))
-        except WireError as error:
-            return self._skipped(type_, bytes(frame.object), error)
-        return WatchEvent(type_, obj, obj.metadata.resource_version)
-
-    def _skipped(self, type_: WatchType, raw: bytes, error: WireError) -> WatchEvent | None:
-        """A deletion needs no more than a name; any other change of an unreadable object is lost."""
-        try:
-            metadata = decode(_Bare, raw).metadata
-        except WireError:
-            logger.error("%s: an object cannot be read and is skipped: %s", self._what, error)
-            return None
-        if type_ is WatchType.DELETED:
-            return WatchEvent(type_, self._kind(metadata=metadata), metadata.resource_version)
-        logger.error("%s: an object cannot be read, its change is skipped: %s", self._what, error)
-        # Nothing changes, but the watch has come this far.
-        return WatchEvent(WatchType.BOOKMARK, None, metadata.resource_version)
+        return read_change(decode, self._kind, type_, bytes(frame.object), what=self._what)

@@ -75,6 +75,17 @@ def unsupported_media_type(supported: Sequence[str]) -> StatusError:
     return StatusError(415, "UnsupportedMediaType", message)
 
 
+def too_large_version(version: int, current: int) -> StatusError:
+    """A list of a version that does not exist yet."""
+    return StatusError(
+        504,
+        "Timeout",
+        f"Timeout: Too large resource version: {version}, current: {current}",
+        causes=[Cause("", "Too large resource version", "ResourceVersionTooLarge")],
+        retry_after_seconds=1,
+    )
+
+
 def expired(message: str) -> StatusError:
     return StatusError(410, "Expired", message)
 

@@ -246,7 +246,7 @@ def test_lists_in_chunks_show_one_moment() -> None:
         ({"resource_version_match": "Sometimes", "resource_version": "1"}, 422),
         ({"resource_version": "abc"}, 400),
         ({"resource_version": "-1"}, 400),
-        ({"resource_version": "999999"}, 410),
+        ({"resource_version": "999999"}, 504),
         ({"continue_token": "garbage"}, 400),
         ({"continue_token": "e30"}, 400),
         ({"label_selector": "a in ("}, 400),
@@ -346,6 +346,39 @@ def test_a_watch_too_late_is_told_so_at_once() -> None:
             with pytest.raises(StatusError) as caught:
                 rig.core.watch("pods", resource_version=version)
             assert (caught.value.code, caught.value.reason) == (410, "Expired")
+
+    run(main)
+
+
+@pytest.mark.parametrize("subresource", ["", "status"])
+def test_a_patch_cannot_change_the_uid(subresource: str) -> None:
+    """An update of another UID is a conflict; a patch, to upstream, is an attempt to change it."""
+
+    async def main(rig: Rig) -> None:
+        pod = await rig.pod()
+        patch = {"metadata": {"uid": "other"}, "status": {"nominatedNodeName": "n1"}}
+        wrong = await refused(
+            rig.core.patch(
+                "pods",
+                "p",
+                patch,
+                content_type="application/strategic-merge-patch+json",
+                namespace="default",
+                subresource=subresource,
+            ),
+            422,
+        )
+        assert 'metadata.uid: Invalid value: "other": field is immutable' in str(wrong)
+        await refused(
+            rig.core.update(
+                "pods",
+                "p",
+                {**pod, "metadata": {**pod["metadata"], "uid": "other"}},
+                namespace="default",
+                subresource=subresource,
+            ),
+            409,
+        )
 
     run(main)
 

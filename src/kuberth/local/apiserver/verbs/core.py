@@ -33,10 +33,10 @@ from kuberth.local.apiserver.verbs import eviction, pod_binding, scale
 from kuberth.local.apiserver.verbs.aliases import to_stored, to_view
 from kuberth.local.apiserver.verbs.bodies import check_strict, decode
 from kuberth.local.apiserver.verbs.deletion import plan_deletion, read_options
-from kuberth.local.apiserver.verbs.listing import ListRequest, check_version, list_objects
+from kuberth.local.apiserver.verbs.listing import ListRequest, list_objects, parse_version
 from kuberth.local.apiserver.verbs.selecting import select
 from kuberth.local.apiserver.verbs.watching import Event, Watcher
-from kuberth.local.apiserver.verbs.writing import Writer, storage_failed
+from kuberth.local.apiserver.verbs.writing import Writer, expect_same_uid, storage_failed
 
 _SUCCESS: Final[Obj] = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
 _PATCH_OPTIONS: Final = ServedResource("meta.k8s.io", "v1", "PatchOptions", "patchoptions")
@@ -122,7 +122,11 @@ class Core:
             return selection.everything or selection.matches(obj)
 
         from_now = resource_version in ("", "0")
-        since = self._store.revision if from_now else check_version(self._store, resource_version)
+        since = self._store.revision if from_now else parse_version(resource_version)
+        if since > self._store.revision:
+            # Upstream would keep the watch silent until that version comes. A cluster that was restarted
+            # without its data would then look dead for as long as it had lived before.
+            raise expired(f"Too large resource version: {since}, current: {self._store.revision}")
         initial = None
         if from_now or send_initial_events:
             initial, since = self._store.list(row.stored_as, namespace=namespace), self._store.revision
@@ -228,6 +232,7 @@ class Core:
         if field_validation == "Strict":
             check_strict(row, patched)
         new = decode(row, patched)
+        expect_same_uid(row, old, new)
         return await self._replace(row, old, new, subresource=subresource, dry_run=dry_run), False
 
     async def delete(

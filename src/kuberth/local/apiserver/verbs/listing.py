@@ -12,7 +12,7 @@ import json
 from typing import Final, NamedTuple
 
 from kuberth.local.apiserver.objects import Obj, key_of
-from kuberth.local.apiserver.refusals import bad_request, expired, invalid
+from kuberth.local.apiserver.refusals import bad_request, expired, invalid, too_large_version
 from kuberth.local.apiserver.resources import ServedResource
 from kuberth.local.apiserver.status_errors import Cause, StatusError
 from kuberth.local.apiserver.store.store import CompactedError, RevisionStore
@@ -68,17 +68,6 @@ def list_objects(
     }
 
 
-def check_version(store: RevisionStore, text: str) -> int:
-    """A resourceVersion as a number; 410 if it is from the future, as after a restart without data.
-
-    Upstream waits and answers 504 then. Clients do the same on either: they list again.
-    """
-    revision = parse_version(text)
-    if revision > store.revision:
-        raise expired(f"Too large resource version: {revision}, current: {store.revision}")
-    return revision
-
-
 def parse_version(text: str) -> int:
     if text.isascii() and text.isdigit() and len(text) <= 19:
         return int(text)
@@ -91,7 +80,10 @@ def _first_items(
 ) -> tuple[int, list[Obj]]:
     match = request.resource_version_match
     if request.resource_version not in ("", "0"):
-        revision = check_version(store, request.resource_version)
+        revision = parse_version(request.resource_version)
+        if revision > store.revision:
+            # Upstream waits three seconds for it first.
+            raise too_large_version(revision, store.revision)
         # Without a match, a limit asks for the exact version: what upstream did before matches existed.
         if match == "Exact" or (not match and request.limit > 0):
             items = _as_of(store, row, request.namespace, revision)

@@ -13,11 +13,21 @@ from typing import Final
 
 from kuberth.clock import Clock
 from kuberth.local.apiserver.objects import Obj, make_key, name_of, namespace_of
-from kuberth.local.apiserver.refusals import already_exists, bad_request, conflict, invalid, modified
+from kuberth.local.apiserver.refusals import (
+    already_exists,
+    bad_request,
+    conflict,
+    invalid,
+    modified,
+)
 from kuberth.local.apiserver.resources import ServedResource
 from kuberth.local.apiserver.rules.admission import expect_namespace
 from kuberth.local.apiserver.rules.kind_rules import rules_for
-from kuberth.local.apiserver.rules.metadata_validation import validate_metadata, validate_metadata_update
+from kuberth.local.apiserver.rules.metadata_validation import (
+    invalid_value,
+    validate_metadata,
+    validate_metadata_update,
+)
 from kuberth.local.apiserver.rules.names import GENERATE_ATTEMPTS, generate_name
 from kuberth.local.apiserver.rules.situation import Situation
 from kuberth.local.apiserver.status_errors import Cause, StatusError
@@ -81,7 +91,7 @@ class Writer:
         """
         name = name_of(old)
         metadata, old_metadata = new.setdefault("metadata", {}), old["metadata"]
-        self._expect_same(row, old, metadata)
+        expect_same(row, old, metadata)
         for field in _OWNED:
             if field in old_metadata:
                 metadata[field] = old_metadata[field]
@@ -116,7 +126,7 @@ class Writer:
         if dry_run:
             return new
         key = make_key(namespace_of(old), name)
-        if _finalized(row, new, old):
+        if finalized(row, new, old):
             last = self.stage(row, key, None)
             return {
                 **new,
@@ -130,20 +140,6 @@ class Writer:
         except StorageError as error:
             raise storage_failed(error) from error
 
-    def _expect_same(self, row: ServedResource, old: Obj, metadata: Obj) -> None:
-        name = name_of(old)
-        if (uid := metadata.get("uid")) and uid != old["metadata"]["uid"]:
-            why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: "
-            raise conflict(row, name, why + old["metadata"]["uid"])
-        version = metadata.get("resourceVersion", "")
-        if version not in ("", "0"):
-            if version != old["metadata"]["resourceVersion"]:
-                raise modified(row, name)
-        elif not row.unconditional_update:
-            cause = Cause("metadata.resourceVersion", "Invalid value: 0: must be specified for an update")
-            # Upstream names the resource here, not the kind.
-            raise invalid(replace(row, kind=row.plural), name, [cause])
-
     def _free_name(self, row: ServedResource, namespace: str, prefix: str) -> str:
         name = ""
         for _ in range(GENERATE_ATTEMPTS):
@@ -151,6 +147,29 @@ class Writer:
             if self.store.latest(row.stored_as, make_key(namespace, name)) is None:
                 return name
         raise already_exists(row, name)
+
+
+def expect_same(row: ServedResource, old: Obj, metadata: Obj) -> None:
+    """UID and resourceVersion of an update are preconditions where they are given; 409 or 422."""
+    name = name_of(old)
+    if (uid := metadata.get("uid")) and uid != old["metadata"]["uid"]:
+        why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: "
+        raise conflict(row, name, why + old["metadata"]["uid"])
+    version = metadata.get("resourceVersion", "")
+    if version not in ("", "0"):
+        if version != old["metadata"]["resourceVersion"]:
+            raise modified(row, name)
+    elif not row.unconditional_update:
+        cause = Cause("metadata.resourceVersion", "Invalid value: 0: must be specified for an update")
+        # Upstream names the resource here, not the kind.
+        raise invalid(replace(row, kind=row.plural), name, [cause])
+
+
+def expect_same_uid(row: ServedResource, old: Obj, patched: Obj) -> None:
+    """A patch has no preconditions: one that names another UID tries to change it."""
+    uid = patched.get("metadata", {}).get("uid")
+    if uid and uid != old["metadata"]["uid"]:
+        raise invalid(row, name_of(old), [invalid_value("metadata.uid", uid, "field is immutable")])
 
 
 def storage_failed(error: StorageError) -> StatusError:
@@ -174,7 +193,7 @@ def _spec_of(obj: Obj) -> Obj:
     return {name: value for name, value in obj.items() if name not in ("metadata", "status")}
 
 
-def _finalized(row: ServedResource, new: Obj, old: Obj) -> bool:
+def finalized(row: ServedResource, new: Obj, old: Obj) -> bool:
     """Whether the last finalizer of an object that is to be deleted has just gone."""
     metadata = new["metadata"]
     return bool(
