@@ -16,6 +16,7 @@ from kuberth.framework.handle import EventRecorder
 from kuberth.framework.queued_pod import QueuedPod
 from kuberth.framework.runner import Runner
 from kuberth.framework.status import Status
+from kuberth.observe import verbosity
 from kuberth.outcomes.failure_handling import FailureHandler
 from kuberth.outcomes.placement import Placement
 from kuberth.outcomes.rejection import Rejection
@@ -103,6 +104,8 @@ class SchedulingLoop:
 
     def _schedule(self, queued: QueuedPod, runner: Runner) -> None:
         outcome: Placement | Rejection
+        if verbosity.level >= 3:
+            verbosity.tell(3, "Attempting to schedule pod", pod=queued.pod)
         try:
             outcome = self._cycle.run(queued, runner)
         except Exception as exc:  # a defect of ours must not cost anyone their pod, nor stop the loop
@@ -110,6 +113,8 @@ class SchedulingLoop:
             self._cluster.forget_pod(queued.uid)
             outcome = Rejection(queued, Status.error(exc), runner, started=0.0)
         if isinstance(outcome, Rejection):
+            if verbosity.level >= 2 and outcome.status.is_rejected:
+                verbosity.tell(2, verbosity.NO_FIT, pod=queued.pod, err=outcome.status.message)
             self._failures.handle(outcome)
             return
         if outcome.state.pods_to_activate:
