@@ -19,8 +19,6 @@ from kuberth.config.printing import to_tree
 from kuberth.serving.messages import Handler, Request, Response
 
 COMPONENT: Final = "kube-scheduler"
-EMULATED_VERSION: Final = "1.36"
-"""The Kubernetes whose behaviour this is."""
 GROUP: Final = "config.k8s.io"
 VERSIONS: Final = ("v1beta1", "v1alpha1")
 
@@ -53,7 +51,7 @@ def _status(paths: Sequence[str], clock: Clock, started_ns: int) -> dict[str, An
         # The field's name is the API's; the runtime is what it is.
         "goVersion": f"python{platform.python_version()}",
         "binaryVersion": kuberth.__version__,
-        "emulationVersion": EMULATED_VERSION,
+        "emulationVersion": kuberth.KUBERNETES_VERSION,
         "paths": list(paths),
     }
 
