@@ -61,7 +61,12 @@ def run_scheduler(
             "queue": queue_reference or "",
         },
     )
-    return _run_on_fastest_loop(run_daemon(settings))
+    try:
+        return _run_on_fastest_loop(run_daemon(settings))
+    except (SystemExit, KeyboardInterrupt) as end:
+        # Signals come in another way: somebody inside, a plugin most likely, wanted the process gone.
+        logger.error("ended from inside by %r; ending, so that a restart can mend it", end)
+        return 1
 
 
 def configuration(flags: Flags, registry: Registry) -> KubeSchedulerConfiguration:

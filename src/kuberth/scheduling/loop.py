@@ -51,16 +51,21 @@ class SchedulingLoop:
         self._bind = bind
         self._ready = asyncio.Event()
         self._stopping = False
+        self.ended = asyncio.Event()
+        """Set when no more pods are scheduled, asked for or not."""
         queue.when_ready(self._ready.set)
 
     async def run(self) -> None:
         """Schedule until `stop`."""
-        while not self._stopping:
-            if not self._schedule_next():
-                self._ready.clear()
-                await self._ready.wait()
-            # Events and bindings get their turn between two pods.
-            await asyncio.sleep(0)
+        try:
+            while not self._stopping:
+                if not self._schedule_next():
+                    self._ready.clear()
+                    await self._ready.wait()
+                # Events and bindings get their turn between two pods.
+                await asyncio.sleep(0)
+        finally:
+            self.ended.set()
 
     async def run_ticks(self) -> None:
         """Keep the queue's time going until `stop`."""
