@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from kuberth.cli.run_flags import FLAGS
-from kuberth.config.feature_gates import ELSEWHERE, GATES
+from kuberth.config.feature_gates import ELSEWHERE, GATES, Stage, gate_problems
 from tests.e2e.assets import Assets
 from tests.e2e.cluster import Cluster
 from tests.e2e.conftest import StartScheduler
@@ -56,6 +56,29 @@ def test_every_gate_of_kube_scheduler_is_known(upstream_help: str) -> None:
         name: theirs[name] for name in theirs.keys() & ours.keys()
     }
     assert theirs.keys() - ours.keys() - ELSEWHERE == {"AllAlpha", "AllBeta"}
+
+
+LOCKED_THERE_ALONE = {
+    "SchedulerQueueingHints",
+    "PodSchedulingReadiness",
+    "DynamicResourceAllocation",
+    "DRAAdminAccess",
+}
+"""Locked in kube-scheduler and free here, where both behaviours exist."""
+
+
+def test_a_locked_gate_is_refused_in_the_same_words(assets: Assets, upstream_help: str) -> None:
+    assert assets.kube_scheduler is not None
+    assert upstream_help
+    for name in (name for name, gate in GATES.items() if gate.stage is Stage.GA):
+        flags = [f"--feature-gates={name}=false", "--kubeconfig=/nonexistent"]
+        done = subprocess.run([assets.kube_scheduler, *flags], capture_output=True, text=True, timeout=60)
+        refused = f"cannot set feature gate {name} to false, feature is locked to true"
+        problems = [error.message for error in gate_problems({name: False})]
+        if refused not in done.stderr or name in LOCKED_THERE_ALONE:
+            assert problems == [], name
+        else:
+            assert problems == [refused], name
 
 
 def structured(scheduler: RunningScheduler, path: str, kind: str) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import kuberth
 from kuberth.cli.context import Extras, plugin_option, queue_option
 from kuberth.cli.logs import set_up_logging
 from kuberth.cli.run_flags import Flags, options
+from kuberth.observe import verbosity
 
 logger = logging.getLogger(__name__)
 
@@ -68,6 +69,9 @@ def run(
     """Schedule pods on a Kubernetes cluster, in place of kube-scheduler or beside it."""
     flags = Flags.taken_from(parameters)
     set_up_logging(flags["v"], flags["logging-format"])
+    if verbosity.level >= 1:
+        for name, value in flags.shown().items():
+            verbosity.tell(1, f'FLAG: --{name}="{value}"')
     for name in flags.without_effect():
         logger.info("flag --%s has no effect here", name)
 

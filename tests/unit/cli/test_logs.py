@@ -6,7 +6,6 @@ import json
 import logging
 import os
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -16,18 +15,6 @@ from kuberth.observe import verbosity
 from kuberth.testing import make_node, make_pod
 
 POD, NODE = make_pod("web", namespace="shop"), make_node("n1")
-
-
-@pytest.fixture(autouse=True)
-def _logging_as_before() -> Iterator[None]:
-    names = (None, "kuberth.cli", "kuberth.programs.run", "kuberth.serving", verbosity.__name__)
-    loggers = [logging.getLogger(name) for name in (*names, "kuberth.outcomes.failure_handling")]
-    levels, handlers = [each.level for each in loggers], loggers[0].handlers[:]
-    yield
-    for each, level in zip(loggers, levels, strict=True):
-        each.setLevel(level)
-    loggers[0].handlers[:] = handlers
-    verbosity.level = 0
 
 
 def record(

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -12,15 +10,6 @@ from click.testing import CliRunner, Result
 import kuberth
 from kuberth.cli.run import run
 from kuberth.cli.run_flags import FLAGS, Flags
-
-
-@pytest.fixture(autouse=True)
-def _logging_as_before() -> Iterator[None]:
-    root = logging.getLogger()
-    level, handlers = root.level, root.handlers[:]
-    yield
-    root.setLevel(level)
-    root.handlers[:] = handlers
 
 
 def invoke(*args: str) -> Result:
@@ -101,6 +90,14 @@ def test_flags_without_effect_are_named_once_each(tmp_path: Path) -> None:
     assert sorted(told) == [
         f"flag --{name} has no effect here" for name in ("cert-dir", "profiling", "tls-sni-cert-key")
     ]
+
+
+def test_level_1_tells_every_flag(tmp_path: Path) -> None:
+    result = invoke("--write-config-to", str(tmp_path / "out.yaml"), "-v1", "--leader-elect=false")
+    told = [line.partition("] ")[2] for line in result.stderr.splitlines()]
+    assert 'FLAG: --leader-elect="false"' in told
+    assert 'FLAG: --secure-port="10259"' in told
+    assert len(told) == len(FLAGS) + 2
 
 
 def test_feature_gates_can_be_given_again(tmp_path: Path) -> None:
