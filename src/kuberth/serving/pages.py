@@ -13,13 +13,12 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-import yaml
-
 import kuberth
 from kuberth.clock import NANOSECONDS, Clock
 from kuberth.config import KubeSchedulerConfiguration
 from kuberth.config.printing import to_tree
 from kuberth.serving.messages import JSON, Handler, Request, Response
+from kuberth.text.yaml_text import yaml_text
 
 COMPONENT: Final = "kube-scheduler"
 GROUP: Final = "config.k8s.io"
@@ -135,7 +134,7 @@ def _json(tree: Mapping[str, Any]) -> bytes:
 
 
 def _yaml(tree: Mapping[str, Any]) -> bytes:
-    return yaml.safe_dump(tree, allow_unicode=True).encode()
+    return yaml_text(tree).encode()
 
 
 WRITERS: Final[Mapping[str, Callable[[Mapping[str, Any]], bytes]]] = {JSON: _json, YAML: _yaml}

@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 EX_FAILURE: Final = 1
 
 
-class Limits(NamedTuple):
+class Patience(NamedTuple):
     """In seconds."""
 
     beat: float = 1.0
@@ -46,12 +46,12 @@ class Watchdog:
 
     def __init__(
         self,
-        limits: Limits | None = None,
+        patience: Patience | None = None,
         *,
         now: Callable[[], float] = time.monotonic,
         end: Callable[[int], object] = os._exit,
     ) -> None:
-        self._limits = Limits() if limits is None else limits
+        self._patience = Patience() if patience is None else patience
         self._now = now
         self._end = end
         self._beat_at = now()
@@ -76,15 +76,15 @@ class Watchdog:
         """Look once."""
         now, beat_at = self._now(), self._beat_at
         silent = now - beat_at
-        if silent < self._limits.blocked:
+        if silent < self._patience.blocked:
             if self._told_at is not None:
                 logger.warning("the event loop turns again")
                 self._told_at = None
-        elif self._told_at is None or now - self._told_at >= self._limits.again:
+        elif self._told_at is None or now - self._told_at >= self._patience.again:
             self._told_at = now
             self._tell(silent)
         asked_at = self._signalled_at
-        if asked_at is not None and beat_at < asked_at and now - asked_at >= self._limits.signal:
+        if asked_at is not None and beat_at < asked_at and now - asked_at >= self._patience.signal:
             self._finish(f"a signal came {now - asked_at:.0f} s ago and {_blame()}; ending without it")
 
     def _tell(self, silent: float) -> None:
@@ -118,13 +118,13 @@ class Watchdog:
         timer: asyncio.Handle | None = None
 
         def look() -> None:
-            while not ended.wait(self._limits.beat):
+            while not ended.wait(self._patience.beat):
                 self.check()
 
         def beat() -> None:
             nonlocal timer
             self.beat()
-            timer = loop.call_later(self._limits.beat, beat)
+            timer = loop.call_later(self._patience.beat, beat)
 
         beat()
         thread = threading.Thread(target=look, name="watchdog", daemon=True)

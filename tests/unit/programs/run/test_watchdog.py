@@ -17,16 +17,16 @@ import pytest
 from kuberth.framework.asking import Asking
 from kuberth.framework.extension_points import FilterPlugin
 from kuberth.observe.metrics import SchedulerMetrics
-from kuberth.programs.run.watchdog import Limits, Watchdog, held_by
+from kuberth.programs.run.watchdog import Patience, Watchdog, held_by
 
-LIMITS = Limits(beat=1, blocked=10, again=60, signal=5)
+PATIENCE = Patience(beat=1, blocked=10, again=60, signal=5)
 
 
 class Rig:
     def __init__(self) -> None:
         self.now = 100.0
         self.ends: list[int] = []
-        self.dog = Watchdog(LIMITS, now=lambda: self.now, end=self.ends.append)
+        self.dog = Watchdog(PATIENCE, now=lambda: self.now, end=self.ends.append)
 
     def after(self, seconds: float) -> None:
         self.now += seconds
@@ -117,7 +117,7 @@ import asyncio, logging, sys, time
 from kuberth.framework.asking import Asking
 from kuberth.framework.extension_points import FilterPlugin
 from kuberth.observe.metrics import SchedulerMetrics
-from kuberth.programs.run.watchdog import Limits, Watchdog
+from kuberth.programs.run.watchdog import Patience, Watchdog
 
 logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(message)s")
 
@@ -139,7 +139,7 @@ class Busy(Blocking):
 
 async def main():
     stop = asyncio.Event()
-    with Watchdog(Limits(beat=0.05, blocked=0.2, signal=0.2)).watching(stop.set):
+    with Watchdog(Patience(beat=0.05, blocked=0.2, signal=0.2)).watching(stop.set):
         if sys.argv[1] != "none":
             plugin = {"sleep": Blocking, "spin": Busy}[sys.argv[1]]()
             await asyncio.sleep(0.1)
