@@ -6,3 +6,6 @@ or the `cluster` table, `scheduling` decides over the table with the `framework`
 """
 
 __version__ = "0.1.0"
+
+KUBERNETES_VERSION = "1.36"
+"""The Kubernetes whose scheduler this is."""

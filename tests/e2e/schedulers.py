@@ -85,7 +85,7 @@ class RunningScheduler:
 
     # What it serves
 
-    def serves(self, path: str, *, token: str = "") -> tuple[int, str]:
+    def serves(self, path: str, *, token: str = "", accept: str = "") -> tuple[int, str]:
         """Status and body of a GET on the secure port."""
         tls = ssl.create_default_context()
         tls.check_hostname = False
@@ -93,6 +93,8 @@ class RunningScheduler:
         connection = http.client.HTTPSConnection("127.0.0.1", self.port, context=tls, timeout=10)
         try:
             headers = {"Authorization": f"Bearer {token}"} if token else {}
+            if accept:
+                headers["Accept"] = accept
             connection.request("GET", path, headers=headers)
             response = connection.getresponse()
             return response.status, response.read().decode()

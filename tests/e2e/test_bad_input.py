@@ -61,13 +61,6 @@ def kubeconfig_of(control_plane: ControlPlane, tmp_path: Path, **changes: Any) -
     return f"--kubeconfig={write_kubeconfig(tmp_path / 'bad.kubeconfig', **settings)}"
 
 
-def test_unreachable_server(control_plane: ControlPlane, run_to_end: RunToEnd, tmp_path: Path) -> None:
-    server = f"https://127.0.0.1:{free_port()}"
-    error = run_to_end(kubeconfig_of(control_plane, tmp_path, server=server))
-    assert server.removeprefix("https://") in error
-    assert re.search(r"refused|reach|connect", error)
-
-
 def test_wrong_authority(control_plane: ControlPlane, run_to_end: RunToEnd, tmp_path: Path) -> None:
     other = Authority(tmp_path / "other", name="someone else")
     error = run_to_end(kubeconfig_of(control_plane, tmp_path, ca_file=other.file))

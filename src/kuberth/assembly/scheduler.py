@@ -83,7 +83,7 @@ class Scheduler:
         self.recorder = ApiEventRecorder(
             api if events_api is None else events_api,
             self._clock,
-            controller=config.profiles[0].scheduler_name,
+            controllers=[profile.scheduler_name for profile in config.profiles],
         )
         for kind in (Pod, Node, Namespace):
             self.stores.of(kind)

@@ -15,6 +15,7 @@ from kuberth.framework.cluster_events import ASSIGNED_POD_DELETE
 from kuberth.framework.handle import EventRecorder
 from kuberth.framework.status import SKIP, SUCCESS, Code, Status
 from kuberth.framework.waiting_pods import WaitingPods
+from kuberth.observe import verbosity
 from kuberth.observe.metrics import SchedulerMetrics
 from kuberth.outcomes.failure_handling import FailureHandler, StatusWriter
 from kuberth.outcomes.placement import Placement
@@ -89,6 +90,8 @@ class BindingCycle:
         status = await runner.run_pre_bind(state, pod, node_name)
         if not status.is_success:
             return status
+        if verbosity.level >= 3:
+            verbosity.tell(3, "Attempting to bind pod to node", pod=pod, node=node_name)
         status = await runner.run_bind(state, pod, node_name)
         if status.code == Code.SKIP:
             return Status.error(f"no bind plugin of profile {runner.profile.scheduler_name!r} took the pod")
@@ -119,6 +122,15 @@ class BindingCycle:
 
     def _succeed(self, placement: Placement) -> None:
         info, queued = placement.info, placement.queued
+        if verbosity.level >= 2:
+            verbosity.tell(
+                2,
+                "Successfully bound pod to node",
+                pod=info.pod,
+                node=placement.node_name,
+                evaluatedNodes=placement.choice.evaluated_nodes,
+                feasibleNodes=placement.choice.feasible_nodes,
+            )
         labels = ("scheduled", placement.runner.profile.scheduler_name)
         self._metrics.schedule_attempts.inc(labels)
         self._metrics.attempt_duration.observe(labels, time.perf_counter() - placement.started)
@@ -152,6 +164,8 @@ class BindingCycle:
             return pod.metadata.uid != info.uid
 
         if status.is_rejected:
+            if verbosity.level >= 2:
+                verbosity.tell(2, verbosity.NO_FIT, pod=info.pod, err=status.message)
             # Its own leaving must not bring a rejected pod back at once.
             self._failures.handle(rejection)
             if forgotten:

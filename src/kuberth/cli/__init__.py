@@ -1,6 +1,8 @@
 """The command line: one file a command, no logic of its own.
 
-Before a pod's way: words become settings. A distribution with plugins of its own wraps it:
+Before a pod's way: words become settings. A command's module is imported when it is asked for, and what it
+runs only when it runs, so that help and completion come at once. A distribution with plugins of its own
+wraps it:
 
     from kuberth.cli import main
     main(plugins={"Coscheduling": Coscheduling}, queue=MyQueue)
@@ -8,23 +10,44 @@ Before a pod's way: words become settings. A distribution with plugins of its ow
 
 from __future__ import annotations
 
+import importlib
 import logging
 import sys
 from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
 
 import click
 
 import kuberth
-from kuberth.cli.config import config_group
 from kuberth.cli.context import Extras
-from kuberth.cli.run import run
-from kuberth.cli.up import up
 from kuberth.errors import KuberthError
-from kuberth.framework.registry import PluginFactory
-from kuberth.queue.interface import QueueFactory
+
+if TYPE_CHECKING:
+    from kuberth.framework.registry import PluginFactory
+    from kuberth.queue.interface import QueueFactory
+
+COMMANDS: Final = {
+    "config": "kuberth.cli.config:config_group",
+    "run": "kuberth.cli.run:run",
+    "up": "kuberth.cli.up:up",
+}
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class LazyGroup(click.Group):
+    """Imports a command from `module:attribute` when somebody asks for it."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted([*COMMANDS, *super().list_commands(ctx)])
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return super().get_command(ctx, cmd_name)
+        module, attribute = COMMANDS[cmd_name].split(":")
+        command: click.Command = getattr(importlib.import_module(module), attribute)
+        return command
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(kuberth.__version__, prog_name="kuberth")
 @click.option("-v", "--verbose", count=True, help="Log more; twice for every detail.")
 def cli(verbose: int) -> None:
@@ -33,11 +56,6 @@ def cli(verbose: int) -> None:
     logging.basicConfig(
         level=levels[min(verbose, 2)], format="%(levelname).1s %(name)s: %(message)s", stream=sys.stderr
     )
-
-
-cli.add_command(config_group, "config")
-cli.add_command(run)
-cli.add_command(up)
 
 
 def main(

@@ -8,25 +8,16 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from kuberth.cli.context import Extras, build_registry, plugin_option
-from kuberth.config import (
-    InvalidConfiguration,
-    KubeSchedulerConfiguration,
-    load,
-    resolve_profile,
-    to_json,
-    to_yaml,
-)
-from kuberth.config.feature_gates import parse_settings
-from kuberth.config.types import API_VERSION, KIND
+from kuberth.cli.context import Extras, build_registry, notices, plugin_option
 from kuberth.errors import ConfigError
-from kuberth.framework.registry import Registry
 
-_NOTHING_SET = {"apiVersion": API_VERSION, "kind": KIND}
+if TYPE_CHECKING:
+    from kuberth.config import KubeSchedulerConfiguration
+    from kuberth.framework.registry import Registry
 
 _feature_gates_option = click.option(
     "--feature-gates", "feature_gates", default="", metavar="A=true,B=false", help="Override feature gates."
@@ -47,7 +38,11 @@ def validate_command(
     extras: Extras | None, file: str, feature_gates: str, plugin_references: tuple[str, ...]
 ) -> None:
     """Check FILE (- for standard input): exit 0 if it is right, else list every problem and exit 1."""
+    from kuberth.config import resolve_profile
+
     config, registry = _load(extras, file, feature_gates, plugin_references)
+    for notice in notices(config, registry, references=plugin_references):
+        click.echo(f"{_title(file)}: {notice}", err=True)
     profiles = len(config.profiles)
     names = {
         name
@@ -71,6 +66,8 @@ def print_command(
     output: str,
 ) -> None:
     """Show FILE (- for standard input) with every default filled in; without FILE, the defaults."""
+    from kuberth.config import to_json, to_yaml
+
     config, _ = _load(extras, file, feature_gates, plugin_references)
     click.echo(to_json(config) if output == "json" else to_yaml(config), nl=False)
 
@@ -78,6 +75,10 @@ def print_command(
 def _load(
     extras: Extras | None, file: str | None, feature_gates: str, plugin_references: tuple[str, ...]
 ) -> tuple[KubeSchedulerConfiguration, Registry]:
+    from kuberth.config import InvalidConfiguration, load
+    from kuberth.config.feature_gates import parse_settings
+    from kuberth.config.types import API_VERSION, KIND
+
     try:
         overrides = parse_settings(feature_gates)
     except InvalidConfiguration as error:
@@ -85,7 +86,11 @@ def _load(
     try:
         registry = build_registry(extras or Extras(), plugin_references)
         config = load(
-            _NOTHING_SET if file is None else sys.stdin.buffer.read() if file == "-" else Path(file),
+            {"apiVersion": API_VERSION, "kind": KIND}
+            if file is None
+            else sys.stdin.buffer.read()
+            if file == "-"
+            else Path(file),
             feature_gates=overrides,
             args_types=registry.args_types(),
             known_plugins=registry.names(),

@@ -1,15 +1,24 @@
-"""What commands share: plugins and a queue given by code or by `module:Name` options."""
+"""What commands share: plugins and a queue given by code or by `module:Name` options.
+
+Importing this is cheap; what it needs of the scheduler it imports when a command runs.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import importlib.metadata
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import click
 
 from kuberth.errors import ConfigError
-from kuberth.framework.registry import PluginFactory, Registry, resolve_reference
-from kuberth.queue.interface import QueueFactory
+
+if TYPE_CHECKING:
+    from kuberth.config import KubeSchedulerConfiguration
+    from kuberth.framework.registry import PluginFactory, Registry
+    from kuberth.queue.interface import QueueFactory
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +47,7 @@ queue_option = click.option(
 
 def build_registry(extras: Extras, references: Sequence[str]) -> Registry:
     """In-tree plugins, installed packages, the caller's own, and those named on the command line."""
-    from kuberth.assembly.profiles import (
-        full_registry,  # the drop-in entry point stays light until plugins are needed
-    )
+    from kuberth.assembly.profiles import full_registry
 
     registry = full_registry(extras.plugins)
     for reference in references:
@@ -49,9 +56,42 @@ def build_registry(extras: Extras, references: Sequence[str]) -> Registry:
 
 
 def queue_factory(extras: Extras, reference: str | None) -> QueueFactory | None:
+    from kuberth.framework.registry import resolve_reference
+
     if reference is None:
         return extras.queue
     factory = resolve_reference(reference, option="--queue")
     if not callable(factory):
         raise ConfigError(f"--queue {reference}: {factory!r} cannot be called; expected a queue factory")
     return factory  # type: ignore[no-any-return]  # whatever it makes is checked when it has made it
+
+
+def notices(
+    config: KubeSchedulerConfiguration, registry: Registry, *, references: Sequence[str]
+) -> Iterator[str]:
+    """What was asked for but will not happen, a sentence each: told at the start, never silent."""
+    from kuberth.config import resolve_profile
+    from kuberth.framework.registry import ENTRY_POINT_GROUP, resolve_reference
+
+    points = registry.extension_points()
+    enabled = {name for profile in config.profiles for name in resolve_profile(profile, points).names()}
+    for reference in references:
+        name = resolve_reference(reference, option="--plugin").name
+        if name not in enabled:
+            yield (
+                f"plugin {name}, given with --plugin {reference}, is enabled in no profile and does nothing; "
+                f"add it to profiles[].plugins.multiPoint.enabled in the configuration"
+            )
+    for entry in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP):
+        factory = registry[entry.name]
+        own_name = getattr(factory, "name", entry.name) if inspect.isclass(factory) else entry.name
+        if own_name != entry.name:
+            yield (
+                f"the installed plugin {entry.value} is called {own_name} by its class but {entry.name} by "
+                f"its entry point; the configuration must call it {entry.name}"
+            )
+    for extender in config.extenders:
+        yield (
+            f"the extender {extender.url_prefix} is configured but will not be called: Kuberth calls no "
+            "extenders; write a plugin instead"
+        )

@@ -1,45 +1,117 @@
-"""Logging as the flags ask for it: text for people, JSON for machines."""
+"""Logging as the flags ask for it: klog's lines for people, JSON for machines.
+
+In: records, plain ones and those of `kuberth.observe.verbosity` with fields. Out: what kube-scheduler would
+have written, to the column, so that whatever reads its log reads this one.
+"""
 
 from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 import time
+from pathlib import PurePath
+from typing import Any, Final
 
-_LEVELS = {0: logging.WARNING, 1: logging.WARNING, 2: logging.INFO, 3: logging.INFO}
+from kuberth.observe import verbosity
+
+_OF_EVERY_POD: Final = 2
+"""The level of an INFO line of a layer that pods pass through,"""
+_DETAIL: Final = 4
+"""and of a DEBUG line."""
+_OF_THE_PROCESS: Final = ("kuberth.cli", "kuberth.programs.run", "kuberth.serving")
+"""Whose INFO lines are told always: they are about the process, not about pods."""
+_TOLD_ALREADY: Final = {"kuberth.outcomes.failure_handling": 5}
+"""Whose INFO lines say again, in other words, what verbosity tells."""
+_SEVERITIES: Final = {logging.WARNING: "W", logging.ERROR: "E", logging.CRITICAL: "F"}
 
 
-class JsonFormatter(logging.Formatter):
-    """One JSON object a line, with the field names of Kubernetes components."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        told = {
-            "ts": round(record.created * 1000, 3),
-            "logger": record.name,
-            "level": record.levelname.lower(),
-            "msg": record.getMessage(),
-        }
-        if record.exc_info:
-            told["err"] = self.formatException(record.exc_info)
-        return json.dumps(told)
+def set_up_logging(level: int, logging_format: str) -> None:
+    """Tell what belongs to `-v level`, on standard error."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonFormatter() if logging_format == "json" else TextFormatter())
+    lowest = (
+        logging.DEBUG if level >= _DETAIL else logging.INFO if level >= _OF_EVERY_POD else logging.WARNING
+    )
+    logging.basicConfig(level=lowest, handlers=[handler], force=True)
+    for name in (*_OF_THE_PROCESS, verbosity.__name__):
+        logging.getLogger(name).setLevel(min(logging.INFO, lowest))
+    for name, at_level in _TOLD_ALREADY.items():
+        logging.getLogger(name).setLevel(lowest if level >= at_level else logging.WARNING)
+    verbosity.level = level
 
 
 class TextFormatter(logging.Formatter):
-    """The line format of Kubernetes components: level, date, time, source, message."""
+    """klog's line: severity and date, time, process, source, message; fields behind a quoted message."""
 
     def format(self, record: logging.LogRecord) -> str:
         moment = time.strftime("%m%d %H:%M:%S", time.localtime(record.created))
         micros = int(record.created % 1 * 1_000_000)
-        source = f"{record.module}:{record.lineno}"
-        line = f"{record.levelname[0]}{moment}.{micros:06d} {source}] {record.getMessage()}"
+        severity = _SEVERITIES.get(record.levelno, "I")
+        source = f"{record.filename}:{record.lineno}"
+        message = record.getMessage()
+        fields = _fields(record)
+        if fields:
+            message = " ".join((_quoted(message), *(f"{key}={_text(fields[key])}" for key in fields)))
+        line = f"{severity}{moment}.{micros:06d} {os.getpid():>7} {source}] {message}"
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 
-def set_up_logging(verbosity: int, logging_format: str) -> None:
-    """`-v 0` tells of trouble and of the process itself, 2 of every pod that fails, 4 of everything."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonFormatter() if logging_format == "json" else TextFormatter())
-    logging.basicConfig(level=_LEVELS.get(verbosity, logging.DEBUG), handlers=[handler], force=True)
-    for name in ("kuberth.programs.run.daemon", "kuberth.serving", "kuberth.programs.run.leader_election"):
-        logging.getLogger(name).setLevel(min(logging.INFO, logging.getLogger().level))
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line, with the keys of Kubernetes components."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        path = PurePath(record.pathname)
+        told: dict[str, Any] = {
+            "ts": round(record.created * 1000, 3),
+            "caller": f"{path.parent.name}/{path.name}:{record.lineno}",
+            "msg": record.getMessage(),
+        }
+        # An error has no level there: that is how errors are told from the rest.
+        if record.levelno < logging.ERROR:
+            told["v"] = _level_of(record)
+        told |= {key: _tree(value) for key, value in _fields(record).items()}
+        if record.exc_info and record.exc_info[1] is not None:
+            told.setdefault("err", f"{type(record.exc_info[1]).__name__}: {record.exc_info[1]}")
+            told["stacktrace"] = self.formatException(record.exc_info)
+        return json.dumps(told, ensure_ascii=False, separators=(",", ":"), default=str)
+
+
+def _level_of(record: logging.LogRecord) -> int:
+    explicit: int | None = getattr(record, "v", None)
+    if explicit is not None:
+        return explicit
+    if record.levelno >= logging.WARNING or record.name.startswith(_OF_THE_PROCESS):
+        return 0
+    return _OF_EVERY_POD if record.levelno >= logging.INFO else _DETAIL
+
+
+def _fields(record: logging.LogRecord) -> dict[str, Any]:
+    fields: dict[str, Any] = getattr(record, "fields", {})
+    return fields
+
+
+def _tree(value: Any) -> Any:
+    """An object is told by its name, as klog tells it."""
+    metadata = getattr(value, "metadata", None)
+    if metadata is None:
+        return value
+    named = {"name": metadata.name}
+    return {**named, "namespace": metadata.namespace} if metadata.namespace else named
+
+
+def _text(value: Any) -> str:
+    metadata = getattr(value, "metadata", None)
+    if metadata is not None:
+        value = f"{metadata.namespace}/{metadata.name}" if metadata.namespace else metadata.name
+    if not isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+    if "\n" not in value:
+        return _quoted(value)
+    lines = "".join(f"\t{line}\n" for line in value.splitlines())
+    return f"<\n{lines} >"
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)

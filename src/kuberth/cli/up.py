@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-import signal
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.live import Live
-from rich.table import Table
 
-from kuberth.cli.context import Extras, build_registry, plugin_option, queue_factory, queue_option
-from kuberth.config import FeatureGates, load
-from kuberth.config.feature_gates import parse_settings
-from kuberth.local.manifests import read_manifests
-from kuberth.programs.up.cluster import ClusterSettings, EmbeddedCluster, Summary, running_cluster
-
-SUMMARY_SECONDS = 1.0
+from kuberth.cli.context import Extras, build_registry, notices, plugin_option, queue_factory, queue_option
 
 
 def default_data() -> Path:
@@ -81,6 +69,15 @@ def default_data() -> Path:
 @click.pass_obj
 def up(extras: Extras | None, /, **flags: Any) -> None:
     """Start a small Kubernetes API server, hollow nodes and the scheduler, until Ctrl-C."""
+    # Heavy, and not for --help.
+    import asyncio
+
+    from kuberth.cli.up_display import run_cluster
+    from kuberth.config import FeatureGates, default_configuration, load
+    from kuberth.config.feature_gates import parse_settings
+    from kuberth.local.manifests import read_manifests
+    from kuberth.programs.up.cluster import ClusterSettings
+
     extras = extras or Extras()
     registry = build_registry(extras, flags["plugin_references"])
     gates = parse_settings(flags["feature_gates"])
@@ -93,6 +90,9 @@ def up(extras: Extras | None, /, **flags: Any) -> None:
             extension_points=registry.extension_points(),
             args_types=registry.args_types(),
         )
+    wanted = config or default_configuration(FeatureGates(gates))
+    for notice in notices(wanted, registry, references=flags["plugin_references"]):
+        click.echo(f"Warning: {notice}", err=True)
     settings = ClusterSettings(
         nodes=flags["nodes"],
         shapes=flags["shapes"],
@@ -100,7 +100,7 @@ def up(extras: Extras | None, /, **flags: Any) -> None:
         host=flags["host"],
         port=flags["port"],
         kubeconfig_out=flags["kubeconfig_out"],
-        manifests=tuple(_manifests(flags["filenames"])),
+        manifests=tuple(manifest for path in flags["filenames"] for manifest in read_manifests(path)),
         config=config,
         registry=registry,
         queue=queue_factory(extras, flags["queue_reference"]),
@@ -108,69 +108,4 @@ def up(extras: Extras | None, /, **flags: Any) -> None:
         without=frozenset(flags["without"]),
         feature_gates=dict(FeatureGates(gates)),
     )
-    asyncio.run(_run(settings))
-
-
-def _manifests(paths: tuple[Path, ...]) -> Iterator[dict[str, Any]]:
-    for path in paths:
-        yield from read_manifests(path)
-
-
-async def _run(settings: ClusterSettings) -> None:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
-    console = Console()
-
-    def tell(line: str) -> None:
-        console.print(line, highlight=False, soft_wrap=True)
-
-    async with running_cluster(settings, progress=tell) as cluster:
-        tell(f"Ready. Point kubectl at it:\n  export KUBECONFIG={cluster.kubeconfig_path}")
-        if settings.data is not None:
-            tell(f"Kept in {settings.data}; Ctrl-C ends it, the next start goes on from here.")
-        if console.is_terminal:
-            await _live(cluster, console, stop)
-        else:
-            await _lines(cluster, tell, stop)
-        tell("Ending.")
-
-
-async def _live(cluster: EmbeddedCluster, console: Console, stop: asyncio.Event) -> None:
-    with Live(_table(await cluster.summary()), console=console, auto_refresh=False) as live:
-        while not await _stopped(stop):
-            live.update(_table(await cluster.summary()), refresh=True)
-
-
-async def _lines(cluster: EmbeddedCluster, tell: Callable[[str], None], stop: asyncio.Event) -> None:
-    last = None
-    while True:
-        summary = await cluster.summary()
-        if summary != last:
-            tell(_line(summary))
-            last = summary
-        if await _stopped(stop):
-            return
-
-
-async def _stopped(stop: asyncio.Event) -> bool:
-    try:
-        await asyncio.wait_for(stop.wait(), SUMMARY_SECONDS)
-    except TimeoutError:
-        return False
-    return True
-
-
-def _line(summary: Summary) -> str:
-    pods = ", ".join(f"{number} {phase}" for phase, number in sorted(summary.pods.items())) or "none"
-    return f"nodes: {summary.nodes}; pods: {pods}"
-
-
-def _table(summary: Summary) -> Table:
-    table = Table(title=_line(summary), title_justify="left", show_header=bool(summary.reasons), box=None)
-    table.add_column("pods", justify="right")
-    table.add_column("wait because")
-    for reason, number in sorted(summary.reasons.items(), key=lambda item: -item[1])[:8]:
-        table.add_row(str(number), reason)
-    return table
+    asyncio.run(run_cluster(settings))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import enum
 import random
-from collections.abc import AsyncIterator, Mapping, MutableMapping
+from collections.abc import AsyncIterator, Mapping
 from functools import partial
 from typing import Any, Final, TypeVar, cast
 
@@ -32,6 +32,7 @@ from kuberth.client.rest.resource_paths import object_name, path_of, query
 from kuberth.client.rest.watch_frames import WatchDecoder
 from kuberth.clock import Clock, SystemClock
 from kuberth.errors import ApiError, UnreachableError, WireError
+from kuberth.observe.metrics import ClientMetrics
 
 T = TypeVar("T")
 
@@ -59,8 +60,8 @@ class PatchStyle(enum.StrEnum):
 class HttpApi:
     """Implements `kuberth.client.protocol.Api`. Close it when done: `await api.close()`.
 
-    `requests` counts every request by method and code, as rest_client_requests_total does; code is
-    "<error>" for those without an answer.
+    `metrics` tells of every request as client-go does; several clients may share one. The code is "<error>"
+    for a request without an answer.
     """
 
     def __init__(
@@ -76,13 +77,14 @@ class HttpApi:
         max_body_bytes: int = MAX_BODY_BYTES,
         compress_lists: bool = False,
         user_agent: str = "",
-        requests: MutableMapping[tuple[str, str], int] | None = None,
+        metrics: ClientMetrics | None = None,
         clock: Clock | None = None,
         rng: random.Random | None = None,
     ) -> None:
         clock = SystemClock() if clock is None else clock
         self.config = config
-        self.requests: MutableMapping[tuple[str, str], int] = {} if requests is None else requests
+        self.metrics = ClientMetrics() if metrics is None else metrics
+        self._host = _host_label(config)
         self._timeout = timeout_seconds
         self._list_timeout = list_timeout_seconds
         self._max_list_bytes = max_list_bytes
@@ -272,10 +274,15 @@ class HttpApi:
         timeout_seconds: float = 0.0,
         cap: int = 0,
     ) -> HttpAnswer:
+        loop = asyncio.get_running_loop()
+        labels = (method, self._host)
+        asked_at = started = loop.time()
         if not self._limiter.acquire_nowait():
             await self._limiter.acquire()
+            started = loop.time()
+        self.metrics.rate_limiter_duration.observe(labels, started - asked_at)
         # Waiting for our own rate limit is not the server's fault: the deadline begins here.
-        deadline = asyncio.get_running_loop().time() + (timeout_seconds or self._timeout)
+        deadline = started + (timeout_seconds or self._timeout)
         if body:
             headers += f"Content-Type: {content_type}\r\nContent-Length: {len(body)}\r\n"
         elif method == "POST":
@@ -285,17 +292,23 @@ class HttpApi:
             credential = self._credentials.current_nowait() or await self._credentials.current()
             data = self._heads.head(method, path, headers, credential) + body
             request = OutgoingRequest(what, data, method == "GET", deadline, cap or self._max_body_bytes)
+            started = loop.time()
             try:
                 answer = await self._pool.ask(request, credential)
             except ApiError:
                 self._count(method, "<error>")
                 raise
+            finally:
+                self.metrics.request_duration.observe(labels, loop.time() - started)
+                self.metrics.request_size.observe(labels, len(body))
             self._count(method, str(answer.status))
+            self.metrics.response_size.observe(labels, len(answer.body))
             if answer.status < 300:
                 return answer
             if not await self._may_ask_again(answer, credential, tries):
                 rule = info.rbac_rule(verb, subresource=subresource) if info is not None else ""
                 raise refusal(answer, what=what, rule=rule, source=self.config.source)
+            self.metrics.retries.inc((str(answer.status), *labels))
             await self._limiter.acquire()
 
     async def _may_ask_again(self, answer: HttpAnswer, credential: Credential, tries: _Tries) -> bool:
@@ -364,8 +377,7 @@ class HttpApi:
         return UnreachableError(f"{what}: {connect_failure(error, self.config)}")
 
     def _count(self, method: str, code: str) -> None:
-        key = (method, code)
-        self.requests[key] = self.requests.get(key, 0) + 1
+        self.metrics.requests.inc((code, method, self._host))
 
 
 class _Tries:
@@ -377,6 +389,11 @@ class _Tries:
         self.deadline = deadline
         self.retries = 0
         self.renewed = False
+
+
+def _host_label(config: ClientConfig) -> str:
+    """The server as metrics call it: host and, where the address has one, port."""
+    return config.server.rpartition("://")[2].partition("/")[0]
 
 
 def _nothing(_connection: Connection) -> None:

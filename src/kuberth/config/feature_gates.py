@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from kuberth.text.field_errors import FieldError, InvalidConfiguration, child, did_you_mean, show
 
@@ -96,6 +96,12 @@ GATES: Mapping[str, Gate] = {
     "DRAWorkloadResourceClaims": _alpha("DynamicResourceAllocation", "GenericWorkload"),
 }
 
+COMPONENT: Final = "kube"
+"""Whose gates these are, where the flag says so."""
+MIXED_PREFIXES: Final = (
+    "set kube feature gates with default empty prefix or kube: prefix consistently, do not mix use"
+)
+
 # AllAlpha and AllBeta move the default of every gate of that stage; a gate that is named keeps its own value.
 _ALL = {"AllAlpha": Stage.ALPHA, "AllBeta": Stage.BETA}
 
@@ -141,17 +147,32 @@ class FeatureGates(Mapping[str, bool]):
 
 
 def parse_settings(text: str) -> dict[str, bool]:
-    """`A=true,B=false` as a mapping; whether the gates exist is asked later. A later setting wins."""
+    """`A=true,B=false` as a mapping; whether the gates exist is asked later. A later setting wins.
+
+    A gate may be written with the component it belongs to, `kube:A=true`; then all of them must be.
+    """
     settings: dict[str, bool] = {}
     problems: list[FieldError] = []
+    components: set[str] = set()
     for part in filter(None, (part.strip() for part in text.split(","))):
         name, equals, value = (piece.strip() for piece in part.partition("="))
-        if not equals or value.lower() not in _BOOLEANS:
+        component, colon, rest = name.partition(":")
+        if colon:
+            name = rest
+        components.add(component if colon else "")
+        if colon and component not in ("", COMPONENT):
+            problems.append(FieldError(name, f"there is no component {show(component)}, only kube", part))
+        elif not equals or value.lower() not in _BOOLEANS:
             problems.append(
                 FieldError(name, f"expected {name or 'Name'}=true or =false, got {show(part)}", part)
             )
         else:
             settings[name] = _BOOLEANS[value.lower()]
+    if components >= {"", COMPONENT}:
+        mixed = (
+            "set kube feature gates with default empty prefix or kube: prefix consistently, do not mix use"
+        )
+        problems.append(FieldError("", mixed, text))
     if problems:
         raise InvalidConfiguration(problems)
     return settings
@@ -173,11 +194,7 @@ def gate_problems(explicit: Mapping[str, bool], path: str = "") -> list[FieldErr
                 FieldError(where, f"unknown feature gate{did_you_mean(name, [*GATES, *_ALL])}", value)
             )
         elif gate.locked and value != gate.default:
-            problems.append(
-                FieldError(
-                    where, f"{show(gate.default)} for good since it became GA; remove this setting", value
-                )
-            )
+            problems.append(FieldError(where, _locked(name, value, gate.default), value))
     if problems:
         return problems
     own = _own_values(explicit)
@@ -190,6 +207,11 @@ def gate_problems(explicit: Mapping[str, bool], path: str = "") -> list[FieldErr
                 )
             )
     return problems
+
+
+def _locked(name: str, value: bool, default: bool) -> str:
+    """In kube-scheduler's words, which are what people search for."""
+    return f"cannot set feature gate {name} to {show(value)}, feature is locked to {show(default)}"
 
 
 def _own_values(explicit: Mapping[str, bool]) -> dict[str, bool]:
@@ -220,53 +242,57 @@ _OTHER_COMPONENTS = """
 AggregatedDiscoveryRemoveBetaType AllowDNSOnlyNodeCSR AllowInsecureKubeletCertificateSigningRequests
 AllowOverwriteTerminationGracePeriodSeconds AllowParsingUserUIDFromCertAuth AllowServiceExternalIPs
 AllowUnsafeMalformedObjectDeletion AnonymousAuthConfigurableEndpoints AnyVolumeDataSource
-APIResponseCompression APIServerIdentity APIServerTracing APIServingWithRoutine AuthorizeNodeWithSelectors
-AuthorizePodWebsocketUpgradeCreatePermission AuthorizeWithSelectors BtreeWatchCache CBORServingAndStorage
-ChangeContainerStatusOnKubeletRestart CloudControllerManagerWatchBasedRoutesReconciliation
-CloudControllerManagerWebhook ClusterTrustBundle ClusterTrustBundleProjection ComponentFlagz
-ComponentStatusz ConcurrentWatchObjectDecode ConsistentListFromCache ConstrainedImpersonation
-ContainerCheckpoint ContainerRestartRules ContainerStopSignals CoordinatedLeaderElection CPUCFSQuotaPeriod
+APIResponseCompression APIServerIdentity APIServerTracing APIServingWithRoutine AtomicFIFO
+AuthorizeNodeWithSelectors AuthorizePodWebsocketUpgradeCreatePermission AuthorizeWithSelectors
+BtreeWatchCache CBORServingAndStorage ChangeContainerStatusOnKubeletRestart ClientsAllowCARotation
+ClientsAllowCBOR ClientsAllowTLSCacheGC ClientsPreferCBOR
+CloudControllerManagerWatchBasedRoutesReconciliation CloudControllerManagerWebhook ClusterTrustBundle
+ClusterTrustBundleProjection ComponentFlagz ComponentStatusz ConcurrentWatchObjectDecode
+ConsistentListFromCache ConstrainedImpersonation ContainerCheckpoint ContainerRestartRules
+ContainerStopSignals ContextualLogging CoordinatedLeaderElection CPUCFSQuotaPeriod
 CPUManagerPolicyAlphaOptions CPUManagerPolicyBetaOptions CPUManagerPolicyOptions
 CRDObservedGenerationTracking CRDValidationRatcheting CRIListStreaming CrossNamespaceVolumeDataSource
 CSIServiceAccountTokenSecrets CSIVolumeHealth CustomResourceFieldSelectors DeclarativeValidation
 DeclarativeValidationBeta DeclarativeValidationTakeover DeploymentReplicaSetTerminatingReplicas
 DetectCacheInconsistency DisableAllocatorDualWrite DisableCPUQuotaWithExclusiveCPUs
 DisableNodeKubeProxyVersion DRAResourceClaimGranularStatusAuthorization DRAResourcePoolStatus EnvFiles
-EventedPLEG ExecProbeTimeout ExtendWebSocketsToKubelet ExternalServiceAccountTokenSigner
-GitRepoVolumeDriver GracefulNodeShutdown GracefulNodeShutdownBasedOnPodPriority HostnameOverride
-HPAConfigurableTolerance HPAScaleToZero ImageMaximumGCAge ImageVolume ImageVolumeWithDigest
+EventedPLEG ExecProbeTimeout ExtendWebSocketsToKubelet ExternalServiceAccountTokenSigner GitRepoVolumeDriver
+GracefulNodeShutdown GracefulNodeShutdownBasedOnPodPriority HostnameOverride HPAConfigurableTolerance
+HPAScaleToZero ImageMaximumGCAge ImageVolume ImageVolumeWithDigest InOrderInformersBatchProcess
 InPlacePodVerticalScalingExclusiveCPUs InPlacePodVerticalScalingExclusiveMemory
 InPlacePodVerticalScalingInitContainers JobBackoffLimitPerIndex JobManagedBy JobPodReplacementPolicy
 JobSuccessPolicy KubeletCgroupDriverFromCRI KubeletCrashLoopBackOffMax KubeletEnsureSecretPulledImages
 KubeletFineGrainedAuthz KubeletInUserNamespace KubeletPodResourcesDynamicResources KubeletPodResourcesGet
 KubeletPodResourcesListUseActivePods KubeletPSI KubeletRegistrationGetOnExistsOnly KubeletSeparateDiskGC
 KubeletServiceAccountTokenForCredentialProviders KubeletTracing ListFromCacheSnapshot
-LocalStorageCapacityIsolationFSQuotaMonitoring LogarithmicScaleDown ManifestBasedAdmissionControlConfig
-MaxUnavailableStatefulSet MemoryQoS MultiCIDRServiceAllocator MutablePodResourcesForSuspendedJobs
-MutablePVNodeAffinity MutableSchedulingDirectivesForSuspendedJobs MutatingAdmissionPolicy
-NFTablesProxyMode NodeLogQuery NodeSwap OpenAPIEnums OrderedNamespaceDeletion
-PersistentVolumeClaimUnusedSinceTime PLEGOnDemandRelist PodAndContainerStatsFromCRI PodCertificateRequest
-PodDeletionCost PodLevelResourceManagers PodLifecycleSleepAction PodLifecycleSleepActionAllowZero
-PodLogsQuerySplitStreams PodObservedGenerationTracking PodReadyToStartContainersCondition PodsAPI
-PortForwardWebsockets PreferSameTrafficDistribution PreventStaticPodAPIReferences ProcMountType
-QOSReserved RecoverVolumeExpansionFailure RecursiveReadOnlyMounts ReduceDefaultCrashLoopBackOffDecay
-RelaxedDNSSearchValidation RelaxedEnvironmentVariableValidation RelaxedServiceNameValidation
-ReloadKubeletClientCAFile ReloadKubeletServerCertificateFile RemoteRequestHeaderUID
-ResilientWatchCacheInitialization ResourceHealthStatus ResourceHealthStatusMessage
-RestartAllContainersOnContainerExits RetryGenerateName RotateKubeletServerCertificate
-RuntimeClassInImageCriAPI SELinuxChangePolicy SELinuxMount SELinuxMountReadWriteOncePod
-SeparateCacheWatchRPC SeparateTaintEvictionController ServiceAccountNodeAudienceRestriction
-ServiceAccountTokenJTI ServiceAccountTokenNodeBinding ServiceAccountTokenNodeBindingValidation
-ServiceAccountTokenPodNodeInfo ServiceCIDRStatusFieldWiping ShardedListAndWatch SizeBasedListCostEstimate
-StaleControllerConsistencyDaemonSet StaleControllerConsistencyJob StaleControllerConsistencyReplicaSet
-StaleControllerConsistencyStatefulSet StatefulSetSemanticRevisionComparison StorageNamespaceIndex
-StorageVersionAPI StorageVersionHash StorageVersionMigrator StreamingCollectionEncodingToJSON
-StreamingCollectionEncodingToProtobuf StrictIPCIDRValidation StructuredAuthenticationConfiguration
+LocalStorageCapacityIsolationFSQuotaMonitoring LogarithmicScaleDown LoggingAlphaOptions LoggingBetaOptions
+ManifestBasedAdmissionControlConfig MaxUnavailableStatefulSet MemoryQoS MultiCIDRServiceAllocator
+MutablePodResourcesForSuspendedJobs MutablePVNodeAffinity MutableSchedulingDirectivesForSuspendedJobs
+MutatingAdmissionPolicy NativeHistograms NFTablesProxyMode NodeLogQuery NodeSwap OpenAPIEnums
+OrderedNamespaceDeletion PersistentVolumeClaimUnusedSinceTime PLEGOnDemandRelist PodAndContainerStatsFromCRI
+PodCertificateRequest PodDeletionCost PodLevelResourceManagers PodLifecycleSleepAction
+PodLifecycleSleepActionAllowZero PodLogsQuerySplitStreams PodObservedGenerationTracking
+PodReadyToStartContainersCondition PodsAPI PortForwardWebsockets PreferSameTrafficDistribution
+PreventStaticPodAPIReferences ProcMountType QOSReserved RecoverVolumeExpansionFailure
+RecursiveReadOnlyMounts ReduceDefaultCrashLoopBackOffDecay RelaxedDNSSearchValidation
+RelaxedEnvironmentVariableValidation RelaxedServiceNameValidation ReloadKubeletClientCAFile
+ReloadKubeletServerCertificateFile RemoteRequestHeaderUID ResilientWatchCacheInitialization
+ResourceHealthStatus ResourceHealthStatusMessage RestartAllContainersOnContainerExits RetryGenerateName
+RotateKubeletServerCertificate RuntimeClassInImageCriAPI RuntimeClassInImageCriApi SELinuxChangePolicy
+SELinuxMount SELinuxMountReadWriteOncePod SeparateCacheWatchRPC SeparateTaintEvictionController
+ServiceAccountNodeAudienceRestriction ServiceAccountTokenJTI ServiceAccountTokenNodeBinding
+ServiceAccountTokenNodeBindingValidation ServiceAccountTokenPodNodeInfo ServiceCIDRStatusFieldWiping
+ShardedListAndWatch SizeBasedListCostEstimate StaleControllerConsistencyDaemonSet
+StaleControllerConsistencyJob StaleControllerConsistencyReplicaSet StaleControllerConsistencyStatefulSet
+StatefulSetSemanticRevisionComparison StorageNamespaceIndex StorageVersionAPI StorageVersionHash
+StorageVersionMigrator StreamingCollectionEncodingToJSON StreamingCollectionEncodingToProtobuf
+StrictIPCIDRValidation StructuredAuthenticationConfiguration
 StructuredAuthenticationConfigurationEgressSelector StructuredAuthenticationConfigurationJWKSMetrics
 SupplementalGroupsPolicy SystemdWatchdog TokenRequestServiceAccountUIDValidation
 TopologyManagerPolicyAlphaOptions TopologyManagerPolicyBetaOptions TopologyManagerPolicyOptions
-TranslateStreamCloseWebsocketRequests UnknownVersionInteroperabilityProxy UserNamespacesHostNetworkSupport
-UserNamespacesSupport WatchCacheInitializationPostStartHook WatchList WindowsCPUAndMemoryAffinity
+TranslateStreamCloseWebsocketRequests UnauthenticatedHTTP2DOSMitigation UnknownVersionInteroperabilityProxy
+UnlockWhileProcessingFIFO UserNamespacesHostNetworkSupport UserNamespacesSupport
+WatchCacheInitializationPostStartHook WatchList WatchListClient WindowsCPUAndMemoryAffinity
 WindowsGracefulNodeShutdown WindowsHostNetwork WinDSR WinOverlay WorkloadWithJob
 """
 ELSEWHERE = frozenset(_OTHER_COMPONENTS.split())

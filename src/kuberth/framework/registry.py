@@ -120,9 +120,9 @@ def resolve_reference(reference: str, *, option: str) -> Any:
     module_name, separator, attribute = reference.partition(":")
     if not separator or not module_name or not attribute:
         raise ConfigError(f"{option} {reference!r} must look like module:Name")
-    # A module may be a file of the working directory, where `python -m` would find it too.
+    # A module may be a file of the working directory; last, so that none there hides an installed one.
     if "" not in sys.path:
-        sys.path.insert(0, "")
+        sys.path.append("")
     try:
         target: Any = importlib.import_module(module_name)
     except ImportError as exc:

@@ -30,7 +30,7 @@ _BACKLOG: Final = 512
 _ACCEPT_AGAIN_SECONDS: Final = 1.0
 
 
-class Flags(NamedTuple):
+class AddressFlags(NamedTuple):
     """How the user says where to listen; errors name them."""
 
     host: str
@@ -47,7 +47,7 @@ class Listener:
         certificates: Certificates,
         host: str,
         port: int,
-        flags: Flags,
+        flags: AddressFlags,
         limits: Limits,
     ) -> None:
         """`port` 0 takes any that is free."""

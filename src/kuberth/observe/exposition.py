@@ -8,13 +8,27 @@ bucket's bound is a label, and a dashboard that asks for le="0.001" must find it
 from __future__ import annotations
 
 import math
+import platform
 from collections.abc import Iterable, Iterator, Mapping
 from operator import itemgetter
 from typing import Final, TypeVar
 
 from prometheus_client import PlatformCollector, ProcessCollector
 
-from kuberth.observe.metrics import ComputedGauge, Counter, Family, Histogram, HistogramValue, Labels
+import kuberth
+from kuberth.observe.metrics import (
+    ALPHA,
+    BETA,
+    ComputedGauge,
+    Counter,
+    Family,
+    Histogram,
+    HistogramValue,
+    Labels,
+)
+
+_MACHINES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
+"""As Go calls them."""
 
 T = TypeVar("T")
 
@@ -61,6 +75,42 @@ def process_families() -> list[Family]:
                 family.set(tuple(sample.labels.values()), sample.value)
                 found.append(family)
     return found
+
+
+def build_families() -> list[Family]:
+    """What was built: under upstream's names, whose labels say Go where the runtime is Python."""
+    major, minor = kuberth.KUBERNETES_VERSION.split(".")
+    build = Counter(
+        "kubernetes_build_info",
+        "A metric with a constant '1' value labeled by major, minor, git version, git commit, git tree "
+        "state, build date, Go version, and compiler from which Kubernetes was built, and platform on which "
+        "it is running.",
+        (
+            *("major", "minor", "git_version", "git_commit", "git_tree_state", "build_date"),
+            *("go_version", "compiler", "platform"),
+        ),
+        kind="gauge",
+        stability=BETA,
+    )
+    build.set(
+        (
+            *(major, minor, f"v{kuberth.KUBERNETES_VERSION}.0+kuberth.{kuberth.__version__}", "", "", ""),
+            f"python{platform.python_version()}",
+            platform.python_implementation().lower(),
+            f"{platform.system().lower()}/{_MACHINES.get(platform.machine(), platform.machine())}",
+        ),
+        1,
+    )
+    version = Counter(
+        "version_info",
+        "Provides the compatibility version info of the component. The component label is the name of the "
+        "component, usually kube, but is relevant for aggregated-apiservers.",
+        ("binary", "component", "emulation", "min_compat"),
+        kind="gauge",
+        stability=ALPHA,
+    )
+    version.set((kuberth.__version__, "kube", kuberth.KUBERNETES_VERSION, f"{major}.{int(minor) - 1}"), 1)
+    return [build, version]
 
 
 def _head(family: Family, *, open_metrics: bool) -> str:

@@ -354,11 +354,6 @@ class ClientMetrics(_Families):
             stability=ALPHA,
         )
 
-    def take_requests(self, requests: Mapping[tuple[str, str], int], *, host: str) -> None:
-        """Take over what a client counts by itself, {(method, code): number}; ask before every exposition."""
-        for (method, code), number in requests.items():
-            self.requests.set((code, method, host), number)
-
 
 class LeaderElectionMetrics(_Families):
     """Whether this process leads; `name` is the lease's."""

@@ -11,6 +11,7 @@ import datetime
 import logging
 import socket
 from collections import OrderedDict
+from collections.abc import Sequence
 from itertools import count
 from typing import Any, Final, NamedTuple
 
@@ -60,11 +61,12 @@ class _Told:
 class ApiEventRecorder:
     """Implements `kuberth.framework.handle.EventRecorder`. `run` does the writing."""
 
-    def __init__(self, api: Api, clock: Clock, *, controller: str) -> None:
+    def __init__(self, api: Api, clock: Clock, *, controllers: Sequence[str]) -> None:
+        """An event comes from the profile whose pod it is about; the first reports on everybody else's."""
         self._api = api
         self._clock = clock
-        self._controller = controller
-        self._instance = f"{controller}-{socket.gethostname()}"
+        self._controllers = tuple(controllers)
+        self._host = socket.gethostname()
         self._numbers = count(1)
         self._told: OrderedDict[_News, _Told] = OrderedDict()
         self._waiting: asyncio.Queue[_Told] = asyncio.Queue(MAX_WAITING)
@@ -163,13 +165,14 @@ class ApiEventRecorder:
         now_ns: int,
     ) -> Event:
         metadata = regarding.metadata
+        controller = self._controller_of(regarding, related)
         return Event(
             metadata=ObjectMeta(
                 name=f"{metadata.name}.{now_ns:x}{next(self._numbers):x}", namespace=metadata.namespace
             ),
             event_time=_micro_time(now_ns),
-            reporting_controller=self._controller,
-            reporting_instance=self._instance,
+            reporting_controller=controller,
+            reporting_instance=f"{controller}-{self._host}",
             reason=reason,
             action=action,
             note=note,
@@ -177,6 +180,13 @@ class ApiEventRecorder:
             regarding=_reference(regarding),
             related=None if related is None else _reference(related),
         )
+
+    def _controller_of(self, regarding: Pod, related: Any) -> str:
+        # A victim's event comes from the scheduler of the pod that preempts it.
+        for pod in (related, regarding):
+            if isinstance(pod, Pod) and pod.spec.scheduler_name in self._controllers:
+                return pod.spec.scheduler_name
+        return self._controllers[0]
 
 
 def _reference(obj: Any) -> ObjectReference:

@@ -14,6 +14,7 @@ from kuberth.errors import reraise_interrupt
 from kuberth.framework.cluster_events import ClusterEvent, Hint, concerns
 from kuberth.framework.profile import RegisteredHint
 from kuberth.framework.queued_pod import QueuedPod
+from kuberth.observe import verbosity
 from kuberth.observe.metrics import SchedulerMetrics
 
 logger = logging.getLogger(__name__)
@@ -73,6 +74,8 @@ class Hints:
             worth = Worth.AFTER_BACKOFF
             if not queued.pending_plugins:
                 return worth
+        if worth is Worth.NOTHING and verbosity.level >= 5:
+            verbosity.tell(5, "Event is not making pod schedulable", pod=queued.pod, event=event.label)
         return worth
 
     def _registered(self, profile: str, event: ClusterEvent) -> tuple[RegisteredHint, ...]:
@@ -109,4 +112,13 @@ class Hints:
         self._metrics.queueing_hint_execution_duration.observe(
             (registered.plugin, event.label, label), time.perf_counter() - started
         )
+        if verbosity.level >= 5:
+            verbosity.tell(
+                5,
+                "Queueing hint answered",
+                pod=queued.pod,
+                plugin=registered.plugin,
+                event=event.label,
+                hint=label,
+            )
         return hint

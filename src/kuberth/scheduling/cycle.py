@@ -23,6 +23,7 @@ from kuberth.framework.queued_pod import QueuedPod
 from kuberth.framework.runner import Runner
 from kuberth.framework.running.scoring import NodeScores
 from kuberth.framework.status import Code, Status
+from kuberth.observe import verbosity
 from kuberth.observe.metrics import SchedulerMetrics
 from kuberth.outcomes.placement import Choice, Placement
 from kuberth.outcomes.rejection import CLEAR_NOMINATION, NO_NODES, Rejection, rejected_on
@@ -83,6 +84,9 @@ class SchedulingCycle:
         nodes, looked_at = found
         if len(nodes) == 0:
             result, status = self.make_room(state, pod, runner, diagnosis)
+            if verbosity.level >= 5:
+                said = "" if diagnosis.post_filter is None else diagnosis.post_filter.message
+                verbosity.tell(5, "Status after running PostFilter plugins for pod", pod=pod, status=said)
             nomination: str | None = CLEAR_NOMINATION
             if runner.profile.post_filter:
                 nomination = None if result is None else result.nominated_node
@@ -93,6 +97,8 @@ class SchedulingCycle:
             if isinstance(scores, Status):
                 return Rejection(queued, scores, runner, started)
             best = self._best(scores)
+            if verbosity.level >= verbosity.SCORES_LEVEL:
+                verbosity.tell_scores(pod, nodes.name, scores, best)
         return Choice(nodes.name(best), looked_at, len(nodes))
 
     def search(

@@ -16,6 +16,7 @@ from kuberth.framework.handle import EventRecorder
 from kuberth.framework.queued_pod import QueuedPod
 from kuberth.framework.runner import Runner
 from kuberth.framework.status import Status
+from kuberth.observe import verbosity
 from kuberth.outcomes.failure_handling import FailureHandler
 from kuberth.outcomes.placement import Placement
 from kuberth.outcomes.rejection import Rejection
@@ -50,16 +51,21 @@ class SchedulingLoop:
         self._bind = bind
         self._ready = asyncio.Event()
         self._stopping = False
+        self.ended = asyncio.Event()
+        """Set when no more pods are scheduled, asked for or not."""
         queue.when_ready(self._ready.set)
 
     async def run(self) -> None:
         """Schedule until `stop`."""
-        while not self._stopping:
-            if not self._schedule_next():
-                self._ready.clear()
-                await self._ready.wait()
-            # Events and bindings get their turn between two pods.
-            await asyncio.sleep(0)
+        try:
+            while not self._stopping:
+                if not self._schedule_next():
+                    self._ready.clear()
+                    await self._ready.wait()
+                # Events and bindings get their turn between two pods.
+                await asyncio.sleep(0)
+        finally:
+            self.ended.set()
 
     async def run_ticks(self) -> None:
         """Keep the queue's time going until `stop`."""
@@ -103,6 +109,8 @@ class SchedulingLoop:
 
     def _schedule(self, queued: QueuedPod, runner: Runner) -> None:
         outcome: Placement | Rejection
+        if verbosity.level >= 3:
+            verbosity.tell(3, "Attempting to schedule pod", pod=queued.pod)
         try:
             outcome = self._cycle.run(queued, runner)
         except Exception as exc:  # a defect of ours must not cost anyone their pod, nor stop the loop
@@ -110,6 +118,8 @@ class SchedulingLoop:
             self._cluster.forget_pod(queued.uid)
             outcome = Rejection(queued, Status.error(exc), runner, started=0.0)
         if isinstance(outcome, Rejection):
+            if verbosity.level >= 2 and outcome.status.is_rejected:
+                verbosity.tell(2, verbosity.NO_FIT, pod=queued.pod, err=outcome.status.message)
             self._failures.handle(outcome)
             return
         if outcome.state.pods_to_activate:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from kuberth.clock import Clock, SystemClock
 from kuberth.config import KubeSchedulerConfiguration
-from kuberth.observe.exposition import process_families
+from kuberth.observe.exposition import build_families, process_families
 from kuberth.observe.metrics import HealthMetrics
 from kuberth.serving.health import HealthCheck, health_routes
 from kuberth.serving.messages import Handler
@@ -44,7 +44,7 @@ def scheduler_routes(
         **health_routes("/healthz", healthz, health),
         **health_routes("/livez", livez, health),
         **health_routes("/readyz", readyz, health),
-        "/metrics": families_page(lambda: [*metrics(), *process_families()]),
+        "/metrics": families_page(lambda: [*metrics(), *build_families(), *process_families()]),
         "/metrics/resources": resources_page(pods),
         "/metrics/slis": families_page(lambda: [*health.families(), *start_time_families()]),
         "/configz": configz_page(config),

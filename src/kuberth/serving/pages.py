@@ -1,12 +1,13 @@
 """/configz, /statusz and /flagz: what runs here, how it is configured, which flags it got.
 
 In: the configuration, the flags, the paths. Out: JSON, or text for people; statusz and flagz also as
-structured JSON for whoever names its kind in the Accept header, as upstream has it.
+structured JSON or YAML for whoever names its kind in the Accept header, as upstream has it.
 """
 
 from __future__ import annotations
 
 import datetime
+import json
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -16,13 +17,14 @@ import kuberth
 from kuberth.clock import NANOSECONDS, Clock
 from kuberth.config import KubeSchedulerConfiguration
 from kuberth.config.printing import to_tree
-from kuberth.https.messages import Request, Response
+from kuberth.https.messages import JSON, Request, Response
 from kuberth.serving.messages import Handler, failure
+from kuberth.text.yaml_text import yaml_text
 
 COMPONENT: Final = "kube-scheduler"
-EMULATED_VERSION: Final = "1.36"
-"""The Kubernetes whose behaviour this is."""
 GROUP: Final = "config.k8s.io"
+PLAIN: Final = "text/plain"
+YAML: Final = "application/yaml"
 VERSIONS: Final = ("v1beta1", "v1alpha1")
 
 _WARNING: Final = (
@@ -54,7 +56,7 @@ def _status(paths: Sequence[str], clock: Clock, started_ns: int) -> dict[str, An
         # The field's name is the API's; the runtime is what it is.
         "goVersion": f"python{platform.python_version()}",
         "binaryVersion": kuberth.__version__,
-        "emulationVersion": EMULATED_VERSION,
+        "emulationVersion": kuberth.KUBERNETES_VERSION,
         "paths": list(paths),
     }
 
@@ -84,23 +86,59 @@ def _negotiate(
     text: Callable[[Mapping[str, Any]], str],
     request: Request,
 ) -> Response:
-    """The first of the accepted types that is served: text, or JSON of the page's own kind."""
-    for offer in (request.headers.get("accept") or "*/*").split(","):
-        media, *rest = (part.strip() for part in offer.split(";"))
-        if media in ("text/plain", "text/*", "*/*"):
+    """The best of the accepted types that is served: text, or JSON or YAML of the page's own kind."""
+    accepted = _accepted(request.headers.get("accept") or "*/*")
+    for media, wanted in accepted:
+        if media in (PLAIN, "text/*", "*/*"):
             return Response.text(text(make()))
-        wanted = dict(part.partition("=")[::2] for part in rest)
         version = wanted.get("v", "")
-        if media != "application/json" or version not in VERSIONS:
+        if media not in WRITERS or version not in VERSIONS:
             continue
         if wanted.get("g") == GROUP and wanted.get("as") == kind:
             head = {"kind": kind, "apiVersion": f"{GROUP}/{version}", "metadata": {"name": COMPONENT}}
-            return Response.json(head | make(), headers=_deprecation(kind, version))
-    message = (
-        "only the following media types are accepted: text/plain, "
-        f"application/json;g={GROUP};v={VERSIONS[0]};as={kind}"
-    )
-    return failure(406, "NotAcceptable", message)
+            return Response(
+                WRITERS[media](head | make()),
+                content_type=f"{media};g={GROUP};v={version};as={kind}",
+                headers=_deprecation(kind, version),
+            )
+    types = ", ".join((*WRITERS, PLAIN))
+    message = f"only the following media types are accepted: {types}"
+    refused = failure(406, "NotAcceptable", message)
+    if not accepted or accepted[0][0] != YAML:
+        return refused
+    assert isinstance(refused.body, bytes)
+    return Response(_yaml(json.loads(refused.body)), status=refused.status, content_type=YAML)
+
+
+def _accepted(header: str) -> list[tuple[str, dict[str, str]]]:
+    """Media types and their parameters, the most wanted first; of equals the one that was named first."""
+    offers = []
+    for offer in header.split(","):
+        media, *rest = (part.strip() for part in offer.split(";"))
+        parameters = {
+            name.strip(): value.strip() for name, _, value in (part.partition("=") for part in rest)
+        }
+        offers.append((media.lower(), parameters, _quality(parameters.pop("q", "1"))))
+    offers.sort(key=lambda offer: -offer[2])
+    return [(media, parameters) for media, parameters, quality in offers if quality > 0]
+
+
+def _quality(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return 1.0
+
+
+def _json(tree: Mapping[str, Any]) -> bytes:
+    return json.dumps(tree, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+
+
+def _yaml(tree: Mapping[str, Any]) -> bytes:
+    return yaml_text(tree).encode()
+
+
+WRITERS: Final[Mapping[str, Callable[[Mapping[str, Any]], bytes]]] = {JSON: _json, YAML: _yaml}
 
 
 def _deprecation(kind: str, version: str) -> dict[str, str]:

@@ -11,7 +11,7 @@ from typing import Final, Self
 
 from kuberth.https.certificates import Certificates
 from kuberth.https.limits import Limits
-from kuberth.https.listener import Flags, Listener
+from kuberth.https.listener import AddressFlags, Listener
 from kuberth.serving.access import Access
 from kuberth.serving.messages import Handler
 from kuberth.serving.page_service import PageService
@@ -19,7 +19,7 @@ from kuberth.serving.page_service import PageService
 logger = logging.getLogger(__name__)
 
 LIMITS: Final = Limits(connections=100, reserved=10, per_address=50, unread_seconds=30.0, idle_seconds=90)
-_FLAGS: Final = Flags("--bind-address", "--secure-port")
+_FLAGS: Final = AddressFlags("--bind-address", "--secure-port")
 
 
 class Server(Listener):

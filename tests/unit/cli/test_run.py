@@ -1,25 +1,15 @@
 from __future__ import annotations
 
-import json
-import logging
-from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from kuberth.cli.logs import JsonFormatter, TextFormatter
+import kuberth
 from kuberth.cli.run import run
-
-
-@pytest.fixture(autouse=True)
-def _logging_as_before() -> Iterator[None]:
-    root = logging.getLogger()
-    level, handlers = root.level, root.handlers[:]
-    yield
-    root.setLevel(level)
-    root.handlers[:] = handlers
+from kuberth.cli.run_flags import FLAGS, Flags
 
 
 def invoke(*args: str) -> Result:
@@ -72,10 +62,88 @@ def test_rate_flags_count_only_without_a_file(tmp_path: Path) -> None:
     assert (beside["qps"], beside["burst"]) == (7, 8)
 
 
-def test_flags_of_kube_scheduler_without_meaning_here_are_taken(tmp_path: Path) -> None:
-    written_config(
-        tmp_path, "--profiling=false", "--cert-dir", "/tmp/x", "--tls-min-version=VersionTLS12", "--profiling"
-    )
+@pytest.mark.parametrize(
+    "args, election",
+    [
+        pytest.param(["--authentication-skip-lookup", "--leader-elect=false"], False, id="switch-then-flag"),
+        pytest.param(["--authentication-skip-lookup=true", "--leader-elect=false"], False, id="switch-value"),
+        pytest.param(["--cert-dir", "--leader-elect=false"], True, id="a-string-takes-the-next-word"),
+        pytest.param(["--tls-min-version=VersionTLS12", "--leader-elect=false"], False, id="equals"),
+        pytest.param(["--leader-elect=false", "--profiling"], False, id="switch-at-the-end"),
+        pytest.param(["--leader_elect=false"], False, id="underscores"),
+        pytest.param(["--vmodule", "a=1", "-v=1", "--leader-elect=false"], False, id="one-dash"),
+        pytest.param(
+            ["--authentication-kubeconfig=", "--tls-cert-file=", "--leader-elect"], True, id="empty"
+        ),
+    ],
+)
+def test_a_flag_takes_the_words_that_are_its_own(tmp_path: Path, args: list[str], election: bool) -> None:
+    tree = written_config(tmp_path, *args)["leaderElection"]
+    assert isinstance(tree, dict)
+    assert tree["leaderElect"] is election
+
+
+def test_flags_without_effect_are_named_once_each(tmp_path: Path) -> None:
+    ignored = ["--profiling=false", "--cert-dir", "/x", "--tls-sni-cert-key=a,b", "--tls-sni-cert-key=c,d"]
+    result = invoke("--write-config-to", str(tmp_path / "out.yaml"), *ignored)
+    told = [line.partition("] ")[2] for line in result.stderr.splitlines()]
+    assert sorted(told) == [
+        f"flag --{name} has no effect here" for name in ("cert-dir", "profiling", "tls-sni-cert-key")
+    ]
+
+
+def test_level_1_tells_every_flag(tmp_path: Path) -> None:
+    result = invoke("--write-config-to", str(tmp_path / "out.yaml"), "-v1", "--leader-elect=false")
+    told = [line.partition("] ")[2] for line in result.stderr.splitlines()]
+    assert 'FLAG: --leader-elect="false"' in told
+    assert 'FLAG: --secure-port="10259"' in told
+    assert len(told) == len(FLAGS) + 2
+
+
+def test_feature_gates_can_be_given_again(tmp_path: Path) -> None:
+    gates = ("--feature-gates=OpportunisticBatching=false", "--feature-gates", "AllBeta=true,NodeSwap=true")
+    assert written_config(tmp_path, *gates)["featureGates"] == {
+        "OpportunisticBatching": False,
+        "AllBeta": True,
+        "NodeSwap": True,
+    }
+
+
+def test_every_flag_is_shown_as_kube_scheduler_shows_it() -> None:
+    given = {
+        "leader-elect": False,
+        "leader-elect-lease-duration": timedelta(seconds=90),
+        "kube-api-qps": 12.5,
+        "feature-gates": ("AllBeta=true", "NodeSwap=true"),
+        "authorization-always-allow-paths": ("/a", "/b"),
+        "v": 3,
+    }
+    shown = Flags(given).shown()
+    assert list(shown) == sorted(shown)
+    assert len(shown) == len(FLAGS) + 2
+    assert {name: shown[name] for name in given} == {
+        "leader-elect": "false",
+        "leader-elect-lease-duration": "1m30s",
+        "kube-api-qps": "12.5",
+        "feature-gates": ":AllBeta=true,:NodeSwap=true",
+        "authorization-always-allow-paths": "[/a,/b]",
+        "v": "3",
+    }
+    assert (shown["kube-api-burst"], shown["pod-max-in-unschedulable-pods-duration"]) == ("100", "5m0s")
+    assert (shown["config"], shown["help"], shown["version"]) == ("", "false", "false")
+
+
+def test_a_default_shows_as_it_is_written() -> None:
+    for flag in FLAGS:
+        value = flag.kind.parse(flag.default)
+        assert flag.default == ("" if value is None else flag.kind.show(value)), flag.name
+
+
+def test_version_says_both() -> None:
+    for args in (["--version"], ["--version=raw"], ["--version", "--leader-elect"]):
+        result = invoke(*args)
+        assert result.exit_code == 0
+        assert result.output == f"Kuberth {kuberth.__version__} (as Kubernetes v1.36)\n"
 
 
 @pytest.mark.parametrize(
@@ -94,12 +162,3 @@ def test_a_wrong_flag_gets_a_clear_line(args: list[str], told: str) -> None:
     result = invoke(*args)
     assert result.exit_code != 0
     assert told in result.output + str(result.exception)
-
-
-def test_logs_for_machines_and_for_people() -> None:
-    record = logging.LogRecord("kuberth.x", logging.WARNING, "x.py", 7, "pod %s waits", ("a/b",), None)
-    told = json.loads(JsonFormatter().format(record))
-    assert (told["level"], told["msg"], told["logger"]) == ("warning", "pod a/b waits", "kuberth.x")
-    line = TextFormatter().format(record)
-    assert line.startswith("W")
-    assert line.endswith(" x:7] pod a/b waits")

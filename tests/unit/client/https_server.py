@@ -20,6 +20,13 @@ from tests.unit.client.certificates import Pair, authority, server_pair
 T = TypeVar("T")
 
 
+def counted(api: HttpApi) -> dict[tuple[str, str], float]:
+    """How many requests the client counts, by method and code; all of them went to its own server."""
+    hosts = {host for _, _, host in api.metrics.requests.values}
+    assert hosts <= {api.config.server.removeprefix("https://")}
+    return {(method, code): number for (code, method, _), number in api.metrics.requests.values.items()}
+
+
 def run(main: Callable[[], Coroutine[Any, Any, T]], *, limit_seconds: float = 10.0) -> T:
     """Run on the real loop, bounded."""
 

@@ -24,7 +24,7 @@ from kuberth.errors import (
     UnauthorizedError,
 )
 from kuberth.testing import make_node, make_pod, run_in_virtual_time
-from tests.unit.client.https_server import Asked, Handler, Reply, Server, api_on, run, serve
+from tests.unit.client.https_server import Asked, Handler, Reply, Server, api_on, counted, run, serve
 
 BINDING = Binding(
     metadata=ObjectMeta(name="p", namespace="d", uid="u"), target=ObjectReference(kind="Node", name="n")
@@ -152,7 +152,7 @@ def test_verbs(
         assert asked.header("host") == f"127.0.0.1:{server.port}"
         if isinstance(answer, Pod | Lease | Node):
             assert answer.metadata.name == "answered"
-        assert api.requests == {(method, "200"): 1}
+        assert counted(api) == {(method, "200"): 1}
 
     with_api(echo, test)
 
@@ -329,7 +329,7 @@ def test_a_refusal_becomes_an_error_of_the_tree(
         assert str(caught.value).startswith("get Node n: ")
         assert part in str(caught.value)
         assert "\n" not in str(caught.value)
-        assert api.requests == {("GET", str(code)): 1}
+        assert counted(api) == {("GET", str(code)): 1}
         assert server.connections == 1
 
     with_api(handler, test)
@@ -439,7 +439,7 @@ def test_the_server_says_when_to_ask_again(code: int) -> None:
         assert len(server.asked) == 4
         assert len({asked.body for asked in server.asked}) == 1
         assert asyncio.get_running_loop().time() == pytest.approx(9, abs=0.1)
-        assert api.requests == {("POST", str(code)): 3, ("POST", "200"): 1}
+        assert counted(api) == {("POST", str(code)): 3, ("POST", "200"): 1}
 
     with_api(busy_for(3, code=code), test, virtual=True)
 
@@ -552,3 +552,61 @@ def test_objects_survive_the_way() -> None:
         assert await api.update(node) == node
 
     with_api(handler, test)
+
+
+# What it tells of itself
+
+
+def test_every_request_is_measured() -> None:
+    async def test(api: HttpApi, server: Server) -> None:
+        await api.get(Node, "n")
+        await api.bind(BINDING)
+        host = f"127.0.0.1:{server.port}"
+        posted = server.asked[-1]
+        metrics = api.metrics
+        for family in (
+            metrics.request_duration,
+            metrics.rate_limiter_duration,
+            metrics.request_size,
+            metrics.response_size,
+        ):
+            assert {labels: value.count for labels, value in family.values.items()} == {
+                ("GET", host): 1,
+                ("POST", host): 1,
+            }, family.name
+        assert metrics.request_size.values["POST", host].sum == len(posted.body)
+        assert metrics.request_size.values["GET", host].sum == 0
+        assert metrics.response_size.values["GET", host].sum > 0
+        assert metrics.request_duration.values["GET", host].sum > 0
+        assert metrics.retries.values == {}
+
+    with_api(echo, test)
+
+
+def test_retries_and_waits_are_measured() -> None:
+    async def test(api: HttpApi, server: Server) -> None:
+        await api.bind(BINDING)
+        await api.bind(BINDING)
+        labels = ("POST", f"127.0.0.1:{server.port}")
+        assert api.metrics.retries.values == {("429", *labels): 3}
+        assert api.metrics.request_duration.values[labels].count == 5
+        # One token was there at the start, and each further request waits a second for the next.
+        assert api.metrics.rate_limiter_duration.values[labels].sum > 0
+        assert api.metrics.rate_limiter_duration.values[labels].count == 2
+
+    with_api(busy_for(3, code=429), test, virtual=True, qps=0.2, burst=1)
+
+
+def test_a_request_without_an_answer_is_measured() -> None:
+    async def silence(_asked: Asked, _reply: Reply) -> None:
+        await asyncio.sleep(60)
+
+    async def test(api: HttpApi, _server: Server) -> None:
+        with pytest.raises(ApiError):
+            await api.get(Node, "n")
+        assert counted(api) == {("GET", "<error>"): 1}
+        (duration,) = api.metrics.request_duration.values.values()
+        assert duration.count == 1
+        assert not api.metrics.response_size.values
+
+    with_api(silence, test, virtual=True)

@@ -61,7 +61,8 @@ def test_a_gate_locked_upstream_but_free_here() -> None:
         ),
         pytest.param(
             "SidecarContainers=false",
-            "SidecarContainers: true for good since it became GA; remove this setting",
+            "SidecarContainers: cannot set feature gate SidecarContainers to false, "
+            "feature is locked to true",
             id="locked",
         ),
         pytest.param(
@@ -70,6 +71,12 @@ def test_a_gate_locked_upstream_but_free_here() -> None:
             id="dependency",
         ),
         pytest.param("A", 'A: expected A=true or =false, got "A"', id="no-value"),
+        pytest.param(
+            "kube:AllAlpha=true,AllBeta=true",
+            "set kube feature gates with default empty prefix or kube: prefix consistently, do not mix use",
+            id="mixed-prefixes",
+        ),
+        pytest.param("wardle:A=true", 'A: there is no component "wardle", only kube', id="other-component"),
         pytest.param("A=maybe", 'A: expected A=true or =false, got "A=maybe"', id="no-boolean"),
     ],
 )
@@ -83,6 +90,10 @@ def test_refused(text: str, error: str) -> None:
     "text, expected",
     [
         pytest.param("SidecarContainers=true", {"SidecarContainers": True}, id="locked-to-its-default"),
+        pytest.param(
+            "kube:OpportunisticBatching=false", {"OpportunisticBatching": False}, id="with-component"
+        ),
+        pytest.param(":OpportunisticBatching=false", {"OpportunisticBatching": False}, id="empty-component"),
         pytest.param("KubeletPSI=true", {}, id="of-another-component"),
         pytest.param(
             "AllAlpha=true", {"GangScheduling": True, "SchedulerAsyncAPICalls": False}, id="all-alpha"

@@ -75,7 +75,8 @@ def enabled(*plugins: str, **weights: int) -> dict[str, Any]:
         pytest.param({"featureGates": {"Nope": True}}, "featureGates.Nope: unknown feature gate", id="gate"),
         pytest.param(
             {"featureGates": {"SidecarContainers": False}},
-            "featureGates.SidecarContainers: true for good since it became GA; remove this setting",
+            "featureGates.SidecarContainers: cannot set feature gate SidecarContainers to false, "
+            "feature is locked to true",
             id="locked-gate",
         ),
     ],

@@ -20,7 +20,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from kuberth.https.certificates import Certificates, SelfSigned
 from kuberth.https.limits import Limits
-from kuberth.https.listener import Flags, Listener
+from kuberth.https.listener import AddressFlags, Listener
 from kuberth.https.messages import Request, Response
 from kuberth.https.users import User
 
@@ -62,7 +62,7 @@ def listening(
         certificates=certificates,
         host=host,
         port=port,
-        flags=Flags("--where", "--which"),
+        flags=AddressFlags("--where", "--which"),
         limits=limits or Limits(),
     )
 

@@ -125,15 +125,3 @@ def test_health_results() -> None:
         health.observe("ping", "readyz", healthy=healthy)
     assert health.last.values == {("ping", "readyz"): 0}
     assert health.total.values == {("ping", "readyz", "success"): 1, ("ping", "readyz", "error"): 2}
-
-
-def test_requests_counted_by_a_client() -> None:
-    client = ClientMetrics()
-    counted = {("GET", "200"): 3, ("POST", "<error>"): 1}
-    client.take_requests(counted, host="10.0.0.1:6443")
-    counted["GET", "200"] += 1
-    client.take_requests(counted, host="10.0.0.1:6443")
-    assert client.requests.values == {
-        ("200", "GET", "10.0.0.1:6443"): 4,
-        ("<error>", "POST", "10.0.0.1:6443"): 1,
-    }

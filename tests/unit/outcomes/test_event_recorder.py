@@ -23,7 +23,9 @@ def recording(
     api = MemoryApi() if api is None else api
 
     async def main() -> ApiEventRecorder:
-        recorder = ApiEventRecorder(api, LoopClock(asyncio.get_running_loop()), controller="kuberth")
+        recorder = ApiEventRecorder(
+            api, LoopClock(asyncio.get_running_loop()), controllers=["kuberth", "second"]
+        )
         writing = asyncio.ensure_future(recorder.run())
         answer = script(recorder)
         if asyncio.iscoroutine(answer):
@@ -54,7 +56,6 @@ def test_an_event_tells_what_happened_to_whom() -> None:
         "default",
         "web",
     )
-    assert event.reporting_controller == "kuberth"
     assert event.event_time is not None
     assert event.series is None
     assert event.metadata.namespace == "default"
@@ -131,3 +132,31 @@ def test_a_failing_api_costs_only_that_event() -> None:
 
     told, _ = recording(both, api=Failing())
     assert [event.reason for event in told] == ["Good"]
+
+
+@pytest.mark.parametrize(
+    "regarding, related, controller",
+    [
+        pytest.param("second", None, "second", id="own-profile"),
+        pytest.param("kuberth", None, "kuberth", id="first-profile"),
+        pytest.param("elsewhere", None, "kuberth", id="nobody-of-ours"),
+        pytest.param("elsewhere", "second", "second", id="victim-of-another-scheduler"),
+        pytest.param("kuberth", "second", "second", id="victim-of-another-profile"),
+        pytest.param("second", "elsewhere", "second", id="related-to-a-stranger"),
+    ],
+)
+def test_an_event_comes_from_the_profile_that_it_is_about(
+    regarding: str, related: str | None, controller: str
+) -> None:
+    def script(recorder: ApiEventRecorder) -> None:
+        recorder.record(
+            make_pod("web", uid="u1", scheduler=regarding),
+            reason="Scheduled",
+            action="Binding",
+            note="",
+            related=None if related is None else make_pod("other", uid="u2", scheduler=related),
+        )
+
+    (event,), _ = recording(script)
+    assert event.reporting_controller == controller
+    assert event.reporting_instance.startswith(f"{controller}-")

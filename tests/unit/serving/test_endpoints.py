@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+import yaml
 from prometheus_client.metrics_core import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_open_metrics
 from prometheus_client.parser import text_string_to_metric_families
@@ -222,19 +224,79 @@ def test_flagz() -> None:
     assert answer.text.endswith("\nconfig=/etc/scheduler.yaml\nv=2\n")
 
 
+PAGES = [("/statusz", "Statusz", "uptimeSeconds"), ("/flagz", "Flagz", "flags")]
+
+
+@pytest.mark.parametrize("path, kind, field", PAGES)
 @pytest.mark.parametrize(
-    "path, kind, field",
-    [("/statusz", "Statusz", "uptimeSeconds"), ("/flagz", "Flagz", "flags")],
+    "media, read", [("json", json.loads), ("yaml", yaml.safe_load)], ids=["json", "yaml"]
 )
-def test_structured_pages(path: str, kind: str, field: str) -> None:
-    for version, is_deprecated in (("v1beta1", False), ("v1alpha1", True)):
-        accept = f"application/json;g=config.k8s.io;v={version};as={kind}"
-        (answer,) = get(path, accept=f"application/xml, {accept}, text/plain")
-        assert answer.json["kind"] == kind
-        assert answer.json["apiVersion"] == f"config.k8s.io/{version}"
-        assert answer.json["metadata"] == {"name": "kube-scheduler"}
-        assert field in answer.json
-        assert ("warning" in answer.headers) == is_deprecated
+@pytest.mark.parametrize("version, is_deprecated", [("v1beta1", False), ("v1alpha1", True)])
+def test_structured_pages(
+    path: str,
+    kind: str,
+    field: str,
+    media: str,
+    read: Callable[[str], Any],
+    version: str,
+    is_deprecated: bool,
+) -> None:
+    accept = f"application/{media};g=config.k8s.io;v={version};as={kind}"
+    (answer,) = get(path, accept=f"application/xml, {accept}, text/plain")
+    assert answer.status == 200
+    assert answer.headers["content-type"] == accept
+    tree = read(answer.text)
+    assert (tree["kind"], tree["apiVersion"]) == (kind, f"config.k8s.io/{version}")
+    assert tree["metadata"] == {"name": "kube-scheduler"}
+    assert field in tree
+    assert ("warning" in answer.headers) == is_deprecated
+
+
+@pytest.mark.parametrize("path, kind, _field", PAGES)
+def test_a_structured_page_must_be_asked_for_by_kind(path: str, kind: str, _field: str) -> None:
     for accept in ("application/json", f"application/json;g=config.k8s.io;v=v2;as={kind}", "application/xml"):
         (answer,) = get(path, accept=accept)
         assert (answer.status, answer.json["reason"]) == (406, "NotAcceptable")
+    (answer,) = get(path, accept="application/yaml")
+    assert (answer.status, answer.headers["content-type"]) == (406, "application/yaml")
+    assert yaml.safe_load(answer.text)["message"] == (
+        "only the following media types are accepted: application/json, application/yaml, text/plain"
+    )
+
+
+@pytest.mark.parametrize(
+    "accept, media",
+    [
+        ("text/plain;q=0.5, application/yaml;g=config.k8s.io;v=v1beta1;as=Flagz", "application/yaml"),
+        ("application/yaml;g=config.k8s.io;v=v1beta1;as=Flagz;q=0.1, */*", "text/plain"),
+        ("application/yaml;g=config.k8s.io;v=v1beta1;as=Flagz;q=0, text/*", "text/plain"),
+        ("application/yaml;g=config.k8s.io;v=v1beta1;as=Statusz, */*;q=x", "text/plain"),
+    ],
+)
+def test_the_most_wanted_type_is_served(accept: str, media: str) -> None:
+    (answer,) = get("/flagz", accept=accept)
+    assert answer.headers["content-type"].partition(";")[0] == media
+
+
+def test_what_dashboards_ask_of_any_kubernetes_process() -> None:
+    (answer,) = get("/metrics")
+    samples = {sample.name: sample for family in parse_text(answer.text) for sample in family.samples}
+    build = samples["kubernetes_build_info"]
+    assert build.value == 1
+    assert set(build.labels) == {
+        *("major", "minor", "git_version", "git_commit", "git_tree_state", "build_date"),
+        *("go_version", "compiler", "platform"),
+    }
+    assert (build.labels["major"], build.labels["minor"]) == ("1", "36")
+    assert kuberth.__version__ in build.labels["git_version"]
+    assert samples["version_info"].labels == {
+        "binary": kuberth.__version__,
+        "component": "kube",
+        "emulation": "1.36",
+        "min_compat": "1.35",
+    }
+    for name in (
+        *("process_start_time_seconds", "process_cpu_seconds_total", "process_resident_memory_bytes"),
+        *("process_open_fds", "process_max_fds", "process_virtual_memory_bytes"),
+    ):
+        assert samples[name].value > 0, name

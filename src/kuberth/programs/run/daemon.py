@@ -1,18 +1,21 @@
 """`kuberth run` as a program: client, leader election, serving and the scheduler under one roof.
 
 In: settings from the command line. Out: an exit code: 0 after SIGTERM or SIGINT, 1 when the lease was
-lost or the scheduler could not go on.
+lost or the scheduler could not go on. An API server that is not there yet is waited for.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import random
 import signal
+import ssl
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from kuberth.api.core import Namespace, Pod
 from kuberth.assembly.scheduler import Scheduler
@@ -20,13 +23,15 @@ from kuberth.client.fencing import FencedApi
 from kuberth.client.http_api import HttpApi
 from kuberth.client.identity.client_config import ClientConfig
 from kuberth.client.identity.kubeconfig import load_client_config
+from kuberth.client.protocol import Api
 from kuberth.clock import SystemClock
 from kuberth.config import KubeSchedulerConfiguration
-from kuberth.errors import ApiError, LeadershipLost
+from kuberth.errors import ApiError, LeadershipLost, UnauthorizedError
 from kuberth.framework.registry import Registry
 from kuberth.observe.metrics import ClientMetrics, Family, LeaderElectionMetrics
 from kuberth.programs.run.inspection import inspect
 from kuberth.programs.run.leader_election import LeaderElector, make_identity
+from kuberth.programs.run.watchdog import EX_FAILURE, Watchdog
 from kuberth.queue.interface import QueueFactory
 from kuberth.serving import (
     CertificateFiles,
@@ -36,9 +41,16 @@ from kuberth.serving import (
     Server,
     scheduler_routes,
 )
+from kuberth.serving.health import PING
 from kuberth.serving.metrics_pages import feature_families
 
 logger = logging.getLogger(__name__)
+
+FIRST_PAUSE_SECONDS: Final = 0.5
+LONGEST_PAUSE_SECONDS: Final = 5.0
+"""Between two attempts to reach the API server, before up to as much again by lot."""
+REFUSALS: Final = 4
+"""After so many in a row credentials are taken for wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +81,7 @@ class Settings:
     serving: ServingSettings | None = None
     """None: nothing is served."""
     flags: Mapping[str, str] = field(default_factory=dict)
-    """As given, for /flagz."""
+    """All of them with their values, for /flagz."""
 
 
 async def run(settings: Settings) -> int:
@@ -80,18 +92,18 @@ async def run(settings: Settings) -> int:
     )
     clock = SystemClock()
     async with AsyncExitStack() as stack:
-        requests: dict[tuple[str, str], int] = {}
+        client_metrics = ClientMetrics()
 
         async def connect(config: ClientConfig, *, qps: float = connection.qps) -> HttpApi:
             return await stack.enter_async_context(
-                _closing(HttpApi(config, qps=qps, burst=connection.burst, clock=clock, requests=requests))
+                _closing(
+                    HttpApi(config, qps=qps, burst=connection.burst, clock=clock, metrics=client_metrics)
+                )
             )
 
         api = await connect(client)
-        await _check_reachable(api)
         elector: LeaderElector | None = None
         election_metrics = LeaderElectionMetrics()
-        client_metrics = ClientMetrics()
         if settings.config.leader_election.leader_elect:
             elector = LeaderElector(
                 # Its own connection and no rate limit: renewing must not wait behind a thousand bindings.
@@ -110,7 +122,7 @@ async def run(settings: Settings) -> int:
             clock=clock,
             max_unschedulable_seconds=settings.max_unschedulable_seconds,
         )
-        life = _Life(scheduler, api, elector, settings.grace_seconds)
+        life = Life(scheduler, api, elector, grace_seconds=settings.grace_seconds)
         if settings.serving is not None:
             # Their own connections: a flood of requests here must not use up the scheduler's rate.
             reviews = [
@@ -128,7 +140,6 @@ async def run(settings: Settings) -> int:
             )
 
             def families() -> list[Family]:
-                client_metrics.take_requests(requests, host=client.server)
                 return [
                     *scheduler.metrics.families(),
                     *election_metrics.families(),
@@ -148,24 +159,15 @@ async def _closing(api: HttpApi) -> AsyncIterator[HttpApi]:
         await api.close()
 
 
-async def _check_reachable(api: HttpApi) -> None:
-    """Fail at once, with one clear line, where the server, the CA or the credentials are wrong."""
-    try:
-        await api.get(Namespace, "kube-system")
-    except ApiError as exc:
-        # Any answer to this very question will do, also that it may not be asked.
-        if exc.code not in (403, 404):
-            raise
-
-
 def _serve(
     settings: Settings,
     serving: ServingSettings,
-    life: _Life,
+    life: Life,
     access: DelegatedAccess,
     families: Callable[[], Iterable[Family]],
 ) -> AbstractAsyncContextManager[Server]:
     scheduler = life.scheduler
+    loop = HealthCheck("scheduling-loop", life.problem)
     election = [HealthCheck("leaderElection", life.elector.problem)] if life.elector is not None else []
     routes = scheduler_routes(
         metrics=families,
@@ -173,8 +175,10 @@ def _serve(
         flags=settings.flags,
         pods=lambda: tuple(scheduler.stores.of(Pod)) if life.leading else (),
         healthz=election,
+        livez=[PING, loop],
         readyz=[
             *election,
+            loop,
             HealthCheck("shutdown", lambda: "the scheduler is ending" if life.ending else None),
             HealthCheck(
                 "sched-handler-sync", lambda: None if scheduler.synced else "informers are not synced"
@@ -189,19 +193,28 @@ def _serve(
     return Server(routes, access=access, certificates=certificates, host=serving.host, port=serving.port)
 
 
-class _Life:
+class Life:
     """The life of the process between start and exit."""
 
     def __init__(
-        self, scheduler: Scheduler, api: HttpApi, elector: LeaderElector | None, grace_seconds: float
+        self,
+        scheduler: Scheduler,
+        api: Api,
+        elector: LeaderElector | None,
+        *,
+        grace_seconds: float,
+        watchdog: Watchdog | None = None,
     ) -> None:
         self.scheduler = scheduler
         self.elector = elector
         self._api = api
         self._grace_seconds = grace_seconds
+        self._watchdog = Watchdog() if watchdog is None else watchdog
+        self._reached = asyncio.Event()
         self._leading = asyncio.Event()
         self._stop = asyncio.Event()
         self._lost = False
+        self._broken = False
 
     @property
     def leading(self) -> bool:
@@ -211,29 +224,39 @@ class _Life:
     def ending(self) -> bool:
         return self._stop.is_set()
 
+    def problem(self) -> str | None:
+        """For the health check `scheduling-loop`."""
+        return "the scheduling loop ended unasked" if self._broken else None
+
     async def until_end(self) -> int:
-        with _on_signals({signal.SIGTERM: self._stop.set, signal.SIGINT: self._stop.set}):
+        with self._watchdog.watching(on_signal=self._stop.set):
             async with asyncio.TaskGroup() as tasks:
-                scheduling = tasks.create_task(
-                    self.scheduler.run(begin=self._leading.wait(), grace_seconds=self._grace_seconds),
-                    name="scheduler",
-                )
-                leading = tasks.create_task(self._lead(), name="leader election")
-                with _on_signals({signal.SIGUSR2: lambda: self._inspect(tasks)}):
+                scheduling = tasks.create_task(self._schedule(), name="scheduler")
+                rest = [
+                    tasks.create_task(self._lead(), name="leader election"),
+                    tasks.create_task(self._watch_loop(), name="watch over the scheduling loop"),
+                ]
+                with _on_signal(signal.SIGUSR2, lambda: self._inspect(tasks)):
                     await self._stop.wait()
                 logger.info("ending")
-                if self._lost:
-                    # Nothing may be written any more, so there is nothing to finish either.
+                self.scheduler.stop()
+                if self._lost or not self._reached.is_set():
+                    # Nothing may be written any more, or nothing was begun: there is nothing to finish.
                     scheduling.cancel()
-                else:
-                    self.scheduler.stop()
-                    await scheduling
-                leading.cancel()
+                await asyncio.wait([scheduling])
+                for task in rest:
+                    task.cancel()
             if self.elector is not None and not self._lost:
                 await self.elector.release()
-        return 1 if self._lost else 0
+        return EX_FAILURE if self._lost or self._broken else 0
+
+    async def _schedule(self) -> None:
+        await reach(self._api)
+        self._reached.set()
+        await self.scheduler.run(begin=self._leading.wait(), grace_seconds=self._grace_seconds)
 
     async def _lead(self) -> None:
+        await self._reached.wait()
         if self.elector is None:
             self._leading.set()
             return
@@ -242,21 +265,62 @@ class _Life:
         try:
             await self.elector.hold()
         except LeadershipLost as exc:
-            logger.error("%s; ending, so that no two schedulers bind the same pods", exc)
+            logger.error("Leaderelection lost: %s; ending, so that no two schedulers bind the same pods", exc)
             self._lost = True
+            self._stop.set()
+
+    async def _watch_loop(self) -> None:
+        await self.scheduler.loop.ended.wait()
+        if not self.ending:
+            logger.error("the scheduling loop ended unasked; ending, so that a restart can mend it")
+            self._broken = True
             self._stop.set()
 
     def _inspect(self, tasks: asyncio.TaskGroup) -> None:
         tasks.create_task(inspect(self.scheduler, self._api), name="inspection")
 
 
+async def reach(api: Api, *, rng: random.Random | None = None) -> None:
+    """Return once the API server answers; raise what no waiting can mend.
+
+    A server that is down or broken is waited for, as kube-scheduler does. Its certificate can only be mended
+    by another file, and refused credentials by other ones, unless the server is just starting: it may need
+    a moment to know them.
+    """
+    rng = random.Random() if rng is None else rng
+    refusals = 0
+    seconds = FIRST_PAUSE_SECONDS
+    while True:
+        try:
+            await api.get(Namespace, "kube-system")
+            return
+        except ApiError as exc:
+            # Any answer to this very question will do, also that it may not be asked.
+            if exc.code in (403, 404):
+                return
+            refusals = refusals + 1 if isinstance(exc, UnauthorizedError) else 0
+            if refusals >= REFUSALS or _distrusts(exc):
+                raise
+            logger.error("the API server cannot be asked yet, trying again: %s", exc)
+        await asyncio.sleep(seconds * (1 + rng.random()))
+        seconds = min(2 * seconds, LONGEST_PAUSE_SECONDS)
+
+
+def _distrusts(error: BaseException) -> bool:
+    """Whether the server's certificate was the reason."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return True
+        cause = cause.__cause__ or cause.__context__
+    return False
+
+
 @contextmanager
-def _on_signals(handlers: Mapping[signal.Signals, Callable[[], object]]) -> Iterator[None]:
+def _on_signal(number: signal.Signals, handler: Callable[[], object]) -> Iterator[None]:
     loop = asyncio.get_running_loop()
-    for number, handler in handlers.items():
-        loop.add_signal_handler(number, handler)
+    loop.add_signal_handler(number, handler)
     try:
         yield
     finally:
-        for number in handlers:
-            loop.remove_signal_handler(number)
+        loop.remove_signal_handler(number)

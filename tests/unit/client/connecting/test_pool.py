@@ -18,7 +18,7 @@ from kuberth.client.http_api import HttpApi
 from kuberth.client.identity.client_config import ClientConfig
 from kuberth.errors import AnswerLostError, ApiError, UnreachableError
 from kuberth.testing import run_in_virtual_time
-from tests.unit.client.https_server import Asked, Handler, Reply, Server, api_on, run, serve, until
+from tests.unit.client.https_server import Asked, Handler, Reply, Server, api_on, counted, run, serve, until
 
 POD = {"metadata": {"name": "p", "namespace": "d"}}
 BINDING = Binding(
@@ -429,7 +429,7 @@ def test_a_refused_connection() -> None:
         with pytest.raises(UnreachableError, match=r"refused the connection; is it running.*my file"):
             await api.bind(BINDING)
         assert api.stats() == PoolStats(open=0, idle=0, waiting=0)
-        assert api.requests == {("POST", "<error>"): 1}
+        assert counted(api) == {("POST", "<error>"): 1}
         await api.close()
 
     run(main)

@@ -11,7 +11,7 @@ from typing import Final, Self
 
 from kuberth.clock import Clock, SystemClock
 from kuberth.https.limits import Limits
-from kuberth.https.listener import Flags, Listener
+from kuberth.https.listener import AddressFlags, Listener
 from kuberth.local.apiserver.http.api_service import ApiService, RequestLimits
 from kuberth.local.apiserver.http.authentication import Authenticator
 from kuberth.local.apiserver.http.credentials import ClusterCredentials
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 LIMITS: Final = Limits(connections=2000, reserved=50)
 """All clients of a cluster on one machine have one address, so that none has less than all connections."""
-_FLAGS: Final = Flags("--host", "--port")
+_FLAGS: Final = AddressFlags("--host", "--port")
 
 
 class HttpServer(Listener):

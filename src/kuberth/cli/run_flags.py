@@ -1,0 +1,270 @@
+"""kube-scheduler's flags: every one, how it is written, and what it is when nobody sets it.
+
+In: the words of a command line. Out: `Flags`, values with upstream's defaults behind them, and the same as
+text, the way kube-scheduler shows them. A flag without help has no meaning here: it is accepted, so that
+kube-scheduler's manifests keep working, and named in the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import click
+
+from kuberth.text.durations import format_duration, parse_duration
+
+
+class _GoDuration(click.ParamType[timedelta]):
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
+        if isinstance(value, timedelta):
+            return value
+        try:
+            return parse_duration(str(value))
+        except ValueError as exc:
+            self.fail(str(exc), param, ctx)
+
+
+class _Level(click.ParamType[int]):
+    """A number, also after one dash and an equals sign, as Go's flags allow: `-v=2`."""
+
+    name = "level"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        try:
+            return int(str(value).removeprefix("="))
+        except ValueError:
+            self.fail(f"{value!r} is not a number", param, ctx)
+
+
+class _File(click.Path):
+    """A file that must be there; empty means none, as manifests with unset variables have it."""
+
+    def __init__(self) -> None:
+        super().__init__(exists=True, dir_okay=False, path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return None if value == "" else super().convert(value, param, ctx)
+
+
+def _go_float(value: float) -> str:
+    return f"{value:g}"
+
+
+def _go_list(values: Iterable[str]) -> str:
+    return f"[{','.join(values)}]"
+
+
+def _go_gates(values: Iterable[str]) -> str:
+    return ",".join(value if ":" in value else f":{value}" for value in values)
+
+
+class Kind(NamedTuple):
+    """How a flag's value is written and shown."""
+
+    type: click.ParamType[Any]
+    show: Callable[[Any], str] = str
+    is_switch: bool = False
+    """Takes no separate value: `--name`, or `--name=false`."""
+    is_list: bool = False
+    """Takes several values, with commas between them or as a flag given again."""
+
+    def parse(self, text: str) -> Any:
+        """A default, which is written as it is shown."""
+        if self.is_list:
+            return _split((text.strip("[]"),))
+        return self.type.convert(text, None, None) if text else None
+
+
+TEXT: Final = Kind(click.STRING)
+SWITCH: Final = Kind(click.BOOL, lambda value: str(value).lower(), is_switch=True)
+DURATION: Final = Kind(_GoDuration(), format_duration)
+FILE: Final = Kind(_File())
+NEW_FILE: Final = Kind(click.Path(dir_okay=False, path_type=Path))
+PORT: Final = Kind(click.IntRange(0, 65535))
+INT: Final = Kind(click.INT)
+FLOAT: Final = Kind(click.FLOAT, _go_float)
+LEVEL: Final = Kind(_Level())
+LIST: Final = Kind(click.STRING, _go_list, is_list=True)
+GATES: Final = Kind(click.STRING, _go_gates, is_list=True)
+FORMAT: Final = Kind(click.Choice(["text", "json"]))
+
+
+class Flag(NamedTuple):
+    name: str
+    kind: Kind
+    default: str = ""
+    """As kube-scheduler shows it."""
+    help: str = ""
+    """Empty: without effect here."""
+    metavar: str | None = None
+
+    @property
+    def parameter(self) -> str:
+        """What click calls it."""
+        return self.name.replace("-", "_")
+
+
+FLAGS: Final = (
+    Flag("config", FILE, help="A KubeSchedulerConfiguration file."),
+    Flag("write-config-to", NEW_FILE, help="Write the complete configuration there and exit."),
+    Flag("master", TEXT, help="Address of the API server, over the one in the kubeconfig."),
+    Flag(
+        "kubeconfig", TEXT, help="Kubeconfig file; without one: $KUBECONFIG, ~/.kube/config, or in-cluster."
+    ),
+    # Serving
+    Flag("secure-port", PORT, "10259", "Port for health and metrics over HTTPS; 0: nothing is served."),
+    Flag("bind-address", TEXT, "0.0.0.0", "Address to serve on."),
+    Flag("tls-cert-file", FILE, help="Certificate to serve with; without one a self-signed one is made."),
+    Flag("tls-private-key-file", FILE, help="Its key."),
+    Flag("client-ca-file", FILE, help="Accept client certificates of this CA."),
+    Flag("cert-dir", TEXT),
+    Flag("disable-http2-serving", SWITCH, "false"),
+    Flag("http2-max-streams-per-connection", INT, "0"),
+    Flag("permit-address-sharing", SWITCH, "false"),
+    Flag("permit-port-sharing", SWITCH, "false"),
+    Flag("tls-cipher-suites", LIST, "[]"),
+    Flag("tls-curve-preferences", LIST, "[]"),
+    Flag("tls-min-version", TEXT),
+    Flag("tls-sni-cert-key", LIST, "[]"),
+    # Who may look
+    Flag(
+        "authentication-kubeconfig", TEXT, help="Kubeconfig for TokenReviews; default: the scheduler's own."
+    ),
+    Flag(
+        "authorization-kubeconfig",
+        TEXT,
+        help="Kubeconfig for SubjectAccessReviews; default: the scheduler's own.",
+    ),
+    Flag("authorization-always-allow-paths", LIST, "[/healthz,/readyz,/livez]", "Paths anyone may read."),
+    Flag("authentication-skip-lookup", SWITCH, "false"),
+    Flag("authentication-token-webhook-cache-ttl", DURATION, "10s"),
+    Flag("authentication-tolerate-lookup-failure", SWITCH, "true"),
+    Flag("authorization-webhook-cache-authorized-ttl", DURATION, "10s"),
+    Flag("authorization-webhook-cache-unauthorized-ttl", DURATION, "10s"),
+    Flag("requestheader-allowed-names", LIST, "[]"),
+    Flag("requestheader-client-ca-file", TEXT),
+    Flag("requestheader-extra-headers-prefix", LIST, "[x-remote-extra-]"),
+    Flag("requestheader-group-headers", LIST, "[x-remote-group]"),
+    Flag("requestheader-uid-headers", LIST, "[]"),
+    Flag("requestheader-username-headers", LIST, "[x-remote-user]"),
+    # Leader election
+    Flag("leader-elect", SWITCH, "true", "Hold a lease before scheduling."),
+    Flag("leader-elect-lease-duration", DURATION, "15s", "How long others wait for a silent leader."),
+    Flag("leader-elect-renew-deadline", DURATION, "10s", "How long the leader tries to renew."),
+    Flag("leader-elect-retry-period", DURATION, "2s", "How often everyone tries."),
+    Flag("leader-elect-resource-lock", TEXT, "leases", "Kind of the lock; only leases."),
+    Flag("leader-elect-resource-name", TEXT, "kube-scheduler", "Name of the lease."),
+    Flag("leader-elect-resource-namespace", TEXT, "kube-system", "Namespace of the lease."),
+    # What it does
+    Flag("feature-gates", GATES, help="Turn features on or off; repeatable.", metavar="A=true,B=false"),
+    Flag("kube-api-qps", FLOAT, "50", "Requests a second, if no --config is given."),
+    Flag("kube-api-burst", INT, "100", "Requests at once, if no --config is given."),
+    Flag(
+        "pod-max-in-unschedulable-pods-duration",
+        DURATION,
+        "5m0s",
+        "After so long a rejected pod is tried again whatever happens.",
+    ),
+    Flag("contention-profiling", SWITCH, "true"),
+    Flag("profiling", SWITCH, "true"),
+    Flag("kube-api-content-type", TEXT, "application/vnd.kubernetes.protobuf"),
+    Flag("emulated-version", LIST, "[]"),
+    Flag("min-compatibility-version", LIST, "[]"),
+    # Metrics and logs
+    Flag("allow-metric-labels", LIST, "[]"),
+    Flag("allow-metric-labels-manifest", TEXT),
+    Flag("disabled-metrics", LIST, "[]"),
+    Flag("show-hidden-metrics-for-version", TEXT),
+    Flag(
+        "v",
+        LEVEL,
+        "0",
+        "How much to log: 2 tells of every pod that is bound or waits, 3 of every attempt, 4 of the chosen "
+        "node's scores, 5 of every queueing hint, 10 of all scores.",
+    ),
+    Flag("logging-format", FORMAT, "text", "Lines for people, or JSON for machines."),
+    Flag("log-flush-frequency", DURATION, "5s"),
+    Flag("log-json-info-buffer-size", TEXT, "0"),
+    Flag("log-json-split-stream", SWITCH, "false"),
+    Flag("log-text-info-buffer-size", TEXT, "0"),
+    Flag("log-text-split-stream", SWITCH, "false"),
+    Flag("vmodule", TEXT),
+)
+
+_BY_NAME: Final = {flag.name: flag for flag in FLAGS}
+_ALWAYS_OFF: Final = {"help": "false", "version": "false"}
+"""Flags that end the process before anybody can look at them."""
+
+
+class Flags:
+    """What was given on the command line, with kube-scheduler's defaults behind it."""
+
+    def __init__(self, given: Mapping[str, Any] | None = None) -> None:
+        """`given` has values by flag name."""
+        self._given = dict(given or {})
+
+    @classmethod
+    def taken_from(cls, parameters: dict[str, Any]) -> Flags:
+        """Takes what belongs to a flag out of click's parameters."""
+        given: dict[str, Any] = {}
+        for flag in FLAGS:
+            value = parameters.pop(flag.parameter)
+            if flag.kind.is_list and value:
+                given[flag.name] = _split(value)
+            elif value not in (None, (), ""):
+                given[flag.name] = value
+        return cls(given)
+
+    def __getitem__(self, name: str) -> Any:
+        """The value that counts: as given, or the default; None for an empty one."""
+        flag = _BY_NAME[name]
+        return self._given[name] if name in self._given else flag.kind.parse(flag.default)
+
+    def given(self, name: str) -> Any:
+        """The value only if somebody set it, else None."""
+        return self._given.get(_BY_NAME[name].name)
+
+    def without_effect(self) -> Iterator[str]:
+        """Flags that were given but mean nothing here."""
+        return (name for name in self._given if not _BY_NAME[name].help)
+
+    def shown(self) -> dict[str, str]:
+        """Every flag and its value, as kube-scheduler's /flagz shows them."""
+        shown = {
+            flag.name: flag.kind.show(self._given[flag.name]) if flag.name in self._given else flag.default
+            for flag in FLAGS
+        }
+        return dict(sorted((shown | _ALWAYS_OFF).items()))
+
+
+def options() -> list[click.Parameter]:
+    """A click option for every flag; those without effect are hidden."""
+    return [_option(flag) for flag in FLAGS]
+
+
+def _option(flag: Flag) -> click.Option:
+    names = [f"--{flag.name}", flag.parameter]
+    if len(flag.name) == 1:
+        names.insert(0, f"-{flag.name}")
+    settings: dict[str, Any] = {"flag_value": True} if flag.kind.is_switch else {}
+    # Which value was given, if any, is what counts: the defaults stand behind, in `Flags`.
+    return click.Option(
+        names,
+        is_flag=False,
+        type=flag.kind.type,
+        multiple=flag.kind.is_list,
+        default=None,
+        metavar=flag.metavar,
+        hidden=not flag.help,
+        help=f"{flag.help}  [default: {flag.default}]" if flag.default else flag.help,
+        **settings,
+    )
+
+
+def _split(values: Iterable[str]) -> tuple[str, ...]:
+    return tuple(part for value in values for part in value.split(",") if part)

@@ -1,0 +1,114 @@
+"""Flags of `kuberth run` become the settings of its program.
+
+In: flags, plugins and a queue. Out: the configuration written to a file, or a scheduler that ran and its
+exit code.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Sequence
+from typing import Any
+
+import msgspec
+
+from kuberth.cli.context import Extras, build_registry, notices, queue_factory
+from kuberth.cli.run_flags import Flags
+from kuberth.config import KubeSchedulerConfiguration, load, to_yaml
+from kuberth.config.feature_gates import parse_settings
+from kuberth.config.types import API_VERSION, KIND
+from kuberth.framework.registry import Registry
+from kuberth.programs.run.daemon import ServingSettings, Settings
+from kuberth.programs.run.daemon import run as run_daemon
+
+logger = logging.getLogger(__name__)
+
+_ELECTION = {
+    "leader_elect": "leader-elect",
+    "lease_duration": "leader-elect-lease-duration",
+    "renew_deadline": "leader-elect-renew-deadline",
+    "retry_period": "leader-elect-retry-period",
+    "resource_lock": "leader-elect-resource-lock",
+    "resource_name": "leader-elect-resource-name",
+    "resource_namespace": "leader-elect-resource-namespace",
+}
+_CONNECTION = {"qps": "kube-api-qps", "burst": "kube-api-burst"}
+
+
+def run_scheduler(
+    flags: Flags, extras: Extras, plugin_references: Sequence[str], queue_reference: str | None
+) -> int:
+    registry = build_registry(extras, plugin_references)
+    config = configuration(flags, registry)
+    target = flags["write-config-to"]
+    if target is not None:
+        target.write_text(to_yaml(config), encoding="utf-8")
+        return 0
+    for notice in notices(config, registry, references=plugin_references):
+        logger.warning("%s", notice)
+    settings = Settings(
+        config=config,
+        registry=registry,
+        queue=queue_factory(extras, queue_reference),
+        kubeconfig=flags["kubeconfig"],
+        master=flags["master"],
+        max_unschedulable_seconds=flags["pod-max-in-unschedulable-pods-duration"].total_seconds(),
+        serving=_serving(flags),
+        flags={
+            **flags.shown(),
+            "plugin": f"[{','.join(plugin_references)}]",
+            "queue": queue_reference or "",
+        },
+    )
+    try:
+        return _run_on_fastest_loop(run_daemon(settings))
+    except (SystemExit, KeyboardInterrupt) as end:
+        # Signals come in another way: somebody inside, a plugin most likely, wanted the process gone.
+        logger.error("ended from inside by %r; ending, so that a restart can mend it", end)
+        return 1
+
+
+def configuration(flags: Flags, registry: Registry) -> KubeSchedulerConfiguration:
+    """The file, with the flags that go over it; other flags count only without a file, as upstream's."""
+    file = flags["config"]
+    config = load(
+        file or {"apiVersion": API_VERSION, "kind": KIND},
+        feature_gates=parse_settings(",".join(flags["feature-gates"])),
+        known_plugins=registry.names(),
+        extension_points=registry.extension_points(),
+        args_types=registry.args_types(),
+    )
+    replace = msgspec.structs.replace
+    config = replace(config, leader_election=replace(config.leader_election, **_given(flags, _ELECTION)))
+    if file is None:
+        connection = replace(config.client_connection, **_given(flags, _CONNECTION))
+        config = replace(config, client_connection=connection)
+    return config
+
+
+def _given(flags: Flags, fields: dict[str, str]) -> dict[str, Any]:
+    return {field: flags.given(name) for field, name in fields.items() if flags.given(name) is not None}
+
+
+def _serving(flags: Flags) -> ServingSettings | None:
+    if not flags["secure-port"]:
+        return None
+    return ServingSettings(
+        host=flags["bind-address"],
+        port=flags["secure-port"],
+        cert_file=flags["tls-cert-file"],
+        key_file=flags["tls-private-key-file"],
+        client_ca_file=flags["client-ca-file"],
+        open_paths=frozenset(flags["authorization-always-allow-paths"]),
+        authentication_kubeconfig=flags["authentication-kubeconfig"],
+        authorization_kubeconfig=flags["authorization-kubeconfig"],
+    )
+
+
+def _run_on_fastest_loop(main: Coroutine[Any, Any, int]) -> int:
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.run(main)
+    return uvloop.run(main)

@@ -1,0 +1,172 @@
+"""Notices when the event loop stands still, says who holds it, and lets signals end the process all the same.
+
+In: beats from the event loop, signals, and a thread that looks from outside. Out: a log line with the plugin,
+its extension point and the stack; and the end of the process when a signal finds nobody who could heed it.
+
+Everything runs on one loop, so a plugin that blocks in a synchronous point stops the health endpoints too:
+liveness probes go unanswered, which is how a kubelet notices. The thread cannot end the plugin; it can only
+tell of it and make sure that the process can be ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Final, NamedTuple
+
+logger = logging.getLogger(__name__)
+
+EX_FAILURE: Final = 1
+
+
+class Patience(NamedTuple):
+    """In seconds."""
+
+    beat: float = 1.0
+    """How often the loop shows that it turns, and the thread looks."""
+    blocked: float = 10.0
+    """After so long without a beat the thread tells who holds the loop."""
+    again: float = 60.0
+    """After so long it tells again."""
+    signal: float = 5.0
+    """So long the loop has to heed a signal before the thread ends the process."""
+
+
+class Watchdog:
+    """Looks after one event loop, which must run in the main thread."""
+
+    def __init__(
+        self,
+        patience: Patience | None = None,
+        *,
+        now: Callable[[], float] = time.monotonic,
+        end: Callable[[int], object] = os._exit,
+    ) -> None:
+        self._patience = Patience() if patience is None else patience
+        self._now = now
+        self._end = end
+        self._beat_at = now()
+        self._told_at: float | None = None
+        self._signalled_at: float | None = None
+
+    # In the event loop
+
+    def beat(self) -> None:
+        """The loop turns."""
+        self._beat_at = self._now()
+
+    def signalled(self) -> None:
+        """A signal asks the process to end; the second time it ends at once."""
+        if self._signalled_at is not None:
+            self._finish("second signal; ending at once")
+        self._signalled_at = self._now()
+
+    # In the thread
+
+    def check(self) -> None:
+        """Look once."""
+        now, beat_at = self._now(), self._beat_at
+        silent = now - beat_at
+        if silent < self._patience.blocked:
+            if self._told_at is not None:
+                logger.warning("the event loop turns again")
+                self._told_at = None
+        elif self._told_at is None or now - self._told_at >= self._patience.again:
+            self._told_at = now
+            self._tell(silent)
+        asked_at = self._signalled_at
+        if asked_at is not None and beat_at < asked_at and now - asked_at >= self._patience.signal:
+            self._finish(f"a signal came {now - asked_at:.0f} s ago and {_blame()}; ending without it")
+
+    def _tell(self, silent: float) -> None:
+        frame = _main_frame()
+        stack = "".join(traceback.format_stack(frame)) if frame is not None else ""
+        logger.error(
+            "the event loop has not turned for %.0f s: %s. Nothing is scheduled and probes go unanswered; "
+            "only a restart helps if this does not end\n%s",
+            silent,
+            _blame(),
+            stack.rstrip(),
+        )
+
+    def _finish(self, why: str) -> None:
+        logger.error("%s", why)
+        for handler in logging.getLogger().handlers:
+            handler.flush()
+        self._end(EX_FAILURE)
+
+    @contextmanager
+    def watching(self, on_signal: Callable[[], None]) -> Iterator[None]:
+        """Look after the running loop; SIGTERM and SIGINT call `on_signal` in it."""
+        loop = asyncio.get_running_loop()
+
+        def heed(_number: int, _frame: FrameType | None) -> None:
+            # Python runs this between two instructions of the main thread, also in the midst of a plugin.
+            self.signalled()
+            loop.call_soon_threadsafe(on_signal)
+
+        ended = threading.Event()
+        timer: asyncio.Handle | None = None
+
+        def look() -> None:
+            while not ended.wait(self._patience.beat):
+                self.check()
+
+        def beat() -> None:
+            nonlocal timer
+            self.beat()
+            timer = loop.call_later(self._patience.beat, beat)
+
+        beat()
+        thread = threading.Thread(target=look, name="watchdog", daemon=True)
+        before = {number: signal.signal(number, heed) for number in (signal.SIGTERM, signal.SIGINT)}
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            if timer is not None:
+                timer.cancel()
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            thread.join()
+
+
+def _blame() -> str:
+    found = held_by(_main_frame())
+    if found is None:
+        return "no plugin is asked"
+    plugin, point = found
+    return f"plugin {plugin} is asked at {point} and has not answered"
+
+
+def held_by(frame: FrameType | None) -> tuple[str, str] | None:
+    """The plugin that the innermost asking frame waits for, and at which point; None if there is none."""
+    called = ""
+    while frame is not None:
+        module = frame.f_globals.get("__name__", "")
+        if module.startswith(("kuberth.framework.", "kuberth.queue.")):
+            here = frame.f_locals
+            name = getattr(here.get("plugin"), "name", None)
+            if isinstance(name, str):
+                point = here.get("point")
+                return name, point if isinstance(point, str) else called
+            name = getattr(here.get("registered"), "plugin", None)
+            if isinstance(name, str):
+                return name, "QueueingHint"
+        called = frame.f_code.co_name
+        frame = frame.f_back
+    return None
+
+
+def _main_frame() -> FrameType | None:
+    return sys._current_frames().get(threading.main_thread().ident or 0)

@@ -1,0 +1,90 @@
+"""What was asked for but will not happen is told at the start, and where plugins are looked for."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from kuberth.cli.config import config_group
+from kuberth.cli.context import Extras, build_registry, notices
+from kuberth.config import load
+from kuberth.framework.registry import ENTRY_POINT_GROUP, resolve_reference
+from tests.unit.config.documents_of import document, with_plugins
+
+PLUGIN = """
+from kuberth.framework.extension_points import FilterPlugin
+
+
+class Own(FilterPlugin):
+    name = "Own"
+
+    def filter(self, state, pod, node):
+        return None
+"""
+
+
+@pytest.fixture
+def own_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    (tmp_path / "noticed_plugin.py").write_text(PLUGIN)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if path])
+    monkeypatch.delitem(sys.modules, "noticed_plugin", raising=False)
+    return "noticed_plugin:Own"
+
+
+def told(tree: Any, *references: str) -> list[str]:
+    registry = build_registry(Extras(), references)
+    config = load(tree, known_plugins=registry.names(), extension_points=registry.extension_points())
+    return list(notices(config, registry, references=references))
+
+
+def test_nothing_to_tell() -> None:
+    assert told(document()) == []
+
+
+def test_a_plugin_that_no_profile_enables(own_module: str) -> None:
+    (notice,) = told(document(), own_module)
+    assert notice.startswith(f"plugin Own, given with --plugin {own_module}, is enabled in no profile")
+    assert told(with_plugins(multiPoint={"enabled": [{"name": "Own"}]}), own_module) == []
+    assert told(with_plugins(filter={"enabled": [{"name": "Own"}]}), own_module) == []
+
+
+def test_an_entry_point_under_another_name(own_module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    resolve_reference(own_module, option="--plugin")
+    entry = importlib.metadata.EntryPoint("Other", own_module, ENTRY_POINT_GROUP)
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda **_: [entry])
+    (notice,) = told(document())
+    assert "is called Own by its class but Other by its entry point" in notice
+
+
+def test_extenders() -> None:
+    extenders = [{"urlPrefix": "http://one.example", "filterVerb": "filter"}]
+    (notice,) = told(document(extenders=extenders))
+    assert notice.startswith("the extender http://one.example is configured but will not be called")
+
+
+def test_the_check_of_a_configuration_tells_them_too(own_module: str) -> None:
+    result = CliRunner().invoke(
+        config_group, ["validate", "-", "--plugin", own_module], input=str(document())
+    )
+    assert result.exit_code == 0, result.output
+    assert "is enabled in no profile" in result.stderr
+
+
+def test_a_file_in_the_working_directory_hides_no_installed_module(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed = tmp_path / "site"
+    installed.mkdir()
+    (installed / "a_plugin_package.py").write_text("WHERE = 'installed'")
+    (tmp_path / "a_plugin_package.py").write_text("WHERE = 'working directory'")
+    (tmp_path / "only_here.py").write_text("WHERE = 'working directory'")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*(path for path in sys.path if path), str(installed)])
+    assert resolve_reference("a_plugin_package:WHERE", option="--plugin") == "installed"
+    assert resolve_reference("only_here:WHERE", option="--plugin") == "working directory"

@@ -1,0 +1,169 @@
+"""The life of `kuberth run`: reaching the API server, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import ssl
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kuberth.api.core import Namespace, Pod
+from kuberth.assembly.scheduler import Scheduler
+from kuberth.clock import LoopClock
+from kuberth.config.types import LeaderElectionConfiguration
+from kuberth.errors import ApiError, ForbiddenError, NotFoundError, UnauthorizedError, UnreachableError
+from kuberth.programs.run.daemon import Life, reach
+from kuberth.programs.run.leader_election import LeaderElector
+from kuberth.testing import MemoryApi, make_namespace, make_node, make_pod, run_in_virtual_time
+
+
+class Failing(MemoryApi):
+    """Fails with these errors, one a request, before it answers."""
+
+    def __init__(self, *errors: ApiError) -> None:
+        super().__init__()
+        self.errors = list(errors)
+        self.asked = 0
+        self.put(make_namespace("kube-system"))
+
+    async def get(self, kind: type[Any], name: str, *, namespace: str = "") -> Any:
+        if kind is Namespace:
+            self.asked += 1
+            if self.errors:
+                raise self.errors.pop(0)
+        return await super().get(kind, name, namespace=namespace)
+
+
+def down() -> ApiError:
+    return UnreachableError("connection refused")
+
+
+def refused() -> ApiError:
+    return UnauthorizedError("who are you")
+
+
+def distrusted() -> ApiError:
+    error = UnreachableError("the certificate is of another CA")
+    error.__cause__ = ssl.SSLCertVerificationError(1, "certificate verify failed")
+    return error
+
+
+@pytest.mark.parametrize(
+    "errors, asked",
+    [
+        pytest.param([], 1, id="there"),
+        pytest.param([down() for _ in range(50)], 51, id="down-for-long"),
+        pytest.param([ApiError("broken", code=500)] * 5, 6, id="broken"),
+        pytest.param([ForbiddenError("not yours")], 1, id="forbidden-is-an-answer"),
+        pytest.param([NotFoundError("none")], 1, id="not-found-is-an-answer"),
+        pytest.param([refused(), refused(), refused()], 4, id="credentials-not-known-yet"),
+        pytest.param([refused(), refused(), refused(), down(), refused()], 6, id="refused-in-between"),
+    ],
+)
+def test_a_server_that_is_not_there_is_waited_for(errors: list[ApiError], asked: int) -> None:
+    api = Failing(*errors)
+    run_in_virtual_time(lambda: reach(api, rng=random.Random(1)))
+    assert api.asked == asked
+
+
+@pytest.mark.parametrize(
+    "errors, asked",
+    [
+        pytest.param([refused()] * 9, 4, id="wrong-credentials"),
+        pytest.param([distrusted()], 1, id="wrong-authority"),
+        pytest.param([down(), distrusted()], 2, id="wrong-authority-later"),
+    ],
+)
+def test_what_waiting_cannot_mend_is_an_error(errors: list[ApiError], asked: int) -> None:
+    api = Failing(*errors)
+    with pytest.raises(ApiError):
+        run_in_virtual_time(lambda: reach(api, rng=random.Random(1)))
+    assert api.asked == asked
+
+
+def live(scenario: Callable[[Life, Any], Any], *, api: Any = None, election: bool = False) -> int:
+    """A life on virtual time, and a scenario beside it that ends it; returns the exit code."""
+    api = Failing() if api is None else api
+
+    async def main() -> int:
+        clock = LoopClock(asyncio.get_running_loop())
+        settings = LeaderElectionConfiguration()
+        elector = LeaderElector(api, settings=settings, identity="me", clock=clock) if election else None
+        scheduler = Scheduler(api, clock=clock)
+        life = Life(scheduler, api, elector, grace_seconds=5.0)
+        async with asyncio.TaskGroup() as tasks:
+            code = tasks.create_task(life.until_end())
+            tasks.create_task(scenario(life, api))
+        return code.result()
+
+    return run_in_virtual_time(main)
+
+
+async def until(predicate: Callable[[], object]) -> None:
+    async with asyncio.timeout(600):
+        while not predicate():  # noqa: ASYNC110  # virtual time
+            await asyncio.sleep(0.05)
+
+
+def test_a_signal_ends_it_well() -> None:
+    async def scenario(life: Life, api: Any) -> None:
+        api.put(make_node("n"))
+        api.put(make_pod("p"))
+        await until(lambda: api.read(Pod, "default/p").spec.node_name)
+        assert (life.problem(), life.ending) == (None, False)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    assert live(scenario) == 0
+
+
+def test_a_signal_ends_it_before_the_server_is_reached() -> None:
+    async def scenario(life: Life, api: Any) -> None:
+        await until(lambda: api.asked > 3)
+        assert not life.scheduler.synced
+        assert not life.leading
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    assert live(scenario, api=Failing(*(down() for _ in range(1000)))) == 0
+
+
+def test_it_begins_when_the_server_comes() -> None:
+    async def scenario(life: Life, api: Any) -> None:
+        await until(lambda: life.scheduler.synced and life.leading)
+        assert api.asked == 31
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    assert live(scenario, api=Failing(*(down() for _ in range(30))), election=True) == 0
+
+
+def test_a_loop_that_ends_unasked_ends_the_process_with_an_error(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(life: Life, api: Any) -> None:
+        def cancelling() -> bool:
+            raise asyncio.CancelledError
+
+        await until(lambda: life.leading)
+        life.scheduler.loop.schedule_one = cancelling  # type: ignore[method-assign]  # as a plugin could
+        api.put(make_node("n"))
+        api.put(make_pod("p"))
+        await until(lambda: life.ending)
+        assert life.problem() == "the scheduling loop ended unasked"
+
+    assert live(scenario) == 1
+    assert "the scheduling loop ended unasked" in caplog.text
+
+
+def test_a_leader_that_cannot_renew_ends_with_an_error_that_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(life: Life, api: Any) -> None:
+        await until(lambda: life.leading)
+
+        async def fail(*_: object, **__: object) -> Any:
+            raise down()
+
+        api.get = api.update = api.create = fail
+
+    assert live(scenario, election=True) == 1
+    assert "Leaderelection lost: the lease kube-system/kube-scheduler could not be renewed" in caplog.text

@@ -1,0 +1,220 @@
+"""The watchdog: its rules on a clock of our own, and the real thing in a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from kuberth.framework.extension_points import FilterPlugin
+from kuberth.framework.running.asking import Asking
+from kuberth.observe.metrics import SchedulerMetrics
+from kuberth.programs.run.watchdog import Patience, Watchdog, held_by
+
+PATIENCE = Patience(beat=1, blocked=10, again=60, signal=5)
+
+
+class Rig:
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.ends: list[int] = []
+        self.dog = Watchdog(PATIENCE, now=lambda: self.now, end=self.ends.append)
+
+    def after(self, seconds: float) -> None:
+        self.now += seconds
+        self.dog.check()
+
+
+def told(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.message.splitlines()[0] for record in caplog.records]
+
+
+def test_a_loop_that_turns_is_not_worth_a_word(caplog: pytest.LogCaptureFixture) -> None:
+    rig = Rig()
+    for _ in range(100):
+        rig.dog.beat()
+        rig.after(1)
+    assert told(caplog) == []
+
+
+def test_a_loop_that_stands_is_told_once_and_again_after_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    rig = Rig()
+    for _ in range(9):
+        rig.after(1)
+    assert told(caplog) == []
+    for _ in range(60):
+        rig.after(1)
+    (line,) = told(caplog)
+    assert line.startswith("the event loop has not turned for 10 s: no plugin is asked. ")
+    assert "test_watchdog.py" in caplog.text, "the stack is part of it"
+    rig.after(1)
+    assert len(told(caplog)) == 2
+    rig.dog.beat()
+    rig.after(1)
+    assert told(caplog)[2:] == ["the event loop turns again"]
+
+
+def test_a_signal_that_is_heeded_ends_nothing_by_force() -> None:
+    rig = Rig()
+    rig.dog.signalled()
+    rig.now += 1
+    rig.dog.beat()
+    for _ in range(60):
+        rig.after(1)
+        rig.dog.beat()
+    assert rig.ends == []
+
+
+def test_a_signal_that_nobody_heeds_ends_the_process(caplog: pytest.LogCaptureFixture) -> None:
+    rig = Rig()
+    rig.now += 3
+    rig.dog.signalled()
+    rig.after(4)
+    assert rig.ends == []
+    rig.after(1)
+    assert rig.ends == [1]
+    assert told(caplog)[-1] == "a signal came 5 s ago and no plugin is asked; ending without it"
+
+
+def test_the_second_signal_ends_at_once(caplog: pytest.LogCaptureFixture) -> None:
+    rig = Rig()
+    rig.dog.signalled()
+    assert rig.ends == []
+    rig.dog.signalled()
+    assert rig.ends == [1]
+    assert told(caplog) == ["second signal; ending at once"]
+
+
+class Looking(FilterPlugin):
+    name = "Looking"
+
+    def __init__(self, look: Callable[[], None]) -> None:
+        self.look = look
+
+    def filter(self, *_: object) -> None:
+        self.look()
+
+
+def test_who_holds_the_loop_is_read_from_the_stack() -> None:
+    found: list[object] = []
+    plugin = Looking(lambda: found.append(held_by(sys._getframe())))
+    Asking("default-scheduler", SchedulerMetrics()).ask(plugin, "Filter", plugin.filter, None, None, None)
+    assert found == [("Looking", "Filter")]
+    assert held_by(sys._getframe()) is None
+    assert held_by(None) is None
+
+
+SCRIPT = """
+import asyncio, logging, sys, time
+from kuberth.framework.running.asking import Asking
+from kuberth.framework.extension_points import FilterPlugin
+from kuberth.observe.metrics import SchedulerMetrics
+from kuberth.programs.run.watchdog import Patience, Watchdog
+
+logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(message)s")
+
+
+class Blocking(FilterPlugin):
+    name = "Blocking"
+
+    def filter(self, *_):
+        print("blocking", flush=True)
+        time.sleep(600)
+
+
+class Busy(Blocking):
+    def filter(self, *_):
+        print("blocking", flush=True)
+        while True:
+            pass
+
+
+async def main():
+    stop = asyncio.Event()
+    with Watchdog(Patience(beat=0.05, blocked=0.2, signal=0.2)).watching(stop.set):
+        if sys.argv[1] != "none":
+            plugin = {"sleep": Blocking, "spin": Busy}[sys.argv[1]]()
+            await asyncio.sleep(0.1)
+            Asking("default-scheduler", SchedulerMetrics()).ask(plugin, "Filter", plugin.filter)
+        print("waiting", flush=True)
+        await stop.wait()
+    print("ended well", flush=True)
+
+if sys.argv[2] == "uvloop":
+    import uvloop
+    uvloop.run(main())
+else:
+    asyncio.run(main())
+"""
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    process.kill()
+    with process:
+        """Waits for it and closes its pipes."""
+
+
+@pytest.fixture(params=["asyncio", "uvloop"])
+def start(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], subprocess.Popen[str]]:
+    if request.param == "uvloop":
+        pytest.importorskip("uvloop")
+    script = tmp_path / "blocked.py"
+    script.write_text(textwrap.dedent(SCRIPT))
+
+    def run(plugin: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, str(script), plugin, request.param],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        request.addfinalizer(partial(_end, process))
+        assert process.stdout is not None
+        assert process.stdout.readline() in ("blocking\n", "waiting\n")
+        return process
+
+    return run
+
+
+@pytest.mark.parametrize("plugin", ["sleep", "spin"])
+def test_a_blocked_process_says_why_and_ends_at_a_signal(
+    start: Callable[[str], subprocess.Popen[str]], plugin: str
+) -> None:
+    process = start(plugin)
+    assert process.stderr is not None
+    line = process.stderr.readline()
+    assert re.match(r"the event loop has not turned for \d+ s: plugin Blocking is asked at Filter and ", line)
+    assert any("in filter" in line for line in process.stderr), "the stack shows where"
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=60) == 1
+    rest = process.stderr.read()
+    assert "plugin Blocking is asked at Filter and has not answered; ending without it" in rest
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_a_healthy_process_well(
+    start: Callable[[str], subprocess.Popen[str]], number: signal.Signals
+) -> None:
+    process = start("none")
+    process.send_signal(number)
+    output, errors = process.communicate(timeout=60)
+    assert (process.returncode, output, errors) == (0, "ended well\n", "")
+
+
+def test_signal_handlers_are_put_back() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+
+    async def main() -> None:
+        with Watchdog().watching(lambda: None):
+            assert signal.getsignal(signal.SIGTERM) is not before
+
+    asyncio.run(main())
+    assert signal.getsignal(signal.SIGTERM) is before
