@@ -13,6 +13,7 @@ import click
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
+from rich.text import Text
 
 from kuberth.cli.context import Extras, build_registry, plugin_option, queue_factory, queue_option
 from kuberth.config import FeatureGates, load
@@ -124,7 +125,7 @@ async def _run(settings: ClusterSettings) -> None:
     console = Console()
 
     def tell(line: str) -> None:
-        console.print(line, highlight=False, soft_wrap=True)
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
 
     async with running_cluster(settings, progress=tell) as cluster:
         tell(f"Ready. Point kubectl at it:\n  export KUBECONFIG={cluster.kubeconfig_path}")
@@ -138,9 +139,9 @@ async def _run(settings: ClusterSettings) -> None:
 
 
 async def _live(cluster: EmbeddedCluster, console: Console, stop: asyncio.Event) -> None:
-    with Live(_table(await cluster.summary()), console=console, auto_refresh=False) as live:
+    with Live(summary_table(await cluster.summary()), console=console, auto_refresh=False) as live:
         while not await _stopped(stop):
-            live.update(_table(await cluster.summary()), refresh=True)
+            live.update(summary_table(await cluster.summary()), refresh=True)
 
 
 async def _lines(cluster: EmbeddedCluster, tell: Callable[[str], None], stop: asyncio.Event) -> None:
@@ -167,10 +168,12 @@ def _line(summary: Summary) -> str:
     return f"nodes: {summary.nodes}; pods: {pods}"
 
 
-def _table(summary: Summary) -> Table:
-    table = Table(title=_line(summary), title_justify="left", show_header=bool(summary.reasons), box=None)
+def summary_table(summary: Summary) -> Table:
+    # Objects' own words are text, whatever brackets are in them.
+    title = Text(_line(summary))
+    table = Table(title=title, title_justify="left", show_header=bool(summary.reasons), box=None)
     table.add_column("pods", justify="right")
     table.add_column("wait because")
     for reason, number in sorted(summary.reasons.items(), key=lambda item: -item[1])[:8]:
-        table.add_row(str(number), reason)
+        table.add_row(str(number), Text(reason))
     return table

@@ -106,7 +106,7 @@ class HollowKubelet:
             return None
         started = self._started_ns.get(pod["metadata"]["uid"])
         if started is None:
-            return wanted - seconds_since(pod["status"].get("startTime"), self._clock)
+            return wanted - seconds_since(pod.get("status", {}).get("startTime"), self._clock)
         return wanted - (self._clock.now_ns() - started) / NANOSECONDS
 
     def _running(self, pod: Obj, host: str) -> Obj:
@@ -190,7 +190,7 @@ def _with(conditions: list[Obj], wanted: Iterable[tuple[str, bool, str]], now: s
 
 def _gates_open(pod: Obj) -> bool:
     gates = pod["spec"].get("readinessGates") or ()
-    return all(is_true(pod, gate["conditionType"]) for gate in gates)
+    return all(is_true(pod, gate.get("conditionType", "")) for gate in gates)
 
 
 def _running_container(pod: Obj, container: Obj, now: str) -> Obj:

@@ -192,7 +192,7 @@ class JobController:
             condition = {"type": type_, "status": status, "reason": reason, "message": message}
             conditions = set_condition(conditions, {**condition, "lastProbeTime": now}, now=now)
 
-        held = any(condition["type"] == "Suspended" for condition in conditions)
+        held = any(condition.get("type") == "Suspended" for condition in conditions)
         if suspended and not is_true({"status": {"conditions": conditions}}, "Suspended"):
             add("Suspended", "True", "JobSuspended", "Job suspended")
         elif not suspended and held:
