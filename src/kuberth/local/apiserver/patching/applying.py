@@ -22,6 +22,9 @@ from kuberth.local.apiserver.resources import ServedResource
 from kuberth.local.apiserver.schema.fields import Field
 from kuberth.local.apiserver.status_errors import Cause, StatusError
 
+MAX_VALUES: Final = 30_000
+"""Merging field by field takes some ten microseconds for each, and nobody else is served meanwhile. Three
+thousand containers are half of it."""
 _NOT_OWNED: Final = (
     "name",
     "namespace",
@@ -48,6 +51,24 @@ def check(wanted: Obj, *, name: str, namespace: str) -> None:
             )
     if metadata.get("managedFields"):
         raise bad_request("metadata.managedFields must be nil")
+    if _is_larger(wanted, MAX_VALUES):
+        raise StatusError(
+            413,
+            "RequestEntityTooLarge",
+            f"more than {MAX_VALUES} values are too many to apply at once; create or replace the object",
+        )
+
+
+def _is_larger(tree: Any, most: int) -> bool:
+    waiting = [tree]
+    while waiting:
+        each = waiting.pop()
+        inside = each.values() if isinstance(each, dict) else each if isinstance(each, list) else ()
+        most -= len(inside)
+        if most < 0:
+            return True
+        waiting.extend(inside)
+    return False
 
 
 def first(row: ServedResource, wanted: Obj, *, manager: str, now: str) -> Obj:
