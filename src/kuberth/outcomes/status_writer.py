@@ -6,16 +6,16 @@ logged, and the next attempt writes again.
 
 from __future__ import annotations
 
-import datetime
 import logging
 from typing import Any
 
 from kuberth.api.core import Pod, PodCondition
 from kuberth.api.wire import to_builtins
 from kuberth.client.protocol import Api
-from kuberth.clock import NANOSECONDS, Clock
+from kuberth.clock import Clock
 from kuberth.errors import ApiError, ConflictError, NotFoundError
 from kuberth.framework.handle import Spawner
+from kuberth.text.timestamps import moment
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ class PodStatusWriter:
     def _changed(self, pod: Pod, condition: PodCondition) -> PodCondition | None:
         """The condition to write, or None if the pod has it already."""
         old = next((each for each in pod.status.conditions if each.type == condition.type), None)
-        now = _time(self._clock.now_ns())
+        now = moment(self._clock.now_ns())
         since = now
         if old is not None and old.status == condition.status:
             since = old.last_transition_time or now
@@ -73,7 +73,3 @@ class PodStatusWriter:
             logger.exception(
                 "the status of pod %s/%s could not be written", metadata.namespace, metadata.name
             )
-
-
-def _time(now_ns: int) -> datetime.datetime:
-    return datetime.datetime.fromtimestamp(now_ns // NANOSECONDS, datetime.UTC)

@@ -28,8 +28,8 @@ from kuberth.local.hollow.shapes import (
     node_address,
     node_status,
 )
-from kuberth.local.hollow.timestamps import micro_stamp, stamp
 from kuberth.local.hollow.working import Worker, keep_running, together
+from kuberth.text.timestamps import micro_stamp, stamp
 
 logger = logging.getLogger(__name__)
 

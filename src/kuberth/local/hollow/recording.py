@@ -14,7 +14,7 @@ from kuberth.clock import Clock
 from kuberth.local.apiserver.objects import Obj, name_of, namespace_of
 from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.hollow.informing import Informers
-from kuberth.local.hollow.timestamps import stamp
+from kuberth.text.timestamps import stamp
 
 logger = logging.getLogger(__name__)
 

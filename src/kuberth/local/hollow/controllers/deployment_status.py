@@ -12,7 +12,7 @@ from kuberth.clock import Clock
 from kuberth.local.apiserver.objects import Obj, name_of
 from kuberth.local.hollow.conditions import find_condition, without_condition
 from kuberth.local.hollow.controllers.rollout import available_of, fenceposts, replicas_of
-from kuberth.local.hollow.timestamps import seconds_since, stamp
+from kuberth.text.timestamps import seconds_since, stamp
 
 _NO_DEADLINE = 2**31 - 1
 

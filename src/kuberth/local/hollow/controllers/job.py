@@ -17,8 +17,8 @@ from kuberth.local.hollow.conditions import find_condition, is_true, set_conditi
 from kuberth.local.hollow.informing import Informers
 from kuberth.local.hollow.ownership import OWNER_INDEX, index_owners, owner_key, reference_to
 from kuberth.local.hollow.pod_states import deletion_order, is_finished, is_ready, phase
-from kuberth.local.hollow.timestamps import seconds_since, stamp
 from kuberth.local.hollow.working import COALESCE_SECONDS, Worker, together
+from kuberth.text.timestamps import seconds_since, stamp
 
 _API_VERSION: Final = "batch/v1"
 _KIND: Final = "Job"

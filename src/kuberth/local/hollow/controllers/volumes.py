@@ -19,8 +19,8 @@ from kuberth.clock import Clock
 from kuberth.errors import QuantityError
 from kuberth.local.apiserver.objects import Obj, key_of, name_of, namespace_of
 from kuberth.local.hollow.informing import Informers
-from kuberth.local.hollow.selecting import labels_of, selector_of
 from kuberth.local.hollow.working import Worker
+from kuberth.local.selecting import labels_of, selector_of
 
 PROVISIONER: Final = "kuberth.dev/hollow"
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
