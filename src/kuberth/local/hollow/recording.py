@@ -29,9 +29,7 @@ class Recorder:
         self._component = component
         self._under_way = 0
 
-    def record(
-        self, obj: Obj, *, api_version: str, kind: str, reason: str, message: str, type_: str = "Normal"
-    ) -> None:
+    def record(self, obj: Obj, *, api_version: str, kind: str, reason: str, message: str) -> None:
         if self._under_way >= _MOST:
             return
         namespace = namespace_of(obj) or "default"
@@ -50,7 +48,7 @@ class Recorder:
             },
             "reason": reason,
             "message": message,
-            "type": type_,
+            "type": "Normal",
             "count": 1,
             "firstTimestamp": now,
             "lastTimestamp": now,

@@ -98,11 +98,6 @@ class Worker:
             timer.cancel()
         self._timers[key] = loop.call_at(due, self._due, key)
 
-    @property
-    def idle(self) -> bool:
-        """Whether nothing is waiting or running; what is due later does not count."""
-        return not self._waiting and not self._running
-
     async def run(self) -> None:
         try:
             async with asyncio.TaskGroup() as tasks:

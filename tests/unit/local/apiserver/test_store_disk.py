@@ -16,9 +16,11 @@ from typing import Any
 
 import pytest
 
+from kuberth.clock import SystemClock
 from kuberth.local.apiserver.objects import Obj, revision_of
 from kuberth.local.apiserver.store.journal import SCHEMA, Journal, Row
 from kuberth.local.apiserver.store.store import RevisionStore, StorageError
+from kuberth.local.apiserver.verbs.core import Core
 
 
 @pytest.fixture
@@ -468,10 +470,14 @@ def is_failing(store: RevisionStore) -> bool:
 def test_a_store_that_cannot_write_says_so_until_it_can(path: Path) -> None:
     async def main() -> None:
         store = await RevisionStore.open(path)
+        core = Core(store, clock=SystemClock())
+        await store.durable(store.revision)
+        assert core.write_failure is None
         with no_room_on_disk():
             with pytest.raises(StorageError):
                 await put(store, "a/x")
             assert is_failing(store)
+            assert str(path) in (core.write_failure or "")
         for _ in range(6000):  # nobody writes: the store itself finds out
             if is_failing(store):
                 await asyncio.sleep(0.01)
