@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from kuberth.local.apiserver.http.negotiation import YAML, decode_body, encode
+from kuberth.local.apiserver.http.negotiation import JSON, YAML, decode_body, encode
 from kuberth.local.apiserver.status_errors import StatusError
 
 
@@ -19,6 +19,19 @@ def test_yaml_that_costs_too_much_is_refused(body: bytes, code: int, message: st
     with pytest.raises(StatusError, match=message) as caught:
         decode_body(body, YAML)
     assert caught.value.code == code
+
+
+@pytest.mark.parametrize("entry", ["1", "{}", '"a"'])
+def test_json_of_a_hundred_thousand_values_is_refused(entry: str) -> None:
+    """Nine hundred thousand empty owner references took minutes to refuse one by one."""
+    with pytest.raises(StatusError, match="more than 100000 values") as caught:
+        decode_body(b'{"l":[%s]}' % ",".join([entry] * 100_001).encode(), JSON)
+    assert caught.value.code == 413
+
+
+def test_text_with_commas_is_one_value() -> None:
+    tree = {"data": {"table.csv": "1,2,3\n" * 200_000}}
+    assert decode_body(encode(tree, JSON), JSON) == tree
 
 
 def test_yaml_means_what_it_means_to_kubernetes() -> None:

@@ -90,13 +90,19 @@ def test_keys_that_add_each_other_leave_time_for_others() -> None:
     """A sync without an await, adding keys for ever, stopped everything else."""
 
     async def main() -> None:
+        calls = 0
+
         async def sync(key: str) -> None:
-            worker.add("b" if key == "a" else "a")
+            nonlocal calls
+            calls += 1
+            if calls < 10_000:
+                worker.add("b" if key == "a" else "a")
 
         async with working(sync) as worker:
             worker.add("a")
             for _ in range(100):
                 await asyncio.sleep(0)
+            assert 0 < calls < 10_000
 
     virtual(main)
 

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from kuberth.local.apiserver.objects import is_larger
 from kuberth.local.apiserver.refusals import bad_request, unsupported_media_type
 from kuberth.local.apiserver.schema.protobuf import MEDIA_TYPE as PROTOBUF
 from kuberth.local.apiserver.schema.protobuf import decode_object
@@ -32,6 +33,8 @@ APPLY: Final = PATCH_TYPES[-1]
 
 _META: Final = "meta.k8s.io"
 _MAX_DEPTH: Final = 200
+_MAX_VALUES: Final = 100_000
+"""Every value is looked at several times before an object is stored. Real objects are a few thousand."""
 _MAX_YAML_VALUES: Final = 50_000
 """Reading YAML takes microseconds a value, and nobody else is served meanwhile. Clients send JSON."""
 _OBJECT_FORMS: Final = {"Table", "PartialObjectMetadata", "PartialObjectMetadataList"}
@@ -142,6 +145,9 @@ def decode_body(body: bytes, content_type: str | None, *, supported: tuple[str, 
     # Counting brackets is fast, and nearly every body has few.
     if body.count(b"{") + body.count(b"[") > _MAX_DEPTH and _is_deeper(tree, _MAX_DEPTH):
         raise bad_request("the body of the request is nested too deeply")
+    if body.count(b",") >= _MAX_VALUES and is_larger(tree, _MAX_VALUES):
+        why = f"the body of the request holds more than {_MAX_VALUES} values"
+        raise StatusError(413, "RequestEntityTooLarge", why)
     return tree
 
 

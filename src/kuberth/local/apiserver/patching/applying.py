@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from kuberth.local.apiserver.objects import Obj
+from kuberth.local.apiserver.objects import Obj, is_larger
 from kuberth.local.apiserver.patching.field_sets import (
     FieldSet,
     clashes,
@@ -51,24 +51,12 @@ def check(wanted: Obj, *, name: str, namespace: str) -> None:
             )
     if metadata.get("managedFields"):
         raise bad_request("metadata.managedFields must be nil")
-    if _is_larger(wanted, MAX_VALUES):
+    if is_larger(wanted, MAX_VALUES):
         raise StatusError(
             413,
             "RequestEntityTooLarge",
             f"more than {MAX_VALUES} values are too many to apply at once; create or replace the object",
         )
-
-
-def _is_larger(tree: Any, most: int) -> bool:
-    waiting = [tree]
-    while waiting:
-        each = waiting.pop()
-        inside = each.values() if isinstance(each, dict) else each if isinstance(each, list) else ()
-        most -= len(inside)
-        if most < 0:
-            return True
-        waiting.extend(inside)
-    return False
 
 
 def first(row: ServedResource, wanted: Obj, *, manager: str, now: str) -> Obj:
