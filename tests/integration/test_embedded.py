@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +15,7 @@ from kuberth.client.http_api import HttpApi
 from kuberth.client.identity.kubeconfig import load_client_config
 from kuberth.errors import ConfigError
 from kuberth.local.manifests import read_manifests
-from kuberth.programs.up.cluster import ClusterSettings, EmbeddedCluster, expire_events, running_cluster
+from kuberth.programs.up.cluster import ClusterSettings, EmbeddedCluster, running_cluster
 
 
 def pods(count: int, **spec: Any) -> Iterator[dict[str, Any]]:
@@ -90,23 +89,6 @@ def test_files_are_for_their_owner_only(tmp_path: Path) -> None:
     }
     assert modes["cluster.sqlite"] == modes["kubeconfig"] == 0o600
     assert {name: mode for name, mode in modes.items() if mode & 0o077 and not name.endswith(".crt")} == {}
-
-
-def test_events_are_kept_for_a_while_only() -> None:
-    async def main() -> None:
-        settings = ClusterSettings(nodes=1, port=0, manifests=tuple(pods(1)))
-        async with asyncio.timeout(60), running_cluster(settings) as cluster:
-            await placements(cluster)
-            async for kind, _event in cluster.core.watch("events", resource_version="0"):
-                assert kind == "ADDED"
-                break
-            now = time.time()
-            await expire_events(cluster.core, older_than=now - 60)
-            assert (await cluster.core.list("events"))["items"]
-            await expire_events(cluster.core, older_than=now + 60)
-            assert not (await cluster.core.list("events"))["items"]
-
-    asyncio.run(main())
 
 
 def test_an_unknown_controller_is_told() -> None:

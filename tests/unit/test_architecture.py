@@ -19,7 +19,7 @@ PACKAGES = sorted(path for path in MODULES if path.name == "__init__.py" and pat
 LIBRARIES = {
     "click": {"cli"},
     "rich": {"cli"},
-    "yaml": {"text", "config", "local"},
+    "yaml": {"text"},
     "uvicorn": {"https"},
     "cryptography": {"https"},
     "httptools": {"client"},

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
+from rich.text import Text
 
 from kuberth.programs.up.cluster import ClusterSettings, EmbeddedCluster, Summary, running_cluster
 
@@ -26,7 +27,7 @@ async def run_cluster(settings: ClusterSettings) -> None:
     console = Console()
 
     def tell(line: str) -> None:
-        console.print(line, highlight=False, soft_wrap=True)
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
 
     async with running_cluster(settings, progress=tell) as cluster:
         tell(f"Ready. Point kubectl at it:\n  export KUBECONFIG={cluster.kubeconfig_path}")
@@ -40,9 +41,9 @@ async def run_cluster(settings: ClusterSettings) -> None:
 
 
 async def _live(cluster: EmbeddedCluster, console: Console, stop: asyncio.Event) -> None:
-    with Live(_table(await cluster.summary()), console=console, auto_refresh=False) as live:
+    with Live(summary_table(await cluster.summary()), console=console, auto_refresh=False) as live:
         while not await _stopped(stop):
-            live.update(_table(await cluster.summary()), refresh=True)
+            live.update(summary_table(await cluster.summary()), refresh=True)
 
 
 async def _lines(cluster: EmbeddedCluster, tell: Callable[[str], None], stop: asyncio.Event) -> None:
@@ -69,10 +70,12 @@ def _line(summary: Summary) -> str:
     return f"nodes: {summary.nodes}; pods: {pods}"
 
 
-def _table(summary: Summary) -> Table:
-    table = Table(title=_line(summary), title_justify="left", show_header=bool(summary.reasons), box=None)
+def summary_table(summary: Summary) -> Table:
+    # Objects' own words are text, whatever brackets are in them.
+    title = Text(_line(summary))
+    table = Table(title=title, title_justify="left", show_header=bool(summary.reasons), box=None)
     table.add_column("pods", justify="right")
     table.add_column("wait because")
     for reason, number in sorted(summary.reasons.items(), key=lambda item: -item[1])[:8]:
-        table.add_row(str(number), reason)
+        table.add_row(str(number), Text(reason))
     return table

@@ -13,22 +13,18 @@ from datetime import timedelta
 from typing import Any
 
 import msgspec
-import yaml
 
 from kuberth.api import wire
 from kuberth.config.plugin_args import IN_TREE_ARGS
 from kuberth.config.types import API_VERSION, KIND, KubeSchedulerConfiguration, PluginConfig, PluginRef
+from kuberth.text.documents import write_yaml
 from kuberth.text.durations import format_duration
-
-_SafeDumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 _TYPE_META = {"apiVersion": API_VERSION, "kind": KIND}
 
 
 def to_yaml(config: KubeSchedulerConfiguration) -> str:
-    # ASCII only: PyYAML writes some Unicode line breaks so that they are read back as spaces.
-    text: str = yaml.dump(to_tree(config), Dumper=_SafeDumper, sort_keys=False)
-    return text
+    return write_yaml(to_tree(config))
 
 
 def to_json(config: KubeSchedulerConfiguration) -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import yaml
-
 from kuberth.errors import ConfigError
 from kuberth.local.apiserver.objects import Obj
+from kuberth.text.documents import read_documents
+from kuberth.text.field_errors import InvalidConfiguration
 
 _ENDINGS = (".yaml", ".yml", ".json")
 
@@ -18,12 +18,13 @@ def read_manifests(path: Path) -> Iterator[Obj]:
     files = sorted(each for each in path.rglob("*") if each.suffix in _ENDINGS) if path.is_dir() else [path]
     for file in files:
         try:
-            documents = list(yaml.safe_load_all(file.read_text(encoding="utf-8")))
-        except (OSError, UnicodeDecodeError, yaml.YAMLError) as exc:
+            documents, errors = read_documents(file.read_bytes())
+        except (OSError, InvalidConfiguration) as exc:
             raise ConfigError(f"{file} cannot be read as YAML or JSON: {exc}") from exc
+        if errors:
+            raise ConfigError(f"{file}: {errors[0]}")
         for document in documents:
-            if document is not None:
-                yield from _objects(document, file)
+            yield from _objects(document.tree, file)
 
 
 def _objects(document: object, file: Path) -> Iterator[Obj]:

@@ -7,7 +7,6 @@ a series instead of many events. Recording never waits: beyond a bound, news is 
 from __future__ import annotations
 
 import asyncio
-import datetime
 import logging
 import socket
 from collections import OrderedDict
@@ -24,6 +23,7 @@ from kuberth.api.wire import MicroTime, to_builtins
 from kuberth.client.protocol import Api
 from kuberth.clock import NANOSECONDS, Clock
 from kuberth.errors import ApiError, NotFoundError
+from kuberth.text.timestamps import micro_moment
 
 logger = logging.getLogger(__name__)
 
@@ -120,7 +120,8 @@ class ApiEventRecorder:
         told.event = msgspec.structs.replace(
             told.event,
             series=EventSeries(
-                count=2 if series is None else series.count + 1, last_observed_time=_micro_time(now_ns)
+                count=2 if series is None else series.count + 1,
+                last_observed_time=micro_moment(now_ns, MicroTime),
             ),
         )
 
@@ -170,7 +171,7 @@ class ApiEventRecorder:
             metadata=ObjectMeta(
                 name=f"{metadata.name}.{now_ns:x}{next(self._numbers):x}", namespace=metadata.namespace
             ),
-            event_time=_micro_time(now_ns),
+            event_time=micro_moment(now_ns, MicroTime),
             reporting_controller=controller,
             reporting_instance=f"{controller}-{self._host}",
             reason=reason,
@@ -199,7 +200,3 @@ def _reference(obj: Any) -> ObjectReference:
         uid=metadata.uid,
         resource_version=metadata.resource_version,
     )
-
-
-def _micro_time(now_ns: int) -> MicroTime:
-    return MicroTime.fromtimestamp(now_ns / NANOSECONDS, tz=datetime.UTC)

@@ -6,7 +6,6 @@ logged, and the next attempt writes again.
 
 from __future__ import annotations
 
-import datetime
 import logging
 import time
 from typing import Any, Final
@@ -14,10 +13,11 @@ from typing import Any, Final
 from kuberth.api.core import Pod, PodCondition
 from kuberth.api.wire import to_builtins
 from kuberth.client.protocol import Api
-from kuberth.clock import NANOSECONDS, Clock
+from kuberth.clock import Clock
 from kuberth.errors import ApiError, ConflictError, NotFoundError
 from kuberth.framework.handle import Spawner
 from kuberth.observe.metrics import SchedulerMetrics
+from kuberth.text.timestamps import moment
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ class PodStatusWriter:
     def _changed(self, pod: Pod, condition: PodCondition) -> PodCondition | None:
         """The condition to write, or None if the pod has it already."""
         old = next((each for each in pod.status.conditions if each.type == condition.type), None)
-        now = _time(self._clock.now_ns())
+        now = moment(self._clock.now_ns())
         since = now
         if old is not None and old.status == condition.status:
             since = old.last_transition_time or now
@@ -86,7 +86,3 @@ class PodStatusWriter:
             self._metrics.pending_async_api_calls.inc((PATCH,), -1)
             self._metrics.async_api_calls.inc((PATCH, result))
             self._metrics.async_api_call_duration.observe((PATCH, result), time.perf_counter() - started)
-
-
-def _time(now_ns: int) -> datetime.datetime:
-    return datetime.datetime.fromtimestamp(now_ns // NANOSECONDS, datetime.UTC)

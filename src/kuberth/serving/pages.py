@@ -19,7 +19,7 @@ from kuberth.config import KubeSchedulerConfiguration
 from kuberth.config.printing import to_tree
 from kuberth.https.messages import JSON, Request, Response
 from kuberth.serving.messages import Handler, failure
-from kuberth.text.yaml_text import yaml_text
+from kuberth.text.documents import write_yaml
 
 COMPONENT: Final = "kube-scheduler"
 GROUP: Final = "config.k8s.io"
@@ -135,7 +135,7 @@ def _json(tree: Mapping[str, Any]) -> bytes:
 
 
 def _yaml(tree: Mapping[str, Any]) -> bytes:
-    return yaml_text(tree).encode()
+    return write_yaml(tree, sort_keys=True).encode()
 
 
 WRITERS: Final[Mapping[str, Callable[[Mapping[str, Any]], bytes]]] = {JSON: _json, YAML: _yaml}

@@ -1,7 +1,12 @@
-"""Text → plain tree: the first step of reading a configuration.
+"""Text → plain tree: the first step of reading whatever people and Kubernetes write. And back.
 
-In: YAML or JSON text. Out: a tree of dict, list, str, int, float, bool and None, with an error for every
-duplicate key and every value JSON does not know, each at its path. Nothing here knows what the fields mean.
+In: YAML or JSON text. Out: trees of dict, list, str, int, float, bool and None, with an error for every
+duplicate key and every value JSON does not know, each at its path. Scalars mean what they mean to
+Kubernetes (see `scalars`). Nothing here knows what the fields mean.
+
+Trees are built from the parser's events as they come, so that depth and size are known before there is
+anything deep or large. Parts that an alias names twice are in the tree twice, but made once: a tree is to
+be read, not changed.
 """
 
 from __future__ import annotations
@@ -9,39 +14,51 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 import yaml
 
-from kuberth.text.field_errors import FieldError, InvalidConfiguration, child, item, show
+from kuberth.text.field_errors import FieldError, InvalidConfiguration, TooLarge, child, item, show
+from kuberth.text.scalars import plain_scalar, tagged_scalar
 
-# Far beyond any real configuration; they keep hostile input (aliases of aliases, towers of brackets)
-# from taking the process down.
-_MAX_DEPTH = 100
-_MAX_VALUES = 200_000
+# Far beyond any real document; they keep hostile input (aliases of aliases, towers of brackets, a million
+# short lines) from taking the process down or holding it up.
+MAX_DEPTH: Final = 100
+MAX_VALUES: Final = 200_000
 
-_MERGE_TAG = "tag:yaml.org,2002:merge"
-_TIMESTAMP_TAG = "tag:yaml.org,2002:timestamp"
-
-_SafeLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-
-class _Loader(_SafeLoader):  # type: ignore[misc]  # which base it is depends on the machine
-    """The safe loader without dates: `2024-01-01` is a string, as it is for Kubernetes."""
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != _TIMESTAMP_TAG]
-    for first, resolvers in _SafeLoader.yaml_implicit_resolvers.items()
-}
+_MERGE: Final = "<<"
+_MERGE_TAG: Final = "tag:yaml.org,2002:merge"
+_STRING_TAG: Final = "tag:yaml.org,2002:str"
+_SafeDumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+_Parser: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 
 
 class _Pairs(list[tuple[str, Any]]):
     """A JSON object before its duplicate keys are gone."""
 
 
-def read_tree(text: str | bytes) -> tuple[Any, list[FieldError]]:
+class Document(NamedTuple):
+    """One document of a text: its tree, and the line on which it begins."""
+
+    tree: Any
+    line: int = 1
+
+
+def read_tree(text: str | bytes, *, max_values: int = MAX_VALUES) -> tuple[Any, list[FieldError]]:
     """The one non-empty document in `text`, None when there is none. Text that is no YAML at all raises."""
+    documents, errors = read_documents(text, max_values=max_values)
+    if len(documents) > 1:
+        found = f"found {len(documents)}; remove from line {documents[1].line} on"
+        errors.append(FieldError("", f"expected one YAML document, {found}"))
+    return (documents[0].tree if documents else None), errors
+
+
+def read_documents(
+    text: str | bytes, *, max_values: int = MAX_VALUES
+) -> tuple[list[Document], list[FieldError]]:
+    """Every non-empty document in `text`. Text that is no YAML at all raises InvalidConfiguration; so does
+    a document that is too deep, or (TooLarge) that holds more than `max_values` values.
+    """
     if isinstance(text, bytes):
         try:
             text = text.decode("utf-8-sig")
@@ -49,24 +66,43 @@ def read_tree(text: str | bytes) -> tuple[Any, list[FieldError]]:
             raise InvalidConfiguration(
                 [FieldError("", f"the file is not UTF-8 text (byte {error.start}); save it as UTF-8")]
             ) from error
-    builder = _TreeBuilder()
-    try:
-        if text.lstrip()[:1] in ("{", "["):
-            # Real JSON may be indented with tabs, which YAML refuses; flow YAML is no JSON. Try both.
-            try:
-                raw = json.loads(text, object_pairs_hook=_Pairs, parse_constant=_no_constant)
-            except ValueError:
-                return builder.from_yaml(text), builder.errors
-            return builder.from_plain(raw), builder.errors
-        return builder.from_yaml(text), builder.errors
-    except RecursionError as error:
-        raise InvalidConfiguration([_too_deep("")]) from error
+    builder = _TreeBuilder(max_values)
+    if text.lstrip()[:1] in ("{", "["):
+        # Real JSON may be indented with tabs, which YAML refuses; flow YAML is no JSON. Try both.
+        try:
+            raw = json.loads(text, object_pairs_hook=_Pairs, parse_constant=_no_constant)
+        except ValueError:
+            pass
+        except RecursionError as error:
+            raise InvalidConfiguration([_too_deep("")]) from error
+        else:
+            return [Document(builder.from_plain(raw))], builder.errors
+    return list(builder.from_yaml(text)), builder.errors
 
 
 def clean_tree(tree: Any) -> tuple[Any, list[FieldError]]:
     """The same checks for a tree that was built in Python."""
-    builder = _TreeBuilder()
+    builder = _TreeBuilder(MAX_VALUES)
     return builder.from_plain(tree), builder.errors
+
+
+def write_yaml(tree: Any, *, sort_keys: bool = False) -> str:
+    """YAML that reads back as the same tree, here and in Kubernetes."""
+    # ASCII only: PyYAML writes some Unicode line breaks so that they are read back as spaces.
+    text: str = yaml.dump(tree, Dumper=_Dumper, sort_keys=sort_keys)
+    return text
+
+
+class _Dumper(_SafeDumper):  # type: ignore[misc]  # which base it is depends on the machine
+    """Quotes what would be read as something else: `y`, for one, and `0o17`."""
+
+    def resolve(self, kind: Any, value: Any, implicit: Any) -> Any:
+        tag = super().resolve(kind, value, implicit)
+        misread = kind is yaml.ScalarNode and implicit[0] and not isinstance(plain_scalar(value), str)
+        return None if misread and tag == _STRING_TAG else tag
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
 
 
 def _no_constant(name: str) -> float:
@@ -74,158 +110,217 @@ def _no_constant(name: str) -> float:
 
 
 def _too_deep(path: str) -> FieldError:
-    return FieldError(path, f"nested deeper than {_MAX_DEPTH} levels")
+    return FieldError(path, f"nested deeper than {MAX_DEPTH} levels")
+
+
+class _Anchored(NamedTuple):
+    """What an alias stands for, how many values are in it and how deep they go."""
+
+    tree: Any
+    values: int = 1
+    height: int = 0
+    complete: bool = True
+
+
+_OPEN: Final = _Anchored(None, complete=False)
 
 
 class _TreeBuilder:
-    def __init__(self) -> None:
+    def __init__(self, max_values: int) -> None:
         self.errors: list[FieldError] = []
+        self._max_values = max_values
         self._values = 0
+        """How many there are in this document, those that aliases repeat included."""
+        self._deepest = 0
+        self._path: list[str | int | None] = []
+        """Keys (None while one is read) and indices from the root to the present value."""
 
-    def from_yaml(self, text: str) -> Any:
-        loader = _Loader(text)
+    # From the events of a YAML parser
+
+    def from_yaml(self, text: str) -> Iterator[Document]:
+        parser = None
         try:
-            documents = [node for node in self._documents(loader) if not self._is_empty(node)]
-            if len(documents) > 1:
-                line = documents[1].start_mark.line + 1
-                self._error(
-                    "", f"expected one YAML document, found {len(documents)}; remove from line {line} on"
-                )
-            return self._from_node(loader, documents[0], "", ()) if documents else None
+            parser = _Parser(text)
+            parser.get_event()  # the stream's start
+            while isinstance(parser.get_event(), yaml.DocumentStartEvent):
+                first = parser.get_event()
+                self._values = 0
+                tree = self._from_event(parser, first, {})
+                parser.get_event()  # the document's end
+                if tree is not None or not isinstance(first, yaml.ScalarEvent):
+                    yield Document(tree, first.start_mark.line + 1)
         except yaml.YAMLError as error:
             raise InvalidConfiguration([FieldError("", _syntax_error(error))]) from error
         finally:
-            loader.dispose()
+            if parser is not None:
+                parser.dispose()
 
-    def from_plain(self, value: Any, path: str = "", depth: int = 0) -> Any:
-        if not self._may_enter(path, depth):
-            return None
-        if isinstance(value, _Pairs):
-            return self._from_pairs(value, path, depth)
-        if isinstance(value, Mapping):
-            return {
-                key: self.from_plain(each, child(path, key), depth + 1)
-                for raw_key, each in value.items()
-                if (key := self._key(raw_key, path)) is not None
-            }
-        if isinstance(value, list | tuple):
-            return [self.from_plain(each, item(path, i), depth + 1) for i, each in enumerate(value)]
-        return self._scalar(value, path)
-
-    def _from_pairs(self, pairs: _Pairs, path: str, depth: int) -> dict[str, Any]:
-        tree: dict[str, Any] = {}
-        for raw_key, value in pairs:
-            key = self._key(raw_key, path)
-            if key is None:
-                continue
-            if key in tree:
-                self._error(child(path, key), "given more than once; keep one")
-            tree[key] = self.from_plain(value, child(path, key), depth + 1)
+    def _from_event(self, parser: Any, event: Any, anchors: dict[str, _Anchored]) -> Any:
+        if isinstance(event, yaml.AliasEvent):
+            return self._from_alias(event, anchors)
+        self._count()
+        if isinstance(event, yaml.ScalarEvent):
+            tree = self._from_scalar(event)
+            if event.anchor is not None:
+                anchors[event.anchor] = _Anchored(tree)
+            return tree
+        read = self._from_sequence if isinstance(event, yaml.SequenceStartEvent) else self._from_mapping
+        if event.anchor is None:
+            return read(parser, anchors)
+        values, deepest, self._deepest = self._values, self._deepest, len(self._path)
+        anchors[event.anchor] = _OPEN
+        tree = read(parser, anchors)
+        height = self._deepest - len(self._path)
+        anchors[event.anchor] = _Anchored(tree, self._values - values + 1, height)
+        self._deepest = max(deepest, self._deepest)
         return tree
 
-    def _documents(self, loader: Any) -> Iterator[yaml.Node]:
-        while loader.check_node():
-            yield loader.get_node()
+    def _from_alias(self, event: Any, anchors: dict[str, _Anchored]) -> Any:
+        anchored = anchors.get(event.anchor)
+        if anchored is None:
+            raise yaml.composer.ComposerError(
+                None, None, f"found undefined alias {show(event.anchor)}", event.start_mark
+            )
+        if not anchored.complete:
+            self._error("an alias that contains itself")
+        self._count(anchored.values, height=anchored.height)
+        return anchored.tree
 
-    def _is_empty(self, node: yaml.Node) -> bool:
-        return isinstance(node, yaml.ScalarNode) and node.tag == "tag:yaml.org,2002:null"
+    def _from_sequence(self, parser: Any, anchors: dict[str, _Anchored]) -> list[Any]:
+        tree: list[Any] = []
+        self._path.append(0)
+        while not isinstance(event := parser.get_event(), yaml.SequenceEndEvent):
+            self._path[-1] = len(tree)
+            tree.append(self._from_event(parser, event, anchors))
+        self._path.pop()
+        return tree
 
-    def _from_node(self, loader: Any, node: yaml.Node, path: str, above: tuple[yaml.Node, ...]) -> Any:
-        if not self._may_enter(path, len(above)):
-            return None
-        if any(node is one for one in above):
-            self._error(path, "an alias that contains itself")
-            return None
-        above = (*above, node)
-        if isinstance(node, yaml.MappingNode):
-            return self._from_mapping(loader, node, path, above)
-        if isinstance(node, yaml.SequenceNode):
-            return [self._from_node(loader, each, item(path, i), above) for i, each in enumerate(node.value)]
-        return self._scalar(self._construct(loader, node, path), path)
-
-    def _from_mapping(
-        self, loader: Any, node: yaml.MappingNode, path: str, above: tuple[yaml.Node, ...]
-    ) -> dict[str, Any]:
+    def _from_mapping(self, parser: Any, anchors: dict[str, _Anchored]) -> dict[str, Any]:
         tree: dict[str, Any] = {}
         merged: dict[str, Any] = {}
         lines: dict[str, int] = {}
-        for key_node, value_node in node.value:
-            line = key_node.start_mark.line + 1
-            if key_node.tag == _MERGE_TAG:
-                merged = self._merge(loader, value_node, path, above) | merged
+        self._path.append(None)
+        while not isinstance(event := parser.get_event(), yaml.MappingEndEvent):
+            self._path[-1] = None
+            if _is_merge(event):
+                merged = self._merged(self._from_event(parser, parser.get_event(), anchors)) | merged
                 continue
-            key = self._key(self._construct(loader, key_node, path), path)
-            if key is None:
-                continue
-            if key in lines:
-                where = f"on lines {lines[key]} and {line}"
-                self._error(child(path, key), f"given more than once, {where}; keep one")
-            lines[key] = line
-            tree[key] = self._from_node(loader, value_node, child(path, key), above)
-        return merged | tree
+            line = event.start_mark.line + 1
+            name = self._path[-1] = self._key(self._from_event(parser, event, anchors))
+            if name in lines:
+                self._error(f"given more than once, on lines {lines[name]} and {line}; keep one")
+            value = self._from_event(parser, parser.get_event(), anchors)
+            if name is not None:
+                lines[name] = line
+                tree[name] = value
+        self._path.pop()
+        return merged | tree if merged else tree
 
-    def _merge(self, loader: Any, node: yaml.Node, path: str, above: tuple[yaml.Node, ...]) -> dict[str, Any]:
+    def _merged(self, tree: Any) -> dict[str, Any]:
         """What `<<: *anchor` brings in; of several anchors the first to name a key wins."""
-        sources = node.value if isinstance(node, yaml.SequenceNode) else [node]
         merged: dict[str, Any] = {}
-        for source in sources:
-            tree = self._from_node(loader, source, path, above)
-            if isinstance(tree, dict):
-                merged = tree | merged
+        for source in tree if isinstance(tree, list) else [tree]:
+            if isinstance(source, dict):
+                merged = source | merged
             else:
-                self._error(path, f"`<<` expects a mapping, got {show(tree)}")
+                self._error(f"`<<` expects a mapping, got {show(source)}")
         return merged
 
-    def _construct(self, loader: Any, node: yaml.Node, path: str) -> Any:
-        if not isinstance(node, yaml.ScalarNode):
-            return node
+    def _from_scalar(self, event: Any) -> Any:
+        plain, quoted = event.implicit
+        if plain:
+            return self._scalar(plain_scalar(event.value))
+        if quoted or event.tag is None or event.tag == "!":
+            return self._scalar(event.value)
         try:
-            return loader.construct_object(node)
-        # KeyError and IndexError: PyYAML's own constructors on `!!bool x` and `!!int ""`.
-        except (yaml.YAMLError, ValueError, KeyError, IndexError) as error:
-            line = node.start_mark.line + 1
-            self._error(path, f"line {line}: cannot read {show(node.value)} as {show(node.tag)}: {error}")
+            return self._scalar(tagged_scalar(event.tag, event.value))
+        except ValueError as error:
+            self._error(f"line {event.start_mark.line + 1}: cannot read {show(event.value)}: {error}")
             return None
 
-    def _key(self, key: Any, path: str) -> str | None:
+    # From values that are there
+
+    def from_plain(self, value: Any) -> Any:
+        self._count()
+        if isinstance(value, _Pairs | Mapping):
+            return self._from_pairs(value if isinstance(value, _Pairs) else value.items())
+        if isinstance(value, list | tuple):
+            tree = []
+            self._path.append(0)
+            for index, each in enumerate(value):
+                self._path[-1] = index
+                tree.append(self.from_plain(each))
+            self._path.pop()
+            return tree
+        return self._scalar(value)
+
+    def _from_pairs(self, pairs: Any) -> dict[str, Any]:
+        tree: dict[str, Any] = {}
+        for key, value in pairs:
+            name = self._key(key)
+            if name is None:
+                continue
+            self._path.append(name)
+            if name in tree:
+                self._error("given more than once; keep one")
+            tree[name] = self.from_plain(value)
+            self._path.pop()
+        return tree
+
+    # What both share
+
+    def _key(self, key: Any) -> str | None:
         """Field names are strings; numbers and booleans are spelled out, as Kubernetes does."""
-        if isinstance(key, bool | int | float | None):
+        if isinstance(key, bool | int | float):
             key = json.dumps(key)
         if isinstance(key, str) and _is_text(key):
             return key
-        self._error(
-            path, f"expected a field name, got {show(key) if isinstance(key, str) else 'a structure'}"
-        )
+        what = "null" if key is None else show(key) if isinstance(key, str) else "a structure"
+        self._error(f"expected a field name, got {what}")
         return None
 
-    def _scalar(self, value: Any, path: str) -> Any:
-        if value is None or isinstance(value, bool | int):
+    def _scalar(self, value: Any) -> Any:
+        if isinstance(value, str):
+            if value.isascii() or _is_text(value):
+                return value
+            self._error("text with half a surrogate pair, which is no Unicode")
+        elif value is None or isinstance(value, bool | int):
             return value
-        if isinstance(value, float):
+        elif isinstance(value, float):
             if math.isfinite(value):
                 return value
-            self._error(path, f"{value} is not a number that JSON knows")
-            return None
-        if isinstance(value, str):
-            if _is_text(value):
-                return value
-            self._error(path, "text with half a surrogate pair, which is no Unicode")
-            return None
-        self._error(path, f"a value of type {type(value).__name__} has no place in a configuration")
+            self._error(f"{value} is not a number that JSON knows")
+        else:
+            self._error(f"a value of type {type(value).__name__} has no place in a configuration")
         return None
 
-    def _may_enter(self, path: str, depth: int) -> bool:
-        self._values += 1
-        if depth > _MAX_DEPTH:
-            self.errors.append(_too_deep(path))
-            return False
-        if self._values > _MAX_VALUES:
-            # Raised, not collected: going on would collect millions more.
-            raise InvalidConfiguration([FieldError(path, f"more than {_MAX_VALUES} values in one file")])
-        return True
+    def _count(self, values: int = 1, *, height: int = 0) -> None:
+        """Raises rather than collects: going on would collect millions more."""
+        depth = len(self._path) + height
+        self._deepest = max(self._deepest, depth)
+        self._values += values
+        if depth > MAX_DEPTH:
+            raise InvalidConfiguration([_too_deep(self._where())])
+        if self._values > self._max_values:
+            raise TooLarge(
+                [FieldError(self._where(), f"more than {self._max_values} values in one document")]
+            )
 
-    def _error(self, path: str, message: str) -> None:
-        self.errors.append(FieldError(path, message))
+    def _error(self, message: str) -> None:
+        self.errors.append(FieldError(self._where(), message))
+
+    def _where(self) -> str:
+        path = ""
+        for part in self._path:
+            if part is not None:
+                path = child(path, part) if isinstance(part, str) else item(path, part)
+        return path
+
+
+def _is_merge(event: Any) -> bool:
+    return isinstance(event, yaml.ScalarEvent) and (
+        event.tag == _MERGE_TAG or (event.value == _MERGE and event.implicit[0])
+    )
 
 
 def _is_text(value: str) -> bool:

@@ -37,6 +37,10 @@ class InvalidConfiguration(ConfigError):  # noqa: N818 - names what is wrong, li
         super().__init__("\n".join(str(error) for error in self.errors))
 
 
+class TooLarge(InvalidConfiguration):
+    """A document with more in it than is worth reading."""
+
+
 def child(path: str, key: str) -> str:
     """The path of a field inside `path`; a key that would be misread is quoted."""
     if not _PLAIN_KEY.fullmatch(key):

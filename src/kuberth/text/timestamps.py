@@ -1,15 +1,42 @@
-"""Times as the API writes them. In: nanoseconds since the epoch. Out: RFC 3339 text, and back."""
+"""Times as the API writes them. In: a clock, or nanoseconds since the epoch. Out: RFC 3339 text or moments,
+and back.
+"""
 
 from __future__ import annotations
 
 import datetime
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-NANOSECONDS: Final = 1_000_000_000
+from kuberth.clock import NANOSECONDS, Clock
+
+D = TypeVar("D", bound=datetime.datetime)
+
+_EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+
+
+def moment(now_ns: int) -> datetime.datetime:
+    """To the second: metav1.Time."""
+    return datetime.datetime.fromtimestamp(now_ns // NANOSECONDS, datetime.UTC)
+
+
+def micro_moment(now_ns: int, type_: type[D]) -> D:
+    """To the microsecond: metav1.MicroTime, as leases and events want it."""
+    seconds, rest = divmod(now_ns, NANOSECONDS)
+    return type_.fromtimestamp(seconds, datetime.UTC).replace(microsecond=rest // 1000)
 
 
 def timestamp(now_ns: int) -> str:
-    return datetime.datetime.fromtimestamp(now_ns // NANOSECONDS, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return f"{moment(now_ns):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def stamp(clock: Clock) -> str:
+    """Now, to the second."""
+    return timestamp(clock.now_ns())
+
+
+def micro_stamp(clock: Clock) -> str:
+    """Now, to the microsecond."""
+    return f"{micro_moment(clock.now_ns(), datetime.datetime):%Y-%m-%dT%H:%M:%S.%fZ}"
 
 
 def parse_timestamp(text: Any) -> int | None:
@@ -17,52 +44,16 @@ def parse_timestamp(text: Any) -> int | None:
     if not isinstance(text, str):
         return None
     try:
-        moment = datetime.datetime.fromisoformat(text)
+        found = datetime.datetime.fromisoformat(text)
     except ValueError:
         return None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=datetime.UTC)
-    delta = moment - _EPOCH
+    if found.tzinfo is None:
+        found = found.replace(tzinfo=datetime.UTC)
+    delta = found - _EPOCH
     return (delta.days * 86_400 + delta.seconds) * NANOSECONDS + delta.microseconds * 1_000
 
 
-_EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-
-
-def since(text: Any, now_ns: int) -> str:
-    """How long ago, as kubectl says it."""
+def seconds_since(text: Any, clock: Clock) -> float:
+    """How long ago a timestamp was; one that cannot be read was just now."""
     then = parse_timestamp(text)
-    return "<unknown>" if then is None else human_duration(now_ns - then)
-
-
-def human_duration(nanoseconds: int) -> str:
-    """Two units at most, fewer as it gets longer: upstream's rounding."""
-    seconds = int(nanoseconds / NANOSECONDS)
-    if seconds < -1:
-        return "<invalid>"
-    if seconds < 0:
-        return "0s"
-    if seconds < 120:
-        return f"{seconds}s"
-    minutes = seconds // 60
-    if minutes < 10:
-        return _two(minutes, "m", seconds % 60, "s")
-    if minutes < 180:
-        return f"{minutes}m"
-    hours = minutes // 60
-    if hours < 8:
-        return _two(hours, "h", minutes % 60, "m")
-    if hours < 48:
-        return f"{hours}h"
-    days = hours // 24
-    if hours < 24 * 8:
-        return _two(days, "d", hours % 24, "h")
-    if hours < 24 * 365 * 2:
-        return f"{days}d"
-    if hours < 24 * 365 * 8:
-        return _two(days // 365, "y", days % 365, "d")
-    return f"{days // 365}y"
-
-
-def _two(large: int, large_unit: str, small: int, small_unit: str) -> str:
-    return f"{large}{large_unit}{small}{small_unit}" if small else f"{large}{large_unit}"
+    return 0.0 if then is None else (clock.now_ns() - then) / NANOSECONDS

@@ -27,3 +27,16 @@ def make_key(namespace: str, name: str) -> str:
 def revision_of(obj: Obj) -> int:
     """The object's resourceVersion as a number."""
     return int(obj["metadata"]["resourceVersion"])
+
+
+def is_larger(tree: Any, most: int) -> bool:
+    """Whether a tree holds more than so many values."""
+    waiting = [tree]
+    while waiting:
+        each = waiting.pop()
+        inside = each.values() if isinstance(each, dict) else each if isinstance(each, list) else ()
+        most -= len(inside)
+        if most < 0:
+            return True
+        waiting.extend(inside)
+    return False

@@ -20,7 +20,7 @@ def is_true(obj: Obj, type_: str) -> bool:
 
 def set_condition(conditions: Sequence[Obj], condition: Obj, *, now: str) -> list[Obj]:
     """The list with `condition` in it; while its status stays, so does the time of its last transition."""
-    old = next((entry for entry in conditions if entry["type"] == condition["type"]), None)
+    old = next((entry for entry in conditions if entry.get("type") == condition["type"]), None)
     moved = old is None or old.get("status") != condition["status"]
     since = now if moved or old is None else old.get("lastTransitionTime", now)
     new = {**condition, "lastTransitionTime": since}
@@ -30,4 +30,4 @@ def set_condition(conditions: Sequence[Obj], condition: Obj, *, now: str) -> lis
 
 
 def without_condition(conditions: Iterable[Obj], type_: str) -> list[Obj]:
-    return [condition for condition in conditions if condition["type"] != type_]
+    return [condition for condition in conditions if condition.get("type") != type_]

@@ -15,6 +15,7 @@ from typing import Any, Final
 from kuberth.local.apiserver.objects import Obj, key_of, name_of, namespace_of, revision_of
 from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.apiserver.verbs.core import Core
+from kuberth.local.hollow.working import retry_seconds
 
 logger = logging.getLogger(__name__)
 
@@ -40,6 +41,7 @@ class Informer:
         self._leaving: set[str] = set()
         """UIDs whose deletion was accepted, while their last versions are still here."""
         self._handlers: list[Handler] = []
+        self._retrying: set[tuple[Handler, str]] = set()
         self._indexes: dict[str, _Index] = {}
 
     # What is there
@@ -62,7 +64,7 @@ class Informer:
     def add_index(self, name: str, keys: Keys) -> None:
         """File every object under the values `keys` gives for it; a second call with the name is ignored."""
         if name not in self._indexes:
-            index = self._indexes[name] = _Index(keys)
+            index = self._indexes[name] = _Index(f"{self.resource} by {name}", keys)
             for key, obj in self._objects.items():
                 index.move(key, None, obj)
 
@@ -70,7 +72,7 @@ class Informer:
         """Call `handler` at every change, and now for what is there."""
         self._handlers.append(handler)
         for obj in self.all():
-            handler(None, obj)
+            self._tell_one(handler, None, obj)
 
     # Verbs whose effect is seen here when they return
 
@@ -123,6 +125,9 @@ class Informer:
                 moved = error.code == 410
                 if not moved:
                     logger.warning("%s cannot be followed, trying again: %s", self.resource, error)
+            except Exception:
+                moved = False
+                logger.exception("%s cannot be followed, trying again", self.resource)
             # A watch that ends is resumed at once, unless it ends again and again: the store is closed.
             await asyncio.sleep(0 if moved else _RETRY_SECONDS)
 
@@ -194,7 +199,25 @@ class Informer:
 
     def _tell(self, old: Obj | None, new: Obj | None) -> None:
         for handler in self._handlers:
+            self._tell_one(handler, old, new)
+
+    def _tell_one(self, handler: Handler, old: Obj | None, new: Obj | None, *, failures: int = 0) -> None:
+        """Whatever an object makes one handler do, the others go on, and so does the informer."""
+        try:
             handler(old, new)
+        except Exception:
+            key, seconds = key_of(new or old or {}), retry_seconds(failures + 1)
+            name = getattr(handler, "__qualname__", repr(handler))
+            logger.exception("%s failed at %s %s; trying again", name, self.resource, key)
+            if (handler, key) not in self._retrying:
+                self._retrying.add((handler, key))
+                asyncio.get_running_loop().call_later(seconds, self._tell_again, handler, key, failures + 1)
+
+    def _tell_again(self, handler: Handler, key: str, failures: int) -> None:
+        self._retrying.discard((handler, key))
+        obj = self._objects.get(key)
+        if obj is not None:
+            self._tell_one(handler, obj, obj, failures=failures)
 
 
 class Informers:
@@ -242,7 +265,7 @@ class Informers:
         if self._tasks is None:
             work.close()
         else:
-            task = self._tasks.create_task(work, name=name)
+            task = self._tasks.create_task(_alone(work, name), name=name)
             self._spawned.add(task)
             task.add_done_callback(self._spawned.discard)
 
@@ -258,14 +281,21 @@ class Informers:
             )
 
 
+async def _alone(work: Coroutine[Any, Any, None], name: str) -> None:
+    try:
+        await work
+    except Exception:
+        logger.exception("%s failed", name)
+
+
 class _Index:
-    def __init__(self, keys: Keys) -> None:
+    def __init__(self, name: str, keys: Keys) -> None:
         self.entries: dict[str, dict[str, None]] = {}
+        self._name = name
         self._keys = keys
 
     def move(self, key: str, old: Obj | None, new: Obj | None) -> None:
-        before = set() if old is None else set(self._keys(old))
-        after = set() if new is None else set(self._keys(new))
+        before, after = self._values(old), self._values(new)
         for value in before - after:
             filed = self.entries[value]
             del filed[key]
@@ -274,3 +304,10 @@ class _Index:
         for value in after - before:
             # A dict keeps the order in which objects came.
             self.entries.setdefault(value, {})[key] = None
+
+    def _values(self, obj: Obj | None) -> set[str]:
+        try:
+            return set() if obj is None else set(self._keys(obj))
+        except Exception:
+            logger.exception("%s: %s cannot be filed", self._name, key_of(obj or {}))
+            return set()

@@ -19,8 +19,8 @@ from kuberth.local.hollow.conditions import is_true, set_condition
 from kuberth.local.hollow.informing import Informers
 from kuberth.local.hollow.pod_states import is_finished, node_of, phase
 from kuberth.local.hollow.shapes import address
-from kuberth.local.hollow.timestamps import seconds_since, stamp
 from kuberth.local.hollow.working import Worker
+from kuberth.text.timestamps import seconds_since, stamp
 
 RUN_SECONDS: Final = "kuberth.dev/run-seconds"
 EXIT_CODE: Final = "kuberth.dev/exit-code"
@@ -106,7 +106,7 @@ class HollowKubelet:
             return None
         started = self._started_ns.get(pod["metadata"]["uid"])
         if started is None:
-            return wanted - seconds_since(pod["status"].get("startTime"), self._clock)
+            return wanted - seconds_since(pod.get("status", {}).get("startTime"), self._clock)
         return wanted - (self._clock.now_ns() - started) / NANOSECONDS
 
     def _running(self, pod: Obj, host: str) -> Obj:
@@ -138,7 +138,8 @@ class HollowKubelet:
                 # One that restarts always is a sidecar, and runs beside the others.
                 _running_container(pod, one, now)
                 if one.get("restartPolicy") == "Always"
-                else _ended_container(pod, one, started=now, now=now, exit_code=0)
+                # Done, it counts as ready; one that served has nothing left to be ready for.
+                else _ended_container(pod, one, started=now, now=now, exit_code=0, ready=True)
                 for one in initial
             ]
         running.pop("nominatedNodeName", None)
@@ -190,7 +191,7 @@ def _with(conditions: list[Obj], wanted: Iterable[tuple[str, bool, str]], now: s
 
 def _gates_open(pod: Obj) -> bool:
     gates = pod["spec"].get("readinessGates") or ()
-    return all(is_true(pod, gate["conditionType"]) for gate in gates)
+    return all(is_true(pod, gate.get("conditionType", "")) for gate in gates)
 
 
 def _running_container(pod: Obj, container: Obj, now: str) -> Obj:
@@ -202,7 +203,9 @@ def _running_container(pod: Obj, container: Obj, now: str) -> Obj:
     }
 
 
-def _ended_container(pod: Obj, container: Obj, *, started: str, now: str, exit_code: int) -> Obj:
+def _ended_container(
+    pod: Obj, container: Obj, *, started: str, now: str, exit_code: int, ready: bool = False
+) -> Obj:
     described = _container(pod, container)
     ended = {
         "exitCode": exit_code,
@@ -211,8 +214,6 @@ def _ended_container(pod: Obj, container: Obj, *, started: str, now: str, exit_c
         "finishedAt": now,
         "containerID": described["containerID"],
     }
-    # An init container that is done counts as ready, one that served has nothing left to be ready for.
-    ready = container in (pod["spec"].get("initContainers") or ())
     return {**described, "state": {"terminated": ended}, "ready": ready, "started": False}
 
 

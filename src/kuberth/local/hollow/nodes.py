@@ -28,8 +28,8 @@ from kuberth.local.hollow.shapes import (
     node_address,
     node_status,
 )
-from kuberth.local.hollow.timestamps import micro_stamp, stamp
-from kuberth.local.hollow.working import Worker, together
+from kuberth.local.hollow.working import Worker, keep_running, together
+from kuberth.text.timestamps import micro_stamp, stamp
 
 logger = logging.getLogger(__name__)
 
@@ -80,9 +80,9 @@ class HollowNodes:
             await self._register()
             await self._nodes.synced.wait()
             self.registered.set()
-            tasks.create_task(self._worker.run(), name="hollow-nodes")
-            tasks.create_task(self._kubelet.run(), name="hollow-kubelet")
-            tasks.create_task(self._renew(), name="hollow-leases")
+            tasks.create_task(keep_running("nodes", self._worker.run), name="hollow-nodes")
+            tasks.create_task(keep_running("kubelet", self._kubelet.run), name="hollow-kubelet")
+            tasks.create_task(keep_running("node leases", self._renew), name="hollow-leases")
 
     def _note(self, old: Obj | None, new: Obj | None) -> None:
         name = name_of(new or old or {})
@@ -102,7 +102,7 @@ class HollowNodes:
         if obj is None or node not in self._names:
             return None
         addresses = obj.get("status", {}).get("addresses") or ()
-        return next((str(one["address"]) for one in addresses if one.get("type") == "InternalIP"), "")
+        return next((str(one.get("address", "")) for one in addresses if one.get("type") == "InternalIP"), "")
 
     async def _register(self) -> None:
         nodes = list(make_nodes(self._shapes, now=stamp(self._clock)))

@@ -11,7 +11,7 @@ from typing import Final
 
 from kuberth.local.apiserver.objects import Obj, name_of, namespace_of
 from kuberth.local.hollow.informing import Informer
-from kuberth.local.hollow.selecting import labels_of, selector_of
+from kuberth.local.selecting import labels_of, selector_of
 
 OWNER_INDEX: Final = "owner"
 """Objects by the UID of their controller."""

@@ -7,7 +7,7 @@ from typing import Any
 from kuberth.clock import Clock
 from kuberth.local.apiserver.objects import Obj
 from kuberth.local.hollow.conditions import find_condition, is_true
-from kuberth.local.hollow.timestamps import seconds_since
+from kuberth.text.timestamps import seconds_since
 
 
 def phase(pod: Obj) -> str:

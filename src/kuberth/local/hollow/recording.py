@@ -14,7 +14,7 @@ from kuberth.clock import Clock
 from kuberth.local.apiserver.objects import Obj, name_of, namespace_of
 from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.hollow.informing import Informers
-from kuberth.local.hollow.timestamps import stamp
+from kuberth.text.timestamps import stamp
 
 logger = logging.getLogger(__name__)
 
@@ -29,9 +29,7 @@ class Recorder:
         self._component = component
         self._under_way = 0
 
-    def record(
-        self, obj: Obj, *, api_version: str, kind: str, reason: str, message: str, type_: str = "Normal"
-    ) -> None:
+    def record(self, obj: Obj, *, api_version: str, kind: str, reason: str, message: str) -> None:
         if self._under_way >= _MOST:
             return
         namespace = namespace_of(obj) or "default"
@@ -50,7 +48,7 @@ class Recorder:
             },
             "reason": reason,
             "message": message,
-            "type": type_,
+            "type": "Normal",
             "count": 1,
             "firstTimestamp": now,
             "lastTimestamp": now,

@@ -16,6 +16,7 @@ from kuberth.errors import ConfigError
 from kuberth.local.apiserver.verbs.core import Core
 from kuberth.local.hollow.controllers.deployment import DeploymentController
 from kuberth.local.hollow.controllers.disruption import DisruptionController
+from kuberth.local.hollow.controllers.expired_events import ExpiredEventsController
 from kuberth.local.hollow.controllers.garbage import GarbageController
 from kuberth.local.hollow.controllers.job import JobController
 from kuberth.local.hollow.controllers.namespaces import NamespaceController
@@ -25,6 +26,7 @@ from kuberth.local.hollow.controllers.stateful_set import StatefulSetController
 from kuberth.local.hollow.controllers.volumes import PROVISIONER, VolumeController
 from kuberth.local.hollow.informing import Informers
 from kuberth.local.hollow.nodes import HollowNodes
+from kuberth.local.hollow.working import keep_running
 
 
 class Controller(Protocol):
@@ -49,9 +51,11 @@ _FACTORIES: Final[Sequence[ControllerFactory]] = (
     GarbageController,
     VolumeController,
     OrphanedPodsController,
+    ExpiredEventsController,
 )
 CONTROLLERS: Final[Mapping[str, ControllerFactory]] = {factory.name: factory for factory in _FACTORIES}
-"""By their names in kube-controller-manager's `--controllers`."""
+"""By their names in kube-controller-manager's `--controllers`; that of events has none there, for etcd
+forgets them by itself."""
 
 STORAGE_CLASS: Final = {
     "apiVersion": "storage.k8s.io/v1",
@@ -103,11 +107,12 @@ class HollowCluster:
             await self._make_storage_class()
         async with asyncio.TaskGroup() as tasks:
             running = [
-                tasks.create_task(self._informers.run(), name="hollow-informers"),
+                tasks.create_task(keep_running("informers", self._informers.run), name="hollow-informers"),
                 tasks.create_task(self._nodes.run(), name="hollow-nodes"),
             ]
             for name, controller in self._controllers.items():
-                running.append(tasks.create_task(controller.run(), name=f"hollow-{name}"))
+                keeping = keep_running(f"controller {name}", controller.run)
+                running.append(tasks.create_task(keeping, name=f"hollow-{name}"))
             ready = tasks.create_task(self._become_ready(), name="hollow-ready")
             await self._stopped.wait()
             for task in (ready, *running):

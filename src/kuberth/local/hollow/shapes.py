@@ -15,6 +15,7 @@ from kuberth.api import quantity
 from kuberth.errors import ConfigError, QuantityError
 from kuberth.local.apiserver.objects import Obj
 from kuberth.text.documents import read_tree
+from kuberth.text.field_errors import InvalidConfiguration
 
 HOLLOW: Final = "kuberth.dev/hollow"
 """The annotation of a node that is played here; put it on any Node, and that one is played too."""
@@ -169,6 +170,8 @@ def _read(path: Path) -> Any:
         tree, errors = read_tree(path.read_bytes())
     except OSError as error:
         raise ConfigError(f"cannot read node shapes: {error}") from error
+    except InvalidConfiguration as error:
+        raise ConfigError(f"{path}: {error}") from error
     if errors:
         raise ConfigError(f"{path}: " + "; ".join(map(str, errors)))
     return tree

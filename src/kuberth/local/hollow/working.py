@@ -2,7 +2,8 @@
 
 In: keys of objects that may need work, as often as anybody likes. Out: calls of a sync function, several
 keys at once; after a failure again, a little later each time. A sync that looks at what is there and makes
-one step towards what should be there survives conflicts, restarts and lost events alike.
+one step towards what should be there survives conflicts, restarts and lost events alike. Nothing that an
+object makes a controller do ends it: what fails is named and tried again.
 """
 
 from __future__ import annotations
@@ -28,6 +29,26 @@ thousand looks and a thousand writes of its status."""
 
 Sync = Callable[[str], Awaitable[float | None]]
 """Does what a key needs; a number asks to be called again after that many seconds."""
+
+
+def retry_seconds(failures: int) -> float:
+    """How long to wait after so many failures in a row."""
+    return min(_FIRST_RETRY_SECONDS * 2.0 ** min(failures, 20), _LAST_RETRY_SECONDS)
+
+
+async def keep_running(name: str, run: Callable[[], Awaitable[None]]) -> None:
+    """Run what should go on until it is cancelled; when it fails, start it again."""
+    loop, failures = asyncio.get_running_loop(), 0
+    while True:
+        started = loop.time()
+        try:
+            await run()
+            return
+        except Exception:
+            failures = 1 if loop.time() - started > _LAST_RETRY_SECONDS else failures + 1
+            seconds = retry_seconds(failures)
+            logger.exception("%s failed; it is started again in %.2f s", name, seconds)
+        await asyncio.sleep(seconds)
 
 
 async def together(works: Iterable[Awaitable[T]]) -> list[T]:
@@ -77,19 +98,15 @@ class Worker:
             timer.cancel()
         self._timers[key] = loop.call_at(due, self._due, key)
 
-    @property
-    def idle(self) -> bool:
-        """Whether nothing is waiting or running; what is due later does not count."""
-        return not self._waiting and not self._running
-
     async def run(self) -> None:
         try:
             async with asyncio.TaskGroup() as tasks:
                 for index in range(self._parallel):
                     tasks.create_task(self._work(), name=f"hollow-{self.name}-{index}")
         finally:
-            for timer in self._timers.values():
+            for key, timer in self._timers.items():
                 timer.cancel()
+                self.add(key)  # for the next run, if there is one
             self._timers.clear()
 
     def _due(self, key: str) -> None:
@@ -111,6 +128,8 @@ class Worker:
                 if key in self._again:
                     self._again.discard(key)
                     self.add(key)
+            # A sync may find nothing to wait for, and keys may add each other for ever.
+            await asyncio.sleep(0)
 
     async def _run(self, key: str) -> None:
         try:
@@ -127,4 +146,4 @@ class Worker:
                 self.add_after(key, seconds)
             return
         count = self._failures[key] = self._failures.get(key, 0) + 1
-        self.add_after(key, min(_FIRST_RETRY_SECONDS * 2.0 ** min(count, 20), _LAST_RETRY_SECONDS))
+        self.add_after(key, retry_seconds(count))

@@ -7,7 +7,6 @@ it is over the pod must not be tried again, which `turns_away` says.
 from __future__ import annotations
 
 import asyncio
-import datetime
 import logging
 import time
 from collections.abc import Sequence
@@ -15,11 +14,11 @@ from typing import Final
 
 from kuberth.api.core import Pod, PodCondition
 from kuberth.api.wire import to_builtins
-from kuberth.clock import NANOSECONDS
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.errors import ApiError, ConflictError, NotFoundError
 from kuberth.framework.handle import Handle
 from kuberth.plugins.default_preemption.candidates import Candidate
+from kuberth.text.timestamps import moment
 
 logger = logging.getLogger(__name__)
 
@@ -185,7 +184,7 @@ class Evictions:
     def _condition(self, victim: Pod, preemptor: Pod) -> PodCondition | None:
         """Why the victim is deleted; None if its status says so already."""
         message = f"{preemptor.spec.scheduler_name}: preempting to accommodate a higher priority pod"
-        since = datetime.datetime.fromtimestamp(self._handle.clock.now_ns() // NANOSECONDS, datetime.UTC)
+        since = moment(self._handle.clock.now_ns())
         old = _disruption_target(victim)
         if old is not None and old.status == "True":
             if (old.reason, old.message) == (PREEMPTION_BY_SCHEDULER, message):

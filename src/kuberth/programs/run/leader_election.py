@@ -10,7 +10,6 @@ clock, never by the times written in it, so clocks need not agree, only run at t
 from __future__ import annotations
 
 import asyncio
-import datetime
 import logging
 import random
 import socket
@@ -28,6 +27,7 @@ from kuberth.clock import NANOSECONDS, Clock
 from kuberth.config.types import LeaderElectionConfiguration
 from kuberth.errors import ConfigError, KuberthError, LeadershipLost, NotFoundError
 from kuberth.observe.metrics import LeaderElectionMetrics
+from kuberth.text.timestamps import micro_moment
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +35,6 @@ JITTER_FACTOR: Final = 1.2
 TOLERATED_EXPIRY_SECONDS: Final = 20.0
 """How long past its lease a leader still counts as healthy: it should have ended long before."""
 
-_EPOCH: Final = MicroTime(1970, 1, 1, tzinfo=datetime.UTC)
 _FAILURES: Final = (KuberthError, OSError, TimeoutError)
 
 
@@ -149,7 +148,7 @@ class LeaderElector:
                 lease = await self._api.get(Lease, self._name, namespace=self._namespace)
                 if lease.spec.holder_identity != self.identity:
                     return True
-                now = self._micro_time(self._clock.now_ns())
+                now = micro_moment(self._clock.now_ns(), MicroTime)
                 spec = LeaseSpec(
                     holder_identity="",
                     lease_duration_seconds=1,
@@ -227,7 +226,7 @@ class LeaderElector:
 
     def _wanted(self, now_ns: int, *, keeping: LeaseSpec | None) -> LeaseSpec:
         """Our record; a renewal keeps since when we lead and how often the leader changed."""
-        now = self._micro_time(now_ns)
+        now = micro_moment(now_ns, MicroTime)
         return LeaseSpec(
             holder_identity=self.identity,
             lease_duration_seconds=int(self._lease_seconds),
@@ -286,10 +285,6 @@ class LeaderElector:
     def _tell(self, what: str) -> None:
         if self._on_event is not None and self._lease is not None:
             self._on_event(self._lease, f"{self.identity} {what}")
-
-    @staticmethod
-    def _micro_time(now_ns: int) -> MicroTime:
-        return _EPOCH + datetime.timedelta(microseconds=now_ns // 1000)
 
     def __str__(self) -> str:
         return f"{self._namespace}/{self._name}"

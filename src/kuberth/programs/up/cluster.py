@@ -7,25 +7,23 @@ told to end.
 from __future__ import annotations
 
 import asyncio
-import datetime
 import logging
 import os
 import tempfile
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from kuberth.assembly.scheduler import Scheduler
-from kuberth.clock import NANOSECONDS, Clock, SystemClock
+from kuberth.clock import SystemClock
 from kuberth.config import KubeSchedulerConfiguration
 from kuberth.errors import ConfigError
 from kuberth.framework.registry import Registry
 from kuberth.local.apiserver.http.credentials import ClusterCredentials, kubeconfig
 from kuberth.local.apiserver.http.server import HttpServer
-from kuberth.local.apiserver.objects import Obj, name_of, namespace_of
-from kuberth.local.apiserver.status_errors import StatusError
+from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.store.store import RevisionStore
 from kuberth.local.apiserver.verbs.core import Core
 from kuberth.local.hollow.running import CONTROLLERS, HollowCluster
@@ -35,8 +33,6 @@ from kuberth.queue.interface import QueueFactory
 logger = logging.getLogger(__name__)
 
 DATABASE = "cluster.sqlite"
-EVENT_SECONDS = 3600
-SWEEP_SECONDS = 60.0
 KUBECONFIG = "kubeconfig"
 
 
@@ -87,11 +83,12 @@ class EmbeddedCluster:
         phases: Counter[str] = Counter()
         reasons: Counter[str] = Counter()
         for pod in pods["items"]:
-            phase = pod.get("status", {}).get("phase", "Pending")
-            if phase == "Pending" and not pod["spec"].get("nodeName"):
-                phase = "SchedulingGated" if pod["spec"].get("schedulingGates") else "Waiting"
-                for condition in pod.get("status", {}).get("conditions", ()):
-                    if condition["type"] == "PodScheduled" and condition.get("message"):
+            spec, status = pod.get("spec", {}), pod.get("status", {})
+            phase = status.get("phase", "Pending")
+            if phase == "Pending" and not spec.get("nodeName"):
+                phase = "SchedulingGated" if spec.get("schedulingGates") else "Waiting"
+                for condition in status.get("conditions", ()):
+                    if condition.get("type") == "PodScheduled" and condition.get("message"):
                         reasons[condition["message"]] += 1
             phases[phase] += 1
         return Summary(len(nodes["items"]), dict(phases), dict(reasons))
@@ -126,7 +123,7 @@ async def running_cluster(
             shapes=settings.shapes,
             controllers=_chosen(settings.without),
         )
-        await stack.enter_async_context(_playing(hollow, core, clock))
+        await stack.enter_async_context(_playing(hollow))
         scheduler: Scheduler | None = None
         if settings.with_scheduler:
             scheduler = Scheduler(
@@ -155,37 +152,13 @@ def _chosen(without: frozenset[str]) -> set[str]:
 
 
 @asynccontextmanager
-async def _playing(hollow: HollowCluster, core: Core, clock: Clock) -> AsyncIterator[None]:
+async def _playing(hollow: HollowCluster) -> AsyncIterator[None]:
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(hollow.run(), name="hollow cluster")
-        sweeping = tasks.create_task(_sweep_events(core, clock), name="event sweeper")
         try:
             yield
         finally:
-            sweeping.cancel()
             hollow.stop()
-
-
-async def _sweep_events(core: Core, clock: Clock) -> None:
-    """Events are news: they are kept for an hour, as etcd keeps them, so that they do not pile up."""
-    while True:
-        await asyncio.sleep(SWEEP_SECONDS)
-        await expire_events(core, older_than=clock.now_ns() // NANOSECONDS - EVENT_SECONDS)
-
-
-async def expire_events(core: Core, *, older_than: float) -> None:
-    """Delete events that last happened before `older_than`, in seconds since the epoch."""
-    for event in (await core.list("events"))["items"]:
-        if _last_seen(event) < older_than:
-            with suppress(StatusError):  # gone already
-                await core.delete("events", name_of(event), namespace=namespace_of(event))
-
-
-def _last_seen(event: Obj) -> float:
-    series = event.get("series") or {}
-    moment = series.get("lastObservedTime") or event.get("lastTimestamp") or event.get("eventTime")
-    moment = moment or event["metadata"]["creationTimestamp"]
-    return datetime.datetime.fromisoformat(moment).timestamp()
 
 
 @asynccontextmanager

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from kuberth.local.apiserver.http.credentials import ClusterCredentials
+from kuberth.local.apiserver.verbs.core import Core
 from tests.unit.local.apiserver.http_rig import Rig, pod, run_with_server
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -67,6 +68,16 @@ def test_wrong_credentials(authorization: str, status: int) -> None:
         for path in ("/api", "/healthz"):
             answer = await rig.fetch("GET", path, headers={"authorization": authorization}, anonymous=True)
             assert (answer.status, answer.json()["reason"]) == (status, "Unauthorized")
+
+    run_with_server(main)
+
+
+def test_who_cannot_write_is_not_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main(rig: Rig) -> None:
+        monkeypatch.setattr(Core, "write_failure", property(lambda _core: "the disk is full"))
+        for path, status in (("/readyz", 500), ("/readyz/etcd", 500), ("/readyz/ping", 200), ("/livez", 200)):
+            assert (await rig.fetch("GET", path, anonymous=True)).status == status, path
+        assert b"[-]etcd failed: the disk is full" in (await rig.fetch("GET", "/readyz")).body
 
     run_with_server(main)
 

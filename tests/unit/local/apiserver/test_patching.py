@@ -192,6 +192,36 @@ def test_json_patch_refusals(patch: Any, code: int) -> None:
     assert caught.value.code == code
 
 
+LONG = [0] * 300_000
+DEEP: Any = 1
+for _ in range(99):
+    DEEP = {"a": DEEP}
+
+
+@pytest.mark.parametrize(
+    "document, operation",
+    [
+        pytest.param({"l": LONG}, {"op": "move", "from": "/l/0", "path": "/l/-"}, id="moves-in-a-long-list"),
+        pytest.param({"l": LONG}, {"op": "add", "path": "/l/0", "value": 1}, id="adds-to-a-long-list"),
+        pytest.param({"l": LONG}, {"op": "test", "path": "/l", "value": LONG}, id="tests-of-a-long-list"),
+        pytest.param({"n": DEEP}, {"op": "test", "path": "/n" + "/a" * 99, "value": 1}, id="long-paths"),
+    ],
+)
+def test_a_json_patch_that_would_hold_everybody_up_is_refused(document: Obj, operation: Obj) -> None:
+    with pytest.raises(StatusError, match="takes too long to apply") as caught:
+        json_patch(document, [operation] * 10_000)
+    assert caught.value.code == 413
+
+
+def test_ten_thousand_operations_of_the_ordinary_kind_are_fine() -> None:
+    patch = [{"op": "add", "path": f"/metadata/labels/l{number}", "value": "x"} for number in range(10_000)]
+    assert len(json_patch({"metadata": {"labels": {}}}, patch)["metadata"]["labels"]) == 10_000
+
+
+def test_equal_numbers_are_equal_however_they_are_written() -> None:
+    assert json_patch({"a": [1]}, [{"op": "test", "path": "/a", "value": [1.0]}]) == {"a": [1]}
+
+
 VALUES = st.recursive(
     st.one_of(st.booleans(), st.integers(), st.text(max_size=3)),
     lambda inner: st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
@@ -268,6 +298,24 @@ def test_server_side_apply_refusals() -> None:
         owned = make_deployment()
         owned["metadata"]["managedFields"] = [{"manager": "x"}]
         await refused(apply(rig, owned, manager="a"), 400)
+
+    run(main)
+
+
+def test_thousands_of_containers_can_be_applied_and_tens_of_thousands_are_refused() -> None:
+    def body(containers: int) -> Obj:
+        wanted = make_deployment()
+        wanted["spec"]["template"]["spec"]["containers"] = [
+            {"name": f"c{number}", "image": "i", "ports": [{"containerPort": 1}]}
+            for number in range(containers)
+        ]
+        return wanted
+
+    async def main(rig: Rig) -> None:
+        for manager in ("a", "a", "b"):
+            stored, _ = await apply(rig, body(3000), manager=manager)
+        assert len(stored["metadata"]["managedFields"]) == 2
+        await refused(apply(rig, body(10_000), manager="a"), 413)
 
     run(main)
 

@@ -8,11 +8,12 @@ import pytest
 
 from kuberth.clock import NANOSECONDS
 from kuberth.local.apiserver.objects import Obj
+from kuberth.local.apiserver.printing.ages import human_duration
 from kuberth.local.apiserver.printing.json_paths import compile_path
 from kuberth.local.apiserver.printing.tables import to_table
 from kuberth.local.apiserver.resources import ResourceTable
 from kuberth.local.apiserver.schema.catalogue import ROWS
-from kuberth.text.timestamps import human_duration, parse_timestamp, timestamp
+from kuberth.text.timestamps import parse_timestamp, timestamp
 
 RESOURCES = ResourceTable(ROWS)
 NOW = 1_700_000_000 * NANOSECONDS

@@ -312,3 +312,29 @@ def test_closing_commits_what_is_staged_and_ends_writing(path: Path | None) -> N
             store.stage("pods", "a/y", pod("y"))
 
     with_store(path, test)
+
+
+def test_history_is_bounded_by_bytes_too() -> None:
+    """Hundreds of versions of one large object are not kept; who fell behind lists again."""
+
+    async def main() -> None:
+        store = await RevisionStore.open(None, keep_bytes=1_000_000)
+        large = "x" * 100_000
+        for number in range(50):
+            revision = revision_of(
+                store.stage("pods", "a/x", {"metadata": {"name": "x"}, "n": [number, large]})
+            )
+            await store.durable(revision)
+        with pytest.raises(CompactedError):
+            store.subscribe("pods", since=2)
+        assert 5 <= len(store.changes_since("pods", store.compacted_revision)) <= 10
+        # Deletions keep what they deleted, and count alike.
+        for number in range(50):
+            store.stage("pods", f"a/{number}", {"metadata": {"name": str(number)}, "text": large})
+        for number in range(50):
+            revision = revision_of(store.stage("pods", f"a/{number}", None))
+        await store.durable(revision)
+        assert len(store.changes_since("pods", store.compacted_revision)) <= 10
+        await store.close()
+
+    asyncio.run(main())

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import resource
+import shutil
 import sqlite3
 import stat
 import sys
@@ -14,9 +16,11 @@ from typing import Any
 
 import pytest
 
+from kuberth.clock import SystemClock
 from kuberth.local.apiserver.objects import Obj, revision_of
 from kuberth.local.apiserver.store.journal import SCHEMA, Journal, Row
 from kuberth.local.apiserver.store.store import RevisionStore, StorageError
+from kuberth.local.apiserver.verbs.core import Core
 
 
 @pytest.fixture
@@ -313,7 +317,7 @@ def test_the_files_are_for_their_owner_only(path: Path) -> None:
         await put(store, "a/x")
         modes = {each.name: stat.S_IMODE(each.stat().st_mode) for each in path.parent.iterdir()}
         await store.close()
-        assert modes == {"store.db": 0o600, "store.db-wal": 0o600}
+        assert modes == {"store.db": 0o600, "store.db-wal": 0o600, "store.db-revision": 0o600}
 
     asyncio.run(main())
 
@@ -332,7 +336,7 @@ def _foreign(path: Path) -> None:
 def _broken_object(path: Path) -> None:
     asyncio.run(_made(path))
     with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("INSERT INTO changes VALUES (7, 'pods', 'a/x', '{')")
+        connection.execute("INSERT INTO changes VALUES (7, 'pods', 'a/x', X'7B', NULL)")
 
 
 async def _made(path: Path) -> None:
@@ -344,7 +348,7 @@ async def _made(path: Path) -> None:
     (
         (_newer, f"has schema {SCHEMA + 1}, this version of Kuberth reads {SCHEMA}: use the version"),
         (_foreign, "not one of Kuberth's"),
-        (_broken_object, r"revision 7 \(pods a/x\)"),
+        (_broken_object, "store.db is damaged: Input data was truncated; put a copy in its place"),
         (lambda path: path.write_bytes(b"no database " * 1000), "not a database"),
         (lambda path: path.mkdir(), "unable to open"),
     ),
@@ -355,6 +359,133 @@ def test_a_file_that_cannot_be_used_says_why_and_is_let_go(path: Path, make: Any
     for _ in range(2):  # the second time it is not "in use"
         with pytest.raises(StorageError, match=message):
             asyncio.run(RevisionStore.open(path))
+
+
+async def _filled(path: Path, *, close: bool) -> list[Obj]:
+    store = await RevisionStore.open(path)
+    for number in range(40):
+        await put(store, f"a/{number % 30}", text="x" * 300, number=number)
+    await store.durable(revision_of(store.stage("pods", "a/7", None)))
+    objects = store.list("pods")
+    if close:
+        await store.close()
+    else:
+        # As after a kill: the write-ahead log stays as it is.
+        for each in list(path.parent.iterdir()):
+            (path.parent.parent / "killed").mkdir(exist_ok=True)
+            (path.parent.parent / "killed" / each.name).write_bytes(each.read_bytes())
+        await store.close()
+    return objects
+
+
+async def _read(path: Path) -> list[Obj]:
+    store = await RevisionStore.open(path)
+    objects = store.list("pods")
+    await store.close()
+    return objects
+
+
+async def _read_or_refusal(path: Path) -> list[Obj] | str:
+    try:
+        return await _read(path)
+    except StorageError as error:
+        return str(error)
+
+
+async def _add(path: Path, key: str) -> None:
+    store = await RevisionStore.open(path)
+    await put(store, key)
+    await store.close()
+
+
+@pytest.mark.parametrize("name", ["store.db", "store.db-wal"])
+def test_a_flipped_bit_is_told_or_does_no_harm(tmp_path: Path, name: str) -> None:
+    made, copy = tmp_path / "made", tmp_path / "copy"
+    made.mkdir()
+    objects = asyncio.run(_filled(made / "store.db", close=name == "store.db"))
+    source = made if name == "store.db" else tmp_path / "killed"
+    whole = (source / name).read_bytes()
+    rng, told = random.Random(5), 0
+    for _ in range(150):
+        copy.mkdir()
+        for each in source.iterdir():
+            (copy / each.name).write_bytes(each.read_bytes())
+        flipped = bytearray(whole)
+        flipped[rng.randrange(len(whole))] ^= 1 << rng.randrange(8)
+        (copy / name).write_bytes(flipped)
+        found = asyncio.run(_read_or_refusal(copy / "store.db"))
+        if isinstance(found, str):
+            told += 1
+            assert str(copy / "store.db") in found
+        else:
+            assert found == objects
+        shutil.rmtree(copy)
+    assert told > 50
+
+
+def test_a_file_that_ends_before_what_was_written_is_told(path: Path, tmp_path: Path) -> None:
+    asyncio.run(_add(path, "a/x"))
+    early = path.read_bytes()
+    asyncio.run(_add(path, "a/y"))
+    path.write_bytes(early)
+    with pytest.raises(StorageError, match="it ends at revision 2, but 3 was written; put a copy"):
+        asyncio.run(_read(path))
+    # For who wants to go on with what is there.
+    (tmp_path / "store.db-revision").unlink()
+    assert [obj["metadata"]["name"] for obj in asyncio.run(_read(path))] == ["a/x"]
+
+
+@pytest.mark.parametrize("content", [b"", b"nonsense", b"00000000000000000009 00000000\n"])
+def test_a_note_that_cannot_be_read_stops_nobody(path: Path, content: bytes) -> None:
+    asyncio.run(_add(path, "a/x"))
+    path.with_name("store.db-revision").write_bytes(content)
+    assert len(asyncio.run(_read(path))) == 1
+
+
+def test_a_file_of_the_first_schema_is_taken_over(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("CREATE TABLE meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID")
+        connection.execute(
+            "CREATE TABLE changes"
+            " (revision INTEGER PRIMARY KEY, resource TEXT NOT NULL, key TEXT NOT NULL, body BLOB)"
+        )
+        connection.execute("INSERT INTO meta VALUES ('schema', 1), ('compacted', 0)")
+        body = b'{"metadata":{"name":"a/x","resourceVersion":"2"}}'
+        connection.execute("INSERT INTO changes VALUES (2, 'pods', 'a/x', ?)", (body,))
+
+    async def main() -> None:
+        for number in range(2):
+            store = await RevisionStore.open(path)
+            assert len(store.list("pods")) == 1 + number
+            await put(store, "a/y")
+            await store.close()
+
+    asyncio.run(main())
+
+
+def is_failing(store: RevisionStore) -> bool:
+    return store.failure is not None
+
+
+def test_a_store_that_cannot_write_says_so_until_it_can(path: Path) -> None:
+    async def main() -> None:
+        store = await RevisionStore.open(path)
+        core = Core(store, clock=SystemClock())
+        await store.durable(store.revision)
+        assert core.write_failure is None
+        with no_room_on_disk():
+            with pytest.raises(StorageError):
+                await put(store, "a/x")
+            assert is_failing(store)
+            assert str(path) in (core.write_failure or "")
+        for _ in range(6000):  # nobody writes: the store itself finds out
+            if is_failing(store):
+                await asyncio.sleep(0.01)
+        assert not is_failing(store)
+        await put(store, "a/x")
+        await store.close()
+
+    asyncio.run(main())
 
 
 def test_opening_without_room_fails(path: Path) -> None:

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
+import pytest
+
+from kuberth.clock import LoopClock
 from kuberth.local.apiserver.objects import Obj
+from kuberth.local.apiserver.store.store import RevisionStore
+from kuberth.local.apiserver.verbs.core import Core
 from tests.unit.local.hollow.harness import World, deployment, playing, virtual
 
 
@@ -177,3 +183,43 @@ def test_custom_resources_own_and_are_owned() -> None:
             await world.gone("ConfigMap", "leaf", seconds=5)
 
     virtual(main)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.parametrize("policy", ["Foreground", "Background"])
+def test_a_circle_of_owners_goes_as_a_whole(size: int, policy: str) -> None:
+    async def main() -> None:
+        async with playing(controllers=["garbagecollector"]) as world:
+            await make_circle(world, size)
+            await world.delete("ConfigMap", "c0", propagationPolicy=policy)
+            await world.quiet(seconds=10)
+            assert await names(world) == []
+
+    virtual(main)
+
+
+def test_a_circle_whose_parts_all_wait_is_undone_after_a_restart() -> None:
+    async def main() -> None:
+        store = await RevisionStore.open(None)
+        core = Core(store, clock=LoopClock(asyncio.get_running_loop()))
+        async with playing(core, controllers=[]) as world:
+            await make_circle(world, 2)
+            for name in ("c0", "c1"):
+                await world.delete("ConfigMap", name, propagationPolicy="Foreground")
+            assert await names(world) == ["c0", "c1"]
+        async with playing(core, controllers=["garbagecollector"]) as world:
+            await world.quiet(seconds=10)
+            assert await names(world) == []
+        await store.close()
+
+    virtual(main)
+
+
+async def make_circle(world: World, size: int) -> None:
+    """Config maps c0, c1 and so on, each the owner of the next and the last of the first."""
+    made = [await world.create(config_map(f"c{number}")) for number in range(size)]
+    for number in range(size):
+        metadata = config_map("", made[number - 1])["metadata"]
+        await world.patch(
+            "ConfigMap", f"c{number}", {"metadata": {"ownerReferences": metadata["ownerReferences"]}}
+        )

@@ -141,3 +141,33 @@ def test_a_resync_shows_everything_again() -> None:
             assert [name_of(obj or {}) for obj in seen] == ["a", "a"]
 
     virtual(main)
+
+
+def test_a_handler_or_index_that_fails_is_named_and_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        async with informing() as (core, _, informer):
+            told: list[str] = []
+            tries: list[float] = []
+
+            def picky(old: Obj | None, new: Obj | None) -> None:
+                if name_of(new or old or {}) == "bad":
+                    tries.append(asyncio.get_running_loop().time())
+                    if len(tries) < 4:
+                        raise KeyError("spec")
+
+            def index(obj: Obj) -> list[str]:
+                return [obj["data"]["x"]]
+
+            informer.add_handler(picky)
+            informer.add_handler(lambda old, new: told.append(name_of(new or old or {})))
+            informer.add_index("x", index)
+            for name, data in (("bad", {}), ("good", {"x": "1"})):
+                await core.create("configmaps", config_map(name, **data), namespace="default")
+            await asyncio.sleep(60)
+            assert told == ["bad", "good"]
+            assert len(tries) == 4
+            assert [name_of(obj) for obj in informer.by("x", "1")] == ["good"]
+
+    virtual(main)
+    assert sum("picky failed at configmaps default/bad" in message for message in caplog.messages) == 3
+    assert any("configmaps by x: default/bad cannot be filed" in message for message in caplog.messages)

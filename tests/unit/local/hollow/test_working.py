@@ -7,8 +7,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import pairwise
 
+import pytest
+
 from kuberth.local.apiserver.status_errors import StatusError
-from kuberth.local.hollow.working import Sync, Worker
+from kuberth.local.hollow.working import Sync, Worker, keep_running
 from tests.unit.local.hollow.harness import virtual
 
 
@@ -42,7 +44,6 @@ def test_a_key_is_never_worked_on_twice_at_a_time() -> None:
                 worker.add("a")
             await asyncio.sleep(5)
             assert sorted(done) == ["a", "a", "b"]
-            assert worker.idle
 
     virtual(main)
 
@@ -81,5 +82,67 @@ def test_later_wishes_are_kept_and_the_earliest_counts() -> None:
             worker.add_after("a", 30)
             await asyncio.sleep(300)
             assert [round(moment) for moment in at] == [10, 110]
+
+    virtual(main)
+
+
+def test_keys_that_add_each_other_leave_time_for_others() -> None:
+    """A sync without an await, adding keys for ever, stopped everything else."""
+
+    async def main() -> None:
+        calls = 0
+
+        async def sync(key: str) -> None:
+            nonlocal calls
+            calls += 1
+            if calls < 10_000:
+                worker.add("b" if key == "a" else "a")
+
+        async with working(sync) as worker:
+            worker.add("a")
+            for _ in range(100):
+                await asyncio.sleep(0)
+            assert 0 < calls < 10_000
+
+    virtual(main)
+
+
+def test_what_fails_is_named_and_started_again_later_each_time(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        at: list[float] = []
+
+        async def run() -> None:
+            at.append(asyncio.get_running_loop().time())
+            if len(at) < 6:
+                raise RuntimeError("a bug")
+
+        await keep_running("controller test", run)
+        waits = [after - before for before, after in pairwise(at)]
+        assert len(at) == 6
+        assert waits == sorted(waits)
+
+    virtual(main)
+    assert len(caplog.messages) == 5
+    assert all("controller test failed" in message for message in caplog.messages)
+
+
+def test_a_worker_that_is_started_again_knows_its_keys() -> None:
+    async def main() -> None:
+        done: list[str] = []
+
+        async def sync(key: str) -> None:
+            done.append(key)
+
+        worker = Worker("test", sync)
+        async with asyncio.TaskGroup() as tasks:
+            first = tasks.create_task(worker.run())
+            await asyncio.sleep(1)
+            worker.add_after("later", 100)
+            first.cancel()
+        async with asyncio.TaskGroup() as tasks:
+            second = tasks.create_task(worker.run())
+            await asyncio.sleep(1)
+            second.cancel()
+        assert done == ["later"]
 
     virtual(main)

@@ -120,12 +120,24 @@ class ApiService:
             return self._discover(request, segments)
         _expect_reading(request)
         if segments[0] in _HEALTH:
-            return _health(request, segments)
+            return self._health(request, segments)
         if segments == ["version"]:
             return _cacheable(request, tree_answer(VERSION, pretty=True))
         if segments[0] == "openapi":
             return await self._describe(request, segments[1:])
         raise unknown_resource()
+
+    def _health(self, request: Request, segments: list[str]) -> Response:
+        """Ready is who can write; alive is everybody who can say so."""
+        name = segments[0]
+        if len(segments) > 2 or segments[1:] not in ([], ["ping"], ["etcd"]):
+            raise unknown_resource()
+        failure = self._core.write_failure if name == "readyz" and segments[1:] != ["ping"] else None
+        if failure is None:
+            if len(segments) == 1 and request.query.flag("verbose"):
+                return Response.text(f"[+]ping ok\n[+]etcd ok\n{name} check passed\n")
+            return Response.text("ok")
+        return Response.text(f"[+]ping ok\n[-]etcd failed: {failure}\n{name} check failed\n", status=500)
 
     async def _answer_resource(self, request: Request, segments: list[str]) -> Response:
         review = _find_review(segments)
@@ -216,15 +228,6 @@ def _find_review(segments: list[str]) -> ServedResource | None:
     if row is None or row.namespaced != (len(segments) == 6 and segments[3] == "namespaces"):
         return None
     return row
-
-
-def _health(request: Request, segments: list[str]) -> Response:
-    name = segments[0]
-    if len(segments) > 2 or segments[1:] not in ([], ["ping"], ["etcd"]):
-        raise unknown_resource()
-    if len(segments) == 1 and request.query.flag("verbose"):
-        return Response.text(f"[+]ping ok\n[+]etcd ok\n{name} check passed\n")
-    return Response.text("ok")
 
 
 def _cacheable(request: Request, response: Response) -> Response:

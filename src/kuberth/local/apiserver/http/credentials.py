@@ -15,10 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Self
 
-import yaml
-
 from kuberth.https.certificates import LOOPBACK_NAMES, CertificateFiles, write_privately
 from kuberth.https.issuing import YEAR, KeyPair, issue
+from kuberth.text.documents import write_yaml
 
 logger = logging.getLogger(__name__)
 
@@ -69,7 +68,7 @@ def kubeconfig(url: str, credentials: ClusterCredentials, *, name: str = "kubert
     def text(data: bytes) -> str:
         return base64.b64encode(data).decode()
 
-    return yaml.safe_dump(
+    return write_yaml(
         {
             "apiVersion": "v1",
             "kind": "Config",
@@ -93,8 +92,7 @@ def kubeconfig(url: str, credentials: ClusterCredentials, *, name: str = "kubert
             ],
             "contexts": [{"name": name, "context": {"cluster": name, "user": ADMIN}}],
             "current-context": name,
-        },
-        sort_keys=False,
+        }
     )
 
 

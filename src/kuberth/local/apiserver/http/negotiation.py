@@ -10,15 +10,15 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 import msgspec
-import yaml
 
 from kuberth.https.messages import JSON
+from kuberth.local.apiserver.objects import is_larger
 from kuberth.local.apiserver.refusals import bad_request, unsupported_media_type
 from kuberth.local.apiserver.schema.protobuf import MEDIA_TYPE as PROTOBUF
 from kuberth.local.apiserver.schema.protobuf import decode_object
 from kuberth.local.apiserver.status_errors import StatusError
-from kuberth.text.documents import read_tree
-from kuberth.text.field_errors import InvalidConfiguration
+from kuberth.text.documents import read_tree, write_yaml
+from kuberth.text.field_errors import InvalidConfiguration, TooLarge
 
 YAML: Final = "application/yaml"
 BODY_TYPES: Final = (JSON, YAML, PROTOBUF)
@@ -33,6 +33,10 @@ APPLY: Final = PATCH_TYPES[-1]
 
 _META: Final = "meta.k8s.io"
 _MAX_DEPTH: Final = 200
+_MAX_VALUES: Final = 100_000
+"""Every value is looked at several times before an object is stored. Real objects are a few thousand."""
+_MAX_YAML_VALUES: Final = 50_000
+"""Reading YAML takes microseconds a value, and nobody else is served meanwhile. Clients send JSON."""
 _OBJECT_FORMS: Final = {"Table", "PartialObjectMetadata", "PartialObjectMetadataList"}
 
 
@@ -121,8 +125,7 @@ def not_acceptable(supported: tuple[str, ...]) -> StatusError:
 
 def encode(tree: Any, media_type: str = JSON, *, pretty: bool = False) -> bytes:
     if media_type == YAML:
-        dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-        return yaml.dump(tree, Dumper=dumper, sort_keys=False, allow_unicode=True, encoding="utf-8")
+        return write_yaml(tree).encode()
     data = msgspec.json.encode(tree)
     return msgspec.json.format(data, indent=2) + b"\n" if pretty else data
 
@@ -142,6 +145,9 @@ def decode_body(body: bytes, content_type: str | None, *, supported: tuple[str, 
     # Counting brackets is fast, and nearly every body has few.
     if body.count(b"{") + body.count(b"[") > _MAX_DEPTH and _is_deeper(tree, _MAX_DEPTH):
         raise bad_request("the body of the request is nested too deeply")
+    if body.count(b",") >= _MAX_VALUES and is_larger(tree, _MAX_VALUES):
+        why = f"the body of the request holds more than {_MAX_VALUES} values"
+        raise StatusError(413, "RequestEntityTooLarge", why)
     return tree
 
 
@@ -158,7 +164,10 @@ def _decode_json(body: bytes, *, may_be_yaml: bool) -> Any:
 
 def _decode_yaml(body: bytes) -> Any:
     try:
-        tree, problems = read_tree(body)
+        tree, problems = read_tree(body, max_values=_MAX_YAML_VALUES)
+    except TooLarge as error:
+        why = f"the YAML body is too large, send JSON: {error}"
+        raise StatusError(413, "RequestEntityTooLarge", why) from None
     except InvalidConfiguration as error:
         raise bad_request(f"the body of the request is not YAML: {error}") from None
     if problems:

@@ -9,6 +9,8 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
+import msgspec
+
 from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.schema.fields import Field, fields_of
 
@@ -99,7 +101,7 @@ def _entries_without(tree: list[Any], gone: FieldSet, kept: list[FieldSet], fiel
 
 
 def clashes(
-    ours: FieldSet, theirs: Any, *, wanted: Any, live: Any, field: Field, path: str = ""
+    ours: FieldSet, theirs: Any, *, wanted: Any, live: Any, field: Field, above: tuple[str, ...] = ()
 ) -> Iterator[str]:
     """Paths in both sets whose wanted value is not the present one."""
     if not isinstance(theirs, dict):
@@ -108,15 +110,15 @@ def clashes(
     for mark, inner in ours.items():
         if mark == "." or mark not in theirs:
             continue
-        where, next_wanted, next_live = _path_of(mark), wanted.get(mark), live.get(mark)
+        here, next_wanted, next_live = (*above, mark), wanted.get(mark), live.get(mark)
         next_field = child_field(field, mark[2:]) if mark.startswith("f:") else Field(field.item_type)
         leaf = not inner or not theirs[mark]
         if leaf and not mark.startswith("v:"):
             if next_wanted != next_live:
-                yield path + where
+                yield "".join(map(_path_of, here))
         elif inner:
             yield from clashes(
-                inner, theirs[mark], wanted=next_wanted, live=next_live, field=next_field, path=path + where
+                inner, theirs[mark], wanted=next_wanted, live=next_live, field=next_field, above=here
             )
 
 
@@ -158,4 +160,4 @@ def _entry_key(entry: Obj, field: Field) -> str:
 
 
 def _json(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    return msgspec.json.encode(value).decode()

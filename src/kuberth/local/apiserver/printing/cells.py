@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from kuberth.api.meta import LabelSelector
-from kuberth.api.selectors import compile_label_selector
-from kuberth.api.wire import convert
-from kuberth.errors import KuberthError
 from kuberth.local.apiserver.objects import Obj, name_of
-from kuberth.text.timestamps import human_duration, parse_timestamp, since
+from kuberth.local.apiserver.printing.ages import human_duration, since
+from kuberth.local.selecting import selector_text
+from kuberth.text.timestamps import parse_timestamp
 
 Cell = Callable[[Obj, int], Any]
 
@@ -67,20 +65,9 @@ def container_images(obj: Obj) -> str:
     return ",".join(container.get("image", "") for container in _containers(obj))
 
 
-def _labels(labels: Obj | None) -> str:
-    return ",".join(f"{key}={value}" for key, value in sorted((labels or {}).items())) or NONE
-
-
 def selector(obj: Obj) -> str:
-    selector = obj.get("spec", {}).get("selector")
-    if selector is None:
-        return NONE
-    if "matchLabels" not in selector and "matchExpressions" not in selector:
-        return _labels(selector)
-    try:
-        return str(compile_label_selector(convert(LabelSelector, selector))) or NONE
-    except KuberthError:
-        return "<invalid>"
+    text = selector_text(obj.get("spec", {}).get("selector"))
+    return "<invalid>" if text is None else text or NONE
 
 
 def node_status(node: Obj) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from kuberth.local.apiserver.objects import Obj, name_of
+from kuberth.local.apiserver.printing.ages import since
 from kuberth.local.apiserver.printing.cells import (
     NONE,
     UNSET,
@@ -49,7 +50,6 @@ from kuberth.local.apiserver.printing.cells import (
 from kuberth.local.apiserver.printing.json_paths import compile_path
 from kuberth.local.apiserver.printing.pod_summary import pod_ready, pod_restarts, pod_status
 from kuberth.local.apiserver.resources import Column
-from kuberth.text.timestamps import since
 
 NAME: Final = Column(
     "Name",

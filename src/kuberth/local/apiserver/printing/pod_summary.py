@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from kuberth.local.apiserver.objects import Obj
-from kuberth.text.timestamps import human_duration, parse_timestamp
+from kuberth.local.apiserver.printing.ages import human_duration
+from kuberth.text.timestamps import parse_timestamp
 
 _GATED: Final = "SchedulingGated"
 _LOST_NODE: Final = "NodeLost"

@@ -68,7 +68,7 @@ def validate_metadata(row: ServedResource, metadata: Obj) -> list[Cause]:
     return [*causes, *_validate_free(metadata)]
 
 
-def validate_metadata_update(row: ServedResource, metadata: Obj, old: Obj) -> list[Cause]:
+def validate_metadata_update(metadata: Obj, old: Obj) -> list[Cause]:
     causes = [
         invalid_value(f"metadata.{field}", metadata.get(field, ""), "field is immutable")
         for field in ("name", "namespace")

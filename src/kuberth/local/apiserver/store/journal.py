@@ -3,6 +3,10 @@
 In: groups of changes, each written in one transaction, and revisions that nobody needs any more. Out: the
 rows again, after a restart. A write that was answered is on disk (write-ahead log, full sync), whatever
 moment the process is killed at. Everything SQLite does happens in one thread of its own.
+
+What a disk did to the file is found when it is opened, never passed over: every row carries a checksum,
+SQLite checks its own structure, and how far the file must reach at least is noted a second time, beside it.
+For SQLite takes a damaged write-ahead log for one that ends there: changes would be missing in silence.
 """
 
 from __future__ import annotations
@@ -10,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
+import zlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -20,14 +25,23 @@ from kuberth.errors import KuberthError
 
 T = TypeVar("T")
 
-SCHEMA: Final = 1
+_DAMAGE: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT)
+
+SCHEMA: Final = 2
 _CREATE: Final = (
     "CREATE TABLE meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID",
     # No index but the revision: rows are written and deleted by it, and read all at once.
     "CREATE TABLE changes"
-    " (revision INTEGER PRIMARY KEY, resource TEXT NOT NULL, key TEXT NOT NULL, body BLOB)",
+    " (revision INTEGER PRIMARY KEY, resource TEXT NOT NULL, key TEXT NOT NULL, body BLOB,"
+    " checksum INTEGER)",
     f"INSERT INTO meta VALUES ('schema', {SCHEMA}), ('compacted', 0)",
 )
+
+
+_UPGRADE: Final = {
+    # Rows from before have no checksum.
+    1: ("ALTER TABLE changes ADD COLUMN checksum INTEGER", "UPDATE meta SET value = 2 WHERE name = 'schema'"),
+}
 
 
 class StorageError(KuberthError):
@@ -42,6 +56,11 @@ class Row(NamedTuple):
     key: str
     body: bytes | None
 
+    @property
+    def checksum(self) -> int:
+        head = f"{self.revision} {self.resource} {self.key} {self.body is None} ".encode()
+        return zlib.crc32(self.body or b"", zlib.crc32(head))
+
 
 class Journal:
     """One open file. No other process can open it until it is closed."""
@@ -51,6 +70,7 @@ class Journal:
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="kuberth-journal")
         self._connection: sqlite3.Connection | None = None
         self._compacted = 0
+        self._mark = _Mark(path.with_name(f"{path.name}-revision"))
 
     async def open(self) -> tuple[int, list[Row]]:
         """The compacted revision, and every row in the order of the revisions."""
@@ -70,9 +90,19 @@ class Journal:
         finally:
             self._executor.shutdown(wait=False)
 
+    def damaged(self, what: str) -> StorageError:
+        return StorageError(
+            f"{self._path} is damaged: {what}; put a copy in its place, "
+            f"or move it and {self._mark.path.name} away to begin anew"
+        )
+
     async def _run(self, work: Callable[[], T]) -> T:
         try:
             return await asyncio.get_running_loop().run_in_executor(self._executor, work)
+        except sqlite3.DatabaseError as error:
+            if getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGE:
+                raise self.damaged(str(error)) from error
+            raise StorageError(f"{self._path}: {error}") from error
         except (sqlite3.Error, OSError) as error:
             raise StorageError(f"{self._path}: {error}") from error
 
@@ -87,7 +117,7 @@ class Journal:
         try:
             # Exclusive before the first access: one owner, and no shared memory file beside the log.
             connection.execute("PRAGMA locking_mode = EXCLUSIVE")
-            is_new = self._check_schema(connection)
+            schema = self._check_schema(connection)
             (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
             if mode != "wal":
                 raise StorageError(f"{self._path}: its file system cannot keep a write-ahead log")
@@ -99,12 +129,36 @@ class Journal:
                     f"{self._path} is in use by another server: stop that one, or take another directory"
                 ) from error
             raise
-        for statement in _CREATE if is_new else ():
+        for statement in _CREATE if schema is None else _UPGRADE.get(schema, ()):
             connection.execute(statement)
         connection.execute("COMMIT")
+        ((found,),) = connection.execute("PRAGMA quick_check(1)")
+        if found != "ok":
+            raise self.damaged(found)
         ((self._compacted,),) = connection.execute("SELECT value FROM meta WHERE name = 'compacted'")
-        rows = connection.execute("SELECT revision, resource, key, body FROM changes ORDER BY revision")
-        return self._compacted, [Row(*row) for row in rows]
+        rows = self._read(connection)
+        revision = max(rows[-1].revision if rows else 0, self._compacted)
+        if revision < (noted := self._mark.read()):
+            raise self.damaged(f"it ends at revision {revision}, but {noted} was written")
+        self._mark.write(revision)
+        return self._compacted, rows
+
+    def _read(self, connection: sqlite3.Connection) -> list[Row]:
+        """Every row as it was written. Only rows know what is text: a damaged byte may be anything."""
+        connection.text_factory = bytes
+        rows = []
+        for revision, resource, key, body, checksum in connection.execute(
+            "SELECT revision, resource, key, body, checksum FROM changes ORDER BY revision"
+        ):
+            try:
+                row = Row(revision, resource.decode(), key.decode(), body)
+                intact = checksum is None or checksum == row.checksum
+            except (AttributeError, UnicodeDecodeError, TypeError):
+                intact = False
+            if not intact:
+                raise self.damaged(f"revision {revision} is not as it was written")
+            rows.append(row)
+        return rows
 
     def _create_file(self) -> None:
         """Objects may be confidential: the file, and the log that SQLite makes alike, are the user's only.
@@ -114,30 +168,33 @@ class Journal:
         with suppress(FileExistsError):
             os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
-    def _check_schema(self, connection: sqlite3.Connection) -> bool:
-        """Whether the file is new; StorageError, before anything is changed, if it is not for us."""
+    def _check_schema(self, connection: sqlite3.Connection) -> int | None:
+        """None if the file is new; StorageError, before anything is changed, if it is not for us."""
         tables = {
             name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
         }
         if not tables:
-            return True
+            return None
         if not {"meta", "changes"} <= tables:
             raise StorageError(f"{self._path} is a database, but not one of Kuberth's: take another file")
-        schema = dict(connection.execute("SELECT name, value FROM meta")).get("schema")
-        if schema != SCHEMA:
+        schema: int | None = dict(connection.execute("SELECT name, value FROM meta")).get("schema")
+        if schema != SCHEMA and schema not in _UPGRADE:
             raise StorageError(
                 f"{self._path} has schema {schema}, this version of Kuberth reads {SCHEMA}: "
                 "use the version that wrote it, or another directory"
             )
-        return False
+        return schema
 
     def _write(self, rows: Sequence[Row], garbage: Sequence[int], compacted: int) -> None:
         connection = self._connection
         assert connection is not None
         connection.execute("BEGIN IMMEDIATE")
         try:
-            connection.executemany("INSERT INTO changes VALUES (?, ?, ?, ?)", rows)
-            if compacted != self._compacted:
+            connection.executemany(
+                "INSERT INTO changes VALUES (?, ?, ?, ?, ?)", ((*row, row.checksum) for row in rows)
+            )
+            # Without rows this finds out whether writing works, so it must write something.
+            if compacted != self._compacted or not rows:
                 connection.execute("UPDATE meta SET value = ? WHERE name = 'compacted'", (compacted,))
             if garbage:
                 connection.executemany(
@@ -145,6 +202,8 @@ class Journal:
                 )
             connection.execute("COMMIT")
             self._compacted = compacted
+            if rows:
+                self._mark.write(rows[-1].revision)
         except BaseException:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
@@ -154,3 +213,36 @@ class Journal:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+        self._mark.close()
+
+
+class _Mark:
+    """The revision that was last committed, in a file of its own.
+
+    It is written after the commit and not synced: it may lag behind, and is never ahead.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._descriptor: int | None = None
+
+    def read(self) -> int:
+        """What was noted; zero where nothing readable is."""
+        try:
+            digits, _, checksum = self.path.read_bytes().strip().partition(b" ")
+            return int(digits) if int(checksum, 16) == zlib.crc32(digits) else 0
+        except (FileNotFoundError, ValueError):
+            return 0
+
+    def write(self, revision: int) -> None:
+        if self._descriptor is None:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
+            self._descriptor = os.open(self.path, flags, 0o600)
+        digits = b"%020d" % revision
+        with suppress(OSError):  # the commit stands, and the next one notes more
+            os.pwrite(self._descriptor, b"%s %08x\n" % (digits, zlib.crc32(digits)), 0)
+
+    def close(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None

@@ -13,6 +13,7 @@ import logging
 from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -38,6 +39,9 @@ GROUP_CHANGES: Final = 1_000
 PRUNE_ROWS: Final = 500
 """How many superseded rows a commit takes along; it is more where the commit itself is larger."""
 
+RETRY_SECONDS: Final = 1.0
+"""How often a store that cannot write tries to."""
+
 logger = logging.getLogger(__name__)
 _encode: Final = msgspec.json.Encoder().encode
 _decode: Final = msgspec.json.Decoder(Obj).decode
@@ -49,13 +53,15 @@ _Keys = list[str]
 class RevisionStore:
     """One owner, one event loop. Objects are never changed once they are in here."""
 
-    def __init__(self, journal: Journal | None, *, keep_changes: int) -> None:
+    def __init__(self, journal: Journal | None, *, keep_changes: int, keep_bytes: int) -> None:
         self._journal = journal
         self._keep_changes = keep_changes
+        self._keep_bytes = keep_bytes
         self._tables: dict[str, _Table] = {}
         self._logs: dict[str, ChangeLog] = {}
-        self._recent: deque[int] = deque()
-        """The revisions of all changes in the logs."""
+        self._recent: deque[_Recent] = deque()
+        """All changes in the logs."""
+        self._recent_bytes = 0
         self._superseded: deque[_Superseded] = deque()
         self._revision = FIRST_REVISION
         self._compacted = self._compacted_on_disk = 0
@@ -65,19 +71,28 @@ class RevisionStore:
         self._groups: deque[_Group] = deque()
         """What is staged, in commits: the first may be under way, the last may still grow."""
         self._lost: list[_Lost] = []
+        self._failure: StorageError | None = None
         self._work = asyncio.Event()
         self._closing = False
         self._writer: asyncio.Task[None] | None = None
 
     @classmethod
-    async def open(cls, path: Path | None, *, keep_changes: int = 20_000) -> RevisionStore:
-        """Read the file, which is made if there is none; without a path, the store lives in memory only."""
+    async def open(
+        cls, path: Path | None, *, keep_changes: int = 20_000, keep_bytes: int = 128 * 1024 * 1024
+    ) -> RevisionStore:
+        """Read the file, which is made if there is none; without a path, the store lives in memory only.
+
+        For watches to resume from, so many changes are kept and so many bytes of them.
+        """
         journal = None if path is None else Journal(path)
-        store = cls(journal, keep_changes=keep_changes)
+        store = cls(journal, keep_changes=keep_changes, keep_bytes=keep_bytes)
         if journal is not None:
             compacted, rows = await journal.open()
             try:
                 store._load(compacted, rows)
+            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+                await journal.close()
+                raise journal.damaged(str(error)) from error
             except BaseException:
                 await journal.close()
                 raise
@@ -104,6 +119,11 @@ class RevisionStore:
     def revision(self) -> int:
         """The last committed revision."""
         return self._revision
+
+    @property
+    def failure(self) -> StorageError | None:
+        """Why writes fail now; None while they do not."""
+        return self._failure
 
     @property
     def compacted_revision(self) -> int:
@@ -157,20 +177,19 @@ class RevisionStore:
         old = self.latest(resource, key)
         if new is not None:
             stored = _stamped(new, revision)
-            change = Change(revision, resource, key, old, stored)
         elif old is not None:
-            stored = _stamped(old, revision)
-            change = Change(revision, resource, key, stored, None)
+            old = stored = _stamped(old, revision)
         else:
             raise KeyError(f"{resource} {key} is not there to be deleted")
         # Encoded here, what is no text or no JSON fails alone, and not with everybody else's writes.
         f"{resource} {key}".encode()
-        body = None if new is None else _encode(stored)
+        body = _encode(stored)
+        change = Change(revision, resource, key, old, None if new is None else stored)
         self._last_staged = revision
         self._staged.setdefault(resource, {})[key] = change
         if not self._groups or self._groups[-1].sealed or len(self._groups[-1].changes) >= GROUP_CHANGES:
             self._groups.append(_Group())
-        self._groups[-1].add(change, body)
+        self._groups[-1].add(change, None if new is None else body, size=len(body))
         self._work.set()
         return stored
 
@@ -198,8 +217,8 @@ class RevisionStore:
         self._compacted = revision
         for log in self._logs.values():
             log.drop_until(revision)
-        while self._recent and self._recent[0] <= revision:
-            self._recent.popleft()
+        while self._recent and self._recent[0].revision <= revision:
+            self._recent_bytes -= self._recent.popleft().size
         self._work.set()
 
     # Commits
@@ -207,9 +226,15 @@ class RevisionStore:
     async def _write_groups(self) -> None:
         try:
             while True:
-                await self._work.wait()
+                if self._failure is None:
+                    await self._work.wait()
+                else:
+                    # Whether writing works again is found out by writing.
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(RETRY_SECONDS):
+                            await self._work.wait()
                 self._work.clear()
-                while self._groups or self._prunable():
+                while self._groups or self._prunable() or self._failure is not None:
                     if not await self._write_group():
                         break
                 if self._closing:
@@ -232,9 +257,14 @@ class RevisionStore:
             else:
                 await self._journal.write(group.rows, garbage=garbage, compacted=compacted)
         except StorageError as error:
-            logger.error("the store cannot write, %d changes are lost: %s", self._staged_changes(), error)
+            if self._groups or self._failure is None:
+                logger.error("the store cannot write, %d changes are lost: %s", self._staged_changes(), error)
+            self._failure = error
             self._roll_back(error)
             return False
+        if self._failure is not None:
+            logger.warning("the store can write again")
+            self._failure = None
         self._compacted_on_disk = compacted
         for _ in garbage:
             self._superseded.popleft()
@@ -254,8 +284,8 @@ class RevisionStore:
 
     def _commit(self, group: _Group) -> None:
         touched = {}
-        for change in group.changes:
-            touched[change.resource] = self._apply(change)
+        for change, size in zip(group.changes, group.sizes, strict=True):
+            touched[change.resource] = self._apply(change, size)
             staged = self._staged[change.resource]
             if staged[change.key] is change:
                 del staged[change.key]
@@ -281,7 +311,7 @@ class RevisionStore:
     def _staged_changes(self) -> int:
         return sum(len(group.changes) for group in self._groups)
 
-    def _apply(self, change: Change) -> ChangeLog:
+    def _apply(self, change: Change, size: int) -> ChangeLog:
         table = self._tables.setdefault(change.resource, _Table())
         old = table.objects.get(change.key)
         if old is not None:
@@ -294,24 +324,30 @@ class RevisionStore:
         self._revision = change.revision
         log = self._log(change.resource)
         log.append(change)
-        self._recent.append(change.revision)
+        self._recent.append(_Recent(change.revision, size))
+        self._recent_bytes += size
         return log
 
     def _forget_oldest(self) -> None:
         # Some slack, for forgetting costs a little for every log.
         if len(self._recent) > self._keep_changes + self._keep_changes // 4:
-            self.compact(self._recent[-self._keep_changes - 1])
+            self.compact(self._recent[-self._keep_changes - 1].revision)
+        if self._recent_bytes > self._keep_bytes:
+            left, wanted = self._recent_bytes, self._keep_bytes * 3 // 4
+            for recent in self._recent:
+                left -= recent.size
+                if left <= wanted:
+                    self.compact(recent.revision)
+                    break
 
     def _load(self, compacted: int, rows: Sequence[Row]) -> None:
         for row in rows:
             old = self.get(row.resource, row.key)
-            try:
-                new = None if row.body is None else _decode(row.body)
-            except msgspec.DecodeError as error:
-                raise StorageError(f"revision {row.revision} ({row.resource} {row.key}): {error}") from error
+            new = None if row.body is None else _decode(row.body)
             if new is None and old is not None:
                 old = _stamped(old, row.revision)
-            self._apply(Change(row.revision, row.resource, row.key, old, new))
+            size = len(row.body or _encode(old))
+            self._apply(Change(row.revision, row.resource, row.key, old, new), size)
         # The newest row may have been a tombstone that is pruned.
         self._revision = self._last_staged = max(self._revision, compacted)
         self._compacted_on_disk = compacted
@@ -366,12 +402,14 @@ class _Group:
     def __init__(self) -> None:
         self.changes: list[Change] = []
         self.rows: list[Row] = []
+        self.sizes: list[int] = []
         self.waiters: list[asyncio.Future[None]] = []
         self.sealed = False
         """Its commit has begun: nothing joins it any more."""
 
-    def add(self, change: Change, body: bytes | None) -> None:
+    def add(self, change: Change, body: bytes | None, *, size: int) -> None:
         self.changes.append(change)
+        self.sizes.append(size)
         self.rows.append(Row(change.revision, change.resource, change.key, body))
 
     def settle(self, error: StorageError | None) -> None:
@@ -382,6 +420,13 @@ class _Group:
                 waiter.set_result(None)
             else:
                 waiter.set_exception(_failure(error))
+
+
+class _Recent(NamedTuple):
+    """A change in the logs, and the bytes of JSON it keeps in memory."""
+
+    revision: int
+    size: int
 
 
 class _Superseded(NamedTuple):

@@ -62,6 +62,12 @@ class Core:
             if store.latest(resource, key_of(obj)) is None:
                 self._writer.create(self._row(resource), fields.copy_tree(obj), namespace="")
 
+    @property
+    def write_failure(self) -> str | None:
+        """Why nothing can be written now, for a readiness probe; None while it can."""
+        failure = self._store.failure
+        return None if failure is None else str(failure)
+
     async def get(
         self, resource: str | ServedResource, name: str, *, namespace: str = "", subresource: str = ""
     ) -> Obj:

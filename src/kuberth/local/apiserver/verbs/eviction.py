@@ -8,16 +8,13 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from kuberth.api.meta import LabelSelector
-from kuberth.api.selectors import compile_label_selector
-from kuberth.api.wire import convert
-from kuberth.errors import KuberthError
 from kuberth.local.apiserver.objects import Obj, name_of
 from kuberth.local.apiserver.refusals import forbidden, too_many_requests
 from kuberth.local.apiserver.resources import ServedResource
 from kuberth.local.apiserver.status_errors import Cause, StatusError
 from kuberth.local.apiserver.verbs.bodies import decode
 from kuberth.local.apiserver.verbs.pod_binding import with_condition
+from kuberth.local.selecting import labels_of, selector_of
 
 EVICTION: Final = ServedResource("policy", "v1", "Eviction", "evictions", schema="policy.v1.Eviction")
 _BUDGETS: Final = ServedResource("policy", "v1", "PodDisruptionBudget", "poddisruptionbudget")
@@ -69,14 +66,7 @@ def marked_pod(pod: Obj, *, now: str) -> Obj:
 
 
 def _selects(budget: Obj, pod: Obj) -> bool:
-    selector = budget.get("spec", {}).get("selector")
-    if selector is None:
-        return False
-    try:
-        compiled = compile_label_selector(convert(LabelSelector, selector))
-    except KuberthError:
-        return False
-    return compiled.matches(pod["metadata"].get("labels") or {})
+    return selector_of(budget.get("spec", {}).get("selector")).matches(labels_of(pod))
 
 
 def _is_ready(status: Obj) -> bool:

@@ -7,15 +7,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from kuberth.api.meta import LabelSelector
-from kuberth.api.selectors import compile_label_selector
-from kuberth.api.wire import convert
-from kuberth.errors import KuberthError
 from kuberth.local.apiserver.objects import Obj, name_of
 from kuberth.local.apiserver.refusals import invalid
 from kuberth.local.apiserver.resources import ServedResource
 from kuberth.local.apiserver.rules.metadata_validation import invalid_value
 from kuberth.local.apiserver.schema.fields import copy_tree
+from kuberth.local.selecting import selector_text
 
 SCALE: Final = ServedResource("autoscaling", "v1", "Scale", "scales", schema="autoscaling.v1.Scale")
 _SHOWN_METADATA: Final = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
@@ -24,7 +21,7 @@ _SHOWN_METADATA: Final = ("name", "namespace", "uid", "resourceVersion", "creati
 def scale_of(row: ServedResource, obj: Obj) -> Obj:
     metadata = {name: value for name, value in obj["metadata"].items() if name in _SHOWN_METADATA}
     status: Obj = {"replicas": _number(_at(obj, row.scale_paths.get("statusReplicas", "")))}
-    if selector := _selector_text(_at(obj, row.scale_paths.get("selector", ""))):
+    if selector := selector_text(_at(obj, row.scale_paths.get("selector", ""))):
         status["selector"] = selector
     return {
         "kind": "Scale",
@@ -63,17 +60,3 @@ def _at(obj: Any, path: str) -> Any:
 
 def _number(value: Any) -> int:
     return value if type(value) is int else 0
-
-
-def _selector_text(selector: Any) -> str:
-    if isinstance(selector, str):
-        return selector
-    if not isinstance(selector, dict):
-        return ""
-    if "matchLabels" not in selector and "matchExpressions" not in selector:
-        # A replication controller's selector is a plain set of labels.
-        return ",".join(f"{key}={value}" for key, value in sorted(selector.items()))
-    try:
-        return str(compile_label_selector(convert(LabelSelector, selector)))
-    except KuberthError:
-        return ""

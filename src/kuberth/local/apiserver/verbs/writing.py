@@ -116,7 +116,7 @@ class Writer:
                     new["status"] = old["status"]
             rules.default(new)
             rules.prepare(new, old, self.situation())
-            causes = [*validate_metadata_update(row, metadata, old_metadata), *rules.validate(new, old)]
+            causes = [*validate_metadata_update(metadata, old_metadata), *rules.validate(new, old)]
         if causes:
             raise invalid(row, name, causes)
         if new == old:

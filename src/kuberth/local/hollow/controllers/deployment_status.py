@@ -12,7 +12,7 @@ from kuberth.clock import Clock
 from kuberth.local.apiserver.objects import Obj, name_of
 from kuberth.local.hollow.conditions import find_condition, without_condition
 from kuberth.local.hollow.controllers.rollout import available_of, fenceposts, replicas_of
-from kuberth.local.hollow.timestamps import seconds_since, stamp
+from kuberth.text.timestamps import seconds_since, stamp
 
 _NO_DEADLINE = 2**31 - 1
 
@@ -82,7 +82,7 @@ def _progress(deployment: Obj, new: Obj | None, status: Obj, clock: Clock) -> li
     if _has_moved(deployment.get("status", {}), status):
         moving = progressing("ReplicaSetUpdated", f"{subject} is progressing.")
         # Unlike any other condition this one is renewed while it stays the same: it carries the deadline.
-        since = now if current is None or current.get("status") != "True" else current["lastTransitionTime"]
+        since = current.get("lastTransitionTime", now) if current and current.get("status") == "True" else now
         rest = without_condition(conditions, "Progressing")
         return [*rest, {**moving, "lastUpdateTime": now, "lastTransitionTime": since}]
     if current is not None and _has_timed_out(deployment, current, clock):
@@ -157,12 +157,12 @@ def _with_failures(conditions: list[Obj], new: Obj | None, old: Sequence[Obj]) -
 
 def _set(conditions: Sequence[Obj], condition: Obj, now: str) -> list[Obj]:
     """As upstream: with the same status and reason nothing changes, not even the message."""
-    old = next((entry for entry in conditions if entry["type"] == condition["type"]), None)
+    old = next((entry for entry in conditions if entry.get("type") == condition["type"]), None)
     if old is None:
         return [*conditions, {**condition, "lastUpdateTime": now, "lastTransitionTime": now}]
-    if (old["status"], old.get("reason")) == (condition["status"], condition["reason"]):
+    if (old.get("status"), old.get("reason")) == (condition.get("status"), condition.get("reason")):
         return list(conditions)
-    since = old.get("lastTransitionTime", now) if old["status"] == condition["status"] else now
+    since = old.get("lastTransitionTime", now) if old.get("status") == condition.get("status") else now
     rest = without_condition(conditions, condition["type"])
     return [*rest, {**condition, "lastUpdateTime": now, "lastTransitionTime": since}]
 

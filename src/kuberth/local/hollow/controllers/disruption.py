@@ -16,9 +16,9 @@ from kuberth.local.hollow.conditions import set_condition
 from kuberth.local.hollow.informing import Informer, Informers
 from kuberth.local.hollow.ownership import controller_of
 from kuberth.local.hollow.pod_states import is_finished, is_ready
-from kuberth.local.hollow.selecting import labels_of, selector_of
-from kuberth.local.hollow.timestamps import seconds_since, stamp
 from kuberth.local.hollow.working import COALESCE_SECONDS, Worker
+from kuberth.local.selecting import labels_of, selector_of
+from kuberth.text.timestamps import seconds_since, stamp
 
 _EVICTION_SECONDS: Final = 120.0
 """So long an evicted pod counts as gone before its deletion is seen; then it was not deleted after all."""

@@ -179,16 +179,34 @@ class GarbageController:
 
     async def _finish_foreground(self, informer: Informer, owner: Obj) -> None:
         uid = owner["metadata"]["uid"]
+        above = self._owners_above(owner)
         blocked = False
         for dependent in list(self._dependents.get(uid, ())):
-            self._worker.add(dependent)
             found = self._object(dependent)
-            if found is not None and any(
+            if found is None:
+                continue
+            if "deletionTimestamp" not in found[1]["metadata"]:
+                self._worker.add(dependent)
+            # In a circle each would wait for the other: there, nobody waits.
+            if dependent not in above and any(
                 each["uid"] == uid and each.get("blockOwnerDeletion") for each in _references(found[1])
             ):
                 blocked = True
         if not blocked:
             await self._remove_finalizer(informer, owner, FOREGROUND)
+
+    def _owners_above(self, obj: Obj) -> set[str]:
+        """The owners of an object, their owners, and so on."""
+        above: set[str] = set()
+        waiting = [obj]
+        while waiting:
+            for reference in _references(waiting.pop()):
+                uid = reference["uid"]
+                if uid not in above:
+                    above.add(uid)
+                    if (found := self._object(uid)) is not None:
+                        waiting.append(found[1])
+        return above
 
     async def _remove_finalizer(self, informer: Informer, obj: Obj, finalizer: str) -> None:
         rest = [each for each in obj["metadata"]["finalizers"] if each != finalizer]

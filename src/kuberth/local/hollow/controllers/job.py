@@ -17,8 +17,8 @@ from kuberth.local.hollow.conditions import find_condition, is_true, set_conditi
 from kuberth.local.hollow.informing import Informers
 from kuberth.local.hollow.ownership import OWNER_INDEX, index_owners, owner_key, reference_to
 from kuberth.local.hollow.pod_states import deletion_order, is_finished, is_ready, phase
-from kuberth.local.hollow.timestamps import seconds_since, stamp
 from kuberth.local.hollow.working import COALESCE_SECONDS, Worker, together
+from kuberth.text.timestamps import seconds_since, stamp
 
 _API_VERSION: Final = "batch/v1"
 _KIND: Final = "Job"
@@ -192,7 +192,7 @@ class JobController:
             condition = {"type": type_, "status": status, "reason": reason, "message": message}
             conditions = set_condition(conditions, {**condition, "lastProbeTime": now}, now=now)
 
-        held = any(condition["type"] == "Suspended" for condition in conditions)
+        held = any(condition.get("type") == "Suspended" for condition in conditions)
         if suspended and not is_true({"status": {"conditions": conditions}}, "Suspended"):
             add("Suspended", "True", "JobSuspended", "Job suspended")
         elif not suspended and held:

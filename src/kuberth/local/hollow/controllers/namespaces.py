@@ -13,8 +13,8 @@ from kuberth.local.apiserver.objects import Obj, name_of
 from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.hollow.conditions import set_condition
 from kuberth.local.hollow.informing import Informers
-from kuberth.local.hollow.timestamps import stamp
 from kuberth.local.hollow.working import Worker
+from kuberth.text.timestamps import stamp
 
 FINALIZER: Final = "kubernetes"
 _AGAIN_SECONDS: Final = 0.25

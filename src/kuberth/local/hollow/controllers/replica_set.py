@@ -22,9 +22,9 @@ from kuberth.local.hollow.pod_states import (
     node_of,
     seconds_to_available,
 )
-from kuberth.local.hollow.selecting import labels_of, selector_of
-from kuberth.local.hollow.timestamps import stamp
 from kuberth.local.hollow.working import COALESCE_SECONDS, Worker, together
+from kuberth.local.selecting import labels_of, selector_of
+from kuberth.text.timestamps import stamp
 
 _API_VERSION: Final = "apps/v1"
 _KIND: Final = "ReplicaSet"

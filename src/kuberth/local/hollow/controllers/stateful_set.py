@@ -17,8 +17,8 @@ from kuberth.local.hollow.controllers.deployment import template_hash
 from kuberth.local.hollow.informing import Informers
 from kuberth.local.hollow.ownership import claim, index_owners, owner_key, reference_to
 from kuberth.local.hollow.pod_states import is_finished, is_ready, seconds_to_available
-from kuberth.local.hollow.selecting import labels_of
 from kuberth.local.hollow.working import COALESCE_SECONDS, Worker
+from kuberth.local.selecting import labels_of
 
 _API_VERSION: Final = "apps/v1"
 _KIND: Final = "StatefulSet"

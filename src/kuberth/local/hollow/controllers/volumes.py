@@ -19,8 +19,8 @@ from kuberth.clock import Clock
 from kuberth.errors import QuantityError
 from kuberth.local.apiserver.objects import Obj, key_of, name_of, namespace_of
 from kuberth.local.hollow.informing import Informers
-from kuberth.local.hollow.selecting import labels_of, selector_of
 from kuberth.local.hollow.working import Worker
+from kuberth.local.selecting import labels_of, selector_of
 
 PROVISIONER: Final = "kuberth.dev/hollow"
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
@@ -206,7 +206,7 @@ class VolumeController:
             # Kept for a claim that may come; the claim's own look binds them.
             await self._write_volume_phase(volume, "Available")
             return
-        claim = await self._claims.fetch(f"{reference['namespace']}/{reference['name']}")
+        claim = await self._claims.fetch(_claim_key(reference))
         if claim is not None and claim["metadata"]["uid"] == reference["uid"]:
             return
         hollow = _annotation(volume, _PROVISIONED_BY) == PROVISIONER
@@ -280,7 +280,11 @@ def _reference(volume: Obj) -> Obj:
 
 def _claim_keys(volume: Obj) -> Iterable[str]:
     reference = _reference(volume)
-    return (f"{reference.get('namespace', '')}/{reference.get('name', '')}",) if reference else ()
+    return (_claim_key(reference),) if reference else ()
+
+
+def _claim_key(reference: Obj) -> str:
+    return f"{reference.get('namespace', '')}/{reference.get('name', '')}"
 
 
 def _is_for(reference: Obj, claim: Obj) -> bool:
