@@ -123,9 +123,15 @@ def validate_label_selector(selector: Obj | None, path: str) -> list[Cause]:
     if selector is None:
         return []
     causes = validate_labels(selector.get("matchLabels"), f"{path}.matchLabels")
-    for index, term in enumerate(selector.get("matchExpressions", ())):
+    return causes + _validate_expressions(selector, path, numeric=False)
+
+
+def _validate_expressions(term: Obj, path: str, *, numeric: bool) -> list[Cause]:
+    """`matchExpressions` of labels; node selectors also compare numbers."""
+    causes = []
+    for index, requirement in enumerate(term.get("matchExpressions", ())):
         where = f"{path}.matchExpressions[{index}]"
-        operator, values = term.get("operator", ""), term.get("values", ())
+        operator, values = requirement.get("operator", ""), requirement.get("values", ())
         if operator in ("In", "NotIn"):
             if not values:
                 why = "must be specified when `operator` is 'In' or 'NotIn'"
@@ -134,9 +140,13 @@ def validate_label_selector(selector: Obj | None, path: str) -> list[Cause]:
             if values:
                 why = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
                 causes.append(forbidden_field(f"{where}.values", why))
+        elif numeric and operator in ("Gt", "Lt"):
+            if len(values) != 1:
+                why = "must be specified single value when `operator` is 'Lt' or 'Gt'"
+                causes.append(required(f"{where}.values", why))
         else:
             causes.append(invalid_value(f"{where}.operator", operator, "not a valid selector operator"))
-        key = term.get("key", "")
+        key = requirement.get("key", "")
         causes += invalid_values(f"{where}.key", key, names.label_key_problems(key))
         for number, value in enumerate(values):
             causes += invalid_values(f"{where}.values[{number}]", value, names.label_value_problems(value))
@@ -194,28 +204,7 @@ def validate_node_selector(selector: Obj, path: str) -> list[Cause]:
 
 
 def _validate_node_term(term: Obj, path: str) -> list[Cause]:
-    causes = []
-    for index, requirement in enumerate(term.get("matchExpressions", ())):
-        where = f"{path}.matchExpressions[{index}]"
-        operator, values = requirement.get("operator", ""), requirement.get("values", ())
-        if operator in ("In", "NotIn"):
-            if not values:
-                why = "must be specified when `operator` is 'In' or 'NotIn'"
-                causes.append(required(f"{where}.values", why))
-        elif operator in ("Exists", "DoesNotExist"):
-            if values:
-                why = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
-                causes.append(forbidden_field(f"{where}.values", why))
-        elif operator in ("Gt", "Lt"):
-            if len(values) != 1:
-                why = "must be specified single value when `operator` is 'Lt' or 'Gt'"
-                causes.append(required(f"{where}.values", why))
-        else:
-            causes.append(invalid_value(f"{where}.operator", operator, "not a valid selector operator"))
-        key = requirement.get("key", "")
-        causes += invalid_values(f"{where}.key", key, names.label_key_problems(key))
-        for number, value in enumerate(values):
-            causes += invalid_values(f"{where}.values[{number}]", value, names.label_value_problems(value))
+    causes = _validate_expressions(term, path, numeric=True)
     for index, requirement in enumerate(term.get("matchFields", ())):
         where = f"{path}.matchFields[{index}]"
         if requirement.get("operator") not in ("In", "NotIn"):
