@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from tests.e2e.api_client import ApiClient, RefusedError
 from tests.e2e.assets import Assets
 from tests.e2e.audit import POLICY, AuditLog
-from tests.e2e.certificates import Authority, ServiceAccountSigner
+from tests.e2e.certificates import AuthorityFolder, ServiceAccountSigner
 from tests.e2e.kubeconfigs import write_kubeconfig
 from tests.e2e.processes import Process
 from tests.e2e.waiting import wait_for
@@ -53,7 +53,7 @@ class ControlPlane:
     def __init__(self, folder: Path, assets: Assets, *, audit: bool = True) -> None:
         self.folder = folder
         self.assets = assets
-        self.authority = Authority(folder / "pki")
+        self.authority = AuthorityFolder(folder / "pki")
         self.signer = ServiceAccountSigner(folder / "service-account.key")
         self.audit = AuditLog(folder / "audit.log")
         self._audit = audit

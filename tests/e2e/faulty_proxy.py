@@ -18,7 +18,7 @@ from enum import Enum
 from types import TracebackType
 from typing import Any, TypeVar
 
-from tests.e2e.certificates import Authority
+from tests.e2e.certificates import AuthorityFolder
 
 T = TypeVar("T")
 
@@ -85,7 +85,7 @@ def _answer(code: int, reason: str, headers: str = "") -> bytes:
 class FaultyProxy:
     """Made means started; use it as a context manager."""
 
-    def __init__(self, authority: Authority, upstream: tuple[str, int]) -> None:
+    def __init__(self, authority: AuthorityFolder, upstream: tuple[str, int]) -> None:
         self.requests: list[tuple[str, str]] = []
         """(method, target) of everything that came in."""
         pair = authority.issue("faulty-proxy")

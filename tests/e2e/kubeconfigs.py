@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.certificates import KeyPair
+from tests.certificates import PairFiles
 
 
 def write_kubeconfig(
-    file: Path, *, server: str, ca_file: Path, token: str = "", client: KeyPair | None = None
+    file: Path, *, server: str, ca_file: Path, token: str = "", client: PairFiles | None = None
 ) -> Path:
     """One cluster, one user, one context. JSON is YAML."""
     user: dict[str, Any] = {"token": token} if token else {}

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.certificates import Authority
+from tests.e2e.certificates import AuthorityFolder
 from tests.e2e.control_plane import SECOND_SCHEDULER, ControlPlane, free_port, token_of
 from tests.e2e.kubeconfigs import write_kubeconfig
 from tests.e2e.objects import configuration
@@ -62,7 +62,7 @@ def kubeconfig_of(control_plane: ControlPlane, tmp_path: Path, **changes: Any) -
 
 
 def test_wrong_authority(control_plane: ControlPlane, run_to_end: RunToEnd, tmp_path: Path) -> None:
-    other = Authority(tmp_path / "other", name="someone else")
+    other = AuthorityFolder(tmp_path / "other")
     error = run_to_end(kubeconfig_of(control_plane, tmp_path, ca_file=other.file))
     assert "certificate" in error
     assert re.search(r"certificate-authority|CA", error)

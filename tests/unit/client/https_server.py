@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from kuberth.client.http_api import HttpApi
 from kuberth.client.identity.client_config import ClientConfig, Secret, TlsSettings
-from tests.unit.client.certificates import Pair, authority, server_pair
+from tests.certificates import Pair, authority, server_pair
 
 T = TypeVar("T")
 

@@ -18,7 +18,7 @@ from kuberth.client.identity.client_config import Proxy, Secret, TlsSettings
 from kuberth.client.identity.credentials import ANONYMOUS
 from kuberth.clock import SystemClock
 from kuberth.errors import UnreachableError
-from tests.unit.client.certificates import authority, server_pair
+from tests.certificates import authority, server_pair
 from tests.unit.client.https_server import Asked, Reply, run, serve, server_context
 
 

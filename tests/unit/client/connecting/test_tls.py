@@ -18,7 +18,7 @@ from kuberth.client.identity.client_config import ClientConfig, Secret, TlsSetti
 from kuberth.client.identity.credentials import ANONYMOUS
 from kuberth.errors import ConfigError, UnreachableError
 from kuberth.testing import FakeClock
-from tests.unit.client.certificates import Pair, authority, client_pair, server_pair
+from tests.certificates import Pair, authority, client_pair, server_pair
 from tests.unit.client.https_server import Asked, Reply, run, serve, server_context
 
 DAY = datetime.timedelta(days=1)
@@ -68,7 +68,7 @@ PROBLEMS = {
     ),
     "wrong address": (
         trusting(),
-        {"pair": authority().issue("far", addresses=("10.0.0.1",))},
+        {"pair": authority().issue("far", identities=("10.0.0.1", "localhost", "kubernetes"))},
         ("not for '127.0.0.1'", "tls-server-name"),
     ),
 }
@@ -151,12 +151,12 @@ def test_a_server_that_hangs_up() -> None:
 
 
 def test_another_name_can_be_asked_for() -> None:
-    far = authority().issue("far", addresses=("10.0.0.1",), names=("kubernetes",))
+    far = authority().issue("far", identities=("10.0.0.1", "kubernetes"))
     assert run(lambda: name_seen(trusting(server_name="kubernetes"), pair=far)) == "nobody"
 
 
 def test_verification_can_be_skipped() -> None:
-    stranger = authority("stranger").issue("s", addresses=("10.0.0.1",))
+    stranger = authority("stranger").issue("s", identities=("10.0.0.1",))
     assert run(lambda: name_seen(TlsSettings(insecure=True), pair=stranger)) == "nobody"
 
 

@@ -15,7 +15,7 @@ from kuberth.client.identity.exec_credentials import ExecCredentials
 from kuberth.clock import NANOSECONDS
 from kuberth.errors import UnauthorizedError
 from kuberth.testing import FakeClock
-from tests.unit.client.certificates import authority, client_pair
+from tests.certificates import authority, client_pair
 from tests.unit.client.https_server import Asked, Reply, run, serve
 
 VERSION = "client.authentication.k8s.io/v1"

@@ -10,7 +10,7 @@ import pytest
 from kuberth.client.identity.client_config import Secret
 from kuberth.client.identity.kubeconfig import load_client_config
 from kuberth.errors import ConfigError
-from tests.unit.client.certificates import authority, client_pair
+from tests.certificates import authority, client_pair
 from tests.unit.client.kubeconfigs import tree, write
 
 SECRETS = ("s3cret-token", "s3cret-password", "s3cret-env")
