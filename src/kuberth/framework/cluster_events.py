@@ -7,7 +7,7 @@ a hint function per plugin and event, and the rule which registration an event c
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -123,10 +123,6 @@ def concerns(registered: ClusterEvent, incoming: ClusterEvent) -> bool:
         and bool(registered.action & incoming.action)
         and incoming.action.value <= registered.action.value
     )
-
-
-def concerns_any(registered: Iterable[ClusterEvent], incoming: ClusterEvent) -> bool:
-    return any(concerns(event, incoming) for event in registered)
 
 
 class Hint(enum.Enum):

@@ -82,10 +82,6 @@ class BackoffRoom:
         """The next rejected pod, its delay not being over."""
         return self._rejected.pop()
 
-    @property
-    def can_pop_early(self) -> bool:
-        return len(self._rejected) > 0
-
     def pop_completed(self) -> Iterator[QueuedPod]:
         """Take out all pods whose delay is over."""
         for room in (self._rejected, self._failed):

@@ -26,6 +26,7 @@ from kuberth.queue.hints import Hints, Worth
 from kuberth.queue.in_flight import InFlight
 from kuberth.queue.interface import PreCheck, QueueContext, SchedulingQueue
 from kuberth.queue.ordered_room import OrderedRoom, sort_value_of
+from kuberth.queue.unschedulable import UnschedulableRoom
 
 logger = logging.getLogger(__name__)
 
@@ -72,7 +73,7 @@ class PriorityQueue(SchedulingQueue):
         self._backing_off = BackoffRoom(
             self._backoff, sort_value=sort_value, windows=context.pop_from_backoff
         )
-        self._unschedulable: dict[str, QueuedPod] = {}
+        self._unschedulable = UnschedulableRoom(self._hints)
         self._in_flight = InFlight()
         self._notify: Callable[[], None] = lambda: None
         now_ns = self._clock.now_ns()
@@ -126,9 +127,7 @@ class PriorityQueue(SchedulingQueue):
         self._take_out(f"{pod.metadata.namespace}/{pod.metadata.name}")
 
     def _take_out(self, key: str) -> None:
-        queued = (
-            self._active.remove(key) or self._backing_off.remove(key) or self._unschedulable.pop(key, None)
-        )
+        queued = self._active.remove(key) or self._backing_off.remove(key) or self._unschedulable.remove(key)
         if queued is not None:
             self._count_rejectors(queued, -1)
 
@@ -214,7 +213,9 @@ class PriorityQueue(SchedulingQueue):
         if not self._hints.interests_anyone(event):
             return
         waiting = [
-            queued for queued in self._unschedulable.values() if pre_check is None or pre_check(queued.pod)
+            queued
+            for queued in self._unschedulable.concerned_by(event)
+            if pre_check is None or pre_check(queued.pod)
         ]
         if not self._context.queueing_hints and _is_about_placed_pod(event) and isinstance(new, Pod):
             waiting = [queued for queued in waiting if self._may_be_near_to(queued, new)]
@@ -222,12 +223,6 @@ class PriorityQueue(SchedulingQueue):
 
     def _move(self, waiting: Iterable[QueuedPod], event: ClusterEvent, old: object, new: object) -> None:
         for queued in waiting:
-            if (
-                queued.gated
-                and not event.is_wildcard
-                and not cluster_events.concerns_any(queued.gating_plugin_events, event)
-            ):
-                continue
             worth = self._hints.judge(queued, event, old, new)
             if worth is not Worth.NOTHING:
                 self._send(queued, worth, event.label)
@@ -286,9 +281,7 @@ class PriorityQueue(SchedulingQueue):
         """Bring pods back that waited so long that the event for them may have been missed."""
         now_ns = self._clock.now_ns()
         limit_ns = round(self._context.max_unschedulable_seconds * NANOSECONDS)
-        overdue = [
-            queued for queued in self._unschedulable.values() if now_ns - queued.waiting_since_ns > limit_ns
-        ]
+        overdue = [queued for queued in self._unschedulable if now_ns - queued.waiting_since_ns > limit_ns]
         for queued in overdue:
             queued.note_flush(now_ns)
         if overdue:
@@ -300,12 +293,11 @@ class PriorityQueue(SchedulingQueue):
         self._notify = notify
 
     def rooms(self) -> Mapping[str, Sequence[QueuedPod]]:
-        parked = self._unschedulable.values()
         return {
             "active": tuple(self._active),
             "backoff": tuple(self._backing_off),
-            "unschedulable": tuple(queued for queued in parked if not queued.gated),
-            "gated": tuple(queued for queued in parked if queued.gated),
+            "unschedulable": tuple(queued for queued in self._unschedulable if not queued.gated),
+            "gated": tuple(queued for queued in self._unschedulable if queued.gated),
         }
 
     def in_flight(self) -> Sequence[Pod]:
@@ -313,11 +305,6 @@ class PriorityQueue(SchedulingQueue):
 
     def get(self, key: str) -> QueuedPod | None:
         return self._backing_off.get(key) or self._unschedulable.get(key) or self._active.get(key)
-
-    @property
-    def missed_event_count(self) -> int:
-        """How many events are kept for pods in flight."""
-        return self._in_flight.event_count
 
     def _send(self, queued: QueuedPod, worth: Worth, event_label: str) -> bool:
         """Put a pod where its worth leads. True: it left the unschedulable pool for another room."""
@@ -339,7 +326,7 @@ class PriorityQueue(SchedulingQueue):
                 return False
         if queued.first_attempt_ns is None:
             queued.first_attempt_ns = self._clock.now_ns()
-        self._unschedulable.pop(queued.key, None)
+        self._unschedulable.remove(queued.key)
         self._backing_off.remove(queued.key)
         self._active.add(queued)
         self._metrics.queue_incoming_pods.inc(("active", event_label))
@@ -353,7 +340,7 @@ class PriorityQueue(SchedulingQueue):
                 queued.clear_flush_flag()
                 self._park(queued, event_label)
                 return False
-        self._unschedulable.pop(queued.key, None)
+        self._unschedulable.remove(queued.key)
         self._backing_off.add(queued)
         self._metrics.queue_incoming_pods.inc(("backoff", event_label))
         if self._context.pop_from_backoff:
@@ -361,9 +348,8 @@ class PriorityQueue(SchedulingQueue):
         return True
 
     def _park(self, queued: QueuedPod, event_label: str) -> None:
-        if queued.key not in self._unschedulable:
+        if self._unschedulable.add(queued):
             self._metrics.queue_incoming_pods.inc(("unschedulable", event_label))
-        self._unschedulable[queued.key] = queued
 
     def _ask_gates(self, queued: QueuedPod) -> None:
         """Run PreEnqueue; the plugin that refuses becomes the pod's gating plugin."""
@@ -377,7 +363,6 @@ class PriorityQueue(SchedulingQueue):
             self._metrics.unschedulable_pods.inc((status.plugin, profile))
         queued.unschedulable_plugins.add(status.plugin)
         queued.gating_plugin = status.plugin
-        queued.gating_plugin_events = self._hints.events_of(status.plugin)
 
     def _count_rejectors(self, queued: QueuedPod, number: int) -> None:
         for plugin in queued.rejectors:

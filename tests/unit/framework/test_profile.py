@@ -109,7 +109,11 @@ def test_weights() -> None:
     "failure, message",
     [
         pytest.param(ValueError("no level"), "plugin 'Bad' cannot be initialized: no level", id="raises"),
-        pytest.param(ConfigError("level: too low"), "^level: too low$", id="says-itself-what-to-mend"),
+        pytest.param(
+            ConfigError("level: too low"),
+            "^plugin 'Bad' cannot be initialized: level: too low$",
+            id="says-itself-what-to-mend",
+        ),
     ],
 )
 def test_a_constructor_that_fails(failure: Exception, message: str) -> None:

@@ -21,7 +21,7 @@ from kuberth.framework.status import SUCCESS, Status
 from kuberth.observe.metrics import Counter as MetricCounter
 from kuberth.observe.metrics import SchedulerMetrics
 from kuberth.queue.interface import PreEnqueue, QueueContext, SchedulingQueue
-from kuberth.queue.priority_queue import PriorityQueue
+from kuberth.queue.priority_queue import POD_POPPED, PriorityQueue
 from kuberth.testing import FakeClock, make_pod
 
 Q = TypeVar("Q", bound=SchedulingQueue)
@@ -156,6 +156,13 @@ def room_of_each(queue: SchedulingQueue) -> dict[str, str]:
 
 def not_zero(metric: MetricCounter) -> Mapping[tuple[str, ...], float]:
     return {labels: number for labels, number in metric.values.items() if number}
+
+
+def kept_events(metrics: SchedulerMetrics) -> float:
+    """How many events a queue keeps for pods in flight."""
+    return sum(
+        number for (label,), number in not_zero(metrics.inflight_events).items() if label != POD_POPPED
+    )
 
 
 def with_spec(pod: Pod, **changes: Any) -> Pod:
