@@ -6,8 +6,8 @@ In: pods, events, outcomes and ticks. Out: the pod to try next. See the package 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Final, Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
 
 import msgspec
 
@@ -25,7 +25,7 @@ from kuberth.queue.backoff import Backoff, BackoffRoom
 from kuberth.queue.hints import Hints, Worth
 from kuberth.queue.in_flight import InFlight
 from kuberth.queue.interface import PreCheck, QueueContext, SchedulingQueue
-from kuberth.queue.ordered_room import OrderedRoom, sort_value_of
+from kuberth.queue.ordered_room import OrderedRoom, RoomFactory, sort_value_of
 from kuberth.queue.unschedulable import UnschedulableRoom
 
 logger = logging.getLogger(__name__)
@@ -36,28 +36,10 @@ POD_POPPED: Final = "PodPopped"
 """How a pod in flight counts in the inflight_events metric."""
 
 
-class ActiveRoom(Protocol):
-    """Pods that are ready, in some order."""
-
-    def add(self, queued: QueuedPod) -> None: ...
-
-    def pop(self) -> QueuedPod | None: ...
-
-    def remove(self, key: str) -> QueuedPod | None: ...
-
-    def get(self, key: str) -> QueuedPod | None: ...
-
-    def __contains__(self, key: object) -> bool: ...
-
-    def __len__(self) -> int: ...
-
-    def __iter__(self) -> Iterator[QueuedPod]: ...
-
-
 class PriorityQueue(SchedulingQueue):
-    """Ready pods by the QueueSort plugin (or in `active`'s own order), others in the room they belong to."""
+    """Pods are popped by the QueueSort plugin, or in the order of rooms that `room` makes."""
 
-    def __init__(self, context: QueueContext, *, active: ActiveRoom | None = None) -> None:
+    def __init__(self, context: QueueContext, *, room: RoomFactory = OrderedRoom) -> None:
         sort_value = sort_value_of(context.sort)
         self._context = context
         self._clock = context.clock
@@ -69,9 +51,9 @@ class PriorityQueue(SchedulingQueue):
             max_seconds=context.max_backoff_seconds,
             windows=context.pop_from_backoff,
         )
-        self._active: ActiveRoom = OrderedRoom(sort_value) if active is None else active
+        self._active = room(sort_value)
         self._backing_off = BackoffRoom(
-            self._backoff, sort_value=sort_value, windows=context.pop_from_backoff
+            self._backoff, sort_value=sort_value, windows=context.pop_from_backoff, room=room
         )
         self._unschedulable = UnschedulableRoom(self._hints)
         self._in_flight = InFlight()
@@ -175,7 +157,12 @@ class PriorityQueue(SchedulingQueue):
         queued.backoff_expires_ns = None
         queued.clear_flush()
         self._count_rejectors(queued, 1)
-        self._send(queued, self._worth_of_missed_events(queued), cluster_events.SCHEDULE_ATTEMPT_FAILURE)
+        worth, label = self._worth_of_missed_events(queued), cluster_events.SCHEDULE_ATTEMPT_FAILURE
+        if worth is Worth.AFTER_BACKOFF and not self._context.queueing_hints:
+            # Without hints it waits for the next flush even where the configuration grants no backoff.
+            self._enter_backoff(queued, label)
+        else:
+            self._send(queued, worth, label)
 
     def _worth_of_missed_events(self, queued: QueuedPod) -> Worth:
         if queued.waits_after_error:

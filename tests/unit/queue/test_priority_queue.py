@@ -542,6 +542,24 @@ def test_without_hints_an_event_during_the_attempt_brings_the_pod_back() -> None
     assert kept_events(bench.metrics) == 0
 
 
+@pytest.mark.parametrize("plugins", [(), ("A",)], ids=["error", "rejection"])
+@pytest.mark.parametrize(
+    ("hints", "room"), [(True, "active"), (False, "backoff")], ids=["hints", "without-hints"]
+)
+def test_no_backoff_at_all(plugins: tuple[str, ...], *, hints: bool, room: str) -> None:
+    """Without hints a pod that is worth another attempt still waits for the next flush."""
+    bench = Bench(
+        hints=on("A", NODE_ADD), max_backoff_seconds=0, queueing_hints=hints, pop_from_backoff=False
+    )
+    bench.add("p")
+    queued = bench.pop("p")
+    bench.queue.move(NODE_ADD, None, None)
+    bench.reject(queued, *plugins)
+    assert bench.rooms == {"p": room}
+    bench.queue.flush_backoff_completed()
+    assert bench.rooms == {"p": "active"}
+
+
 def test_without_hints_an_activation_during_the_attempt_counts_as_an_event() -> None:
     bench = Bench(queueing_hints=False)
     pod = bench.add("p")

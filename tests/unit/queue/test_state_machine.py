@@ -357,13 +357,7 @@ class FairShareMachine(QueueMachine):
         return placed / self.WEIGHTS[namespace]
 
     def first(self) -> list[Known]:
-        active = self.model.in_room("active")
-        if not active:
-            return super().first()
-        share = min(map(self.share, active))
-        least = [known for known in active if self.share(known) == share]
-        first = min((-known.priority, known.entered_ns) for known in least)
-        return [known for known in least if (-known.priority, known.entered_ns) == first]
+        return self.model.may_be_popped(self.share)
 
     @precondition(lambda self: self.flying)
     @rule(data=st.data())
