@@ -35,6 +35,7 @@ from kuberth.outcomes.event_recorder import ApiEventRecorder
 from kuberth.outcomes.failure_handling import FailureHandler
 from kuberth.outcomes.placement import Placement
 from kuberth.outcomes.status_writer import PodStatusWriter
+from kuberth.queue.guard import GuardedQueue
 from kuberth.queue.interface import QueueContext, QueueFactory, SchedulingQueue
 from kuberth.queue.priority_queue import PriorityQueue
 from kuberth.scheduling.cycle import SchedulingCycle
@@ -115,6 +116,10 @@ class Scheduler:
             cluster=self.cluster,
             nominator=self.nominator,
             metrics=self.metrics,
+            stores=self.stores,
+            api=self._api,
+            recorder=self.recorder,
+            spawn=self.spawn,
             pre_enqueue={name: runner.run_pre_enqueue for name, runner in self.runners.items()},
             hints={name: runner.profile.hints for name, runner in self.runners.items()},
             initial_backoff_seconds=float(self.config.pod_initial_backoff_seconds),
@@ -129,7 +134,7 @@ class Scheduler:
                 f"the queue factory {factory!r} returned {queue!r}, which is not a "
                 "kuberth.queue.interface.SchedulingQueue"
             )
-        return queue
+        return GuardedQueue(queue, self._clock)
 
     def _wire(self, rng: random.Random) -> None:
         writer = PodStatusWriter(self._api, self.spawn, self._clock)
@@ -229,6 +234,7 @@ class Scheduler:
             for task in (*background, scheduling):
                 task.cancel()
         self._tasks = None
+        self.queue.close()
 
     async def _schedule(self, begin: Awaitable[object] | None) -> None:
         await self.wait_synced()
@@ -280,7 +286,11 @@ class Scheduler:
 
     def _start_binding(self, placement: Placement) -> None:
         self._binding.start_waiting(placement)
-        self.spawn(self._binding.run(placement), name=f"bind {placement.info.key}")
+        try:
+            self.spawn(self._binding.run(placement), name=f"bind {placement.info.key}")
+        except KuberthError:
+            self.waiting_pods.remove(placement.info.uid)
+            raise
 
 
 async def _guarded(work: Coroutine[Any, Any, None], name: str) -> None:
