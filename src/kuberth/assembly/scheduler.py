@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Coroutine, Mapping
 from typing import Any, Final
 
 from kuberth.api.core import Namespace, Node, Pod
-from kuberth.assembly.profiles import assemble, effective_gates, full_registry
+from kuberth.assembly.profiles import assemble, derive_with, effective_gates, full_registry
 from kuberth.binding.cycle import BindingCycle
 from kuberth.client.protocol import Api
 from kuberth.clock import Clock, SystemClock
@@ -138,6 +138,7 @@ class Scheduler:
 
     def _wire(self, rng: random.Random) -> None:
         writer = PodStatusWriter(self._api, self.spawn, self._clock)
+        derive = derive_with(self.feature_gates)
         failures = FailureHandler(
             queue=self.queue,
             nominator=self.nominator,
@@ -145,6 +146,7 @@ class Scheduler:
             recorder=self.recorder,
             writer=writer,
             metrics=self.metrics,
+            derive=derive,
         )
         self._binding = BindingCycle(
             queue=self.queue,
@@ -179,7 +181,8 @@ class Scheduler:
             waiting_pods=self.waiting_pods,
             runners=self.runners,
             metrics=self.metrics,
-            queueing_hints=self.feature_gates.enabled("SchedulerQueueingHints"),
+            feature_gates=self.feature_gates,
+            derive=derive,
         )
         self.metrics.pending_pods.compute = lambda: {
             (room,): float(len(pods)) for room, pods in self.queue.rooms().items()

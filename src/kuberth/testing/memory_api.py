@@ -31,7 +31,9 @@ _MERGE_KEYS: Final = {"conditions": "type", "containerStatuses": "name", "volume
 class MemoryApi:
     """Implements `kuberth.client.protocol.Api`."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, feature_gates: Mapping[str, bool] | None = None) -> None:
+        """With PodSchedulingReadiness off, pods that carry scheduling gates can be bound."""
+        self._gates_hold = (feature_gates or {}).get("PodSchedulingReadiness", True)
         self._objects: dict[type[Any], dict[str, Any]] = {}
         self._version = 0
         self._history: list[_Change] = []
@@ -153,7 +155,7 @@ class MemoryApi:
             raise ConflictError(f"pod {key} is already assigned to node {pod.spec.node_name!r}")
         if pod.metadata.deletion_timestamp is not None:
             raise ConflictError(f"pod {key} is being deleted, cannot be assigned to a host")
-        if pod.spec.scheduling_gates:
+        if self._gates_hold and pod.spec.scheduling_gates:
             raise ConflictError(f"pod {key} has non-empty .spec.schedulingGates")
         scheduled = PodCondition(type="PodScheduled", status="True")
         others = tuple(condition for condition in pod.status.conditions if condition.type != "PodScheduled")
