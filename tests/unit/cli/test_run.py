@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 
 from kuberth.cli.logs import JsonFormatter, TextFormatter
 from kuberth.cli.run import run
+from kuberth.programs.run.daemon import Settings
 
 
 @pytest.fixture(autouse=True)
@@ -103,3 +104,23 @@ def test_logs_for_machines_and_for_people() -> None:
     line = TextFormatter().format(record)
     assert line.startswith("W")
     assert line.endswith(" x:7] pod a/b waits")
+
+
+@pytest.mark.parametrize(
+    ("args", "seconds"),
+    [([], 300.0), (["--pod-max-in-unschedulable-pods-duration=90s"], 90.0)],
+    ids=["default", "given"],
+)
+def test_how_long_a_pod_may_wait_reaches_the_program(
+    args: list[str], seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Settings] = []
+
+    async def program(settings: Settings) -> int:
+        seen.append(settings)
+        return 0
+
+    monkeypatch.setattr("kuberth.programs.run.daemon.run", program)
+    result = invoke("--master", "http://127.0.0.1:1", "--secure-port", "0", *args)
+    assert result.exit_code == 0, result.output
+    assert [settings.max_unschedulable_seconds for settings in seen] == [seconds]

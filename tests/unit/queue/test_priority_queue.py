@@ -560,6 +560,55 @@ def test_no_backoff_at_all(plugins: tuple[str, ...], *, hints: bool, room: str) 
     assert bench.rooms == {"p": "active"}
 
 
+@pytest.mark.parametrize("way", ["waiting", "in-flight", "own-update", "own-update-in-flight"])
+def test_a_hint_is_asked_with_both_versions(way: str) -> None:
+    asked: list[tuple[Pod, object, object]] = []
+
+    def hint(pod: Pod, old: object, new: object) -> Hint:
+        asked.append((pod, old, new))
+        return Hint.SKIP
+
+    label = ClusterEvent(Resource.POD, Action.UPDATE_POD_LABEL)
+    bench = Bench(hints=on("A", NODE_TAINT, label, hint=hint))
+    old = bench.add("p")
+    new = with_metadata(old, labels={"a": "b"})
+    queued = bench.pop("p")
+    if way in ("waiting", "own-update"):
+        bench.reject(queued, "A")
+    if way.startswith("own"):
+        bench.update(old, new)
+        queued.info = PodInfo(new)
+    else:
+        bench.queue.move(NODE_TAINT, "before", "after")
+    if way.endswith("in-flight"):
+        bench.reject(queued, "A")
+    assert asked == [(new, old, new) if way.startswith("own") else (old, "before", "after")]
+    assert bench.rooms == {"p": "unschedulable"}
+
+
+def test_without_hints_terms_that_a_waiting_pod_got_meanwhile_count() -> None:
+    """A gated pod's affinity may still be narrowed; what it is now decides, not what it was."""
+
+    def near(app: str) -> dict[str, Any]:
+        term = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": app}}}
+        return {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+    door_closed = True
+
+    def door(_pod: Pod, _first: str) -> Status:
+        return Status.unschedulable("closed").by("Door") if door_closed else SUCCESS
+
+    hints = on("Door", ClusterEvent(Resource.POD, Action.ADD))
+    bench = Bench(hints=hints, queueing_hints=False, pre_enqueue=door)
+    old = bench.add("p", uid="p", affinity=near("one"))
+    bench.update(old, make_pod("p", uid="p", affinity=near("two")))
+    door_closed = False
+    for app, room in (("one", "gated"), ("two", "active")):
+        placed = make_pod("placed", labels={"app": app}, node="n")
+        bench.queue.move(events.ASSIGNED_POD_ADD, None, placed)
+        assert bench.rooms == {"p": room}, app
+
+
 def test_without_hints_an_activation_during_the_attempt_counts_as_an_event() -> None:
     bench = Bench(queueing_hints=False)
     pod = bench.add("p")
