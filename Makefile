@@ -47,8 +47,9 @@ surface: $(STAMP)  ## write down the public surface after it was changed on purp
 conformance: $(STAMP)  ## replay what kube-scheduler answered, with counts per family
 	$(BIN)/python -m tests.conformance
 
-bench: $(STAMP)  ## micro-benchmarks: a scheduling cycle, the client, the embedded API server
+bench: $(STAMP)  ## micro-benchmarks: a scheduling cycle, the queue, the client, the embedded API server
 	$(BIN)/python -m benchmarks.cycle
+	$(BIN)/python -m benchmarks.queue
 	$(BIN)/python -m benchmarks.client
 	$(BIN)/python -m benchmarks.apiserver
 	$(BIN)/python -m benchmarks.apiserver_verbs
