@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 TEST_JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup up test e2e envtest lint types check surface conformance bench clean
+.PHONY: help setup up test e2e envtest lint types check surface conformance bench mutants clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9]+):.*## (.*)/  \1|\2/' | column -t -s'|' 2>/dev/null \
@@ -53,6 +53,9 @@ bench: $(STAMP)  ## micro-benchmarks: a scheduling cycle, the queue, the client,
 	$(BIN)/python -m benchmarks.client
 	$(BIN)/python -m benchmarks.apiserver
 	$(BIN)/python -m benchmarks.apiserver_verbs
+
+mutants: $(STAMP)  ## which changes of the queue and of intake no test notices (slow)
+	$(BIN)/python hack/mutants.py queue intake
 
 clean:  ## remove the virtual environment and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
