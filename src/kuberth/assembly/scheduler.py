@@ -223,21 +223,23 @@ class Scheduler:
         Stopping pops no more pods, sends pods that wait on Permit back, and gives bindings under way
         `grace_seconds` to end.
         """
-        async with asyncio.TaskGroup() as tasks:
-            self._tasks = tasks
-            background = [
-                tasks.create_task(reflector.run(), name=f"watch {reflector.kind.__name__}")
-                for reflector in self._reflectors
-            ]
-            background.append(tasks.create_task(self.recorder.run(), name="event writers"))
-            scheduling = tasks.create_task(self._schedule(begin), name="scheduling")
-            await self._stopped.wait()
-            self.loop.stop()
-            await self._finish_work(grace_seconds)
-            for task in (*background, scheduling):
-                task.cancel()
-        self._tasks = None
-        self.queue.close()
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                self._tasks = tasks
+                background = [
+                    tasks.create_task(reflector.run(), name=f"watch {reflector.kind.__name__}")
+                    for reflector in self._reflectors
+                ]
+                background.append(tasks.create_task(self.recorder.run(), name="event writers"))
+                scheduling = tasks.create_task(self._schedule(begin), name="scheduling")
+                await self._stopped.wait()
+                self.loop.stop()
+                await self._finish_work(grace_seconds)
+                for task in (*background, scheduling):
+                    task.cancel()
+        finally:
+            self._tasks = None
+            self.queue.close()
 
     async def _schedule(self, begin: Awaitable[object] | None) -> None:
         await self.wait_synced()

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 import pytest
 
 from kuberth.api.core import Pod
+from kuberth.assembly.scheduler import Scheduler
 from kuberth.clock import NANOSECONDS
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.errors import QueueError
@@ -18,7 +19,7 @@ from kuberth.framework.queued_pod import QueuedPod
 from kuberth.queue.guard import LOST_EVENT, GuardedQueue
 from kuberth.queue.interface import QueueContext, SchedulingQueue
 from kuberth.queue.priority_queue import PriorityQueue
-from kuberth.testing import FakeClock, make_node, make_pod, run_in_virtual_time
+from kuberth.testing import FakeClock, MemoryApi, make_node, make_pod, run_in_virtual_time
 from kuberth.testing.harness import World, running
 from tests.unit.queue.building import NODE_ADD, START_NS, make_context, on, room_of_each, with_metadata
 
@@ -508,3 +509,22 @@ def test_time_in_the_guard_is_the_clocks() -> None:
     assert bench.clock.now_ns() == START_NS + NANOSECONDS
     bench.queue.tick()
     assert bench.rooms == {"p": "active"}
+
+
+def test_a_queue_is_closed_also_when_the_scheduler_is_cancelled() -> None:
+    made: list[Fragile] = []
+
+    def factory(context: QueueContext) -> Fragile:
+        made.append(Fragile(context))
+        return made[0]
+
+    async def scenario() -> None:
+        scheduler = Scheduler(MemoryApi(), queue=factory)
+        running_scheduler = asyncio.create_task(scheduler.run())
+        await scheduler.wait_synced()
+        running_scheduler.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running_scheduler
+
+    run_in_virtual_time(scenario)
+    assert made[0].closed == 1
