@@ -143,21 +143,19 @@ def _changes(node: ast.AST) -> list[_Change]:
             found.append(_Set(node, "value", not node.value))
         case ast.Constant(value=int() | float()):
             found.append(_Set(node, "value", node.value + 1))  # type: ignore[operator]  # a number
-    if isinstance(node, ast.If | ast.While | ast.IfExp) and not isinstance(
-        node.test, ast.Compare | ast.BoolOp
-    ):
-        test = node.test
-        negated = test.operand if _is_negation(test) else ast.UnaryOp(ast.Not(), test)
-        found.append(_Set(node, "test", negated))
+    if isinstance(node, ast.If | ast.While | ast.IfExp):
+        match node.test:
+            case ast.Compare() | ast.BoolOp():
+                pass  # changed by themselves
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                found.append(_Set(node, "test", operand))
+            case condition:
+                found.append(_Set(node, "test", ast.UnaryOp(ast.Not(), condition)))
     for name in ("body", "orelse", "finalbody"):
         body = getattr(node, name, None)
         if isinstance(body, list):
             found += [_Remove(body, index) for index, one in enumerate(body) if _is_removable(one)]
     return found
-
-
-def _is_negation(test: ast.expr) -> bool:
-    return isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
 
 
 def _is_removable(node: ast.AST) -> bool:
@@ -230,8 +228,8 @@ class _OneModule(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         exec(compile(self._mutant.tree, str(self._mutant.path), "exec"), module.__dict__)
 
 
-def test(mutant: Mutant | None, tests: Sequence[str]) -> int:
-    """Run the tests in a forked child, which is returned."""
+def test(mutant: Mutant | None, groups: Sequence[Sequence[str]]) -> int:
+    """Run the tests, group by group until one fails, in a forked child, which is returned."""
     child = os.fork()
     if child:
         return child
@@ -243,19 +241,18 @@ def test(mutant: Mutant | None, tests: Sequence[str]) -> int:
 
         if mutant is not None:
             sys.meta_path.insert(0, _OneModule(mutant))
-        os._exit(int(pytest.main([*PYTEST, *tests])))
+        os._exit(any(pytest.main([*PYTEST, *tests]) for tests in groups if tests))
     os._exit(70)
 
 
-def ordered_tests(mutant: Mutant, package: str) -> Sequence[str]:
+def groups_for(mutant: Mutant, package: str) -> Sequence[Sequence[str]]:
     """The module's own tests first, slow ones last."""
-    files = [path for folder in TESTS[package] for path in sorted((ROOT / folder).glob("test_*.py"))]
-    own = mutant.path.stem
-
-    def turn(path: Path) -> tuple[bool, bool]:
-        return SLOW in path.name, own not in path.name
-
-    return [str(path.relative_to(ROOT)) for path in sorted(files, key=turn)]
+    groups: tuple[list[str], ...] = ([], [], [])
+    for folder in TESTS[package]:
+        for path in sorted((ROOT / folder).glob("test_*.py")):
+            turn = 2 if SLOW in path.name else 0 if mutant.path.stem in path.name else 1
+            groups[turn].append(str(path.relative_to(ROOT)))
+    return groups
 
 
 def main() -> None:
@@ -276,7 +273,7 @@ def main() -> None:
         ]
         if options.sample and options.sample < len(mutants):
             mutants = random.Random(options.seed).sample(mutants, options.sample)
-        if os.waitpid(test(None, TESTS[package]), 0)[1] != 0:
+        if os.waitpid(test(None, [TESTS[package]]), 0)[1] != 0:
             raise SystemExit(
                 f"the tests of {package} fail without any mutant; see pytest {TESTS[package][0]}"
             )
@@ -299,7 +296,7 @@ def _alive(mutants: Sequence[Mutant], package: str, *, jobs: int) -> list[Mutant
     while waiting or running:
         while waiting and len(running) < jobs:
             mutant = waiting.pop()
-            running[test(mutant, ordered_tests(mutant, package))] = mutant, time.monotonic() + SECONDS
+            running[test(mutant, groups_for(mutant, package))] = mutant, time.monotonic() + SECONDS
         time.sleep(0.05)
         for child, (mutant, deadline) in list(running.items()):
             ended, status = os.waitpid(child, os.WNOHANG)
