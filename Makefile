@@ -9,7 +9,7 @@ TEST_JOBS ?= 2
 LOCKING := --quiet --universal --upgrade --generate-hashes --no-header --no-annotate --no-emit-index-url
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock up test coverage e2e envtest lint types check surface conformance bench clean
+.PHONY: help setup lock up test coverage e2e envtest lint types check surface conformance bench mutants clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9]+):.*## (.*)/  \1|\2/' | column -t -s'|' 2>/dev/null \
@@ -62,11 +62,15 @@ surface: $(STAMP)  ## write down the public surface after it was changed on purp
 conformance: $(STAMP)  ## replay what kube-scheduler answered, with counts per family
 	$(BIN)/python -m tests.conformance
 
-bench: $(STAMP)  ## micro-benchmarks: a scheduling cycle, the client, the embedded API server
+bench: $(STAMP)  ## micro-benchmarks: a scheduling cycle, the queue, the client, the embedded API server
 	$(BIN)/python -m benchmarks.cycle
+	$(BIN)/python -m benchmarks.queue
 	$(BIN)/python -m benchmarks.client
 	$(BIN)/python -m benchmarks.apiserver
 	$(BIN)/python -m benchmarks.apiserver_verbs
+
+mutants: $(STAMP)  ## which changes of the queue and of intake no test notices (slow)
+	$(BIN)/python hack/mutants.py queue intake
 
 clean:  ## remove the virtual environment and caches
 	rm -rf $(VENV) htmlcov .coverage .mypy_cache .ruff_cache .pytest_cache .hypothesis

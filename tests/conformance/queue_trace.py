@@ -15,12 +15,15 @@ from kuberth.framework.nominator import Nominator
 from kuberth.framework.profile import RegisteredHint
 from kuberth.framework.queued_pod import QueuedPod
 from kuberth.framework.status import SUCCESS, Status
+from kuberth.informers.store import Stores
 from kuberth.observe.metrics import SchedulerMetrics
 from kuberth.plugins.priority_sort.plugin import PrioritySort
 from kuberth.plugins.scheduling_gates.plugin import SchedulingGates
 from kuberth.queue.interface import QueueContext
 from kuberth.queue.priority_queue import PriorityQueue
+from kuberth.testing import MemoryApi
 from kuberth.testing.clock import FakeClock
+from tests.unit.framework.rig import Outside
 
 EPOCH_NS = 1_700_000_000 * NANOSECONDS
 _PROFILES = ("", "default-scheduler")
@@ -52,6 +55,7 @@ def _build(trace: dict[str, Any], clock: FakeClock) -> PriorityQueue:
         for entry in entries
     ]
     hints += [RegisteredHint(gates.name, event, hint) for event, hint in gates.events_to_register()]
+    outside = Outside()
     return PriorityQueue(
         QueueContext(
             sort=PrioritySort(),
@@ -59,6 +63,10 @@ def _build(trace: dict[str, Any], clock: FakeClock) -> PriorityQueue:
             cluster=ClusterTable(),
             nominator=Nominator(),
             metrics=SchedulerMetrics(),
+            stores=Stores(),
+            api=MemoryApi(),
+            recorder=outside,
+            spawn=outside.spawn,
             pre_enqueue=dict.fromkeys(_PROFILES, pre_enqueue),
             hints=dict.fromkeys(_PROFILES, hints),
             initial_backoff_seconds=trace["initialBackoffSeconds"],

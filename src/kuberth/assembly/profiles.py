@@ -6,9 +6,12 @@ to be asked, whether a scheduler runs around it or not.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 
+from kuberth.api.core import Pod
+from kuberth.cluster.pod_info import PodInfo
 from kuberth.config import FeatureGates, KubeSchedulerConfiguration
 from kuberth.framework.handle import Handle
 from kuberth.framework.profile import build_profile
@@ -43,6 +46,11 @@ def assemble(
         own.runner = Runner(profile, cluster=handle.cluster, nominator=handle.nominator, metrics=metrics)
         runners[profile.scheduler_name] = own.runner
     return runners
+
+
+def derive_with(gates: FeatureGates) -> Callable[[Pod], PodInfo]:
+    """How these gates would have a pod read."""
+    return partial(PodInfo, pod_level_resources=gates.enabled("PodLevelResources"))
 
 
 def effective_gates(config: KubeSchedulerConfiguration, gates: FeatureGates | None) -> FeatureGates:

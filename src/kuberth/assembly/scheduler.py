@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Coroutine, Mapping
 from typing import Any, Final
 
 from kuberth.api.core import Namespace, Node, Pod
-from kuberth.assembly.profiles import assemble, effective_gates, full_registry
+from kuberth.assembly.profiles import assemble, derive_with, effective_gates, full_registry
 from kuberth.binding.cycle import BindingCycle
 from kuberth.client.protocol import Api
 from kuberth.clock import Clock, SystemClock
@@ -35,6 +35,7 @@ from kuberth.outcomes.event_recorder import ApiEventRecorder
 from kuberth.outcomes.failure_handling import FailureHandler
 from kuberth.outcomes.placement import Placement
 from kuberth.outcomes.status_writer import PodStatusWriter
+from kuberth.queue.guard import GuardedQueue
 from kuberth.queue.interface import QueueContext, QueueFactory, SchedulingQueue
 from kuberth.queue.priority_queue import PriorityQueue
 from kuberth.scheduling.cycle import SchedulingCycle
@@ -115,6 +116,10 @@ class Scheduler:
             cluster=self.cluster,
             nominator=self.nominator,
             metrics=self.metrics,
+            stores=self.stores,
+            api=self._api,
+            recorder=self.recorder,
+            spawn=self.spawn,
             pre_enqueue={name: runner.run_pre_enqueue for name, runner in self.runners.items()},
             hints={name: runner.profile.hints for name, runner in self.runners.items()},
             initial_backoff_seconds=float(self.config.pod_initial_backoff_seconds),
@@ -129,10 +134,11 @@ class Scheduler:
                 f"the queue factory {factory!r} returned {queue!r}, which is not a "
                 "kuberth.queue.interface.SchedulingQueue"
             )
-        return queue
+        return GuardedQueue(queue, self._clock)
 
     def _wire(self, rng: random.Random) -> None:
         writer = PodStatusWriter(self._api, self.spawn, self._clock, metrics=self.metrics)
+        derive = derive_with(self.feature_gates)
         failures = FailureHandler(
             queue=self.queue,
             nominator=self.nominator,
@@ -140,6 +146,7 @@ class Scheduler:
             recorder=self.recorder,
             writer=writer,
             metrics=self.metrics,
+            derive=derive,
         )
         self._binding = BindingCycle(
             queue=self.queue,
@@ -174,7 +181,8 @@ class Scheduler:
             waiting_pods=self.waiting_pods,
             runners=self.runners,
             metrics=self.metrics,
-            queueing_hints=self.feature_gates.enabled("SchedulerQueueingHints"),
+            feature_gates=self.feature_gates,
+            derive=derive,
         )
         self.metrics.pending_pods.compute = lambda: {
             (room,): float(len(pods)) for room, pods in self.queue.rooms().items()
@@ -211,20 +219,23 @@ class Scheduler:
         Stopping pops no more pods, sends pods that wait on Permit back, and gives bindings under way
         `grace_seconds` to end.
         """
-        async with asyncio.TaskGroup() as tasks:
-            self._tasks = tasks
-            background = [
-                tasks.create_task(reflector.run(), name=f"watch {reflector.kind.__name__}")
-                for reflector in self._reflectors
-            ]
-            background.append(tasks.create_task(self.recorder.run(), name="event writers"))
-            scheduling = tasks.create_task(self._schedule(begin), name="scheduling")
-            await self._stopped.wait()
-            self.loop.stop()
-            await self._finish_work(grace_seconds)
-            for task in (*background, scheduling):
-                task.cancel()
-        self._tasks = None
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                self._tasks = tasks
+                background = [
+                    tasks.create_task(reflector.run(), name=f"watch {reflector.kind.__name__}")
+                    for reflector in self._reflectors
+                ]
+                background.append(tasks.create_task(self.recorder.run(), name="event writers"))
+                scheduling = tasks.create_task(self._schedule(begin), name="scheduling")
+                await self._stopped.wait()
+                self.loop.stop()
+                await self._finish_work(grace_seconds)
+                for task in (*background, scheduling):
+                    task.cancel()
+        finally:
+            self._tasks = None
+            self.queue.close()
 
     async def _schedule(self, begin: Awaitable[object] | None) -> None:
         await self.wait_synced()
@@ -276,7 +287,11 @@ class Scheduler:
 
     def _start_binding(self, placement: Placement) -> None:
         self._binding.start_waiting(placement)
-        self.spawn(self._binding.run(placement), name=f"bind {placement.info.key}")
+        try:
+            self.spawn(self._binding.run(placement), name=f"bind {placement.info.key}")
+        except KuberthError:
+            self.waiting_pods.remove(placement.info.uid)
+            raise
 
 
 async def _guarded(work: Coroutine[Any, Any, None], name: str) -> None:

@@ -85,7 +85,8 @@ class PodInfo:
         "volume_claims",
     )
 
-    def __init__(self, pod: Pod) -> None:
+    def __init__(self, pod: Pod, *, pod_level_resources: bool = True) -> None:
+        """Without `pod_level_resources` (the feature gate) the pod asks for what its containers ask for."""
         metadata, spec = pod.metadata, pod.spec
         problems: list[str] = []
         self.pod = pod
@@ -97,7 +98,7 @@ class PodInfo:
         )
         self.request = NO_REQUEST
         try:
-            self.request = compute_pod_request(pod)
+            self.request = compute_pod_request(pod, pod_level_resources=pod_level_resources)
         except QuantityError as exc:
             problems.append(str(exc))
 

@@ -19,10 +19,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from kuberth.api.core import Namespace, Node, Pod
-from kuberth.assembly.profiles import assemble, effective_gates, full_registry
+from kuberth.assembly.profiles import assemble, derive_with, effective_gates, full_registry
 from kuberth.clock import SystemClock
 from kuberth.cluster.nodes import Nodes
-from kuberth.cluster.pod_info import PodInfo
 from kuberth.cluster.table import ClusterTable
 from kuberth.config import FeatureGates, KubeSchedulerConfiguration, default_configuration
 from kuberth.errors import KuberthError
@@ -93,12 +92,14 @@ class Evaluator:
         self._background: list[Coroutine[Any, Any, None]] = []
         metrics = SchedulerMetrics()
         config = default_configuration(feature_gates) if config is None else config
+        gates = effective_gates(config, feature_gates)
+        self._derive = derive_with(gates)
         handle = Handle(
             api=self._api,
             stores=self.stores,
             cluster=self.cluster,
             clock=SystemClock(),
-            feature_gates=effective_gates(config, feature_gates),
+            feature_gates=gates,
             waiting_pods=WaitingPods(),
             nominator=self.nominator,
             activator=_Ignore(),
@@ -124,7 +125,7 @@ class Evaluator:
             elif isinstance(obj, Namespace):
                 self.cluster.set_namespace(obj.metadata.name, obj.metadata.labels)
             elif isinstance(obj, Pod) and obj.spec.node_name:
-                self.cluster.add_pod(PodInfo(obj))
+                self.cluster.add_pod(self._derive(obj))
 
     def evaluate(self, pod: Pod, *, score: bool = True) -> Answer:
         """Filter all nodes and score those that pass, as a scheduling cycle would without sampling.
@@ -171,7 +172,7 @@ class Evaluator:
         return answers
 
     def _ask(self, pod: Pod) -> _Question:
-        state, diagnosis = CycleState(PodInfo(pod)), Diagnosis()
+        state, diagnosis = CycleState(self._derive(pod)), Diagnosis()
         found = self._cycle.search(state, pod, self.runner, diagnosis)
         if not isinstance(found, Status):
             return _Question(self.cluster, state, diagnosis, found[0])

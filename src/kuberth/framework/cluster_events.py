@@ -7,7 +7,7 @@ a hint function per plugin and event, and the rule which registration an event c
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -134,10 +134,6 @@ def _name(resource: str) -> str:
     """What intake calls the kind, whichever of its names a plugin used."""
     info = REGISTRY.of_event(resource)
     return resource if info is None else info.event_resource
-
-
-def concerns_any(registered: Iterable[ClusterEvent], incoming: ClusterEvent) -> bool:
-    return any(concerns(event, incoming) for event in registered)
 
 
 class Hint(enum.Enum):

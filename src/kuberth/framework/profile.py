@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from kuberth.config.decoding import Decoder
 from kuberth.config.resolve import plugins_named, resolve_profile
@@ -44,6 +44,14 @@ from kuberth.framework.extension_points import (
 from kuberth.framework.handle import Handle
 from kuberth.framework.registry import Registry
 
+_IMPLIED_BY_NODE_ADD: Final = {
+    # A new node is usually not ready at first; its pods must get a second look when the taint goes.
+    True: (Action.UPDATE_NODE_TAINT,),
+    # Without hints the addition is told only to pods that the node would take; others must hear of it when
+    # its labels or taints come to suit them.
+    False: (Action.UPDATE_NODE_LABEL, Action.UPDATE_NODE_TAINT),
+}
+"""What whoever registers for new nodes gets besides, with hints and without."""
 _MAY_REJECT = (PreEnqueuePlugin, PreFilterPlugin, FilterPlugin, ReservePlugin, PermitPlugin)
 
 
@@ -174,15 +182,12 @@ def _registered_hints(plugin: Plugin, *, hints_enabled: bool) -> Sequence[Regist
         RegisteredHint(plugin.name, event, hint if hints_enabled else None) for event, hint in events
     ]
     node_actions = [event.action for event, _ in events if event.resource == Resource.NODE]
-    if any(action & Action.ADD for action in node_actions) and not any(
-        action & Action.UPDATE_NODE_TAINT for action in node_actions
-    ):
-        # A new node is usually not ready at first; its pods must get a second look when the taint goes.
-        registered.append(
-            RegisteredHint(
-                plugin.name, ClusterEvent(Resource.NODE, Action.UPDATE_NODE_TAINT), None, implied=True
-            )
-        )
+    if any(action & Action.ADD for action in node_actions):
+        registered += [
+            RegisteredHint(plugin.name, ClusterEvent(Resource.NODE, implied), None, implied=True)
+            for implied in _IMPLIED_BY_NODE_ADD[hints_enabled]
+            if not any(action & implied for action in node_actions)
+        ]
     return registered
 
 

@@ -14,8 +14,10 @@ from typing import Any, Final
 from kuberth.api.core import Namespace, Node, Pod
 from kuberth.api.kinds import REGISTRY
 from kuberth.api.pod_resources import pod_priority
+from kuberth.api.taints import find_untolerated
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.cluster.table import ClusterTable
+from kuberth.config import FeatureGates
 from kuberth.errors import ConfigError
 from kuberth.framework import cluster_events
 from kuberth.framework.cluster_events import Action, ClusterEvent, Resource
@@ -33,9 +35,7 @@ _ALWAYS_EVENTS: Final = frozenset(map(str, Resource))
 """Kinds that Kuberth has an event name for; changes of others are events if a plugin registered for them."""
 _NO_KINDS: Final = frozenset({Resource.ANY, Resource.ASSIGNED_POD, Resource.UNSCHEDULABLE_POD})
 
-ADMISSION_FILTERS: Final = frozenset(
-    {"NodeResourcesFit", "NodeAffinity", "NodeName", "NodePorts", "TaintToleration"}
-)
+ADMISSION_FILTERS: Final = frozenset({"NodeResourcesFit", "NodeAffinity", "NodeName", "NodePorts"})
 """Filters about a node alone, as a kubelet applies them; what they refuse, other changes cannot mend."""
 
 
@@ -74,7 +74,8 @@ class Intake:
         waiting_pods: WaitingPods,
         runners: Mapping[str, Runner],
         metrics: SchedulerMetrics,
-        queueing_hints: bool,
+        feature_gates: FeatureGates,
+        derive: Callable[[Pod], PodInfo] = PodInfo,
     ) -> None:
         self._cluster = cluster
         self._queue = queue
@@ -82,7 +83,9 @@ class Intake:
         self._waiting_pods = waiting_pods
         self._runners = runners
         self._metrics = metrics
-        self._queueing_hints = queueing_hints
+        self._queueing_hints = feature_gates.enabled("SchedulerQueueingHints")
+        self._compare_tolerations = feature_gates.enabled("TaintTolerationComparisonOperators")
+        self._derive = derive
 
     def handler(self, kind: type[Any]) -> Callable[[Any, Any], None]:
         """What an informer of `kind` calls with the old and the new version."""
@@ -121,16 +124,23 @@ class Intake:
             self._observe(event, started)
 
     def _may_take(self, node_name: str) -> PreCheck | None:
-        """Without hints, a node's change brings back only pods that its own filters would let in."""
+        """Without hints, a node's change brings back only pods that its own filters would let in.
+
+        Its taints count in every profile: a pod that waits for other nodes must not be tried at each change
+        of one that it does not tolerate.
+        """
         if self._queueing_hints:
             return None
 
         def admits(pod: Pod) -> bool:
             runner = self._runners.get(pod.spec.scheduler_name)
             node = self._cluster.node_named(node_name)
-            return (
-                runner is None or node is None or runner.admits(PodInfo(pod), node, filters=ADMISSION_FILTERS)
+            if runner is None or node is None:
+                return True
+            taint = find_untolerated(
+                node.node.spec.taints, pod.spec.tolerations, comparison_operators=self._compare_tolerations
             )
+            return taint is None and runner.admits(self._derive(pod), node, filters=ADMISSION_FILTERS)
 
         return admits
 
@@ -184,7 +194,7 @@ class Intake:
             self._queue.move(cluster_events.ASSIGNED_POD_DELETE, old, None)
             self._observe(cluster_events.ASSIGNED_POD_DELETE, started)
             return
-        self._cluster.update_pod(PodInfo(new))
+        self._cluster.update_pod(self._derive(new))
         for event in pod_changes(old, new):
             self._queue.move(event, old, new)
             self._observe(event, started)
@@ -199,13 +209,13 @@ class Intake:
                 assumed.node_name,
                 pod.spec.node_name,
             )
-        self._cluster.add_pod(PodInfo(pod))
+        self._cluster.add_pod(self._derive(pod))
         self._queue.move(cluster_events.ASSIGNED_POD_ADD, None, pod)
         self._observe(cluster_events.ASSIGNED_POD_ADD, started)
 
     def _add_pending(self, pod: Pod) -> None:
         started = time.perf_counter()
-        info = PodInfo(pod)
+        info = self._derive(pod)
         self._nominator.adopt(info)
         self._queue.add(info)
         self._observe(cluster_events.UNSCHEDULED_POD_ADD, started)
@@ -219,7 +229,7 @@ class Intake:
             if new.metadata.deletion_timestamp is not None and old.metadata.deletion_timestamp is None:
                 self._drop_assumed(new)
             return
-        info = PodInfo(new)
+        info = self._derive(new)
         self._nominator.update(old, info)
         self._queue.update(old, info)
         promised = old.status.nominated_node_name

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Final, Protocol
 
 from kuberth.api.core import Pod, PodCondition
@@ -18,6 +19,7 @@ from kuberth.framework.diagnosis import FitError
 from kuberth.framework.handle import EventRecorder
 from kuberth.framework.nominator import Nominator
 from kuberth.framework.queued_pod import QueuedPod
+from kuberth.framework.status import Status
 from kuberth.informers.store import Store
 from kuberth.observe.metrics import SchedulerMetrics
 from kuberth.outcomes.rejection import NO_NODES, Rejection
@@ -58,32 +60,34 @@ class FailureHandler:
         self._derive = derive
 
     def handle(self, rejection: Rejection) -> None:
+        """Each step on its own: one that fails is told, and neither the pod nor the next step suffers."""
         queued, status = rejection.queued, rejection.status
-        rejected = status.is_rejected
-        self._count(rejection, "unschedulable" if rejected else "error")
-        self._note_rejectors(queued, rejection)
+        with _told("counting the attempt", queued):
+            self._count(rejection, "unschedulable" if status.is_rejected else "error")
+        with _told("noting who rejected it", queued):
+            self._note_rejectors(queued, rejection)
         if not self._return(queued):
             return
-        if rejection.nomination is not None:
-            self._nominator.nominate(queued.info, rejection.nomination)
+        with _told("nominating a node", queued):
+            self._nominate(queued, rejection.nomination)
+        with _told("recording the FailedScheduling event", queued):
+            self._recorder.record(
+                queued.pod,
+                reason="FailedScheduling",
+                action="Scheduling",
+                note=shortened(status.message),
+                warning=True,
+            )
+        with _told("writing the PodScheduled condition", queued):
+            self._writer.write(
+                queued.pod, condition=_condition(queued.pod, status), nomination=rejection.nomination
+            )
+
+    def _nominate(self, queued: QueuedPod, nomination: str | None) -> None:
+        if nomination is not None:
+            self._nominator.nominate(queued.info, nomination)
         else:
             self._nominator.adopt(queued.info)
-        pod = queued.pod
-        self._recorder.record(
-            pod,
-            reason="FailedScheduling",
-            action="Scheduling",
-            note=shortened(status.message),
-            warning=True,
-        )
-        condition = PodCondition(
-            type="PodScheduled",
-            status="False",
-            reason="Unschedulable" if rejected else "SchedulerError",
-            message=status.message,
-            observed_generation=pod.metadata.generation,
-        )
-        self._writer.write(pod, condition=condition, nomination=rejection.nomination)
 
     def _count(self, rejection: Rejection, result: str) -> None:
         labels = (result, rejection.runner.profile.scheduler_name)
@@ -113,12 +117,31 @@ class FailureHandler:
             logger.info("pod %s %s; it is not queued again", queued.key, what)
             self._queue.done(queued.uid)
             return False
-        queued.info = self._derive(current)
+        with _told("reading its present version", queued):
+            queued.info = self._derive(current)
         try:
             self._queue.requeue(queued)
         except QueueError:
             logger.exception("pod %s cannot be queued again", queued.key)
         return True
+
+
+@contextmanager
+def _told(step: str, queued: QueuedPod) -> Iterator[None]:
+    try:
+        yield
+    except Exception:
+        logger.exception("pod %s was not placed, and %s failed", queued.key, step)
+
+
+def _condition(pod: Pod, status: Status) -> PodCondition:
+    return PodCondition(
+        type="PodScheduled",
+        status="False",
+        reason="Unschedulable" if status.is_rejected else "SchedulerError",
+        message=status.message,
+        observed_generation=pod.metadata.generation,
+    )
 
 
 def shortened(note: str) -> str:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from kuberth.clock import NANOSECONDS, Clock
 from kuberth.framework.queued_pod import QueuedPod
-from kuberth.queue.ordered_room import OrderedRoom, SortValue
+from kuberth.queue.ordered_room import OrderedRoom, Room, RoomFactory, SortValue
 
 NO_BACKOFF: Final = -1
 """Before any time a clock can show; a virtual clock may begin at 0."""
@@ -52,7 +52,9 @@ class Backoff:
 class BackoffRoom:
     """The backoff room and its twin for errors."""
 
-    def __init__(self, backoff: Backoff, *, sort_value: SortValue, windows: bool) -> None:
+    def __init__(
+        self, backoff: Backoff, *, sort_value: SortValue, windows: bool, room: RoomFactory = OrderedRoom
+    ) -> None:
         self._backoff = backoff
 
         def by_expiry(queued: QueuedPod) -> int:
@@ -61,8 +63,8 @@ class BackoffRoom:
         def by_window_then_order(queued: QueuedPod) -> tuple[int, Any]:
             return backoff.expires_ns(queued), sort_value(queued)
 
-        self._rejected = OrderedRoom(by_window_then_order if windows else by_expiry)
-        self._failed = OrderedRoom(by_expiry)
+        self._rejected: Room = room(by_window_then_order if windows else by_expiry)
+        self._failed: Room = OrderedRoom(by_expiry)
 
     def add(self, queued: QueuedPod) -> None:
         self.remove(queued.key)
@@ -82,16 +84,13 @@ class BackoffRoom:
         """The next rejected pod, its delay not being over."""
         return self._rejected.pop()
 
-    @property
-    def can_pop_early(self) -> bool:
-        return len(self._rejected) > 0
-
     def pop_completed(self) -> Iterator[QueuedPod]:
         """Take out all pods whose delay is over."""
         for room in (self._rejected, self._failed):
-            while (first := room.peek()) is not None and not self._backoff.is_waiting(first):
-                room.pop()
-                yield first
+            for line in room.lines():
+                while (first := line.peek()) is not None and not self._backoff.is_waiting(first):
+                    room.remove(first.key)
+                    yield first
 
     def __contains__(self, key: object) -> bool:
         return key in self._rejected or key in self._failed

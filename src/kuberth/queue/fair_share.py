@@ -2,7 +2,8 @@
 
 In: the same as the default queue, and from the cluster table every pod that is placed or finishes. Out:
 the first pod of the tenant whose dominant share (its largest share of any resource, divided by its
-weight) is smallest. The order changes with every placement, which a static `less` cannot express.
+weight) is smallest. The number of pods counts as a resource. The order changes with every placement, which
+a static `less` cannot express.
 
 Use it as it is (tenants are namespaces, all equal):
 
@@ -15,7 +16,7 @@ or in code, with tenants by label and weights:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from kuberth.api.core import Pod
@@ -24,12 +25,14 @@ from kuberth.cluster.table import ClusterTable
 from kuberth.errors import ConfigError
 from kuberth.framework.queued_pod import QueuedPod
 from kuberth.queue.interface import QueueContext, QueueFactory
-from kuberth.queue.ordered_room import OrderedRoom, SortValue, sort_value_of
+from kuberth.queue.ordered_room import OrderedRoom, SortValue
 from kuberth.queue.priority_queue import PriorityQueue
 
 TenantOf = Callable[[Pod], str]
 
 DEFAULT_WEIGHT: Final = 1.0
+PODS: Final = "pods"
+"""A pod takes one of these, whatever else it asks for."""
 
 
 def by_namespace(pod: Pod) -> str:
@@ -87,7 +90,9 @@ class Usage:
         """What all nodes offer together."""
         cluster = self._cluster
         totals = cluster.allocatable[:, : cluster.slots].sum(axis=1)
-        return {resource: int(totals[index]) for resource, index in cluster.resources.items()}
+        capacity = {resource: int(totals[index]) for resource, index in cluster.resources.items()}
+        capacity[PODS] = int(cluster.allowed_pods[: cluster.slots].sum())
+        return capacity
 
     def share(self, tenant: str, capacity: Mapping[str, int]) -> float:
         """The tenant's dominant share of `capacity`, divided by its weight."""
@@ -97,7 +102,7 @@ class Usage:
 
 
 class FairShareRoom:
-    """Ready pods in one line per tenant. Implements `kuberth.queue.priority_queue.ActiveRoom`."""
+    """Pods in one line per tenant. Implements `kuberth.queue.ordered_room.Room`."""
 
     def __init__(self, usage: Usage, *, tenant_of: TenantOf, sort_value: SortValue) -> None:
         self._usage = usage
@@ -120,14 +125,10 @@ class FairShareRoom:
         capacity = self._usage.capacity()
         best: tuple[float, object, str] | None = None
         for tenant, line in self._lines.items():
-            first = line.peek()
-            assert first is not None, "a tenant without pods has no line"
-            candidate = (self._usage.share(tenant, capacity), self._sort_value(first), tenant)
+            candidate = (self._usage.share(tenant, capacity), line.first_value(), tenant)
             if best is None or candidate < best:
                 best = candidate
-        if best is None:
-            return None
-        queued = self._lines[best[2]].peek()
+        queued = None if best is None else self._lines[best[2]].peek()
         return None if queued is None else self.remove(queued.key)
 
     def remove(self, key: str) -> QueuedPod | None:
@@ -144,6 +145,10 @@ class FairShareRoom:
         tenant = self._tenants.get(key)
         return None if tenant is None else self._lines[tenant].get(key)
 
+    def lines(self) -> Sequence[OrderedRoom]:
+        """The line of every tenant that has pods here."""
+        return tuple(self._lines.values())
+
     def __contains__(self, key: object) -> bool:
         return key in self._tenants
 
@@ -156,7 +161,7 @@ class FairShareRoom:
 
 
 class FairShareQueue(PriorityQueue):
-    """The default queue in everything but the order of ready pods."""
+    """The default queue in everything but the order in which pods are popped, from backoff too."""
 
     def __init__(
         self,
@@ -165,9 +170,11 @@ class FairShareQueue(PriorityQueue):
         tenant_of: TenantOf = by_namespace,
         weights: Mapping[str, float] | None = None,
     ) -> None:
-        self.usage = Usage(context.cluster, tenant_of, _checked(weights))
-        room = FairShareRoom(self.usage, tenant_of=tenant_of, sort_value=sort_value_of(context.sort))
-        super().__init__(context, active=room)
+        usage = self.usage = Usage(context.cluster, tenant_of, _checked(weights))
+        super().__init__(
+            context,
+            room=lambda sort_value: FairShareRoom(usage, tenant_of=tenant_of, sort_value=sort_value),
+        )
 
 
 def _request(info: PodInfo) -> dict[str, int]:
@@ -176,5 +183,6 @@ def _request(info: PodInfo) -> dict[str, int]:
         "cpu": request.milli_cpu,
         "memory": request.memory,
         "ephemeral-storage": request.ephemeral_storage,
+        PODS: 1,
         **request.scalars,
     }

@@ -35,19 +35,24 @@ class Hints:
         self._hints = hints
         self._metrics = metrics
         self._concerned: dict[tuple[str, ClusterEvent], tuple[RegisteredHint, ...]] = {}
-        self._events_of: dict[str, tuple[ClusterEvent, ...]] = {}
-        for registered in (hint for of_profile in hints.values() for hint in of_profile):
-            self._events_of[registered.plugin] = (
-                *self._events_of.get(registered.plugin, ()),
-                registered.event,
-            )
+        self._plugins_concerned: dict[ClusterEvent, frozenset[str]] = {}
 
-    def events_of(self, plugin: str) -> tuple[ClusterEvent, ...]:
-        """The events a plugin registered for, in any profile."""
-        return self._events_of.get(plugin, ())
+    def knows(self, profile: str) -> bool:
+        return profile in self._hints
+
+    def plugins_concerned(self, event: ClusterEvent) -> frozenset[str]:
+        """The plugins that registered for the event, in any profile."""
+        found = self._plugins_concerned.get(event)
+        if found is None:
+            found = self._plugins_concerned[event] = frozenset(
+                registered.plugin
+                for profile in self._hints
+                for registered in self._registered(profile, event)
+            )
+        return found
 
     def interests_anyone(self, event: ClusterEvent) -> bool:
-        return event.is_wildcard or any(self._registered(profile, event) for profile in self._hints)
+        return event.is_wildcard or bool(self.plugins_concerned(event))
 
     def judge(self, queued: QueuedPod, event: ClusterEvent, old: object, new: object) -> Worth:
         """Ask the hints of the rejecting plugins; a plugin that answered Pending wins the backoff off."""
@@ -60,7 +65,7 @@ class Hints:
             meant = new is None or (metadata is not None and metadata.uid == queued.uid)
             return Worth.AFTER_BACKOFF if meant else Worth.NOTHING
         profile = queued.pod.spec.scheduler_name
-        if profile not in self._hints:
+        if not self.knows(profile):
             logger.error("pod %s waits for scheduler %r, which has no profile here", queued.key, profile)
             return Worth.AFTER_BACKOFF
         worth = Worth.NOTHING

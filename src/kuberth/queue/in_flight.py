@@ -76,7 +76,3 @@ class InFlight:
 
     def __len__(self) -> int:
         return len(self._pods)
-
-    @property
-    def event_count(self) -> int:
-        return len(self._events)

@@ -11,15 +11,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kuberth.api.core import Pod
+from kuberth.client.protocol import Api
 from kuberth.clock import Clock
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.cluster.table import ClusterTable
 from kuberth.framework.cluster_events import ClusterEvent
 from kuberth.framework.extension_points import QueueSortPlugin
+from kuberth.framework.handle import EventRecorder, Spawner
 from kuberth.framework.nominator import Nominator
 from kuberth.framework.profile import RegisteredHint
 from kuberth.framework.queued_pod import QueuedPod
 from kuberth.framework.status import Status
+from kuberth.informers.store import Stores
 from kuberth.observe.metrics import SchedulerMetrics
 
 PreCheck = Callable[[Pod], bool]
@@ -38,6 +41,12 @@ class QueueContext:
     cluster: ClusterTable
     nominator: Nominator
     metrics: SchedulerMetrics
+    stores: Stores
+    """The objects that are watched; a kind that the factory asks for (`stores.of`) is watched too."""
+    api: Api
+    recorder: EventRecorder
+    spawn: Spawner
+    """Runs what awaits, such as a write to the API: no method of a queue can."""
     pre_enqueue: Mapping[str, PreEnqueue]
     """By scheduler name."""
     hints: Mapping[str, Sequence[RegisteredHint]]
@@ -82,7 +91,10 @@ class SchedulingQueue(abc.ABC):
 
     @abc.abstractmethod
     def done(self, uid: str) -> None:
-        """A pod in flight will not come back: it is bound, deleted, or someone else's."""
+        """A pod in flight will not come back: it is bound, deleted, or someone else's.
+
+        Does nothing for a pod that is not in flight.
+        """
 
     @abc.abstractmethod
     def move(
@@ -97,6 +109,9 @@ class SchedulingQueue(abc.ABC):
     @abc.abstractmethod
     def tick(self) -> float:
         """Do the periodic work that is due and return in how many seconds to call again."""
+
+    def close(self) -> None:  # noqa: B027  # a queue without anything to close need not say so
+        """The scheduler has ended and calls nothing more: let go of files, threads and the like."""
 
     @abc.abstractmethod
     def when_ready(self, notify: Callable[[], None]) -> None:

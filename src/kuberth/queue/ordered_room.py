@@ -9,9 +9,9 @@ from __future__ import annotations
 import copy
 import heapq
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from kuberth.errors import reraise_interrupt
 from kuberth.framework.extension_points import QueueSortPlugin
@@ -20,6 +20,35 @@ from kuberth.framework.queued_pod import QueuedPod
 logger = logging.getLogger(__name__)
 
 SortValue = Callable[[QueuedPod], Any]
+
+
+class Room(Protocol):
+    """Pods that may be popped, in some order."""
+
+    def add(self, queued: QueuedPod) -> None:
+        """Bring a pod in, or sort it anew if it is in already."""
+
+    def pop(self) -> QueuedPod | None:
+        """Take out the pod whose turn it is; None if there is none."""
+
+    def remove(self, key: str) -> QueuedPod | None:
+        """Take out the pod of this namespace/name, if it is here."""
+
+    def get(self, key: str) -> QueuedPod | None:
+        """The pod of this namespace/name, if it is here."""
+
+    def lines(self) -> Sequence[OrderedRoom]:
+        """All pods, in one line or several, each sorted by the value that the room was made with."""
+
+    def __contains__(self, key: object) -> bool: ...
+
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Iterator[QueuedPod]: ...
+
+
+RoomFactory = Callable[[SortValue], Room]
+"""Makes the room of ready pods, and the one of rejected pods that may be popped early."""
 
 
 class OrderedRoom:
@@ -46,6 +75,11 @@ class OrderedRoom:
             heapq.heappop(self._heap)
         return self._heap[0][2] if self._heap else None
 
+    def first_value(self) -> Any:
+        """The sort value of the first pod, of whom there must be one."""
+        self.peek()
+        return self._heap[0][0]
+
     def pop(self) -> QueuedPod | None:
         """Take out the first pod; None if there is none."""
         first = self.peek()
@@ -64,6 +98,10 @@ class OrderedRoom:
         found = self._pods.get(key)
         return None if found is None else found[1]
 
+    def lines(self) -> Sequence[OrderedRoom]:
+        """This room: it is one line."""
+        return (self,)
+
     def __contains__(self, key: object) -> bool:
         return key in self._pods
 
@@ -79,20 +117,33 @@ class OrderedRoom:
 
 
 def sort_value_of(plugin: QueueSortPlugin) -> SortValue:
-    """The plugin's own sort key where it has one, otherwise its `less` as a comparison."""
-    if type(plugin).sort_key is not QueueSortPlugin.sort_key:
-
-        def sort_value(queued: QueuedPod) -> Any:
-            try:
-                return plugin.sort_key(queued)
-            except BaseException as exc:
-                reraise_interrupt(exc)
-                logger.exception("plugin %r failed at QueueSort; %s goes last", plugin.name, queued.key)
-                return _LAST
-
-        return sort_value
+    """The plugin's own sort key; where it has none, for all pods or for some, its `less` as a comparison."""
     numbers = count()
-    return lambda queued: _ByLess(plugin, queued, next(numbers))
+    if type(plugin).sort_key is QueueSortPlugin.sort_key:
+        return lambda queued: _ByLess(plugin, queued, next(numbers))
+
+    def sort_value(queued: QueuedPod) -> Any:
+        try:
+            key = plugin.sort_key(queued)
+        except BaseException as exc:
+            reraise_interrupt(exc)
+            logger.exception("plugin %r failed at QueueSort; %s goes last", plugin.name, queued.key)
+            key = _LAST
+        return _NO_KEY if key is None else key, _ByLess(plugin, queued, next(numbers))
+
+    return sort_value
+
+
+class _NoKey:
+    """Equal to every key, so that what stands behind it in the tuple decides."""
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    __hash__ = None  # type: ignore[assignment]  # what equals everything has no hash
+
+
+_NO_KEY: Final = _NoKey()
 
 
 class _Last:

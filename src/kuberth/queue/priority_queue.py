@@ -6,8 +6,8 @@ In: pods, events, outcomes and ticks. Out: the pod to try next. See the package 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Final, Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
 
 import msgspec
 
@@ -25,7 +25,8 @@ from kuberth.queue.backoff import Backoff, BackoffRoom
 from kuberth.queue.hints import Hints, Worth
 from kuberth.queue.in_flight import InFlight
 from kuberth.queue.interface import PreCheck, QueueContext, SchedulingQueue
-from kuberth.queue.ordered_room import OrderedRoom, sort_value_of
+from kuberth.queue.ordered_room import OrderedRoom, RoomFactory, sort_value_of
+from kuberth.queue.unschedulable import UnschedulableRoom
 
 logger = logging.getLogger(__name__)
 
@@ -35,28 +36,10 @@ POD_POPPED: Final = "PodPopped"
 """How a pod in flight counts in the inflight_events metric."""
 
 
-class ActiveRoom(Protocol):
-    """Pods that are ready, in some order."""
-
-    def add(self, queued: QueuedPod) -> None: ...
-
-    def pop(self) -> QueuedPod | None: ...
-
-    def remove(self, key: str) -> QueuedPod | None: ...
-
-    def get(self, key: str) -> QueuedPod | None: ...
-
-    def __contains__(self, key: object) -> bool: ...
-
-    def __len__(self) -> int: ...
-
-    def __iter__(self) -> Iterator[QueuedPod]: ...
-
-
 class PriorityQueue(SchedulingQueue):
-    """Ready pods by the QueueSort plugin (or in `active`'s own order), others in the room they belong to."""
+    """Pods are popped by the QueueSort plugin, or in the order of rooms that `room` makes."""
 
-    def __init__(self, context: QueueContext, *, active: ActiveRoom | None = None) -> None:
+    def __init__(self, context: QueueContext, *, room: RoomFactory = OrderedRoom) -> None:
         sort_value = sort_value_of(context.sort)
         self._context = context
         self._clock = context.clock
@@ -68,11 +51,11 @@ class PriorityQueue(SchedulingQueue):
             max_seconds=context.max_backoff_seconds,
             windows=context.pop_from_backoff,
         )
-        self._active: ActiveRoom = OrderedRoom(sort_value) if active is None else active
+        self._active = room(sort_value)
         self._backing_off = BackoffRoom(
-            self._backoff, sort_value=sort_value, windows=context.pop_from_backoff
+            self._backoff, sort_value=sort_value, windows=context.pop_from_backoff, room=room
         )
-        self._unschedulable: dict[str, QueuedPod] = {}
+        self._unschedulable = UnschedulableRoom(self._hints)
         self._in_flight = InFlight()
         self._notify: Callable[[], None] = lambda: None
         now_ns = self._clock.now_ns()
@@ -126,9 +109,7 @@ class PriorityQueue(SchedulingQueue):
         self._take_out(f"{pod.metadata.namespace}/{pod.metadata.name}")
 
     def _take_out(self, key: str) -> None:
-        queued = (
-            self._active.remove(key) or self._backing_off.remove(key) or self._unschedulable.pop(key, None)
-        )
+        queued = self._active.remove(key) or self._backing_off.remove(key) or self._unschedulable.remove(key)
         if queued is not None:
             self._count_rejectors(queued, -1)
 
@@ -176,7 +157,12 @@ class PriorityQueue(SchedulingQueue):
         queued.backoff_expires_ns = None
         queued.clear_flush()
         self._count_rejectors(queued, 1)
-        self._send(queued, self._worth_of_missed_events(queued), cluster_events.SCHEDULE_ATTEMPT_FAILURE)
+        worth, label = self._worth_of_missed_events(queued), cluster_events.SCHEDULE_ATTEMPT_FAILURE
+        if worth is Worth.AFTER_BACKOFF and not self._context.queueing_hints:
+            # Without hints it waits for the next flush even where the configuration grants no backoff.
+            self._enter_backoff(queued, label)
+        else:
+            self._send(queued, worth, label)
 
     def _worth_of_missed_events(self, queued: QueuedPod) -> Worth:
         if queued.waits_after_error:
@@ -214,7 +200,9 @@ class PriorityQueue(SchedulingQueue):
         if not self._hints.interests_anyone(event):
             return
         waiting = [
-            queued for queued in self._unschedulable.values() if pre_check is None or pre_check(queued.pod)
+            queued
+            for queued in self._unschedulable.concerned_by(event)
+            if pre_check is None or pre_check(queued.pod)
         ]
         if not self._context.queueing_hints and _is_about_placed_pod(event) and isinstance(new, Pod):
             waiting = [queued for queued in waiting if self._may_be_near_to(queued, new)]
@@ -222,12 +210,6 @@ class PriorityQueue(SchedulingQueue):
 
     def _move(self, waiting: Iterable[QueuedPod], event: ClusterEvent, old: object, new: object) -> None:
         for queued in waiting:
-            if (
-                queued.gated
-                and not event.is_wildcard
-                and not cluster_events.concerns_any(queued.gating_plugin_events, event)
-            ):
-                continue
             worth = self._hints.judge(queued, event, old, new)
             if worth is not Worth.NOTHING:
                 self._send(queued, worth, event.label)
@@ -286,9 +268,7 @@ class PriorityQueue(SchedulingQueue):
         """Bring pods back that waited so long that the event for them may have been missed."""
         now_ns = self._clock.now_ns()
         limit_ns = round(self._context.max_unschedulable_seconds * NANOSECONDS)
-        overdue = [
-            queued for queued in self._unschedulable.values() if now_ns - queued.waiting_since_ns > limit_ns
-        ]
+        overdue = [queued for queued in self._unschedulable if now_ns - queued.waiting_since_ns > limit_ns]
         for queued in overdue:
             queued.note_flush(now_ns)
         if overdue:
@@ -300,12 +280,11 @@ class PriorityQueue(SchedulingQueue):
         self._notify = notify
 
     def rooms(self) -> Mapping[str, Sequence[QueuedPod]]:
-        parked = self._unschedulable.values()
         return {
             "active": tuple(self._active),
             "backoff": tuple(self._backing_off),
-            "unschedulable": tuple(queued for queued in parked if not queued.gated),
-            "gated": tuple(queued for queued in parked if queued.gated),
+            "unschedulable": tuple(queued for queued in self._unschedulable if not queued.gated),
+            "gated": tuple(queued for queued in self._unschedulable if queued.gated),
         }
 
     def in_flight(self) -> Sequence[Pod]:
@@ -313,11 +292,6 @@ class PriorityQueue(SchedulingQueue):
 
     def get(self, key: str) -> QueuedPod | None:
         return self._backing_off.get(key) or self._unschedulable.get(key) or self._active.get(key)
-
-    @property
-    def missed_event_count(self) -> int:
-        """How many events are kept for pods in flight."""
-        return self._in_flight.event_count
 
     def _send(self, queued: QueuedPod, worth: Worth, event_label: str) -> bool:
         """Put a pod where its worth leads. True: it left the unschedulable pool for another room."""
@@ -339,7 +313,7 @@ class PriorityQueue(SchedulingQueue):
                 return False
         if queued.first_attempt_ns is None:
             queued.first_attempt_ns = self._clock.now_ns()
-        self._unschedulable.pop(queued.key, None)
+        self._unschedulable.remove(queued.key)
         self._backing_off.remove(queued.key)
         self._active.add(queued)
         self._metrics.queue_incoming_pods.inc(("active", event_label))
@@ -353,7 +327,7 @@ class PriorityQueue(SchedulingQueue):
                 queued.clear_flush_flag()
                 self._park(queued, event_label)
                 return False
-        self._unschedulable.pop(queued.key, None)
+        self._unschedulable.remove(queued.key)
         self._backing_off.add(queued)
         self._metrics.queue_incoming_pods.inc(("backoff", event_label))
         if self._context.pop_from_backoff:
@@ -361,9 +335,8 @@ class PriorityQueue(SchedulingQueue):
         return True
 
     def _park(self, queued: QueuedPod, event_label: str) -> None:
-        if queued.key not in self._unschedulable:
+        if self._unschedulable.add(queued):
             self._metrics.queue_incoming_pods.inc(("unschedulable", event_label))
-        self._unschedulable[queued.key] = queued
 
     def _ask_gates(self, queued: QueuedPod) -> None:
         """Run PreEnqueue; the plugin that refuses becomes the pod's gating plugin."""
@@ -377,7 +350,6 @@ class PriorityQueue(SchedulingQueue):
             self._metrics.unschedulable_pods.inc((status.plugin, profile))
         queued.unschedulable_plugins.add(status.plugin)
         queued.gating_plugin = status.plugin
-        queued.gating_plugin_events = self._hints.events_of(status.plugin)
 
     def _count_rejectors(self, queued: QueuedPod, number: int) -> None:
         for plugin in queued.rejectors:

@@ -1,17 +1,20 @@
 """Pops pods and schedules them, one after the other, for as long as it runs.
 
-In: a queue that has pods. Out: every placement handed to the binding cycles, every rejection to the
-failure handler. Whatever goes wrong with one pod, the loop goes on with the next.
+In: a queue that has pods and raises nothing (`kuberth.queue.guard`). Out: every placement handed to the
+binding cycles, every rejection to the failure handler. Whatever goes wrong with one pod is told by the name
+of what failed, the pod goes back, and the loop goes on with the next.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
 from kuberth.cluster.table import ClusterTable
+from kuberth.errors import QueueError
 from kuberth.framework.handle import EventRecorder
 from kuberth.framework.queued_pod import QueuedPod
 from kuberth.framework.runner import Runner
@@ -59,7 +62,7 @@ class SchedulingLoop:
         """Schedule until `stop`."""
         try:
             while not self._stopping:
-                if not self._schedule_next():
+                if not self.schedule_one():
                     self._ready.clear()
                     await self._ready.wait()
                 # Events and bindings get their turn between two pods.
@@ -70,11 +73,7 @@ class SchedulingLoop:
     async def run_ticks(self) -> None:
         """Keep the queue's time going until `stop`."""
         while not self._stopping:
-            try:
-                seconds = self._queue.tick()
-            except Exception:  # a queue of someone's own must not stop the clock for good
-                logger.exception("the queue failed at its periodic work; trying again in a second")
-                seconds = 1.0
+            seconds = self._queue.tick()
             await asyncio.sleep(max(seconds, MIN_TICK_SECONDS))
 
     def stop(self) -> None:
@@ -82,19 +81,19 @@ class SchedulingLoop:
         self._stopping = True
         self._ready.set()
 
-    def _schedule_next(self) -> bool:
-        """As `schedule_one`; whatever a queue of someone's own throws at us, the loop goes on."""
-        try:
-            return self.schedule_one()
-        except Exception:
-            logger.exception("the queue failed; waiting for it to be ready again")
-            return False
-
     def schedule_one(self) -> bool:
         """Try the next pod. False: the queue has none."""
         queued = self._queue.pop_nowait()
         if queued is None:
             return False
+        try:
+            self._attend_to(queued)
+        except Exception:  # a defect of ours must not cost anyone their pod, nor stop the loop
+            logger.exception("the scheduling loop failed with pod %s; it is queued again", queued.key)
+            self._give_back(queued)
+        return True
+
+    def _attend_to(self, queued: QueuedPod) -> None:
         runner = self._runners.get(queued.pod.spec.scheduler_name)
         if runner is None:
             logger.error(
@@ -105,38 +104,59 @@ class SchedulingLoop:
             self._queue.done(queued.uid)
         else:
             self._schedule(queued, runner)
-        return True
 
     def _schedule(self, queued: QueuedPod, runner: Runner) -> None:
+        started = time.perf_counter()
         outcome: Placement | Rejection
         if verbosity.level >= 3:
             verbosity.tell(3, "Attempting to schedule pod", pod=queued.pod)
         try:
             outcome = self._cycle.run(queued, runner)
-        except Exception as exc:  # a defect of ours must not cost anyone their pod, nor stop the loop
-            logger.exception("scheduling pod %s failed", queued.key)
+        except Exception as exc:
+            logger.exception("the scheduling cycle failed with pod %s; it is queued again", queued.key)
             self._cluster.forget_pod(queued.uid)
-            outcome = Rejection(queued, Status.error(exc), runner, started=0.0)
-        if isinstance(outcome, Rejection):
-            if verbosity.level >= 2 and outcome.status.is_rejected:
-                verbosity.tell(2, verbosity.NO_FIT, pod=queued.pod, err=outcome.status.message)
-            self._failures.handle(outcome)
-            return
-        if outcome.state.pods_to_activate:
-            self._queue.activate(outcome.state.pods_to_activate)
-            outcome.state.pods_to_activate = {}
-        self._bind(outcome)
+            outcome = Rejection(queued, Status.error(exc), runner, started)
+        if isinstance(outcome, Placement):
+            if outcome.state.pods_to_activate:
+                self._queue.activate(outcome.state.pods_to_activate)
+                outcome.state.pods_to_activate = {}
+            try:
+                self._bind(outcome)
+                return
+            except Exception as exc:
+                logger.exception(
+                    "the binding of pod %s to node %s did not start; it is queued again",
+                    queued.key,
+                    outcome.node_name,
+                )
+                runner.run_unreserve(outcome.state, outcome.pod, outcome.node_name)
+                self._cluster.forget_pod(queued.uid)
+                outcome = Rejection(queued, Status.error(exc), runner, started)
+        if verbosity.level >= 2 and outcome.status.is_rejected:
+            verbosity.tell(2, verbosity.NO_FIT, pod=queued.pod, err=outcome.status.message)
+        self._failures.handle(outcome)
+
+    def _give_back(self, queued: QueuedPod) -> None:
+        queued.unschedulable_plugins = set()
+        queued.pending_plugins = set()
+        try:
+            self._queue.requeue(queued)
+        except QueueError:
+            logger.info("pod %s waits in the queue already", queued.key)
 
     def _needs_no_scheduling(self, queued: QueuedPod) -> bool:
         pod = queued.pod
         if pod.metadata.deletion_timestamp is not None:
-            self._recorder.record(
-                pod,
-                reason="FailedScheduling",
-                action="Scheduling",
-                note=f"skip schedule deleting pod: {queued.key}",
-                warning=True,
-            )
+            try:
+                self._recorder.record(
+                    pod,
+                    reason="FailedScheduling",
+                    action="Scheduling",
+                    note=f"skip schedule deleting pod: {queued.key}",
+                    warning=True,
+                )
+            except Exception:
+                logger.exception("the event that pod %s is being deleted was not recorded", queued.key)
             return True
         # An update that came while the pod was being bound can bring it back here.
         return self._cluster.is_assumed(queued.uid)

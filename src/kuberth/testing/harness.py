@@ -106,7 +106,7 @@ async def running(
     **options: Any,
 ) -> AsyncIterator[World]:
     """A scheduler that has synced with `objects` and runs until the block ends."""
-    api = MemoryApi() if api is None else api
+    api = MemoryApi(feature_gates=gates) if api is None else api
     api.put(make_namespace("default"))
     for obj in objects:
         api.put(obj)

@@ -56,7 +56,15 @@ _SERVED: Final = {(row.group, row.version, row.plural): row for row in ROWS}
 class MemoryApi:
     """Implements `kuberth.client.protocol.Api`."""
 
-    def __init__(self, *, keep_changes: int = KEEP_CHANGES, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        keep_changes: int = KEEP_CHANGES,
+        clock: Clock | None = None,
+        feature_gates: Mapping[str, bool] | None = None,
+    ) -> None:
+        """With PodSchedulingReadiness off, pods that carry scheduling gates can be bound."""
+        self._gates_hold = (feature_gates or {}).get("PodSchedulingReadiness", True)
         self._objects: dict[str, dict[str, Any]] = {}
         """By resource, then by key. All versions of a kind share their objects."""
         self._version = _FIRST_VERSION
@@ -206,7 +214,12 @@ class MemoryApi:
         with told_as_api_errors(f"bind pod {key} to node {binding.target.name}"):
             pod = to_builtins(self._present(Pod, key))
             asked = read_binding(to_builtins(binding))
-            self._write(convert(Pod, bound_pod(pod, asked, now=timestamp(self._clock.now_ns()))))
+            self._write(
+                convert(
+                    Pod,
+                    bound_pod(pod, asked, now=timestamp(self._clock.now_ns()), gates_hold=self._gates_hold),
+                )
+            )
 
     async def delete(
         self,

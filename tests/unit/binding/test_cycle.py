@@ -28,6 +28,7 @@ from kuberth.framework import (
 )
 from kuberth.testing import make_node, make_pod, run_in_virtual_time
 from tests.unit.framework.rig import plugin
+from tests.unit.queue.building import kept_events
 from tests.unit.scheduling.parts import Parts, parts
 
 Steps = Callable[[Parts], Coroutine[Any, Any, None]]
@@ -309,16 +310,16 @@ def test_a_pod_waits_until_all_allow_it_and_is_then_bound() -> None:
 
 def test_events_are_kept_for_a_pod_that_waits_and_not_for_one_that_is_bound() -> None:
     """Once Permit let it go no event can help the pod any more, so the queue need not keep any."""
-    seen: list[int] = []
+    seen: list[float] = []
 
     async def steps(scheduler: Parts) -> None:
         scheduler.queue.move(ClusterEvent(Resource.NODE, Action.ADD), None, make_node("n2"))
-        seen.append(scheduler.queue.missed_event_count)
+        seen.append(kept_events(scheduler.made.metrics))
         for held in scheduler.made.waiting_pods:
             held.allow("A")
         await asyncio.sleep(0.1)  # it is in its PreBind now
         seen.append(len(scheduler.queue.in_flight()))
-        seen.append(scheduler.queue.missed_event_count)
+        seen.append(kept_events(scheduler.made.metrics))
 
     run(waiting("A", 10), plugin("P", PreBindPlugin, pre_bind=later(None)), steps=steps)
     assert seen == [1, 0, 0]

@@ -10,6 +10,7 @@ from click.testing import CliRunner, Result
 import kuberth
 from kuberth.cli.run import run
 from kuberth.cli.run_flags import FLAGS, Flags
+from kuberth.programs.run.daemon import Settings
 
 
 def invoke(*args: str) -> Result:
@@ -162,3 +163,23 @@ def test_a_wrong_flag_gets_a_clear_line(args: list[str], told: str) -> None:
     result = invoke(*args)
     assert result.exit_code != 0
     assert told in result.output + str(result.exception)
+
+
+@pytest.mark.parametrize(
+    ("args", "seconds"),
+    [([], 300.0), (["--pod-max-in-unschedulable-pods-duration=90s"], 90.0)],
+    ids=["default", "given"],
+)
+def test_how_long_a_pod_may_wait_reaches_the_program(
+    args: list[str], seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Settings] = []
+
+    async def program(settings: Settings) -> int:
+        seen.append(settings)
+        return 0
+
+    monkeypatch.setattr("kuberth.programs.run.daemon.run", program)
+    result = invoke("--master", "http://127.0.0.1:1", "--secure-port", "0", *args)
+    assert result.exit_code == 0, result.output
+    assert [settings.max_unschedulable_seconds for settings in seen] == [seconds]

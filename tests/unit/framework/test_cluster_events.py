@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from kuberth.framework import Action, ClusterEvent, Hint, Resource, cluster_events
-from kuberth.framework.cluster_events import ALL_EVENTS, concerns, concerns_any
+from kuberth.framework.cluster_events import ALL_EVENTS, concerns
 
 # kube-scheduler compares action sets as numbers, so their values matter, not only their names.
 ACTIONS = {
@@ -152,13 +152,6 @@ def test_which_events_concern_a_registration(
     registered: tuple[str, Action], incoming: tuple[str, Action], concerned: bool
 ) -> None:
     assert concerns(ClusterEvent(*registered), ClusterEvent(*incoming)) is concerned
-
-
-def test_one_of_several_registrations_is_enough() -> None:
-    registered = [ClusterEvent(NODE, Action.ADD), ClusterEvent(POD, Action.DELETE)]
-    assert concerns_any(registered, ClusterEvent(ASSIGNED, Action.DELETE))
-    assert not concerns_any(registered, ClusterEvent(ASSIGNED, Action.ADD))
-    assert not concerns_any([], ClusterEvent(ASSIGNED, Action.ADD))
 
 
 def test_events_of_a_plugin_that_does_not_say() -> None:

@@ -109,7 +109,11 @@ def test_weights() -> None:
     "failure, message",
     [
         pytest.param(ValueError("no level"), "plugin 'Bad' cannot be initialized: no level", id="raises"),
-        pytest.param(ConfigError("level: too low"), "^level: too low$", id="says-itself-what-to-mend"),
+        pytest.param(
+            ConfigError("level: too low"),
+            "^plugin 'Bad' cannot be initialized: level: too low$",
+            id="says-itself-what-to-mend",
+        ),
     ],
 )
 def test_a_constructor_that_fails(failure: Exception, message: str) -> None:
@@ -218,6 +222,7 @@ def test_a_plugin_that_rejects_no_pod_hears_of_nothing(point: type[Plugin], meth
 
 
 NODE_ADD = ClusterEvent(Resource.NODE, Action.ADD)
+NODE_LABEL = ClusterEvent(Resource.NODE, Action.UPDATE_NODE_LABEL)
 NODE_TAINT = ClusterEvent(Resource.NODE, Action.UPDATE_NODE_TAINT)
 POD_DELETE = ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE)
 
@@ -248,6 +253,30 @@ def test_a_plugin_gets_the_events_it_asks_for_and_taints_with_new_nodes(
     if implied:
         expected.append(("P", NODE_TAINT, None, True))
     assert registered(FilterPlugin, EnqueueExtensions, filter=None, events_to_register=events) == expected
+
+
+@pytest.mark.parametrize(
+    "actions, implied",
+    [
+        pytest.param(Action.ADD, [NODE_LABEL, NODE_TAINT], id="node-add-alone"),
+        pytest.param(Action.ADD | Action.UPDATE_NODE_TAINT, [NODE_LABEL], id="with-taints"),
+        pytest.param(Action.ADD | Action.UPDATE_NODE_LABEL, [NODE_TAINT], id="with-labels"),
+        pytest.param(Action.ADD | Action.UPDATE, [], id="with-all-updates"),
+        pytest.param(Action.DELETE, [], id="no-addition"),
+    ],
+)
+def test_without_hints_labels_and_taints_come_with_new_nodes(
+    actions: Action, implied: list[ClusterEvent]
+) -> None:
+    """The pre-check may have kept the addition from a pod."""
+    event = ClusterEvent(Resource.NODE, actions)
+    assert registered(
+        FilterPlugin,
+        EnqueueExtensions,
+        gates=FeatureGates({"SchedulerQueueingHints": False}),
+        filter=None,
+        events_to_register=[EventWithHint(event, hint)],
+    ) == [("P", event, None, False), *(("P", other, None, True) for other in implied)]
 
 
 def test_without_the_feature_no_hint_is_asked() -> None:

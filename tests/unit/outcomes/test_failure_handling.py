@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -82,6 +82,37 @@ def test_no_nodes_is_nobodys_rejection() -> None:
     ((_, condition, _),) = scheduler.written.writes
     assert condition is not None
     assert (condition.reason, condition.message) == ("Unschedulable", NO_NODES)
+
+
+@pytest.mark.parametrize(
+    "of, method, step",
+    [
+        pytest.param("failures", "_count", "counting the attempt", id="metrics"),
+        pytest.param("nominator", "nominate", "nominating a node", id="nominator"),
+        pytest.param("outside", "record", "recording the FailedScheduling event", id="recorder"),
+        pytest.param("written", "write", "writing the PodScheduled condition", id="writer"),
+        pytest.param("failures", "_derive", "reading its present version", id="present-version"),
+        pytest.param("failures", "_note_rejectors", "noting who rejected it", id="rejectors"),
+    ],
+)
+def test_a_step_that_fails_costs_neither_the_pod_nor_the_other_steps(
+    of: str, method: str, step: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    scheduler = parts(NO_ROOM)
+    rejection = scheduler.reject(make_pod("p", uid="u"))
+
+    def fail(*_: object, **__: object) -> NoReturn:
+        raise RuntimeError("broken")
+
+    owner = getattr(scheduler, of, None) or getattr(scheduler.made, of)
+    monkeypatch.setattr(owner, method, fail)
+    scheduler.failures.handle(rejection)
+    room = "backoff" if method == "_note_rejectors" else "unschedulable"
+    assert scheduler.rooms() == {room: ["p"]}
+    assert scheduler.queue.in_flight() == ()
+    assert len(scheduler.made.outside.events) == (0 if of == "outside" else 1)
+    assert len(scheduler.written.writes) == (0 if of == "written" else 1)
+    assert f"pod default/p was not placed, and {step} failed" in caplog.text
 
 
 # The pod meanwhile

@@ -19,7 +19,7 @@ from kuberth.evaluation import Evaluator, Preemption
 from kuberth.framework.cluster_events import Action, ClusterEvent, Hint, Resource
 from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.diagnosis import Diagnosis
-from kuberth.framework.extension_points import DependsOn, PreFilterExtensions
+from kuberth.framework.extension_points import DependsOn, PreFilterExtensions, PreFilterResult
 from kuberth.framework.status import Code, Status
 from kuberth.plugins.default_preemption.candidates import resolvable_rows
 from kuberth.plugins.default_preemption.plugin import DefaultPreemption
@@ -687,3 +687,43 @@ def test_with_the_gate_off_the_same_pods_go() -> None:
     gates = {"SchedulerAsyncPreemption": False}
     preemption = preempt(incoming(), *FULL, gates=gates)
     assert (preemption.nominated_node, preemption.victims) == ("a", ("default/low",))
+
+
+def test_a_node_that_a_plugin_narrowed_out_is_no_place_for_preemption() -> None:
+    """Evicting there would not help, however cheap it is."""
+
+    class OnlyFirst(PreFilterExtensions):
+        name = "OnlyFirst"
+
+        def pre_filter(self, _state: CycleState, _pod: Pod, _nodes: object) -> PreFilterResult:
+            return PreFilterResult(frozenset({"n1"}))
+
+        def add_pod(self, *_: object) -> None:
+            pass
+
+        def remove_pod(self, *_: object) -> None:
+            pass
+
+    profile = {"plugins": {"preFilter": {"enabled": [{"name": "OnlyFirst"}]}}}
+    tree = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [profile],
+    }
+    for cheap, victims in (("n2", ()), ("n1", ("default/cheap",))):
+        dear = "n1" if cheap == "n2" else "n2"
+        judge = Evaluator(
+            [
+                make_node("n1", cpu="1"),
+                make_node("n2", cpu="1"),
+                make_pod("cheap", node=cheap, cpu="1", priority=0),
+                make_pod("dear", node=dear, cpu="1", priority=1000),
+            ],
+            config=load(tree),
+            plugins={"OnlyFirst": lambda _args, _handle: OnlyFirst()},
+        )
+        answer, preemption = judge.preempt(make_pod("p", cpu="1", priority=10))
+        assert not answer.feasible
+        assert preemption is not None
+        assert preemption.victims == victims
+        assert preemption.nominated_node == ("n1" if victims else "")

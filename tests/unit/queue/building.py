@@ -18,11 +18,13 @@ from kuberth.framework.nominator import Nominator
 from kuberth.framework.profile import RegisteredHint
 from kuberth.framework.queued_pod import QueuedPod
 from kuberth.framework.status import SUCCESS, Status
+from kuberth.informers.store import Stores
 from kuberth.observe.metrics import Counter as MetricCounter
 from kuberth.observe.metrics import SchedulerMetrics
 from kuberth.queue.interface import PreEnqueue, QueueContext, SchedulingQueue
-from kuberth.queue.priority_queue import PriorityQueue
-from kuberth.testing import FakeClock, make_pod
+from kuberth.queue.priority_queue import POD_POPPED, PriorityQueue
+from kuberth.testing import FakeClock, MemoryApi, make_pod
+from tests.unit.framework.rig import Outside
 
 Q = TypeVar("Q", bound=SchedulingQueue)
 
@@ -80,12 +82,17 @@ def make_context(
     cluster: ClusterTable | None = None,
     **settings: Any,
 ) -> QueueContext:
+    outside = Outside()
     return QueueContext(
         sort=sort or ByPriority(),
         clock=clock or FakeClock(START_NS),
         cluster=cluster or ClusterTable(),
         nominator=Nominator(),
         metrics=SchedulerMetrics(),
+        stores=Stores(),
+        api=MemoryApi(),
+        recorder=outside,
+        spawn=outside.spawn,
         pre_enqueue={SCHEDULER: pre_enqueue},
         hints={SCHEDULER: [*hints, *on(GATES, GATES_GONE, hint=after_own_gates_are_gone)]},
         **settings,
@@ -156,6 +163,13 @@ def room_of_each(queue: SchedulingQueue) -> dict[str, str]:
 
 def not_zero(metric: MetricCounter) -> Mapping[tuple[str, ...], float]:
     return {labels: number for labels, number in metric.values.items() if number}
+
+
+def kept_events(metrics: SchedulerMetrics) -> float:
+    """How many events a queue keeps for pods in flight."""
+    return sum(
+        number for (label,), number in not_zero(metrics.inflight_events).items() if label != POD_POPPED
+    )
 
 
 def with_spec(pod: Pod, **changes: Any) -> Pod:

@@ -7,7 +7,7 @@ Nothing here is fast, and nothing is shared with the queue but the types of pods
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
@@ -88,20 +88,24 @@ class Model:
     def in_room(self, *rooms: Room) -> list[Known]:
         return [known for known in self.rooms.values() if known.room in rooms]
 
-    def may_be_popped(self) -> list[Known]:
-        """The pods that are first; more than one if the rules do not tell them apart."""
+    def may_be_popped(self, share: Callable[[Known], float] = lambda _known: 0.0) -> list[Known]:
+        """The pods that are first; more than one if the rules do not tell them apart.
+
+        Whose tenant has the smallest share comes before anything else.
+        """
         active = self.in_room("active")
+        waiting: list[tuple[tuple[float, ...], Known]]
         if active:
-            first = min((-known.priority, known.entered_ns) for known in active)
-            return [known for known in active if (-known.priority, known.entered_ns) == first]
-        if not self.early:
+            waiting = [((share(known), -known.priority, known.entered_ns), known) for known in active]
+        elif self.early:
+            waiting = [
+                ((share(known), self.expiry_ns(known), -known.priority, known.entered_ns), known)
+                for known in self.in_room("backoff")
+            ]
+        else:
             return []
-        waiting = [
-            (self.expiry_ns(known), -known.priority, known.entered_ns, known)
-            for known in self.in_room("backoff")
-        ]
-        first_of = min((entry[:3] for entry in waiting), default=None)
-        return [entry[3] for entry in waiting if entry[:3] == first_of]
+        first = min((order for order, _known in waiting), default=None)
+        return [known for order, known in waiting if order == first]
 
     def expiry_ns(self, known: Known) -> int:
         """KEP-5142: failure time and doubling delay, cut to whole seconds. -1 for a pod that never failed."""

@@ -11,6 +11,7 @@ import pytest
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.cluster.table import ClusterTable
 from kuberth.errors import ConfigError
+from kuberth.framework import cluster_events
 from kuberth.framework.queued_pod import QueuedPod
 from kuberth.queue.fair_share import FairShareQueue, fair_share
 from kuberth.queue.interface import SchedulingQueue
@@ -88,6 +89,76 @@ def test_a_tenant_is_judged_by_its_dominant_resource() -> None:
         shop.place_one()
     cpu, memory = shop.used("cpu")["cpu-heavy"] / 100_000, shop.used("memory")["memory-heavy"] / (100 * 2**30)
     assert abs(cpu - memory) <= 0.04
+
+
+def test_dominant_is_the_largest_share_and_not_the_sum() -> None:
+    """A tenth of the CPU and a tenth of the memory are a tenth of the cluster: less than an eighth of one."""
+    shop = Shop()
+    shop.cluster.add_pod(PodInfo(make_pod("b", namespace="both", cpu="10", memory="10Gi", node="n1")))
+    shop.cluster.add_pod(PodInfo(make_pod("o", namespace="one", cpu="12", node="n1")))
+    queue = shop.queue
+    assert isinstance(queue, FairShareQueue)
+    capacity = queue.usage.capacity()
+    assert capacity == {"cpu": 100_000, "memory": 100 * 2**30, "ephemeral-storage": 0, "pods": 1000}
+    assert queue.usage.share("both", capacity) == pytest.approx(0.10)
+    assert queue.usage.share("one", capacity) == pytest.approx(0.12)
+    shop.fill("one", 1, cpu="1")
+    shop.fill("both", 1, cpu="1")
+    popped = shop.place_one()
+    assert popped is not None
+    assert popped.info.namespace == "both"
+
+
+def test_pods_without_requests_share_the_number_of_pods() -> None:
+    """The tenant with the higher priority would take everything if its pods weighed nothing."""
+    shop = Shop()
+    shop.fill("a", 30, priority=9)
+    shop.fill("b", 30)
+    for _ in range(20):
+        shop.place_one()
+    placed = [info.namespace for info in shop.cluster.placed_pods()]
+    assert (placed.count("a"), placed.count("b")) == (10, 10)
+
+
+@pytest.mark.parametrize("weight", [1, 3])
+def test_shares_hold_when_pods_are_popped_before_their_backoff_is_over(weight: int) -> None:
+    """Everyone has failed once and waits in one window; who has the higher priority gets no more for it."""
+    shop = Shop(weights={"b": weight})
+    shop.fill("a", 30, cpu="1", priority=9)
+    shop.fill("b", 30, cpu="1")
+    while (queued := shop.queue.pop_nowait()) is not None:
+        if queued.attempts > 1:
+            break
+        queued.unschedulable_plugins = {"Some"}
+        shop.queue.move(cluster_events.UNSCHEDULABLE_TIMEOUT, None, None)
+        shop.queue.requeue(queued)
+    assert queued is not None
+    assert {name: len(pods) for name, pods in shop.queue.rooms().items() if pods} == {"backoff": 59}
+    shop.cluster.assume_pod(queued.info.placed_on("n1"))
+    for _ in range(19):
+        assert shop.place_one() is not None
+    assert shop.used() == {"a": 20_000 // (1 + weight), "b": 20_000 * weight // (1 + weight)}
+
+
+def test_each_tenants_backoff_ends_in_its_own_time() -> None:
+    """Whoever's delay is over leaves the room, also from behind a tenant that waits longer."""
+    bench = Bench(make=FairShareQueue)
+    long = bench.add("long", namespace="a")
+    for _ in range(3):
+        queued = bench.pop("long")
+        bench.queue.activate({"a/long": long})
+        bench.reject(queued, "A")
+    bench.add("short", namespace="b")
+    short = bench.pop("short")
+    bench.queue.activate({"b/short": short.pod})
+    bench.reject(short, "A")
+    assert bench.rooms == {"long": "backoff", "short": "backoff"}
+    bench.clock.advance(2)
+    bench.queue.flush_backoff_completed()
+    assert bench.rooms == {"long": "backoff", "short": "active"}
+    bench.clock.advance(4)
+    bench.queue.flush_backoff_completed()
+    assert bench.rooms == {"long": "active", "short": "active"}
 
 
 def test_resources_of_ones_own_count_and_those_nobody_offers_do_not() -> None:

@@ -90,10 +90,14 @@ def test_interest(event: ClusterEvent, interested: bool) -> None:
     assert of_one.interests_anyone(event) is interested
 
 
-def test_events_of_a_plugin_are_those_of_all_profiles() -> None:
-    both = Hints({"one": on("A", NODE_ADD), "two": on("A", NODE_LABEL)}, SchedulerMetrics())
-    assert both.events_of("A") == (NODE_ADD, NODE_LABEL)
-    assert both.events_of("B") == ()
+def test_plugins_concerned_are_those_of_all_profiles() -> None:
+    both = Hints(
+        {"one": [*on("A", NODE_ADD), *on("B", NODE_TAINT)], "two": on("C", NODE_ADD)}, SchedulerMetrics()
+    )
+    assert both.plugins_concerned(NODE_ADD) == {"A", "C"}
+    assert both.plugins_concerned(NODE_TAINT) == {"B"}
+    assert both.plugins_concerned(NODE_LABEL) == frozenset()
+    assert (both.knows("one"), both.knows("three")) == (True, False)
 
 
 def test_hints_are_those_of_the_pods_own_profile() -> None:

@@ -60,8 +60,7 @@ class InFlightMachine(RuleBasedStateMachine):
     @invariant()
     def only_events_someone_missed_are_kept(self) -> None:
         oldest = min(self.started.values(), default=len(self.history))
-        assert self.in_flight.event_count == len(self.history) - oldest
-        assert self.in_flight.event_count == (self.noted - self.let_go).total()
+        assert (self.noted - self.let_go).total() == len(self.history) - oldest
 
 
 TestInFlight = InFlightMachine.TestCase
@@ -78,4 +77,3 @@ def test_the_events_let_go_are_told_by_label() -> None:
     assert in_flight.finish("a") == Counter({NODE_ADD.label: 1})
     assert in_flight.finish("a") == Counter()
     assert in_flight.finish("b") == Counter({NODE_TAINT.label: 2})
-    assert in_flight.event_count == 0

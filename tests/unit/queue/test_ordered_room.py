@@ -108,6 +108,30 @@ class LessOnlyRoomMachine(RoomMachine):
     sort_value = staticmethod(sort_value_of(LessOnly()))
 
 
+class SometimesKey(LessOnly):
+    """Has a sort key for some pods only."""
+
+    name = "SometimesKey"
+
+    def sort_key(self, queued: QueuedPod) -> tuple[int, int] | None:
+        if queued.info.priority + queued.timestamp_ns == 3:
+            return None
+        return -queued.info.priority, queued.timestamp_ns
+
+
+class NeverKey(LessOnly):
+    name = "NeverKey"
+
+    def sort_key(self, queued: QueuedPod) -> None:
+        return None
+
+
+class SometimesKeyRoomMachine(RoomMachine):
+    sort_value = staticmethod(sort_value_of(SometimesKey()))
+
+
+TestRoomOfSomeKeys = SometimesKeyRoomMachine.TestCase
+TestRoomOfSomeKeys.settings = settings(max_examples=80, stateful_step_count=60, deadline=None)
 TestRoom = RoomMachine.TestCase
 TestRoom.settings = settings(max_examples=80, stateful_step_count=60, deadline=None)
 TestRoomOfLess = LessOnlyRoomMachine.TestCase
@@ -134,7 +158,11 @@ def test_dead_entries_do_not_pile_up() -> None:
     assert len(room._heap) <= 2 * 1 + 64 + 1
 
 
-@pytest.mark.parametrize("plugin", [ByPriority(), LessOnly()], ids=lambda plugin: str(plugin.name))
+@pytest.mark.parametrize(
+    "plugin",
+    [ByPriority(), LessOnly(), NeverKey(), SometimesKey()],
+    ids=lambda plugin: str(plugin.name),
+)
 def test_queue_order_with_and_without_a_sort_key(plugin: QueueSortPlugin) -> None:
     bench = Bench(sort=plugin)
     for name, priority in (("low", 1), ("high", 5), ("low-too", 1), ("highest", 9)):

@@ -26,6 +26,7 @@ from tests.unit.queue.building import (
     Bench,
     always,
     failing,
+    kept_events,
     not_zero,
     on,
     ungated,
@@ -193,10 +194,10 @@ def test_an_event_while_in_flight_is_judged_when_the_pod_comes_back(
     bench.add("p")
     queued = bench.pop("p")
     bench.queue.move(NODE_ADD, None, None)
-    assert bench.queue.missed_event_count == 1
+    assert kept_events(bench.metrics) == 1
     bench.reject(queued, *([] if pending else ["A"]), pending=["A"] if pending else [])
     assert bench.rooms == {"p": room}
-    assert bench.queue.missed_event_count == 0
+    assert kept_events(bench.metrics) == 0
 
 
 def test_an_event_counts_for_pods_that_were_in_flight_then() -> None:
@@ -208,7 +209,7 @@ def test_an_event_counts_for_pods_that_were_in_flight_then() -> None:
     after = bench.pop("after")
     bench.reject(after, "A")
     assert bench.rooms == {"after": "unschedulable"}
-    assert bench.queue.missed_event_count == 1, "it is kept for the one still in flight"
+    assert kept_events(bench.metrics) == 1, "it is kept for the one still in flight"
     bench.reject(before, "A")
     assert bench.rooms == {"after": "unschedulable", "before": "backoff"}
 
@@ -221,7 +222,7 @@ def test_an_event_before_the_pop_does_not_count() -> None:
     bench.fail("p", "A")
     assert bench.rooms == {"p": "unschedulable"}
     bench.queue.done(other.uid)
-    assert bench.queue.missed_event_count == 0
+    assert kept_events(bench.metrics) == 0
 
 
 def test_an_update_in_flight_is_judged_like_an_event() -> None:
@@ -241,7 +242,7 @@ def test_an_event_nobody_registered_for_is_not_kept() -> None:
     bench.add("p")
     bench.pop("p")
     bench.queue.move(NODE_LABEL, None, None)
-    assert bench.queue.missed_event_count == 0
+    assert kept_events(bench.metrics) == 0
     bench.queue.move(NODE_ADD, None, None)
     gauge = bench.metrics.inflight_events
     assert not_zero(gauge) == {(POD_POPPED,): 1, ("NodeAdd",): 1}
@@ -333,7 +334,7 @@ def test_activate_in_flight_is_for_that_pod_only() -> None:
     one, _two = bench.add("one"), bench.add("two")
     queued = [bench.pop("one"), bench.pop("two")]
     bench.queue.activate({"default/one": one})
-    assert bench.queue.missed_event_count == 1
+    assert kept_events(bench.metrics) == 1
     for each in queued:
         bench.reject(each, "A")
     assert bench.rooms == {"one": "backoff", "two": "unschedulable"}
@@ -538,7 +539,74 @@ def test_without_hints_an_event_during_the_attempt_brings_the_pod_back() -> None
     two = bench.pop("two")
     bench.reject(two, "A")
     assert bench.rooms["two"] == "unschedulable", "the event was before its attempt"
-    assert bench.queue.missed_event_count == 0
+    assert kept_events(bench.metrics) == 0
+
+
+@pytest.mark.parametrize("plugins", [(), ("A",)], ids=["error", "rejection"])
+@pytest.mark.parametrize(
+    ("hints", "room"), [(True, "active"), (False, "backoff")], ids=["hints", "without-hints"]
+)
+def test_no_backoff_at_all(plugins: tuple[str, ...], *, hints: bool, room: str) -> None:
+    """Without hints a pod that is worth another attempt still waits for the next flush."""
+    bench = Bench(
+        hints=on("A", NODE_ADD), max_backoff_seconds=0, queueing_hints=hints, pop_from_backoff=False
+    )
+    bench.add("p")
+    queued = bench.pop("p")
+    bench.queue.move(NODE_ADD, None, None)
+    bench.reject(queued, *plugins)
+    assert bench.rooms == {"p": room}
+    bench.queue.flush_backoff_completed()
+    assert bench.rooms == {"p": "active"}
+
+
+@pytest.mark.parametrize("way", ["waiting", "in-flight", "own-update", "own-update-in-flight"])
+def test_a_hint_is_asked_with_both_versions(way: str) -> None:
+    asked: list[tuple[Pod, object, object]] = []
+
+    def hint(pod: Pod, old: object, new: object) -> Hint:
+        asked.append((pod, old, new))
+        return Hint.SKIP
+
+    label = ClusterEvent(Resource.POD, Action.UPDATE_POD_LABEL)
+    bench = Bench(hints=on("A", NODE_TAINT, label, hint=hint))
+    old = bench.add("p")
+    new = with_metadata(old, labels={"a": "b"})
+    queued = bench.pop("p")
+    if way in ("waiting", "own-update"):
+        bench.reject(queued, "A")
+    if way.startswith("own"):
+        bench.update(old, new)
+        queued.info = PodInfo(new)
+    else:
+        bench.queue.move(NODE_TAINT, "before", "after")
+    if way.endswith("in-flight"):
+        bench.reject(queued, "A")
+    assert asked == [(new, old, new) if way.startswith("own") else (old, "before", "after")]
+    assert bench.rooms == {"p": "unschedulable"}
+
+
+def test_without_hints_terms_that_a_waiting_pod_got_meanwhile_count() -> None:
+    """A gated pod's affinity may still be narrowed; what it is now decides, not what it was."""
+
+    def near(app: str) -> dict[str, Any]:
+        term = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": app}}}
+        return {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+    door_closed = True
+
+    def door(_pod: Pod, _first: str) -> Status:
+        return Status.unschedulable("closed").by("Door") if door_closed else SUCCESS
+
+    hints = on("Door", ClusterEvent(Resource.POD, Action.ADD))
+    bench = Bench(hints=hints, queueing_hints=False, pre_enqueue=door)
+    old = bench.add("p", uid="p", affinity=near("one"))
+    bench.update(old, make_pod("p", uid="p", affinity=near("two")))
+    door_closed = False
+    for app, room in (("one", "gated"), ("two", "active")):
+        placed = make_pod("placed", labels={"app": app}, node="n")
+        bench.queue.move(events.ASSIGNED_POD_ADD, None, placed)
+        assert bench.rooms == {"p": room}, app
 
 
 def test_without_hints_an_activation_during_the_attempt_counts_as_an_event() -> None:

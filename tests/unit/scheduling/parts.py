@@ -99,6 +99,10 @@ def parts(
             cluster=made.cluster,
             nominator=made.nominator,
             metrics=made.metrics,
+            stores=made.handle.stores,
+            api=made.api,
+            recorder=made.outside,
+            spawn=made.outside.spawn,
             pre_enqueue={name: lambda pod, first: made.runner.run_pre_enqueue(pod, first=first)},
             hints={name: made.profile.hints},
         )

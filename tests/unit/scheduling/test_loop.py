@@ -13,6 +13,10 @@ from tests.unit.framework.rig import plugin
 from tests.unit.scheduling.parts import Parts, parts
 
 
+def broken(*_: object, **__: object) -> NoReturn:
+    raise RuntimeError("broken")
+
+
 def test_one_pod_after_the_other() -> None:
     scheduler = parts(nodes=["n1"])
     scheduler.add(make_pod("a"), make_pod("b"))
@@ -70,8 +74,71 @@ def test_a_defect_costs_no_one_their_pod(monkeypatch: pytest.MonkeyPatch) -> Non
     assert scheduler.rooms() == {"active": ["q"], "backoff": ["p"]}
     assert scheduler.made.cluster.placed("u") is None
     assert scheduler.made.outside.events[0].note == "our own mistake"
+    took = scheduler.made.metrics.attempt_duration.values[("error", "default-scheduler")]
+    assert took.sum < 60, "counted from when the attempt began"
     assert scheduler.loop.schedule_one()
     assert len(scheduler.placements) == 1
+
+
+def test_a_binding_that_does_not_start_gives_the_pod_back(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    undone: list[str] = []
+    reserving = plugin(
+        "R", ReservePlugin, reserve=None, unreserve=lambda _s, pod, _n: undone.append(pod.metadata.name)
+    )
+    scheduler = parts(reserving, nodes=["n1"])
+    scheduler.add(make_pod("p", uid="u"), make_pod("q"))
+
+    def fail(_placement: object) -> NoReturn:
+        raise RuntimeError("no task today")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(scheduler.loop, "_bind", fail)
+        assert scheduler.loop.schedule_one()
+    assert scheduler.rooms() == {"active": ["q"], "backoff": ["p"]}
+    assert scheduler.queue.in_flight() == ()
+    assert scheduler.made.cluster.placed("u") is None
+    assert undone == ["p"]
+    assert "the binding of pod default/p to node n1 did not start" in caplog.text
+    assert scheduler.loop.schedule_one()
+    assert len(scheduler.placements) == 1
+
+
+def test_an_event_that_cannot_be_recorded_keeps_no_pod_in_flight(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    scheduler = parts()
+    scheduler.add(make_pod("p", metadata={"deletionTimestamp": "2025-01-01T00:00:00Z"}))
+    monkeypatch.setattr(scheduler.made.outside, "record", broken)
+    assert scheduler.loop.schedule_one()
+    assert (scheduler.rooms(), scheduler.queue.in_flight()) == ({}, ())
+    assert "the event that pod default/p is being deleted was not recorded" in caplog.text
+
+
+def test_whatever_else_fails_gives_the_pod_back(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    scheduler = parts(plugin("F", FilterPlugin, filter=Status.unschedulable("no")))
+    scheduler.add(make_pod("p"))
+    monkeypatch.setattr(scheduler.failures, "handle", broken)
+    assert scheduler.loop.schedule_one()
+    assert (scheduler.rooms(), scheduler.queue.in_flight()) == ({"backoff": ["p"]}, ())
+    assert "the scheduling loop failed with pod default/p; it is queued again" in caplog.text
+
+
+def test_a_pod_that_waits_again_when_something_fails_waits_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    scheduler = parts(plugin("F", FilterPlugin, filter=Status.unschedulable("no")))
+    scheduler.add(make_pod("p"))
+    handle = scheduler.failures.handle
+
+    def handle_and_fail(rejection: Any) -> NoReturn:
+        handle(rejection)
+        raise RuntimeError("too late")
+
+    monkeypatch.setattr(scheduler.failures, "handle", handle_and_fail)
+    assert scheduler.loop.schedule_one()
+    assert (scheduler.rooms(), scheduler.queue.in_flight()) == ({"unschedulable": ["p"]}, ())
 
 
 def test_pods_a_plugin_wants_tried_again_are_activated() -> None:
@@ -144,22 +211,3 @@ def test_others_get_their_turn_between_two_pods() -> None:
         assert set(turns) >= {1, 2, 3, 4}
 
     running(steps)
-
-
-def test_a_queue_that_fails_at_its_ticks_is_asked_again(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    async def steps(scheduler: Parts) -> None:
-        asked: list[float] = []
-
-        def fail() -> NoReturn:
-            asked.append(asyncio.get_running_loop().time())
-            raise RuntimeError("broken queue")
-
-        with monkeypatch.context() as patched:
-            patched.setattr(scheduler.queue, "tick", fail)
-            await asyncio.sleep(5)
-        assert len(asked) >= 3
-
-    running(steps)
-    assert "the queue failed at its periodic work" in caplog.text

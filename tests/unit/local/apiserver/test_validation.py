@@ -123,6 +123,7 @@ class TestSchedulingGates:
             rig.core = Core(rig.store, clock=rig.clock, feature_gates=OFF)
             pod = await change(rig, {"schedulingGates": GATES[1:]})
             assert pod["spec"]["schedulingGates"] == GATES[1:]
+            assert (await rig.bind("p", "n1"))["status"] == "Success", "and it holds them back no longer"
 
         run(main)
 

@@ -8,17 +8,21 @@ import random
 import signal
 import ssl
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
 from kuberth.api.core import Namespace, Pod
 from kuberth.assembly.scheduler import Scheduler
 from kuberth.clock import LoopClock
+from kuberth.config import default_configuration
 from kuberth.config.types import LeaderElectionConfiguration
 from kuberth.errors import ApiError, ForbiddenError, NotFoundError, UnauthorizedError, UnreachableError
+from kuberth.framework import Registry
+from kuberth.programs.run import daemon
 from kuberth.programs.run.daemon import Life, reach
 from kuberth.programs.run.leader_election import LeaderElector
+from kuberth.queue import FairShareQueue
 from kuberth.testing import MemoryApi, make_namespace, make_node, make_pod, run_in_virtual_time
 
 
@@ -167,3 +171,33 @@ def test_a_leader_that_cannot_renew_ends_with_an_error_that_says_so(caplog: pyte
 
     assert live(scenario, election=True) == 1
     assert "Leaderelection lost: the lease kube-system/kube-scheduler could not be renewed" in caplog.text
+
+
+class Asked(Exception):  # noqa: N818  # no error: it ends the program where the test has seen enough
+    """How a scheduler was asked for."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__()
+        self.options = options
+
+
+def test_settings_reach_the_scheduler(monkeypatch: pytest.MonkeyPatch) -> None:
+    def scheduler(_api: object, **options: Any) -> NoReturn:
+        raise Asked(**options)
+
+    monkeypatch.setattr(daemon, "Scheduler", scheduler)
+    config, registry = default_configuration(), Registry()
+    settings = daemon.Settings(
+        config=config,
+        registry=registry,
+        queue=FairShareQueue,
+        master="http://127.0.0.1:1",
+        max_unschedulable_seconds=90.0,
+    )
+    with pytest.raises(Asked) as asked:
+        asyncio.run(daemon.run(settings))
+    options = asked.value.options
+    assert options["config"] is config
+    assert options["registry"] is registry
+    assert options["queue"] is FairShareQueue
+    assert options["max_unschedulable_seconds"] == 90.0

@@ -24,7 +24,7 @@ from kuberth.local.apiserver.refusals import (
     unknown_resource,
 )
 from kuberth.local.apiserver.resources import ResourceTable, ServedResource
-from kuberth.local.apiserver.rules import bootstrap
+from kuberth.local.apiserver.rules import admission, bootstrap
 from kuberth.local.apiserver.rules.metadata_validation import required
 from kuberth.local.apiserver.schema import crds, fields
 from kuberth.local.apiserver.schema.catalogue import ROWS
@@ -312,7 +312,12 @@ class Core:
                 "the namespace of the provided object does not match the namespace sent on the request"
             )
         pod = self._latest(row, namespace, name)
-        bound = pod_binding.bound_pod(pod, asked, now=self._writer.now)
+        bound = pod_binding.bound_pod(
+            pod,
+            asked,
+            now=self._writer.now,
+            gates_hold=self._writer.situation().gates.get(admission.GATE, True),
+        )
         if not dry_run:
             stored = self._writer.stage(row, make_key(namespace, name), bound)
             await self._durable(revision_of(stored))

@@ -29,8 +29,11 @@ def read_binding(body: Any) -> Obj:
     return found
 
 
-def bound_pod(pod: Obj, binding: Obj, *, now: str) -> Obj:
-    """The pod with its node, and the condition that says so."""
+def bound_pod(pod: Obj, binding: Obj, *, now: str, gates_hold: bool = True) -> Obj:
+    """The pod with its node, and the condition that says so.
+
+    `gates_hold` is off with the feature: pods that carry scheduling gates from before then go their way.
+    """
     name, wanted, metadata = name_of(pod), binding.get("metadata", {}), pod["metadata"]
     for field, title in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
         if wanted.get(field) and wanted[field] != metadata[field]:
@@ -41,7 +44,7 @@ def bound_pod(pod: Obj, binding: Obj, *, now: str) -> Obj:
     spec = pod.get("spec", {})
     if spec.get("nodeName"):
         raise conflict(_POD_BINDING, name, f'pod {name} is already assigned to node "{spec["nodeName"]}"')
-    if spec.get("schedulingGates"):
+    if gates_hold and spec.get("schedulingGates"):
         raise conflict(_POD_BINDING, name, f"pod {name} has non-empty .spec.schedulingGates")
     new_metadata = dict(metadata)
     for field in ("annotations", "labels"):

@@ -1,0 +1,326 @@
+"""`python hack/mutants.py [PACKAGE ...]`: which changes of the code do the tests not notice?
+
+In: packages of `kuberth` with the tests that are to hold them (`TESTS`). Each mutant changes one thing in
+one module: a comparison, a boolean, a number, an operator, a condition, or a statement that is gone. Out: the
+share of mutants that some test fails on, and those that live. A forked child serves the changed module by an
+import hook, so that no file is written and libraries are loaded once. Not part of CI: it takes its time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import contextlib
+import copy
+import importlib.abc
+import importlib.util
+import os
+import random
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+TESTS: Final[Mapping[str, Sequence[str]]] = {
+    "queue": ("tests/unit/queue",),
+    "intake": ("tests/unit/intake",),
+    "framework": ("tests/unit/framework",),
+    "scheduling": ("tests/unit/scheduling",),
+    "outcomes": ("tests/unit/outcomes",),
+    "binding": ("tests/unit/binding",),
+}
+SLOW: Final = "test_state_machine"
+"""These go last: only mutants that all others let live meet them."""
+SECONDS: Final = 300.0
+"""A mutant that takes longer is taken for an endless loop, which is noticed."""
+PRELOADED: Final = ("pytest", "hypothesis.stateful", "numpy", "msgspec", "yaml", "click", "httpx", "asyncio")
+
+PYTEST: Final = (
+    *("-q", "-x", "-p", "no:cacheprovider"),
+    # What is preloaded for speed is not rewritten, and need not be.
+    *("-W", "ignore::pytest.PytestAssertRewriteWarning"),
+)
+
+_SWAPS: Final[Mapping[type[ast.AST], type[ast.AST]]] = {
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.Lt: ast.LtE,
+    ast.LtE: ast.Lt,
+    ast.Gt: ast.GtE,
+    ast.GtE: ast.Gt,
+    ast.Is: ast.IsNot,
+    ast.IsNot: ast.Is,
+    ast.In: ast.NotIn,
+    ast.NotIn: ast.In,
+    ast.And: ast.Or,
+    ast.Or: ast.And,
+    ast.Add: ast.Sub,
+    ast.Sub: ast.Add,
+    ast.Mult: ast.FloorDiv,
+    ast.FloorDiv: ast.Mult,
+    ast.Div: ast.Mult,
+    ast.Mod: ast.Mult,
+    ast.LShift: ast.RShift,
+    ast.RShift: ast.LShift,
+    ast.BitAnd: ast.BitOr,
+    ast.BitOr: ast.BitAnd,
+}
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One changed module."""
+
+    module: str
+    path: Path
+    line: int
+    change: str
+    tree: ast.Module
+
+    def __str__(self) -> str:
+        return f"{self.path.relative_to(ROOT)}:{self.line}: {self.change}"
+
+
+def mutants_of(module: str, path: Path) -> Iterator[Mutant]:
+    """Every mutant of a module; the tree is copied for each."""
+    original = ast.parse(path.read_text(encoding="utf-8"))
+    for number, node in enumerate(_mutable(original)):
+        for choice in range(len(_changes(node))):
+            tree = copy.deepcopy(original)
+            twin = next(twin for index, twin in enumerate(_mutable(tree)) if index == number)
+            change = _changes(twin)[choice]
+            changed = change.node
+            before, line = ast.unparse(changed), getattr(changed, "lineno", 0)
+            change()
+            after = "nothing" if isinstance(change, _Remove) else _short(ast.unparse(changed))
+            yield Mutant(module, path, line, f"{_short(before)}  →  {after}", ast.fix_missing_locations(tree))
+
+
+def _mutable(tree: ast.AST) -> Iterator[ast.AST]:
+    """The nodes worth changing: no annotations, no texts, nothing of what is only logged."""
+    for field, value in ast.iter_fields(tree):
+        if field in ("annotation", "returns", "decorator_list"):
+            continue
+        for child in value if isinstance(value, list) else [value]:
+            if not isinstance(child, ast.AST) or _is_silent(child):
+                continue
+            yield child
+            yield from _mutable(child)
+
+
+def _is_silent(node: ast.AST) -> bool:
+    if isinstance(node, ast.Import | ast.ImportFrom | ast.Assert | ast.JoinedStr):
+        return True
+    if isinstance(node, ast.Expr):
+        call = node.value
+        if isinstance(call, ast.Constant):
+            return True
+        return isinstance(call, ast.Call) and ast.unparse(call.func).startswith("logger.")
+    if isinstance(node, ast.Assign | ast.AnnAssign):
+        # Aliases of types and the list of what is public.
+        target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+        return isinstance(target, ast.Name) and (target.id == "__all__" or target.id[0].isupper())
+    return False
+
+
+def _changes(node: ast.AST) -> list[_Change]:
+    """What can be done to this node, in place."""
+    found: list[_Change] = []
+    match node:
+        case ast.Compare():
+            found += [_Swap(node, "ops", index) for index, op in enumerate(node.ops) if type(op) in _SWAPS]
+        case ast.BoolOp() | ast.BinOp() | ast.AugAssign() if type(node.op) in _SWAPS:
+            found.append(_Swap(node, "op"))
+        case ast.Constant(value=bool()):
+            found.append(_Set(node, "value", not node.value))
+        case ast.Constant(value=int() | float()):
+            found.append(_Set(node, "value", node.value + 1))  # type: ignore[operator]  # a number
+    if isinstance(node, ast.If | ast.While | ast.IfExp):
+        match node.test:
+            case ast.Compare() | ast.BoolOp():
+                pass  # changed by themselves
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                found.append(_Set(node, "test", operand))
+            case condition:
+                found.append(_Set(node, "test", ast.UnaryOp(ast.Not(), condition)))
+    for name in ("body", "orelse", "finalbody"):
+        body = getattr(node, name, None)
+        if isinstance(body, list):
+            found += [_Remove(body, index) for index, one in enumerate(body) if _is_removable(one)]
+    return found
+
+
+def _is_removable(node: ast.AST) -> bool:
+    if _is_silent(node):
+        return False
+    if isinstance(node, ast.Assign):
+        return all(isinstance(target, ast.Attribute | ast.Subscript) for target in node.targets)
+    if isinstance(node, ast.Return):
+        return node.value is None
+    return isinstance(node, ast.Expr | ast.AugAssign | ast.Delete | ast.Continue | ast.Break | ast.Raise)
+
+
+class _Change:
+    node: ast.AST
+    """What is changed."""
+
+    def __call__(self) -> None:
+        raise NotImplementedError
+
+
+class _Swap(_Change):
+    def __init__(self, node: ast.AST, field: str, index: int | None = None) -> None:
+        self.node, self._field, self._index = node, field, index
+
+    def __call__(self) -> None:
+        held = getattr(self.node, self._field)
+        if self._index is None:
+            setattr(self.node, self._field, _SWAPS[type(held)]())
+        else:
+            held[self._index] = _SWAPS[type(held[self._index])]()
+
+
+class _Set(_Change):
+    def __init__(self, node: ast.AST, field: str, value: object) -> None:
+        self.node, self._field, self._value = node, field, value
+
+    def __call__(self) -> None:
+        setattr(self.node, self._field, self._value)
+
+
+class _Remove(_Change):
+    def __init__(self, body: list[ast.stmt], index: int) -> None:
+        self.node = body[index]
+        self._body, self._index = body, index
+
+    def __call__(self) -> None:
+        self._body[self._index] = ast.Pass()
+
+
+def _short(text: str, limit: int = 90) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= limit else f"{line[:limit]}…"
+
+
+class _OneModule(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Serves a mutant in place of its module."""
+
+    def __init__(self, mutant: Mutant) -> None:
+        self._mutant = mutant
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname != self._mutant.module:
+            return None
+        return importlib.util.spec_from_loader(fullname, self, origin=str(self._mutant.path))
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__file__ = str(self._mutant.path)
+        exec(compile(self._mutant.tree, str(self._mutant.path), "exec"), module.__dict__)
+
+
+def test(mutant: Mutant | None, groups: Sequence[Sequence[str]]) -> int:
+    """Run the tests, group by group until one fails, in a forked child, which is returned."""
+    child = os.fork()
+    if child:
+        return child
+    os.setsid()
+    with open(os.devnull, "w") as nowhere, contextlib.suppress(BaseException):
+        os.dup2(nowhere.fileno(), 1)
+        os.dup2(nowhere.fileno(), 2)
+        import pytest
+
+        if mutant is not None:
+            sys.meta_path.insert(0, _OneModule(mutant))
+        os._exit(any(pytest.main([*PYTEST, *tests]) for tests in groups if tests))
+    os._exit(70)
+
+
+def groups_for(mutant: Mutant, package: str) -> Sequence[Sequence[str]]:
+    """The module's own tests first, slow ones last."""
+    groups: tuple[list[str], ...] = ([], [], [])
+    for folder in TESTS[package]:
+        for path in sorted((ROOT / folder).glob("test_*.py")):
+            turn = 2 if SLOW in path.name else 0 if mutant.path.stem in path.name else 1
+            groups[turn].append(str(path.relative_to(ROOT)))
+    return groups
+
+
+def main() -> None:
+    options = _parser().parse_args()
+    os.chdir(ROOT)
+    sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
+    os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = tempfile.mkdtemp(prefix="mutants-")
+    for name in PRELOADED:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+    survivors: list[Mutant] = []
+    for package in options.packages:
+        mutants = [
+            mutant
+            for path in sorted((ROOT / "src/kuberth" / package).rglob("*.py"))
+            for mutant in mutants_of(".".join(path.relative_to(ROOT / "src").with_suffix("").parts), path)
+            if path.name != "__init__.py" and (not options.module or path.stem in options.module)
+        ]
+        if options.sample and options.sample < len(mutants):
+            mutants = random.Random(options.seed).sample(mutants, options.sample)
+        if os.waitpid(test(None, [TESTS[package]]), 0)[1] != 0:
+            raise SystemExit(
+                f"the tests of {package} fail without any mutant; see pytest {TESTS[package][0]}"
+            )
+        alive = _alive(mutants, package, jobs=options.jobs)
+        survivors += alive
+        lives = Counter(mutant.path.name for mutant in alive)
+        for name, number in sorted(Counter(mutant.path.name for mutant in mutants).items()):
+            print(f"  {name}: {number - lives[name]}/{number}")
+        killed = len(mutants) - len(alive)
+        share = 100 * killed / len(mutants) if mutants else 100.0
+        print(f"{package}: {killed} of {len(mutants)} mutants noticed ({share:.1f} %)", flush=True)
+    for mutant in survivors:
+        print(f"lives: {mutant}")
+
+
+def _alive(mutants: Sequence[Mutant], package: str, *, jobs: int) -> list[Mutant]:
+    """Those that no test notices."""
+    waiting, alive = list(reversed(mutants)), []
+    running: dict[int, tuple[Mutant, float]] = {}
+    while waiting or running:
+        while waiting and len(running) < jobs:
+            mutant = waiting.pop()
+            running[test(mutant, groups_for(mutant, package))] = mutant, time.monotonic() + SECONDS
+        time.sleep(0.05)
+        for child, (mutant, deadline) in list(running.items()):
+            ended, status = os.waitpid(child, os.WNOHANG)
+            if not ended and time.monotonic() > deadline:
+                os.killpg(child, signal.SIGKILL)
+                os.waitpid(child, 0)
+                del running[child]
+            elif ended:
+                del running[child]
+                if status == 0:
+                    alive.append(mutant)
+                    print(f"  lives: {mutant}", flush=True)
+    return alive
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python hack/mutants.py", description=__doc__)
+    parser.add_argument("packages", nargs="*", default=["queue", "intake"], metavar="PACKAGE")
+    parser.add_argument("--module", nargs="+", metavar="NAME", help="only these modules of the packages")
+    parser.add_argument("--sample", type=int, metavar="N", help="only so many of a package, by chance")
+    parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the chance (1)")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, metavar="N")
+    return parser
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,247 @@
+"""Stands between the scheduler and its queue: whatever a queue raises hurts one pod, for a while.
+
+In: the calls of `SchedulingQueue`. Out: the same calls to the queue behind it. One that fails is told with
+the queue's class and method, and followed by what loses least: what the queue did not do is a debt that it is
+asked to settle later, at a tick, again and again with growing delays.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Final, NamedTuple
+
+from kuberth.api.core import Pod
+from kuberth.clock import NANOSECONDS, Clock
+from kuberth.cluster.pod_info import PodInfo
+from kuberth.errors import QueueError, reraise_interrupt
+from kuberth.framework.cluster_events import Action, ClusterEvent, Resource
+from kuberth.framework.queued_pod import QueuedPod
+from kuberth.queue.interface import PreCheck, SchedulingQueue
+
+logger = logging.getLogger(__name__)
+
+FIRST_RETRY_SECONDS: Final = 1
+LAST_RETRY_SECONDS: Final = 60
+TICK_SECONDS: Final = 1.0
+"""When to tick again if the queue does not say."""
+
+LOST_EVENT: Final = ClusterEvent(Resource.ANY, Action.ALL, "LostEvent")
+"""Stands for events that a queue failed at: any pod may have waited for one of them."""
+_EVENTS: Final = ("event", "")
+
+
+class _Debt(NamedTuple):
+    settle: Callable[[], None]
+    failures: int
+    due_ns: int
+
+
+class GuardedQueue(SchedulingQueue):
+    """Any queue: nothing it raises reaches the scheduler, and no pod is lost or in flight for ever."""
+
+    def __init__(self, queue: SchedulingQueue, clock: Clock) -> None:
+        self._queue = queue
+        self._clock = clock
+        self._name = f"{type(queue).__module__}.{type(queue).__qualname__}"
+        self._notify: Callable[[], None] = lambda: None
+        self._tells_when_ready = True
+        self._pop_failed = False
+        self._in_flight: set[str] = set()
+        self._debts: dict[tuple[str, str], _Debt] = {}
+
+    # Pods come and go
+
+    def add(self, info: PodInfo) -> None:
+        self._forget_debts(info.key)
+        try:
+            self._queue.add(info)
+        except BaseException as exc:
+            self._tell(exc, "add", info.key, then="it will be added again")
+            self._owe(_addition(info.key), partial(self._bring_anew, info))
+
+    def update(self, old: Pod, new: PodInfo) -> None:
+        owed = self._debts.get(_addition(new.key))
+        if owed is not None:
+            self._debts[_addition(new.key)] = owed._replace(settle=partial(self._bring_anew, new))
+            return
+        try:
+            self._queue.update(old, new)
+        except BaseException as exc:
+            if new.uid in self._in_flight:
+                self._tell(exc, "update", new.key, then="its attempt goes on")
+                return
+            self._tell(exc, "update", new.key, then="it will be added anew")
+            self._owe(_addition(new.key), partial(self._bring_anew, new))
+
+    def delete(self, pod: Pod) -> None:
+        key = f"{pod.metadata.namespace}/{pod.metadata.name}"
+        self._forget_debts(key)
+        try:
+            self._queue.delete(pod)
+        except BaseException as exc:
+            self._tell(exc, "delete", key, then="it will be deleted again")
+            self._owe(_deletion(key), partial(self._queue.delete, pod))
+
+    def _bring_anew(self, info: PodInfo) -> None:
+        # Nobody knows how far the queue came when it failed.
+        self._queue.done(info.uid)
+        self._queue.delete(info.pod)
+        self._queue.add(info)
+
+    # Attempts
+
+    def pop_nowait(self) -> QueuedPod | None:
+        try:
+            queued = self._queue.pop_nowait()
+            if queued is None:
+                return None
+            if not isinstance(queued, QueuedPod):
+                raise TypeError(f"popped {queued!r:.200} where a QueuedPod or None is expected")
+        except BaseException as exc:
+            self._tell(exc, "pop_nowait", then="asking again at its next tick")
+            self._pop_failed = True
+            return None
+        deleted = _deletion(queued.key) in self._debts
+        self._forget_debts(queued.key)
+        if deleted:
+            self.done(queued.uid)
+            return self.pop_nowait()
+        self._in_flight.add(queued.uid)
+        return queued
+
+    def requeue(self, queued: QueuedPod) -> None:
+        self._in_flight.discard(queued.uid)
+        try:
+            self._queue.requeue(queued)
+        except BaseException as exc:
+            if isinstance(exc, QueueError) and self.get(queued.key) is not None:
+                raise  # it waits already, as the interface has it
+            self._tell(exc, "requeue", queued.key, then="it will be added anew")
+            self.done(queued.uid)
+            self._owe(_addition(queued.key), partial(self._bring_anew, queued.info))
+
+    def done(self, uid: str) -> None:
+        self._in_flight.discard(uid)
+        try:
+            self._queue.done(uid)
+        except BaseException as exc:
+            self._tell(exc, "done", f"with uid {uid}", then="it will be told again")
+            self._owe(("done", uid), partial(self._queue.done, uid))
+
+    # Events
+
+    def move(
+        self, event: ClusterEvent, old: object, new: object, *, pre_check: PreCheck | None = None
+    ) -> None:
+        try:
+            self._queue.move(event, old, new, pre_check=pre_check)
+        except BaseException as exc:
+            self._tell(exc, f"move at event {event.label}", then="all pods that wait will be tried again")
+            self._owe_an_event()
+
+    def activate(self, pods: Mapping[str, Pod]) -> None:
+        try:
+            self._queue.activate(pods)
+        except BaseException as exc:
+            self._tell(exc, "activate", ", ".join(pods), then="all pods that wait will be tried again")
+            self._owe_an_event()
+
+    # Time passes
+
+    def tick(self) -> float:
+        try:
+            seconds = self._queue.tick()
+            if not isinstance(seconds, int | float) or not 0 <= seconds < math.inf:
+                raise TypeError(f"answered {seconds!r:.200} where a number of seconds is expected")
+        except BaseException as exc:
+            self._tell(exc, "tick", then=f"ticking again in {TICK_SECONDS:g} s")
+            seconds = TICK_SECONDS
+        self._settle_debts()
+        if self._pop_failed or not self._tells_when_ready:
+            self._pop_failed = False
+            self._notify()
+        return min((seconds, *(self._seconds_until(debt.due_ns) for debt in self._debts.values())))
+
+    def _settle_debts(self) -> None:
+        for key, debt in list(self._debts.items()):
+            if debt.due_ns > self._clock.now_ns():
+                continue
+            del self._debts[key]
+            try:
+                debt.settle()
+            except BaseException as exc:
+                self._tell(exc, f"the {key[0]} it owes", key[1], then="it will be asked again")
+                self._owe(key, debt.settle, failures=debt.failures + 1)
+
+    # Looking in
+
+    def when_ready(self, notify: Callable[[], None]) -> None:
+        self._notify = notify
+        try:
+            self._queue.when_ready(notify)
+        except BaseException as exc:
+            self._tell(exc, "when_ready", then="asking for pods at every tick")
+            self._tells_when_ready = False
+
+    def rooms(self) -> Mapping[str, Sequence[QueuedPod]]:
+        try:
+            return self._queue.rooms()
+        except BaseException as exc:
+            self._tell(exc, "rooms", then="showing none")
+            return {}
+
+    def in_flight(self) -> Sequence[Pod]:
+        try:
+            return self._queue.in_flight()
+        except BaseException as exc:
+            self._tell(exc, "in_flight", then="showing none")
+            return ()
+
+    def get(self, key: str) -> QueuedPod | None:
+        try:
+            return self._queue.get(key)
+        except BaseException as exc:
+            self._tell(exc, "get", key, then="taking it for absent")
+            return None
+
+    def close(self) -> None:
+        try:
+            self._queue.close()
+        except BaseException as exc:
+            self._tell(exc, "close", then="the scheduler ends all the same")
+
+    # Failures
+
+    def _tell(self, exc: BaseException, method: str, pod: str = "", *, then: str) -> None:
+        reraise_interrupt(exc)
+        about = f" for pod {pod}" if pod else ""
+        logger.error("queue %s failed in %s%s; %s", self._name, method, about, then, exc_info=exc)
+
+    def _owe(self, key: tuple[str, str], settle: Callable[[], None], *, failures: int = 0) -> None:
+        seconds = min(FIRST_RETRY_SECONDS << min(failures, 16), LAST_RETRY_SECONDS)
+        due_ns = self._clock.now_ns() + seconds * NANOSECONDS
+        self._debts[key] = _Debt(settle, failures, due_ns)
+
+    def _owe_an_event(self) -> None:
+        # One for many: a queue that fails at every event is not to try all pods again for each.
+        if _EVENTS not in self._debts:
+            self._owe(_EVENTS, partial(self._queue.move, LOST_EVENT, None, None))
+
+    def _forget_debts(self, key: str) -> None:
+        """What comes now makes what the queue did not do with this pod pointless."""
+        self._debts.pop(_addition(key), None)
+        self._debts.pop(_deletion(key), None)
+
+    def _seconds_until(self, due_ns: int) -> float:
+        return max(0, due_ns - self._clock.now_ns()) / NANOSECONDS
+
+
+def _addition(key: str) -> tuple[str, str]:
+    return "addition", key
+
+
+def _deletion(key: str) -> tuple[str, str]:
+    return "deletion", key

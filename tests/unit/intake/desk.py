@@ -1,0 +1,80 @@
+"""A whole scheduler that does not run: objects are handed to its intake, its queue is looked at."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kuberth.assembly.scheduler import Scheduler
+from kuberth.config import FeatureGates, load
+from kuberth.framework.queued_pod import QueuedPod
+from kuberth.testing import FakeClock, MemoryApi
+from kuberth.testing.harness import API_VERSION
+from tests.unit.queue.building import START_NS, room_of_each
+
+
+class Desk:
+    """Objects come and go one by one, as informers would deliver them."""
+
+    def __init__(
+        self,
+        *objects: Any,
+        gates: Mapping[str, bool] | None = None,
+        profiles: Sequence[Mapping[str, Any]] | None = None,
+        **options: Any,
+    ) -> None:
+        feature_gates = FeatureGates(gates or {})
+        tree = {"apiVersion": API_VERSION, "kind": "KubeSchedulerConfiguration", "profiles": profiles}
+        self.clock = FakeClock(START_NS)
+        self.scheduler = Scheduler(
+            MemoryApi(),
+            config=None if profiles is None else load(tree, feature_gates=feature_gates.explicit),
+            feature_gates=feature_gates,
+            clock=self.clock,
+            rng=random.Random(1),
+            **options,
+        )
+        self.queue = self.scheduler.queue
+        self.cluster = self.scheduler.cluster
+        self.put(*objects)
+
+    def put(self, *objects: Any) -> None:
+        """New objects, or new versions of them."""
+        for obj in objects:
+            store = self.scheduler.stores.of(type(obj))
+            metadata = obj.metadata
+            old = store.get(metadata.name, namespace=getattr(metadata, "namespace", ""))
+            store.set(obj)
+            self.scheduler.intake.handler(type(obj))(old, obj)
+
+    def remove(self, *objects: Any) -> None:
+        for obj in objects:
+            self.scheduler.stores.of(type(obj)).remove(obj)
+            self.scheduler.intake.handler(type(obj))(obj, None)
+
+    def attempt(self, name: str) -> QueuedPod:
+        """Let a pod, the next one, fail a real scheduling cycle."""
+        queued = self._pop(name)
+        # As the loop does it with a pod it has popped.
+        self.scheduler.loop._schedule(queued, self.scheduler.runners[queued.pod.spec.scheduler_name])
+        assert self.queue.get(queued.key) is queued, "it was not rejected"
+        return queued
+
+    def reject(self, name: str, *plugins: str) -> QueuedPod:
+        """Let the next pod be rejected by these plugins, whatever they would say."""
+        queued = self._pop(name)
+        queued.unschedulable_plugins = set(plugins)
+        self.queue.requeue(queued)
+        return queued
+
+    def _pop(self, name: str) -> QueuedPod:
+        queued = self.queue.pop_nowait()
+        assert queued is not None, f"nothing to pop where {name} is expected"
+        assert queued.pod.metadata.name == name
+        return queued
+
+    @property
+    def rooms(self) -> dict[str, str]:
+        """Which room every waiting pod is in."""
+        return room_of_each(self.queue)

@@ -1,0 +1,530 @@
+"""A queue that raises is named and hurts only the pod it raised for."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import pytest
+
+from kuberth.api.core import Pod
+from kuberth.assembly.scheduler import Scheduler
+from kuberth.clock import NANOSECONDS
+from kuberth.cluster.pod_info import PodInfo
+from kuberth.errors import QueueError
+from kuberth.framework.queued_pod import QueuedPod
+from kuberth.queue.guard import LOST_EVENT, GuardedQueue
+from kuberth.queue.interface import QueueContext, SchedulingQueue
+from kuberth.queue.priority_queue import PriorityQueue
+from kuberth.testing import FakeClock, MemoryApi, make_node, make_pod, run_in_virtual_time
+from kuberth.testing.harness import World, running
+from tests.unit.queue.building import NODE_ADD, START_NS, make_context, on, room_of_each, with_metadata
+
+NAME = "tests.unit.queue.test_guard.Fragile"
+
+
+class Fragile(PriorityQueue):
+    """A queue with methods that raise before or after they do their work, as often as a test says."""
+
+    def __init__(self, context: QueueContext) -> None:
+        self.failing: dict[str, int] = {}
+        self.raises: Callable[[], BaseException] = lambda: RuntimeError("fragile")
+        self.after = False
+        self.closed = 0
+        super().__init__(context)
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+def _fragile(method: str) -> Callable[..., Any]:
+    original = getattr(PriorityQueue, method)
+
+    def call(self: Fragile, *args: Any, **kwargs: Any) -> Any:
+        times = self.failing.get(method, 0)
+        if times <= 0:
+            return original(self, *args, **kwargs)
+        self.failing[method] = times - 1
+        if self.after:
+            original(self, *args, **kwargs)
+        raise self.raises()
+
+    return call
+
+
+METHODS = ("add", "update", "delete", "pop_nowait", "requeue", "done", "move", "activate", "tick")
+for _method in (*METHODS, "when_ready", "rooms", "in_flight", "get"):
+    setattr(Fragile, _method, _fragile(_method))
+
+
+class Bench:
+    """A fragile queue behind its guard, on a clock that stands still."""
+
+    def __init__(self, *, after: bool = False) -> None:
+        self.clock = FakeClock(START_NS)
+        self.inner = Fragile(make_context(self.clock, hints=on("A", NODE_ADD)))
+        self.inner.after = after
+        self.queue: SchedulingQueue = GuardedQueue(self.inner, self.clock)
+        self.told = 0
+        self.queue.when_ready(self.tell)
+
+    def tell(self) -> None:
+        self.told += 1
+
+    def fail(self, method: str, times: int = 1) -> None:
+        self.inner.failing[method] = times
+
+    def add(self, name: str, **pod: Any) -> Pod:
+        made = make_pod(name, **pod)
+        self.queue.add(PodInfo(made))
+        return made
+
+    def pop(self, name: str) -> QueuedPod:
+        queued = self.queue.pop_nowait()
+        assert queued is not None
+        assert queued.pod.metadata.name == name
+        return queued
+
+    def reject(self, queued: QueuedPod, *plugins: str) -> None:
+        queued.unschedulable_plugins = set(plugins)
+        self.queue.requeue(queued)
+
+    def wait(self, seconds: float) -> float:
+        self.clock.advance(seconds)
+        return self.queue.tick()
+
+    @property
+    def rooms(self) -> dict[str, str]:
+        return room_of_each(self.queue)
+
+    @property
+    def flying(self) -> list[str]:
+        return [pod.metadata.name for pod in self.queue.in_flight()]
+
+
+@pytest.fixture(params=[False, True], ids=["before", "after"])
+def bench(request: pytest.FixtureRequest) -> Bench:
+    """The queue raises before it has done anything, or when all is done."""
+    return Bench(after=request.param)
+
+
+def test_a_pod_that_could_not_be_added_is_added_again(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    bench.fail("add", 2)
+    bench.add("p")
+    assert f"queue {NAME} failed in add for pod default/p; it will be added again" in caplog.text
+    bench.add("q")
+    bench.wait(0.5)
+    assert bench.inner.failing == {"add": 0}, "the second pod took the second failure"
+    bench.wait(1)
+    assert bench.rooms == {"p": "active", "q": "active"}
+
+
+def test_debts_are_settled_with_growing_delays(caplog: pytest.LogCaptureFixture) -> None:
+    bench = Bench()
+    bench.fail("add", 9)
+    bench.add("p")
+    tries: list[int] = []
+    for second in range(1, 191):
+        before = bench.inner.failing["add"]
+        bench.wait(1)
+        if bench.inner.failing["add"] < before:
+            tries.append(second)
+    assert tries == [1, 3, 7, 15, 31, 63, 123, 183]
+    assert f"queue {NAME} failed in the addition it owes for pod default/p; it will be asked again" in (
+        caplog.text
+    )
+    bench.wait(60)
+    assert bench.rooms == {"p": "active"}
+
+
+def test_a_tick_is_asked_for_when_a_debt_is_due() -> None:
+    bench = Bench()
+    bench.fail("add")
+    bench.add("p")
+    bench.clock.advance(0.75)
+    assert bench.queue.tick() == pytest.approx(0.25)
+
+
+@pytest.mark.parametrize("deleted", [False, True], ids=["stays", "goes"])
+def test_news_of_a_pod_change_what_is_owed(bench: Bench, deleted: bool) -> None:
+    bench.fail("add")
+    old = bench.add("p")
+    new = with_metadata(old, labels={"a": "b"})
+    bench.queue.update(old, PodInfo(new))
+    if deleted:
+        bench.queue.delete(new)
+    bench.wait(5)
+    assert bench.rooms == ({} if deleted else {"p": "active"})
+    queued = bench.queue.get("default/p")
+    assert (queued is None) == deleted
+    assert queued is None or queued.pod is new
+
+
+def test_an_update_that_fails_brings_the_pod_in_anew(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    old = bench.add("p", priority=1)
+    new = with_metadata(old, labels={"a": "b"})
+    bench.fail("update")
+    bench.queue.update(old, PodInfo(new))
+    assert "failed in update for pod default/p; it will be added anew" in caplog.text
+    bench.wait(1)
+    queued = bench.queue.get("default/p")
+    assert queued is not None
+    assert queued.pod is new
+    assert bench.rooms == {"p": "active"}
+
+
+def test_an_update_that_fails_in_flight_changes_nothing(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    old = bench.add("p")
+    queued = bench.pop("p")
+    bench.fail("update")
+    bench.queue.update(old, PodInfo(with_metadata(old, labels={"a": "b"})))
+    assert "failed in update for pod default/p; its attempt goes on" in caplog.text
+    bench.wait(5)
+    assert (bench.rooms, bench.flying) == ({}, ["p"])
+    bench.queue.done(queued.uid)
+    bench.fail("update")
+    bench.queue.update(old, PodInfo(old))
+    bench.wait(5)
+    assert bench.rooms == {"p": "active"}, "it is not in flight any more"
+
+
+def test_a_pod_popped_before_its_debt_is_settled_is_not_added_anew() -> None:
+    bench = Bench()
+    old = bench.add("p")
+    bench.fail("update")
+    bench.queue.update(old, PodInfo(with_metadata(old, labels={"a": "b"})))
+    bench.pop("p")
+    bench.wait(5)
+    assert (bench.rooms, bench.flying) == ({}, ["p"])
+
+
+def test_a_deletion_that_fails_is_tried_again(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    pod = bench.add("p")
+    bench.fail("delete")
+    bench.queue.delete(pod)
+    assert "failed in delete for pod default/p; it will be deleted again" in caplog.text
+    bench.wait(1)
+    assert bench.rooms == {}
+
+
+def test_a_pod_that_should_have_been_deleted_is_not_popped() -> None:
+    bench = Bench()
+    pod = bench.add("p", priority=9)
+    bench.add("q")
+    bench.fail("delete")
+    bench.queue.delete(pod)
+    bench.pop("q")
+    assert bench.flying == ["q"]
+    bench.wait(5)
+    assert bench.rooms == {}
+
+
+def test_a_deletion_owed_does_not_take_the_next_pod_of_that_name() -> None:
+    bench = Bench()
+    pod = bench.add("p")
+    bench.fail("delete")
+    bench.queue.delete(pod)
+    again = bench.add("p")
+    bench.wait(5)
+    assert bench.pop("p").pod is again
+
+
+def test_a_pop_that_fails_is_asked_again_at_the_next_tick(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench.inner.after = False
+    bench.add("p")
+    bench.fail("pop_nowait")
+    told = bench.told
+    assert bench.queue.pop_nowait() is None
+    assert f"queue {NAME} failed in pop_nowait; asking again at its next tick" in caplog.text
+    bench.wait(1)
+    assert bench.told == told + 1
+    bench.wait(1)
+    assert bench.told == told + 1
+    bench.pop("p")
+
+
+def test_what_is_no_pod_is_not_popped(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench = Bench()
+    monkeypatch.setattr(bench.inner, "pop_nowait", lambda: make_pod("p"))
+    assert bench.queue.pop_nowait() is None
+    assert "where a QueuedPod or None is expected" in caplog.text
+
+
+def test_a_pod_that_could_not_come_back_is_added_anew(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    bench.add("p")
+    queued = bench.pop("p")
+    bench.fail("requeue")
+    bench.reject(queued, "A")
+    assert "failed in requeue for pod default/p; it will be added anew" in caplog.text
+    assert bench.flying == []
+    bench.wait(1)
+    assert bench.rooms == {"p": "active"}
+
+
+def test_a_pod_that_waits_already_is_refused_as_the_interface_has_it() -> None:
+    bench = Bench()
+    pod = bench.add("p")
+    queued = bench.pop("p")
+    bench.queue.add(PodInfo(pod))
+    with pytest.raises(QueueError, match="already present"):
+        bench.reject(queued, "A")
+    bench.wait(5)
+    assert (bench.rooms, bench.flying) == ({"p": "active"}, [])
+
+
+def test_a_queue_error_of_another_kind_is_a_failure(caplog: pytest.LogCaptureFixture) -> None:
+    bench = Bench()
+    bench.add("p")
+    queued = bench.pop("p")
+    bench.inner.raises = lambda: QueueError("not today")
+    bench.fail("requeue")
+    bench.reject(queued, "A")
+    assert "not today" in caplog.text
+    bench.wait(1)
+    assert bench.rooms == {"p": "active"}
+
+
+def test_a_pod_is_not_in_flight_for_ever(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    bench.add("p")
+    queued = bench.pop("p")
+    bench.fail("done")
+    bench.queue.done(queued.uid)
+    assert f"failed in done for pod with uid {queued.uid}; it will be told again" in caplog.text
+    bench.wait(1)
+    assert bench.flying == []
+
+
+@pytest.mark.parametrize("method", ["move", "activate"])
+def test_pods_that_waited_for_a_lost_event_are_tried_again(
+    method: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench = Bench()
+    pod = bench.add("p")
+    bench.reject(bench.pop("p"), "A")
+    assert bench.rooms == {"p": "unschedulable"}
+    bench.fail(method)
+    if method == "move":
+        bench.queue.move(NODE_ADD, None, None)
+        assert "failed in move at event NodeAdd; all pods that wait will be tried again" in caplog.text
+    else:
+        bench.queue.activate({"default/p": pod})
+        assert "failed in activate for pod default/p; all pods that wait" in caplog.text
+    assert bench.rooms == {"p": "unschedulable"}
+    bench.wait(1)
+    assert bench.rooms == {"p": "backoff"}
+
+
+def test_one_lost_event_stands_for_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench()
+    seen: list[object] = []
+
+    def move(event: object, *_: object, **__: object) -> NoReturn:
+        seen.append(event)
+        raise RuntimeError("never")
+
+    monkeypatch.setattr(bench.inner, "move", move)
+    for _ in range(12):
+        bench.queue.move(NODE_ADD, None, None)
+        bench.wait(0.3)
+    assert seen.count(LOST_EVENT) == 2, "after one second and two more"
+
+
+@pytest.mark.parametrize("answer", [None, "soon", math.nan, math.inf, -1.0], ids=str)
+def test_a_tick_that_answers_nonsense(
+    answer: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench = Bench()
+    monkeypatch.setattr(bench.inner, "tick", lambda: answer)
+    assert bench.queue.tick() == 1.0
+    assert "where a number of seconds is expected" in caplog.text
+
+
+@pytest.mark.parametrize("answer", [0, 0.25, 30])
+def test_a_tick_that_says_when(answer: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench()
+    monkeypatch.setattr(bench.inner, "tick", lambda: answer)
+    assert bench.queue.tick() == answer
+
+
+def test_a_tick_that_fails(caplog: pytest.LogCaptureFixture) -> None:
+    bench = Bench()
+    bench.fail("tick")
+    assert bench.queue.tick() == 1.0
+    assert f"queue {NAME} failed in tick; ticking again in 1 s" in caplog.text
+
+
+def test_a_queue_that_cannot_tell_when_it_is_ready_is_asked_at_every_tick() -> None:
+    bench = Bench()
+    bench.fail("when_ready")
+    bench.queue.when_ready(bench.tell)
+    before = bench.told
+    for _ in range(3):
+        bench.wait(1)
+    assert bench.told == before + 3
+
+
+@pytest.mark.parametrize(("method", "answer"), [("rooms", {}), ("in_flight", ()), ("get", None)])
+def test_who_looks_in_sees_nothing(method: str, answer: object, caplog: pytest.LogCaptureFixture) -> None:
+    bench = Bench()
+    bench.add("p")
+    bench.fail(method)
+    look = getattr(bench.queue, method)
+    assert (look("default/p") if method == "get" else look()) == answer
+    assert f"failed in {method}" in caplog.text
+
+
+def test_it_is_closed_once_and_may_fail_at_that(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench = Bench()
+    bench.queue.close()
+    assert bench.inner.closed == 1
+
+    def fail() -> NoReturn:
+        raise RuntimeError("still busy")
+
+    monkeypatch.setattr(bench.inner, "close", fail)
+    bench.queue.close()
+    assert "failed in close" in caplog.text
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("exception", [asyncio.CancelledError, SystemExit, GeneratorExit], ids=str)
+def test_nothing_passes_the_guard(method: str, exception: type[BaseException]) -> None:
+    bench = Bench()
+    bench.inner.raises = exception
+    pod = bench.add("p")
+    queued = bench.pop("p") if method in ("requeue", "done") else None
+    bench.fail(method)
+    calls: dict[str, Callable[[], object]] = {
+        "add": lambda: bench.add("q"),
+        "update": lambda: bench.queue.update(pod, PodInfo(pod)),
+        "delete": lambda: bench.queue.delete(pod),
+        "pop_nowait": bench.queue.pop_nowait,
+        "requeue": lambda: bench.queue.requeue(queued),  # type: ignore[arg-type]
+        "done": lambda: bench.queue.done(pod.metadata.uid),
+        "move": lambda: bench.queue.move(NODE_ADD, None, None),
+        "activate": lambda: bench.queue.activate({"default/p": pod}),
+        "tick": bench.queue.tick,
+    }
+    calls[method]()
+    assert bench.inner.failing == {method: 0}
+
+
+# In a whole scheduler
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("times", [1, 4])
+def test_a_scheduler_goes_on_with_a_queue_that_fails(
+    method: str, times: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Pods that fit are placed, also those that were rejected, changed and brought back meanwhile."""
+    made: list[Fragile] = []
+
+    def factory(context: QueueContext) -> Fragile:
+        made.append(Fragile(context))
+        made[0].failing[method] = times
+        return made[0]
+
+    async def scenario() -> None:
+        async with running(make_node("n1", cpu="2"), queue=factory) as world:
+            await steps(world)
+        assert made[0].closed == 1
+
+    async def steps(world: World) -> None:
+        for name in ("one", "two", "three"):
+            world.api.put(make_pod(name, cpu="1"))
+        doomed = world.api.put(make_pod("doomed", cpu="64"))
+        await world.quiet(seconds=3)
+        world.api.replace(with_metadata(world.pod("doomed"), labels={"a": "b"}))
+        await world.quiet(seconds=1)
+        world.api.remove(Pod, "default/doomed")
+        world.api.put(make_node("n2", cpu="2"))
+        await world.bound("one", "two", "three", seconds=400)
+        await world.until(lambda: not world.scheduler.queue.in_flight(), seconds=400)
+        await world.until(lambda: world.scheduler.queue.get("default/doomed") is None, seconds=400)
+        assert doomed.metadata.name == "doomed"
+
+    with caplog.at_level(logging.ERROR):
+        run_in_virtual_time(scenario)
+    if made[0].failing[method] < times:
+        assert f"queue {NAME} failed in {method}" in caplog.text
+    elif method != "activate":
+        pytest.fail(f"{method} was never called")
+
+
+def test_a_queue_is_given_what_it_needs_and_closed() -> None:
+    """Stores (with a kind nobody else asks for), the API, events and tasks of its own."""
+    from kuberth.api.storage import StorageClass
+
+    seen: list[str] = []
+
+    class Curious(PriorityQueue):
+        def __init__(self, context: QueueContext) -> None:
+            super().__init__(context)
+            self._classes = context.stores.of(StorageClass)
+
+        def add(self, info: PodInfo) -> None:
+            super().add(info)
+            seen.extend(each.metadata.name for each in self._classes)
+            self._context.recorder.record(info.pod, reason="Seen", action="Queueing", note="hello")
+            self._context.spawn(self._look(), name="a look")
+
+        async def _look(self) -> None:
+            nodes = await self._context.api.list(type(make_node("n")))
+            seen.append(f"{len(nodes.items)} nodes")
+
+        def close(self) -> None:
+            seen.append("closed")
+
+    async def scenario() -> None:
+        storage = StorageClass(metadata=make_node("fast").metadata, provisioner="example.com")
+        async with running(make_node("n1"), storage, queue=Curious) as world:
+            world.api.put(make_pod("p"))
+            await world.bound("p")
+            await world.until(lambda: bool(world.events("Seen")))
+
+    run_in_virtual_time(scenario)
+    assert seen == ["fast", "1 nodes", "closed"]
+
+
+def test_time_in_the_guard_is_the_clocks() -> None:
+    bench = Bench()
+    bench.fail("add")
+    bench.add("p")
+    assert bench.clock.now_ns() == START_NS
+    assert bench.queue.tick() == 1.0
+    assert bench.rooms == {}
+    bench.clock.advance(1)
+    assert bench.clock.now_ns() == START_NS + NANOSECONDS
+    bench.queue.tick()
+    assert bench.rooms == {"p": "active"}
+
+
+def test_a_queue_is_closed_also_when_the_scheduler_is_cancelled() -> None:
+    made: list[Fragile] = []
+
+    def factory(context: QueueContext) -> Fragile:
+        made.append(Fragile(context))
+        return made[0]
+
+    async def scenario() -> None:
+        scheduler = Scheduler(MemoryApi(), queue=factory)
+        running_scheduler = asyncio.create_task(scheduler.run())
+        await scheduler.wait_synced()
+        running_scheduler.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running_scheduler
+
+    run_in_virtual_time(scenario)
+    assert made[0].closed == 1

@@ -1,0 +1,172 @@
+"""An event reaches the pods it may concern, and costs nothing for all others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from kuberth.api.core import Pod
+from kuberth.cluster.pod_info import PodInfo
+from kuberth.framework import cluster_events as events
+from kuberth.framework.cluster_events import Action, ClusterEvent, Hint, Resource
+from kuberth.framework.queued_pod import QueuedPod
+from kuberth.framework.status import SUCCESS, Status
+from kuberth.observe.metrics import SchedulerMetrics
+from kuberth.queue.hints import Hints
+from kuberth.queue.unschedulable import UnschedulableRoom
+from kuberth.testing import make_node, make_pod
+from tests.unit.queue.building import (
+    GATES,
+    GATES_GONE,
+    NODE_ADD,
+    NODE_LABEL,
+    NODE_TAINT,
+    SCHEDULER,
+    Bench,
+    after_own_gates_are_gone,
+    always,
+    kept_events,
+    on,
+    scheduling_gates,
+    ungated,
+)
+
+HINTS = [
+    *on("A", NODE_ADD),
+    *on("B", NODE_ADD, NODE_TAINT),
+    *on(GATES, GATES_GONE, hint=after_own_gates_are_gone),
+]
+
+
+def room(*pods: QueuedPod) -> UnschedulableRoom:
+    made = UnschedulableRoom(Hints({SCHEDULER: HINTS}, SchedulerMetrics()))
+    for queued in pods:
+        assert made.add(queued) is True
+    return made
+
+
+def parked(
+    name: str, *plugins: str, pending: Sequence[str] = (), gate: str = "", scheduler: str = SCHEDULER
+) -> QueuedPod:
+    queued = QueuedPod(PodInfo(make_pod(name, scheduler=scheduler)), timestamp_ns=0)
+    queued.unschedulable_plugins = {*plugins, *([gate] if gate else [])}
+    queued.pending_plugins = set(pending)
+    queued.gating_plugin = gate
+    return queued
+
+
+def concerned(of: UnschedulableRoom, event: ClusterEvent) -> list[str]:
+    return [queued.pod.metadata.name for queued in of.concerned_by(event)]
+
+
+@pytest.mark.parametrize(
+    ("event", "names"),
+    [
+        pytest.param(NODE_ADD, ["a", "b", "ab", "pending", "orphan", "stranger"], id="of-two-plugins"),
+        pytest.param(NODE_TAINT, ["b", "ab", "pending", "orphan", "stranger"], id="of-one-plugin"),
+        pytest.param(NODE_LABEL, ["orphan", "stranger"], id="of-none"),
+        pytest.param(
+            ClusterEvent(Resource.UNSCHEDULABLE_POD, Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED),
+            ["gated", "orphan", "stranger"],
+            id="of-the-gate",
+        ),
+        pytest.param(
+            events.UNSCHEDULABLE_TIMEOUT,
+            ["a", "b", "gated", "ab", "pending", "orphan", "stranger"],
+            id="wildcard",
+        ),
+    ],
+)
+def test_an_event_concerns_pods_of_its_plugins(event: ClusterEvent, names: list[str]) -> None:
+    """In the order they came; a gated pod only by its gate; pods nobody speaks for by any event."""
+    of = room(
+        parked("a", "A"),
+        parked("b", "B"),
+        parked("gated", "A", "B", gate=GATES),
+        parked("ab", "B", "A"),
+        parked("pending", "C", pending=["B"]),
+        parked("orphan"),
+        parked("stranger", "A", scheduler="stranger"),
+    )
+    assert concerned(of, event) == names
+
+
+def test_a_pod_is_filed_anew_and_keeps_its_place() -> None:
+    first, second = parked("first", "A"), parked("second", "B")
+    of = room(first, second)
+    first.unschedulable_plugins = {"B"}
+    assert concerned(of, NODE_TAINT) == ["second"], "nobody told the room"
+    assert of.add(first) is False
+    assert concerned(of, NODE_TAINT) == ["first", "second"]
+    first.unschedulable_plugins = {"C"}
+    assert of.remove(first.key) is first
+    assert of.remove(first.key) is None
+    assert (len(of), first.key in of, second.key in of) == (1, False, True)
+    assert of.get(first.key) is None
+    assert of.get(second.key) is second
+    assert concerned(of, NODE_TAINT) == ["second"]
+    assert of.add(first) is True
+    assert [queued.pod.metadata.name for queued in of] == ["second", "first"]
+
+
+def test_gated_pods_are_not_looked_at_by_events_that_cannot_open_their_gates() -> None:
+    """However many they are: nobody asks their hints, their PreEnqueue or a PreCheck about them."""
+    asked: list[str] = []
+
+    def pre_enqueue(pod: Pod, first: str) -> Status:
+        asked.append("PreEnqueue")
+        return scheduling_gates(pod, first)
+
+    def pre_check(pod: Pod) -> bool:
+        checked.append(pod.metadata.name)
+        return True
+
+    bench = Bench(hints=on("A", NODE_ADD, NODE_TAINT), pre_enqueue=pre_enqueue)
+    for number in range(50):
+        bench.add(f"gated-{number}", gates=["wait"])
+    bench.fail("p", "A")
+    asked.clear()
+    checked: list[str] = []
+    for event in (NODE_TAINT, NODE_LABEL, events.ASSIGNED_POD_DELETE, events.ASSIGNED_POD_ADD):
+        bench.queue.move(event, None, make_node("n"), pre_check=pre_check)
+    assert asked == ["PreEnqueue"]
+    assert checked == ["p"]
+    assert bench.rooms["p"] == "backoff"
+    assert bench.metrics.queueing_hint_execution_duration.values[("A", NODE_TAINT.label, "Queue")].count == 1
+
+
+def test_what_is_kept_for_pods_in_flight_does_not_grow_with_gated_pods() -> None:
+    kept: dict[int, float] = {}
+    for gated in (0, 40):
+        bench = Bench(hints=on("A", NODE_ADD, NODE_TAINT))
+        bench.add("flying")
+        bench.pop("flying")
+        pods = [bench.add(f"gated-{number}", gates=["wait"]) for number in range(gated)]
+        for event in (NODE_ADD, NODE_LABEL, NODE_TAINT):
+            bench.queue.move(event, None, None)
+        for pod in pods:
+            bench.queue.delete(bench.update(pod, ungated(pod)))
+        kept[gated] = kept_events(bench.metrics)
+        assert len(bench.queue.in_flight()) == 1
+    assert kept == {0: 2, 40: 2}
+
+
+def test_a_pod_that_is_gated_later_waits_for_its_gate_only() -> None:
+    """An event of the plugin that rejected it finds a gate closed; from then on only the gate counts."""
+    closed = False
+
+    def pre_enqueue(_pod: object, _first: str) -> Status:
+        return Status.unschedulable("closed").by("Door") if closed else SUCCESS
+
+    hints = [*on("A", NODE_ADD, hint=always(Hint.QUEUE)), *on("Door", NODE_TAINT)]
+    bench = Bench(hints=hints, pre_enqueue=pre_enqueue)
+    bench.fail("p", "A")
+    closed = True
+    bench.queue.move(NODE_ADD, None, None)
+    assert bench.rooms == {"p": "gated"}
+    closed = False
+    bench.queue.move(NODE_ADD, None, None)
+    assert bench.rooms == {"p": "gated"}, "not an event of the door"
+    bench.queue.move(NODE_TAINT, None, None)
+    assert bench.rooms == {"p": "backoff"}
