@@ -52,7 +52,8 @@ class NodeLifecycleController:
         self._pods = informers.of("pods")
         self._recorder = Recorder(informers, clock=clock, component="node-controller")
         self._heard_ns: dict[str, int] = {}
-        """When a node's lease was last seen to change; by this clock, not by what the lease says."""
+        """When a node's kubelet was last heard of: when its lease, or the time of its status, was seen to
+        change; by this clock, not by what they say."""
         self._worker = Worker(self.name, self._sync)
         self._pods.add_index("node", lambda pod: (node_of(pod),) if node_of(pod) else ())
         self._leases.add_handler(self._note_lease)
@@ -76,8 +77,12 @@ class NodeLifecycleController:
             self._heard_ns[name] = self._clock.now_ns()
 
     def _note_node(self, old: Obj | None, new: Obj | None) -> None:
-        if new is not None:
-            self._worker.add(name_of(new))
+        if new is None:
+            return
+        name = name_of(new)
+        if old is not None and name in self._heard_ns and _posted(old) != _posted(new):
+            self._heard_ns[name] = self._clock.now_ns()
+        self._worker.add(name)
 
     async def _sync(self, name: str) -> float | None:
         node = self._nodes.get(name)
@@ -169,6 +174,10 @@ def _wanted(node: Obj) -> list[tuple[str, str]]:
 
 def _renewed(lease: Obj) -> object:
     return lease.get("spec", {}).get("renewTime")
+
+
+def _posted(node: Obj) -> object:
+    return (find_condition(node, "Ready") or {}).get("lastHeartbeatTime")
 
 
 def _is_unknown(node: Obj) -> bool:
