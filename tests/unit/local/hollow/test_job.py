@@ -194,7 +194,7 @@ def test_a_job_that_is_deleted_lets_its_pods_go() -> None:
 def test_orphans_are_adopted_and_strangers_released() -> None:
     async def main() -> None:
         async with playing() as world:
-            own = {"manualSelector": True, "selector": {"matchLabels": {"app": "work"}}}
+            own: Obj = {"manualSelector": True, "selector": {"matchLabels": {"app": "work"}}}
             await world.create(job(completions=2, parallelism=1, seconds=100, **own))
             await world.status("Job", "work", active=1)
             (pod,) = await world.all("Pod")
@@ -221,7 +221,7 @@ def test_an_adopted_pod_is_counted() -> None:
             lonely = template("work", annotations={"kuberth.dev/run-seconds": "5"}, restartPolicy="Never")
             metadata = {"name": "lonely", "namespace": "default", **lonely["metadata"]}
             await world.create({"apiVersion": "v1", "kind": "Pod", **lonely, "metadata": metadata})
-            own = {"manualSelector": True, "selector": {"matchLabels": {"app": "work"}}}
+            own: Obj = {"manualSelector": True, "selector": {"matchLabels": {"app": "work"}}}
             await world.create(job(completions=1, parallelism=1, **own))
             await world.condition("Job", "work", "Complete")
             (pod,) = await world.all("Pod")
@@ -259,7 +259,7 @@ def test_an_adopted_pod_is_counted() -> None:
 def test_pod_failure_policies(rule: Obj, code: int, reason: str, failed: int) -> None:
     async def main() -> None:
         async with playing() as world:
-            policy = {"podFailurePolicy": {"rules": [rule]}, "backoffLimit": 2}
+            policy: Obj = {"podFailurePolicy": {"rules": [rule]}, "backoffLimit": 2}
             await world.create(job(seconds=1, exit_code=code, completions=1, parallelism=1, **policy))
             condition = await world.condition("Job", "work", "Failed", seconds=120)
             assert condition["reason"] == reason
@@ -281,8 +281,10 @@ def test_failures_that_are_ignored_cost_nothing() -> None:
     async def main() -> None:
         async with playing() as world:
             disrupted = [{"type": "DisruptionTarget", "status": "True"}]
-            policy = {"podFailurePolicy": {"rules": [{"action": "Ignore", "onPodConditions": disrupted}]}}
-            spec = {"completions": 1, "parallelism": 1, "backoffLimit": 0, "seconds": 60, **policy}
+            policy: Obj = {
+                "podFailurePolicy": {"rules": [{"action": "Ignore", "onPodConditions": disrupted}]}
+            }
+            spec: Obj = {"completions": 1, "parallelism": 1, "backoffLimit": 0, "seconds": 60, **policy}
             await world.create(job(**spec))
             await world.status("Job", "work", active=1)
             await world.quiet(seconds=2)
@@ -302,7 +304,7 @@ def test_a_success_policy_ends_a_job_early() -> None:
     async def main() -> None:
         async with playing() as world:
             rules = [{"succeededIndexes": "1-2", "succeededCount": 1}]
-            spec = {"completions": 4, "parallelism": 4, "completionMode": "Indexed", "seconds": 500}
+            spec: Obj = {"completions": 4, "parallelism": 4, "completionMode": "Indexed", "seconds": 500}
             await world.create(job(**spec, successPolicy={"rules": rules}))
             await world.status("Job", "work", active=4)
             await world.quiet(seconds=2)
@@ -332,7 +334,7 @@ def test_a_success_policy_ends_a_job_early() -> None:
 def test_every_index_has_its_own_limit() -> None:
     async def main() -> None:
         async with playing() as world:
-            spec = {"completions": 3, "parallelism": 3, "completionMode": "Indexed", "seconds": 500}
+            spec: Obj = {"completions": 3, "parallelism": 3, "completionMode": "Indexed", "seconds": 500}
             created = await world.create(job(**spec, backoffLimitPerIndex=1))
             assert created["spec"]["backoffLimit"] == 2**31 - 1
             await world.status("Job", "work", active=3)
@@ -369,8 +371,8 @@ def test_every_index_has_its_own_limit() -> None:
 def test_too_many_failed_indexes_end_it() -> None:
     async def main() -> None:
         async with playing() as world:
-            indexed = {"completions": 4, "parallelism": 2, "completionMode": "Indexed"}
-            limits = {"backoffLimitPerIndex": 0, "maxFailedIndexes": 1}
+            indexed: Obj = {"completions": 4, "parallelism": 2, "completionMode": "Indexed"}
+            limits: Obj = {"backoffLimitPerIndex": 0, "maxFailedIndexes": 1}
             await world.create(job(seconds=1, exit_code=1, **indexed, **limits))
             condition = await world.condition("Job", "work", "Failed", seconds=10)
             assert condition["reason"] == "MaxFailedIndexesExceeded"
