@@ -248,7 +248,7 @@ def test_an_update_gets_past_a_pod_that_never_became_ready() -> None:
 def test_claims_go_as_the_retention_policy_says(policy: Obj, scaled: int, deleted: int) -> None:
     async def main() -> None:
         async with playing() as world:
-            retention = {"persistentVolumeClaimRetentionPolicy": policy}
+            retention: Obj = {"persistentVolumeClaimRetentionPolicy": policy}
             await world.create(stateful_set(replicas=2, volumeClaimTemplates=[CLAIM], **retention))
             await world.status("StatefulSet", "db", readyReplicas=2)
             await world.quiet()
