@@ -7,11 +7,11 @@ scheduler asked the same questions; this is for pods whose nodeName somebody set
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from kuberth.api.core import Node, Pod
+from kuberth.api.core import Node, Pod, Taint
 from kuberth.api.pod_resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, compute_pod_request
 from kuberth.api.quantity import milli_value, value
 from kuberth.api.selectors.nodes import required_node_affinity
@@ -23,6 +23,7 @@ from kuberth.local.apiserver.objects import Obj, name_of
 from kuberth.local.hollow.pod_states import node_of
 
 _ANY_ADDRESS: Final = "0.0.0.0"
+_EVICTING: Final = "NoExecute"
 
 
 class Refusal(NamedTuple):
@@ -98,7 +99,8 @@ class Rooms:
 
 def _typed(pod: Obj) -> Pod | None:
     try:
-        return convert(Pod, pod)
+        # Nothing else of a pod is asked here, and reading all of it would cost most of its admission.
+        return convert(Pod, {"spec": pod["spec"]})
     except WireError:
         return None
 
@@ -155,14 +157,20 @@ def _misfit(pod: Pod | None, load: _Load, room: _Room, node: Obj) -> Refusal | N
     taken = [port for other in room.loads.values() for port in other.ports] if load.ports else []
     if any(_clash(port, other) for port in load.ports for other in taken):
         return _predicate("NodePorts", "node(s) didn't have free ports for the requested pod ports")
-    try:
-        taints = convert(Node, node).spec.taints
-    except WireError:
-        taints = ()
     # A kubelet minds only taints that would end the pod again.
-    if find_untolerated(taints, pod.spec.tolerations, ("NoExecute",)) is not None:
+    if find_untolerated(_evicting(node), pod.spec.tolerations, (_EVICTING,)) is not None:
         return _predicate("TaintToleration", "node(s) had taints that the pod didn't tolerate")
     return None
+
+
+def _evicting(node: Obj) -> Sequence[Taint]:
+    taints = node.get("spec", {}).get("taints") or ()
+    if not any(taint.get("effect") == _EVICTING for taint in taints):
+        return ()
+    try:
+        return convert(Node, {"spec": {"taints": taints}}).spec.taints
+    except WireError:
+        return ()
 
 
 def _clash(one: HostPort, other: HostPort) -> bool:

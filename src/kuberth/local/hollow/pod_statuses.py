@@ -142,7 +142,6 @@ def _with(pod: Obj, status: Obj, wanted: Iterable[tuple[str, bool, tuple[str, st
         condition: Obj = {
             "type": type_,
             "status": "True" if holds else "False",
-            "lastProbeTime": None,
             "observedGeneration": generation,
         }
         if reason:

@@ -412,3 +412,21 @@ def test_the_generation_that_was_acted_upon_is_told() -> None:
             assert {one["observedGeneration"] for one in found["status"]["conditions"]} == {2}
 
     virtual(main)
+
+
+def test_a_step_is_written_once() -> None:
+    async def main() -> None:
+        async with playing(nodes=1) as world:
+            written, update = [], world.core.update
+
+            async def counted(resource: Any, name: str, body: Any, **options: Any) -> Obj:
+                written.append((resource, name))
+                return await update(resource, name, body, **options)
+
+            world.core.update = counted  # type: ignore[method-assign]
+            await world.create(pod("runs", initContainers=[{"name": "init", "image": "busybox"}]))
+            await world.create(pod("ends", notes={"run-seconds": "5"}, restartPolicy="Never"))
+            await world.quiet(seconds=20)
+            assert [name for resource, name in written if resource == "pods"] == ["runs", "ends", "ends"]
+
+    virtual(main)
