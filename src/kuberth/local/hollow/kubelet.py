@@ -159,7 +159,7 @@ class HollowKubelet:
         course, now, now_ns = course_of(pod), stamp(self._clock), self._clock.now_ns()
         status: Obj = pod.get("status") or {}
         waits = []
-        if phase(pod) != "Running":
+        if phase(pod) != "Running" or "startTime" not in status:
             own = status.get("podIP")
             own = own or (node.address if pod["spec"].get("hostNetwork") else self._next_address())
             status = started(pod, host=node.address, own=own, now=now)

@@ -73,7 +73,7 @@ def backing_off(pod: Obj, status: Obj, *, seconds: float) -> Obj:
     """Its containers, having crashed, wait for so long before they run again."""
 
     def wait(container: Obj) -> Obj:
-        name = container["name"]
+        name = container.get("name", "")
         message = f"back-off {_duration(seconds)} restarting failed container={name} pod={pod_id(pod)}"
         state = {"waiting": {"reason": "CrashLoopBackOff", "message": message}}
         return {**container, "lastState": _last_state(container), "state": state, "started": False}
@@ -83,7 +83,7 @@ def backing_off(pod: Obj, status: Obj, *, seconds: float) -> Obj:
 
 def judged(pod: Obj, status: Obj, *, ready: bool, gates_open: bool, now: str) -> Obj:
     """The status of a running pod, with its conditions: `ready` are its containers."""
-    unready = "" if ready else " ".join(one["name"] for one in status.get("containerStatuses", ()))
+    unready = "" if ready else " ".join(one.get("name", "") for one in status.get("containerStatuses") or ())
     lacking = ("ContainersNotReady", f"containers with unready status: [{unready}]")
     gated = ("ReadinessGatesNotReady", "corresponding condition of pod readiness gate does not exist.")
     fine = ("", "")

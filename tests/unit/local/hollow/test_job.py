@@ -452,3 +452,4 @@ def test_indexes_in_words(indexes: tuple[int, ...], text: str) -> None:
 
 def test_indexes_that_cannot_be() -> None:
     assert parse_indexes("0-4294967295,x,-1,9-", below=3) == {0, 1, 2}
+    assert len(parse_indexes("0-4294967295", below=2**31 - 1)) < 2_000_000

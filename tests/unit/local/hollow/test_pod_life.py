@@ -430,3 +430,32 @@ def test_a_step_is_written_once() -> None:
             assert [name for resource, name in written if resource == "pods"] == ["runs", "ends", "ends"]
 
     virtual(main)
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        {"phase": "Running"},
+        {"phase": "Running", "startTime": "2023-11-14T22:13:20Z"},
+        {"phase": "Running", "startTime": "2023-11-14T22:13:20Z", "containerStatuses": []},
+        {"phase": "Unknown", "startTime": "2023-11-14T22:13:20Z"},
+        {"phase": "Pending", "conditions": []},
+    ],
+)
+def test_a_status_that_others_wrote_does_no_harm(status: Obj) -> None:
+    """The harness fails if anything raised."""
+
+    async def main() -> None:
+        async with playing(nodes=1) as world:
+            notes = {"run-seconds": "30", "exit-code": "1"}
+            await world.create(pod("a", notes=notes, activeDeadlineSeconds=120))
+            await world.status("Pod", "a", phase="Running")
+            found = await world.get("Pod", "a")
+            await world.core.update(
+                "pods", "a", {**found, "status": status}, namespace="default", subresource="status"
+            )
+            await world.status("Pod", "a", phase="Failed", seconds=150)
+            await world.delete("Pod", "a")
+            await world.gone("Pod", "a")
+
+    virtual(main)

@@ -262,3 +262,26 @@ def test_claims_go_as_the_retention_policy_says(policy: Obj, scaled: int, delete
             assert len(await world.all("PersistentVolumeClaim")) == deleted
 
     virtual(main)
+
+
+def test_a_revision_somebody_else_made_does_no_harm() -> None:
+    async def main() -> None:
+        async with keeping_revisions() as world:
+            await world.create(stateful_set(replicas=1))
+            await world.status("StatefulSet", "db", readyReplicas=1)
+            strange = {
+                "apiVersion": "apps/v1",
+                "kind": "ControllerRevision",
+                "metadata": {"name": "db-strange", "labels": {"app": "db"}},
+                "data": {"spec": "nothing"},
+                "revision": 7,
+            }
+            await world.core.create(REVISIONS, strange, namespace="default")
+            status = {"status": {"currentRevision": "db-strange"}}
+            await world.patch("StatefulSet", "db", status, sub="status")
+            await set_version(world, "2")
+            await world.quiet()
+            await world.status("StatefulSet", "db", readyReplicas=1, updatedReplicas=1)
+            assert await versions(world) == {"db-0": "2"}
+
+    virtual(main)

@@ -16,6 +16,8 @@ from kuberth.local.hollow.pod_states import phase
 INDEX: Final = "batch.kubernetes.io/job-completion-index"
 INDEX_FAILURES: Final = "batch.kubernetes.io/job-index-failure-count"
 """How often an index had failed before this pod was made for it."""
+_MOST_INDEXES: Final = 1_000_000
+"""Higher ones are not read, whatever a status or a policy says: no machine has so many pods."""
 
 
 class Verdict(NamedTuple):
@@ -218,7 +220,7 @@ def parse_indexes(text: str, *, below: int) -> set[int]:
         first, _, last = part.partition("-")
         last = last or first
         if first.isdecimal() and last.isdecimal():
-            found.update(range(int(first), min(int(last), below - 1) + 1))
+            found.update(range(int(first), min(int(last), below - 1, _MOST_INDEXES) + 1))
     return found
 
 

@@ -70,7 +70,7 @@ class RevisionHistory:
             update, collisions = await self._create(owner, collisions, number=newest + 1)
         history = [*(one for one in history if name_of(one) != name_of(update)), update]
         wanted = owner.get("status", {}).get("currentRevision")
-        current = next((one for one in history if name_of(one) == wanted), update)
+        current = next((one for one in history if name_of(one) == wanted and _is_whole(one)), update)
         return Versions(current, update, history, collisions)
 
     async def clean_up(self, owner: Obj, versions: Versions, *, used: Collection[str]) -> None:
@@ -119,6 +119,13 @@ def template_of(revision: Obj) -> Obj:
     """The template that a revision keeps."""
     template: Obj = revision["data"]["spec"]["template"]
     return {name: value for name, value in template.items() if name != "$patch"}
+
+
+def _is_whole(revision: Obj) -> bool:
+    """Whether it keeps a template: anybody can make a revision that a selector matches."""
+    data = revision.get("data")
+    spec = data.get("spec") if isinstance(data, dict) else None
+    return isinstance(spec, dict) and isinstance(spec.get("template"), dict)
 
 
 def _data(owner: Obj) -> Obj:
