@@ -368,6 +368,24 @@ def test_every_index_has_its_own_limit() -> None:
     virtual(main)
 
 
+def test_an_indexed_job_can_be_made_smaller() -> None:
+    async def main() -> None:
+        async with playing() as world:
+            indexed: Obj = {"completions": 4, "parallelism": 4, "completionMode": "Indexed"}
+            await world.create(job(seconds=60, **indexed))
+            await world.status("Job", "work", active=4)
+            await world.quiet(seconds=2)
+            await world.patch("Job", "work", {"spec": {"completions": 2, "parallelism": 2}})
+            await world.quiet(seconds=2)
+            key = "batch.kubernetes.io/job-completion-index"
+            assert sorted(pod["metadata"]["labels"][key] for pod in await world.all("Pod")) == ["0", "1"]
+            await world.condition("Job", "work", "Complete", seconds=70)
+            status = (await world.get("Job", "work"))["status"]
+            assert (status["completedIndexes"], status.get("failed")) == ("0,1", None)
+
+    virtual(main)
+
+
 def test_too_many_failed_indexes_end_it() -> None:
     async def main() -> None:
         async with playing() as world:

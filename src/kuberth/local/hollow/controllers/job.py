@@ -8,6 +8,7 @@ counted once, whoever deletes it and whenever this stops.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -83,7 +84,9 @@ class JobController:
         for pod in self._pods.all():
             if _is_tracked(pod):
                 self._strays.add(key_of(pod))
-        await together((self._worker.run(), self._strays.run()))
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._worker.run(), name="hollow-jobs")
+            tasks.create_task(self._strays.run(), name="hollow-job-strays")
 
     def _note_job(self, old: Obj | None, new: Obj | None) -> None:
         self._worker.add(key_of(new or old or {}))
@@ -239,6 +242,8 @@ class JobController:
         """Make or delete pods; when to go on after a failure."""
         spec = job["spec"]
         parallel, completions = spec.get("parallelism", 1), spec.get("completions")
+        if is_indexed(job):
+            await self._discard(tally, _of_no_use(job, tally))
         if completions is not None:
             wanted = min(parallel, max(0, completions - tally.succeeded - len(tally.given_up)))
         else:
@@ -427,6 +432,18 @@ def _is_tracked(pod: Obj) -> bool:
 
 def _uids(pods: Iterable[Obj]) -> set[str]:
     return {pod["metadata"]["uid"] for pod in pods}
+
+
+def _of_no_use(job: Obj, tally: _Tally) -> list[Obj]:
+    """Active pods whose index is decided, no longer asked for, or another pod's too."""
+    taken: set[int | None] = {None, *tally.done, *tally.given_up}
+    useless = []
+    for pod in sorted(tally.active, key=lambda pod: deletion_order(pod, doubled=0), reverse=True):
+        index = index_of(job, pod)
+        if index in taken:
+            useless.append(pod)
+        taken.add(index)
+    return useless
 
 
 def _new_pod(job: Obj, *, index: int | None = None, failures: int | None = None) -> Obj:
