@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
 
 from kuberth.local.apiserver.objects import Obj
+from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.hollow.controllers.job_rules import parse_indexes, write_indexes
 from tests.unit.local.hollow.harness import World, playing, template, virtual
 
@@ -160,6 +162,43 @@ def test_a_counted_pod_can_be_deleted_and_is_not_run_again() -> None:
             found = await world.get("Job", "work")
             assert (found["status"]["succeeded"], len(await world.all("Pod"))) == (3, 2)
             assert found["status"]["uncountedTerminatedPods"] == {}
+
+    virtual(main)
+
+
+@pytest.mark.parametrize("mode", ["NonIndexed", "Indexed"])
+@pytest.mark.parametrize("seed", range(4))
+def test_every_pod_is_counted_once_whatever_write_fails(mode: str, seed: int) -> None:
+    """A third of the writes fails before it is done, another third after."""
+
+    async def main() -> None:
+        async with playing() as world:
+            rng, update = random.Random(seed), world.core.update
+
+            async def unreliable(resource: Any, name: str, body: Any, **options: Any) -> Obj:
+                if resource not in ("pods", "jobs.batch"):
+                    return await update(resource, name, body, **options)
+                fate = rng.random()
+                if fate < 1 / 3:
+                    raise StatusError(409, "Conflict", "another was first")
+                written = await update(resource, name, body, **options)
+                if fate < 2 / 3:
+                    raise StatusError(504, "Timeout", "the answer was lost")
+                return written
+
+            world.core.update = unreliable  # type: ignore[method-assign]
+            body = job(completions=6, parallelism=3, seconds=3, completionMode=mode, backoffLimit=6)
+            await world.create(body)
+            await world.quiet(seconds=4)
+            running = [pod for pod in await world.all("Pod") if pod["status"]["phase"] == "Running"]
+            for pod in running[:1]:
+                await world.delete("Pod", pod["metadata"]["name"])
+            await world.condition("Job", "work", "Complete", seconds=600)
+            status = (await world.get("Job", "work"))["status"]
+            assert (status["succeeded"], status.get("failed", 0)) == (6, len(running[:1]))
+            assert status["uncountedTerminatedPods"] == {}
+            await world.quiet(seconds=120)
+            assert not [pod for pod in await world.all("Pod") if pod["metadata"].get("finalizers")]
 
     virtual(main)
 
