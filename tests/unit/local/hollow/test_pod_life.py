@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import random
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from kuberth.clock import LoopClock
 from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.printing.pod_summary import pod_ready, pod_restarts, pod_status
+from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.apiserver.store.store import RevisionStore
 from kuberth.local.apiserver.verbs.core import Core
 from tests.unit.local.hollow.harness import World, playing, virtual
@@ -457,5 +459,40 @@ def test_a_status_that_others_wrote_does_no_harm(status: Obj) -> None:
             await world.status("Pod", "a", phase="Failed", seconds=150)
             await world.delete("Pod", "a")
             await world.gone("Pod", "a")
+
+    virtual(main)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_crash_is_lost_or_told_twice_whatever_write_fails(seed: int) -> None:
+    """A third of the writes fails before it is done, another third after."""
+
+    async def main() -> None:
+        async with playing(nodes=1, controllers=()) as world:
+            rng, update = random.Random(seed), world.core.update
+
+            async def unreliable(resource: Any, name: str, body: Any, **options: Any) -> Obj:
+                fate = rng.random()
+                if resource != "pods":
+                    return await update(resource, name, body, **options)
+                if fate < 1 / 3:
+                    raise StatusError(409, "Conflict", "another was first")
+                written = await update(resource, name, body, **options)
+                if fate < 2 / 3:
+                    raise StatusError(504, "Timeout", "the answer was lost")
+                return written
+
+            world.core.update = unreliable  # type: ignore[method-assign]
+            await world.create(pod("a", notes={"run-seconds": "20", "exit-code": "1"}))
+            await world.status("Pod", "a", phase="Running")
+            seen = []
+            for _ in range(160):
+                await world.quiet(seconds=1)
+                state = container(await world.get("Pod", "a"))
+                crashes = int(state["restartCount"]) + ("waiting" in state["state"])
+                seen.append(crashes)
+                assert ("terminated" in state["lastState"]) == (crashes > 0)
+            # It crashes after 20, 40, 70, 110 and 170 seconds, give or take what was tried again.
+            assert [seen[at] for at in (15, 35, 60, 100, 159)] == [0, 1, 2, 3, 4]
 
     virtual(main)
