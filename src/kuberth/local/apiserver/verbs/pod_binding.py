@@ -47,12 +47,7 @@ def bound_pod(pod: Obj, binding: Obj, *, now: str) -> Obj:
     for field in ("annotations", "labels"):
         if wanted.get(field):
             new_metadata[field] = {**metadata.get(field, {}), **wanted[field]}
-    scheduled = {
-        "type": "PodScheduled",
-        "status": "True",
-        "observedGeneration": metadata.get("generation", 1),
-    }
-    status = with_condition(pod.get("status", {}), scheduled, now=now)
+    status = with_condition(pod.get("status", {}), {"type": "PodScheduled", "status": "True"}, now=now)
     # A nomination has served its purpose.
     status.pop("nominatedNodeName", None)
     return {
