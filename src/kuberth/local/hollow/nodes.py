@@ -107,7 +107,7 @@ class HollowNodes:
         if node is None or name not in self._names or is_silent(node) or not _has_room(node):
             return None
         addresses = node.get("status", {}).get("addresses") or ()
-        own = next((str(one["address"]) for one in addresses if one.get("type") == "InternalIP"), "")
+        own = next((str(one.get("address", "")) for one in addresses if one.get("type") == "InternalIP"), "")
         return PlayedNode(node, own, says_ready(node))
 
     async def _register(self) -> None:

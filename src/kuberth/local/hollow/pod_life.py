@@ -150,7 +150,7 @@ def _restarts(pod: Obj, exit_code: int) -> bool:
 
 def _gates_open(pod: Obj) -> bool:
     gates = pod["spec"].get("readinessGates") or ()
-    return all(is_true(pod, gate["conditionType"]) for gate in gates)
+    return all(is_true(pod, gate.get("conditionType", "")) for gate in gates)
 
 
 def _crash_told(pod: Obj, course: Course, life: Life) -> tuple[Told, ...]:

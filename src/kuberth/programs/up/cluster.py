@@ -102,7 +102,7 @@ class EmbeddedCluster:
             return f"Permit: waiting for {', '.join(held.pending_plugins)}"
         status = pod.get("status", {})
         for condition in status.get("conditions", ()):
-            if condition["type"] == "PodScheduled" and condition.get("message"):
+            if condition.get("type") == "PodScheduled" and condition.get("message"):
                 return str(condition["message"])
         return "PreBind: placed, not bound yet" if status.get("nominatedNodeName") else ""
 
