@@ -107,3 +107,56 @@ def test_a_claim_waits_for_its_pod_and_gets_a_volume_where_the_pod_goes() -> Non
             await world.status("Deployment", "web", availableReplicas=1)
 
     virtual(main)
+
+
+def test_a_preempting_pod_is_nominated_while_its_victim_stops() -> None:
+    async def main() -> None:
+        async with whole_cluster(nodes=1) as world:
+
+            def filling(name: str, **spec: object) -> dict[str, object]:
+                resources = {"requests": {"cpu": "6"}}
+                containers = [{"name": "main", "image": "nginx", "resources": resources}]
+                notes = {"kuberth.dev/stop-seconds": "20"}
+                metadata = {"name": name, "namespace": "default", "annotations": notes}
+                return {
+                    "apiVersion": "v1",
+                    "kind": "Pod",
+                    "metadata": metadata,
+                    "spec": {"containers": containers, **spec},
+                }
+
+            await world.create(filling("victim"))
+            await world.status("Pod", "victim", phase="Running")
+            await world.create(filling("urgent", priorityClassName="system-cluster-critical"))
+            await world.status("Pod", "urgent", nominatedNodeName="node-1")
+            await world.quiet(seconds=15)
+            victim = await world.get("Pod", "victim")
+            assert "deletionTimestamp" in victim["metadata"]
+            reasons = {one["type"]: one.get("reason") for one in victim["status"]["conditions"]}
+            assert reasons["DisruptionTarget"] == "PreemptionByScheduler"
+            assert "nodeName" not in (await world.get("Pod", "urgent"))["spec"]
+            found = await world.status("Pod", "urgent", phase="Running", seconds=20)
+            assert found["spec"]["nodeName"] == "node-1"
+            assert not await world.there("Pod", "victim")
+
+    virtual(main)
+
+
+def test_pods_leave_a_silent_node_for_another() -> None:
+    async def main() -> None:
+        async with whole_cluster(nodes=2) as world:
+            body = deployment(replicas=4)
+            unreachable = "node.kubernetes.io/unreachable"
+            tolerated = {"key": unreachable, "operator": "Exists", "effect": "NoExecute"}
+            body["spec"]["template"]["spec"]["tolerations"] = [{**tolerated, "tolerationSeconds": 10}]
+            await world.create(body)
+            await world.status("Deployment", "web", availableReplicas=4)
+            await world.quiet(seconds=12)
+            silent = {"metadata": {"annotations": {"kuberth.dev/heartbeat": "stop"}}}
+            await world.patch("Node", "node-1", silent, namespace="")
+            await world.status("Deployment", "web", availableReplicas=2, seconds=60)
+            await world.status("Deployment", "web", availableReplicas=4, seconds=30)
+            alive = [pod for pod in await world.all("Pod") if "deletionTimestamp" not in pod["metadata"]]
+            assert {pod["spec"]["nodeName"] for pod in alive} == {"node-2"}
+
+    virtual(main)

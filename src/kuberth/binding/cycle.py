@@ -5,8 +5,10 @@ In: a `Placement`. Out: the pod bound, or a `Rejection` for the failure handler.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
+from typing import Final
 
 from kuberth.api.core import Pod
 from kuberth.clock import NANOSECONDS, Clock
@@ -23,6 +25,9 @@ from kuberth.outcomes.rejection import Rejection, rejected_on
 from kuberth.queue.interface import SchedulingQueue
 
 logger = logging.getLogger(__name__)
+
+_SLOW_SECONDS: Final = 2.0
+"""PreBind that takes longer is told."""
 
 
 class BindingCycle:
@@ -87,7 +92,13 @@ class BindingCycle:
         # Permit was the last point at which a plugin can call the pod unschedulable. Whatever happens from
         # here on is a failure that no event mends: no missed events are kept, and the error backoff follows.
         self._queue.done(placement.info.uid)
-        status = await runner.run_pre_bind(state, pod, node_name)
+        slow = asyncio.get_running_loop().call_later(
+            _SLOW_SECONDS, self._tell_waiting, placement, "PreBind", "PreBind has not finished yet"
+        )
+        try:
+            status = await runner.run_pre_bind(state, pod, node_name)
+        finally:
+            slow.cancel()
         if not status.is_success:
             return status
         if verbosity.level >= 3:
@@ -113,12 +124,19 @@ class BindingCycle:
         if waiting is None:
             return SUCCESS
         started = time.perf_counter()
+        if plugins := waiting.pending_plugins:
+            self._tell_waiting(placement, "Permit", f"waiting for {', '.join(plugins)} to permit the binding")
         try:
             status = await waiting.wait()
         finally:
             self._waiting_pods.remove(placement.info.uid)
         self._metrics.permit_wait_duration.observe((status.code.label,), time.perf_counter() - started)
         return status
+
+    def _tell_waiting(self, placement: Placement, point: str, why: str) -> None:
+        """Upstream has no event for this; without one, nobody sees why a placed pod is not bound."""
+        note = f"Placed on {placement.node_name}, {why}"
+        self._recorder.record(placement.info.pod, reason=f"WaitingOn{point}", action=point, note=note)
 
     def _succeed(self, placement: Placement) -> None:
         info, queued = placement.info, placement.queued

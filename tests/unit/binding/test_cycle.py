@@ -308,6 +308,39 @@ def test_a_pod_waits_until_all_allow_it_and_is_then_bound() -> None:
     assert scheduler.made.metrics.permit_wait_duration.values[("Success",)].count == 1
 
 
+def test_who_is_permitted_at_once_does_not_wait() -> None:
+    class Own(PermitPlugin):
+        name = "Own"
+
+        def __init__(self, _args: object, handle: Any) -> None:
+            self._handle = handle
+
+        def permit(self, _state: object, _pod: object, _node_name: str) -> PermitResult | None:
+            asyncio.get_running_loop().call_soon(self._allow)
+            return PermitResult.wait(10)
+
+        def _allow(self) -> None:
+            for held in self._handle.waiting_pods:
+                held.allow("Own")
+
+    scheduler = run(Own)
+    assert [event.reason for event in scheduler.made.outside.events] == ["Scheduled"]
+
+
+@pytest.mark.parametrize(("seconds", "told"), [(1, False), (5, True)])
+def test_a_slow_pre_bind_is_told(seconds: float, told: bool) -> None:
+    async def pre_bind(*_: object) -> None:
+        await asyncio.sleep(seconds)
+
+    async def steps(_scheduler: Parts) -> None:
+        await asyncio.sleep(10)
+
+    scheduler = run(plugin("P", PreBindPlugin, pre_bind=pre_bind), steps=steps)
+    slow = ("p", "WaitingOnPreBind", "Placed on n1, PreBind has not finished yet")
+    bound = ("p", "Scheduled", "Successfully assigned default/p to n1")
+    assert scheduler.made.outside.events == ([slow, bound] if told else [bound])
+
+
 def test_events_are_kept_for_a_pod_that_waits_and_not_for_one_that_is_bound() -> None:
     """Once Permit let it go no event can help the pod any more, so the queue need not keep any."""
     seen: list[float] = []
@@ -367,7 +400,10 @@ def test_a_denied_pod_comes_back(decide: Any, rejectors: set[str], note: str, to
     assert log == ["R1.reserve", "R2.reserve", "R2.unreserve", "R1.unreserve"]
     assert is_bound(scheduler) == ""
     expect_undone(scheduler, room="unschedulable", rejectors=rejectors)
-    assert scheduler.made.outside.events == [("p", "FailedScheduling", note)]
+    assert scheduler.made.outside.events == [
+        ("p", "WaitingOnPermit", "Placed on n1, waiting for A, B to permit the binding"),
+        ("p", "FailedScheduling", note),
+    ]
     assert ended == [pytest.approx(took)]
     assert scheduler.made.metrics.permit_wait_duration.values[("Unschedulable",)].count == 1
 

@@ -44,7 +44,7 @@ class ServedResource:
     columns: tuple[Column, ...] = ()
     fields: Mapping[str, str] = field(default_factory=dict)
     """Field selectors it knows besides metadata.name and metadata.namespace: selector → path in the stored
-    object; `path|text` names what stands for an absent value."""
+    object; `path|text` names what stands for an absent value, `path|@other.path` where else to look."""
     name_rule: str = "subdomain"
     """Which names it takes: a key of `names.RULES`."""
     schema: str = ""

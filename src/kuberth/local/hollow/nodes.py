@@ -2,7 +2,8 @@
 
 In: how many, of which shapes. Out: Nodes that are Ready, leases that stay fresh, and every pod bound to
 one of them led through its life (`kubelet`). Every Node with the annotation `kuberth.dev/hollow: "true"` is
-played, also one that somebody made with kubectl, or that is left from an earlier run.
+played, also one that somebody made with kubectl, or that is left from an earlier run; it is not ready or
+silent while its annotations say so (`annotations`).
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from kuberth.clock import Clock
 from kuberth.local.apiserver.objects import Obj, name_of
 from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.apiserver.verbs.core import Core
-from kuberth.local.hollow.conditions import is_true
+from kuberth.local.hollow.annotations import is_silent, says_ready
+from kuberth.local.hollow.conditions import find_condition, set_condition
 from kuberth.local.hollow.informing import Informers
-from kuberth.local.hollow.kubelet import HollowKubelet
+from kuberth.local.hollow.kubelet import HollowKubelet, PlayedNode
 from kuberth.local.hollow.shapes import (
     HOLLOW,
     default_room,
@@ -27,6 +29,7 @@ from kuberth.local.hollow.shapes import (
     make_nodes,
     node_address,
     node_status,
+    reported_conditions,
 )
 from kuberth.local.hollow.working import Worker, keep_running, together
 from kuberth.text.timestamps import micro_stamp, stamp
@@ -70,7 +73,7 @@ class HollowNodes:
         """Their leases as last written."""
         self._numbers = sum(shape.count for shape in self._shapes)
         self._worker = Worker("node", self._sync)
-        self._kubelet = HollowKubelet(self._informers, address_of=self._address_of, clock=clock)
+        self._kubelet = HollowKubelet(self._informers, played=self._played, clock=clock)
         self._nodes.add_handler(self._note)
 
     async def run(self) -> None:
@@ -92,17 +95,20 @@ class HollowNodes:
             return
         if self._names.get(name) != new["metadata"]["uid"]:
             self._names[name] = new["metadata"]["uid"]
-            self._kubelet.add_node(name)
-        if not is_true(new, "Ready"):
+            self._kubelet.look_at(name)
+        elif old is not None and _health(old) != _health(new):
+            self._kubelet.look_at(name)
+        if not is_silent(new) and not _is_reported(new):
             self._worker.add(name)
 
-    def _address_of(self, node: str) -> str | None:
-        """The address of a node that is played here."""
-        obj = self._nodes.get(node)
-        if obj is None or node not in self._names:
+    def _played(self, name: str) -> PlayedNode | None:
+        """A node that is played here, unless its kubelet is silent or has not told yet what it has."""
+        node = self._nodes.get(name)
+        if node is None or name not in self._names or is_silent(node) or not _has_room(node):
             return None
-        addresses = obj.get("status", {}).get("addresses") or ()
-        return next((str(one.get("address", "")) for one in addresses if one.get("type") == "InternalIP"), "")
+        addresses = node.get("status", {}).get("addresses") or ()
+        own = next((str(one.get("address", "")) for one in addresses if one.get("type") == "InternalIP"), "")
+        return PlayedNode(node, own, says_ready(node))
 
     async def _register(self) -> None:
         nodes = list(make_nodes(self._shapes, now=stamp(self._clock)))
@@ -118,29 +124,34 @@ class HollowNodes:
                 raise
 
     async def _sync(self, name: str) -> None:
-        """Make a node Ready that is not: somebody made it by hand."""
+        """Report how a node is: somebody made it by hand, or changed how it is to be."""
         node = self._nodes.get(name)
-        if node is None or name not in self._names or is_true(node, "Ready"):
+        if node is None or name not in self._names or is_silent(node):
             return
-        present = node.get("status") or {}
+        if _is_reported(node):
+            return
+        present, now = node.get("status") or {}, stamp(self._clock)
+        conditions = present.get("conditions") or []
+        for condition in reported_conditions(now, ready=says_ready(node)):
+            conditions = set_condition(conditions, condition, now=now)
         self._numbers += 1
         fresh = node_status(
             present.get("capacity") or default_room(),
             present.get("allocatable"),
             name=name,
             address=node_address(self._numbers),
-            now=stamp(self._clock),
+            now=now,
         )
-        kept = {
-            key: value for key, value in present.items() if value and key not in ("conditions", "nodeInfo")
-        }
-        await self._nodes.update({**node, "status": {**fresh, **kept}}, subresource="status")
+        kept = {key: value for key, value in present.items() if value and key != "nodeInfo"}
+        status = {**fresh, **kept, "conditions": conditions}
+        await self._nodes.update({**node, "status": status}, subresource="status")
 
     async def _renew(self) -> None:
         tick = 0
         while True:
             period = max(_RENEW_SECONDS, len(self._names) / _RENEWALS_A_SECOND)
             names = list(self._names.items())[tick % _SLICES :: _SLICES]
+            names = [(name, uid) for name, uid in names if self._played(name) is not None]
             if names:
                 # A kubelet renews four times in the life of a lease.
                 seconds = round(4 * period)
@@ -176,3 +187,18 @@ class HollowNodes:
                 self._leases[name] = await self._core.create(resource, lease, namespace=LEASE_NAMESPACE)
             except StatusError as another:
                 logger.debug("lease of node %s: %s", name, another)
+
+
+def _is_reported(node: Obj) -> bool:
+    """Whether the node's status is what its kubelet has to say."""
+    ready = find_condition(node, "Ready")
+    wanted = "True" if says_ready(node) else "False"
+    return ready is not None and ready.get("status") == wanted and _has_room(node)
+
+
+def _has_room(node: Obj) -> bool:
+    return bool(node.get("status", {}).get("allocatable"))
+
+
+def _health(node: Obj) -> tuple[bool, ...]:
+    return is_silent(node), says_ready(node), _has_room(node)

@@ -6,8 +6,8 @@ from typing import Any
 
 from kuberth.clock import Clock
 from kuberth.local.apiserver.objects import Obj
-from kuberth.local.hollow.conditions import find_condition, is_true
-from kuberth.text.timestamps import seconds_since
+from kuberth.local.hollow.conditions import find_condition, is_true, set_condition
+from kuberth.text.timestamps import seconds_since, stamp
 
 
 def phase(pod: Obj) -> str:
@@ -34,6 +34,20 @@ def seconds_to_available(pod: Obj, *, min_ready_seconds: int, clock: Clock) -> f
     if not min_ready_seconds:
         return 0.0
     return max(0.0, min_ready_seconds - seconds_since(ready.get("lastTransitionTime"), clock))
+
+
+def disrupted(pod: Obj, *, reason: str, message: str, clock: Clock) -> Obj:
+    """The pod's status with the condition that tells why it is about to be deleted."""
+    status = pod.get("status") or {}
+    condition = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": reason,
+        "message": message,
+        "observedGeneration": pod["metadata"].get("generation", 1),
+    }
+    conditions = set_condition(status.get("conditions") or [], condition, now=stamp(clock))
+    return {**status, "conditions": conditions}
 
 
 def deletion_order(pod: Obj, *, doubled: int) -> tuple[Any, ...]:

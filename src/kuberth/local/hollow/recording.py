@@ -29,7 +29,9 @@ class Recorder:
         self._component = component
         self._under_way = 0
 
-    def record(self, obj: Obj, *, api_version: str, kind: str, reason: str, message: str) -> None:
+    def record(
+        self, obj: Obj, *, api_version: str, kind: str, reason: str, message: str, type_: str = "Normal"
+    ) -> None:
         if self._under_way >= _MOST:
             return
         namespace = namespace_of(obj) or "default"
@@ -48,7 +50,7 @@ class Recorder:
             },
             "reason": reason,
             "message": message,
-            "type": "Normal",
+            "type": type_,
             "count": 1,
             "firstTimestamp": now,
             "lastTimestamp": now,

@@ -20,9 +20,11 @@ from kuberth.local.hollow.controllers.expired_events import ExpiredEventsControl
 from kuberth.local.hollow.controllers.garbage import GarbageController
 from kuberth.local.hollow.controllers.job import JobController
 from kuberth.local.hollow.controllers.namespaces import NamespaceController
+from kuberth.local.hollow.controllers.node_lifecycle import NodeLifecycleController
 from kuberth.local.hollow.controllers.orphaned_pods import OrphanedPodsController
 from kuberth.local.hollow.controllers.replica_set import ReplicaSetController
 from kuberth.local.hollow.controllers.stateful_set import StatefulSetController
+from kuberth.local.hollow.controllers.taint_eviction import TaintEvictionController
 from kuberth.local.hollow.controllers.volumes import PROVISIONER, VolumeController
 from kuberth.local.hollow.informing import Informers
 from kuberth.local.hollow.nodes import HollowNodes
@@ -52,6 +54,8 @@ _FACTORIES: Final[Sequence[ControllerFactory]] = (
     VolumeController,
     OrphanedPodsController,
     ExpiredEventsController,
+    NodeLifecycleController,
+    TaintEvictionController,
 )
 CONTROLLERS: Final[Mapping[str, ControllerFactory]] = {factory.name: factory for factory in _FACTORIES}
 """By their names in kube-controller-manager's `--controllers`; that of events has none there, for etcd

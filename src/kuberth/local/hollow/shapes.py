@@ -82,8 +82,8 @@ def address(net: int, number: int) -> str:
     return ".".join(str(value >> shift & 255) for shift in (24, 16, 8, 0))
 
 
-def ready_conditions(now: str) -> list[Obj]:
-    """What a kubelet without worries reports."""
+def reported_conditions(now: str, *, ready: bool = True) -> list[Obj]:
+    """What a kubelet reports that has no worries, or only the one that it is not ready."""
     return [
         {
             "type": type_,
@@ -93,16 +93,22 @@ def ready_conditions(now: str) -> list[Obj]:
             "lastHeartbeatTime": now,
             "lastTransitionTime": now,
         }
-        for type_, status, reason, message in _CONDITIONS
+        for type_, status, reason, message in (*_NO_PRESSURE, _READY if ready else _NOT_READY)
     ]
 
 
-_CONDITIONS: Final = (
+_NO_PRESSURE: Final = (
     ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
     ("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
     ("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
-    ("Ready", "True", "KubeletReady", "kubelet is posting ready status (hollow: it runs nothing)"),
 )
+_READY: Final = (
+    "Ready",
+    "True",
+    "KubeletReady",
+    "kubelet is posting ready status (hollow: it runs nothing)",
+)
+_NOT_READY: Final = ("Ready", "False", "KubeletNotReady", "the node's annotation kuberth.dev/ready is false")
 
 
 def _node(shape: Shape, index: int, *, address: str, now: str) -> Obj:
@@ -140,7 +146,7 @@ def node_status(
     return {
         "capacity": dict(capacity),
         "allocatable": dict(capacity if allocatable is None else allocatable),
-        "conditions": ready_conditions(now),
+        "conditions": reported_conditions(now),
         "addresses": [
             {"type": "InternalIP", "address": address},
             {"type": "Hostname", "address": name},

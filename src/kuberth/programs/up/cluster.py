@@ -87,11 +87,21 @@ class EmbeddedCluster:
             phase = status.get("phase", "Pending")
             if phase == "Pending" and not spec.get("nodeName"):
                 phase = "SchedulingGated" if spec.get("schedulingGates") else "Waiting"
-                for condition in status.get("conditions", ()):
-                    if condition.get("type") == "PodScheduled" and condition.get("message"):
-                        reasons[condition["message"]] += 1
+                if reason := self._why_waiting(pod):
+                    reasons[reason] += 1
             phases[phase] += 1
         return Summary(len(nodes["items"]), dict(phases), dict(reasons))
+
+    def _why_waiting(self, pod: Obj) -> str:
+        """What keeps a pod without a node from having one; "" if nothing is known."""
+        held = None if self.scheduler is None else self.scheduler.waiting_pods.get(pod["metadata"]["uid"])
+        if held is not None:
+            return f"Permit: waiting for {', '.join(held.pending_plugins)}"
+        status = pod.get("status", {})
+        for condition in status.get("conditions", ()):
+            if condition.get("type") == "PodScheduled" and condition.get("message"):
+                return str(condition["message"])
+        return "PreBind: placed, not bound yet" if status.get("nominatedNodeName") else ""
 
 
 @asynccontextmanager

@@ -162,6 +162,92 @@ def test_update_checks_the_version_and_keeps_the_status() -> None:
     run(main)
 
 
+@pytest.mark.parametrize("verb", ["put", "patch"])
+def test_a_write_of_the_status_may_change_the_metadata_beside_it(verb: str) -> None:
+    async def main(rig: Rig) -> None:
+        core = rig.core
+        await rig.pod("p", labels={"app": "x"})
+        labelled = {**make_deployment(), "metadata": {"name": "web", "labels": {"app": "x"}}}
+        await core.create("deployments.apps", labelled, namespace="default")
+        await core.create("customresourcedefinitions.apiextensions.k8s.io", CRD)
+        widget = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}}
+        await core.create("widgets.example.com", widget, namespace="default")
+        owner = {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u"}
+        changed = {"annotations": {"seen": "yes"}, "labels": {"new": "1"}, "ownerReferences": [owner]}
+
+        async def report(resource: str, name: str) -> Obj:
+            patch = {"metadata": changed, "status": {"message": "m"}, "spec": {"paused": True}}
+            where: Any = {"namespace": "default", "subresource": "status"}
+            if verb == "patch":
+                return (await core.patch(resource, name, patch, content_type=MERGE, **where))[0]
+            present = await core.get(resource, name, namespace="default")
+            metadata = {**present["metadata"], **changed}
+            body = {**present, **patch, "metadata": metadata}
+            return await core.update(resource, name, body, **where)
+
+        pod = (await report("pods", "p"))["metadata"]
+        assert pod["annotations"] == {"seen": "yes"}
+        assert pod["labels"]["new"] == "1"
+        assert "ownerReferences" not in pod
+        deployment = await report("deployments.apps", "web")
+        assert deployment["metadata"]["annotations"] == {"seen": "yes"}
+        assert deployment["metadata"]["labels"] == {"app": "x"}
+        assert deployment["metadata"]["generation"] == 1
+        assert "paused" not in deployment["spec"]
+        custom = await report("widgets.example.com", "w")
+        assert custom["status"] == {"message": "m"}
+        assert not set(custom["metadata"]) & set(changed)
+
+    run(main)
+
+
+def test_a_report_cannot_leave_out_what_the_server_knows() -> None:
+    async def main(rig: Rig) -> None:
+        await rig.pod("p", bound="n1")
+        where: Any = {"namespace": "default", "subresource": "status"}
+        present = await rig.core.get("pods", "p", namespace="default")
+        seen = {"type": "Ready", "status": "True", "observedGeneration": 1}
+        body = {**present, "status": {"observedGeneration": 1, "conditions": [seen]}}
+        await rig.core.update("pods", "p", body, **where)
+        body = {**present, "status": {"conditions": [{"type": "Ready", "status": "False"}]}}
+        del body["metadata"]["resourceVersion"]
+        found = (await rig.core.update("pods", "p", body, **where))["status"]
+        assert (found["qosClass"], found["observedGeneration"]) == ("BestEffort", 1)
+        assert found["conditions"] == [{"type": "Ready", "status": "False", "observedGeneration": 1}]
+
+    run(main)
+
+
+def test_events_are_selected_by_their_source() -> None:
+    async def main(rig: Rig) -> None:
+        about = {"kind": "Pod", "namespace": "default", "name": "p", "uid": "u"}
+        told: Obj = {"involvedObject": about, "type": "Normal", "reason": "R"}
+        old = {"metadata": {"name": "old"}, **told, "source": {"component": "kubelet"}}
+        new = {
+            "metadata": {"name": "new"},
+            "regarding": about,
+            "type": "Normal",
+            "reason": "R",
+            "action": "Binding",
+            "reportingController": "default-scheduler",
+            "reportingInstance": "here",
+            "eventTime": "2023-11-14T22:13:20.000000Z",
+        }
+        await rig.core.create("events", old, namespace="default")
+        await rig.core.create("events.events.k8s.io", new, namespace="default")
+        for selector, expected in (
+            ("source=kubelet", ["old"]),
+            ("source=default-scheduler", ["new"]),
+            ("source!=kubelet", ["new"]),
+            ("reportingComponent=default-scheduler", ["new"]),
+            ("involvedObject.uid=u,involvedObject.kind=Pod,reason=R,type=Normal", ["new", "old"]),
+            ("involvedObject.name=q", []),
+        ):
+            assert names(await rig.core.list("events", field_selector=selector)) == expected
+
+    run(main)
+
+
 def test_leases_need_a_version() -> None:
     async def main(rig: Rig) -> None:
         body = {

@@ -48,8 +48,27 @@ def test_a_finalizer_inside_holds_it() -> None:
             await world.delete("Namespace", "team", namespace="")
             await world.quiet(seconds=30)
             found = await world.get("Namespace", "team", namespace="")
-            (condition,) = found["status"]["conditions"]
-            assert "configmaps has 1 resource instances" in condition["message"]
+            told = {one["type"]: (one["status"], one["message"]) for one in found["status"]["conditions"]}
+            assert told == {
+                "NamespaceDeletionDiscoveryFailure": ("False", "All resources successfully discovered"),
+                "NamespaceDeletionGroupVersionParsingFailure": (
+                    "False",
+                    "All legacy kube types successfully parsed",
+                ),
+                "NamespaceDeletionContentFailure": (
+                    "False",
+                    "All content successfully deleted, may be waiting on finalization",
+                ),
+                "NamespaceContentRemaining": (
+                    "True",
+                    "Some resources are remaining: configmaps. has 1 resource instances",
+                ),
+                "NamespaceFinalizersRemaining": (
+                    "True",
+                    "Some content in the namespace has finalizers remaining: "
+                    "example.com/wait in 1 resource instances",
+                ),
+            }
             await world.patch("ConfigMap", "held", {"metadata": {"finalizers": None}}, namespace="team")
             await world.gone("Namespace", "team", namespace="", seconds=10)
 
@@ -63,5 +82,43 @@ def test_turned_off_nothing_happens() -> None:
             await world.delete("Namespace", "team", namespace="")
             await world.quiet(seconds=30)
             assert await world.there("Namespace", "team", namespace="")
+
+    virtual(main)
+
+
+def test_pods_go_first() -> None:
+    async def main() -> None:
+        async with playing() as world:
+            await world.create(NAMESPACE)
+            body = in_namespace(deployment(replicas=1))
+            notes = {"kuberth.dev/stop-seconds": "20"}
+            body["spec"]["template"]["metadata"]["annotations"] = notes
+            await world.create(body)
+            await world.create(in_namespace(config_map("settings")))
+            await world.quiet(seconds=3)
+            await world.delete("Namespace", "team", namespace="")
+            await world.quiet(seconds=15)
+            assert await world.there("ConfigMap", "settings", namespace="team")
+            found = await world.get("Namespace", "team", namespace="")
+            told = {one["type"]: one["message"] for one in found["status"]["conditions"]}
+            expected = "Some resources are remaining: pods. has 1 resource instances"
+            assert told["NamespaceContentRemaining"] == expected
+            await world.gone("Namespace", "team", namespace="", seconds=20)
+
+    virtual(main)
+
+
+def test_a_finalizer_of_its_own_holds_it() -> None:
+    async def main() -> None:
+        async with playing() as world:
+            own = {"name": "team", "finalizers": ["example.com/wait"]}
+            await world.create({**NAMESPACE, "metadata": own})
+            await world.delete("Namespace", "team", namespace="")
+            await world.quiet(seconds=10)
+            found = await world.get("Namespace", "team", namespace="")
+            assert not found["spec"].get("finalizers")
+            assert {one["status"] for one in found["status"]["conditions"]} == {"False"}
+            await world.patch("Namespace", "team", {"metadata": {"finalizers": None}}, namespace="")
+            await world.gone("Namespace", "team", namespace="", seconds=5)
 
     virtual(main)

@@ -174,6 +174,30 @@ def prepare_volume(new: Obj, old: Obj | None, situation: Situation) -> None:
         new["status"] = {"phase": "Pending", "lastPhaseTransitionTime": situation.now}
 
 
+def prepare_pod_status(new: Obj, old: Obj) -> None:
+    """What a kubelet cannot change by reporting, or by leaving it out of its report."""
+    _keep(new["metadata"], old["metadata"], "ownerReferences")
+    status, before = new["status"], old.get("status", {})
+    for name in ("qosClass", "observedGeneration"):
+        if not status.get(name):
+            _keep(status, before, name)
+    seen = {one.get("type"): one.get("observedGeneration") for one in before.get("conditions") or ()}
+    for condition in status.get("conditions") or ():
+        if not condition.get("observedGeneration") and seen.get(condition.get("type")):
+            condition["observedGeneration"] = seen[condition["type"]]
+
+
+def prepare_deployment_status(new: Obj, old: Obj) -> None:
+    _keep(new["metadata"], old["metadata"], "labels")
+
+
+def _keep(new: Obj, old: Obj, name: str) -> None:
+    if name in old:
+        new[name] = old[name]
+    else:
+        new.pop(name, None)
+
+
 def prepare_job(new: Obj, old: Obj | None, situation: Situation) -> None:
     if old is None:
         new.pop("status", None)

@@ -91,7 +91,8 @@ def default_job(obj: Obj) -> None:
         spec,
         {
             "parallelism": 1,
-            "backoffLimit": 6,
+            # Failures that are limited by index are not limited together.
+            "backoffLimit": 2**31 - 1 if "backoffLimitPerIndex" in spec else 6,
             "completionMode": "NonIndexed",
             "suspend": False,
             "manualSelector": False,

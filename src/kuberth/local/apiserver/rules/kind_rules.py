@@ -27,6 +27,10 @@ def _no_preparation(new: Obj, old: Obj | None, situation: Situation) -> None:
     pass
 
 
+def _no_status_preparation(new: Obj, old: Obj) -> None:
+    pass
+
+
 def _no_causes(new: Obj, old: Obj | None) -> list[Cause]:
     return []
 
@@ -43,6 +47,8 @@ class KindRules:
     """All that is wrong with the object, and with the way from the old one to it."""
     default_status: Callable[[Obj], None] = _nothing
     """The same as `default`, for a write of the status subresource."""
+    prepare_status: Callable[[Obj, Obj], None] = _no_status_preparation
+    """The same as `prepare`, for a write of the status subresource."""
     validate_status: Callable[[Obj, Obj | None], list[Cause]] = _no_causes
     """The same as `validate`, for a write of the status subresource."""
 
@@ -59,6 +65,7 @@ RULES: Final[Mapping[str, KindRules]] = {
         default_pod,
         admission.prepare_pod,
         pod_validation.validate_pod,
+        prepare_status=admission.prepare_pod_status,
         validate_status=pod_validation.validate_pod_status,
     ),
     "services": KindRules(
@@ -81,6 +88,7 @@ RULES: Final[Mapping[str, KindRules]] = {
         defaulting.default_deployment,
         admission.prepare_stateless,
         workload_validation.validate_selected_template,
+        prepare_status=admission.prepare_deployment_status,
     ),
     "replicasets.apps": KindRules(
         defaulting.default_replica_set,

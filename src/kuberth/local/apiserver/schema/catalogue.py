@@ -146,7 +146,7 @@ ROWS: Final = (
             **_EVENT_FIELDS,
             **{f"involvedObject.{name}": f"involvedObject.{name}" for name in _REFERENCE_FIELDS},
             "reportingComponent": "reportingComponent",
-            "source": "source.component",
+            "source": "source.component|@reportingComponent",
         },
         schema="core.v1.Event",
     ),

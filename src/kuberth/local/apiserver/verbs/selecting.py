@@ -77,13 +77,12 @@ def _path(row: ServedResource, name: str) -> tuple[tuple[str, ...], str] | None:
 
 
 def value_at(obj: Any, path: tuple[str, ...], absent: str = "") -> str:
-    """A field's value as text."""
+    """A field's value as text; where it is empty, `absent`, or the field that it names after an "@"."""
+    found = obj
     for part in path:
-        if not isinstance(obj, dict):
-            return absent
-        obj = obj.get(part)
-    if obj is None:
-        return absent
-    if isinstance(obj, bool):
-        return "true" if obj else "false"
-    return str(obj)
+        found = found.get(part) if isinstance(found, dict) else None
+    if isinstance(found, bool):
+        return "true" if found else "false"
+    if found is not None and (found != "" or not absent):
+        return str(found)
+    return value_at(obj, tuple(absent[1:].split("."))) if absent.startswith("@") else absent

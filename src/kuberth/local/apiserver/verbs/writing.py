@@ -104,9 +104,13 @@ class Writer:
         rules = rules_for(row.stored_as)
         causes: list[Cause]
         if subresource == "status":
-            new = {**old, "status": new.get("status") or {}}
+            new = {**old, "metadata": _status_metadata(row, new, old), "status": new.get("status") or {}}
             rules.default_status(new)
-            causes = rules.validate_status(new, old)
+            rules.prepare_status(new, old)
+            causes = [
+                *validate_metadata_update(new["metadata"], old_metadata),
+                *rules.validate_status(new, old),
+            ]
         elif subresource == "finalize":
             new, causes = {**old, "spec": new.get("spec") or {}}, []
         else:
@@ -187,6 +191,15 @@ def _fit_namespace(row: ServedResource, metadata: Obj, namespace: str) -> None:
             "the namespace of the provided object does not match the namespace sent on the request"
         )
     metadata["namespace"] = namespace
+
+
+def _status_metadata(row: ServedResource, new: Obj, old: Obj) -> Obj:
+    """A write of the status may change the metadata beside it; a custom resource's may not."""
+    metadata: Obj = new["metadata"]
+    if not row.custom:
+        return metadata
+    noted = {"managedFields": metadata["managedFields"]} if "managedFields" in metadata else {}
+    return {**old["metadata"], **noted}
 
 
 def _spec_of(obj: Obj) -> Obj:

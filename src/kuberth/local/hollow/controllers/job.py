@@ -1,31 +1,65 @@
 """Job: pods until enough of them succeeded, or too many failed.
 
 In: jobs and their pods. Out: pods made and deleted, and the status with the conditions that
-`kubectl wait --for=condition=complete` waits for. What ended is counted from the pods that are there, as
-Kubernetes did before it tracked them with finalizers: a finished pod that is deleted before its job is
-done runs again.
+`kubectl wait --for=condition=complete` waits for. Every pod carries a finalizer until it is counted: first
+its UID is noted in the status, then the finalizer is taken away, then the count moves, so that a pod is
+counted once, whoever deletes it and whenever this stops.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
-from kuberth.clock import Clock
+from kuberth.clock import NANOSECONDS, Clock
 from kuberth.local.apiserver.objects import Obj, key_of, name_of, namespace_of
 from kuberth.local.hollow.conditions import find_condition, is_true, set_condition, without_condition
+from kuberth.local.hollow.controllers import job_rules
+from kuberth.local.hollow.controllers.job_rules import INDEX, INDEX_FAILURES, Verdict, index_of, is_indexed
 from kuberth.local.hollow.informing import Informers
-from kuberth.local.hollow.ownership import OWNER_INDEX, index_owners, owner_key, reference_to
+from kuberth.local.hollow.ownership import (
+    OWNER_INDEX,
+    claim,
+    controller_of,
+    index_owners,
+    owner_key,
+    reference_to,
+)
 from kuberth.local.hollow.pod_states import deletion_order, is_finished, is_ready, phase
+from kuberth.local.hollow.recording import Recorder
 from kuberth.local.hollow.working import COALESCE_SECONDS, Worker, together
-from kuberth.text.timestamps import seconds_since, stamp
+from kuberth.local.selecting import labels_of, selector_of
+from kuberth.text.timestamps import parse_timestamp, seconds_since, stamp
 
+TRACKING: Final = "batch.kubernetes.io/job-tracking"
+"""The finalizer of pods that are not counted yet."""
 _API_VERSION: Final = "batch/v1"
 _KIND: Final = "Job"
-_INDEX: Final = "batch.kubernetes.io/job-completion-index"
+_CONTROLLER: Final = "kubernetes.io/job-controller"
 _BURST: Final = 500
 _FIRST_BACKOFF_SECONDS: Final = 10.0
 _LAST_BACKOFF_SECONDS: Final = 600.0
+
+
+@dataclass(slots=True)
+class _Tally:
+    """A job's pods, and what they add up to with those that were counted before."""
+
+    active: list[Obj]
+    terminating: list[Obj]
+    ended: list[Obj]
+    """Succeeded or failed, counted or not."""
+    new_succeeded: list[Obj]
+    new_failed: list[Obj]
+    """These two still carry the finalizer."""
+    succeeded: int
+    failed: int
+    done: set[int]
+    """Indexes that succeeded."""
+    given_up: set[int]
+    """Indexes that failed for good."""
 
 
 class JobController:
@@ -35,43 +69,153 @@ class JobController:
         self._clock = clock
         self._jobs = informers.of("jobs.batch")
         self._pods = informers.of("pods")
+        self._recorder = Recorder(informers, clock=clock, component="job-controller")
         self._worker = Worker(self.name, self._sync)
+        self._strays = Worker("job-strays", self._release)
         index_owners(self._pods)
-        self._jobs.add_handler(lambda old, new: self._worker.add(key_of(new or old or {})))
+        self._jobs.add_index("namespace", lambda job: (namespace_of(job),))
+        self._jobs.add_handler(self._note_job)
         self._pods.add_handler(self._note_pod)
 
     async def run(self) -> None:
         await self._jobs.synced.wait()
         await self._pods.synced.wait()
-        await self._worker.run()
+        for pod in self._pods.all():
+            if _is_tracked(pod):
+                self._strays.add(key_of(pod))
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._worker.run(), name="hollow-jobs")
+            tasks.create_task(self._strays.run(), name="hollow-job-strays")
+
+    def _note_job(self, old: Obj | None, new: Obj | None) -> None:
+        self._worker.add(key_of(new or old or {}))
+        if new is None and old is not None:
+            for pod in self._pods.by(OWNER_INDEX, old["metadata"]["uid"]):
+                self._strays.add(key_of(pod))
 
     def _note_pod(self, old: Obj | None, new: Obj | None) -> None:
         for pod in (old, new):
             if pod is not None and (key := owner_key(pod, _KIND)) is not None:
                 self._worker.add_after(key, COALESCE_SECONDS)
+        if new is None:
+            return
+        if _is_tracked(new) and self._owner(new) is None:
+            self._strays.add(key_of(new))
+        if controller_of(new) is None:
+            for job in self._jobs.by("namespace", namespace_of(new)):
+                if selector_of(job["spec"].get("selector")).matches(labels_of(new)):
+                    self._worker.add_after(key_of(job), COALESCE_SECONDS)
+
+    def _owner(self, pod: Obj) -> Obj | None:
+        """The job that counts a pod, if it is there."""
+        key = owner_key(pod, _KIND)
+        job = None if key is None else self._jobs.get(key)
+        reference = controller_of(pod)
+        if job is None or reference is None or job["metadata"]["uid"] != reference.get("uid"):
+            return None
+        return job
+
+    async def _release(self, key: str) -> None:
+        """Nobody counts a pod whose job is gone or has let it go."""
+        pod = self._pods.get(key)
+        if pod is not None and _is_tracked(pod) and self._owner(pod) is None:
+            await self._untrack(pod)
 
     async def _sync(self, key: str) -> float | None:
         job = self._jobs.get(key)
-        if job is None or self._jobs.is_leaving(job):
+        if job is None or job["spec"].get("managedBy", _CONTROLLER) != _CONTROLLER:
             return None
         if _is_over(job):
-            return await self._expire(job)
-        pods = self._pods.by(OWNER_INDEX, job["metadata"]["uid"])
-        ended = [pod for pod in pods if is_finished(pod)]
-        active = [pod for pod in pods if not is_finished(pod) and not self._pods.is_leaving(pod)]
-        if (end := self._end(job, ended)) is not None:
-            await together(self._pods.delete(pod) for pod in active)
-            await self._write_status(job, [], ended, end=end)
+            left = self._pods.by(OWNER_INDEX, job["metadata"]["uid"])
+            await together(self._untrack(pod) for pod in left if _is_tracked(pod))
+            return None if self._jobs.is_leaving(job) else await self._expire(job)
+        pods = await self._claim(job)
+        tally = self._tally(job, pods)
+        if self._jobs.is_leaving(job):
+            await self._count(job, tally, [pod for pod in pods if _is_tracked(pod)])
             return None
-        wait = None
-        if job["spec"].get("suspend"):
-            await together(self._pods.delete(pod) for pod in active)
-            active = []
+        verdict, wait = self._verdict(job, tally), None
+        if verdict is not None:
+            await together(self._pods.delete(pod) for pod in tally.active)
+            tally.terminating, tally.active = tally.terminating + tally.active, []
+        elif job["spec"].get("suspend"):
+            await self._discard(tally, tally.active)
         else:
-            active, wait = await self._manage(job, active, ended)
-        job = await self._write_status(job, active, ended)
-        deadline = self._seconds_to_deadline(job)
+            wait = await self._manage(job, tally)
+            verdict = self._completion(job, tally)
+        job = await self._count(job, tally, [*tally.new_succeeded, *tally.new_failed], verdict=verdict)
+        deadline = None if verdict is not None else self._seconds_to_deadline(job)
         return min((each for each in (wait, deadline) if each is not None), default=None)
+
+    async def _claim(self, job: Obj) -> list[Obj]:
+        mine = {pod["metadata"]["uid"] for pod in self._pods.by(OWNER_INDEX, job["metadata"]["uid"])}
+        selector = job["spec"].get("selector")
+        pods = await claim(self._pods, job, api_version=_API_VERSION, kind=_KIND, selector=selector)
+        # One that is adopted is to be counted like those that were made here.
+        return [
+            pod if pod["metadata"]["uid"] in mine or _is_tracked(pod) else await self._track(pod)
+            for pod in pods
+        ]
+
+    def _tally(self, job: Obj, pods: Sequence[Obj]) -> _Tally:
+        status = job.get("status", {})
+        noted = status.get("uncountedTerminatedPods") or {}
+        leaving = {pod["metadata"]["uid"] for pod in pods if self._pods.is_leaving(pod)}
+        failed = [
+            pod for pod in pods if job_rules.is_failed(job, pod, leaving=pod["metadata"]["uid"] in leaving)
+        ]
+        succeeded = [pod for pod in pods if phase(pod) == "Succeeded"]
+        new_succeeded = [pod for pod in succeeded if _is_tracked(pod)]
+        new_failed = [pod for pod in failed if _is_tracked(pod)]
+        counted = [pod for pod in new_failed if self._counts(job, pod)]
+        done = job_rules.told_indexes(job, "completedIndexes")
+        done |= {index for pod in succeeded if (index := index_of(job, pod)) is not None}
+        return _Tally(
+            active=[pod for pod in pods if not is_finished(pod) and pod["metadata"]["uid"] not in leaving],
+            terminating=[pod for pod in pods if not is_finished(pod) and pod["metadata"]["uid"] in leaving],
+            ended=[pod for pod in pods if is_finished(pod)],
+            new_succeeded=new_succeeded,
+            new_failed=new_failed,
+            succeeded=len(done)
+            if is_indexed(job)
+            else status.get("succeeded", 0) + len(_uids(new_succeeded) | set(noted.get("succeeded") or ())),
+            failed=status.get("failed", 0) + len(_uids(counted) | set(noted.get("failed") or ())),
+            done=done,
+            given_up=job_rules.failed_indexes(job, failed, done=done),
+        )
+
+    def _counts(self, job: Obj, pod: Obj) -> bool:
+        if is_indexed(job) and index_of(job, pod) is None:
+            return False
+        return not job_rules.is_ignored(job, pod)
+
+    def _verdict(self, job: Obj, tally: _Tally) -> Verdict | None:
+        """What ends the job now, whatever its active pods do; None while it goes on."""
+        if (earlier := job_rules.earlier_verdict(job)) is not None:
+            return earlier
+        failed = [pod for pod in (*tally.ended, *tally.new_failed) if phase(pod) != "Succeeded"]
+        if (by_policy := job_rules.policy_verdict(job, failed)) is not None:
+            return by_policy
+        too_often = tally.failed > job["spec"].get("backoffLimit", 6)
+        if too_often or job_rules.restarts_exceed(job, tally.active):
+            return job_rules.BACKOFF
+        left = self._seconds_to_deadline(job)
+        if left is not None and left <= 0:
+            return job_rules.DEADLINE
+        if not is_indexed(job):
+            return None
+        by_index = job_rules.index_verdict(job, done=tally.done, given_up=tally.given_up)
+        return by_index or job_rules.success_verdict(job, tally.done)
+
+    def _completion(self, job: Obj, tally: _Tally) -> Verdict | None:
+        """Whether the last pod that was needed has succeeded.
+
+        Without a number of completions it is a work queue: one success says that there is no more work, and
+        the rest may finish theirs.
+        """
+        completions = job["spec"].get("completions")
+        enough = tally.succeeded > 0 if completions is None else tally.succeeded >= completions
+        return job_rules.COMPLETED if enough and not tally.active else None
 
     async def _expire(self, job: Obj) -> float | None:
         """Delete a finished job when its time to live is over."""
@@ -85,163 +229,223 @@ class JobController:
         await self._jobs.delete(job, propagation="Foreground")
         return None
 
-    def _end(self, job: Obj, ended: Sequence[Obj]) -> tuple[str, str, str] | None:
-        """Type, reason and message of the condition that ends the job now; None while it goes on."""
-        spec = job["spec"]
-        failed = sum(phase(pod) == "Failed" for pod in ended)
-        if failed > spec.get("backoffLimit", 6):
-            return "Failed", "BackoffLimitExceeded", "Job has reached the specified backoff limit"
-        left = self._seconds_to_deadline(job)
-        if left is not None and left <= 0:
-            return "Failed", "DeadlineExceeded", "Job was active longer than specified deadline"
-        succeeded = _succeeded(job, ended)
-        completions = spec.get("completions")
-        if completions is None:
-            # A work queue: one success says that there is no more work, and the rest may finish theirs.
-            pods = self._pods.by(OWNER_INDEX, job["metadata"]["uid"])
-            done = succeeded > 0 and all(map(is_finished, pods))
-        else:
-            done = succeeded >= completions
-        if done:
-            return "Complete", "CompletionsReached", "Reached expected number of succeeded pods"
-        return None
-
     def _seconds_to_deadline(self, job: Obj) -> float | None:
         seconds, started = job["spec"].get("activeDeadlineSeconds"), job.get("status", {}).get("startTime")
         if seconds is None or started is None or job["spec"].get("suspend"):
             return None
         return float(seconds - seconds_since(started, self._clock))
 
-    async def _manage(
-        self, job: Obj, active: list[Obj], ended: Sequence[Obj]
-    ) -> tuple[list[Obj], float | None]:
-        """Make or delete pods; the active ones afterwards, and when to go on after a failure."""
+    # Pods
+
+    async def _manage(self, job: Obj, tally: _Tally) -> float | None:
+        """Make or delete pods; when to go on after a failure."""
         spec = job["spec"]
         parallel, completions = spec.get("parallelism", 1), spec.get("completions")
-        succeeded = _succeeded(job, ended)
+        if is_indexed(job):
+            await self._discard(tally, _of_no_use(job, tally))
         if completions is not None:
-            wanted = min(parallel, max(0, completions - succeeded))
+            wanted = min(parallel, max(0, completions - tally.succeeded - len(tally.given_up)))
         else:
-            wanted = parallel if succeeded == 0 else min(parallel, len(active))
-        if len(active) > wanted:
-            active.sort(key=lambda pod: deletion_order(pod, doubled=0))
-            await together(self._pods.delete(pod) for pod in active[: len(active) - wanted])
-            return active[len(active) - wanted :], None
-        if (missing := wanted - len(active)) == 0:
-            return active, None
-        if (wait := self._backoff_seconds(ended)) > 0:
-            return active, wait
-        indexes: list[int] | list[None] = [None] * missing
-        if _is_indexed(job):
-            taken = {_index(pod) for pod in (*active, *ended) if phase(pod) != "Failed"}
-            indexes = [index for index in range(completions or 0) if index not in taken][:missing]
-        made = await together(self._pods.create(_new_pod(job, index=index)) for index in indexes[:_BURST])
-        if len(indexes) > _BURST:
-            self._worker.add(key_of(job))
-        return [*active, *made], None
+            wanted = parallel if tally.succeeded == 0 else min(parallel, len(tally.active))
+        if len(tally.active) > wanted:
+            tally.active.sort(key=lambda pod: deletion_order(pod, doubled=0))
+            await self._discard(tally, tally.active[: len(tally.active) - wanted])
+            return None
+        waiting = tally.terminating if job_rules.waits_for_failure(job) else []
+        missing = wanted - len(tally.active) - len(waiting)
+        if missing <= 0:
+            return None
+        if not is_indexed(job):
+            if (wait := self._backoff_seconds(tally.ended)) > 0:
+                return wait
+            await self._make(job, tally, [_new_pod(job) for _ in range(missing)])
+            return None
+        return await self._make_indexes(job, tally, missing, waiting)
 
-    def _backoff_seconds(self, ended: Sequence[Obj]) -> float:
-        """How long to wait after failures: ten seconds, twice that, and so on, since the last one."""
-        failures = [pod for pod in ended if phase(pod) == "Failed"]
+    async def _make_indexes(
+        self, job: Obj, tally: _Tally, missing: int, waiting: Sequence[Obj]
+    ) -> float | None:
+        taken = {index_of(job, pod) for pod in (*tally.active, *waiting)} | tally.done | tally.given_up
+        apart = job["spec"].get("backoffLimitPerIndex") is not None
+        if not apart and (wait := self._backoff_seconds(tally.ended)) > 0:
+            return wait
+        failed: dict[int, list[Obj]] = {}
+        for pod in (*tally.ended, *tally.new_failed) if apart else ():
+            index = index_of(job, pod)
+            if index is not None and phase(pod) != "Succeeded":
+                failed.setdefault(index, []).append(pod)
+        bodies: list[Obj] = []
+        waits: list[float] = []
+        for index in range(job["spec"].get("completions") or 0):
+            if index in taken:
+                continue
+            if len(bodies) == missing:
+                break
+            before = failed.get(index, [])
+            if before and (wait := self._backoff_seconds(before)) > 0:
+                waits.append(wait)
+                continue
+            failures = max(
+                (job_rules.index_failures(pod) + (not job_rules.is_ignored(job, pod)) for pod in before),
+                default=0,
+            )
+            bodies.append(_new_pod(job, index=index, failures=failures if apart else None))
+        await self._make(job, tally, bodies)
+        return min(waits, default=None)
+
+    async def _make(self, job: Obj, tally: _Tally, bodies: Sequence[Obj]) -> None:
+        tally.active += await together(self._pods.create(body) for body in bodies[:_BURST])
+        if len(bodies) > _BURST:
+            self._worker.add(key_of(job))
+
+    async def _discard(self, tally: _Tally, pods: Sequence[Obj]) -> None:
+        """Delete pods that are not needed now; they are not counted as failures."""
+        gone = list(pods)
+        await together(self._discard_one(pod) for pod in gone)
+        tally.active = [pod for pod in tally.active if pod not in gone]
+        tally.terminating += gone
+
+    async def _discard_one(self, pod: Obj) -> None:
+        await self._pods.delete(await self._untrack(pod) if _is_tracked(pod) else pod)
+
+    async def _track(self, pod: Obj) -> Obj:
+        metadata = pod["metadata"]
+        finalizers = [*(metadata.get("finalizers") or ()), TRACKING]
+        return await self._pods.update({**pod, "metadata": {**metadata, "finalizers": finalizers}})
+
+    async def _untrack(self, pod: Obj) -> Obj:
+        metadata = pod["metadata"]
+        rest = [each for each in metadata.get("finalizers") or () if each != TRACKING]
+        return await self._pods.update({**pod, "metadata": {**metadata, "finalizers": rest}})
+
+    def _backoff_seconds(self, ended: Iterable[Obj]) -> float:
+        """How long to wait after failures since the last success: ten seconds, twice that, and so on."""
+        times = [(self._finish_ns(pod), phase(pod) == "Succeeded") for pod in ended]
+        success_ns = max((moment for moment, succeeded in times if succeeded), default=0)
+        failures = [moment for moment, succeeded in times if not succeeded and moment >= success_ns]
         if not failures:
             return 0.0
-        delay = min(_FIRST_BACKOFF_SECONDS * 2.0 ** (len(failures) - 1), _LAST_BACKOFF_SECONDS)
-        ages = [seconds_since(_finish_time(pod), self._clock) for pod in failures]
-        return delay - min(ages)
+        delay = min(_FIRST_BACKOFF_SECONDS * 2.0 ** min(len(failures) - 1, 10), _LAST_BACKOFF_SECONDS)
+        return delay - (self._clock.now_ns() - max(failures)) / NANOSECONDS
 
-    async def _write_status(
-        self,
-        job: Obj,
-        active: Sequence[Obj],
-        ended: Sequence[Obj],
-        *,
-        end: tuple[str, str, str] | None = None,
+    def _finish_ns(self, pod: Obj) -> int:
+        moments = [
+            (container.get("state", {}).get("terminated") or {}).get("finishedAt")
+            for container in pod.get("status", {}).get("containerStatuses") or ()
+        ]
+        known = [moment for text in moments if (moment := parse_timestamp(text)) is not None]
+        return max(known, default=parse_timestamp(pod["metadata"].get("creationTimestamp")) or 0)
+
+    # The status
+
+    async def _count(
+        self, job: Obj, tally: _Tally, tracked: Sequence[Obj], *, verdict: Verdict | None = None
     ) -> Obj:
-        old, now = job.get("status", {}), stamp(self._clock)
-        suspended = bool(job["spec"].get("suspend"))
-        counts = {
-            "active": len(active),
-            "succeeded": _succeeded(job, ended),
-            "failed": sum(phase(pod) == "Failed" for pod in ended),
+        """Move ended pods into the counts, and write what else there is to tell."""
+        new = {
+            "succeeded": [] if is_indexed(job) else sorted(_uids(tally.new_succeeded)),
+            "failed": sorted(_uids(pod for pod in tally.new_failed if self._counts(job, pod))),
         }
+        before = job.get("status", {}).get("uncountedTerminatedPods") or {}
+        noted = {kind: sorted({*uids, *(before.get(kind) or ())}) for kind, uids in new.items()}
+        noted = {kind: uids for kind, uids in noted.items() if uids}
+        conditions = self._conditions(job, verdict, final=False)
+        if noted and noted != before:
+            status = {**job.get("status", {}), "uncountedTerminatedPods": noted}
+            if conditions:
+                status["conditions"] = conditions
+            job = await self._jobs.update({**job, "status": status}, subresource="status")
+        await together(self._untrack(pod) for pod in tracked)
+        return await self._write_status(job, tally, verdict)
+
+    async def _write_status(self, job: Obj, tally: _Tally, verdict: Verdict | None) -> Obj:
+        old, now = job.get("status", {}), stamp(self._clock)
+        counts = {"active": len(tally.active), "succeeded": tally.succeeded, "failed": tally.failed}
         status: Obj = {
             **{name: count for name, count in counts.items() if count},
-            "ready": sum(map(is_ready, active)),
-            "terminating": 0,
+            "ready": sum(map(is_ready, tally.active)),
+            "terminating": len(tally.terminating),
             "uncountedTerminatedPods": {},
         }
-        if not suspended:
+        if not job["spec"].get("suspend"):
             status["startTime"] = old.get("startTime", now)
-        if _is_indexed(job):
-            done = {_index(pod) for pod in ended if phase(pod) == "Succeeded"}
-            status["completedIndexes"] = _ranges(sorted(index for index in done if index is not None))
-        conditions = self._conditions(old.get("conditions") or [], suspended=suspended, end=end, now=now)
-        if conditions:
+        if is_indexed(job):
+            status["completedIndexes"] = job_rules.write_indexes(tally.done)
+            if job["spec"].get("backoffLimitPerIndex") is not None:
+                status["failedIndexes"] = job_rules.write_indexes(tally.given_up)
+        final = verdict is not None and not tally.terminating
+        if conditions := self._conditions(job, verdict, final=final):
             status["conditions"] = conditions
-        if end is not None and end[0] == "Complete":
+        if verdict is not None and final and verdict.succeeded:
             status["completionTime"] = now
         if status == old:
             return job
-        return await self._jobs.update({**job, "status": status}, subresource="status")
+        written = await self._jobs.update({**job, "status": status}, subresource="status")
+        self._tell(job, written, verdict if final else None)
+        return written
 
-    def _conditions(
-        self, conditions: list[Obj], *, suspended: bool, end: tuple[str, str, str] | None, now: str
-    ) -> list[Obj]:
+    def _conditions(self, job: Obj, verdict: Verdict | None, *, final: bool) -> list[Obj]:
+        conditions: list[Obj] = job.get("status", {}).get("conditions") or []
+        suspended, now = bool(job["spec"].get("suspend")), stamp(self._clock)
+
         def add(type_: str, status: str, reason: str, message: str) -> None:
             nonlocal conditions
             condition = {"type": type_, "status": status, "reason": reason, "message": message}
             conditions = set_condition(conditions, {**condition, "lastProbeTime": now}, now=now)
 
-        held = any(condition.get("type") == "Suspended" for condition in conditions)
-        if suspended and not is_true({"status": {"conditions": conditions}}, "Suspended"):
+        if verdict is not None:
+            if not is_true(job, verdict.target):
+                add(verdict.target, "True", verdict.reason, verdict.message)
+            if final:
+                add(verdict.final, "True", verdict.reason, verdict.message)
+        elif suspended and not is_true(job, "Suspended"):
             add("Suspended", "True", "JobSuspended", "Job suspended")
-        elif not suspended and held:
+        elif not suspended and is_true(job, "Suspended"):
             conditions = without_condition(conditions, "Suspended")
             add("Suspended", "False", "JobResumed", "Job resumed")
-        if end is not None:
-            type_, reason, message = end
-            add("SuccessCriteriaMet" if type_ == "Complete" else "FailureTarget", "True", reason, message)
-            add(type_, "True", reason, message)
         return conditions
+
+    def _tell(self, before: Obj, job: Obj, verdict: Verdict | None) -> None:
+        def record(reason: str, message: str, type_: str = "Normal") -> None:
+            self._recorder.record(
+                job, api_version=_API_VERSION, kind=_KIND, reason=reason, message=message, type_=type_
+            )
+
+        if verdict is not None and verdict.succeeded:
+            record("Completed", "Job completed")
+        elif verdict is not None:
+            record(verdict.reason, verdict.message, "Warning")
+        if is_true(job, "Suspended") and not is_true(before, "Suspended"):
+            record("Suspended", "Job suspended")
+        elif is_true(before, "Suspended") and not is_true(job, "Suspended"):
+            record("Resumed", "Job resumed")
 
 
 def _is_over(job: Obj) -> bool:
     return is_true(job, "Complete") or is_true(job, "Failed")
 
 
-def _is_indexed(job: Obj) -> bool:
-    return bool(job["spec"].get("completionMode") == "Indexed")
+def _is_tracked(pod: Obj) -> bool:
+    return TRACKING in (pod["metadata"].get("finalizers") or ())
 
 
-def _index(pod: Obj) -> int | None:
-    text = (pod["metadata"].get("annotations") or {}).get(_INDEX, "")
-    return int(text) if text.isdecimal() else None
+def _uids(pods: Iterable[Obj]) -> set[str]:
+    return {pod["metadata"]["uid"] for pod in pods}
 
 
-def _succeeded(job: Obj, ended: Sequence[Obj]) -> int:
-    succeeded = [pod for pod in ended if phase(pod) == "Succeeded"]
-    return len({_index(pod) for pod in succeeded}) if _is_indexed(job) else len(succeeded)
+def _of_no_use(job: Obj, tally: _Tally) -> list[Obj]:
+    """Active pods whose index is decided, no longer asked for, or another pod's too."""
+    taken: set[int | None] = {None, *tally.done, *tally.given_up}
+    useless = []
+    for pod in sorted(tally.active, key=lambda pod: deletion_order(pod, doubled=0), reverse=True):
+        index = index_of(job, pod)
+        if index in taken:
+            useless.append(pod)
+        taken.add(index)
+    return useless
 
 
-def _finish_time(pod: Obj) -> str:
-    for status in pod.get("status", {}).get("containerStatuses") or ():
-        if at := (status.get("state", {}).get("terminated") or {}).get("finishedAt"):
-            return str(at)
-    return str(pod["metadata"].get("creationTimestamp", ""))
-
-
-def _ranges(indexes: Sequence[int]) -> str:
-    """Sorted numbers as upstream writes them: 0-2,5,7-9."""
-    runs: list[list[int]] = []
-    for index in indexes:
-        if runs and runs[-1][1] == index - 1:
-            runs[-1][1] = index
-        else:
-            runs.append([index, index])
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
-
-
-def _new_pod(job: Obj, *, index: int | None) -> Obj:
+def _new_pod(job: Obj, *, index: int | None = None, failures: int | None = None) -> Obj:
     template = job["spec"].get("template", {})
     metadata, name, uid = template.get("metadata") or {}, name_of(job), job["metadata"]["uid"]
     labels = {
@@ -254,9 +458,11 @@ def _new_pod(job: Obj, *, index: int | None) -> Obj:
     annotations = dict(metadata.get("annotations") or {})
     prefix, spec = f"{name}-", template.get("spec", {})
     if index is not None:
-        annotations[_INDEX] = labels[_INDEX] = str(index)
+        annotations[INDEX] = labels[INDEX] = str(index)
         prefix = f"{name}-{index}-"
         spec = {**spec, "hostname": spec.get("hostname", f"{name}-{index}"[:63])}
+    if failures is not None:
+        annotations[INDEX_FAILURES] = str(failures)
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -264,6 +470,7 @@ def _new_pod(job: Obj, *, index: int | None) -> Obj:
             "generateName": prefix,
             "namespace": namespace_of(job),
             "labels": labels,
+            "finalizers": [*(metadata.get("finalizers") or ()), TRACKING],
             **({"annotations": annotations} if annotations else {}),
             "ownerReferences": [reference_to(job, api_version=_API_VERSION, kind=_KIND)],
         },

@@ -1,11 +1,13 @@
 """Namespaces on their way out: their contents are deleted, then their finalizer is taken away.
 
-In: namespaces that are Terminating, and what the server serves. Out: deletions, and an empty list of
-finalizers when nothing is left.
+In: namespaces that are Terminating, and what the server serves. Out: deletions, pods before everything else;
+conditions that tell what is left and what holds it; an empty list of finalizers when nothing is.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import dataclass, field
 from typing import Final
 
 from kuberth.clock import Clock
@@ -20,6 +22,54 @@ FINALIZER: Final = "kubernetes"
 _AGAIN_SECONDS: Final = 0.25
 """How soon to look whether what was told to go is gone."""
 _PATIENCE_SECONDS: Final = 5.0
+_PODS: Final = "pods"
+_FINE: Final = {
+    "NamespaceDeletionDiscoveryFailure": ("ResourcesDiscovered", "All resources successfully discovered"),
+    "NamespaceDeletionGroupVersionParsingFailure": (
+        "ParsedGroupVersions",
+        "All legacy kube types successfully parsed",
+    ),
+    "NamespaceDeletionContentFailure": (
+        "ContentDeleted",
+        "All content successfully deleted, may be waiting on finalization",
+    ),
+    "NamespaceContentRemaining": ("ContentRemoved", "All content successfully removed"),
+    "NamespaceFinalizersRemaining": (
+        "ContentHasNoFinalizers",
+        "All content-preserving finalizers finished",
+    ),
+}
+"""The conditions of a namespace that goes, as they are while nothing is in the way."""
+
+
+@dataclass(slots=True)
+class _Remainder:
+    """What a look at a namespace left behind."""
+
+    resources: dict[str, int] = field(default_factory=dict)
+    """How many objects, by resource."""
+    finalizers: Counter[str] = field(default_factory=Counter)
+    failures: list[str] = field(default_factory=list)
+
+    @property
+    def troubles(self) -> dict[str, tuple[str, str]]:
+        """Reason and message of the conditions that are not as they should be."""
+        found = {}
+        if self.failures:
+            told = ", ".join(sorted(self.failures))
+            message = f"Failed to delete all resource types, {len(self.failures)} remaining: {told}"
+            found["NamespaceDeletionContentFailure"] = ("ContentDeletionFailed", message)
+        if self.resources:
+            counts = [
+                f"{_title(name)} has {count} resource instances" for name, count in self.resources.items()
+            ]
+            message = f"Some resources are remaining: {', '.join(sorted(counts))}"
+            found["NamespaceContentRemaining"] = ("SomeResourcesRemain", message)
+        if self.finalizers:
+            counts = [f"{name} in {count} resource instances" for name, count in self.finalizers.items()]
+            message = f"Some content in the namespace has finalizers remaining: {', '.join(sorted(counts))}"
+            found["NamespaceFinalizersRemaining"] = ("SomeFinalizersRemain", message)
+        return found
 
 
 class NamespaceController:
@@ -47,8 +97,8 @@ class NamespaceController:
         if FINALIZER not in finalizers:
             return None
         left = await self._empty(name)
-        if left:
-            await self._tell_left(namespace, left)
+        namespace = await self._tell(namespace, left)
+        if left.resources or left.failures:
             seconds = self._waits.get(name, _AGAIN_SECONDS)
             self._waits[name] = min(2 * seconds, _PATIENCE_SECONDS)
             return seconds
@@ -59,34 +109,53 @@ class NamespaceController:
             await self._namespaces.delete(emptied)
         return None
 
-    async def _empty(self, namespace: str) -> dict[str, int]:
-        """Delete everything in a namespace; how many objects of which resource are not gone yet."""
-        left = {}
-        stored = {row.stored_as for row in self._core.resources if row.namespaced}
-        for resource in sorted(stored):
-            try:
-                if not (await self._core.list(resource, namespace=namespace))["items"]:
-                    continue
-                await self._core.delete_collection(
-                    resource, namespace=namespace, options={"propagationPolicy": "Background"}
-                )
-                if items := (await self._core.list(resource, namespace=namespace))["items"]:
-                    left[resource] = len(items)
-            except StatusError as error:
-                if error.code != 404:  # a custom resource that is no longer served has no objects either
-                    raise
+    async def _empty(self, namespace: str) -> _Remainder:
+        """Delete what is in a namespace, once its pods are gone; what is there still."""
+        left = _Remainder()
+        await self._delete_all(_PODS, namespace, left)
+        if left.resources or left.failures:
+            # Pods may need what else is here to come to their end.
+            return left
+        for resource in sorted({row.stored_as for row in self._core.resources if row.namespaced} - {_PODS}):
+            await self._delete_all(resource, namespace, left)
         return left
 
-    async def _tell_left(self, namespace: Obj, left: dict[str, int]) -> None:
-        counts = ", ".join(f"{resource} has {count} resource instances" for resource, count in left.items())
-        condition = {
-            "type": "NamespaceContentRemaining",
-            "status": "True",
-            "reason": "SomeResourcesRemain",
-            "message": f"Some resources are remaining: {counts}",
-        }
-        status = namespace.get("status", {})
-        conditions = set_condition(status.get("conditions") or [], condition, now=stamp(self._clock))
-        if conditions != status.get("conditions"):
-            status = {**status, "conditions": conditions}
-            await self._namespaces.update({**namespace, "status": status}, subresource="status")
+    async def _delete_all(self, resource: str, namespace: str, left: _Remainder) -> None:
+        try:
+            if not (await self._core.list(resource, namespace=namespace))["items"]:
+                return
+            await self._core.delete_collection(
+                resource, namespace=namespace, options={"propagationPolicy": "Background"}
+            )
+            items: list[Obj] = (await self._core.list(resource, namespace=namespace))["items"]
+        except StatusError as error:
+            if error.code != 404:  # a custom resource that is no longer served has no objects either
+                left.failures.append(str(error))
+            return
+        if items:
+            left.resources[resource] = len(items)
+            for item in items:
+                left.finalizers.update(item["metadata"].get("finalizers") or ())
+
+    async def _tell(self, namespace: Obj, left: _Remainder) -> Obj:
+        status, now = namespace.get("status", {}), stamp(self._clock)
+        conditions = status.get("conditions") or []
+        for type_, fine in _FINE.items():
+            trouble = left.troubles.get(type_)
+            reason, message = trouble or fine
+            condition = {
+                "type": type_,
+                "status": "True" if trouble else "False",
+                "reason": reason,
+                "message": message,
+            }
+            conditions = set_condition(conditions, condition, now=now)
+        if conditions == status.get("conditions"):
+            return namespace
+        status = {**status, "conditions": conditions}
+        return await self._namespaces.update({**namespace, "status": status}, subresource="status")
+
+
+def _title(resource: str) -> str:
+    """A resource with its group, of which the oldest is empty."""
+    return resource if "." in resource else f"{resource}."

@@ -10,7 +10,7 @@ from typing import Final
 from kuberth.clock import Clock
 from kuberth.local.apiserver.objects import Obj, name_of
 from kuberth.local.hollow.informing import Informers
-from kuberth.local.hollow.pod_states import node_of
+from kuberth.local.hollow.pod_states import disrupted, is_finished, node_of
 from kuberth.local.hollow.working import Worker
 
 _QUARANTINE_SECONDS: Final = 5.0
@@ -21,6 +21,7 @@ class OrphanedPodsController:
     name = "podgc"
 
     def __init__(self, informers: Informers, *, clock: Clock) -> None:
+        self._clock = clock
         self._nodes = informers.of("nodes")
         self._pods = informers.of("pods")
         self._worker = Worker(self.name, self._sync)
@@ -47,4 +48,13 @@ class OrphanedPodsController:
         pods = self._pods.by("node", node)
         if pods and await self._nodes.fetch(node) is None:
             for pod in pods:
-                await self._pods.delete(pod, grace_seconds=0)
+                await self._remove(pod)
+
+    async def _remove(self, pod: Obj) -> None:
+        """It has failed, whatever it was doing: who counts it must not wait for more."""
+        if not is_finished(pod):
+            reason, message = "DeletionByPodGC", "PodGC: node no longer exists"
+            status = disrupted(pod, reason=reason, message=message, clock=self._clock)
+            failed = {**pod, "status": {**status, "phase": "Failed"}}
+            pod = await self._pods.update(failed, subresource="status")
+        await self._pods.delete(pod, grace_seconds=0)

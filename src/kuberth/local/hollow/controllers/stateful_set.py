@@ -2,8 +2,8 @@
 
 In: stateful sets and pods. Out: pods `name-0`, `name-1` and so on, made when the one before is ready and
 taken away from the end; claims from the templates; rolling updates from the highest number down to the
-partition. There are no ControllerRevisions here: a pod below the partition that dies comes back with the
-new template.
+partition, each version of the template kept as a ControllerRevision; claims that go with their pod or with
+the set, where its retention policy says so.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 from kuberth.clock import Clock
 from kuberth.local.apiserver.objects import Obj, key_of, name_of, namespace_of
 from kuberth.local.apiserver.status_errors import StatusError
-from kuberth.local.hollow.controllers.deployment import template_hash
+from kuberth.local.hollow.controllers.revisions import REVISION_LABEL, RevisionHistory, Versions, template_of
 from kuberth.local.hollow.informing import Informers
 from kuberth.local.hollow.ownership import claim, index_owners, owner_key, reference_to
 from kuberth.local.hollow.pod_states import is_finished, is_ready, seconds_to_available
@@ -22,7 +22,6 @@ from kuberth.local.selecting import labels_of
 
 _API_VERSION: Final = "apps/v1"
 _KIND: Final = "StatefulSet"
-_REVISION_LABEL: Final = "controller-revision-hash"
 
 
 class StatefulSetController:
@@ -33,6 +32,7 @@ class StatefulSetController:
         self._sets = informers.of("statefulsets.apps")
         self._pods = informers.of("pods")
         self._claims = informers.of("persistentvolumeclaims")
+        self._history = RevisionHistory(informers, api_version=_API_VERSION, kind=_KIND)
         self._worker = Worker(self.name, self._sync)
         index_owners(self._pods)
         self._sets.add_handler(lambda old, new: self._worker.add(key_of(new or old or {})))
@@ -41,6 +41,7 @@ class StatefulSetController:
     async def run(self) -> None:
         for informer in (self._sets, self._pods, self._claims):
             await informer.synced.wait()
+        await self._history.wait_synced()
         await self._worker.run()
 
     def _note_pod(self, old: Obj | None, new: Obj | None) -> None:
@@ -55,23 +56,29 @@ class StatefulSetController:
         selector = owner["spec"].get("selector")
         owned = await claim(self._pods, owner, api_version=_API_VERSION, kind=_KIND, selector=selector)
         pods = {number: pod for pod in owned if (number := _number(owner, pod)) is not None}
-        revision = f"{name_of(owner)}-{template_hash(owner['spec']['template'], 0)}"
-        if not self._sets.is_leaving(owner):
-            pods = await self._manage(owner, pods, revision)
+        if self._sets.is_leaving(owner):
+            return None
+        versions = await self._history.versions(owner)
+        pods = await self._manage(owner, pods, versions)
         waits = [self._wait(owner, pod) for pod in pods.values()]
-        await self._write_status(owner, pods, revision)
+        await self._write_status(owner, pods, versions)
+        used = {labels_of(pod).get(REVISION_LABEL, "") for pod in pods.values()}
+        await self._history.clean_up(owner, versions, used=used)
         return min((seconds for seconds in waits if seconds), default=None)
 
-    async def _manage(self, owner: Obj, pods: dict[int, Obj], revision: str) -> dict[int, Obj]:
+    async def _manage(self, owner: Obj, pods: dict[int, Obj], versions: Versions) -> dict[int, Obj]:
         """One step (with the Parallel policy: as many as there are); the pods afterwards."""
         spec = owner["spec"]
         first = (spec.get("ordinals") or {}).get("start", 0)
         wanted = range(first, first + spec.get("replicas", 1))
         parallel = spec.get("podManagementPolicy") == "Parallel"
+        await self._own_claims(owner, pods, wanted)
         for number in wanted:
             pod = pods.get(number)
             if pod is None:
-                pods[number] = await self._create(owner, number, revision)
+                pods[number] = await self._create(
+                    owner, number, _version_for(owner, number - first, versions)
+                )
             elif is_finished(pod) and not self._pods.is_leaving(pod):
                 await self._pods.delete(pod)
             elif not self._pods.is_leaving(pod) and self._wait(owner, pod) == 0:
@@ -84,28 +91,54 @@ class StatefulSetController:
                 await self._pods.delete(pods[number])
             if not parallel:
                 return pods
-        await self._update(spec, {number: pods[number] for number in wanted}, revision)
+        present = {number: pods[number] for number in wanted}
+        await self._update(spec, present, first=first, revision=name_of(versions.update))
         return pods
 
-    async def _update(self, spec: Obj, pods: dict[int, Obj], revision: str) -> None:
+    async def _update(self, spec: Obj, pods: dict[int, Obj], *, first: int, revision: str) -> None:
         """Delete the highest pod that is not of the newest revision; it comes back as one that is."""
         strategy = spec.get("updateStrategy") or {}
         if strategy.get("type") == "OnDelete":
             return
-        partition = (strategy.get("rollingUpdate") or {}).get("partition", 0)
         for number in sorted(pods, reverse=True):
             pod = pods[number]
-            if number < partition or self._pods.is_leaving(pod) or not is_ready(pod):
+            if number - first < _partition(spec):
                 return
-            if labels_of(pod).get(_REVISION_LABEL) != revision:
+            if labels_of(pod).get(REVISION_LABEL) != revision and not self._pods.is_leaving(pod):
                 await self._pods.delete(pod)
                 return
+            if self._pods.is_leaving(pod) or not is_ready(pod):
+                return
+
+    async def _own_claims(self, owner: Obj, pods: dict[int, Obj], wanted: range) -> None:
+        """Let claims belong to whom they are to go with: a pod that is one too many, the set, or nobody."""
+        policy = owner["spec"].get("persistentVolumeClaimRetentionPolicy") or {}
+        for number, pod in pods.items():
+            for name in _claims(owner, name_of(pod)).values():
+                claim_ = self._claims.get(f"{namespace_of(owner)}/{name}")
+                if claim_ is None or self._claims.is_leaving(claim_):
+                    continue
+                with_pod = policy.get("whenScaled") == "Delete" and number not in wanted
+                with_set = policy.get("whenDeleted") == "Delete" and not with_pod
+                await self._own_claim(claim_, owner if with_set else None, pod if with_pod else None)
+
+    async def _own_claim(self, claim_: Obj, owner: Obj | None, pod: Obj | None) -> None:
+        present: list[Obj] = claim_["metadata"].get("ownerReferences") or []
+        wanted = [one for one in present if one.get("kind") not in (_KIND, "Pod")]
+        if owner is not None:
+            wanted.append(reference_to(owner, api_version=_API_VERSION, kind=_KIND))
+        if pod is not None:
+            uid = pod["metadata"]["uid"]
+            wanted.append({"apiVersion": "v1", "kind": "Pod", "name": name_of(pod), "uid": uid})
+        if wanted != present:
+            metadata = {**claim_["metadata"], "ownerReferences": wanted}
+            await self._claims.update({**claim_, "metadata": metadata})
 
     def _wait(self, owner: Obj, pod: Obj) -> float | None:
         seconds = owner["spec"].get("minReadySeconds", 0)
         return seconds_to_available(pod, min_ready_seconds=seconds, clock=self._clock)
 
-    async def _create(self, owner: Obj, number: int, revision: str) -> Obj:
+    async def _create(self, owner: Obj, number: int, revision: Obj) -> Obj:
         pod = _new_pod(owner, number, revision)
         for volume in pod["spec"].get("volumes") or ():
             if (source := volume.get("persistentVolumeClaim")) is not None:
@@ -131,15 +164,16 @@ class StatefulSetController:
             if error.reason != "AlreadyExists":
                 raise
 
-    async def _write_status(self, owner: Obj, pods: dict[int, Obj], revision: str) -> None:
+    async def _write_status(self, owner: Obj, pods: dict[int, Obj], versions: Versions) -> None:
         old, spec = owner.get("status", {}), owner["spec"]
+        current, update = name_of(versions.current), name_of(versions.update)
         alive = [pod for pod in pods.values() if not is_finished(pod) and not self._pods.is_leaving(pod)]
-        of_revision = [labels_of(pod).get(_REVISION_LABEL) for pod in alive]
-        updated, wanted = of_revision.count(revision), spec.get("replicas", 1)
-        current = old.get("currentRevision") or revision
+        of_revision = [labels_of(pod).get(REVISION_LABEL) for pod in alive]
+        updated, wanted = of_revision.count(update), spec.get("replicas", 1)
         ready = sum(map(is_ready, alive))
-        if updated == len(pods) == wanted == ready:
-            current = revision
+        rolling = (spec.get("updateStrategy") or {}).get("type", "RollingUpdate") == "RollingUpdate"
+        if rolling and updated == len(pods) == wanted == ready:
+            current = update
         counts = {
             "readyReplicas": ready,
             "currentReplicas": of_revision.count(current),
@@ -151,11 +185,33 @@ class StatefulSetController:
             "availableReplicas": sum(self._wait(owner, pod) == 0 for pod in alive),
             **{name: count for name, count in counts.items() if count},
             "currentRevision": current,
-            "updateRevision": revision,
-            "collisionCount": 0,
+            "updateRevision": update,
+            "collisionCount": versions.collisions,
         }
         if status != old:
             await self._sets.update({**owner, "status": status}, subresource="status")
+
+
+def _partition(spec: Obj) -> int:
+    strategy = spec.get("updateStrategy") or {}
+    return int((strategy.get("rollingUpdate") or {}).get("partition") or 0)
+
+
+def _version_for(owner: Obj, position: int, versions: Versions) -> Obj:
+    """The version a pod is made in: below the partition the one that is updated from."""
+    spec, strategy = owner["spec"], owner["spec"].get("updateStrategy") or {}
+    if strategy.get("type") == "OnDelete":
+        return versions.update
+    if "rollingUpdate" in strategy:
+        return versions.current if position < _partition(spec) else versions.update
+    stays = int(owner.get("status", {}).get("currentReplicas") or 0)
+    return versions.current if position < stays else versions.update
+
+
+def _claims(owner: Obj, pod: str) -> dict[str, str]:
+    """Names of a pod's own claims, by template."""
+    templates = owner["spec"].get("volumeClaimTemplates") or ()
+    return {name_of(one): f"{name_of(one)}-{pod}" for one in templates}
 
 
 def _number(owner: Obj, pod: Obj) -> int | None:
@@ -163,17 +219,16 @@ def _number(owner: Obj, pod: Obj) -> int | None:
     return int(number) if prefix == name_of(owner) and number.isdecimal() else None
 
 
-def _new_pod(owner: Obj, number: int, revision: str) -> Obj:
-    spec = owner["spec"]
-    template = spec["template"]
+def _new_pod(owner: Obj, number: int, revision: Obj) -> Obj:
+    spec, template = owner["spec"], template_of(revision)
     metadata, name = template.get("metadata") or {}, f"{name_of(owner)}-{number}"
     labels = {
         **(metadata.get("labels") or {}),
         "statefulset.kubernetes.io/pod-name": name,
         "apps.kubernetes.io/pod-index": str(number),
-        _REVISION_LABEL: revision,
+        REVISION_LABEL: name_of(revision),
     }
-    claims = {name_of(one): f"{name_of(one)}-{name}" for one in spec.get("volumeClaimTemplates") or ()}
+    claims = _claims(owner, name)
     pod_spec = template.get("spec", {})
     others = [volume for volume in pod_spec.get("volumes") or () if volume["name"] not in claims]
     mounted = [{"name": each, "persistentVolumeClaim": {"claimName": of}} for each, of in claims.items()]

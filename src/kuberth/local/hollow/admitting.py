@@ -1,0 +1,182 @@
+"""Whether a node takes a pod that was given to it: the last word, which the scheduler's is not.
+
+In: a pod, its node, and the pods the node has taken. Out: nothing, or a `Refusal` in a kubelet's words. The
+scheduler asked the same questions; this is for pods whose nodeName somebody set by hand, and for races.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from kuberth.api.core import Node, Pod, Taint
+from kuberth.api.pod_resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, compute_pod_request
+from kuberth.api.quantity import milli_value, value
+from kuberth.api.selectors.nodes import required_node_affinity
+from kuberth.api.taints import find_untolerated
+from kuberth.api.wire import convert
+from kuberth.cluster.pod_info import HostPort, host_ports
+from kuberth.errors import QuantityError, SelectorError, WireError
+from kuberth.local.apiserver.objects import Obj, name_of
+from kuberth.local.hollow.pod_states import node_of
+
+_ANY_ADDRESS: Final = "0.0.0.0"
+_EVICTING: Final = "NoExecute"
+
+
+class Refusal(NamedTuple):
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Load:
+    """What a pod takes of its node: milli-CPU for cpu, bytes or units for all others."""
+
+    amounts: Mapping[str, int]
+    ports: tuple[HostPort, ...]
+
+
+@dataclass(slots=True)
+class _Room:
+    used: Counter[str] = field(default_factory=Counter)
+    loads: dict[str, _Load] = field(default_factory=dict)
+    """By UID of the pod."""
+
+
+class Rooms:
+    """What each node has taken."""
+
+    def __init__(self) -> None:
+        self._rooms: dict[str, _Room] = {}
+        self._nodes: dict[str, str] = {}
+        """Where a pod was taken, by UID."""
+
+    def has(self, pod: Obj) -> bool:
+        return pod["metadata"]["uid"] in self._nodes
+
+    def take(self, pod: Obj) -> None:
+        """The node has this pod, whether it fits or not."""
+        if not self.has(pod):
+            self._take(pod, _load(_typed(pod)))
+
+    def release(self, uid: str) -> None:
+        node = self._nodes.pop(uid, None)
+        if node is None:
+            return
+        room = self._rooms[node]
+        room.used.subtract(room.loads.pop(uid).amounts)
+        if not room.loads:
+            del self._rooms[node]
+
+    def keep_only(self, node: str, uids: Collection[str]) -> None:
+        """Of the pods this node has, only these are still there."""
+        room = self._rooms.get(node)
+        for uid in () if room is None else [uid for uid in room.loads if uid not in uids]:
+            self.release(uid)
+
+    def admit(self, pod: Obj, node: Obj) -> Refusal | None:
+        """Take the pod if it fits; otherwise say why not. Upstream's order, of which the first counts."""
+        if self.has(pod):
+            return None
+        typed = _typed(pod)
+        load = _load(typed)
+        room = self._rooms.get(node_of(pod), _Room())
+        refusal = _too_full(load, room, _allocatable(node)) or _misfit(typed, load, room, node)
+        if refusal is None:
+            self._take(pod, load)
+        return refusal
+
+    def _take(self, pod: Obj, load: _Load) -> None:
+        uid, node = pod["metadata"]["uid"], node_of(pod)
+        room = self._rooms.setdefault(node, _Room())
+        room.loads[uid] = load
+        room.used.update(load.amounts)
+        self._nodes[uid] = node
+
+
+def _typed(pod: Obj) -> Pod | None:
+    try:
+        # Nothing else of a pod is asked here, and reading all of it would cost most of its admission.
+        return convert(Pod, {"spec": pod["spec"]})
+    except WireError:
+        return None
+
+
+def _load(pod: Pod | None) -> _Load:
+    """Of a pod that cannot be read, only that it is there."""
+    if pod is None:
+        return _Load({}, ())
+    try:
+        request = compute_pod_request(pod, use_status=False)
+    except QuantityError:
+        return _Load({}, host_ports(pod))
+    amounts = {
+        CPU: request.milli_cpu,
+        MEMORY: request.memory,
+        EPHEMERAL_STORAGE: request.ephemeral_storage,
+        **request.scalars,
+    }
+    return _Load({name: amount for name, amount in amounts.items() if amount > 0}, host_ports(pod))
+
+
+def _allocatable(node: Obj) -> dict[str, int]:
+    found = {}
+    for name, amount in (node.get("status", {}).get("allocatable") or {}).items():
+        try:
+            found[name] = milli_value(amount) if name == CPU else value(amount)
+        except QuantityError:
+            continue
+    return found
+
+
+def _too_full(load: _Load, room: _Room, allocatable: Mapping[str, int]) -> Refusal | None:
+    asked = {PODS: 1, **load.amounts}
+    used = {**room.used, PODS: len(room.loads)}
+    for name, amount in asked.items():
+        # What the node has never heard of is counted by somebody else: as upstream.
+        capacity = allocatable.get(name, None if "/" in name else 0)
+        if capacity is not None and amount > capacity - used.get(name, 0):
+            figures = f"requested: {amount}, used: {used.get(name, 0)}, capacity: {capacity}"
+            return Refusal(f"OutOf{name}", f"Node didn't have enough resource: {name}, {figures}")
+    return None
+
+
+def _misfit(pod: Pod | None, load: _Load, room: _Room, node: Obj) -> Refusal | None:
+    if pod is None:
+        return None
+    labels: dict[str, str] = node["metadata"].get("labels") or {}
+    try:
+        wanted = required_node_affinity(pod).matches(labels, name_of(node))
+    except SelectorError:
+        wanted = False
+    if not wanted:
+        return _predicate("NodeAffinity", "node(s) didn't match Pod's node affinity/selector")
+    taken = [port for other in room.loads.values() for port in other.ports] if load.ports else []
+    if any(_clash(port, other) for port in load.ports for other in taken):
+        return _predicate("NodePorts", "node(s) didn't have free ports for the requested pod ports")
+    # A kubelet minds only taints that would end the pod again.
+    if find_untolerated(_evicting(node), pod.spec.tolerations, (_EVICTING,)) is not None:
+        return _predicate("TaintToleration", "node(s) had taints that the pod didn't tolerate")
+    return None
+
+
+def _evicting(node: Obj) -> Sequence[Taint]:
+    taints = node.get("spec", {}).get("taints") or ()
+    if not any(taint.get("effect") == _EVICTING for taint in taints):
+        return ()
+    try:
+        return convert(Node, {"spec": {"taints": taints}}).spec.taints
+    except WireError:
+        return ()
+
+
+def _clash(one: HostPort, other: HostPort) -> bool:
+    same = (one.protocol, one.port) == (other.protocol, other.port)
+    return same and (one.ip == other.ip or _ANY_ADDRESS in (one.ip, other.ip))
+
+
+def _predicate(name: str, why: str) -> Refusal:
+    return Refusal(name, f"Predicate {name} failed: {why}")

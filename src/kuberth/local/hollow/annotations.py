@@ -1,0 +1,104 @@
+"""What people ask of hollow pods and nodes, by annotation.
+
+In: an object's annotations. Out: a `Course` for a pod, and whether a node is well. A value that cannot be
+read is as good as none: nobody checks annotations when they are written.
+
+    on a pod
+    kuberth.dev/run-seconds: "30"          its containers end so long after each start; without it they run
+                                           for ever, or for a second if the pod is a Job's
+    kuberth.dev/exit-code: "1"             how they end; 0 is the default
+    kuberth.dev/stop-seconds: "20"         how long they take to stop when the pod is deleted; at most its
+                                           grace period, at whose end they are killed; at once without it
+    kuberth.dev/ready: "false"             its readiness probe fails, for as long as this stands there
+    kuberth.dev/ready-after-seconds: "5"   it succeeds so long after each start, and not before
+    kuberth.dev/live-seconds: "60"         the liveness probe fails so long after each start
+
+    on a node
+    kuberth.dev/ready: "false"             its kubelet reports that it is not ready
+    kuberth.dev/heartbeat: "stop"          its kubelet is silent: no lease, no status, nothing done to pods
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kuberth.local.apiserver.objects import Obj
+
+RUN_SECONDS: Final = "kuberth.dev/run-seconds"
+EXIT_CODE: Final = "kuberth.dev/exit-code"
+STOP_SECONDS: Final = "kuberth.dev/stop-seconds"
+READY: Final = "kuberth.dev/ready"
+READY_AFTER_SECONDS: Final = "kuberth.dev/ready-after-seconds"
+LIVE_SECONDS: Final = "kuberth.dev/live-seconds"
+HEARTBEAT: Final = "kuberth.dev/heartbeat"
+
+JOB_SECONDS: Final = 1.0
+"""How long a Job's pod runs that does not say: work that does nothing is done soon."""
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """How the containers of a pod are to behave, all of them alike."""
+
+    run_seconds: float | None
+    """None: for ever."""
+    exit_code: int
+    stop_seconds: float
+    ready: bool
+    ready_after_seconds: float
+    live_seconds: float | None
+    """None: the liveness probe never fails."""
+
+    @property
+    def end(self) -> tuple[float, int] | None:
+        """How long after its start a container ends, and with which exit code; None: it does not."""
+        ends = []
+        if self.run_seconds is not None:
+            ends.append((self.run_seconds, self.exit_code))
+        if self.live_seconds is not None:
+            ends.append((self.live_seconds, 137))
+        return min(ends, default=None, key=lambda end: end[0])
+
+    @property
+    def dies_of_its_probe(self) -> bool:
+        """Whether its end, if it has one, is the liveness probe's doing."""
+        live = self.live_seconds
+        return live is not None and (self.run_seconds is None or live < self.run_seconds)
+
+
+def course_of(pod: Obj) -> Course:
+    notes = _annotations(pod)
+    run_seconds = _number(notes.get(RUN_SECONDS))
+    if run_seconds is None:
+        owners = pod["metadata"].get("ownerReferences") or ()
+        if any(owner.get("kind") == "Job" for owner in owners):
+            run_seconds = JOB_SECONDS
+    return Course(
+        run_seconds=run_seconds,
+        exit_code=int(_number(notes.get(EXIT_CODE)) or 0),
+        stop_seconds=_number(notes.get(STOP_SECONDS)) or 0.0,
+        ready=notes.get(READY) != "false",
+        ready_after_seconds=_number(notes.get(READY_AFTER_SECONDS)) or 0.0,
+        live_seconds=_number(notes.get(LIVE_SECONDS)),
+    )
+
+
+def says_ready(node: Obj) -> bool:
+    return _annotations(node).get(READY) != "false"
+
+
+def is_silent(node: Obj) -> bool:
+    return _annotations(node).get(HEARTBEAT) == "stop"
+
+
+def _annotations(obj: Obj) -> Obj:
+    return obj["metadata"].get("annotations") or {}
+
+
+def _number(text: Any) -> float | None:
+    try:
+        number = float(text)
+    except (TypeError, ValueError):
+        return None
+    return number if 0 <= number < 2**31 else None

@@ -1,0 +1,132 @@
+"""The history of a template: a ControllerRevision for each version, as stateful sets keep it.
+
+In: an owner with a template. Out: the revision of the present template and that of an earlier one by name,
+made, renumbered and cleaned up as upstream does. Where ControllerRevisions are not served there is only the
+present.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final, NamedTuple
+
+from kuberth.local.apiserver.objects import Obj, key_of, name_of, namespace_of
+from kuberth.local.apiserver.status_errors import StatusError
+from kuberth.local.hollow.controllers.deployment import template_hash
+from kuberth.local.hollow.informing import Informers
+from kuberth.local.hollow.ownership import claim, index_owners, reference_to
+
+REVISIONS: Final = "controllerrevisions.apps"
+REVISION_LABEL: Final = "controller-revision-hash"
+"""The label of a pod: which revision it was made from."""
+_HASH_LABEL: Final = "controller.kubernetes.io/hash"
+_ATTEMPTS: Final = 10
+"""So many hashes are tried before a collision is somebody else's problem."""
+
+
+class Versions(NamedTuple):
+    current: Obj
+    """What the owner is updated from."""
+    update: Obj
+    """What it is updated to."""
+    history: list[Obj]
+    collisions: int
+
+
+class RevisionHistory:
+    def __init__(self, informers: Informers, *, api_version: str, kind: str) -> None:
+        served = informers.core.resources.by_id(REVISIONS) is not None
+        self._revisions = informers.of(REVISIONS) if served else None
+        self._api_version = api_version
+        self._kind = kind
+        if self._revisions is not None:
+            index_owners(self._revisions)
+
+    async def wait_synced(self) -> None:
+        if self._revisions is not None:
+            await self._revisions.synced.wait()
+
+    async def versions(self, owner: Obj) -> Versions:
+        """The owner's revisions, the one of its present template made if it is new."""
+        collisions = int(owner.get("status", {}).get("collisionCount") or 0)
+        if self._revisions is None:
+            body = self._body(owner, collisions, number=1)
+            return Versions(body, body, [body], collisions)
+        history = await claim(
+            self._revisions,
+            owner,
+            api_version=self._api_version,
+            kind=self._kind,
+            selector=owner["spec"].get("selector"),
+        )
+        history.sort(key=lambda one: (one.get("revision", 0), name_of(one)))
+        data, newest = _data(owner), history[-1].get("revision", 0) if history else 0
+        same = [one for one in history if one.get("data") == data]
+        if same:
+            update = same[-1]
+            if update.get("revision", 0) != newest:  # rolled back to
+                update = await self._revisions.update({**update, "revision": newest + 1})
+        else:
+            update, collisions = await self._create(owner, collisions, number=newest + 1)
+        history = [*(one for one in history if name_of(one) != name_of(update)), update]
+        wanted = owner.get("status", {}).get("currentRevision")
+        current = next((one for one in history if name_of(one) == wanted and _is_whole(one)), update)
+        return Versions(current, update, history, collisions)
+
+    async def clean_up(self, owner: Obj, versions: Versions, *, used: Collection[str]) -> None:
+        """Keep the last `revisionHistoryLimit` revisions besides those in use."""
+        if self._revisions is None:
+            return
+        kept = {name_of(versions.current), name_of(versions.update), *used}
+        idle = [one for one in versions.history if name_of(one) not in kept]
+        limit = owner["spec"].get("revisionHistoryLimit", 10)
+        for one in idle[: max(0, len(idle) - limit)]:
+            if not self._revisions.is_leaving(one):
+                await self._revisions.delete(one)
+
+    async def _create(self, owner: Obj, collisions: int, *, number: int) -> tuple[Obj, int]:
+        assert self._revisions is not None
+        for attempt in range(collisions, collisions + _ATTEMPTS):
+            body = self._body(owner, attempt, number=number)
+            try:
+                return await self._revisions.create(body), attempt
+            except StatusError as error:
+                if error.reason != "AlreadyExists":
+                    raise
+            present = await self._revisions.fetch(key_of(body))
+            if present is not None and present.get("data") == body["data"]:
+                return present, attempt
+        raise StatusError(409, "Conflict", f"no free name for a revision of {key_of(owner)}")
+
+    def _body(self, owner: Obj, collisions: int, *, number: int) -> Obj:
+        hash_ = template_hash(owner["spec"]["template"], collisions)
+        selecting = (owner["spec"].get("selector") or {}).get("matchLabels") or {}
+        return {
+            "apiVersion": "apps/v1",
+            "kind": "ControllerRevision",
+            "metadata": {
+                "name": f"{name_of(owner)[: 252 - len(hash_)]}-{hash_}",
+                "namespace": namespace_of(owner),
+                "labels": {**selecting, _HASH_LABEL: hash_},
+                "ownerReferences": [reference_to(owner, api_version=self._api_version, kind=self._kind)],
+            },
+            "data": _data(owner),
+            "revision": number,
+        }
+
+
+def template_of(revision: Obj) -> Obj:
+    """The template that a revision keeps."""
+    template: Obj = revision["data"]["spec"]["template"]
+    return {name: value for name, value in template.items() if name != "$patch"}
+
+
+def _is_whole(revision: Obj) -> bool:
+    """Whether it keeps a template: anybody can make a revision that a selector matches."""
+    data = revision.get("data")
+    spec = data.get("spec") if isinstance(data, dict) else None
+    return isinstance(spec, dict) and isinstance(spec.get("template"), dict)
+
+
+def _data(owner: Obj) -> Obj:
+    return {"spec": {"template": {**owner["spec"]["template"], "$patch": "replace"}}}

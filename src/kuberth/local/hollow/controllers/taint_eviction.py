@@ -1,0 +1,111 @@
+"""NoExecute taints: pods that do not tolerate them go, at once or after their tolerationSeconds.
+
+In: nodes and pods. Out: pods marked as disrupted and deleted, with an event for each decision. As upstream,
+a pod's time is set when its node's taints first call for it, and only their going takes it back.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kuberth.api.core import Node, Pod, Taint, Toleration
+from kuberth.api.taints import toleration_tolerates
+from kuberth.api.wire import convert
+from kuberth.clock import NANOSECONDS, Clock
+from kuberth.errors import WireError
+from kuberth.local.apiserver.objects import Obj, key_of, name_of
+from kuberth.local.hollow.informing import Informers
+from kuberth.local.hollow.pod_states import disrupted, node_of
+from kuberth.local.hollow.recording import Recorder
+from kuberth.local.hollow.working import Worker
+
+_EFFECT: Final = "NoExecute"
+
+
+class TaintEvictionController:
+    name = "taint-eviction-controller"
+
+    def __init__(self, informers: Informers, *, clock: Clock) -> None:
+        self._clock = clock
+        self._nodes = informers.of("nodes")
+        self._pods = informers.of("pods")
+        self._recorder = Recorder(informers, clock=clock, component=self.name)
+        self._due_ns: dict[str, int] = {}
+        """When pods are to go, by UID."""
+        self._worker = Worker(self.name, self._sync)
+        self._pods.add_index("node", lambda pod: (node_of(pod),) if node_of(pod) else ())
+        self._nodes.add_handler(self._note_node)
+        self._pods.add_handler(self._note_pod)
+
+    async def run(self) -> None:
+        await self._nodes.synced.wait()
+        await self._pods.synced.wait()
+        await self._worker.run()
+
+    def _note_node(self, old: Obj | None, new: Obj | None) -> None:
+        before, after = ([] if node is None else _taints(node) for node in (old, new))
+        if before != after:
+            for pod in self._pods.by("node", name_of(new or old or {})):
+                self._worker.add(key_of(pod))
+
+    def _note_pod(self, old: Obj | None, new: Obj | None) -> None:
+        if new is None:
+            if old is not None:
+                self._due_ns.pop(old["metadata"]["uid"], None)
+            return
+        node = self._nodes.get(node_of(new))
+        if node is not None and _taints(node) and (old is None or _asked(old) != _asked(new)):
+            self._worker.add(key_of(new))
+
+    async def _sync(self, key: str) -> float | None:
+        pod = self._pods.get(key)
+        if pod is None or self._pods.is_leaving(pod):
+            return None
+        node, uid = self._nodes.get(node_of(pod)), pod["metadata"]["uid"]
+        seconds = None if node is None else _seconds_to_stay(pod, node)
+        if seconds is None:
+            if self._due_ns.pop(uid, None) is not None:
+                self._tell(pod, "Cancelling deletion of")
+            return None
+        now_ns = self._clock.now_ns()
+        due_ns = self._due_ns.setdefault(uid, now_ns + seconds * NANOSECONDS) if seconds else now_ns
+        if due_ns > now_ns:
+            return (due_ns - now_ns) / NANOSECONDS
+        reason, message = "DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint"
+        status = disrupted(pod, reason=reason, message=message, clock=self._clock)
+        await self._pods.update({**pod, "status": status}, subresource="status")
+        self._tell(pod, "Marking for deletion")
+        await self._pods.delete(pod)
+        return None
+
+    def _tell(self, pod: Obj, what: str) -> None:
+        message = f"{what} Pod {key_of(pod)}"
+        self._recorder.record(
+            pod, api_version="v1", kind="Pod", reason="TaintManagerEviction", message=message
+        )
+
+
+def _seconds_to_stay(pod: Obj, node: Obj) -> int | None:
+    """How long the pod tolerates the node's taints; None: for ever."""
+    try:
+        taints: list[Taint] = [taint for taint in convert(Node, node).spec.taints if taint.effect == _EFFECT]
+        tolerations = convert(Pod, pod).spec.tolerations
+    except WireError:
+        return None
+    used: list[Toleration] = []
+    for taint in taints:
+        tolerating = [one for one in tolerations if toleration_tolerates(one, taint)]
+        if not tolerating:
+            return 0
+        used += tolerating[:1]
+    seconds = [one.toleration_seconds for one in used if one.toleration_seconds is not None]
+    return max(0, min(seconds)) if seconds else None
+
+
+def _taints(node: Obj) -> list[Obj]:
+    taints = node.get("spec", {}).get("taints") or ()
+    return [taint for taint in taints if taint.get("effect") == _EFFECT]
+
+
+def _asked(pod: Obj) -> object:
+    return node_of(pod), pod["spec"].get("tolerations")
