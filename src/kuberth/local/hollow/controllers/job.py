@@ -17,7 +17,7 @@ from kuberth.clock import NANOSECONDS, Clock
 from kuberth.local.apiserver.objects import Obj, key_of, name_of, namespace_of
 from kuberth.local.hollow.conditions import find_condition, is_true, set_condition, without_condition
 from kuberth.local.hollow.controllers import job_rules
-from kuberth.local.hollow.controllers.job_rules import INDEX, INDEX_FAILURES, Verdict, index_of, is_indexed
+from kuberth.local.hollow.controllers.job_rules import INDEX, INDEX_FAILURES, JobEnd, index_of, is_indexed
 from kuberth.local.hollow.informing import Informers
 from kuberth.local.hollow.ownership import (
     OWNER_INDEX,
@@ -134,17 +134,17 @@ class JobController:
         if self._jobs.is_leaving(job):
             await self._count(job, tally, [pod for pod in pods if _is_tracked(pod)])
             return None
-        verdict, wait = self._verdict(job, tally), None
-        if verdict is not None:
+        end, wait = self._end(job, tally), None
+        if end is not None:
             await together(self._pods.delete(pod) for pod in tally.active)
             tally.terminating, tally.active = tally.terminating + tally.active, []
         elif job["spec"].get("suspend"):
             await self._discard(tally, tally.active)
         else:
             wait = await self._manage(job, tally)
-            verdict = self._completion(job, tally)
-        job = await self._count(job, tally, [*tally.new_succeeded, *tally.new_failed], verdict=verdict)
-        deadline = None if verdict is not None else self._seconds_to_deadline(job)
+            end = self._completion(job, tally)
+        job = await self._count(job, tally, [*tally.new_succeeded, *tally.new_failed], end=end)
+        deadline = None if end is not None else self._seconds_to_deadline(job)
         return min((each for each in (wait, deadline) if each is not None), default=None)
 
     async def _claim(self, job: Obj) -> list[Obj]:
@@ -189,12 +189,12 @@ class JobController:
             return False
         return not job_rules.is_ignored(job, pod)
 
-    def _verdict(self, job: Obj, tally: _Tally) -> Verdict | None:
+    def _end(self, job: Obj, tally: _Tally) -> JobEnd | None:
         """What ends the job now, whatever its active pods do; None while it goes on."""
-        if (earlier := job_rules.earlier_verdict(job)) is not None:
+        if (earlier := job_rules.earlier_end(job)) is not None:
             return earlier
         failed = [pod for pod in (*tally.ended, *tally.new_failed) if phase(pod) != "Succeeded"]
-        if (by_policy := job_rules.policy_verdict(job, failed)) is not None:
+        if (by_policy := job_rules.policy_end(job, failed)) is not None:
             return by_policy
         too_often = tally.failed > job["spec"].get("backoffLimit", 6)
         if too_often or job_rules.restarts_exceed(job, tally.active):
@@ -204,10 +204,10 @@ class JobController:
             return job_rules.DEADLINE
         if not is_indexed(job):
             return None
-        by_index = job_rules.index_verdict(job, done=tally.done, given_up=tally.given_up)
-        return by_index or job_rules.success_verdict(job, tally.done)
+        by_index = job_rules.index_end(job, done=tally.done, given_up=tally.given_up)
+        return by_index or job_rules.success_end(job, tally.done)
 
-    def _completion(self, job: Obj, tally: _Tally) -> Verdict | None:
+    def _completion(self, job: Obj, tally: _Tally) -> JobEnd | None:
         """Whether the last pod that was needed has succeeded.
 
         Without a number of completions it is a work queue: one success says that there is no more work, and
@@ -339,7 +339,7 @@ class JobController:
     # The status
 
     async def _count(
-        self, job: Obj, tally: _Tally, tracked: Sequence[Obj], *, verdict: Verdict | None = None
+        self, job: Obj, tally: _Tally, tracked: Sequence[Obj], *, end: JobEnd | None = None
     ) -> Obj:
         """Move ended pods into the counts, and write what else there is to tell."""
         new = {
@@ -349,16 +349,16 @@ class JobController:
         before = job.get("status", {}).get("uncountedTerminatedPods") or {}
         noted = {kind: sorted({*uids, *(before.get(kind) or ())}) for kind, uids in new.items()}
         noted = {kind: uids for kind, uids in noted.items() if uids}
-        conditions = self._conditions(job, verdict, final=False)
+        conditions = self._conditions(job, end, final=False)
         if noted and noted != before:
             status = {**job.get("status", {}), "uncountedTerminatedPods": noted}
             if conditions:
                 status["conditions"] = conditions
             job = await self._jobs.update({**job, "status": status}, subresource="status")
         await together(self._untrack(pod) for pod in tracked)
-        return await self._write_status(job, tally, verdict)
+        return await self._write_status(job, tally, end)
 
-    async def _write_status(self, job: Obj, tally: _Tally, verdict: Verdict | None) -> Obj:
+    async def _write_status(self, job: Obj, tally: _Tally, end: JobEnd | None) -> Obj:
         old, now = job.get("status", {}), stamp(self._clock)
         counts = {"active": len(tally.active), "succeeded": tally.succeeded, "failed": tally.failed}
         status: Obj = {
@@ -373,18 +373,18 @@ class JobController:
             status["completedIndexes"] = job_rules.write_indexes(tally.done)
             if job["spec"].get("backoffLimitPerIndex") is not None:
                 status["failedIndexes"] = job_rules.write_indexes(tally.given_up)
-        final = verdict is not None and not tally.terminating
-        if conditions := self._conditions(job, verdict, final=final):
+        final = end is not None and not tally.terminating
+        if conditions := self._conditions(job, end, final=final):
             status["conditions"] = conditions
-        if verdict is not None and final and verdict.succeeded:
+        if end is not None and final and end.succeeded:
             status["completionTime"] = now
         if status == old:
             return job
         written = await self._jobs.update({**job, "status": status}, subresource="status")
-        self._tell(job, written, verdict if final else None)
+        self._tell(job, written, end if final else None)
         return written
 
-    def _conditions(self, job: Obj, verdict: Verdict | None, *, final: bool) -> list[Obj]:
+    def _conditions(self, job: Obj, end: JobEnd | None, *, final: bool) -> list[Obj]:
         conditions: list[Obj] = job.get("status", {}).get("conditions") or []
         suspended, now = bool(job["spec"].get("suspend")), stamp(self._clock)
 
@@ -393,11 +393,11 @@ class JobController:
             condition = {"type": type_, "status": status, "reason": reason, "message": message}
             conditions = set_condition(conditions, {**condition, "lastProbeTime": now}, now=now)
 
-        if verdict is not None:
-            if not is_true(job, verdict.target):
-                add(verdict.target, "True", verdict.reason, verdict.message)
+        if end is not None:
+            if not is_true(job, end.target):
+                add(end.target, "True", end.reason, end.message)
             if final:
-                add(verdict.final, "True", verdict.reason, verdict.message)
+                add(end.final, "True", end.reason, end.message)
         elif suspended and not is_true(job, "Suspended"):
             add("Suspended", "True", "JobSuspended", "Job suspended")
         elif not suspended and is_true(job, "Suspended"):
@@ -405,16 +405,16 @@ class JobController:
             add("Suspended", "False", "JobResumed", "Job resumed")
         return conditions
 
-    def _tell(self, before: Obj, job: Obj, verdict: Verdict | None) -> None:
+    def _tell(self, before: Obj, job: Obj, end: JobEnd | None) -> None:
         def record(reason: str, message: str, type_: str = "Normal") -> None:
             self._recorder.record(
                 job, api_version=_API_VERSION, kind=_KIND, reason=reason, message=message, type_=type_
             )
 
-        if verdict is not None and verdict.succeeded:
+        if end is not None and end.succeeded:
             record("Completed", "Job completed")
-        elif verdict is not None:
-            record(verdict.reason, verdict.message, "Warning")
+        elif end is not None:
+            record(end.reason, end.message, "Warning")
         if is_true(job, "Suspended") and not is_true(before, "Suspended"):
             record("Suspended", "Job suspended")
         elif is_true(before, "Suspended") and not is_true(job, "Suspended"):

@@ -1,7 +1,7 @@
 """When a job's pods have done enough, or too much went wrong: the rules of its spec, without any deed.
 
 In: a job and its pods. Out: which indexes are done or failed, what the job's policies say about a failed
-pod, and the `Verdict` that ends the job. As upstream words it.
+pod, and the `JobEnd` that ends the job. As upstream words it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MOST_INDEXES: Final = 1_000_000
 """Higher ones are not read, whatever a status or a policy says: no machine has so many pods."""
 
 
-class Verdict(NamedTuple):
+class JobEnd(NamedTuple):
     """What the job ends with, first as a target, then, when its pods are gone, for good."""
 
     succeeded: bool
@@ -36,21 +36,21 @@ class Verdict(NamedTuple):
         return "Complete" if self.succeeded else "Failed"
 
 
-COMPLETED: Final = Verdict(True, "CompletionsReached", "Reached expected number of succeeded pods")
-BACKOFF: Final = Verdict(False, "BackoffLimitExceeded", "Job has reached the specified backoff limit")
-DEADLINE: Final = Verdict(False, "DeadlineExceeded", "Job was active longer than specified deadline")
-TOO_MANY_INDEXES: Final = Verdict(
+COMPLETED: Final = JobEnd(True, "CompletionsReached", "Reached expected number of succeeded pods")
+BACKOFF: Final = JobEnd(False, "BackoffLimitExceeded", "Job has reached the specified backoff limit")
+DEADLINE: Final = JobEnd(False, "DeadlineExceeded", "Job was active longer than specified deadline")
+TOO_MANY_INDEXES: Final = JobEnd(
     False, "MaxFailedIndexesExceeded", "Job has exceeded the specified maximal number of failed indexes"
 )
-FAILED_INDEXES: Final = Verdict(False, "FailedIndexes", "Job has failed indexes")
+FAILED_INDEXES: Final = JobEnd(False, "FailedIndexes", "Job has failed indexes")
 
 
-def earlier_verdict(job: Obj) -> Verdict | None:
+def earlier_end(job: Obj) -> JobEnd | None:
     """What was decided before, and only waits for pods to go."""
     for type_, succeeded in (("SuccessCriteriaMet", True), ("FailureTarget", False)):
         found = find_condition(job, type_)
         if found is not None and found.get("status") == "True":
-            return Verdict(succeeded, found.get("reason", ""), found.get("message", ""))
+            return JobEnd(succeeded, found.get("reason", ""), found.get("message", ""))
     return None
 
 
@@ -108,11 +108,11 @@ def is_ignored(job: Obj, pod: Obj) -> bool:
     return rule is not None and rule[1] == "Ignore"
 
 
-def policy_verdict(job: Obj, failed: Iterable[Obj]) -> Verdict | None:
+def policy_end(job: Obj, failed: Iterable[Obj]) -> JobEnd | None:
     for pod in failed:
         rule = policy_rule(job, pod)
         if rule is not None and rule[1] == "FailJob":
-            return Verdict(False, "PodFailurePolicy", rule[2])
+            return JobEnd(False, "PodFailurePolicy", rule[2])
     return None
 
 
@@ -153,7 +153,7 @@ def failed_indexes(job: Obj, failed: Iterable[Obj], *, done: Collection[int]) ->
     return given_up - set(done)
 
 
-def index_verdict(job: Obj, *, done: Collection[int], given_up: Collection[int]) -> Verdict | None:
+def index_end(job: Obj, *, done: Collection[int], given_up: Collection[int]) -> JobEnd | None:
     most = job["spec"].get("maxFailedIndexes")
     if most is not None and len(given_up) > most:
         return TOO_MANY_INDEXES
@@ -162,7 +162,7 @@ def index_verdict(job: Obj, *, done: Collection[int], given_up: Collection[int])
     return None
 
 
-def success_verdict(job: Obj, done: Collection[int]) -> Verdict | None:
+def success_end(job: Obj, done: Collection[int]) -> JobEnd | None:
     """What the successPolicy says of the indexes that are done."""
     for number, rule in enumerate((job["spec"].get("successPolicy") or {}).get("rules") or ()):
         count, wanted, counted = rule.get("succeededCount"), None, set(done)
@@ -171,7 +171,7 @@ def success_verdict(job: Obj, done: Collection[int]) -> Verdict | None:
             counted &= wanted
         enough = count is not None and len(counted) >= count
         if done and (enough or (wanted and counted == wanted)):
-            return Verdict(True, "SuccessPolicy", f"Matched rules at index {number}")
+            return JobEnd(True, "SuccessPolicy", f"Matched rules at index {number}")
     return None
 
 
