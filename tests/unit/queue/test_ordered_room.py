@@ -171,7 +171,7 @@ def test_the_order_holds_when_dead_entries_are_swept_out(seed: int) -> None:
         room.remove(queued.key)
     room.add(queued_pod("last", timestamp_ns=1000))
     assert len(room._heap) == 101, "swept"
-    times = [queued.timestamp_ns for _ in range(101) if (queued := room.pop()) is not None]
+    times = [popped.timestamp_ns for _ in range(101) if (popped := room.pop()) is not None]
     assert times == sorted(times)
     assert len(times) == 101
 
