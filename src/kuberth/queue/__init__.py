@@ -15,19 +15,19 @@ parts only, and `fair_share` another queue that shows how to write one.
 from kuberth.queue.backoff import Backoff
 from kuberth.queue.fair_share import FairShareQueue, fair_share
 from kuberth.queue.interface import PreCheck, PreEnqueue, QueueContext, QueueFactory, SchedulingQueue
-from kuberth.queue.ordered_room import OrderedRoom, Room, RoomFactory, sort_value_of
+from kuberth.queue.ordered_room import OrderedRoom, PodRoom, RoomFactory, sort_value_of
 from kuberth.queue.priority_queue import PriorityQueue
 
 __all__ = [
     "Backoff",
     "FairShareQueue",
     "OrderedRoom",
+    "PodRoom",
     "PreCheck",
     "PreEnqueue",
     "PriorityQueue",
     "QueueContext",
     "QueueFactory",
-    "Room",
     "RoomFactory",
     "SchedulingQueue",
     "fair_share",

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from kuberth.clock import NANOSECONDS, Clock
 from kuberth.framework.queued_pod import QueuedPod
-from kuberth.queue.ordered_room import OrderedRoom, Room, RoomFactory, SortValue
+from kuberth.queue.ordered_room import OrderedRoom, PodRoom, RoomFactory, SortValue
 
 NO_BACKOFF: Final = -1
 """Before any time a clock can show; a virtual clock may begin at 0."""
@@ -63,8 +63,8 @@ class BackoffRoom:
         def by_window_then_order(queued: QueuedPod) -> tuple[int, Any]:
             return backoff.expires_ns(queued), sort_value(queued)
 
-        self._rejected: Room = room(by_window_then_order if windows else by_expiry)
-        self._failed: Room = OrderedRoom(by_expiry)
+        self._rejected: PodRoom = room(by_window_then_order if windows else by_expiry)
+        self._failed: PodRoom = OrderedRoom(by_expiry)
 
     def add(self, queued: QueuedPod) -> None:
         self.remove(queued.key)

@@ -102,7 +102,7 @@ class Usage:
 
 
 class FairShareRoom:
-    """Pods in one line per tenant. Implements `kuberth.queue.ordered_room.Room`."""
+    """Pods in one line per tenant. Implements `kuberth.queue.ordered_room.PodRoom`."""
 
     def __init__(self, usage: Usage, *, tenant_of: TenantOf, sort_value: SortValue) -> None:
         self._usage = usage

@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 SortValue = Callable[[QueuedPod], Any]
 
 
-class Room(Protocol):
+class PodRoom(Protocol):
     """Pods that may be popped, in some order."""
 
     def add(self, queued: QueuedPod) -> None:
@@ -47,7 +47,7 @@ class Room(Protocol):
     def __iter__(self) -> Iterator[QueuedPod]: ...
 
 
-RoomFactory = Callable[[SortValue], Room]
+RoomFactory = Callable[[SortValue], PodRoom]
 """Makes the room of ready pods, and the one of rejected pods that may be popped early."""
 
 

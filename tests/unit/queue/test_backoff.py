@@ -144,6 +144,17 @@ def test_priority_decides_within_one_second(windows: bool, order: list[str]) -> 
     assert [queued.pod.metadata.name for queued in popped if queued is not None] == order
 
 
+def test_a_new_version_is_sorted_anew() -> None:
+    room = make_room(FakeClock(START_NS), windows=True)
+    first, second = failed("first", rejections=1, priority=5), failed("second", rejections=1, priority=1)
+    room.add(first)
+    room.add(second)
+    second.info = failed("second", priority=9).info
+    room.resort(second)
+    assert room.pop_early() is second
+    assert room.pop_early() is first
+
+
 def test_errors_wait_apart_and_are_never_popped_early() -> None:
     clock = FakeClock(START_NS)
     room = make_room(clock, windows=True)

@@ -528,3 +528,17 @@ def test_a_queue_is_closed_also_when_the_scheduler_is_cancelled() -> None:
 
     run_in_virtual_time(scenario)
     assert made[0].closed == 1
+
+
+def test_what_a_queue_may_have_of_a_pod_is_taken_out_before_it_is_brought_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench = Bench()
+    bench.fail("add")
+    pod = bench.add("p")
+    calls: list[tuple[str, object]] = []
+    monkeypatch.setattr(bench.inner, "done", lambda uid: calls.append(("done", uid)))
+    monkeypatch.setattr(bench.inner, "delete", lambda gone: calls.append(("delete", gone)))
+    monkeypatch.setattr(bench.inner, "add", lambda info: calls.append(("add", info.pod)))
+    bench.wait(1)
+    assert calls == [("done", pod.metadata.uid), ("delete", pod), ("add", pod)]

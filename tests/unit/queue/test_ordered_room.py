@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import logging
+import random
 
 import pytest
 from hypothesis import given, settings
@@ -156,6 +157,23 @@ def test_dead_entries_do_not_pile_up() -> None:
         room.remove("default/b")
     assert len(room) == 1
     assert len(room._heap) <= 2 * 1 + 64 + 1
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_order_holds_when_dead_entries_are_swept_out(seed: int) -> None:
+    chance = random.Random(seed)
+    room = OrderedRoom(lambda queued: queued.timestamp_ns)
+    pods = [queued_pod(f"p{number}", timestamp_ns=number) for number in range(400)]
+    for queued in chance.sample(pods, len(pods)):
+        room.add(queued)
+    gone = chance.sample(pods[1:], 300)
+    for queued in gone:
+        room.remove(queued.key)
+    room.add(queued_pod("last", timestamp_ns=1000))
+    assert len(room._heap) == 101, "swept"
+    times = [popped.timestamp_ns for _ in range(101) if (popped := room.pop()) is not None]
+    assert times == sorted(times)
+    assert len(times) == 101
 
 
 @pytest.mark.parametrize(
