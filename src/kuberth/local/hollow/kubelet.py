@@ -15,7 +15,7 @@ from kuberth.local.apiserver.objects import Obj, key_of
 from kuberth.local.hollow.admitting import Refusal, Rooms
 from kuberth.local.hollow.annotations import course_of
 from kuberth.local.hollow.informing import Informers
-from kuberth.local.hollow.pod_life import Life, Step, advance, remembered
+from kuberth.local.hollow.pod_life import PodLife, Step, advance, remembered
 from kuberth.local.hollow.pod_states import is_finished, node_of, phase
 from kuberth.local.hollow.pod_statuses import KILLED, STOPPED, finished, refused, started
 from kuberth.local.hollow.recording import Recorder
@@ -52,7 +52,7 @@ class HollowKubelet:
         self._recorder = Recorder(informers, clock=clock, component="kubelet")
         self._worker = Worker("kubelet", self._sync, parallel=_PARALLEL)
         self._rooms = Rooms()
-        self._lives: dict[str, Life] = {}
+        self._lives: dict[str, PodLife] = {}
         """By UID, of pods whose annotations make time matter."""
         self._asked: dict[str, int] = {}
         """When pods were first asked to go, by UID."""
@@ -122,7 +122,7 @@ class HollowKubelet:
             own = status.get("podIP")
             own = own or (node.address if pod["spec"].get("hostNetwork") else self._next_address())
             status = started(pod, host=node.address, own=own, now=stamp(self._clock))
-            life = Life(now_ns)
+            life = PodLife(now_ns)
         else:
             known = self._lives.get(pod["metadata"]["uid"])
             life = known if known is not None and known.is_of(status) else remembered(status, now_ns=now_ns)

@@ -31,7 +31,7 @@ _TOO_LONG: Final = "Pod was active on the node longer than the specified deadlin
 
 
 @dataclass(frozen=True, slots=True)
-class Life:
+class PodLife:
     """What a status, in whole seconds, is too coarse for: when the containers started and ended."""
 
     started_ns: int
@@ -64,11 +64,11 @@ class Life:
         """Seconds since they last started."""
         return (now_ns - self.started_ns) / NANOSECONDS
 
-    def crash(self, now_ns: int) -> Life:
+    def crash(self, now_ns: int) -> PodLife:
         held_out = self.age(now_ns) > 2 * _LAST_BACKOFF_SECONDS
         return replace(self, ended_ns=now_ns, crashes=1 if held_out else self.crashes + 1)
 
-    def restart(self, now_ns: int) -> Life:
+    def restart(self, now_ns: int) -> PodLife:
         return replace(self, started_ns=now_ns, ended_ns=None, restarts=self.restarts + 1)
 
 
@@ -82,26 +82,26 @@ class Told(NamedTuple):
 
 class Step(NamedTuple):
     status: Obj
-    life: Life
+    life: PodLife
     seconds: float | None
     """When to look again; None: not before something changes."""
     told: tuple[Told, ...] = ()
 
 
-def remembered(status: Obj, *, now_ns: int) -> Life:
+def remembered(status: Obj, *, now_ns: int) -> PodLife:
     """A life as a status has it, written by an earlier run."""
     container = _first(status)
     restarts, running = int(container.get("restartCount", 0)), container.get("state", {}).get("running")
     if running is not None:
         started_ns = parse_timestamp(running.get("startedAt")) or now_ns
-        return Life(started_ns, crashes=restarts, restarts=restarts)
+        return PodLife(started_ns, crashes=restarts, restarts=restarts)
     last = container.get("lastState", {}).get("terminated") or {}
     started_ns = parse_timestamp(last.get("startedAt")) or now_ns
     ended_ns = parse_timestamp(last.get("finishedAt")) or now_ns
-    return Life(started_ns, ended_ns, crashes=restarts + 1, restarts=restarts)
+    return PodLife(started_ns, ended_ns, crashes=restarts + 1, restarts=restarts)
 
 
-def advance(pod: Obj, status: Obj, life: Life, *, node_ready: bool, now_ns: int) -> Step:
+def advance(pod: Obj, status: Obj, life: PodLife, *, node_ready: bool, now_ns: int) -> Step:
     """What becomes of a pod with this status now."""
     course, now = course_of(pod), timestamp(now_ns)
     seconds, exit_code = course.end or (math.inf, 0)
@@ -153,7 +153,7 @@ def _gates_open(pod: Obj) -> bool:
     return all(is_true(pod, gate.get("conditionType", "")) for gate in gates)
 
 
-def _crash_told(pod: Obj, course: Course, life: Life) -> tuple[Told, ...]:
+def _crash_told(pod: Obj, course: Course, life: PodLife) -> tuple[Told, ...]:
     told = []
     for container in pod["spec"].get("containers", ()):
         name = container["name"]
