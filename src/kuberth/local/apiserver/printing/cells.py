@@ -67,16 +67,20 @@ def container_images(obj: Obj) -> str:
     return ",".join(container.get("image", "") for container in _containers(obj))
 
 
-def _labels(labels: Obj | None) -> str:
+def labels_text(labels: Obj | None) -> str:
     return ",".join(f"{key}={value}" for key, value in sorted((labels or {}).items())) or NONE
 
 
 def selector(obj: Obj) -> str:
-    selector = obj.get("spec", {}).get("selector")
+    return selector_text(obj.get("spec", {}).get("selector"))
+
+
+def selector_text(selector: Obj | None) -> str:
+    """A label selector, or plain labels, as `kubectl get` takes them."""
     if selector is None:
         return NONE
     if "matchLabels" not in selector and "matchExpressions" not in selector:
-        return _labels(selector)
+        return labels_text(selector)
     try:
         return str(compile_label_selector(convert(LabelSelector, selector))) or NONE
     except KuberthError:

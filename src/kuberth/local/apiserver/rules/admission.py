@@ -25,10 +25,15 @@ _NAMESPACES: Final = ServedResource("", "v1", "Namespace", "namespaces", namespa
 _PODS: Final = ServedResource("", "v1", "Pod", "pods")
 _PRIORITY_CLASSES: Final = ServedResource("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses")
 _DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
+_DEFAULT_INGRESS_CLASS: Final = "ingressclass.kubernetes.io/is-default-class"
+_INGRESS_CLASS: Final = "kubernetes.io/ingress.class"
+"""How an ingress named its class before it had a field for it."""
 _STATUS_COUNTS: Final = {
     "ReplicaSet": ("replicas",),
     "ReplicationController": ("replicas",),
     "StatefulSet": ("replicas", "availableReplicas"),
+    "DaemonSet": ("currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady"),
+    "HorizontalPodAutoscaler": ("desiredReplicas",),
     "PodDisruptionBudget": ("currentHealthy", "desiredHealthy", "disruptionsAllowed", "expectedPods"),
 }
 """Numbers that a status always has."""
@@ -156,17 +161,34 @@ def prepare_claim(new: Obj, old: Obj | None, situation: Situation) -> None:
         return
     new["status"] = {"phase": "Pending"}
     spec = new["spec"]
-    if "storageClassName" in spec:
+    if "storageClassName" not in spec and (
+        found := _default_of("storageclasses.storage.k8s.io", _DEFAULT_CLASS, situation)
+    ):
+        spec["storageClassName"] = found
+
+
+def prepare_ingress(new: Obj, old: Obj | None, situation: Situation) -> None:
+    if old is not None:
         return
+    new["status"] = {"loadBalancer": {}}
+    spec = new.setdefault("spec", {})
+    if "ingressClassName" in spec or _INGRESS_CLASS in new["metadata"].get("annotations", {}):
+        return
+    if found := _default_of("ingressclasses.networking.k8s.io", _DEFAULT_INGRESS_CLASS, situation):
+        spec["ingressClassName"] = found
+
+
+def _default_of(classes: str, annotation: str, situation: Situation) -> str:
+    """The class that is marked as the default one; of several the newest, as upstream."""
     defaults = [
         each
-        for each in situation.store.latest_list("storageclasses.storage.k8s.io")
-        if each["metadata"].get("annotations", {}).get(_DEFAULT_CLASS) == "true"
+        for each in situation.store.latest_list(classes)
+        if each["metadata"].get("annotations", {}).get(annotation) == "true"
     ]
-    if defaults:
-        # The newest wins, as upstream.
-        newest = max(defaults, key=lambda each: (each["metadata"]["creationTimestamp"], name_of(each)))
-        spec["storageClassName"] = name_of(newest)
+    newest = max(
+        defaults, key=lambda each: (each["metadata"]["creationTimestamp"], name_of(each)), default=None
+    )
+    return "" if newest is None else name_of(newest)
 
 
 def prepare_volume(new: Obj, old: Obj | None, situation: Situation) -> None:
