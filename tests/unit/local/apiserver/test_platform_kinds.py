@@ -37,7 +37,7 @@ GOOD: dict[str, tuple[Obj, dict[str, Any], dict[str, Any]]] = {
     "resourcequotas": (
         {"spec": {"hard": {"pods": "4", "limits.cpu": "2", "count/deployments.apps": "1"}}},
         {},
-        {"Request": "", "Limit": ""},
+        {"Request": "count/deployments.apps: 0/1, pods: 0/4", "Limit": "limits.cpu: 0/2"},
     ),
     "limitranges": (
         {"spec": {"limits": [{"type": "Container", "max": {"cpu": "2"}, "min": {"memory": "1Mi"}}]}},

@@ -13,7 +13,9 @@ from typing import Final
 from kuberth.local.apiserver.objects import Obj, name_of
 from kuberth.local.apiserver.refusals import forbidden, not_found
 from kuberth.local.apiserver.resources import ServedResource
+from kuberth.local.apiserver.rules import limit_ranges
 from kuberth.local.apiserver.rules.defaulting import own_job_pods
+from kuberth.local.apiserver.rules.pod_admission import set_account, set_runtime_class
 from kuberth.local.apiserver.rules.pod_defaults import default_tolerations, qos_class
 from kuberth.local.apiserver.rules.situation import Situation
 from kuberth.local.apiserver.status_errors import Cause
@@ -66,8 +68,11 @@ def prepare_pod(new: Obj, old: Obj | None, situation: Situation) -> None:
             spec.pop("nodeName", None)
         default_tolerations(spec)
         return
+    limit_ranges.set_defaults(new, situation)
+    set_account(new, situation)
     _establish_priority(new, situation)
     default_tolerations(spec)
+    set_runtime_class(new, situation)
     new["status"] = {"phase": "Pending", "qosClass": qos_class(spec)}
     if spec.get("schedulingGates"):
         condition = {

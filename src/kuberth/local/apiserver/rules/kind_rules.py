@@ -18,6 +18,7 @@ from kuberth.local.apiserver.rules import (
     platform_defaults,
     platform_validation,
     pod_validation,
+    quotas,
     workload_validation,
 )
 from kuberth.local.apiserver.rules.pod_defaults import default_pod
@@ -114,7 +115,7 @@ RULES: Final[Mapping[str, KindRules]] = {
     "csidrivers.storage.k8s.io": KindRules(defaulting.default_csi_driver),
     "leases.coordination.k8s.io": KindRules(validate=workload_validation.validate_lease),
     "secrets": KindRules(platform_defaults.default_secret, validate=platform_validation.validate_secret),
-    "resourcequotas": KindRules(validate=platform_validation.validate_quota),
+    "resourcequotas": KindRules(prepare=quotas.prepare_quota, validate=platform_validation.validate_quota),
     "limitranges": KindRules(
         platform_defaults.default_limit_range, validate=platform_validation.validate_limit_range
     ),

@@ -26,6 +26,7 @@ from kuberth.local.apiserver.refusals import (
 from kuberth.local.apiserver.resources import ResourceTable, ServedResource
 from kuberth.local.apiserver.rules import bootstrap
 from kuberth.local.apiserver.rules.metadata_validation import required
+from kuberth.local.apiserver.rules.pod_admission import ACCOUNTS, DEFAULT_ACCOUNT
 from kuberth.local.apiserver.schema import crds, fields
 from kuberth.local.apiserver.schema.catalogue import ROWS
 from kuberth.local.apiserver.store.store import CompactedError, RevisionStore, StorageError
@@ -46,7 +47,7 @@ _TOO_OLD: Final = "too old resource version"
 class Core:
     """The server without its sockets. A resource is named by its id, or given as a row of `resources`.
 
-    It makes the namespaces and priority classes that every cluster has, where they are missing.
+    It makes the namespaces, priority classes and accounts that every cluster has, where they are missing.
     """
 
     def __init__(
@@ -60,7 +61,8 @@ class Core:
             self._serve(crd)
         for resource, obj in bootstrap.objects():
             if store.latest(resource, key_of(obj)) is None:
-                self._writer.create(self._row(resource), fields.copy_tree(obj), namespace="")
+                self._writer.create(self._row(resource), fields.copy_tree(obj), namespace=namespace_of(obj))
+        self._writer.mend()
 
     async def get(
         self, resource: str | ServedResource, name: str, *, namespace: str = "", subresource: str = ""
@@ -410,6 +412,8 @@ class Core:
                 self._remove_all(name_of(old))
             stored = self._writer.stage(row, key_of(old), None)
             self._after_write(row, stored, gone=True)
+            if row.id == ACCOUNTS and name_of(old) == DEFAULT_ACCOUNT:
+                self._writer.make_account(namespace_of(old))
         return stored, plan.remove
 
     async def _settle(self, row: ServedResource, stored: Obj, *, dry_run: bool) -> Obj:
