@@ -28,6 +28,7 @@ from kuberth.local.apiserver.objects import Obj, name_of, namespace_of
 from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.apiserver.store.store import RevisionStore
 from kuberth.local.apiserver.verbs.core import Core
+from kuberth.local.hollow.publishing import ServerIdentity
 from kuberth.local.hollow.running import CONTROLLERS, HollowCluster
 from kuberth.local.in_process import InProcessApi
 from kuberth.queue.interface import QueueFactory
@@ -125,6 +126,7 @@ async def running_cluster(
             nodes=settings.nodes,
             shapes=settings.shapes,
             controllers=_chosen(settings.without),
+            server=ServerIdentity(settings.host, server.port, credentials.ca_certificate.decode()),
         )
         await stack.enter_async_context(_playing(hollow, core, clock))
         scheduler: Scheduler | None = None
