@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kuberth.local.apiserver.objects import Obj
+from kuberth.local.apiserver.resources import ServedResource
 from kuberth.local.apiserver.rules import (
     admission,
     defaulting,
@@ -178,5 +179,19 @@ RULES: Final[Mapping[str, KindRules]] = {
 _NO_RULES: Final = KindRules()
 
 
-def rules_for(stored_as: str) -> KindRules:
-    return RULES.get(stored_as, _NO_RULES)
+def rules_for(row: ServedResource) -> KindRules:
+    return _custom_rules(row) if row.custom else RULES.get(row.stored_as, _NO_RULES)
+
+
+def _custom_rules(row: ServedResource) -> KindRules:
+    """A custom kind brings its rules along, in its schema."""
+    default = _nothing if row.structure is None else row.structure.default
+
+    def prepare(new: Obj, old: Obj | None, situation: Situation) -> None:
+        if old is None and row.has_status:
+            new.pop("status", None)
+
+    def validate(new: Obj, old: Obj | None) -> list[Cause]:
+        return [] if row.structure is None else row.structure.causes(new)
+
+    return KindRules(default, prepare, validate, default_status=default, validate_status=validate)

@@ -64,7 +64,7 @@ class Writer:
         situation = self.situation()
         if row.namespaced:
             expect_namespace(row, metadata.get("name", ""), namespace, situation)
-        rules = rules_for(row.stored_as)
+        rules = rules_for(row)
         rules.default(obj)
         rules.prepare(obj, None, situation)
         causes = [*validate_metadata(row, metadata), *rules.validate(obj, None)]
@@ -100,7 +100,7 @@ class Writer:
         metadata["resourceVersion"] = old_metadata["resourceVersion"]
         if "managedFields" not in metadata and "managedFields" in old_metadata:
             metadata["managedFields"] = old_metadata["managedFields"]
-        rules = rules_for(row.stored_as)
+        rules = rules_for(row)
         causes: list[Cause]
         if subresource == "status":
             new = {**old, "status": new.get("status") or {}}
