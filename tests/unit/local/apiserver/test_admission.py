@@ -115,6 +115,16 @@ def test_quotas_of_services_and_claims() -> None:
     run(test)
 
 
+def test_a_quota_counts_itself() -> None:
+    async def test(rig: Rig) -> None:
+        made = await make(rig, "resourcequotas", {"spec": {"hard": {"resourcequotas": "1"}}})
+        assert made["status"]["used"] == {"resourcequotas": "1"}
+        assert made == await rig.core.get("resourcequotas", "q", namespace="default")
+        await refused(make(rig, "resourcequotas", {"spec": {}}, name="r"), 403)
+
+    run(test)
+
+
 @pytest.mark.parametrize(
     "scope, spec, counted",
     [

@@ -72,6 +72,20 @@ def test_pods_come_and_go() -> None:
     virtual(main)
 
 
+def test_an_address_that_is_none_is_left_out() -> None:
+    async def main() -> None:
+        async with playing() as world:
+            await world.create(service())
+            await world.create(deployment(replicas=2, template=TEMPLATE))
+            await world.status("Deployment", "web", readyReplicas=2)
+            name = (await world.all("Pod"))[0]["metadata"]["name"]
+            await world.patch("Pod", name, {"status": {"podIP": "here"}}, sub="status")
+            await world.quiet()
+            assert len(await addresses(world)) == 1
+
+    virtual(main)
+
+
 def test_many_pods_need_many_slices() -> None:
     async def main() -> None:
         async with playing() as world:

@@ -141,7 +141,9 @@ class Writer:
             old = self.store.latest(row.stored_as, key)
             stored = self.store.stage(row.stored_as, key, new)
             for quota in quotas.recounted(self.store, row, None if new is None else stored, old):
-                self.store.stage(quotas.QUOTAS, key_of(quota), quota)
+                counted = self.store.stage(quotas.QUOTAS, key_of(quota), quota)
+                if row.stored_as == quotas.QUOTAS and key_of(quota) == key:
+                    stored = counted  # it counts itself
             return stored
         except StorageError as error:
             raise storage_failed(error) from error

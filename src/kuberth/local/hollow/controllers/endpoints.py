@@ -6,6 +6,7 @@ Endpoints object of old. Nothing here routes to them; controllers and tests of o
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -83,9 +84,7 @@ class EndpointsController:
         pods = [
             pod
             for pod in self._pods.by("namespace", namespace_of(service))
-            if matching.matches(labels_of(pod))
-            and pod.get("status", {}).get("podIP")
-            and not is_finished(pod)
+            if matching.matches(labels_of(pod)) and _has_address(pod) and not is_finished(pod)
         ]
         # The newest last, so that a pod that comes changes the last slice alone.
         pods.sort(key=lambda pod: (pod["metadata"].get("creationTimestamp", ""), name_of(pod)))
@@ -168,6 +167,15 @@ def _selector(service: Obj) -> dict[str, str]:
     spec = service.get("spec", {})
     selector: dict[str, str] = spec.get("selector") or {}
     return {} if spec.get("type") == "ExternalName" else selector
+
+
+def _has_address(pod: Obj) -> bool:
+    """Whoever writes a pod's status may write anything; a slice takes IPv4 addresses."""
+    try:
+        ipaddress.IPv4Address(pod.get("status", {}).get("podIP", ""))
+    except ValueError:
+        return False
+    return True
 
 
 def _shown(pod: Obj) -> tuple[object, ...]:
