@@ -151,6 +151,10 @@ def test_daemon_set(up: Cluster) -> None:
     assert row[:7] == ["fluentd-elasticsearch", "3", "3", "3", "3", "3", "<none>"]
     up("set", "image", "ds/fluentd-elasticsearch", "fluentd-elasticsearch=fluentd:6", "-n", "kube-system")
     up("rollout", "status", "daemonset/fluentd-elasticsearch", "-n", "kube-system", "--timeout=120s")
+    up("rollout", "undo", "daemonset/fluentd-elasticsearch", "-n", "kube-system")
+    up("rollout", "status", "daemonset/fluentd-elasticsearch", "-n", "kube-system", "--timeout=120s")
+    template = up.get("ds", "fluentd-elasticsearch", "-n", "kube-system")["spec"]["template"]
+    assert template["spec"]["containers"][0]["image"] == "quay.io/fluentd_elasticsearch/fluentd:v5.0.1"
 
 
 def test_cron_job(up: Cluster) -> None:

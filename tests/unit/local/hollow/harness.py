@@ -23,6 +23,7 @@ IDS = {
     "ReplicaSet": "replicasets.apps",
     "StatefulSet": "statefulsets.apps",
     "DaemonSet": "daemonsets.apps",
+    "ControllerRevision": "controllerrevisions.apps",
     "Job": "jobs.batch",
     "CronJob": "cronjobs.batch",
     "ReplicationController": "replicationcontrollers",

@@ -111,6 +111,60 @@ def test_a_new_template_rolls_out() -> None:
     virtual(main)
 
 
+def test_new_pods_may_come_before_old_ones_go() -> None:
+    async def main() -> None:
+        async with playing(nodes=3) as world:
+            rolling = {"maxSurge": 1, "maxUnavailable": 0}
+            await world.create(daemon_set(updateStrategy={"type": "RollingUpdate", "rollingUpdate": rolling}))
+            await world.status("DaemonSet", "logs", numberReady=3)
+            await world.patch(
+                "DaemonSet", "logs", {"spec": {"template": template("logs", annotations={"v": "2"})}}
+            )
+
+            async def done() -> bool:
+                pods = [pod for pod in await world.all("Pod") if "deletionTimestamp" not in pod["metadata"]]
+                ready = {
+                    pod["spec"]["nodeName"] for pod in pods if pod.get("status", {}).get("phase") == "Running"
+                }
+                assert len(ready) == 3
+                assert len(pods) <= 4
+                return all("annotations" in pod["metadata"] for pod in pods) and len(pods) == 3
+
+            await world.until(done, seconds=300)
+            await world.status("DaemonSet", "logs", updatedNumberScheduled=3, numberAvailable=3)
+
+    virtual(main)
+
+
+def test_templates_are_remembered() -> None:
+    async def main() -> None:
+        async with playing(nodes=1) as world:
+            await world.create(daemon_set(revisionHistoryLimit=1))
+
+            async def roll(version: str) -> None:
+                new = template("logs", annotations={"v": version})
+                await world.patch("DaemonSet", "logs", {"spec": {"template": new}})
+                await world.status("DaemonSet", "logs", updatedNumberScheduled=1, numberAvailable=1)
+                await world.quiet(seconds=60)
+
+            async def known() -> dict[int, str]:
+                found = await world.all("ControllerRevision")
+                return {
+                    each["revision"]: each["data"]["spec"]["template"]["metadata"]["annotations"]["v"]
+                    for each in found
+                }
+
+            await roll("a")
+            await roll("b")
+            await roll("c")
+            # The present one and one before it; numbers go on.
+            assert await known() == {3: "b", 4: "c"}
+            await roll("b")
+            assert await known() == {4: "c", 5: "b"}
+
+    virtual(main)
+
+
 def test_a_pod_that_failed_is_replaced() -> None:
     async def main() -> None:
         async with playing(nodes=1) as world:

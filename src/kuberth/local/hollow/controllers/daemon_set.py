@@ -2,8 +2,8 @@
 
 In: daemon sets, nodes, pods. Out: a pod for each node that its template's node affinity and tolerations
 allow, tied to the node by affinity and bound by the scheduler like any other; rolling updates by
-maxUnavailable; the status that kubectl reads. There are no ControllerRevisions here, and maxSurge is read as
-unavailability: a node has never two pods of one set.
+maxUnavailable or maxSurge; a ControllerRevision for every template, to go back to; the status that kubectl
+reads.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from kuberth.local.hollow.controllers.replica_set import pod_from_template
 from kuberth.local.hollow.informing import Informers
 from kuberth.local.hollow.ownership import claim, index_owners, owner_key
 from kuberth.local.hollow.pod_states import is_finished, is_ready, node_of, seconds_to_available
+from kuberth.local.hollow.revisions import REVISION_LABEL, Revisions
 from kuberth.local.hollow.selecting import labels_of
 from kuberth.local.hollow.timestamps import seconds_since
 from kuberth.local.hollow.working import COALESCE_SECONDS, Worker, together
 
 _API_VERSION: Final = "apps/v1"
 _KIND: Final = "DaemonSet"
-_REVISION_LABEL: Final = "controller-revision-hash"
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _NODE_NAME: Final = "metadata.name"
 _BURST: Final = 250
@@ -56,6 +56,7 @@ class DaemonSetController:
         self._sets = informers.of("daemonsets.apps")
         self._nodes = informers.of("nodes")
         self._pods = informers.of("pods")
+        self._revisions = Revisions(informers, api_version=_API_VERSION, kind=_KIND)
         self._worker = Worker(self.name, self._sync)
         index_owners(self._pods)
         self._sets.add_handler(lambda old, new: self._worker.add(key_of(new or old or {})))
@@ -65,6 +66,7 @@ class DaemonSetController:
     async def run(self) -> None:
         for informer in (self._sets, self._nodes, self._pods):
             await informer.synced.wait()
+        await self._revisions.synced()
         await self._worker.run()
 
     def _note_node(self, old: Obj | None, new: Obj | None) -> None:
@@ -91,6 +93,8 @@ class DaemonSetController:
         revision = template_hash(owner["spec"]["template"], 0)
         wait = None
         if not self._sets.is_leaving(owner):
+            live = {labels_of(pod).get(REVISION_LABEL, "") for pod in owned}
+            await self._revisions.keep(owner, revision, live=live)
             wait = await self._manage(owner, on_node, verdicts, revision)
             await self._update(owner, on_node, verdicts, revision)
         later = await self._write_status(owner, on_node, verdicts, revision)
@@ -130,7 +134,7 @@ class DaemonSetController:
         for node, (should_run, _) in verdicts.items():
             present = [pod for pod in on_node.get(node, ()) if not self._pods.is_leaving(pod)]
             failed = [pod for pod in present if is_finished(pod)]
-            alive = sorted((pod for pod in present if not is_finished(pod)), key=_age)
+            alive = [pod for pod in present if not is_finished(pod)]
             if should_run and failed:
                 age = min(
                     seconds_since(pod["metadata"].get("creationTimestamp"), self._clock) for pod in failed
@@ -141,7 +145,7 @@ class DaemonSetController:
                 leaving += failed
             if should_run and not on_node.get(node):
                 missing.append(node)
-            leaving += alive[1:]
+            leaving += self._doubled(owner, alive, revision)
         for node, pods in on_node.items():
             if not verdicts.get(node, (False, False))[1]:
                 leaving += [pod for pod in pods if not self._pods.is_leaving(pod) and pod not in leaving]
@@ -153,6 +157,15 @@ class DaemonSetController:
             self._worker.add(key_of(owner))
         return min(waits, default=None)
 
+    def _doubled(self, owner: Obj, alive: Sequence[Obj], revision: str) -> list[Obj]:
+        """Pods that a node has too many; with maxSurge a new one may stand beside an old one for a while."""
+        if _surge(owner, 1) == 0:
+            return sorted(alive, key=_age)[1:]
+        new, old = _split(alive, revision)
+        if new and self._wait(owner, new[0]) == 0:
+            return [*new[1:], *old]
+        return [*new[1:], *old[1:]]
+
     async def _update(
         self,
         owner: Obj,
@@ -160,25 +173,46 @@ class DaemonSetController:
         verdicts: dict[str, tuple[bool, bool]],
         revision: str,
     ) -> None:
-        """Delete old pods as far as availability allows, those first that are of no use; new ones follow."""
+        """One step towards the newest template on every node."""
         strategy = owner["spec"].get("updateStrategy") or {}
         if strategy.get("type") == "OnDelete":
             return
-        wanted = [node for node, (should_run, _) in verdicts.items() if should_run]
+        on_wanted = {
+            node: _split(self._alive(on_node.get(node, ())), revision)
+            for node, (should_run, _) in verdicts.items()
+            if should_run
+        }
+        surge = _surge(owner, len(on_wanted))
+        if surge:
+            await self._surge(owner, on_wanted, revision, surge)
+            return
         rolling = strategy.get("rollingUpdate") or {}
-        budget = scaled(rolling.get("maxUnavailable", 1), len(wanted), up=True)
-        budget = budget or scaled(rolling.get("maxSurge", 0), len(wanted), up=True) or 1
+        budget = scaled(rolling.get("maxUnavailable", 1), len(on_wanted), up=True) or 1
+        # Old pods go as far as availability allows, those first that are of no use; new ones follow.
         useless, useful, unavailable = [], [], 0
-        for node in wanted:
-            alive = self._alive(on_node.get(node, ()))
-            old = [pod for pod in alive if labels_of(pod).get(_REVISION_LABEL) != revision]
-            if not any(self._wait(owner, pod) == 0 for pod in alive):
+        for new, old in on_wanted.values():
+            if any(self._wait(owner, pod) == 0 for pod in (*new, *old)):
+                useful += old
+            else:
                 unavailable += 1
                 useless += old
-            else:
-                useful += old
         room = max(0, budget - unavailable)
         await together(self._pods.delete(pod) for pod in [*useless, *useful[:room]])
+
+    async def _surge(
+        self, owner: Obj, on_wanted: dict[str, tuple[list[Obj], list[Obj]]], revision: str, surge: int
+    ) -> None:
+        """New pods beside old ones; `_doubled` takes the old ones away when the new are available."""
+        at_once, in_turn, doubled = [], [], 0
+        for node, (new, old) in on_wanted.items():
+            if new and old:
+                doubled += 1
+            elif old and self._wait(owner, old[0]) == 0:
+                in_turn.append(node)
+            elif old:
+                at_once.append(node)  # the old one is of no use anyway
+        nodes = [*at_once, *in_turn[: max(0, surge - doubled)]]
+        await together(self._pods.create(_new_pod(owner, node, revision)) for node in nodes[:_BURST])
 
     def _alive(self, pods: Sequence[Obj]) -> list[Obj]:
         return [pod for pod in pods if not self._pods.is_leaving(pod) and not is_finished(pod)]
@@ -196,11 +230,11 @@ class DaemonSetController:
     ) -> float | None:
         wanted = [node for node, (should_run, _) in verdicts.items() if should_run]
         alive = {node: self._alive(pods) for node, pods in on_node.items()}
-        first = [sorted(alive[node], key=_age)[0] for node in wanted if alive.get(node)]
+        first = [_shown_pod(alive[node], revision) for node in wanted if alive.get(node)]
         waits = [self._wait(owner, pod) for pod in first]
         available = sum(seconds == 0 for seconds in waits)
         counts = {
-            "updatedNumberScheduled": sum(labels_of(pod).get(_REVISION_LABEL) == revision for pod in first),
+            "updatedNumberScheduled": sum(labels_of(pod).get(REVISION_LABEL) == revision for pod in first),
             "numberAvailable": available,
             "numberUnavailable": len(wanted) - available,
         }
@@ -215,6 +249,24 @@ class DaemonSetController:
         if status != owner.get("status"):
             await self._sets.update({**owner, "status": status}, subresource="status")
         return min((seconds for seconds in waits if seconds), default=None)
+
+
+def _split(pods: Sequence[Obj], revision: str) -> tuple[list[Obj], list[Obj]]:
+    """Pods of the newest template, and all others."""
+    ordered = sorted(pods, key=_age)
+    new = [pod for pod in ordered if labels_of(pod).get(REVISION_LABEL) == revision]
+    return new, [pod for pod in ordered if pod not in new]
+
+
+def _surge(owner: Obj, wanted: int) -> int:
+    rolling = (owner["spec"].get("updateStrategy") or {}).get("rollingUpdate") or {}
+    return scaled(rolling.get("maxSurge", 0), wanted, up=True)
+
+
+def _shown_pod(pods: Sequence[Obj], revision: str) -> Obj:
+    """Of two on a node, the status counts the one that is ready, and the newer of those."""
+    new, old = _split(pods, revision)
+    return max((*new, *old), key=is_ready)
 
 
 def _placement(node: Obj) -> tuple[Any, ...]:
@@ -253,7 +305,7 @@ def _tolerations(spec: Obj) -> list[Obj]:
 def _new_pod(owner: Obj, node: str, revision: str) -> Obj:
     pod = pod_from_template(owner, api_version=_API_VERSION, kind=_KIND)
     metadata, spec = pod["metadata"], dict(pod["spec"])
-    metadata["labels"] = {**metadata.get("labels", {}), _REVISION_LABEL: revision}
+    metadata["labels"] = {**metadata.get("labels", {}), REVISION_LABEL: revision}
     affinity = dict(spec.get("affinity") or {})
     term = {"matchFields": [{"key": _NODE_NAME, "operator": "In", "values": [node]}]}
     affinity["nodeAffinity"] = {
