@@ -86,7 +86,7 @@ def test_a_quota_gives_back() -> None:
         await rig.core.delete("pods", "b", namespace="default", options={"gracePeriodSeconds": 0})
         assert await used(rig) == {"pods": "1", "count/pods": "1", "cpu": "100m"}
         quota = await rig.core.get("resourcequotas", "q", namespace="default")
-        quota["spec"] = {"hard": {"pods": "1", "services": "5"}}
+        quota = {**quota, "spec": {"hard": {"pods": "1", "services": "5"}}}
         quota = await rig.core.update("resourcequotas", "q", quota, namespace="default")
         assert quota["status"] == {
             "hard": {"pods": "1", "services": "5"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
@@ -401,5 +402,47 @@ def test_a_stateful_set_mounts_the_volumes_of_its_claims() -> None:
         await create(rig, "statefulsets.apps", {"spec": {**spec, "volumeClaimTemplates": [claim]}})
         error = await refused(create(rig, "statefulsets.apps", {"spec": spec}, name="y"), 422)
         assert 'spec.template.spec.containers[0].volumeMounts[0].name: Not found: "data"' in str(error)
+
+    run(test)
+
+
+def test_base64_may_be_folded() -> None:
+    async def test(rig: Rig) -> None:
+        made = await create(rig, "secrets", {"data": {"a": "b3Bl\nbg=\r\n=\n"}})
+        assert made["data"] == {"a": "b3Blbg=="}
+        await refused(create(rig, "secrets", {"data": {"a": "b3 B"}}, name="y"), 400)
+
+    run(test)
+
+
+def test_node_ports() -> None:
+    async def test(rig: Rig) -> None:
+        async def numbers(name: str) -> list[int | None]:
+            service = await rig.core.get("services", name, namespace="default")
+            return [port.get("nodePort") for port in service["spec"]["ports"]]
+
+        def spec(*ports: Obj, kind: str = "NodePort") -> Obj:
+            return {"spec": {"type": kind, "ports": list(ports)}}
+
+        first, second = {"name": "a", "port": 80}, {"name": "b", "port": 81, "nodePort": 30001}
+        made = copy.deepcopy(await create(rig, "services", spec(first, second), name="s"))
+        assert await numbers("s") == [30000, 30001]
+        await create(rig, "services", spec(first, kind="LoadBalancer"), name="t")
+        assert await numbers("t") == [30002]
+        for port, words in ((80, "The range of valid ports is 30000-32767"), (30000, "already allocated")):
+            attempt = create(rig, "services", spec({"port": 1, "nodePort": port}), name="u")
+            assert f"spec.ports[0].nodePort: Invalid value: {port}: provided port" in (
+                told := str(await refused(attempt, 422))
+            )
+            assert words in told
+        # A writer that does not know of them changes nothing, another type gives them back.
+        for port in made["spec"]["ports"]:
+            del port["nodePort"]
+        del made["metadata"]["resourceVersion"]
+        await rig.core.update("services", "s", made, namespace="default")
+        assert await numbers("s") == [30000, 30001]
+        made["spec"]["type"] = "ClusterIP"
+        await rig.core.update("services", "s", made, namespace="default")
+        assert await numbers("s") == [None, None]
 
     run(test)

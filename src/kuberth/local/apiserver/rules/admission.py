@@ -15,6 +15,7 @@ from kuberth.local.apiserver.refusals import forbidden, not_found
 from kuberth.local.apiserver.resources import ServedResource
 from kuberth.local.apiserver.rules import limit_ranges
 from kuberth.local.apiserver.rules.defaulting import own_job_pods
+from kuberth.local.apiserver.rules.node_ports import set_node_ports
 from kuberth.local.apiserver.rules.pod_admission import set_account, set_runtime_class
 from kuberth.local.apiserver.rules.pod_defaults import default_tolerations, qos_class
 from kuberth.local.apiserver.rules.situation import Situation
@@ -131,10 +132,11 @@ def prepare_namespace(new: Obj, old: Obj | None, situation: Situation) -> None:
 
 
 def prepare_service(new: Obj, old: Obj | None, situation: Situation) -> None:
-    """A cluster IP for those that want one; nothing here routes to it."""
+    """A cluster IP and node ports for those that want them; nothing here routes to them."""
     spec = new["spec"]
     if spec.get("type") == "ExternalName":
         return
+    set_node_ports(new, old, situation)
     if old is not None:
         for field in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
             if field in old["spec"]:

@@ -38,6 +38,8 @@ def default_service(obj: Obj) -> None:
         fill(spec, {"internalTrafficPolicy": "Cluster"})
     if spec["type"] in ("NodePort", "LoadBalancer"):
         fill(spec, {"externalTrafficPolicy": "Cluster"})
+    if spec["type"] == "LoadBalancer":
+        fill(spec, {"allocateLoadBalancerNodePorts": True})
 
 
 def default_replication_controller(obj: Obj) -> None:

@@ -16,6 +16,7 @@ from kuberth.local.apiserver.resources import ServedResource
 from kuberth.local.apiserver.rules import (
     admission,
     defaulting,
+    network_validation,
     platform_defaults,
     platform_validation,
     pod_validation,
@@ -121,7 +122,7 @@ RULES: Final[Mapping[str, KindRules]] = {
         platform_defaults.default_limit_range, validate=platform_validation.validate_limit_range
     ),
     "endpoints": KindRules(
-        platform_defaults.default_endpoints, validate=platform_validation.validate_endpoints
+        platform_defaults.default_endpoints, validate=network_validation.validate_endpoints
     ),
     "podtemplates": KindRules(
         platform_defaults.default_pod_template, validate=platform_validation.validate_pod_template
@@ -144,14 +145,14 @@ RULES: Final[Mapping[str, KindRules]] = {
     ),
     "runtimeclasses.node.k8s.io": KindRules(validate=platform_validation.validate_runtime_class),
     "ingresses.networking.k8s.io": KindRules(
-        prepare=admission.prepare_ingress, validate=platform_validation.validate_ingress
+        prepare=admission.prepare_ingress, validate=network_validation.validate_ingress
     ),
-    "ingressclasses.networking.k8s.io": KindRules(validate=platform_validation.validate_ingress_class),
+    "ingressclasses.networking.k8s.io": KindRules(validate=network_validation.validate_ingress_class),
     "networkpolicies.networking.k8s.io": KindRules(
-        platform_defaults.default_network_policy, validate=platform_validation.validate_network_policy
+        platform_defaults.default_network_policy, validate=network_validation.validate_network_policy
     ),
     "endpointslices.discovery.k8s.io": KindRules(
-        platform_defaults.default_endpoint_slice, validate=platform_validation.validate_endpoint_slice
+        platform_defaults.default_endpoint_slice, validate=network_validation.validate_endpoint_slice
     ),
     **dict.fromkeys(
         ("roles.rbac.authorization.k8s.io", "clusterroles.rbac.authorization.k8s.io"),
