@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kuberth.local.apiserver.objects import Obj
-from kuberth.local.apiserver.schema.structural import Structure, schema_causes, structure_of
+from kuberth.local.apiserver.schema.structural import StructuralSchema, schema_causes, structure_of
 from tests.unit.local.apiserver.core_rig import Rig, refused, run
 
 CRDS = "customresourcedefinitions.apiextensions.k8s.io"
@@ -261,7 +261,7 @@ def test_a_schema_that_is_taken_judges_everything(schema: Any, tree: Obj) -> Non
 @given(JSON)
 def test_pruning_twice_is_pruning_once(spec: Any) -> None:
     tree = {"spec": spec}
-    structure = Structure(SCHEMA)
+    structure = StructuralSchema(SCHEMA)
     structure.prune(tree)
     structure.default(tree)
     before = repr(tree)

@@ -43,7 +43,7 @@ _NUMBERS: Final = (
 _MAX_DEPTH: Final = 60
 
 
-class Structure:
+class StructuralSchema:
     """One version's schema."""
 
     def __init__(self, schema: Obj) -> None:
@@ -60,11 +60,11 @@ class Structure:
         return list(_judge(obj, self._schema, ""))
 
 
-def structure_of(schema: Any) -> Structure | None:
+def structure_of(schema: Any) -> StructuralSchema | None:
     """None for a schema that cannot be enforced, as only an earlier version of this program took one."""
     if not isinstance(schema, dict) or any(True for _ in schema_causes(schema, "")):
         return None
-    return Structure(schema)
+    return StructuralSchema(schema)
 
 
 # Pruning
