@@ -1,9 +1,9 @@
 """Makes src/kuberth/local/apiserver/schema/protobuf.json: which number each field has in protobuf.
 
-In: the Go modules k8s.io/api and k8s.io/apimachinery (as `make envtest` leaves them in the module cache), and
-fields.json. Out: for every type, number → "name", with "!" if a zero is worth keeping (Go has a pointer
-there, or no omitempty), with the type where fields.json does not have it, and "^ type" for fields that JSON
-has inline.
+In: the Go modules k8s.io/api, apimachinery and apiextensions-apiserver (as `make envtest` leaves them in the
+module cache), and fields.json. Out: for every type, number → "name", with "!" if a zero is worth
+keeping (Go has a pointer there, or no omitempty), with the type where fields.json does not have it or takes
+anything, and "^ type" for fields that JSON has inline.
 
     python hack/apiserver_protobuf.py ~/go/pkg/mod/k8s.io v0.36.4
 """
@@ -21,7 +21,20 @@ SCHEMA = TARGET.with_name("fields.json")
 # Asked and answered, never stored, so fields.json does not have them.
 REVIEWS = ("authentication.v1", "authorization.v1")
 ALIASES = {"metav1": "meta.v1", "v1": "core.v1", "core": "core.v1", "corev1": "core.v1"}
-SCALARS = {"bool": "boolean", "int32": "int32", "int64": "int64", "string": "string", "types.UID": "string"}
+SCALARS = {
+    "bool": "boolean",
+    "int32": "int32",
+    "int64": "int64",
+    "float64": "number",
+    "string": "string",
+    "types.UID": "string",
+}
+FOLDERS = {
+    "meta": "apimachinery@{version}/pkg/apis/meta",
+    "apiextensions": "apiextensions-apiserver@{version}/pkg/apis/apiextensions",
+}
+# One of two things in JSON; the reader knows the two fields of each.
+UNIONS = ("JSONSchemaPropsOrBool", "JSONSchemaPropsOrArray", "JSONSchemaPropsOrStringArray")
 
 STRUCT = re.compile(r"^type (\w+) struct \{\n(.*?)^\}", re.MULTILINE | re.DOTALL)
 FIELD = re.compile(
@@ -29,12 +42,12 @@ FIELD = re.compile(
     r'protobuf:"\w+,(?P<number>\d+),[^"]*"',
     re.MULTILINE,
 )
-NAMED = re.compile(r"^type (\w+) (string|\[\]string)$", re.MULTILINE)
+NAMED = re.compile(r"^type (\w+) (string|\[\]\w+|map\[string\]\w+)$", re.MULTILINE)
 
 
 def main(modules: Path, version: str) -> None:
     schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
-    groups = sorted({name.rpartition(".")[0] for name in schema} - {"apiextensions.v1"} | set(REVIEWS))
+    groups = sorted({name.rpartition(".")[0] for name in schema} | set(REVIEWS))
     sources = {group: read_source(modules, version, group) for group in groups}
     named = {f"{group}.{name}": kind for group, text in sources.items() for name, kind in NAMED.findall(text)}
     structs = {
@@ -60,8 +73,9 @@ def main(modules: Path, version: str) -> None:
 
 def read_source(modules: Path, version: str, group: str) -> str:
     name, _, api_version = group.partition(".")
-    folder = f"apimachinery@{version}/pkg/apis/meta" if name == "meta" else f"api@{version}/{name}"
-    return (modules / folder / api_version / "types.go").read_text(encoding="utf-8")
+    folder = FOLDERS.get(name, "api@{version}/" + name).format(version=version)
+    files = sorted((modules / folder / api_version).glob("types*.go"))
+    return "\n".join(file.read_text(encoding="utf-8") for file in files if not file.stem.endswith("_test"))
 
 
 def describe(
@@ -78,7 +92,7 @@ def describe(
         inline = resolve(owner, go_type.removeprefix("*"))
         return f"^ {inline}", [inline]
     keep = "!" if go_type.startswith("*") or "omitempty" not in options else ""
-    if known is not None and name in known:
+    if known is not None and name in known and known[name].partition(" ")[0] != "any":
         return f"{name}{keep}", []
     text, more = spell(owner, go_type, structs, named)
     return f"{name}{keep} {text}", more
@@ -108,14 +122,18 @@ def spell(owner: str, go_type: str, structs: dict[str, Any], named: dict[str, st
         "intstr.IntOrString": "int-or-string",
         "runtime.RawExtension": "any",
         "FieldsV1": "any",
+        "JSON": "any",
     }
     if go_type in special:
         return special[go_type], []
     found = resolve(owner, go_type)
+    if go_type in UNIONS:
+        return found, [f"{owner.rpartition('.')[0]}.JSONSchemaProps"]
     if found in structs:
         return found, [found]
     kind = named[found]
-    return ("strings", []) if kind == "[]string" else ("string", [])
+    # A named list of texts is a message of its own; other named types are what they stand for.
+    return ("strings", []) if kind == "[]string" else spell(owner, kind, structs, named)
 
 
 if __name__ == "__main__":

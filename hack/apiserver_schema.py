@@ -15,15 +15,23 @@ from typing import Any
 
 ROOTS = (
     "io.k8s.api.core.v1.Namespace Node Pod Service ReplicationController PersistentVolume "
-    "PersistentVolumeClaim Event ConfigMap ServiceAccount Binding",
-    "io.k8s.api.apps.v1.Deployment ReplicaSet StatefulSet",
-    "io.k8s.api.batch.v1.Job",
+    "PersistentVolumeClaim Event ConfigMap Secret ServiceAccount ResourceQuota LimitRange Endpoints "
+    "PodTemplate Binding",
+    "io.k8s.api.apps.v1.Deployment ReplicaSet StatefulSet DaemonSet ControllerRevision",
+    "io.k8s.api.batch.v1.Job CronJob",
     "io.k8s.api.policy.v1.PodDisruptionBudget Eviction",
     "io.k8s.api.scheduling.v1.PriorityClass",
     "io.k8s.api.storage.v1.StorageClass CSINode CSIDriver CSIStorageCapacity VolumeAttachment",
     "io.k8s.api.coordination.v1.Lease",
     "io.k8s.api.events.v1.Event",
-    "io.k8s.api.autoscaling.v1.Scale",
+    "io.k8s.api.autoscaling.v1.Scale HorizontalPodAutoscaler",
+    "io.k8s.api.autoscaling.v2.HorizontalPodAutoscaler",
+    "io.k8s.api.networking.v1.Ingress IngressClass NetworkPolicy",
+    "io.k8s.api.discovery.v1.EndpointSlice",
+    "io.k8s.api.node.v1.RuntimeClass",
+    "io.k8s.api.rbac.v1.Role ClusterRole RoleBinding ClusterRoleBinding",
+    "io.k8s.api.flowcontrol.v1.FlowSchema PriorityLevelConfiguration",
+    "io.k8s.api.admissionregistration.v1.ValidatingWebhookConfiguration MutatingWebhookConfiguration",
     "io.k8s.api.resource.v1.DeviceClass ResourceClaim ResourceClaimTemplate ResourceSlice",
     "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinition",
     "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions",

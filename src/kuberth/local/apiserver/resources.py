@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from kuberth.local.apiserver.objects import Obj
+from kuberth.local.apiserver.status_errors import Cause
 
 ALL_VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 
@@ -26,6 +27,18 @@ class Column:
     priority: int = 0
     """0 always shown, 1 with `-o wide`."""
     description: str = ""
+
+
+class Structure(Protocol):
+    """The schema of a custom kind (see `schema.structural`)."""
+
+    def prune(self, obj: Obj) -> list[str]:
+        """Drop fields that the kind does not have; their paths."""
+        ...
+
+    def default(self, obj: Obj) -> None: ...
+
+    def causes(self, obj: Obj) -> list[Cause]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +74,8 @@ class ServedResource:
     orphans_by_default: bool = False
     """Whether a deletion that names no propagation leaves the dependents alone."""
     custom: bool = False
+    structure: Structure | None = None
+    """What a custom kind asks of its objects; None for one that takes everything."""
     preferred: bool = True
     scale_paths: Mapping[str, str] = field(default_factory=dict)
     """Where the replica counts and the selector are: specReplicas, statusReplicas, selector → path."""

@@ -14,20 +14,27 @@ from typing import Any, Final, Protocol
 from kuberth.clock import Clock
 from kuberth.errors import ConfigError
 from kuberth.local.apiserver.verbs.core import Core
+from kuberth.local.hollow.controllers.cron_job import CronJobController
+from kuberth.local.hollow.controllers.daemon_set import DaemonSetController
 from kuberth.local.hollow.controllers.deployment import DeploymentController
 from kuberth.local.hollow.controllers.disruption import DisruptionController
+from kuberth.local.hollow.controllers.endpoints import EndpointsController
 from kuberth.local.hollow.controllers.expired_events import ExpiredEventsController
 from kuberth.local.hollow.controllers.garbage import GarbageController
 from kuberth.local.hollow.controllers.job import JobController
 from kuberth.local.hollow.controllers.namespaces import NamespaceController
 from kuberth.local.hollow.controllers.node_lifecycle import NodeLifecycleController
 from kuberth.local.hollow.controllers.orphaned_pods import OrphanedPodsController
-from kuberth.local.hollow.controllers.replica_set import ReplicaSetController
+from kuberth.local.hollow.controllers.replica_set import (
+    ReplicaSetController,
+    ReplicationControllerController,
+)
 from kuberth.local.hollow.controllers.stateful_set import StatefulSetController
 from kuberth.local.hollow.controllers.taint_eviction import TaintEvictionController
 from kuberth.local.hollow.controllers.volumes import PROVISIONER, VolumeController
 from kuberth.local.hollow.informing import Informers
 from kuberth.local.hollow.nodes import HollowNodes
+from kuberth.local.hollow.publishing import Publisher, ServerIdentity
 from kuberth.local.hollow.working import keep_running
 
 
@@ -46,8 +53,12 @@ class ControllerFactory(Protocol):
 _FACTORIES: Final[Sequence[ControllerFactory]] = (
     DeploymentController,
     ReplicaSetController,
+    ReplicationControllerController,
     StatefulSetController,
+    DaemonSetController,
     JobController,
+    CronJobController,
+    EndpointsController,
     DisruptionController,
     NamespaceController,
     GarbageController,
@@ -86,8 +97,12 @@ class HollowCluster:
         nodes: int = 0,
         shapes: Path | Sequence[Mapping[str, Any]] | None = None,
         controllers: Collection[str] | None = None,
+        server: ServerIdentity | None = None,
     ) -> None:
-        """`controllers` are the names of those to run; None is all of them. ConfigError for unknown ones."""
+        """`controllers` are the names of those to run; None is all of them. ConfigError for unknown ones.
+
+        `server` is what to tell pods of the API server, if there is one besides the core.
+        """
         chosen = CONTROLLERS.keys() if controllers is None else set(controllers)
         if unknown := set(chosen) - CONTROLLERS.keys():
             names = ", ".join(sorted(unknown))
@@ -103,6 +118,8 @@ class HollowCluster:
             for name, factory in CONTROLLERS.items()
             if name in chosen
         }
+        if server is not None:
+            self._controllers[Publisher.name] = Publisher(self._informers, server)
         self._stopped = asyncio.Event()
 
     async def run(self) -> None:

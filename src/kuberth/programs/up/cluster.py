@@ -26,6 +26,7 @@ from kuberth.local.apiserver.http.server import HttpServer
 from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.store.store import RevisionStore
 from kuberth.local.apiserver.verbs.core import Core
+from kuberth.local.hollow.publishing import ServerIdentity
 from kuberth.local.hollow.running import CONTROLLERS, HollowCluster
 from kuberth.local.in_process import InProcessApi
 from kuberth.queue.interface import QueueFactory
@@ -132,6 +133,7 @@ async def running_cluster(
             nodes=settings.nodes,
             shapes=settings.shapes,
             controllers=_chosen(settings.without),
+            server=ServerIdentity(settings.host, server.port, credentials.ca_certificate.decode()),
         )
         await stack.enter_async_context(_playing(hollow))
         scheduler: Scheduler | None = None

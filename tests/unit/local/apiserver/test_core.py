@@ -647,6 +647,7 @@ def test_events_are_the_same_objects_in_both_groups() -> None:
     run(main)
 
 
+OPEN_SCHEMA = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 CRD = {
     "metadata": {"name": "widgets.example.com"},
     "spec": {
@@ -658,7 +659,7 @@ CRD = {
                 "name": "v1",
                 "served": True,
                 "storage": True,
-                "schema": {"openAPIV3Schema": {"type": "object"}},
+                "schema": {"openAPIV3Schema": OPEN_SCHEMA},
                 "subresources": {
                     "status": {},
                     "scale": {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"},
@@ -669,7 +670,7 @@ CRD = {
                 "name": "v1beta1",
                 "served": True,
                 "storage": False,
-                "schema": {"openAPIV3Schema": {"type": "object"}},
+                "schema": {"openAPIV3Schema": OPEN_SCHEMA},
             },
         ],
     },

@@ -96,7 +96,7 @@ def test_by_hand(api_version: str, kind: str, raw: bytes, tree: dict[str, Any]) 
         b"{}",
         b"k8s\x00",
         envelope("v1", "Nothing", b""),
-        envelope("apiextensions.k8s.io/v1", "CustomResourceDefinition", b""),
+        envelope("apiextensions.k8s.io/v1", "ConversionReview", b""),
         envelope("v1", "Pod", b"\x0a\x7f"),
         envelope("v1", "Pod", b"\xff" * 11),
         envelope("v1", "Pod", b"\x0b"),

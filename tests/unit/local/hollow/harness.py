@@ -13,6 +13,7 @@ from kuberth.local.apiserver.objects import Obj, name_of, namespace_of
 from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.apiserver.store.store import RevisionStore
 from kuberth.local.apiserver.verbs.core import Core
+from kuberth.local.hollow.publishing import ServerIdentity
 from kuberth.local.hollow.running import HollowCluster
 
 T = TypeVar("T")
@@ -21,7 +22,15 @@ IDS = {
     "Deployment": "deployments.apps",
     "ReplicaSet": "replicasets.apps",
     "StatefulSet": "statefulsets.apps",
+    "DaemonSet": "daemonsets.apps",
+    "ControllerRevision": "controllerrevisions.apps",
     "Job": "jobs.batch",
+    "CronJob": "cronjobs.batch",
+    "ReplicationController": "replicationcontrollers",
+    "Service": "services",
+    "ServiceAccount": "serviceaccounts",
+    "Endpoints": "endpoints",
+    "EndpointSlice": "endpointslices.discovery.k8s.io",
     "Pod": "pods",
     "Node": "nodes",
     "Namespace": "namespaces",
@@ -138,6 +147,7 @@ async def playing(
     controllers: Collection[str] | None = None,
     shapes: Any = None,
     binder: bool = True,
+    server: ServerIdentity | None = None,
 ) -> AsyncIterator[World]:
     """A whole hollow cluster until the block ends."""
     store: RevisionStore | None = None
@@ -147,7 +157,9 @@ async def playing(
     if core is None:
         store = await RevisionStore.open(None)
         core = Core(store, clock=clock)
-    hollow = HollowCluster(core, clock=clock, nodes=nodes, shapes=shapes, controllers=controllers)
+    hollow = HollowCluster(
+        core, clock=clock, nodes=nodes, shapes=shapes, controllers=controllers, server=server
+    )
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(hollow.run(), name="hollow")
         binding = tasks.create_task(bind_all(core), name="binder") if binder else None
@@ -186,11 +198,12 @@ async def bind_all(core: Core) -> None:
         if not nodes:
             continue
         turn += 1
+        node = wanted_node(pod) or nodes[turn % len(nodes)]
         body = {
             "apiVersion": "v1",
             "kind": "Binding",
             "metadata": {"name": name_of(pod), "namespace": namespace_of(pod), "uid": pod["metadata"]["uid"]},
-            "target": {"kind": "Node", "name": nodes[turn % len(nodes)]},
+            "target": {"kind": "Node", "name": node},
         }
         try:
             await core.create(
@@ -200,6 +213,16 @@ async def bind_all(core: Core) -> None:
             # Bound or gone before this event was read.
             if error.code not in (404, 409):
                 raise
+
+
+def wanted_node(pod: Obj) -> str:
+    """The one node that a daemon's pod may go to."""
+    affinity = pod["spec"].get("affinity", {}).get("nodeAffinity", {})
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution", {})
+    fields = [
+        field for term in required.get("nodeSelectorTerms", ()) for field in term.get("matchFields", ())
+    ]
+    return str(fields[0]["values"][0]) if fields else ""
 
 
 def template(app: str = "web", *, annotations: dict[str, str] | None = None, **spec: Any) -> Obj:

@@ -39,8 +39,8 @@ def test_an_unknown_controller_is_told() -> None:
     async def main() -> None:
         store = await RevisionStore.open(None)
         core = Core(store, clock=clock())
-        with pytest.raises(ConfigError, match="no controller cronjob; known are deployment"):
-            HollowCluster(core, clock=clock(), controllers=["cronjob"])
+        with pytest.raises(ConfigError, match="no controller teleporter; known are deployment"):
+            HollowCluster(core, clock=clock(), controllers=["teleporter"])
         await store.close()
 
     virtual(main)

@@ -36,8 +36,8 @@ from kuberth.local.apiserver.http.watch_places import WatchPlaces
 from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.printing.forms import Printer, parse_include
 from kuberth.local.apiserver.refusals import bad_request
-from kuberth.local.apiserver.schema.fields import unknown_fields
 from kuberth.local.apiserver.status_errors import StatusError
+from kuberth.local.apiserver.verbs.bodies import unknown_fields
 from kuberth.local.apiserver.verbs.core import Core
 
 logger = logging.getLogger(__name__)
@@ -270,9 +270,9 @@ def _check_fields(request: Request, target: Target, tree: Any) -> tuple[str, lis
     mode = request.query.text("fieldValidation") or "Warn"
     if mode not in ("Strict", "Warn", "Ignore"):
         raise StatusError(422, "Invalid", f"fieldValidation: Unsupported value: {mode[:40]!r}")
-    if mode != "Warn" or not target.row.schema or target.subresource not in ("", "status"):
+    if mode != "Warn" or target.subresource not in ("", "status"):
         return mode, []
-    unknown = _without_directives(unknown_fields(target.row.schema, tree))
+    unknown = _without_directives(unknown_fields(target.row, tree))
     return mode, [f'unknown field "{path}"' for path in islice(unknown, _MAX_WARNINGS)]
 
 

@@ -65,8 +65,17 @@ def container_images(obj: Obj) -> str:
     return ",".join(container.get("image", "") for container in _containers(obj))
 
 
+def labels_text(labels: Obj | None) -> str:
+    return ",".join(f"{key}={value}" for key, value in sorted((labels or {}).items())) or NONE
+
+
 def selector(obj: Obj) -> str:
-    text = selector_text(obj.get("spec", {}).get("selector"))
+    return shown_selector(obj.get("spec", {}).get("selector"))
+
+
+def shown_selector(selector: Obj | None) -> str:
+    """A label selector, or plain labels, as `kubectl get` takes them."""
+    text = selector_text(selector)
     return "<invalid>" if text is None else text or NONE
 
 

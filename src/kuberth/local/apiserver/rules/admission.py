@@ -13,7 +13,10 @@ from typing import Final
 from kuberth.local.apiserver.objects import Obj, name_of
 from kuberth.local.apiserver.refusals import forbidden, not_found
 from kuberth.local.apiserver.resources import ServedResource
+from kuberth.local.apiserver.rules import limit_ranges
 from kuberth.local.apiserver.rules.defaulting import own_job_pods
+from kuberth.local.apiserver.rules.node_ports import set_node_ports
+from kuberth.local.apiserver.rules.pod_admission import set_account, set_runtime_class
 from kuberth.local.apiserver.rules.pod_defaults import default_tolerations, qos_class
 from kuberth.local.apiserver.rules.situation import Situation
 from kuberth.local.apiserver.status_errors import Cause
@@ -25,10 +28,15 @@ _NAMESPACES: Final = ServedResource("", "v1", "Namespace", "namespaces", namespa
 _PODS: Final = ServedResource("", "v1", "Pod", "pods")
 _PRIORITY_CLASSES: Final = ServedResource("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses")
 _DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
+_DEFAULT_INGRESS_CLASS: Final = "ingressclass.kubernetes.io/is-default-class"
+_INGRESS_CLASS: Final = "kubernetes.io/ingress.class"
+"""How an ingress named its class before it had a field for it."""
 _STATUS_COUNTS: Final = {
     "ReplicaSet": ("replicas",),
     "ReplicationController": ("replicas",),
     "StatefulSet": ("replicas", "availableReplicas"),
+    "DaemonSet": ("currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady"),
+    "HorizontalPodAutoscaler": ("desiredReplicas",),
     "PodDisruptionBudget": ("currentHealthy", "desiredHealthy", "disruptionsAllowed", "expectedPods"),
 }
 """Numbers that a status always has."""
@@ -61,8 +69,11 @@ def prepare_pod(new: Obj, old: Obj | None, situation: Situation) -> None:
             spec.pop("nodeName", None)
         default_tolerations(spec)
         return
+    limit_ranges.set_defaults(new, situation)
+    set_account(new, situation)
     _establish_priority(new, situation)
     default_tolerations(spec)
+    set_runtime_class(new, situation)
     new["status"] = {"phase": "Pending", "qosClass": qos_class(spec)}
     if spec.get("schedulingGates"):
         condition = {
@@ -121,10 +132,11 @@ def prepare_namespace(new: Obj, old: Obj | None, situation: Situation) -> None:
 
 
 def prepare_service(new: Obj, old: Obj | None, situation: Situation) -> None:
-    """A cluster IP for those that want one; nothing here routes to it."""
+    """A cluster IP and node ports for those that want them; nothing here routes to them."""
     spec = new["spec"]
     if spec.get("type") == "ExternalName":
         return
+    set_node_ports(new, old, situation)
     if old is not None:
         for field in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
             if field in old["spec"]:
@@ -156,17 +168,34 @@ def prepare_claim(new: Obj, old: Obj | None, situation: Situation) -> None:
         return
     new["status"] = {"phase": "Pending"}
     spec = new["spec"]
-    if "storageClassName" in spec:
+    if "storageClassName" not in spec and (
+        found := _default_of("storageclasses.storage.k8s.io", _DEFAULT_CLASS, situation)
+    ):
+        spec["storageClassName"] = found
+
+
+def prepare_ingress(new: Obj, old: Obj | None, situation: Situation) -> None:
+    if old is not None:
         return
+    new["status"] = {"loadBalancer": {}}
+    spec = new.setdefault("spec", {})
+    if "ingressClassName" in spec or _INGRESS_CLASS in new["metadata"].get("annotations", {}):
+        return
+    if found := _default_of("ingressclasses.networking.k8s.io", _DEFAULT_INGRESS_CLASS, situation):
+        spec["ingressClassName"] = found
+
+
+def _default_of(classes: str, annotation: str, situation: Situation) -> str:
+    """The class that is marked as the default one; of several the newest, as upstream."""
     defaults = [
         each
-        for each in situation.store.latest_list("storageclasses.storage.k8s.io")
-        if each["metadata"].get("annotations", {}).get(_DEFAULT_CLASS) == "true"
+        for each in situation.store.latest_list(classes)
+        if each["metadata"].get("annotations", {}).get(annotation) == "true"
     ]
-    if defaults:
-        # The newest wins, as upstream.
-        newest = max(defaults, key=lambda each: (each["metadata"]["creationTimestamp"], name_of(each)))
-        spec["storageClassName"] = name_of(newest)
+    newest = max(
+        defaults, key=lambda each: (each["metadata"]["creationTimestamp"], name_of(each)), default=None
+    )
+    return "" if newest is None else name_of(newest)
 
 
 def prepare_volume(new: Obj, old: Obj | None, situation: Situation) -> None:

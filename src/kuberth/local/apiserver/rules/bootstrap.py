@@ -1,4 +1,7 @@
-"""What every cluster has from the start. In: nothing. Out: namespaces and priority classes to create."""
+"""What every cluster has from the start: namespaces, priority classes, the Service that leads to the server.
+
+In: nothing. Out: objects to create. A namespace brings its default service account along.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,28 @@ SYSTEM_PRIORITIES: Final = {
         "necessary.",
     ),
 }
+API_SERVICE: Final = {
+    "kind": "Service",
+    "apiVersion": "v1",
+    "metadata": {
+        "name": "kubernetes",
+        "namespace": "default",
+        "labels": {"component": "apiserver", "provider": "kubernetes"},
+    },
+    "spec": {
+        "clusterIP": "10.96.0.1",
+        "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": 6443}],
+    },
+}
+"""It has no selector: whoever serves the API says where (see `hollow.publishing`)."""
+
+
+def default_account(namespace: str) -> Obj:
+    return {
+        "kind": "ServiceAccount",
+        "apiVersion": "v1",
+        "metadata": {"name": "default", "namespace": namespace},
+    }
 
 
 def objects() -> Iterator[tuple[str, Obj]]:
@@ -37,3 +62,4 @@ def objects() -> Iterator[tuple[str, Obj]]:
                 "description": description,
             },
         )
+    yield "services", API_SERVICE

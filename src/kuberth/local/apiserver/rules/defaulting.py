@@ -29,19 +29,21 @@ def default_node(obj: Obj) -> None:
 
 def default_service(obj: Obj) -> None:
     spec = obj.setdefault("spec", {})
-    _fill(spec, {"sessionAffinity": "None", "type": "ClusterIP"})
+    fill(spec, {"sessionAffinity": "None", "type": "ClusterIP"})
     for port in spec.get("ports", ()):
-        _fill(port, {"protocol": "TCP"})
+        fill(port, {"protocol": "TCP"})
         if "targetPort" not in port and "port" in port:
             port["targetPort"] = port["port"]
     if spec["type"] != "ExternalName":
-        _fill(spec, {"internalTrafficPolicy": "Cluster"})
+        fill(spec, {"internalTrafficPolicy": "Cluster"})
     if spec["type"] in ("NodePort", "LoadBalancer"):
-        _fill(spec, {"externalTrafficPolicy": "Cluster"})
+        fill(spec, {"externalTrafficPolicy": "Cluster"})
+    if spec["type"] == "LoadBalancer":
+        fill(spec, {"allocateLoadBalancerNodePorts": True})
 
 
 def default_replication_controller(obj: Obj) -> None:
-    spec = _default_template(obj)
+    spec = default_template(obj)
     spec.setdefault("replicas", 1)
     labels = spec.get("template", {}).get("metadata", {}).get("labels", {})
     if labels:
@@ -50,21 +52,21 @@ def default_replication_controller(obj: Obj) -> None:
 
 
 def default_replica_set(obj: Obj) -> None:
-    _default_template(obj).setdefault("replicas", 1)
+    default_template(obj).setdefault("replicas", 1)
 
 
 def default_deployment(obj: Obj) -> None:
-    spec = _default_template(obj)
-    _fill(spec, {"replicas": 1, "revisionHistoryLimit": 10, "progressDeadlineSeconds": 600})
+    spec = default_template(obj)
+    fill(spec, {"replicas": 1, "revisionHistoryLimit": 10, "progressDeadlineSeconds": 600})
     strategy = spec.setdefault("strategy", {})
-    _fill(strategy, {"type": "RollingUpdate"})
+    fill(strategy, {"type": "RollingUpdate"})
     if strategy["type"] == "RollingUpdate":
-        _fill(strategy.setdefault("rollingUpdate", {}), {"maxUnavailable": "25%", "maxSurge": "25%"})
+        fill(strategy.setdefault("rollingUpdate", {}), {"maxUnavailable": "25%", "maxSurge": "25%"})
 
 
 def default_stateful_set(obj: Obj) -> None:
-    spec = _default_template(obj)
-    _fill(
+    spec = default_template(obj)
+    fill(
         spec,
         {
             "replicas": 1,
@@ -74,7 +76,7 @@ def default_stateful_set(obj: Obj) -> None:
         },
     )
     strategy = spec.setdefault("updateStrategy", {})
-    _fill(strategy, {"type": "RollingUpdate"})
+    fill(strategy, {"type": "RollingUpdate"})
     if strategy["type"] == "RollingUpdate":
         strategy.setdefault("rollingUpdate", {}).setdefault("partition", 0)
     for claim in spec.get("volumeClaimTemplates", ()):
@@ -84,10 +86,10 @@ def default_stateful_set(obj: Obj) -> None:
 
 
 def default_job(obj: Obj) -> None:
-    spec = _default_template(obj)
+    spec = default_template(obj)
     if "completions" not in spec and "parallelism" not in spec:
         spec["completions"] = 1
-    _fill(
+    fill(
         spec,
         {
             "parallelism": 1,
@@ -99,7 +101,7 @@ def default_job(obj: Obj) -> None:
         },
     )
     policy = "Failed" if "podFailurePolicy" in spec else "TerminatingOrFailed"
-    _fill(spec, {"podReplacementPolicy": policy})
+    fill(spec, {"podReplacementPolicy": policy})
 
 
 def own_job_pods(obj: Obj) -> None:
@@ -122,17 +124,17 @@ def default_claim(obj: Obj) -> None:
 
 def default_volume(obj: Obj) -> None:
     spec = obj.setdefault("spec", {})
-    _fill(spec, {"persistentVolumeReclaimPolicy": "Retain", "volumeMode": "Filesystem"})
+    fill(spec, {"persistentVolumeReclaimPolicy": "Retain", "volumeMode": "Filesystem"})
     if "hostPath" in spec:
         spec["hostPath"].setdefault("type", "")
 
 
 def default_storage_class(obj: Obj) -> None:
-    _fill(obj, {"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"})
+    fill(obj, {"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"})
 
 
 def default_csi_driver(obj: Obj) -> None:
-    _fill(
+    fill(
         obj.setdefault("spec", {}),
         {
             "attachRequired": True,
@@ -147,11 +149,12 @@ def default_csi_driver(obj: Obj) -> None:
 
 
 def default_priority_class(obj: Obj) -> None:
-    _fill(obj, {"preemptionPolicy": "PreemptLowerPriority"})
+    fill(obj, {"preemptionPolicy": "PreemptLowerPriority"})
     obj.setdefault("value", 0)
 
 
-def _default_template(obj: Obj) -> Obj:
+def default_template(obj: Obj) -> Obj:
+    """Fill the pod template of a workload, and give its spec."""
     spec: Obj = obj.setdefault("spec", {})
     template = spec.get("template")
     if template is not None:
@@ -159,7 +162,8 @@ def _default_template(obj: Obj) -> Obj:
     return spec
 
 
-def _fill(obj: Obj, values: Mapping[str, Any]) -> None:
+def fill(obj: Obj, values: Mapping[str, Any]) -> None:
+    """Set fields that are absent or empty."""
     for name, value in values.items():
         if obj.get(name) in (None, ""):
             obj[name] = value

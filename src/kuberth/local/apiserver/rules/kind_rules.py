@@ -12,7 +12,17 @@ from dataclasses import dataclass
 from typing import Final
 
 from kuberth.local.apiserver.objects import Obj
-from kuberth.local.apiserver.rules import admission, defaulting, pod_validation, workload_validation
+from kuberth.local.apiserver.resources import ServedResource
+from kuberth.local.apiserver.rules import (
+    admission,
+    defaulting,
+    network_validation,
+    platform_defaults,
+    platform_validation,
+    pod_validation,
+    quotas,
+    workload_validation,
+)
 from kuberth.local.apiserver.rules.pod_defaults import default_pod
 from kuberth.local.apiserver.rules.situation import Situation
 from kuberth.local.apiserver.schema import crds
@@ -114,10 +124,83 @@ RULES: Final[Mapping[str, KindRules]] = {
     ),
     "csidrivers.storage.k8s.io": KindRules(defaulting.default_csi_driver),
     "leases.coordination.k8s.io": KindRules(validate=workload_validation.validate_lease),
+    "secrets": KindRules(platform_defaults.default_secret, validate=platform_validation.validate_secret),
+    "resourcequotas": KindRules(prepare=quotas.prepare_quota, validate=platform_validation.validate_quota),
+    "limitranges": KindRules(
+        platform_defaults.default_limit_range, validate=platform_validation.validate_limit_range
+    ),
+    "endpoints": KindRules(
+        platform_defaults.default_endpoints, validate=network_validation.validate_endpoints
+    ),
+    "podtemplates": KindRules(
+        platform_defaults.default_pod_template, validate=platform_validation.validate_pod_template
+    ),
+    "daemonsets.apps": KindRules(
+        platform_defaults.default_daemon_set,
+        admission.prepare_stateless,
+        workload_validation.validate_selected_template,
+    ),
+    "controllerrevisions.apps": KindRules(validate=platform_validation.validate_controller_revision),
+    "cronjobs.batch": KindRules(
+        platform_defaults.default_cron_job,
+        admission.prepare_stateless,
+        platform_validation.validate_cron_job,
+    ),
+    "horizontalpodautoscalers.autoscaling": KindRules(
+        platform_defaults.default_autoscaler,
+        admission.prepare_stateless,
+        platform_validation.validate_autoscaler,
+    ),
+    "runtimeclasses.node.k8s.io": KindRules(validate=platform_validation.validate_runtime_class),
+    "ingresses.networking.k8s.io": KindRules(
+        prepare=admission.prepare_ingress, validate=network_validation.validate_ingress
+    ),
+    "ingressclasses.networking.k8s.io": KindRules(validate=network_validation.validate_ingress_class),
+    "networkpolicies.networking.k8s.io": KindRules(
+        platform_defaults.default_network_policy, validate=network_validation.validate_network_policy
+    ),
+    "endpointslices.discovery.k8s.io": KindRules(
+        platform_defaults.default_endpoint_slice, validate=network_validation.validate_endpoint_slice
+    ),
+    **dict.fromkeys(
+        ("roles.rbac.authorization.k8s.io", "clusterroles.rbac.authorization.k8s.io"),
+        KindRules(validate=platform_validation.validate_role),
+    ),
+    **dict.fromkeys(
+        ("rolebindings.rbac.authorization.k8s.io", "clusterrolebindings.rbac.authorization.k8s.io"),
+        KindRules(platform_defaults.default_binding, validate=platform_validation.validate_role_binding),
+    ),
+    "flowschemas.flowcontrol.apiserver.k8s.io": KindRules(
+        platform_defaults.default_flow_schema, validate=platform_validation.validate_flow_schema
+    ),
+    "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io": KindRules(
+        platform_defaults.default_priority_level, validate=platform_validation.validate_priority_level
+    ),
+    **dict.fromkeys(
+        (
+            "validatingwebhookconfigurations.admissionregistration.k8s.io",
+            "mutatingwebhookconfigurations.admissionregistration.k8s.io",
+        ),
+        KindRules(platform_defaults.default_webhooks, validate=platform_validation.validate_webhooks),
+    ),
     crds.CRDS: KindRules(crds.default, crds.prepare, crds.validate),
 }
 _NO_RULES: Final = KindRules()
 
 
-def rules_for(stored_as: str) -> KindRules:
-    return RULES.get(stored_as, _NO_RULES)
+def rules_for(row: ServedResource) -> KindRules:
+    return _custom_rules(row) if row.custom else RULES.get(row.stored_as, _NO_RULES)
+
+
+def _custom_rules(row: ServedResource) -> KindRules:
+    """A custom kind brings its rules along, in its schema."""
+    default = _nothing if row.structure is None else row.structure.default
+
+    def prepare(new: Obj, old: Obj | None, situation: Situation) -> None:
+        if old is None and row.has_status:
+            new.pop("status", None)
+
+    def validate(new: Obj, old: Obj | None) -> list[Cause]:
+        return [] if row.structure is None else row.structure.causes(new)
+
+    return KindRules(default, prepare, validate, default_status=default, validate_status=validate)

@@ -65,10 +65,10 @@ def validate_metadata(row: ServedResource, metadata: Obj) -> list[Cause]:
         causes += invalid_values("metadata.namespace", namespace, names.label_problems(namespace))
     elif metadata.get("namespace"):
         causes.append(forbidden_field("metadata.namespace", "not allowed on this type"))
-    return [*causes, *_validate_free(metadata)]
+    return [*causes, *_validate_free(row, metadata)]
 
 
-def validate_metadata_update(metadata: Obj, old: Obj) -> list[Cause]:
+def validate_metadata_update(row: ServedResource, metadata: Obj, old: Obj) -> list[Cause]:
     causes = [
         invalid_value(f"metadata.{field}", metadata.get(field, ""), "field is immutable")
         for field in ("name", "namespace")
@@ -81,7 +81,7 @@ def validate_metadata_update(metadata: Obj, old: Obj) -> list[Cause]:
                 f"no new finalizers can be added if the object is being deleted, found new finalizers {added}"
             )
             causes.append(forbidden_field("metadata.finalizers", why))
-    return [*causes, *_validate_free(metadata)]
+    return [*causes, *_validate_free(row, metadata)]
 
 
 def validate_labels(labels: Any, field: str) -> list[Cause]:
@@ -92,7 +92,7 @@ def validate_labels(labels: Any, field: str) -> list[Cause]:
     return causes
 
 
-def _validate_free(metadata: Obj) -> list[Cause]:
+def _validate_free(row: ServedResource, metadata: Obj) -> list[Cause]:
     causes = validate_labels(metadata.get("labels"), "metadata.labels")
     annotations = metadata.get("annotations") or {}
     size = 0
@@ -106,7 +106,9 @@ def _validate_free(metadata: Obj) -> list[Cause]:
     causes += _validate_owners(metadata.get("ownerReferences") or ())
     for index, finalizer in enumerate(metadata.get("finalizers") or ()):
         problems = names.qualified_name_problems(finalizer)
-        if not problems and "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
+        # As upstream, those who define a kind may name its finalizers as they like.
+        standard = "/" in finalizer or finalizer in _STANDARD_FINALIZERS
+        if not problems and not standard and not row.custom:
             problems = ["name is neither a standard finalizer name nor is it fully qualified"]
         causes += invalid_values(f"metadata.finalizers[{index}]", finalizer, problems)
     return causes

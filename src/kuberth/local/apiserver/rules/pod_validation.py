@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from kuberth.api.quantity import parse
@@ -50,8 +50,9 @@ def validate_pod_status(new: Obj, old: Obj | None) -> list[Cause]:
     return []
 
 
-def validate_pod_spec(spec: Obj, path: str) -> list[Cause]:
-    causes = _validate_containers(spec, path)
+def validate_pod_spec(spec: Obj, path: str, *, claims: Collection[str] = ()) -> list[Cause]:
+    """`claims` are volumes that the pods will have besides those of the spec."""
+    causes = _validate_containers(spec, path, claims)
     for field, supported in (
         ("restartPolicy", ("Always", "OnFailure", "Never")),
         ("dnsPolicy", ("ClusterFirst", "ClusterFirstWithHostNet", "Default", "None")),
@@ -83,13 +84,13 @@ def validate_pod_spec(spec: Obj, path: str) -> list[Cause]:
     return causes
 
 
-def _validate_containers(spec: Obj, path: str) -> list[Cause]:
+def _validate_containers(spec: Obj, path: str, claims: Collection[str]) -> list[Cause]:
     causes: list[Cause] = []
     if not spec.get("containers"):
         causes.append(required(f"{path}.containers"))
     seen: set[str] = set()
     ports: set[tuple[Any, ...]] = set()
-    volumes = {volume.get("name") for volume in spec.get("volumes", ())}
+    volumes = {*claims, *(volume.get("name") for volume in spec.get("volumes", ()))}
     for group in ("containers", "initContainers", "ephemeralContainers"):
         for index, container in enumerate(spec.get(group, ())):
             where = f"{path}.{group}[{index}]"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any, Final
 
 from kuberth.api.quantity import parse
@@ -25,7 +26,7 @@ from kuberth.local.apiserver.rules.scheduling_validation import (
 )
 from kuberth.local.apiserver.status_errors import Cause
 
-_NEGATIVE: Final = "must be greater than or equal to 0"
+NEGATIVE: Final = "must be greater than or equal to 0"
 _HIGHEST_USER_PRIORITY: Final = 1_000_000_000
 _ACCESS_MODES: Final = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 _VOLUME_FIELDS: Final = (
@@ -40,7 +41,7 @@ _VOLUME_FIELDS: Final = (
     "volumeMode",
 )
 """The fields of a volume that do not say where it is."""
-_IMMUTABLE: Final = "field is immutable"
+IMMUTABLE: Final = "field is immutable"
 _CONFIG_KEY: Final = re.compile(r"[-._a-zA-Z0-9]+")
 _CONFIG_KEY_RULE: Final = (
     "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or "
@@ -82,9 +83,9 @@ def validate_selected_template(new: Obj, old: Obj | None) -> list[Cause]:
     if selector is None or any(labels.get(key) != value for key, value in wanted.items()):
         why = "`selector` does not match template `labels`"
         causes.append(invalid_value("spec.template.metadata.labels", labels or None, why))
-    causes += _validate_template(spec)
+    causes += validate_template(spec, "spec")
     if old is not None and selector != old.get("spec", {}).get("selector"):
-        causes.append(invalid_value("spec.selector", selector, _IMMUTABLE))
+        causes.append(invalid_value("spec.selector", selector, IMMUTABLE))
     return [*causes, *_only_restart_always(spec)]
 
 
@@ -94,20 +95,26 @@ def validate_replication_controller(new: Obj, old: Obj | None) -> list[Cause]:
     if not spec.get("selector"):
         causes.append(required("spec.selector"))
     causes += validate_labels(spec.get("selector"), "spec.selector")
-    return [*causes, *_validate_template(spec), *_only_restart_always(spec)]
+    return [*causes, *validate_template(spec, "spec"), *_only_restart_always(spec)]
+
+
+def validate_job_spec(spec: Obj, path: str) -> list[Cause]:
+    """What a job and a cron job's template of jobs have in common."""
+    causes = [
+        invalid_value(f"{path}.{field}", spec[field], NEGATIVE)
+        for field in ("parallelism", "completions", "backoffLimit", "ttlSecondsAfterFinished")
+        if spec.get(field, 0) < 0
+    ]
+    causes += validate_template(spec, path)
+    policy = spec.get("template", {}).get("spec", {}).get("restartPolicy")
+    if policy == "Always":
+        causes.append(required(f"{path}.template.spec.restartPolicy", 'valid values: "OnFailure", "Never"'))
+    return causes
 
 
 def validate_job(new: Obj, old: Obj | None) -> list[Cause]:
     spec = new.get("spec", {})
-    causes = [
-        invalid_value(f"spec.{field}", spec[field], _NEGATIVE)
-        for field in ("parallelism", "completions", "backoffLimit", "ttlSecondsAfterFinished")
-        if spec.get(field, 0) < 0
-    ]
-    causes += _validate_template(spec)
-    policy = spec.get("template", {}).get("spec", {}).get("restartPolicy")
-    if policy == "Always":
-        causes.append(required("spec.template.spec.restartPolicy", 'valid values: "OnFailure", "Never"'))
+    causes = validate_job_spec(spec, "spec")
     mode = spec.get("completionMode")
     if mode not in ("Indexed", "NonIndexed"):
         causes.append(not_supported("spec.completionMode", mode, ("Indexed", "NonIndexed")))
@@ -117,9 +124,9 @@ def validate_job(new: Obj, old: Obj | None) -> list[Cause]:
         present = old.get("spec", {})
         for field in ("selector", "completionMode", "completions"):
             if spec.get(field) != present.get(field) and not (field == "completions" and mode == "Indexed"):
-                causes.append(invalid_value(f"spec.{field}", spec.get(field), _IMMUTABLE))
+                causes.append(invalid_value(f"spec.{field}", spec.get(field), IMMUTABLE))
         if spec.get("template") != present.get("template") and not present.get("suspend"):
-            causes.append(invalid_value("spec.template", {}, _IMMUTABLE))
+            causes.append(invalid_value("spec.template", {}, IMMUTABLE))
     return causes
 
 
@@ -157,7 +164,7 @@ def validate_priority_class(new: Obj, old: Obj | None) -> list[Cause]:
         if value != old.get("value", 0):
             causes.append(forbidden_field("value", "may not be changed in an update."))
         if policy != old.get("preemptionPolicy"):
-            causes.append(invalid_value("preemptionPolicy", policy, _IMMUTABLE))
+            causes.append(invalid_value("preemptionPolicy", policy, IMMUTABLE))
     return causes
 
 
@@ -265,19 +272,27 @@ def validate_service(new: Obj, old: Obj | None) -> list[Cause]:
 
 
 def validate_config_map(new: Obj, old: Obj | None) -> list[Cause]:
-    causes = [
-        invalid_value(f"{field}[{key}]", key, _CONFIG_KEY_RULE)
-        for field in ("data", "binaryData")
-        for key in new.get(field, {})
+    fields = ("data", "binaryData")
+    causes = [cause for field in fields for cause in config_key_causes(new.get(field, {}), field)]
+    return causes if old is None else [*causes, *immutable_data_causes(new, old, (*fields, "immutable"))]
+
+
+def config_key_causes(data: Iterable[str], path: str) -> list[Cause]:
+    """Keys of config maps and secrets are names of files."""
+    return [
+        invalid_value(f"{path}[{key}]", key, _CONFIG_KEY_RULE)
+        for key in data
         if len(key) > 253 or _CONFIG_KEY.fullmatch(key) is None
     ]
-    if old is not None and old.get("immutable"):
-        causes += [
-            forbidden_field(field, "field is immutable when `immutable` is set")
-            for field in ("data", "binaryData", "immutable")
-            if new.get(field) != old.get(field)
-        ]
-    return causes
+
+
+def immutable_data_causes(new: Obj, old: Obj, fields: Iterable[str]) -> list[Cause]:
+    """What may not change in a config map or secret that was made immutable."""
+    return [
+        forbidden_field(field, "field is immutable when `immutable` is set")
+        for field in fields
+        if old.get("immutable") and new.get(field) != old.get(field)
+    ]
 
 
 def validate_lease(new: Obj, old: Obj | None) -> list[Cause]:
@@ -304,14 +319,17 @@ def validate_event(new: Obj, old: Obj | None) -> list[Cause]:
 
 def _validate_replicas(spec: Obj) -> list[Cause]:
     if spec.get("replicas", 0) < 0:
-        return [invalid_value("spec.replicas", spec["replicas"], _NEGATIVE)]
+        return [invalid_value("spec.replicas", spec["replicas"], NEGATIVE)]
     return []
 
 
-def _validate_template(spec: Obj) -> list[Cause]:
+def validate_template(spec: Obj, path: str) -> list[Cause]:
+    """The pod template below a path; a stateful set's claims are volumes of its pods."""
     template = spec.get("template", {})
-    causes = validate_labels(template.get("metadata", {}).get("labels"), "spec.template.labels")
-    return [*causes, *validate_pod_spec(template.get("spec", {}), "spec.template.spec")]
+    where = f"{path}.template" if path else "template"
+    causes = validate_labels(template.get("metadata", {}).get("labels"), f"{where}.labels")
+    claims = frozenset(map(name_of, spec.get("volumeClaimTemplates", ())))
+    return [*causes, *validate_pod_spec(template.get("spec", {}), f"{where}.spec", claims=claims)]
 
 
 def _only_restart_always(spec: Obj) -> list[Cause]:
@@ -323,7 +341,7 @@ def _only_restart_always(spec: Obj) -> list[Cause]:
 
 def _validate_count_or_percent(value: Any, path: str) -> list[Cause]:
     if isinstance(value, int):
-        return [] if value >= 0 else [invalid_value(path, value, _NEGATIVE)]
+        return [] if value >= 0 else [invalid_value(path, value, NEGATIVE)]
     number = value.removesuffix("%")
     if not value.endswith("%") or not (number.isascii() and number.isdigit()):
         why = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or "

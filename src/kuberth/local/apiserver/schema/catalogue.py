@@ -10,6 +10,7 @@ from typing import Final
 
 from kuberth.local.apiserver.printing import columns
 from kuberth.local.apiserver.resources import ServedResource
+from kuberth.local.apiserver.schema import platform_rows
 
 _REFERENCE_FIELDS: Final = (
     "kind",
@@ -158,16 +159,6 @@ ROWS: Final = (
         short_names=("cm",),
         columns=columns.CONFIG_MAP,
         schema="core.v1.ConfigMap",
-    ),
-    ServedResource(
-        "",
-        "v1",
-        "ServiceAccount",
-        "serviceaccounts",
-        short_names=("sa",),
-        columns=columns.NAME_AND_AGE,
-        schema="core.v1.ServiceAccount",
-        returns_deleted=True,
     ),
     ServedResource(
         "apps",
@@ -365,4 +356,5 @@ ROWS: Final = (
         schema="apiextensions.v1.CustomResourceDefinition",
         has_generation=True,
     ),
+    *platform_rows.ROWS,
 )

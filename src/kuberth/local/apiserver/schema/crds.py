@@ -6,6 +6,7 @@ In: stored definitions. Out: rows to serve, and the definition's status (accepte
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any, Final
 
 from kuberth.local.apiserver.objects import Obj, name_of
@@ -19,11 +20,15 @@ from kuberth.local.apiserver.rules.metadata_validation import (
     required,
 )
 from kuberth.local.apiserver.rules.situation import Situation
+from kuberth.local.apiserver.schema.structural import schema_causes, structure_of
 from kuberth.local.apiserver.status_errors import Cause
 
 CRDS: Final = "customresourcedefinitions.apiextensions.k8s.io"
 _APPROVED: Final = "api-approved.kubernetes.io"
 _SCOPES: Final = ("Cluster", "Namespaced")
+_MAX_CAUSES: Final = 50
+CLEANUP: Final = "customresourcecleanup.apiextensions.k8s.io"
+"""The finalizer of a definition that waits for the finalizers of its objects."""
 
 
 def rows_of(crd: Obj) -> Iterator[ServedResource]:
@@ -65,6 +70,7 @@ def rows_of(crd: Obj) -> Iterator[ServedResource]:
             has_generation=True,
             storage_version="" if version["name"] == stored else f"{spec['group']}/{stored}",
             custom=True,
+            structure=structure_of((version.get("schema") or {}).get("openAPIV3Schema")),
             preferred=version is served[0],
             scale_paths=paths,
         )
@@ -91,6 +97,26 @@ def prepare(new: Obj, old: Obj | None, situation: Situation) -> None:
         "acceptedNames": new["spec"]["names"],
         "storedVersions": [*before, *(name for name in stored if name not in before)],
     }
+
+
+def terminating(crd: Obj, now: str) -> Obj:
+    """A definition that is to go, as soon as the last of its objects has gone."""
+    metadata = {
+        "deletionTimestamp": now,
+        "deletionGracePeriodSeconds": 0,
+        **crd["metadata"],
+        "finalizers": [*crd["metadata"].get("finalizers", ()), CLEANUP],
+    }
+    condition = {
+        "type": "Terminating",
+        "status": "True",
+        "reason": "InstanceDeletionInProgress",
+        "message": "CustomResource deletion is in progress",
+        "lastTransitionTime": now,
+    }
+    others = [each for each in crd["status"].get("conditions", ()) if each.get("type") != "Terminating"]
+    status = {**crd["status"], "conditions": [*others, condition]}
+    return {**crd, "metadata": metadata, "status": status}
 
 
 def _established(now: str) -> list[Obj]:
@@ -158,8 +184,11 @@ def _validate_versions(versions: list[Obj]) -> list[Cause]:
         path = f"spec.versions[{index}]"
         name = version.get("name", "")
         causes += invalid_values(f"{path}.name", name, names.label_1035_problems(name))
-        if not isinstance((version.get("schema") or {}).get("openAPIV3Schema"), dict):
+        schema = (version.get("schema") or {}).get("openAPIV3Schema")
+        if schema is None:
             causes.append(required(f"{path}.schema.openAPIV3Schema", "schemas are required"))
+        else:
+            causes += islice(schema_causes(schema, f"{path}.schema.openAPIV3Schema"), _MAX_CAUSES)
         scale = (version.get("subresources") or {}).get("scale")
         if scale is not None:
             for field, start in (("specReplicasPath", ".spec."), ("statusReplicasPath", ".status.")):

@@ -264,11 +264,13 @@ def _read_string(value: Any) -> str:
 def _read_bytes(value: Any) -> str:
     if type(value) is not str:
         raise _mismatch(value, "[]uint8")
+    # Go reads past line breaks, as people fold certificates, and writes none.
+    text: str = value.replace("\n", "").replace("\r", "")
     try:
-        base64.b64decode(value, validate=True)
+        base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
         raise ShapeError("illegal base64 data at input byte 0") from None
-    return value
+    return text
 
 
 def _read_boolean(value: Any) -> bool:

@@ -131,7 +131,26 @@ def _entry(value: Value, kind: str, depth: int) -> tuple[str, Any]:
 
 def _value(value: Value, kind: str, depth: int) -> Any:
     read = _READERS.get(kind)
-    return read(value) if read is not None else _message(_bytes(value), kind, depth + 1)
+    if read is not None:
+        return read(value)
+    if kind in _UNIONS:
+        return _either(_bytes(value), kind, depth + 1)
+    return _message(_bytes(value), kind, depth + 1)
+
+
+def _either(data: memoryview, kind: str, depth: int) -> Any:
+    """A schema, or in its place whether there may be anything, several schemas, or names."""
+    schema_number, other_number, other = _UNIONS[kind]
+    schema: Any = None
+    others: list[Any] = []
+    for number, value in _parts(data):
+        if number == schema_number:
+            schema = _value(value, _SCHEMA, depth)
+        elif number == other_number:
+            others.append(_value(value, other, depth))
+    if other == "boolean":
+        return schema if schema is not None else bool(others and others[-1])
+    return others or schema
 
 
 def _integer(value: Value) -> int:
@@ -198,6 +217,13 @@ def _raw(value: Value) -> Any:
 
 
 _VARINTS: Final = ("boolean", "int32", "int64")
+_SCHEMA: Final = "apiextensions.v1.JSONSchemaProps"
+_UNIONS: Final = {
+    f"{_SCHEMA}OrBool": (2, 1, "boolean"),
+    f"{_SCHEMA}OrArray": (1, 2, _SCHEMA),
+    f"{_SCHEMA}OrStringArray": (1, 2, "string"),
+}
+"""Types that are one of two things in JSON: numbers of the schema and of the other, and the other's type."""
 _READERS: Final[dict[str, Callable[[Value], Any]]] = {
     "string": _text,
     "boolean": lambda value: _integer(value) != 0,

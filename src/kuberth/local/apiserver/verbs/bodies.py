@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from kuberth.local.apiserver.objects import Obj
@@ -28,11 +29,24 @@ def decode(row: ServedResource, body: Any, *, type_name: str | None = None) -> O
     if "spec" in fields.fields_of(row.schema):
         # As upstream, where a spec is no pointer: an object that has none is one that asks for nothing.
         obj.setdefault("spec", {})
+    if row.structure is not None and type_name is None:
+        row.structure.prune(obj)
     return {"kind": row.kind, "apiVersion": row.api_version, **obj}
+
+
+def unknown_fields(row: ServedResource, body: Any) -> Iterator[str]:
+    """Paths of fields that the kind does not have."""
+    if row.structure is None:
+        yield from fields.unknown_fields(row.schema, body)
+    elif isinstance(body, dict):
+        try:
+            yield from row.structure.prune(fields.copy_tree(body))
+        except fields.ShapeError:
+            return  # told when it is decoded
 
 
 def check_strict(row: ServedResource, body: Any) -> None:
     """400 for fields the kind does not have, as fieldValidation=Strict asks."""
-    if unknown := [f'unknown field "{path}"' for path in fields.unknown_fields(row.schema, body)]:
+    if unknown := [f'unknown field "{path}"' for path in unknown_fields(row, body)]:
         message = f'{row.kind} in version "{row.version}" cannot be handled as a {row.kind}: '
         raise bad_request(f"{message}strict decoding error: {', '.join(unknown)}")

@@ -26,12 +26,14 @@ from kuberth.local.apiserver.refusals import (
 from kuberth.local.apiserver.resources import ResourceTable, ServedResource
 from kuberth.local.apiserver.rules import admission, bootstrap
 from kuberth.local.apiserver.rules.metadata_validation import required
+from kuberth.local.apiserver.rules.pod_admission import ACCOUNTS, DEFAULT_ACCOUNT
 from kuberth.local.apiserver.schema import crds, fields
 from kuberth.local.apiserver.schema.catalogue import ROWS
+from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.apiserver.store.store import CompactedError, RevisionStore, StorageError
 from kuberth.local.apiserver.verbs import eviction, pod_binding, scale
 from kuberth.local.apiserver.verbs.aliases import to_stored, to_view
-from kuberth.local.apiserver.verbs.bodies import check_strict, decode
+from kuberth.local.apiserver.verbs.bodies import check_strict, decode, unknown_fields
 from kuberth.local.apiserver.verbs.deletion import plan_deletion, read_options
 from kuberth.local.apiserver.verbs.listing import ListRequest, list_objects, parse_version
 from kuberth.local.apiserver.verbs.selecting import select
@@ -46,7 +48,7 @@ _TOO_OLD: Final = "too old resource version"
 class Core:
     """The server without its sockets. A resource is named by its id, or given as a row of `resources`.
 
-    It makes the namespaces and priority classes that every cluster has, where they are missing.
+    It makes the namespaces, priority classes and accounts that every cluster has, where they are missing.
     """
 
     def __init__(
@@ -60,7 +62,8 @@ class Core:
             self._serve(crd)
         for resource, obj in bootstrap.objects():
             if store.latest(resource, key_of(obj)) is None:
-                self._writer.create(self._row(resource), fields.copy_tree(obj), namespace="")
+                self._writer.create(self._row(resource), fields.copy_tree(obj), namespace=namespace_of(obj))
+        self._writer.mend()
 
     @property
     def write_failure(self) -> str | None:
@@ -173,6 +176,8 @@ class Core:
             raise method_not_supported(row, "post")
         if field_validation == "Strict":
             check_strict(row, body)
+        if row.custom:
+            self._expect_definition(row)
         obj = decode(row, body)
         obj.setdefault("metadata", {})
         stored = self._writer.create(row, obj, namespace=namespace, dry_run=dry_run)
@@ -297,7 +302,7 @@ class Core:
 
     def unknown_fields(self, resource: str | ServedResource, body: Any) -> Iterable[str]:
         """Paths in a body that the kind does not have, for fieldValidation=Warn."""
-        return fields.unknown_fields(self._row(resource).schema, body)
+        return unknown_fields(self._row(resource), body)
 
     # Subresources and patches with a life of their own
 
@@ -421,11 +426,14 @@ class Core:
         stored = old
         if plan.marked is not None:
             stored = self._writer.stage(row, key_of(old), plan.marked)
+        if plan.remove and row.id == crds.CRDS and self._remove_all(name_of(old)):
+            marked = crds.terminating(plan.marked or old, self._writer.now)
+            return self._writer.stage(row, key_of(old), marked), False
         if plan.remove:
-            if row.id == crds.CRDS:
-                self._remove_all(name_of(old))
             stored = self._writer.stage(row, key_of(old), None)
             self._after_write(row, stored, gone=True)
+            if row.id == ACCOUNTS and name_of(old) == DEFAULT_ACCOUNT:
+                self._writer.make_account(namespace_of(old))
         return stored, plan.remove
 
     async def _settle(self, row: ServedResource, stored: Obj, *, dry_run: bool) -> Obj:
@@ -443,10 +451,15 @@ class Core:
             raise storage_failed(error) from error
 
     def _after_write(self, row: ServedResource, stored: Obj, *, gone: bool) -> None:
+        if row.custom and gone:
+            self._finish_definition(row)
         if row.id != crds.CRDS:
             return
         served = self.resources.by_id(name_of(stored))
         if served is not None and served.custom:
+            if gone:
+                for left in list(self._store.latest_list(served.stored_as)):
+                    self._writer.stage(served, key_of(left), None)
             self.resources.remove(name_of(stored))
         if not gone:
             self._serve(stored)
@@ -457,12 +470,34 @@ class Core:
             for row in crds.rows_of(crd):
                 self.resources.add(row)
 
-    def _remove_all(self, resource: str) -> None:
-        """A definition takes its objects along."""
+    def _remove_all(self, resource: str) -> bool:
+        """A definition takes its objects along; whether some have finalizers and stay for a while."""
         row = self.resources.by_id(resource)
-        if row is not None and row.custom:
-            for obj in self._store.latest_list(row.stored_as):
-                self._writer.stage(row, key_of(obj), None)
+        if row is None or not row.custom:
+            return False
+        for obj in list(self._store.latest_list(row.stored_as)):
+            plan = plan_deletion(row, obj, {}, now_ns=self._clock.now_ns())
+            if plan.remove or plan.marked is not None:
+                self._writer.stage(row, key_of(obj), None if plan.remove else plan.marked)
+        return bool(self._store.latest_list(row.stored_as))
+
+    def _expect_definition(self, row: ServedResource) -> None:
+        crd = self._store.latest(crds.CRDS, row.id)
+        if crd is not None and crd["metadata"].get("deletionTimestamp"):
+            why = "create not allowed while custom resource definition is terminating"
+            raise StatusError(405, "MethodNotAllowed", why)
+
+    def _finish_definition(self, row: ServedResource) -> None:
+        """The last object of a definition that is to go has gone: so does the definition."""
+        crd = self._store.latest(crds.CRDS, row.id)
+        if crd is None or not crd["metadata"].get("deletionTimestamp"):
+            return
+        left = [each for each in crd["metadata"].get("finalizers", ()) if each != crds.CLEANUP]
+        if left or self._store.latest_list(row.stored_as):
+            return
+        definitions = self._row(crds.CRDS)
+        stored = self._writer.stage(definitions, key_of(crd), None)
+        self._after_write(definitions, stored, gone=True)
 
 
 def _key(row: ServedResource, namespace: str, name: str) -> str:

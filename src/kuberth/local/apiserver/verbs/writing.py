@@ -12,15 +12,10 @@ from dataclasses import replace
 from typing import Final
 
 from kuberth.clock import Clock
-from kuberth.local.apiserver.objects import Obj, make_key, name_of, namespace_of
-from kuberth.local.apiserver.refusals import (
-    already_exists,
-    bad_request,
-    conflict,
-    invalid,
-    modified,
-)
+from kuberth.local.apiserver.objects import Obj, key_of, make_key, name_of, namespace_of
+from kuberth.local.apiserver.refusals import already_exists, bad_request, conflict, invalid, modified
 from kuberth.local.apiserver.resources import ServedResource
+from kuberth.local.apiserver.rules import bootstrap, limit_ranges, quotas
 from kuberth.local.apiserver.rules.admission import expect_namespace
 from kuberth.local.apiserver.rules.kind_rules import rules_for
 from kuberth.local.apiserver.rules.metadata_validation import (
@@ -29,6 +24,7 @@ from kuberth.local.apiserver.rules.metadata_validation import (
     validate_metadata_update,
 )
 from kuberth.local.apiserver.rules.names import GENERATE_ATTEMPTS, generate_name
+from kuberth.local.apiserver.rules.pod_admission import ACCOUNTS
 from kuberth.local.apiserver.rules.situation import Situation
 from kuberth.local.apiserver.status_errors import Cause, StatusError
 from kuberth.local.apiserver.store.store import RevisionStore, StorageError
@@ -37,6 +33,7 @@ from kuberth.text.timestamps import timestamp
 
 _OWNED: Final = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
 """Metadata that only the server sets."""
+_ACCOUNTS_ROW: Final = ServedResource("", "v1", "ServiceAccount", ACCOUNTS)
 
 
 class Writer:
@@ -71,7 +68,7 @@ class Writer:
         situation = self.situation()
         if row.namespaced:
             expect_namespace(row, metadata.get("name", ""), namespace, situation)
-        rules = rules_for(row.stored_as)
+        rules = rules_for(row)
         rules.default(obj)
         rules.prepare(obj, None, situation)
         causes = [*validate_metadata(row, metadata), *rules.validate(obj, None)]
@@ -80,7 +77,13 @@ class Writer:
         key = make_key(metadata.get("namespace", "") if row.namespaced else "", metadata["name"])
         if self.store.latest(row.stored_as, key) is not None:
             raise already_exists(row, metadata["name"])
-        return obj if dry_run else self.stage(row, key, obj)
+        self._admit(row, obj, None, situation)
+        if dry_run:
+            return obj
+        stored = self.stage(row, key, obj)
+        if row.id == "namespaces":
+            self.make_account(name_of(obj))
+        return stored
 
     def replace(
         self, row: ServedResource, old: Obj, new: Obj, *, subresource: str = "", dry_run: bool = False
@@ -101,14 +104,14 @@ class Writer:
         metadata["resourceVersion"] = old_metadata["resourceVersion"]
         if "managedFields" not in metadata and "managedFields" in old_metadata:
             metadata["managedFields"] = old_metadata["managedFields"]
-        rules = rules_for(row.stored_as)
+        rules = rules_for(row)
         causes: list[Cause]
         if subresource == "status":
             new = {**old, "metadata": _status_metadata(row, new, old), "status": new.get("status") or {}}
             rules.default_status(new)
             rules.prepare_status(new, old)
             causes = [
-                *validate_metadata_update(new["metadata"], old_metadata),
+                *validate_metadata_update(row, new["metadata"], old_metadata),
                 *rules.validate_status(new, old),
             ]
         elif subresource == "finalize":
@@ -120,11 +123,13 @@ class Writer:
                     new["status"] = old["status"]
             rules.default(new)
             rules.prepare(new, old, self.situation())
-            causes = [*validate_metadata_update(metadata, old_metadata), *rules.validate(new, old)]
+            causes = [*validate_metadata_update(row, metadata, old_metadata), *rules.validate(new, old)]
         if causes:
             raise invalid(row, name, causes)
         if new == old:
             return old
+        if not subresource:
+            self._admit(row, new, old, self.situation())
         if row.has_generation and _spec_of(new) != _spec_of(old):
             new["metadata"] = {**new["metadata"], "generation": int(old_metadata.get("generation", 0)) + 1}
         if dry_run:
@@ -139,10 +144,41 @@ class Writer:
         return self.stage(row, key, new)
 
     def stage(self, row: ServedResource, key: str, new: Obj | None) -> Obj:
+        """Stage a version, or None for a deletion; the quotas that count it are staged with it."""
         try:
-            return self.store.stage(row.stored_as, key, new)
+            old = self.store.latest(row.stored_as, key)
+            stored = self.store.stage(row.stored_as, key, new)
+            for quota in quotas.recounted(self.store, row, None if new is None else stored, old):
+                counted = self.store.stage(quotas.QUOTAS, key_of(quota), quota)
+                if row.stored_as == quotas.QUOTAS and key_of(quota) == key:
+                    stored = counted  # it counts itself
+            return stored
         except StorageError as error:
             raise storage_failed(error) from error
+
+    def make_account(self, namespace: str) -> None:
+        """The service account of pods that name none; it comes back when it is deleted."""
+        found = self.store.latest("namespaces", namespace)
+        account = bootstrap.default_account(namespace)
+        if found is None or found["metadata"].get("deletionTimestamp"):
+            return
+        if self.store.latest(ACCOUNTS, key_of(account)) is None:
+            self.create(_ACCOUNTS_ROW, account, namespace=namespace)
+
+    def mend(self) -> None:
+        """What an earlier version of this program, or a crash between two writes, left undone."""
+        for namespace in list(self.store.latest_list("namespaces")):
+            self.make_account(name_of(namespace))
+        for quota in list(self.store.latest_list(quotas.QUOTAS)):
+            counted = quotas.counted(quota, self.store)
+            if counted["status"] != quota.get("status"):
+                self.store.stage(quotas.QUOTAS, key_of(quota), counted)
+
+    def _admit(self, row: ServedResource, new: Obj, old: Obj | None, situation: Situation) -> None:
+        """The last word, after validation, as upstream: limit ranges, then quotas."""
+        if row.namespaced:
+            limit_ranges.check(row, new, old, situation)
+            quotas.check(row, new, old, situation)
 
     def _free_name(self, row: ServedResource, namespace: str, prefix: str) -> str:
         name = ""

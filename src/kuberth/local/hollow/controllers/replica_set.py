@@ -1,13 +1,13 @@
-"""ReplicaSet: as many pods as asked for.
+"""ReplicaSet, and its elder ReplicationController: as many pods as asked for.
 
-In: replica sets and pods. Out: pods made and deleted, in upstream's order of preference, and the status
-that deployments and kubectl read.
+In: replica sets (or replication controllers) and pods. Out: pods made and deleted, in upstream's order of
+preference, and the status that deployments and kubectl read.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import Final
+from typing import ClassVar, Final
 
 from kuberth.clock import Clock
 from kuberth.local.apiserver.objects import Obj, key_of, name_of, namespace_of
@@ -26,18 +26,19 @@ from kuberth.local.hollow.working import COALESCE_SECONDS, Worker, together
 from kuberth.local.selecting import labels_of, selector_of
 from kuberth.text.timestamps import stamp
 
-_API_VERSION: Final = "apps/v1"
-_KIND: Final = "ReplicaSet"
 _BURST: Final = 500
 """At most so many pods are made or deleted in one step."""
 
 
 class ReplicaSetController:
     name = "replicaset"
+    resource: ClassVar = "replicasets.apps"
+    api_version: ClassVar = "apps/v1"
+    kind: ClassVar = "ReplicaSet"
 
     def __init__(self, informers: Informers, *, clock: Clock) -> None:
         self._clock = clock
-        self._sets = informers.of("replicasets.apps")
+        self._sets = informers.of(self.resource)
         self._pods = informers.of("pods")
         self._worker = Worker(self.name, self._sync)
         index_owners(self._pods)
@@ -52,20 +53,23 @@ class ReplicaSetController:
 
     def _note_pod(self, old: Obj | None, new: Obj | None) -> None:
         for pod in (old, new):
-            if pod is not None and (key := owner_key(pod, _KIND)) is not None:
+            if pod is not None and (key := owner_key(pod, self.kind)) is not None:
                 self._worker.add_after(key, COALESCE_SECONDS)
         if new is not None and controller_of(new) is None:
             for owner in self._sets.by("namespace", namespace_of(new)):
-                if selector_of(owner["spec"].get("selector")).matches(labels_of(new)):
+                if selector_of(self._selector(owner)).matches(labels_of(new)):
                     self._worker.add_after(key_of(owner), COALESCE_SECONDS)
 
     async def _sync(self, key: str) -> float | None:
         replica_set = self._sets.get(key)
         if replica_set is None:
             return None
-        selector = replica_set["spec"].get("selector")
         claimed = await claim(
-            self._pods, replica_set, api_version=_API_VERSION, kind=_KIND, selector=selector
+            self._pods,
+            replica_set,
+            api_version=self.api_version,
+            kind=self.kind,
+            selector=self._selector(replica_set),
         )
         unfinished = [pod for pod in claimed if not is_finished(pod)]
         active = [pod for pod in unfinished if not self._pods.is_leaving(pod)]
@@ -88,9 +92,9 @@ class ReplicaSetController:
         missing = replica_set["spec"].get("replicas", 1) - len(active)
         if missing > 0:
             # One first: if the server refuses these pods at all, it is asked once, not five hundred times.
-            made = [await self._pods.create(_new_pod(replica_set))]
+            made = [await self._pods.create(self._new_pod(replica_set))]
             rest = min(missing, _BURST) - 1
-            made += await together(self._pods.create(_new_pod(replica_set)) for _ in range(rest))
+            made += await together(self._pods.create(self._new_pod(replica_set)) for _ in range(rest))
             if missing > _BURST:
                 self._worker.add(key_of(replica_set))
             return [*active, *made]
@@ -126,7 +130,7 @@ class ReplicaSetController:
         status: Obj = {
             "replicas": len(active),
             **{name: count for name, count in counts.items() if count},
-            "terminatingReplicas": terminating,
+            **self._status_of_leaving(terminating),
             "observedGeneration": replica_set["metadata"].get("generation", 0),
         }
         if conditions := self._conditions(replica_set, failure):
@@ -145,22 +149,49 @@ class ReplicaSetController:
         condition = {"type": "ReplicaFailure", "status": "True", "reason": reason, "message": str(error)}
         return set_condition(conditions, condition, now=stamp(self._clock))
 
+    def _selector(self, owner: Obj) -> Obj | None:
+        selector: Obj | None = owner["spec"].get("selector")
+        return selector
 
-def _new_pod(replica_set: Obj) -> Obj:
-    template = replica_set["spec"].get("template", {})
+    def _status_of_leaving(self, count: int) -> Obj:
+        return {"terminatingReplicas": count}
+
+    def _new_pod(self, owner: Obj) -> Obj:
+        return pod_from_template(owner, api_version=self.api_version, kind=self.kind)
+
+
+class ReplicationControllerController(ReplicaSetController):
+    """The same for replication controllers: their selector is a plain set of labels."""
+
+    name = "replicationcontroller"
+    resource = "replicationcontrollers"
+    api_version = "v1"
+    kind = "ReplicationController"
+
+    def _selector(self, owner: Obj) -> Obj | None:
+        labels = owner["spec"].get("selector")
+        return {"matchLabels": labels} if labels else None
+
+    def _status_of_leaving(self, count: int) -> Obj:
+        return {}
+
+
+def pod_from_template(owner: Obj, *, api_version: str, kind: str) -> Obj:
+    """A pod of a controller's template, owned by it, with a name to be generated."""
+    template = owner["spec"].get("template", {})
     metadata = template.get("metadata", {})
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
-            "generateName": f"{name_of(replica_set)}-",
-            "namespace": namespace_of(replica_set),
+            "generateName": f"{name_of(owner)}-",
+            "namespace": namespace_of(owner),
             **{
                 field: metadata[field]
                 for field in ("labels", "annotations", "finalizers")
                 if field in metadata
             },
-            "ownerReferences": [reference_to(replica_set, api_version=_API_VERSION, kind=_KIND)],
+            "ownerReferences": [reference_to(owner, api_version=api_version, kind=kind)],
         },
         "spec": template.get("spec", {}),
     }

@@ -1,0 +1,266 @@
+"""ResourceQuotas: what a namespace may hold, and what it holds now.
+
+In: an object as it was and as it is to be, and the quotas of its namespace. Out: a 403 in upstream's words
+when it asks for more than is left, and the quotas with their new counts. Counts move in the same step as the
+objects they count, so there is no controller to wait for, and no moment in which they disagree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from typing import Any, Final
+
+from kuberth.api.quantity import Quantity, parse
+from kuberth.errors import QuantityError
+from kuberth.local.apiserver.objects import Obj, name_of, namespace_of
+from kuberth.local.apiserver.refusals import forbidden
+from kuberth.local.apiserver.resources import ServedResource
+from kuberth.local.apiserver.rules.pod_amounts import Amounts, added, pod_amounts
+from kuberth.local.apiserver.rules.pod_defaults import all_containers, qos_class
+from kuberth.local.apiserver.rules.situation import Situation
+from kuberth.local.apiserver.store.store import RevisionStore
+
+QUOTAS: Final = "resourcequotas"
+_COUNT: Final = "count/"
+_ONE: Final = parse("1")
+_ZERO: Final = parse("0")
+_NAMED_COUNTS: Final = (
+    "configmaps",
+    "persistentvolumeclaims",
+    "pods",
+    "replicationcontrollers",
+    "resourcequotas",
+    "secrets",
+    "services",
+)
+"""Kinds that may be counted by their bare names, as before there was `count/`."""
+_COMPUTE: Final = ("cpu", "memory", "ephemeral-storage")
+_MUST_BE_ASKED_FOR: Final = ("cpu", "memory")
+_STORAGE_CLASS: Final = ".storageclass.storage.k8s.io/"
+_ENDED: Final = ("Succeeded", "Failed")
+
+
+def check(row: ServedResource, new: Obj, old: Obj | None, situation: Situation) -> None:
+    """StatusError 403 if a write would exceed a quota."""
+    for quota in _quotas(situation.store, row, new):
+        if old is None and row.stored_as == "pods" and _in_scope(quota, row.stored_as, new):
+            _check_asked_for(row, new, quota)
+        try:
+            delta = _delta(quota, row.stored_as, new, old)
+            exceeded = _exceeded(quota, delta)
+        except QuantityError as error:
+            raise forbidden(row, name_of(new), f"failed quota: {name_of(quota)}: {error}") from None
+        if exceeded:
+            used, hard = quota["status"].get("used", {}), quota["status"]["hard"]
+            why = (
+                f"exceeded quota: {name_of(quota)}, requested: {_listed(delta, exceeded)}, "
+                f"used: {_listed(used, exceeded)}, limited: {_listed(hard, exceeded)}"
+            )
+            raise forbidden(row, name_of(new), why)
+
+
+def recounted(store: RevisionStore, row: ServedResource, new: Obj | None, old: Obj | None) -> Iterator[Obj]:
+    """The quotas whose counts a write moves, with their new counts."""
+    for quota in _quotas(store, row, new or old or {}):
+        try:
+            moved = {name: more for name, more in _delta(quota, row.stored_as, new, old).items() if more}
+            if moved:
+                yield _with_used(quota, added(_used(quota), moved))
+        except QuantityError:
+            continue  # amounts too far apart to be added; `check` lets none of them in
+
+
+def prepare_quota(new: Obj, old: Obj | None, situation: Situation) -> None:
+    """A quota knows at once what is used; it is counted anew when what it limits changes."""
+    hard = new.setdefault("spec", {}).get("hard", {})
+    if old is None or hard != old.get("status", {}).get("hard", {}):
+        new["status"] = counted(new, situation.store)["status"]
+
+
+def counted(quota: Obj, store: RevisionStore) -> Obj:
+    """The quota with a status counted from everything that is there."""
+    hard = quota.get("spec", {}).get("hard", {})
+    quota = {**quota, "status": {"hard": dict(hard), "used": {}}}
+    total: Amounts = dict.fromkeys(hard, _ZERO)
+    for resource in _counted_resources(hard):
+        for obj in store.latest_list(resource, namespace=namespace_of(quota)):
+            with suppress(QuantityError):  # from before there was a quota
+                total = added(total, _usage(quota, resource, obj))
+    return _with_used(quota, total)
+
+
+def _quotas(store: RevisionStore, row: ServedResource, obj: Obj) -> Iterable[Obj]:
+    namespace = namespace_of(obj)
+    if not row.namespaced or not namespace:
+        return ()
+    return [
+        each for each in store.latest_list(QUOTAS, namespace=namespace) if each.get("status", {}).get("hard")
+    ]
+
+
+def _with_used(quota: Obj, used: Amounts) -> Obj:
+    texts = {name: str(max(quantity, _ZERO)) for name, quantity in used.items()}
+    return {**quota, "status": {**quota["status"], "used": texts}}
+
+
+def _used(quota: Obj) -> Amounts:
+    return {name: parse(text) for name, text in quota["status"].get("used", {}).items()}
+
+
+def _delta(quota: Obj, resource: str, new: Obj | None, old: Obj | None) -> Amounts:
+    after = _usage(quota, resource, new) if new is not None else {}
+    before = _usage(quota, resource, old) if old is not None else {}
+    return added(after, {name: -less for name, less in before.items()})
+
+
+def _exceeded(quota: Obj, delta: Amounts) -> list[str]:
+    used, hard = _used(quota), quota["status"]["hard"]
+    return [
+        name
+        for name, more in sorted(delta.items())
+        if more > _ZERO and used.get(name, _ZERO) + more > parse(hard[name])
+    ]
+
+
+def _listed(amounts: dict[str, Any], names: Iterable[str]) -> str:
+    return ",".join(f"{name}={amounts.get(name, '0')}" for name in names)
+
+
+def _usage(quota: Obj, resource: str, obj: Obj) -> Amounts:
+    """What an object takes of what a quota limits."""
+    if not _in_scope(quota, resource, obj):
+        return {}
+    hard = quota["status"]["hard"]
+    usage: Amounts = {f"{_COUNT}{resource}": _ONE}
+    if resource in _NAMED_COUNTS:
+        usage[resource] = _ONE
+    if resource == "pods":
+        if obj.get("status", {}).get("phase") in _ENDED:
+            # A pod that has ended is still an object.
+            usage = {f"{_COUNT}{resource}": _ONE}
+        else:
+            usage |= _pod_usage(obj.get("spec", {}))
+    elif resource == "services":
+        usage |= _service_usage(obj.get("spec", {}))
+    elif resource == "persistentvolumeclaims":
+        usage |= _claim_usage(obj.get("spec", {}))
+    return {name: quantity for name, quantity in usage.items() if name in hard}
+
+
+def _pod_usage(spec: Obj) -> Amounts:
+    usage = {}
+    for name, quantity in pod_amounts(spec, "requests").items():
+        usage[f"requests.{name}"] = quantity
+        if name in _COMPUTE or name.startswith("hugepages-"):
+            usage[name] = quantity
+    for name, quantity in pod_amounts(spec, "limits").items():
+        usage[f"limits.{name}"] = quantity
+    return usage
+
+
+def _service_usage(spec: Obj) -> Amounts:
+    kind, ports = spec.get("type"), spec.get("ports", ())
+    if kind == "LoadBalancer" and spec.get("allocateLoadBalancerNodePorts") is False:
+        ports = [port for port in ports if port.get("nodePort")]
+    outside = len(ports) if kind in ("NodePort", "LoadBalancer") else 0
+    balanced = int(kind == "LoadBalancer")
+    return {"services.nodeports": Quantity(outside), "services.loadbalancers": Quantity(balanced)}
+
+
+def _claim_usage(spec: Obj) -> Amounts:
+    usage: Amounts = {}
+    storage = (spec.get("resources") or {}).get("requests", {}).get("storage")
+    if storage is not None:
+        usage["requests.storage"] = parse(storage)
+    if class_name := spec.get("storageClassName"):
+        of_class = {**usage, "persistentvolumeclaims": _ONE}
+        usage |= {f"{class_name}{_STORAGE_CLASS}{name}": quantity for name, quantity in of_class.items()}
+    return usage
+
+
+def _counted_resources(hard: Iterable[str]) -> set[str]:
+    found = set()
+    for name in hard:
+        if name.startswith(_COUNT):
+            found.add(name.removeprefix(_COUNT))
+        elif name in _NAMED_COUNTS:
+            found.add(name)
+        elif name.startswith("services."):
+            found.add("services")
+        elif name == "requests.storage" or _STORAGE_CLASS in name:
+            found.add("persistentvolumeclaims")
+        else:
+            found.add("pods")
+    return found
+
+
+# Scopes narrow a quota to some pods.
+
+
+def _in_scope(quota: Obj, resource: str, obj: Obj) -> bool:
+    spec = quota.get("spec", {})
+    terms = [{"scopeName": scope, "operator": "Exists"} for scope in spec.get("scopes", ())]
+    terms += (spec.get("scopeSelector") or {}).get("matchExpressions", ())
+    if not terms:
+        return True
+    return resource == "pods" and all(_matches(term, obj.get("spec", {})) for term in terms)
+
+
+def _matches(term: Obj, spec: Obj) -> bool:
+    match term.get("scopeName"):
+        case "Terminating":
+            return spec.get("activeDeadlineSeconds") is not None
+        case "NotTerminating":
+            return spec.get("activeDeadlineSeconds") is None
+        case "BestEffort":
+            return qos_class(spec) == "BestEffort"
+        case "NotBestEffort":
+            return qos_class(spec) != "BestEffort"
+        case "PriorityClass":
+            return _matches_class(term, spec.get("priorityClassName", ""))
+        case "CrossNamespacePodAffinity":
+            return any(term.get("namespaces") or "namespaceSelector" in term for term in _pod_terms(spec))
+    return False
+
+
+def _matches_class(term: Obj, name: str) -> bool:
+    match term.get("operator"):
+        case "Exists":
+            return bool(name)
+        case "DoesNotExist":
+            return not name
+        case "In":
+            return name in term.get("values", ())
+    return name not in term.get("values", ())
+
+
+def _pod_terms(spec: Obj) -> Iterator[Obj]:
+    affinity = spec.get("affinity") or {}
+    for kind in ("podAffinity", "podAntiAffinity"):
+        rules = affinity.get(kind) or {}
+        yield from rules.get("requiredDuringSchedulingIgnoredDuringExecution", ())
+        for weighted in rules.get("preferredDuringSchedulingIgnoredDuringExecution", ()):
+            yield weighted.get("podAffinityTerm", {})
+
+
+def _check_asked_for(row: ServedResource, pod: Obj, quota: Obj) -> None:
+    """Where cpu or memory is limited, every container must say how much of it it wants."""
+    spec = pod.get("spec", {})
+    if spec.get("resources"):
+        return
+    missing = []
+    for name in sorted(quota["status"]["hard"]):
+        field, _, resource = name.rpartition(".")
+        if resource not in _MUST_BE_ASKED_FOR or field not in ("", "requests", "limits"):
+            continue
+        silent = sorted(
+            container.get("name", "")
+            for container in all_containers(spec)
+            if resource not in container.get("resources", {}).get(field or "requests", {})
+        )
+        if silent:
+            missing.append(f"{name} for: {','.join(silent)}")
+    if missing:
+        why = f"failed quota: {name_of(quota)}: must specify {'; '.join(missing)}"
+        raise forbidden(row, name_of(pod), why)

@@ -1,0 +1,369 @@
+"""The schema of a custom kind, enforced: unknown fields pruned, defaults set, values checked.
+
+In: an OpenAPI v3 schema out of a CustomResourceDefinition, objects of its kind. Out: the objects completed in
+place, and what is wrong with them in upstream's words. Rules in CEL (x-kubernetes-validations) are kept but
+not evaluated, and an expression that only Go can read matches everything.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from typing import Any, Final
+
+from kuberth.local.apiserver.objects import Obj
+from kuberth.local.apiserver.rules.metadata_validation import (
+    duplicate,
+    forbidden_field,
+    invalid_value,
+    not_supported,
+    required,
+)
+from kuberth.local.apiserver.schema.fields import ShapeError, copy_tree, read
+from kuberth.local.apiserver.status_errors import Cause
+
+_RESOURCE: Final = ("apiVersion", "kind", "metadata")
+_PRESERVE: Final = "x-kubernetes-preserve-unknown-fields"
+_EMBEDDED: Final = "x-kubernetes-embedded-resource"
+_INT_OR_STRING: Final = "x-kubernetes-int-or-string"
+_TYPES: Final = ("array", "boolean", "integer", "number", "object", "string")
+_JUNCTORS: Final = ("allOf", "anyOf", "oneOf")
+_NUMBERS: Final = (
+    "maximum",
+    "minimum",
+    "multipleOf",
+    "maxLength",
+    "minLength",
+    "maxItems",
+    "minItems",
+    "maxProperties",
+    "minProperties",
+)
+_MAX_DEPTH: Final = 60
+
+
+class StructuralSchema:
+    """One version's schema."""
+
+    def __init__(self, schema: Obj) -> None:
+        self._schema = schema
+
+    def prune(self, obj: Obj) -> list[str]:
+        """Drop fields that the schema does not name; their paths."""
+        return list(_prune(obj, self._schema, "", resource=True))
+
+    def default(self, obj: Obj) -> None:
+        _default(obj, self._schema)
+
+    def causes(self, obj: Obj) -> list[Cause]:
+        return list(_judge(obj, self._schema, ""))
+
+
+def structure_of(schema: Any) -> StructuralSchema | None:
+    """None for a schema that cannot be enforced, as only an earlier version of this program took one."""
+    if not isinstance(schema, dict) or any(True for _ in schema_causes(schema, "")):
+        return None
+    return StructuralSchema(schema)
+
+
+# Pruning
+
+
+def _prune(tree: Any, schema: Obj, path: str, *, resource: bool = False) -> Iterator[str]:
+    if isinstance(tree, list):
+        items = schema.get("items")
+        if isinstance(items, dict):
+            for index, item in enumerate(tree):
+                yield from _prune(item, items, f"{path}[{index}]")
+        return
+    if not isinstance(tree, dict):
+        return
+    known, others = schema.get("properties", {}), schema.get("additionalProperties")
+    resource = resource or schema.get(_EMBEDDED) is True
+    for key in list(tree):
+        where = f"{path}.{key}" if path else key
+        if key in known and not (resource and key == "metadata"):
+            yield from _prune(tree[key], known[key], where)
+        elif resource and key in _RESOURCE:
+            continue
+        elif isinstance(others, dict):
+            yield from _prune(tree[key], others, where)
+        elif others is not True and schema.get(_PRESERVE) is not True:
+            del tree[key]
+            yield where
+
+
+# Defaults
+
+
+def _default(tree: Any, schema: Obj) -> None:
+    if isinstance(tree, list):
+        items = schema.get("items")
+        if isinstance(items, dict):
+            for item in tree:
+                _default(item, items)
+        return
+    if not isinstance(tree, dict):
+        return
+    known, others = schema.get("properties", {}), schema.get("additionalProperties")
+    for key, value in known.items():
+        # A null where none may be is as good as nothing, if there is a default for it.
+        absent = key not in tree or (tree[key] is None and not value.get("nullable"))
+        if absent and "default" in value:
+            tree[key] = copy_tree(value["default"])
+        if key in tree:
+            _default(tree[key], value)
+    if isinstance(others, dict):
+        for key in tree.keys() - known.keys():
+            _default(tree[key], others)
+
+
+# Checking
+
+
+def _judge(tree: Any, schema: Obj, path: str) -> Iterator[Cause]:
+    if tree is None and schema.get("nullable"):
+        return
+    wanted = schema.get("type", "")
+    found = _type_name(tree)
+    if schema.get(_INT_OR_STRING):
+        if found not in ("integer", "string"):
+            yield _wrong_type(path, "integer,string", found)
+            return
+    elif wanted and found != wanted and not (wanted == "number" and found == "integer"):
+        yield _wrong_type(path, wanted, found)
+        return
+    enum = schema.get("enum")
+    if enum is not None and tree not in enum:
+        yield not_supported(path, tree, map(str, enum))
+    if isinstance(tree, str):
+        yield from _judge_text(tree, schema, path)
+    elif isinstance(tree, list):
+        yield from _judge_list(tree, schema, path)
+    elif isinstance(tree, dict):
+        yield from _judge_object(tree, schema, path)
+    elif isinstance(tree, int | float) and not isinstance(tree, bool):
+        yield from _judge_number(tree, schema, path)
+    yield from _judge_junctors(tree, schema, path)
+
+
+def _type_name(tree: Any) -> str:
+    match tree:
+        case None:
+            return "null"
+        case bool():
+            return "boolean"
+        case int():
+            return "integer"
+        case float():
+            return "integer" if tree.is_integer() else "number"
+        case str():
+            return "string"
+        case list():
+            return "array"
+    return "object"
+
+
+def _wrong_type(path: str, wanted: str, found: str) -> Cause:
+    return invalid_value(path, found, f'{path} in body must be of type {wanted}: "{found}"')
+
+
+def _judge_text(text: str, schema: Obj, path: str) -> Iterator[Cause]:
+    longest = schema.get("maxLength")
+    if longest is not None and len(text) > longest:
+        yield Cause(path, f"Too long: may not be more than {longest} bytes", "FieldValueTooLong")
+    shortest = schema.get("minLength")
+    if shortest is not None and len(text) < shortest:
+        yield invalid_value(path, text, f"{path} in body should be at least {shortest} chars long")
+    pattern = schema.get("pattern")
+    if pattern:
+        compiled = _compiled(pattern)
+        if compiled is not None and compiled.search(text) is None:
+            yield invalid_value(path, text, f"{path} in body should match '{pattern}'")
+    kind = _FORMATS.get(schema.get("format", ""))
+    if kind is not None:
+        try:
+            read(kind, text)
+        except ShapeError:
+            why = f'{path} in body must be of type {schema["format"]}: "{text}"'
+            yield invalid_value(path, text, why)
+
+
+_FORMATS: Final = {"date-time": "time", "byte": "bytes"}
+"""Formats that are checked, and the type of the field table that does it."""
+
+
+@lru_cache(maxsize=1024)
+def _compiled(pattern: str) -> re.Pattern[str] | None:
+    try:
+        return re.compile(pattern)
+    except (re.error, RecursionError, OverflowError):
+        return None
+
+
+def _judge_number(number: float, schema: Obj, path: str) -> Iterator[Cause]:
+    for field, word, exclusive in (
+        ("minimum", "greater", "exclusiveMinimum"),
+        ("maximum", "less", "exclusiveMaximum"),
+    ):
+        bound = schema.get(field)
+        if bound is None:
+            continue
+        beyond = number < bound if field == "minimum" else number > bound
+        if beyond or (schema.get(exclusive) and number == bound):
+            equal = "" if schema.get(exclusive) else " or equal to"
+            told = f"{word} than{equal} {_plain(bound)}"
+            yield invalid_value(path, number, f"{path} in body should be {told}")
+    step = schema.get("multipleOf")
+    if step and number % step:
+        yield invalid_value(path, number, f"{path} in body should be a multiple of {_plain(step)}")
+
+
+def _plain(number: float) -> str:
+    return str(int(number)) if float(number).is_integer() else str(number)
+
+
+def _judge_list(items: list[Any], schema: Obj, path: str) -> Iterator[Cause]:
+    yield from _judge_size(len(items), schema, path, "Items", "items")
+    inner = schema.get("items")
+    if isinstance(inner, dict):
+        for index, item in enumerate(items):
+            yield from _judge(item, inner, f"{path}[{index}]")
+    kind = schema.get("x-kubernetes-list-type")
+    if kind in ("set", "map") or schema.get("uniqueItems"):
+        keys = schema.get("x-kubernetes-list-map-keys", ()) if kind == "map" else ()
+        yield from _judge_unique(items, keys, path)
+
+
+def _judge_unique(items: list[Any], keys: Iterable[str], path: str) -> Iterator[Cause]:
+    seen = set()
+    for index, item in enumerate(items):
+        shown = item
+        if keys:
+            shown = {key: item.get(key) for key in keys} if isinstance(item, dict) else None
+        identity = repr(shown)
+        if identity in seen:
+            yield duplicate(f"{path}[{index}]", shown)
+        seen.add(identity)
+
+
+def _judge_size(size: int, schema: Obj, path: str, suffix: str, word: str) -> Iterator[Cause]:
+    most, least = schema.get(f"max{suffix}"), schema.get(f"min{suffix}")
+    if most is not None and size > most:
+        yield Cause(path, f"Too many: {size}: must have at most {most} items", "FieldValueTooMany")
+    if least is not None and size < least:
+        yield invalid_value(path, size, f"{path} in body should have at least {least} {word}")
+
+
+def _judge_object(tree: Obj, schema: Obj, path: str) -> Iterator[Cause]:
+    yield from _judge_size(len(tree), schema, path, "Properties", "properties")
+    known, others = schema.get("properties", {}), schema.get("additionalProperties")
+    for name in schema.get("required", ()):
+        if name not in tree:
+            yield required(f"{path}.{name}" if path else name)
+    for key, value in tree.items():
+        where = f"{path}.{key}" if path else key
+        if key in known:
+            yield from _judge(value, known[key], where)
+        elif isinstance(others, dict):
+            yield from _judge(value, others, where)
+
+
+def _judge_junctors(tree: Any, schema: Obj, path: str) -> Iterator[Cause]:
+    def holds(part: Obj) -> bool:
+        return next(_judge(tree, part, path), None) is None
+
+    for part in schema.get("allOf", ()):
+        yield from _judge(tree, part, path)
+    if "anyOf" in schema and not any(map(holds, schema["anyOf"])):
+        yield _unmet(tree, path, "must validate at least one schema (anyOf)")
+    if "oneOf" in schema and (count := sum(map(holds, schema["oneOf"]))) != 1:
+        told = "Found none valid" if count == 0 else f"Found {count} valid alternatives"
+        yield _unmet(tree, path, f"must validate one and only one schema (oneOf). {told}")
+    if "not" in schema and holds(schema["not"]):
+        yield _unmet(tree, path, "must not validate the schema (not)")
+
+
+def _unmet(tree: Any, path: str, why: str) -> Cause:
+    return invalid_value(path or "<nil>", "" if isinstance(tree, dict | list) else tree, f'"{path}" {why}')
+
+
+# Schemas themselves
+
+
+def schema_causes(schema: Any, path: str) -> Iterator[Cause]:
+    """What is wrong with a schema as the root of a kind."""
+    if not isinstance(schema, dict):
+        yield invalid_value(path, schema, "must be an object")
+        return
+    if not schema.get("type"):
+        yield required(f"{path}.type", "must not be empty at the root")
+    elif schema["type"] != "object":
+        yield invalid_value(f"{path}.type", schema["type"], "must be object at the root")
+    yield from _schema_causes(schema, path, 0)
+
+
+def _schema_causes(schema: Any, path: str, depth: int, *, needs_type: str = "") -> Iterator[Cause]:
+    if not isinstance(schema, dict) or depth > _MAX_DEPTH:
+        yield invalid_value(path, "", "must be an object, and not be nested too deeply")
+        return
+    kind = schema.get("type") or ""
+    if needs_type and not kind and not schema.get(_INT_OR_STRING) and not schema.get(_PRESERVE):
+        yield required(f"{path}.type", f"must not be empty for specified {needs_type}")
+    if kind and kind not in _TYPES:
+        yield not_supported(f"{path}.type", kind, _TYPES)
+    yield from _keyword_causes(schema, path)
+    properties, others = schema.get("properties", {}), schema.get("additionalProperties")
+    if not isinstance(properties, dict):
+        yield invalid_value(f"{path}.properties", "", "must be an object")
+        return
+    for name, inner in properties.items():
+        where = f"{path}.properties[{name}]"
+        yield from _schema_causes(inner, where, depth + 1, needs_type="object fields")
+    if others is not None and not isinstance(others, bool):
+        where = f"{path}.additionalProperties"
+        yield from _schema_causes(others, where, depth + 1, needs_type="object fields")
+    if others not in (None, False) and properties:
+        why = "additionalProperties and properties are mutual exclusive"
+        yield forbidden_field(f"{path}.additionalProperties", why)
+    if "items" in schema:
+        yield from _schema_causes(schema["items"], f"{path}.items", depth + 1, needs_type="array items")
+    for name in _JUNCTORS:
+        parts = schema.get(name, [])
+        if not isinstance(parts, list):
+            yield invalid_value(f"{path}.{name}", "", "must be a list")
+            continue
+        for index, part in enumerate(parts):
+            yield from _shape_causes(part, f"{path}.{name}[{index}]", depth + 1)
+    if "not" in schema:
+        yield from _shape_causes(schema["not"], f"{path}.not", depth + 1)
+
+
+def _shape_causes(schema: Any, path: str, depth: int) -> Iterator[Cause]:
+    """The same without asking for types: below allOf, anyOf, oneOf and not they are not to be told."""
+    return (
+        cause
+        for cause in _schema_causes(schema, path, depth)
+        if not (cause.reason == "FieldValueRequired" and cause.field.endswith(".type"))
+    )
+
+
+def _keyword_causes(schema: Obj, path: str) -> Iterator[Cause]:
+    if "$ref" in schema:
+        yield forbidden_field(f"{path}.$ref", "$ref is not supported")
+    if schema.get("uniqueItems"):
+        why = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
+        yield forbidden_field(f"{path}.uniqueItems", why)
+    for name in _NUMBERS:
+        value = schema.get(name)
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+            yield invalid_value(f"{path}.{name}", value, "must be a number")
+    for name in ("required", "enum", "x-kubernetes-list-map-keys"):
+        value = schema.get(name, [])
+        texts = name == "enum" or (isinstance(value, list) and all(isinstance(each, str) for each in value))
+        if not isinstance(value, list) or not texts:
+            yield invalid_value(f"{path}.{name}", value, "must be a list of strings")
+    for name in ("type", "pattern", "format"):
+        if not isinstance(schema.get(name, ""), str):
+            yield invalid_value(f"{path}.{name}", "", "must be a string")

@@ -1,0 +1,193 @@
+"""CronJob: a job whenever its schedule says so.
+
+In: cron jobs and their jobs. Out: jobs, made at the moments of the schedule under upstream's names; old ones
+deleted; the list of active jobs, and when one was last made and last succeeded. What was missed while nobody
+looked is made up for once, with the latest moment, if it is not too late for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import tzinfo
+from typing import Final
+
+from kuberth.clock import NANOSECONDS, Clock
+from kuberth.local.apiserver.objects import Obj, key_of, name_of, namespace_of
+from kuberth.local.apiserver.status_errors import StatusError
+from kuberth.local.cron import Schedule, ScheduleError, parse_schedule, zone_of
+from kuberth.local.hollow.conditions import is_true
+from kuberth.local.hollow.informing import Informers
+from kuberth.local.hollow.ownership import OWNER_INDEX, index_owners, owner_key, reference_to
+from kuberth.local.hollow.recording import Recorder
+from kuberth.local.hollow.working import Worker, together
+from kuberth.text.timestamps import parse_timestamp, timestamp
+
+_API_VERSION: Final = "batch/v1"
+_KIND: Final = "CronJob"
+_SCHEDULED_AT: Final = "batch.kubernetes.io/cronjob-scheduled-timestamp"
+
+
+class CronJobController:
+    name = "cronjob"
+
+    def __init__(self, informers: Informers, *, clock: Clock) -> None:
+        self._clock = clock
+        self._cron_jobs = informers.of("cronjobs.batch")
+        self._jobs = informers.of("jobs.batch")
+        self._recorder = Recorder(informers, clock=clock, component="cronjob-controller")
+        self._worker = Worker(self.name, self._sync)
+        index_owners(self._jobs)
+        self._cron_jobs.add_handler(lambda old, new: self._worker.add(key_of(new or old or {})))
+        self._jobs.add_handler(self._note_job)
+
+    async def run(self) -> None:
+        await self._cron_jobs.synced.wait()
+        await self._jobs.synced.wait()
+        await self._worker.run()
+
+    def _note_job(self, old: Obj | None, new: Obj | None) -> None:
+        for job in (old, new):
+            if job is not None and (key := owner_key(job, _KIND)) is not None:
+                self._worker.add(key)
+
+    async def _sync(self, key: str) -> float | None:
+        cron_job = self._cron_jobs.get(key)
+        if cron_job is None or self._cron_jobs.is_leaving(cron_job):
+            return None
+        jobs = self._jobs.by(OWNER_INDEX, cron_job["metadata"]["uid"])
+        await self._forget_old(cron_job, jobs)
+        active = [job for job in jobs if not _is_over(job) and not self._jobs.is_leaving(job)]
+        made, wait = await self._schedule(cron_job, active)
+        await self._write_status(cron_job, jobs, active, made)
+        return wait
+
+    async def _schedule(self, cron_job: Obj, active: list[Obj]) -> tuple[float | None, float | None]:
+        """Make a job if one is due; its moment, and how long until the next. `active` follows."""
+        spec, now = cron_job["spec"], self._clock.now_ns() / NANOSECONDS
+        if spec.get("suspend"):
+            return None, None
+        try:
+            schedule, zone = parse_schedule(spec.get("schedule", "")), zone_of(spec.get("timeZone"))
+        except ScheduleError as error:
+            self._tell(cron_job, "UnparseableSchedule", f"unparseable schedule: {error}", type_="Warning")
+            return None, None
+        following = schedule.after(now, zone)
+        wait = None if following is None else following - now
+        last = _seconds(cron_job.get("status", {}).get("lastScheduleTime"))
+        due = latest(schedule, zone, self._earliest(cron_job, now), now)
+        if due is None or due == last:
+            return None, wait
+        policy = spec.get("concurrencyPolicy", "Allow")
+        if policy == "Forbid" and active:
+            message = "Not starting job because prior execution is running and concurrency policy is Forbid"
+            self._tell(cron_job, "JobAlreadyActive", message)
+            return None, wait
+        if policy == "Replace":
+            await together(self._jobs.delete(job, propagation="Background") for job in active)
+            active.clear()
+        body = _new_job(cron_job, due)
+        try:
+            active.append(await self._jobs.create(body))
+        except StatusError as error:
+            # Made before, by a process that ended before it could say so.
+            if error.reason != "AlreadyExists":
+                self._tell(cron_job, "FailedCreate", f"Error creating job: {error}", type_="Warning")
+                raise
+        else:
+            self._tell(cron_job, "SuccessfulCreate", f"Created job {body['metadata']['name']}")
+        return due, wait
+
+    def _earliest(self, cron_job: Obj, now: float) -> float:
+        """Moments before this one were dealt with, or are too late."""
+        created = _seconds(cron_job["metadata"].get("creationTimestamp"))
+        last = _seconds(cron_job.get("status", {}).get("lastScheduleTime"))
+        earliest = now if created is None else created
+        if last is not None:
+            earliest = last
+        deadline = cron_job["spec"].get("startingDeadlineSeconds")
+        return earliest if deadline is None else max(earliest, now - deadline)
+
+    async def _forget_old(self, cron_job: Obj, jobs: Sequence[Obj]) -> None:
+        spec = cron_job["spec"]
+        for condition, field in (
+            ("Complete", "successfulJobsHistoryLimit"),
+            ("Failed", "failedJobsHistoryLimit"),
+        ):
+            limit = spec.get(field)
+            ended = [job for job in jobs if is_true(job, condition) and not self._jobs.is_leaving(job)]
+            if limit is None or len(ended) <= limit:
+                continue
+            ended.sort(key=lambda job: (job.get("status", {}).get("startTime", ""), name_of(job)))
+            old = ended[: len(ended) - limit]
+            await together(self._jobs.delete(job, propagation="Background") for job in old)
+
+    async def _write_status(
+        self, cron_job: Obj, jobs: Sequence[Obj], active: Sequence[Obj], made: float | None
+    ) -> None:
+        old = cron_job.get("status", {})
+        status = {name: value for name, value in old.items() if name != "active"}
+        if active:
+            status["active"] = [_reference(job) for job in sorted(active, key=name_of)]
+        if made is not None:
+            status["lastScheduleTime"] = timestamp(int(made) * NANOSECONDS)
+        ends = [job["status"].get("completionTime", "") for job in jobs if is_true(job, "Complete")]
+        if last := max([*ends, old.get("lastSuccessfulTime", "")]):
+            status["lastSuccessfulTime"] = last
+        if status != old:
+            await self._cron_jobs.update({**cron_job, "status": status}, subresource="status")
+
+    def _tell(self, cron_job: Obj, reason: str, message: str, *, type_: str = "Normal") -> None:
+        self._recorder.record(
+            cron_job, api_version=_API_VERSION, kind=_KIND, reason=reason, message=message, type_=type_
+        )
+
+
+def latest(schedule: Schedule, zone: tzinfo, earliest: float, now: float) -> float | None:
+    """The last moment after `earliest` and not after `now`, found without walking through all of them."""
+    first = schedule.after(earliest, zone)
+    if first is None or first > now:
+        return None
+    second = schedule.after(first, zone)
+    back = 60.0 if second is None else second - first
+    while (found := schedule.after(max(earliest, now - back), zone)) is None or found > now:
+        back *= 2
+    while (following := schedule.after(found, zone)) is not None and following <= now:
+        found = following
+    return found
+
+
+def _is_over(job: Obj) -> bool:
+    return is_true(job, "Complete") or is_true(job, "Failed")
+
+
+def _seconds(text: str | None) -> float | None:
+    moment = parse_timestamp(text)
+    return None if moment is None else moment / NANOSECONDS
+
+
+def _reference(job: Obj) -> Obj:
+    return {
+        "apiVersion": _API_VERSION,
+        "kind": "Job",
+        "namespace": namespace_of(job),
+        "name": name_of(job),
+        "uid": job["metadata"]["uid"],
+    }
+
+
+def _new_job(cron_job: Obj, due: float) -> Obj:
+    template = cron_job["spec"].get("jobTemplate", {})
+    metadata = template.get("metadata") or {}
+    annotations = {**metadata.get("annotations", {}), _SCHEDULED_AT: timestamp(int(due) * NANOSECONDS)}
+    return {
+        "apiVersion": _API_VERSION,
+        "kind": "Job",
+        "metadata": {
+            "name": f"{name_of(cron_job)}-{int(due) // 60}",
+            "namespace": namespace_of(cron_job),
+            **({"labels": metadata["labels"]} if metadata.get("labels") else {}),
+            "annotations": annotations,
+            "ownerReferences": [reference_to(cron_job, api_version=_API_VERSION, kind=_KIND)],
+        },
+        "spec": template.get("spec", {}),
+    }

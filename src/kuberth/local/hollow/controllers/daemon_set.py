@@ -1,0 +1,315 @@
+"""DaemonSet: one pod on every node that fits.
+
+In: daemon sets, nodes, pods. Out: a pod for each node that its template's node affinity and tolerations
+allow, tied to the node by affinity and bound by the scheduler like any other; rolling updates by
+maxUnavailable or maxSurge; a ControllerRevision for every template, to go back to; the status that kubectl
+reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from kuberth.api.nodes import Node
+from kuberth.api.pods import Pod
+from kuberth.api.selectors import required_node_affinity
+from kuberth.api.taints import find_untolerated
+from kuberth.api.wire import convert
+from kuberth.clock import Clock
+from kuberth.errors import KuberthError
+from kuberth.local.apiserver.objects import Obj, key_of, name_of
+from kuberth.local.hollow.amounts import scaled
+from kuberth.local.hollow.controllers.deployment import template_hash
+from kuberth.local.hollow.controllers.replica_set import pod_from_template
+from kuberth.local.hollow.informing import Informers
+from kuberth.local.hollow.ownership import claim, index_owners, owner_key
+from kuberth.local.hollow.pod_states import is_finished, is_ready, node_of, seconds_to_available
+from kuberth.local.hollow.revisions import REVISION_LABEL, Revisions
+from kuberth.local.hollow.working import COALESCE_SECONDS, Worker, together
+from kuberth.local.selecting import labels_of
+from kuberth.text.timestamps import seconds_since
+
+_API_VERSION: Final = "apps/v1"
+_KIND: Final = "DaemonSet"
+_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+_NODE_NAME: Final = "metadata.name"
+_BURST: Final = 250
+_RETRY_SECONDS: Final = 1.0
+"""A pod that failed is replaced, but not more often than this."""
+_TOLERATED: Final = (
+    ("not-ready", "NoExecute"),
+    ("unreachable", "NoExecute"),
+    ("disk-pressure", "NoSchedule"),
+    ("memory-pressure", "NoSchedule"),
+    ("pid-pressure", "NoSchedule"),
+    ("unschedulable", "NoSchedule"),
+)
+_TOLERATED_BY_HOST_NETWORK: Final = (("network-unavailable", "NoSchedule"),)
+
+
+class DaemonSetController:
+    name = "daemonset"
+
+    def __init__(self, informers: Informers, *, clock: Clock) -> None:
+        self._clock = clock
+        self._sets = informers.of("daemonsets.apps")
+        self._nodes = informers.of("nodes")
+        self._pods = informers.of("pods")
+        self._revisions = Revisions(informers, api_version=_API_VERSION, kind=_KIND)
+        self._worker = Worker(self.name, self._sync)
+        index_owners(self._pods)
+        self._sets.add_handler(lambda old, new: self._worker.add(key_of(new or old or {})))
+        self._nodes.add_handler(self._note_node)
+        self._pods.add_handler(self._note_pod)
+
+    async def run(self) -> None:
+        for informer in (self._sets, self._nodes, self._pods):
+            await informer.synced.wait()
+        await self._revisions.synced()
+        await self._worker.run()
+
+    def _note_node(self, old: Obj | None, new: Obj | None) -> None:
+        if old is not None and new is not None and old is not new and _placement(old) == _placement(new):
+            return
+        for owner in self._sets.all():
+            self._worker.add_after(key_of(owner), COALESCE_SECONDS)
+
+    def _note_pod(self, old: Obj | None, new: Obj | None) -> None:
+        for pod in (old, new):
+            if pod is not None and (key := owner_key(pod, _KIND)) is not None:
+                self._worker.add_after(key, COALESCE_SECONDS)
+
+    async def _sync(self, key: str) -> float | None:
+        owner = self._sets.get(key)
+        if owner is None:
+            return None
+        selector = owner["spec"].get("selector")
+        owned = await claim(self._pods, owner, api_version=_API_VERSION, kind=_KIND, selector=selector)
+        on_node: dict[str, list[Obj]] = {}
+        for pod in owned:
+            on_node.setdefault(_target(pod), []).append(pod)
+        verdicts = self._verdicts(owner)
+        revision = template_hash(owner["spec"]["template"], 0)
+        wait = None
+        if not self._sets.is_leaving(owner):
+            live = {labels_of(pod).get(REVISION_LABEL, "") for pod in owned}
+            await self._revisions.keep(owner, revision, live=live)
+            wait = await self._manage(owner, on_node, verdicts, revision)
+            await self._update(owner, on_node, verdicts, revision)
+        later = await self._write_status(owner, on_node, verdicts, revision)
+        return min((each for each in (wait, later) if each is not None), default=None)
+
+    def _verdicts(self, owner: Obj) -> dict[str, tuple[bool, bool]]:
+        """For every node whether a pod should run there, and whether one that does may stay."""
+        template = owner["spec"]["template"]
+        spec = {**template.get("spec", {}), "tolerations": _tolerations(template.get("spec", {}))}
+        pod = convert(Pod, {"metadata": {"name": "x", "namespace": "x"}, "spec": spec})
+        affinity = required_node_affinity(pod)
+        verdicts = {}
+        for found in self._nodes.all():
+            node = convert(Node, found)
+            name = name_of(found)
+            fits = pod.spec.node_name in ("", name)
+            try:
+                fits = fits and affinity.matches(node.metadata.labels, name)
+            except KuberthError:
+                fits = False  # an affinity that cannot be read matches no node
+            taints, tolerations = node.spec.taints, pod.spec.tolerations
+            verdicts[name] = (
+                fits and find_untolerated(taints, tolerations) is None,
+                fits and find_untolerated(taints, tolerations, ("NoExecute",)) is None,
+            )
+        return verdicts
+
+    async def _manage(
+        self,
+        owner: Obj,
+        on_node: dict[str, list[Obj]],
+        verdicts: dict[str, tuple[bool, bool]],
+        revision: str,
+    ) -> float | None:
+        """Make what is missing and delete what is too much; when to look again after a failure."""
+        waits, missing, leaving = [], [], []
+        for node, (should_run, _) in verdicts.items():
+            present = [pod for pod in on_node.get(node, ()) if not self._pods.is_leaving(pod)]
+            failed = [pod for pod in present if is_finished(pod)]
+            alive = [pod for pod in present if not is_finished(pod)]
+            if should_run and failed:
+                age = min(
+                    seconds_since(pod["metadata"].get("creationTimestamp"), self._clock) for pod in failed
+                )
+                if age < _RETRY_SECONDS:
+                    waits.append(_RETRY_SECONDS - age)
+                    continue
+                leaving += failed
+            if should_run and not on_node.get(node):
+                missing.append(node)
+            leaving += self._doubled(owner, alive, revision)
+        for node, pods in on_node.items():
+            if not verdicts.get(node, (False, False))[1]:
+                leaving += [pod for pod in pods if not self._pods.is_leaving(pod) and pod not in leaving]
+        await together(self._pods.delete(pod) for pod in leaving[:_BURST])
+        made = await together(self._pods.create(_new_pod(owner, node, revision)) for node in missing[:_BURST])
+        for node, pod in zip(missing, made, strict=False):
+            on_node[node] = [pod]
+        if len(missing) > _BURST or len(leaving) > _BURST:
+            self._worker.add(key_of(owner))
+        return min(waits, default=None)
+
+    def _doubled(self, owner: Obj, alive: Sequence[Obj], revision: str) -> list[Obj]:
+        """Pods that a node has too many; with maxSurge a new one may stand beside an old one for a while."""
+        if _surge(owner, 1) == 0:
+            return sorted(alive, key=_age)[1:]
+        new, old = _split(alive, revision)
+        if new and self._wait(owner, new[0]) == 0:
+            return [*new[1:], *old]
+        return [*new[1:], *old[1:]]
+
+    async def _update(
+        self,
+        owner: Obj,
+        on_node: dict[str, list[Obj]],
+        verdicts: dict[str, tuple[bool, bool]],
+        revision: str,
+    ) -> None:
+        """One step towards the newest template on every node."""
+        strategy = owner["spec"].get("updateStrategy") or {}
+        if strategy.get("type") == "OnDelete":
+            return
+        on_wanted = {
+            node: _split(self._alive(on_node.get(node, ())), revision)
+            for node, (should_run, _) in verdicts.items()
+            if should_run
+        }
+        surge = _surge(owner, len(on_wanted))
+        if surge:
+            await self._surge(owner, on_wanted, revision, surge)
+            return
+        rolling = strategy.get("rollingUpdate") or {}
+        budget = scaled(rolling.get("maxUnavailable", 1), len(on_wanted), up=True) or 1
+        # Old pods go as far as availability allows, those first that are of no use; new ones follow.
+        useless, useful, unavailable = [], [], 0
+        for new, old in on_wanted.values():
+            if any(self._wait(owner, pod) == 0 for pod in (*new, *old)):
+                useful += old
+            else:
+                unavailable += 1
+                useless += old
+        room = max(0, budget - unavailable)
+        await together(self._pods.delete(pod) for pod in [*useless, *useful[:room]])
+
+    async def _surge(
+        self, owner: Obj, on_wanted: dict[str, tuple[list[Obj], list[Obj]]], revision: str, surge: int
+    ) -> None:
+        """New pods beside old ones; `_doubled` takes the old ones away when the new are available."""
+        at_once, in_turn, doubled = [], [], 0
+        for node, (new, old) in on_wanted.items():
+            if new and old:
+                doubled += 1
+            elif old and self._wait(owner, old[0]) == 0:
+                in_turn.append(node)
+            elif old:
+                at_once.append(node)  # the old one is of no use anyway
+        nodes = [*at_once, *in_turn[: max(0, surge - doubled)]]
+        await together(self._pods.create(_new_pod(owner, node, revision)) for node in nodes[:_BURST])
+
+    def _alive(self, pods: Sequence[Obj]) -> list[Obj]:
+        return [pod for pod in pods if not self._pods.is_leaving(pod) and not is_finished(pod)]
+
+    def _wait(self, owner: Obj, pod: Obj) -> float | None:
+        seconds = owner["spec"].get("minReadySeconds", 0)
+        return seconds_to_available(pod, min_ready_seconds=seconds, clock=self._clock)
+
+    async def _write_status(
+        self,
+        owner: Obj,
+        on_node: dict[str, list[Obj]],
+        verdicts: dict[str, tuple[bool, bool]],
+        revision: str,
+    ) -> float | None:
+        wanted = [node for node, (should_run, _) in verdicts.items() if should_run]
+        alive = {node: self._alive(pods) for node, pods in on_node.items()}
+        first = [_shown_pod(alive[node], revision) for node in wanted if alive.get(node)]
+        waits = [self._wait(owner, pod) for pod in first]
+        available = sum(seconds == 0 for seconds in waits)
+        counts = {
+            "updatedNumberScheduled": sum(labels_of(pod).get(REVISION_LABEL) == revision for pod in first),
+            "numberAvailable": available,
+            "numberUnavailable": len(wanted) - available,
+        }
+        status = {
+            "currentNumberScheduled": len(first),
+            "numberMisscheduled": sum(bool(pods) for node, pods in alive.items() if node not in wanted),
+            "desiredNumberScheduled": len(wanted),
+            "numberReady": sum(map(is_ready, first)),
+            "observedGeneration": owner["metadata"].get("generation", 0),
+            **{name: count for name, count in counts.items() if count},
+        }
+        if status != owner.get("status"):
+            await self._sets.update({**owner, "status": status}, subresource="status")
+        return min((seconds for seconds in waits if seconds), default=None)
+
+
+def _split(pods: Sequence[Obj], revision: str) -> tuple[list[Obj], list[Obj]]:
+    """Pods of the newest template, and all others."""
+    ordered = sorted(pods, key=_age)
+    new = [pod for pod in ordered if labels_of(pod).get(REVISION_LABEL) == revision]
+    return new, [pod for pod in ordered if pod not in new]
+
+
+def _surge(owner: Obj, wanted: int) -> int:
+    rolling = (owner["spec"].get("updateStrategy") or {}).get("rollingUpdate") or {}
+    return scaled(rolling.get("maxSurge", 0), wanted, up=True)
+
+
+def _shown_pod(pods: Sequence[Obj], revision: str) -> Obj:
+    """Of two on a node, the status counts the one that is ready, and the newer of those."""
+    new, old = _split(pods, revision)
+    return max((*new, *old), key=is_ready)
+
+
+def _placement(node: Obj) -> tuple[Any, ...]:
+    """What decides whether a node gets a pod."""
+    return labels_of(node), node.get("spec", {}).get("taints")
+
+
+def _age(pod: Obj) -> tuple[str, str]:
+    """Bound pods and older ones are kept."""
+    return "" if node_of(pod) else "unbound", pod["metadata"].get("creationTimestamp", "") + name_of(pod)
+
+
+def _target(pod: Obj) -> str:
+    """The node a pod is on, or is meant for."""
+    if node := node_of(pod):
+        return node
+    affinity = (pod["spec"].get("affinity") or {}).get("nodeAffinity") or {}
+    for term in (affinity.get(_REQUIRED) or {}).get("nodeSelectorTerms", ()):
+        for field in term.get("matchFields", ()):
+            if field.get("key") == _NODE_NAME and field.get("operator") == "In" and field.get("values"):
+                return str(field["values"][0])
+    return ""
+
+
+def _tolerations(spec: Obj) -> list[Obj]:
+    """The template's, and those that every daemon has: trouble of a node does not drive it away."""
+    taints = (*_TOLERATED, *(_TOLERATED_BY_HOST_NETWORK if spec.get("hostNetwork") else ()))
+    standard = [
+        {"key": f"node.kubernetes.io/{name}", "operator": "Exists", "effect": effect}
+        for name, effect in taints
+    ]
+    given = spec.get("tolerations") or []
+    return [*given, *(each for each in standard if each not in given)]
+
+
+def _new_pod(owner: Obj, node: str, revision: str) -> Obj:
+    pod = pod_from_template(owner, api_version=_API_VERSION, kind=_KIND)
+    metadata, spec = pod["metadata"], dict(pod["spec"])
+    metadata["labels"] = {**metadata.get("labels", {}), REVISION_LABEL: revision}
+    affinity = dict(spec.get("affinity") or {})
+    term = {"matchFields": [{"key": _NODE_NAME, "operator": "In", "values": [node]}]}
+    affinity["nodeAffinity"] = {
+        **(affinity.get("nodeAffinity") or {}),
+        _REQUIRED: {"nodeSelectorTerms": [term]},
+    }
+    return {**pod, "spec": {**spec, "affinity": affinity, "tolerations": _tolerations(spec)}}

@@ -1,0 +1,114 @@
+"""Where the API server is and which CA it has, as pods in a real cluster find it.
+
+In: the server's address and CA certificate. Out: a ConfigMap kube-root-ca.crt in every namespace, and the
+endpoints of the Service `kubernetes`. Without a server (everything in one process) nothing is published.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+from typing import Final
+
+from kuberth.local.apiserver.objects import Obj, name_of, namespace_of
+from kuberth.local.apiserver.status_errors import StatusError
+from kuberth.local.hollow.informing import Informer, Informers
+from kuberth.local.hollow.working import Worker
+
+CA_CONFIG_MAP: Final = "kube-root-ca.crt"
+_SERVICE: Final = {"name": "kubernetes", "namespace": "default"}
+_DESCRIPTION: Final = "The CA certificate by which the API server of this cluster can be recognised."
+
+
+@dataclass(frozen=True, slots=True)
+class ServerIdentity:
+    host: str
+    port: int
+    ca_certificate: str
+
+
+class Publisher:
+    name = "root-ca-certificate-publisher"
+
+    def __init__(self, informers: Informers, identity: ServerIdentity) -> None:
+        self._identity = identity
+        self._namespaces = informers.of("namespaces")
+        self._config_maps = informers.of("configmaps")
+        self._endpoints = informers.of("endpoints")
+        self._slices = informers.of("endpointslices.discovery.k8s.io")
+        self._worker = Worker(self.name, self._sync)
+        self._namespaces.add_handler(lambda old, new: self._worker.add(name_of(new or old or {})))
+        self._config_maps.add_handler(self._note_config_map)
+
+    async def run(self) -> None:
+        for informer in (self._namespaces, self._config_maps, self._endpoints, self._slices):
+            await informer.synced.wait()
+        await self._publish_server()
+        await self._worker.run()
+
+    def _note_config_map(self, old: Obj | None, new: Obj | None) -> None:
+        found = new or old or {}
+        if name_of(found) == CA_CONFIG_MAP:
+            self._worker.add(namespace_of(found))
+
+    async def _sync(self, namespace: str) -> None:
+        found = self._namespaces.get(namespace)
+        if found is None or "deletionTimestamp" in found["metadata"]:
+            return
+        metadata = {
+            "name": CA_CONFIG_MAP,
+            "namespace": namespace,
+            "annotations": {"kubernetes.io/description": _DESCRIPTION},
+        }
+        data = {"ca.crt": self._identity.ca_certificate}
+        await _put(
+            self._config_maps,
+            {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data},
+            ("data",),
+        )
+
+    async def _publish_server(self) -> None:
+        host, port = self._identity.host, self._identity.port
+        try:
+            kind = f"IPv{ipaddress.ip_address(host).version}"
+        except ValueError:
+            return  # endpoints are addresses, not names
+        await _put(
+            self._endpoints,
+            {
+                "apiVersion": "v1",
+                "kind": "Endpoints",
+                "metadata": _SERVICE,
+                "subsets": [{"addresses": [{"ip": host}], "ports": [_port(port)]}],
+            },
+            ("subsets",),
+        )
+        await _put(
+            self._slices,
+            {
+                "apiVersion": "discovery.k8s.io/v1",
+                "kind": "EndpointSlice",
+                "metadata": {**_SERVICE, "labels": {"kubernetes.io/service-name": "kubernetes"}},
+                "addressType": kind,
+                "endpoints": [{"addresses": [host], "conditions": {"ready": True}}],
+                "ports": [_port(port)],
+            },
+            ("endpoints", "ports"),
+        )
+
+
+def _port(number: int) -> Obj:
+    return {"name": "https", "port": number, "protocol": "TCP"}
+
+
+async def _put(objects: Informer, body: Obj, fields: tuple[str, ...]) -> None:
+    """Make an object, or give the one that is there these fields."""
+    present = objects.get(f"{namespace_of(body)}/{name_of(body)}")
+    if present is None:
+        try:
+            await objects.create(body)
+        except StatusError as error:
+            if error.reason != "AlreadyExists":
+                raise
+    elif any(present.get(field) != body[field] for field in fields):
+        await objects.update({**present, **{field: body[field] for field in fields}})

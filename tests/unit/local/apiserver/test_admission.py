@@ -1,0 +1,334 @@
+"""What objects around a pod do to it on its way in: quotas, limit ranges, accounts, runtime classes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kuberth.local.apiserver.objects import Obj
+from kuberth.local.apiserver.store.store import RevisionStore
+from kuberth.local.apiserver.verbs.core import Core
+from tests.unit.local.apiserver.core_rig import FixedClock, Rig, make_deployment, make_pod, refused, run
+
+CLASSES = "runtimeclasses.node.k8s.io"
+
+
+def asking(*, name: str = "c", limits: dict[str, str] | None = None, **requests: str) -> Obj:
+    resources: Obj = {"requests": requests} if requests else {}
+    if limits:
+        resources["limits"] = limits
+    return {"name": name, "image": "i:1", "resources": resources}
+
+
+async def make(rig: Rig, resource: str, body: Obj, *, name: str = "q") -> Obj:
+    row = rig.core.resources.by_id(resource)
+    assert row is not None
+    body = {"metadata": {"name": name}, **body}
+    return await rig.core.create(resource, body, namespace="default" if row.namespaced else "")
+
+
+async def used(rig: Rig, name: str = "q") -> dict[str, str]:
+    quota = await rig.core.get("resourcequotas", name, namespace="default")
+    found: dict[str, str] = quota["status"]["used"]
+    return found
+
+
+async def set_phase(rig: Rig, name: str, phase: str) -> None:
+    pod = await rig.core.get("pods", name, namespace="default")
+    body = {**pod, "status": {**pod["status"], "phase": phase}}
+    await rig.core.update("pods", name, body, namespace="default", subresource="status")
+
+
+def test_a_quota_counts_and_refuses() -> None:
+    async def test(rig: Rig) -> None:
+        await rig.pod("before", containers=[asking(cpu="250m")])
+        hard = {"pods": "3", "requests.cpu": "1", "count/deployments.apps": "1"}
+        made = await make(rig, "resourcequotas", {"spec": {"hard": hard}})
+        first = {"pods": "1", "requests.cpu": "250m", "count/deployments.apps": "0"}
+        assert made["status"] == {"hard": hard, "used": first}
+        await rig.pod("a", containers=[asking(cpu="500m")])
+        error = await refused(rig.pod("b", containers=[asking(cpu="300m")]), 403)
+        assert str(error) == (
+            'pods "b" is forbidden: exceeded quota: q, requested: requests.cpu=300m, '
+            "used: requests.cpu=750m, limited: requests.cpu=1"
+        )
+        error = await refused(rig.pod("b", containers=[asking(), asking(name="d", cpu="1m")]), 403)
+        assert str(error) == 'pods "b" is forbidden: failed quota: q: must specify requests.cpu for: c'
+        await rig.core.create("deployments.apps", make_deployment("a"), namespace="default")
+        error = await refused(
+            rig.core.create("deployments.apps", make_deployment("b"), namespace="default"), 403
+        )
+        assert (
+            "exceeded quota: q, requested: count/deployments.apps=1, used: count/deployments.apps=1"
+            in str(error)
+        )
+        # What was refused, or only tried, costs nothing.
+        await rig.core.create(
+            "pods", make_pod("b", containers=[asking(cpu="1m")]), namespace="default", dry_run=True
+        )
+        assert await used(rig) == {"pods": "2", "requests.cpu": "750m", "count/deployments.apps": "1"}
+
+    run(test)
+
+
+def test_a_quota_gives_back() -> None:
+    async def test(rig: Rig) -> None:
+        await make(rig, "resourcequotas", {"spec": {"hard": {"pods": "2", "count/pods": "9", "cpu": "1"}}})
+        for name in ("a", "b"):
+            await rig.pod(name, containers=[asking(cpu="100m")])
+        await refused(rig.pod("c", containers=[asking(cpu="100m")]), 403)
+        await set_phase(rig, "a", "Succeeded")
+        assert await used(rig) == {"pods": "1", "count/pods": "2", "cpu": "100m"}
+        await rig.pod("c", containers=[asking(cpu="100m")])
+        await rig.core.delete("pods", "a", namespace="default", options={"gracePeriodSeconds": 0})
+        await rig.core.delete("pods", "b", namespace="default", options={"gracePeriodSeconds": 0})
+        assert await used(rig) == {"pods": "1", "count/pods": "1", "cpu": "100m"}
+        quota = await rig.core.get("resourcequotas", "q", namespace="default")
+        quota = {**quota, "spec": {"hard": {"pods": "1", "services": "5"}}}
+        quota = await rig.core.update("resourcequotas", "q", quota, namespace="default")
+        assert quota["status"] == {
+            "hard": {"pods": "1", "services": "5"},
+            "used": {"pods": "1", "services": "1"},
+        }
+
+    run(test)
+
+
+def test_quotas_of_services_and_claims() -> None:
+    async def test(rig: Rig) -> None:
+        of_class = "fast.storageclass.storage.k8s.io/requests.storage"
+        hard = {"services.nodeports": "2", "requests.storage": "5Gi", of_class: "1Gi"}
+        await make(rig, "resourcequotas", {"spec": {"hard": hard}})
+        ports = [{"name": name, "port": port} for name, port in (("a", 80), ("b", 81))]
+        await make(rig, "services", {"spec": {"type": "NodePort", "ports": ports}}, name="s")
+        claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+        await make(rig, "persistentvolumeclaims", {"spec": {**claim, "storageClassName": "fast"}}, name="a")
+        await make(rig, "persistentvolumeclaims", {"spec": claim}, name="b")
+        attempt = make(
+            rig, "persistentvolumeclaims", {"spec": {**claim, "storageClassName": "fast"}}, name="c"
+        )
+        assert f"limited: {of_class}=1Gi" in str(await refused(attempt, 403))
+        assert await used(rig) == {"services.nodeports": "2", "requests.storage": "2Gi", of_class: "1Gi"}
+
+    run(test)
+
+
+def test_a_quota_counts_itself() -> None:
+    async def test(rig: Rig) -> None:
+        made = await make(rig, "resourcequotas", {"spec": {"hard": {"resourcequotas": "1"}}})
+        assert made["status"]["used"] == {"resourcequotas": "1"}
+        assert made == await rig.core.get("resourcequotas", "q", namespace="default")
+        await refused(make(rig, "resourcequotas", {"spec": {}}, name="r"), 403)
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    "scope, spec, counted",
+    [
+        ({"scopes": ["BestEffort"]}, {}, True),
+        ({"scopes": ["NotBestEffort"]}, {}, False),
+        ({"scopes": ["Terminating"]}, {"activeDeadlineSeconds": 5}, True),
+        ({"scopes": ["NotTerminating"]}, {"activeDeadlineSeconds": 5}, False),
+        ({"scopes": ["PriorityClass"]}, {"priorityClassName": "system-node-critical"}, True),
+        *(
+            (
+                {
+                    "scopeSelector": {
+                        "matchExpressions": [
+                            {
+                                "scopeName": "PriorityClass",
+                                "operator": operator,
+                                "values": ["system-node-critical"],
+                            }
+                        ]
+                    }
+                },
+                {"priorityClassName": "system-node-critical"},
+                operator == "In",
+            )
+            for operator in ("In", "NotIn")
+        ),
+    ],
+)
+def test_scopes(scope: Obj, spec: Obj, counted: bool) -> None:
+    async def test(rig: Rig) -> None:
+        await make(rig, "resourcequotas", {"spec": {"hard": {"pods": "5"}, **scope}})
+        await rig.pod("a", **spec)
+        assert await used(rig) == {"pods": str(int(counted))}
+
+    run(test)
+
+
+def test_a_cluster_from_before_is_mended(tmp_path: Path) -> None:
+    import asyncio
+
+    async def main() -> None:
+        store = await RevisionStore.open(tmp_path / "cluster.db")
+        core = Core(store, clock=FixedClock())
+        await core.create(
+            "resourcequotas",
+            {"metadata": {"name": "q"}, "spec": {"hard": {"pods": "5"}}},
+            namespace="default",
+        )
+        await core.create("pods", make_pod("a"), namespace="default")
+        quota = await core.get("resourcequotas", "q", namespace="default")
+        store.stage(
+            "resourcequotas", "default/q", {**quota, "status": {"hard": {"pods": "5"}, "used": {"pods": "0"}}}
+        )
+        store.stage("serviceaccounts", "kube-public/default", None)
+        await store.close()
+        store = await RevisionStore.open(tmp_path / "cluster.db")
+        core = Core(store, clock=FixedClock())
+        await core.create("configmaps", {"metadata": {"name": "c"}}, namespace="default")
+        assert (await core.get("resourcequotas", "q", namespace="default"))["status"]["used"] == {"pods": "1"}
+        await core.get("serviceaccounts", "default", namespace="kube-public")
+        await store.close()
+
+    asyncio.run(main())
+
+
+def test_limit_ranges_give_defaults() -> None:
+    async def test(rig: Rig) -> None:
+        limit = {
+            "type": "Container",
+            "default": {"cpu": "500m", "memory": "1Gi"},
+            "defaultRequest": {"cpu": "100m"},
+        }
+        await make(rig, "limitranges", {"spec": {"limits": [limit]}})
+        pod = await rig.pod("a", containers=[asking(), asking(name="d", cpu="1m", limits={"memory": "1Mi"})])
+        first, second = (container["resources"] for container in pod["spec"]["containers"])
+        assert first == {
+            "requests": {"cpu": "100m", "memory": "1Gi"},
+            "limits": {"cpu": "500m", "memory": "1Gi"},
+        }
+        assert second == {
+            "requests": {"cpu": "1m", "memory": "1Mi"},
+            "limits": {"cpu": "500m", "memory": "1Mi"},
+        }
+        assert pod["metadata"]["annotations"]["kubernetes.io/limit-ranger"] == (
+            "LimitRanger plugin set: cpu, memory request for container c; "
+            "cpu, memory limit for container c; cpu limit for container d"
+        )
+        assert pod["status"]["qosClass"] == "Burstable"
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    "limit, container, words",
+    [
+        (
+            {"type": "Container", "min": {"cpu": "100m"}},
+            asking(cpu="50m"),
+            "minimum cpu usage per Container is 100m, but request is 50m",
+        ),
+        (
+            {"type": "Container", "max": {"memory": "1Gi"}},
+            asking(limits={"memory": "2Gi"}),
+            "maximum memory usage per Container is 1Gi, but limit is 2Gi",
+        ),
+        (
+            {"type": "Pod", "max": {"cpu": "1"}},
+            asking(cpu="1"),
+            "maximum cpu usage per Pod is 1.  No limit is specified",
+        ),
+        (
+            {"type": "Pod", "min": {"cpu": "1"}, "max": {"cpu": "2"}},
+            asking(limits={"cpu": "3"}),
+            "maximum cpu usage per Pod is 2, but limit is 3",
+        ),
+        (
+            {"type": "Container", "maxLimitRequestRatio": {"cpu": "2"}},
+            asking(cpu="100m", limits={"cpu": "300m"}),
+            "cpu max limit to request ratio per Container is 2, but provided ratio is 3.000000",
+        ),
+    ],
+)
+def test_limit_ranges_refuse(limit: Obj, container: Obj, words: str) -> None:
+    async def test(rig: Rig) -> None:
+        await make(rig, "limitranges", {"spec": {"limits": [limit]}})
+        error = await refused(rig.pod("a", containers=[container]), 403)
+        assert str(error) == f'pods "a" is forbidden: {words}'
+
+    run(test)
+
+
+def test_limit_ranges_of_claims() -> None:
+    async def test(rig: Rig) -> None:
+        limit = {"type": "PersistentVolumeClaim", "min": {"storage": "1Gi"}, "max": {"storage": "2Gi"}}
+        await make(rig, "limitranges", {"spec": {"limits": [limit]}})
+        for size, words in (("3Gi", "maximum storage"), ("1Mi", "minimum storage")):
+            claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}}
+            error = await refused(make(rig, "persistentvolumeclaims", {"spec": claim}), 403)
+            assert f"{words} usage per PersistentVolumeClaim" in str(error)
+            assert f"but request is {size}" in str(error)
+
+    run(test)
+
+
+def test_accounts() -> None:
+    async def test(rig: Rig) -> None:
+        pod = await rig.pod("a")
+        assert (pod["spec"]["serviceAccountName"], pod["spec"]["serviceAccount"]) == ("default", "default")
+        error = await refused(rig.pod("b", serviceAccountName="robot"), 403)
+        assert str(error) == (
+            'pods "b" is forbidden: error looking up service account default/robot: '
+            'serviceaccount "robot" not found'
+        )
+        await make(rig, "serviceaccounts", {"imagePullSecrets": [{"name": "s"}]}, name="robot")
+        pod = await rig.pod("b", serviceAccountName="robot")
+        assert pod["spec"]["imagePullSecrets"] == [{"name": "s"}]
+
+    run(test)
+
+
+def test_every_namespace_has_its_account() -> None:
+    async def test(rig: Rig) -> None:
+        await rig.core.create("namespaces", {"metadata": {"name": "new"}})
+        made = await rig.core.create("pods", make_pod("a"), namespace="new")
+        assert made["spec"]["serviceAccountName"] == "default"
+        first = await rig.core.get("serviceaccounts", "default", namespace="new")
+        await rig.core.delete("serviceaccounts", "default", namespace="new")
+        second = await rig.core.get("serviceaccounts", "default", namespace="new")
+        assert first["metadata"]["uid"] != second["metadata"]["uid"]
+        service = await rig.core.get("services", "kubernetes", namespace="default")
+        assert service["spec"]["clusterIPs"] == ["10.96.0.1"]
+
+    run(test)
+
+
+def test_a_runtime_class() -> None:
+    async def test(rig: Rig) -> None:
+        toleration = {"key": "vm", "operator": "Exists", "effect": "NoSchedule"}
+        body: dict[str, Any] = {
+            "handler": "kata",
+            "overhead": {"podFixed": {"cpu": "250m"}},
+            "scheduling": {"nodeSelector": {"vm": "yes"}, "tolerations": [toleration]},
+        }
+        await make(rig, CLASSES, body, name="kata")
+        pod = await rig.pod("a", runtimeClassName="kata", nodeSelector={"zone": "a"})
+        assert pod["spec"]["overhead"] == {"cpu": "250m"}
+        assert pod["spec"]["nodeSelector"] == {"zone": "a", "vm": "yes"}
+        assert toleration in pod["spec"]["tolerations"]
+        for spec, words in (
+            ({"runtimeClassName": "none"}, 'pod rejected: RuntimeClass "none" not found'),
+            (
+                {"runtimeClassName": "kata", "nodeSelector": {"vm": "no"}},
+                "conflict: runtimeClass.scheduling.nodeSelector[vm] = yes; pod.spec.nodeSelector[vm] = no",
+            ),
+            (
+                {"runtimeClassName": "kata", "overhead": {"cpu": "1"}},
+                "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead",
+            ),
+            (
+                {"overhead": {"cpu": "1"}},
+                "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead",
+            ),
+        ):
+            error = await refused(rig.pod("b", **spec), 403)
+            assert str(error) == f'pods "b" is forbidden: {words}'
+
+    run(test)
