@@ -20,12 +20,11 @@ from kuberth.clock import Clock
 from kuberth.errors import KuberthError
 from kuberth.local.apiserver.objects import Obj, key_of, name_of
 from kuberth.local.hollow.amounts import scaled
-from kuberth.local.hollow.controllers.deployment import template_hash
 from kuberth.local.hollow.controllers.replica_set import pod_from_template
+from kuberth.local.hollow.controllers.revisions import REVISION_LABEL, RevisionHistory
 from kuberth.local.hollow.informing import Informers
 from kuberth.local.hollow.ownership import claim, index_owners, owner_key
 from kuberth.local.hollow.pod_states import is_finished, is_ready, node_of, seconds_to_available
-from kuberth.local.hollow.revisions import REVISION_LABEL, Revisions
 from kuberth.local.hollow.working import COALESCE_SECONDS, Worker, together
 from kuberth.local.selecting import labels_of
 from kuberth.text.timestamps import seconds_since
@@ -56,7 +55,9 @@ class DaemonSetController:
         self._sets = informers.of("daemonsets.apps")
         self._nodes = informers.of("nodes")
         self._pods = informers.of("pods")
-        self._revisions = Revisions(informers, api_version=_API_VERSION, kind=_KIND)
+        self._history = RevisionHistory(
+            informers, api_version=_API_VERSION, kind=_KIND, hash_label=REVISION_LABEL
+        )
         self._worker = Worker(self.name, self._sync)
         index_owners(self._pods)
         self._sets.add_handler(lambda old, new: self._worker.add(key_of(new or old or {})))
@@ -66,7 +67,7 @@ class DaemonSetController:
     async def run(self) -> None:
         for informer in (self._sets, self._nodes, self._pods):
             await informer.synced.wait()
-        await self._revisions.synced()
+        await self._history.wait_synced()
         await self._worker.run()
 
     def _note_node(self, old: Obj | None, new: Obj | None) -> None:
@@ -90,11 +91,13 @@ class DaemonSetController:
         for pod in owned:
             on_node.setdefault(_target(pod), []).append(pod)
         verdicts = self._verdicts(owner)
-        revision = template_hash(owner["spec"]["template"], 0)
+        versions = await self._history.versions(owner)
+        revision = labels_of(versions.update).get(REVISION_LABEL, "")
         wait = None
         if not self._sets.is_leaving(owner):
-            live = {labels_of(pod).get(REVISION_LABEL, "") for pod in owned}
-            await self._revisions.keep(owner, revision, live=live)
+            live = {labels_of(pod).get(REVISION_LABEL) for pod in owned}
+            used = {name_of(one) for one in versions.history if labels_of(one).get(REVISION_LABEL) in live}
+            await self._history.clean_up(owner, versions, used=used)
             wait = await self._manage(owner, on_node, verdicts, revision)
             await self._update(owner, on_node, verdicts, revision)
         later = await self._write_status(owner, on_node, verdicts, revision)

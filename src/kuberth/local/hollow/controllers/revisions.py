@@ -1,8 +1,7 @@
-"""The history of a template: a ControllerRevision for each version, as stateful sets keep it.
+"""The history of a template: a ControllerRevision for each version, for `kubectl rollout undo` to go back to.
 
 In: an owner with a template. Out: the revision of the present template and that of an earlier one by name,
-made, renumbered and cleaned up as upstream does. Where ControllerRevisions are not served there is only the
-present.
+made, renumbered and cleaned up as upstream does.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from kuberth.local.hollow.ownership import claim, index_owners, reference_to
 REVISIONS: Final = "controllerrevisions.apps"
 REVISION_LABEL: Final = "controller-revision-hash"
 """The label of a pod: which revision it was made from."""
-_HASH_LABEL: Final = "controller.kubernetes.io/hash"
 _ATTEMPTS: Final = 10
 """So many hashes are tried before a collision is somebody else's problem."""
 
@@ -34,24 +32,20 @@ class Versions(NamedTuple):
 
 
 class RevisionHistory:
-    def __init__(self, informers: Informers, *, api_version: str, kind: str) -> None:
-        served = informers.core.resources.by_id(REVISIONS) is not None
-        self._revisions = informers.of(REVISIONS) if served else None
+    def __init__(self, informers: Informers, *, api_version: str, kind: str, hash_label: str) -> None:
+        """`hash_label` is the label of a revision that has its template's hash."""
+        self._revisions = informers.of(REVISIONS)
         self._api_version = api_version
         self._kind = kind
-        if self._revisions is not None:
-            index_owners(self._revisions)
+        self._hash_label = hash_label
+        index_owners(self._revisions)
 
     async def wait_synced(self) -> None:
-        if self._revisions is not None:
-            await self._revisions.synced.wait()
+        await self._revisions.synced.wait()
 
     async def versions(self, owner: Obj) -> Versions:
         """The owner's revisions, the one of its present template made if it is new."""
         collisions = int(owner.get("status", {}).get("collisionCount") or 0)
-        if self._revisions is None:
-            body = self._body(owner, collisions, number=1)
-            return Versions(body, body, [body], collisions)
         history = await claim(
             self._revisions,
             owner,
@@ -75,8 +69,6 @@ class RevisionHistory:
 
     async def clean_up(self, owner: Obj, versions: Versions, *, used: Collection[str]) -> None:
         """Keep the last `revisionHistoryLimit` revisions besides those in use."""
-        if self._revisions is None:
-            return
         kept = {name_of(versions.current), name_of(versions.update), *used}
         idle = [one for one in versions.history if name_of(one) not in kept]
         limit = owner["spec"].get("revisionHistoryLimit", 10)
@@ -85,7 +77,6 @@ class RevisionHistory:
                 await self._revisions.delete(one)
 
     async def _create(self, owner: Obj, collisions: int, *, number: int) -> tuple[Obj, int]:
-        assert self._revisions is not None
         for attempt in range(collisions, collisions + _ATTEMPTS):
             body = self._body(owner, attempt, number=number)
             try:
@@ -107,7 +98,7 @@ class RevisionHistory:
             "metadata": {
                 "name": f"{name_of(owner)[: 252 - len(hash_)]}-{hash_}",
                 "namespace": namespace_of(owner),
-                "labels": {**selecting, _HASH_LABEL: hash_},
+                "labels": {**selecting, self._hash_label: hash_},
                 "ownerReferences": [reference_to(owner, api_version=self._api_version, kind=self._kind)],
             },
             "data": _data(owner),

@@ -32,7 +32,9 @@ class StatefulSetController:
         self._sets = informers.of("statefulsets.apps")
         self._pods = informers.of("pods")
         self._claims = informers.of("persistentvolumeclaims")
-        self._history = RevisionHistory(informers, api_version=_API_VERSION, kind=_KIND)
+        self._history = RevisionHistory(
+            informers, api_version=_API_VERSION, kind=_KIND, hash_label="controller.kubernetes.io/hash"
+        )
         self._worker = Worker(self.name, self._sync)
         index_owners(self._pods)
         self._sets.add_handler(lambda old, new: self._worker.add(key_of(new or old or {})))
