@@ -119,9 +119,7 @@ class Intake:
         if (problem := self._cluster.problems.get(new.metadata.name)) is not None:
             logger.warning("node %s: %s; it counts as zero", new.metadata.name, problem)
         changes = [ClusterEvent(Resource.NODE, Action.ADD)] if old is None else node_changes(old, new)
-        for event in changes:
-            self._queue.move(event, old, new, pre_check=self._may_take(new.metadata.name))
-            self._observe(event, started)
+        self._move_all(changes, old, new, started, pre_check=self._may_take(new.metadata.name))
 
     def _may_take(self, node_name: str) -> PreCheck | None:
         """Without hints, a node's change brings back only pods that its own filters would let in.
@@ -195,9 +193,8 @@ class Intake:
             self._observe(cluster_events.ASSIGNED_POD_DELETE, started)
             return
         self._cluster.update_pod(self._derive(new))
-        for event in pod_changes(old, new):
-            self._queue.move(event, old, new)
-            self._observe(event, started)
+        self._move_all(pod_changes(old, new), old, new, started)
+        self._observe(cluster_events.ASSIGNED_POD_UPDATE, started)
 
     def _add_assigned(self, pod: Pod) -> None:
         started = time.perf_counter()
@@ -236,6 +233,9 @@ class Intake:
         if promised and promised != new.status.nominated_node_name:
             self._promise_ended(old)
         self._observe(cluster_events.UNSCHEDULED_POD_UPDATE, started)
+        for event in pod_changes(old, new):
+            if event != cluster_events.UNSCHEDULED_POD_UPDATE:
+                self._observe(event, started)
 
     def _remove_pending(self, pod: Pod) -> None:
         started = time.perf_counter()
@@ -266,6 +266,22 @@ class Intake:
             None,
             pre_check=lambda other: pod_priority(other) <= priority,
         )
+
+    def _move_all(
+        self,
+        events: Iterable[ClusterEvent],
+        old: Any,
+        new: Any,
+        started: float,
+        *,
+        pre_check: PreCheck | None = None,
+    ) -> None:
+        """Bring every event of one change to the queue; what came before is part of each one's time."""
+        before = time.perf_counter() - started
+        for event in events:
+            moving = time.perf_counter()
+            self._queue.move(event, old, new, pre_check=pre_check)
+            self._observe(event, moving - before)
 
     def _observe(self, event: ClusterEvent, started: float) -> None:
         self._metrics.event_handling_duration.observe((event.label,), time.perf_counter() - started)
