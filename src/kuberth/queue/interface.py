@@ -34,17 +34,25 @@ class QueueContext:
     """All that a queue is built from. A factory `(QueueContext) -> SchedulingQueue` makes the queue."""
 
     sort: QueueSortPlugin
+    """The QueueSort plugin."""
     clock: Clock
+    """The only time there is."""
     cluster: ClusterTable
+    """The cluster table, to see what is placed; `observe` tells of changes."""
     nominator: Nominator
+    """Nodes promised to pending pods."""
     metrics: SchedulerMetrics
+    """Where the queue counts what comes in."""
     pre_enqueue: Mapping[str, PreEnqueue]
     """By scheduler name."""
     hints: Mapping[str, Sequence[RegisteredHint]]
     """By scheduler name."""
     initial_backoff_seconds: float = 1.0
+    """How long a pod waits after its first rejection."""
     max_backoff_seconds: float = 10.0
+    """How long at most, after many."""
     max_unschedulable_seconds: float = 300.0
+    """After so long a rejected pod is tried again without an event."""
     queueing_hints: bool = True
     """Feature gate SchedulerQueueingHints."""
     pop_from_backoff: bool = True
@@ -52,6 +60,7 @@ class QueueContext:
 
 
 QueueFactory = Callable[[QueueContext], "SchedulingQueue"]
+"""What makes a queue: a class whose constructor takes the context is one."""
 
 
 class SchedulingQueue(abc.ABC):
