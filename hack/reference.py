@@ -105,9 +105,9 @@ SECTIONS: Final = (
         "The cluster table",
         "`nodes.table`, `node.table` and `handle.cluster` are the same table. Read it, never write to it: "
         "columns belong to their owner, and a column may be replaced by a longer one, so ask the table "
-        "for it each time. `row` below is a node's row; a column has at least `slots` entries. Amounts are "
-        "whole numbers: thousandths of a core for `cpu`, bytes for `memory` and `ephemeral-storage`, units for "
-        "any other resource.",
+        "for it each time. `row` below is a node's row; a column has at least `slots` entries. `Column` is "
+        "an array of int64. Amounts are whole numbers: thousandths of a core for `cpu`, bytes for `memory` and "
+        "`ephemeral-storage`, units for any other resource.",
         (
             Entry("kuberth.cluster.table", "ClusterTable", omit=_WRITING),
             *of("kuberth.cluster.resource_columns", "CPU", "MEMORY", "EPHEMERAL_STORAGE", "MAX_RESOURCES"),

@@ -68,26 +68,26 @@ class ClusterTable:
         self.slots = 0
         """Rows in use, gaps included; columns are longer."""
         self.live: NDArray[np.bool_] = np.zeros(capacity, np.bool_)
-        """Whether the row holds a node."""
+        """bool[row]: whether the row holds a node."""
         self.names: list[str] = []
         """The node's name per row; empty in a gap."""
         self._resources = ResourceColumns(capacity, requests_of=self._requests_of, changed=self._touch)
         self.nonzero_requested: Column = np.zeros((2, capacity), np.int64)
-        """[CPU or MEMORY, row]: the same, with a default for containers that ask for nothing."""
+        """[CPU or MEMORY, row]: as `requested`, with a default for containers that ask for nothing."""
         self.allowed_pods: Column = np.zeros(capacity, np.int64)
         """int64[row]: how many pods the node takes, `pods` of its allocatable."""
         self.pod_count: Column = np.zeros(capacity, np.int64)
         """int64[row]: how many pods are there, assumed ones included."""
         self.unschedulable: NDArray[np.bool_] = np.zeros(capacity, np.bool_)
-        """spec.unschedulable of the node."""
+        """bool[row]: spec.unschedulable of the node."""
         self.taints: InternedColumn[tuple[Taint, ...]] = InternedColumn(capacity, ())
-        """The node's list of taints."""
+        """`values[ids[row]]` is the node's list of taints, without their times."""
         self.declared_features: InternedColumn[frozenset[str]] = InternedColumn(capacity, frozenset())
         """`values[ids[row]]` is the set of features the node declares."""
         self.row_generation: Column = np.zeros(capacity, np.int64)
-        """Generation of the last write to the row, by node or by pod."""
+        """int64[row]: `generation` of the last write to the row, by node or by pod."""
         self.node_generation: Column = np.zeros(capacity, np.int64)
-        """Generation of the last write to the row's own node."""
+        """int64[row]: `generation` of the last write to the row's own node."""
         self.generation = 0
         """Grows with every write to any row."""
 
@@ -170,7 +170,7 @@ class ClusterTable:
 
     @property
     def resources(self) -> Mapping[str, int]:
-        """Resource name to row of the two matrices below; only resources that some node offers."""
+        """Resource name to row of `allocatable` and `requested`; only resources that some node offers."""
         return self._resources.index
 
     @property
