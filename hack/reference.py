@@ -106,8 +106,8 @@ SECTIONS: Final = (
         "`nodes.table`, `node.table` and `handle.cluster` are the same table. Read it, never write to it: "
         "columns belong to their owner, and a column may be replaced by a longer one, so ask the table "
         "for it each time. `row` below is a node's row; a column has at least `slots` entries. `Column` is "
-        "an array of int64. Amounts are whole numbers: thousandths of a core for `cpu`, bytes for `memory` and "
-        "`ephemeral-storage`, units for any other resource.",
+        "an array of int64. Amounts are whole numbers: thousandths of a core for `cpu`, bytes for `memory` "
+        "and `ephemeral-storage`, units for any other resource.",
         (
             Entry("kuberth.cluster.table", "ClusterTable", omit=_WRITING),
             *of("kuberth.cluster.resource_columns", "CPU", "MEMORY", "EPHEMERAL_STORAGE", "MAX_RESOURCES"),
@@ -181,6 +181,8 @@ SECTIONS: Final = (
                     "get_by_key": "The object of this `namespace/name`; just the name without a namespace.",
                     "keys": "The keys of all objects.",
                     "in_namespace": "The objects of one namespace.",
+                    "__iter__": "All objects.",
+                    "__len__": "How many there are.",
                 },
             ),
             *of("kuberth.client.protocol", "Api"),
@@ -324,7 +326,7 @@ def _rows(entry: Entry, target: griffe.Class, holes: list[str]) -> Iterator[str]
     """A row for each public member, in the order of the source."""
     init = target.members.get("__init__")
     if isinstance(init, griffe.Function) and entry.name in _MADE_BY_USERS:
-        told = init.docstring.value if init.docstring else "How it is made."
+        told = init.docstring.value if init.docstring else "The constructor."
         yield _row(f"{entry.name}{_signature(init)}", told)
     for name, member in target.members.items():
         if isinstance(member, griffe.Alias) or name in entry.omit:

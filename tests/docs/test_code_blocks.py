@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
-import json
 import re
 import shlex
 import sys
@@ -37,7 +36,7 @@ from kuberth.text.documents import read_documents
 from tests.docs.pages import PAGES, ROOT, Block, blocks
 
 BLOCKS = {page: list(blocks(page)) for page in PAGES}
-LANGUAGES = {"python", "console", "yaml", "json", "toml", "dockerfile", "text"}
+LANGUAGES = {"python", "console", "yaml", "toml", "dockerfile", "text"}
 SCHEDULER_CONFIGURATION = "KubeSchedulerConfiguration"
 OTHER_PROGRAMS = {"kubectl", "kustomize", "docker", "curl", "cd", "kill", "export", "pip", "mv", "pre-commit"}
 TARGETS = set(re.findall(r"^([a-z0-9]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
@@ -146,11 +145,6 @@ async def apply_all(manifests: list[Any]) -> None:
             await apply(core, manifest)
     finally:
         await store.close()
-
-
-@pytest.mark.parametrize("block", of("json"))
-def test_json_is_json(block: Block) -> None:
-    json.loads(block.text)
 
 
 @pytest.mark.parametrize("block", of("toml"))
