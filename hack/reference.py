@@ -211,7 +211,8 @@ SECTIONS: Final = (
                 omit=words("note_flush clear_flush clear_flush_flag"),
             ),
             *of("kuberth.queue", "SchedulingQueue", "QueueContext", "QueueFactory", "PreCheck", "PreEnqueue"),
-            *of("kuberth.queue", "PriorityQueue", "OrderedRoom", "sort_value_of", "fair_share"),
+            *of("kuberth.queue", "PriorityQueue", "OrderedRoom", "sort_value_of"),
+            *of("kuberth.queue.fair_share", "fair_share"),
             *of("kuberth.queue.priority_queue", "ActiveRoom"),
         ),
     ),
@@ -369,7 +370,7 @@ def _head(name: str, member: griffe.Object) -> str:
     parent = member.parent
     if isinstance(parent, griffe.Class) and _is_enum(parent):
         return name if "property" in member.labels else f"{name} = {member.value}"
-    annotation = str(member.annotation or _annotation_of_parameter(member) or "")
+    annotation = str(member.annotation or _annotation_of_value(member) or "")
     if not annotation:
         return name
     if annotation.startswith("ClassVar["):
@@ -377,12 +378,18 @@ def _head(name: str, member: griffe.Object) -> str:
     return f"{name}: {annotation}"
 
 
-def _annotation_of_parameter(member: griffe.Attribute) -> str | griffe.Expr | None:
-    """Of the constructor's parameter that the attribute keeps, as `self.code = code` does."""
+def _annotation_of_value(member: griffe.Attribute) -> str | griffe.Expr | None:
+    """Where the value says it: a parameter that is kept (`self.code = code`), a new object, a number."""
+    value = str(member.value)
     init = member.parent.members.get("__init__") if isinstance(member.parent, griffe.Class) else None
-    if isinstance(init, griffe.Function) and str(member.value) in init.parameters:
-        return init.parameters[str(member.value)].annotation
-    return None
+    if isinstance(init, griffe.Function) and value in init.parameters:
+        return init.parameters[value].annotation
+    if isinstance(member.value, griffe.ExprCall) and str(member.value.function)[:1].isupper():
+        return member.value.function
+    return _LITERALS.get(value)
+
+
+_LITERALS: Final = {"0": "int", "False": "bool", "''": "str"}
 
 
 def _is_enum(parent: griffe.Class) -> bool:

@@ -115,7 +115,7 @@ class PodInfo:
         )
         """What terms can see of it."""
         self.request = NO_REQUEST
-        """What it asks for, in whole numbers; zero if it cannot be read."""
+        """A `PodRequest`: what it asks for, in whole numbers; zero if it cannot be read."""
         try:
             self.request = compute_pod_request(pod)
         except QuantityError as exc:
@@ -148,17 +148,17 @@ class PodInfo:
                 problems.append(f"pod affinity: {exc}")
 
         self.host_ports = host_ports(pod)
-        """The ports it takes on its node."""
+        """A tuple of `HostPort`: the ports it takes on its node."""
         self.volume_claims = tuple(
             f"{metadata.namespace}/{volume.persistent_volume_claim.claim_name}"
             for volume in spec.volumes
             if volume.persistent_volume_claim is not None
         )
-        """`namespace/name` of the claims it uses."""
+        """A tuple of `namespace/name`: the claims it uses."""
         self.attachable_volumes = tuple(filter(is_attachable, spec.volumes))
-        """Its volumes that a CSI driver may have to attach."""
+        """A tuple of volumes of its spec: those that a CSI driver may have to attach."""
         self.disks = disks(spec.volumes)
-        """Disks it names itself that not everybody can share (GCE, AWS, iSCSI, RBD)."""
+        """A tuple of `Disk`: those it names itself that not everybody can share (GCE, AWS, iSCSI, RBD)."""
         self.problems: tuple[str, ...] = tuple(problems)
         """What could not be read, a text each; a pod with problems is rejected with them."""
 

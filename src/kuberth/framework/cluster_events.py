@@ -212,4 +212,7 @@ ALL_EVENTS: Final = tuple(
         Resource.DEVICE_CLASS,
     )
 )
-"""What a plugin that does not say which events matter is registered for: all, so that no pod gets stuck."""
+"""What a plugin that does not say which events matter is registered for, so that no pod gets stuck.
+
+These are Kubernetes' own kinds; who looks at others has to say so.
+"""
