@@ -383,7 +383,9 @@ def _annotation_of_value(member: griffe.Attribute) -> str | griffe.Expr | None:
     value = str(member.value)
     init = member.parent.members.get("__init__") if isinstance(member.parent, griffe.Class) else None
     if isinstance(init, griffe.Function) and value in init.parameters:
-        return init.parameters[value].annotation
+        parameter = init.parameters[value]
+        is_many = parameter.kind is griffe.ParameterKind.var_positional
+        return f"tuple[{parameter.annotation}, ...]" if is_many else parameter.annotation
     if isinstance(member.value, griffe.ExprCall) and str(member.value.function)[:1].isupper():
         return member.value.function
     return _LITERALS.get(value)
