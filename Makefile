@@ -9,7 +9,7 @@ TEST_JOBS ?= 2
 LOCKING := --quiet --universal --upgrade --generate-hashes --no-header --no-annotate --no-emit-index-url
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock up test coverage e2e envtest lint types check surface conformance bench mutants clean
+.PHONY: help setup lock up test coverage e2e envtest lint types check surface reference conformance bench mutants clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9]+):.*## (.*)/  \1|\2/' | column -t -s'|' 2>/dev/null \
@@ -58,6 +58,9 @@ check: lint types test  ## everything CI runs
 
 surface: $(STAMP)  ## write down the public surface after it was changed on purpose
 	$(BIN)/python -m tests.surface
+
+reference: $(STAMP)  ## write docs/reference.md anew from the docstrings
+	$(BIN)/python -m hack.reference
 
 conformance: $(STAMP)  ## replay what kube-scheduler answered, with counts per family
 	$(BIN)/python -m tests.conformance

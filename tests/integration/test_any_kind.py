@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,7 +11,6 @@ from typing import Any
 import pytest
 from examples.team_budgets import Budget, TeamBudgets
 
-from kuberth import framework
 from kuberth.api import Namespace, ObjectMeta, Pod, ResourceClaim, Service, Wire, register_kind
 from kuberth.assembly.scheduler import Scheduler
 from kuberth.clock import LoopClock, run_in_virtual_time
@@ -162,20 +160,13 @@ def test_old_and_new_objects_are_told() -> None:
     run_in_virtual_time(scenario)
 
 
-def test_the_plugin_in_the_docs() -> None:
-    blocks = re.findall(
-        r"```python\n(.*?)```", Path("docs/plugins.md").read_text(encoding="utf-8"), re.DOTALL
-    )
-    (code,) = [block for block in blocks if "register_kind(" in block]
-    names: dict[str, Any] = dict(vars(framework))
-    exec(code, names)
-
+def test_only_an_open_budget_of_its_own_namespace_helps() -> None:
     async def scenario() -> None:
         async with running(
             make_node("n1"),
             make_pod("p"),
             profiles=[profile("TeamBudgets")],
-            plugins={"TeamBudgets": names["TeamBudgets"]},
+            plugins={"TeamBudgets": TeamBudgets},
         ) as world:
             await world.in_room("p", "unschedulable")
             world.api.put(budget("other", namespace="other"))

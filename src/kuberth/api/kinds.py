@@ -41,16 +41,23 @@ class KindInfo:
     """One kind: `kind` is its name on the wire, `type` what it decodes into."""
 
     kind: str
+    """Its name on the wire."""
     group: str
+    """Its API group; "" for the core group."""
     version: str
+    """Its version."""
     plural: str
+    """Its name in paths and RBAC rules."""
     namespaced: bool
+    """Whether its objects live in namespaces."""
     type: type[Any]
+    """What its objects decode into."""
     registered: bool = False
     """Whether somebody else brought it, so that no more is known of its fields than its type says."""
 
     @property
     def api_version(self) -> str:
+        """`group/version`, or the version alone for the core group."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @property

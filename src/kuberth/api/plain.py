@@ -28,7 +28,9 @@ class PlainObject(TreeHolder, Mapping[str, Any]):
     __slots__ = ("metadata", "tree")
 
     api_version: ClassVar[str] = ""
+    """`group/version` of the kind."""
     kind: ClassVar[str] = ""
+    """Its name."""
 
     def __init__(self, tree: Mapping[str, Any] | None = None) -> None:
         tree = {} if tree is None else tree
@@ -36,9 +38,11 @@ class PlainObject(TreeHolder, Mapping[str, Any]):
             raise ValueError(f"Expected `object`, got `{type(tree).__name__}`")  # as msgspec reads it
         own = {"apiVersion": self.api_version, "kind": self.kind}
         self.tree: Mapping[str, Any] = {**tree, **own}
+        """The whole JSON tree, as it came."""
         metadata = tree.get("metadata")
         try:
             self.metadata = convert(ObjectMeta, {} if metadata is None else metadata)
+            """Name, namespace, labels and so on, as of every other object."""
         except WireError as error:
             raise WireError(f"{self.kind or type(self).__name__}: metadata: {error}") from error
 
@@ -49,6 +53,7 @@ class PlainObject(TreeHolder, Mapping[str, Any]):
         return type(self)({**self.tree, "metadata": {**unknown, **to_builtins(metadata)}})
 
     def __getitem__(self, name: str) -> Any:
+        """A part of the tree: `obj["spec"]`."""
         return self.tree[name]
 
     def __iter__(self) -> Iterator[str]:

@@ -43,11 +43,17 @@ class PodRequest(msgspec.Struct, frozen=True):
     """
 
     milli_cpu: int
+    """Thousandths of a core."""
     memory: int
+    """Bytes."""
     ephemeral_storage: int
+    """Bytes."""
     scalars: Mapping[str, int]
+    """Any other resource by its name, in units (bytes for huge pages)."""
     nonzero_milli_cpu: int
+    """As `milli_cpu`, with 100 for each container that asks for none."""
     nonzero_memory: int
+    """As `memory`, with 200 MiB for each container that asks for none."""
 
 
 def compute_pod_request(

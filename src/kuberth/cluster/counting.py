@@ -26,6 +26,7 @@ class RowCounts:
         self._sparse: dict[int, int] = {}
         self._dense: Column | None = None
         self.total = 0
+        """The sum over all rows."""
 
     @classmethod
     def of(cls, column: Column) -> RowCounts:
@@ -91,6 +92,7 @@ class RowCounts:
         return np.fromiter(map(self._sparse.__getitem__, rows.tolist()), np.int64, len(rows))
 
     def __getitem__(self, row: int) -> int:
+        """The count of one row."""
         if self._dense is None:
             return self._sparse.get(row, 0)
         return int(self._dense[row]) if row < len(self._dense) else 0

@@ -21,10 +21,13 @@ class ImageColumn:
 
     def __init__(self, capacity: int) -> None:
         self.present: NDArray[np.bool_] = np.zeros(capacity, np.bool_)
+        """bool[row]: whether the node has the image."""
         self.size_bytes: Column = np.zeros(capacity, np.int64)
+        """int64[row]: how big it is there; 0 where it is not."""
 
     @property
     def node_count(self) -> int:
+        """How many nodes have it."""
         return int(np.count_nonzero(self.present))
 
     def set(self, row: int, size_bytes: int | None) -> None:

@@ -23,7 +23,9 @@ class InternedColumn(Generic[V]):
 
     def __init__(self, capacity: int, default: V) -> None:
         self.ids: NDArray[np.int32] = np.zeros(capacity, np.int32)
+        """int32[row]: the id of the row's value."""
         self.values: list[V] = [default]
+        """The value of every id; some may be in use no more."""
         self.version = 0
         """Grows whenever some row's value changes."""
         self.recycled = 0

@@ -29,6 +29,7 @@ class LabelColumn(InternedColumn[str | None]):
     def __init__(self, key: str, capacity: int) -> None:
         super().__init__(capacity, None)
         self.key = key
+        """The label key whose values these are."""
         self._answers: dict[Requirement, tuple[int, NDArray[np.bool_]]] = {}
 
     def answers(self, requirement: Requirement) -> NDArray[np.bool_]:

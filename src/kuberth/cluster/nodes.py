@@ -28,6 +28,7 @@ class Nodes:
 
     def __init__(self, table: ClusterTable, index: slice | NDArray[np.int64]) -> None:
         self.table = table
+        """The whole cluster table. Take its columns through the view: `nodes.take(nodes.table.pod_count)`."""
         self._index = index
 
     def take(self, column: NDArray[S]) -> NDArray[S]:
@@ -37,16 +38,19 @@ class Nodes:
         return column.take(self._index, axis=-1)
 
     def rows(self) -> NDArray[np.int64]:
+        """int64[position]: the rows of the view, gaps included."""
         if isinstance(self._index, slice):
             return np.arange(self._index.start, self._index.stop, dtype=np.int64)
         return self._index
 
     def rows_at(self, positions: NDArray[np.intp]) -> NDArray[np.int64]:
+        """The rows of some positions."""
         if isinstance(self._index, slice):
             return np.asarray(positions + self._index.start, np.int64)
         return self._index[positions]
 
     def row(self, position: int) -> int:
+        """The row of one position."""
         return position + self._index.start if isinstance(self._index, slice) else int(self._index[position])
 
     def live(self) -> NDArray[np.bool_]:
@@ -60,9 +64,11 @@ class Nodes:
         return Nodes(self.table, self.rows_at(positions))
 
     def node(self, position: int) -> NodeRow:
+        """The node at a position, which must hold one."""
         return NodeRow(self.table, self.row(position))
 
     def name(self, position: int) -> str:
+        """The name of the node at a position; "" in a gap."""
         return self.table.names[self.row(position)]
 
     def position(self, name: str) -> int | None:
@@ -80,11 +86,13 @@ class Nodes:
         return [self.table.names[row] for row in self.rows()[self.live()].tolist()]
 
     def __len__(self) -> int:
+        """How many positions the view has, gaps included."""
         if isinstance(self._index, slice):
             return int(self._index.stop - self._index.start)
         return len(self._index)
 
     def __iter__(self) -> Iterator[NodeRow]:
+        """The nodes of the view, one by one, without gaps."""
         return (NodeRow(self.table, row) for row in self.rows()[self.live()].tolist())
 
 
@@ -95,18 +103,23 @@ class NodeRow:
 
     def __init__(self, table: ClusterTable, row: int) -> None:
         self.table = table
+        """The whole cluster table."""
         self.row = row
+        """The node's place in the table: `table.pod_count[node.row]`."""
 
     @property
     def name(self) -> str:
+        """The node's name."""
         return self.table.names[self.row]
 
     @property
     def node(self) -> Node:
+        """The node's object, as the API gave it last."""
         return self.table.node_at(self.row)
 
     @property
     def labels(self) -> Mapping[str, str]:
+        """The labels of the node's object."""
         return self.node.metadata.labels
 
     @property
@@ -116,6 +129,7 @@ class NodeRow:
 
     @property
     def pod_count(self) -> int:
+        """How many pods are on the node, assumed ones included."""
         return int(self.table.pod_count[self.row])
 
     def allocatable(self, resource: str) -> int:

@@ -26,10 +26,14 @@ class PodMatcher(NamedTuple):
     """Which pods a term speaks of: by namespace (listed, or by the namespace's labels) and by label."""
 
     namespaces: frozenset[str]
+    """Names of namespaces it speaks of."""
     namespace_selector: Selector
+    """Or by the namespace's labels."""
     selector: Selector
+    """And by the pod's labels."""
 
     def matches(self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]) -> bool:
+        """Whether it speaks of a pod with these labels, in a namespace with those."""
         if namespace not in self.namespaces and not self.namespace_selector.matches(namespace_labels):
             return False
         return self.selector.matches(labels)
@@ -39,30 +43,40 @@ class AffinityTerm(NamedTuple):
     """Pods to be near to (or far from), and what near means: sharing a value of `topology_key`."""
 
     pods: PodMatcher
+    """Which pods it is about."""
     topology_key: str
+    """The node label of which near nodes share a value."""
 
 
 class WeightedTerm(NamedTuple):
     """A preferred term; the weight is negative for anti-affinity."""
 
     term: AffinityTerm
+    """The term itself."""
     weight: int
+    """1 to 100, or -1 to -100 for anti-affinity."""
 
 
 class HostPort(NamedTuple):
     """A port that a pod takes on its node."""
 
     ip: str
+    """The address; 0.0.0.0 means all of the node's."""
     protocol: str
+    """TCP, UDP or SCTP."""
     port: int
+    """The number."""
 
 
 class PodClass(NamedTuple):
     """All that a term can see of a pod. Pods of one class are counted together."""
 
     namespace: str
+    """The pod's namespace."""
     labels: frozenset[tuple[str, str]]
+    """Its labels, as pairs."""
     terminating: bool
+    """Whether it is being deleted."""
 
 
 class PodInfo:
@@ -90,21 +104,30 @@ class PodInfo:
         metadata, spec = pod.metadata, pod.spec
         problems: list[str] = []
         self.pod = pod
+        """The pod's object."""
         self.uid = metadata.uid
+        """Its UID, by which the table and the waiting pods know it."""
         self.key = f"{metadata.namespace}/{metadata.name}"
+        """`namespace/name`."""
         self.priority = pod_priority(pod)
+        """Its priority; 0 if it has none."""
         self.pod_class = PodClass(
             metadata.namespace, frozenset(metadata.labels.items()), metadata.deletion_timestamp is not None
         )
+        """What terms can see of it."""
         self.request = NO_REQUEST
+        """A `PodRequest`: what it asks for, in whole numbers; zero if it cannot be read."""
         try:
             self.request = compute_pod_request(pod, pod_level_resources=pod_level_resources)
         except QuantityError as exc:
             problems.append(str(exc))
 
         self.required_affinity: tuple[AffinityTerm, ...] = ()
+        """Terms of required pod affinity."""
         self.required_anti_affinity: tuple[AffinityTerm, ...] = ()
+        """Terms of required pod anti-affinity."""
         self.preferred_terms: tuple[WeightedTerm, ...] = ()
+        """Preferred terms of both, those of anti-affinity with a negative weight."""
         if spec.affinity is not None:
             near, far = spec.affinity.pod_affinity, spec.affinity.pod_anti_affinity
             try:
@@ -126,14 +149,19 @@ class PodInfo:
                 problems.append(f"pod affinity: {exc}")
 
         self.host_ports = host_ports(pod)
+        """A tuple of `HostPort`: the ports it takes on its node."""
         self.volume_claims = tuple(
             f"{metadata.namespace}/{volume.persistent_volume_claim.claim_name}"
             for volume in spec.volumes
             if volume.persistent_volume_claim is not None
         )
+        """A tuple of `namespace/name`: the claims it uses."""
         self.attachable_volumes = tuple(filter(is_attachable, spec.volumes))
+        """A tuple of volumes of its spec: those that a CSI driver may have to attach."""
         self.disks = disks(spec.volumes)
+        """A tuple of `Disk`: those it names itself that not everybody can share (GCE, AWS, iSCSI, RBD)."""
         self.problems: tuple[str, ...] = tuple(problems)
+        """What could not be read, a text each; a pod with problems is rejected with them."""
 
     def placed_on(self, node_name: str) -> PodInfo:
         """The same pod with a node; everything derived stays the same."""
@@ -146,14 +174,17 @@ class PodInfo:
 
     @property
     def labels(self) -> Mapping[str, str]:
+        """The pod's labels."""
         return self.pod.metadata.labels
 
     @property
     def namespace(self) -> str:
+        """The pod's namespace."""
         return self.pod.metadata.namespace
 
     @property
     def node_name(self) -> str:
+        """The node it is on, or ""."""
         return self.pod.spec.node_name
 
     def __repr__(self) -> str:

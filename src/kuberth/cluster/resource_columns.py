@@ -17,8 +17,11 @@ from kuberth.api.pod_resources import PodRequest
 from kuberth.cluster.counting import Column, resized
 
 CPU: Final = 0
+"""The row of the matrices that holds `cpu`, in thousandths of a core."""
 MEMORY: Final = 1
+"""The row that holds `memory`, in bytes."""
 EPHEMERAL_STORAGE: Final = 2
+"""The row that holds `ephemeral-storage`, in bytes."""
 _FIXED: Final = {"cpu": CPU, "memory": MEMORY, "ephemeral-storage": EPHEMERAL_STORAGE}
 MAX_RESOURCES: Final = 1024
 """Distinct resources that nodes may offer; more count as zero, so that no node can exhaust the memory."""

@@ -25,10 +25,12 @@ Mask = NDArray[np.bool_]
 
 
 def everywhere(nodes: Nodes) -> Mask:
+    """Every position."""
     return np.ones(len(nodes), np.bool_)
 
 
 def nowhere(nodes: Nodes) -> Mask:
+    """No position."""
     return np.zeros(len(nodes), np.bool_)
 
 

@@ -42,9 +42,13 @@ K = TypeVar("K")
 class PlacementObserver(Protocol):
     """Is told when a pod takes or leaves its place (not of what-ifs)."""
 
-    def pod_placed(self, info: PodInfo) -> None: ...
+    def pod_placed(self, info: PodInfo) -> None:
+        """The pod counts on its node from now on."""
+        ...
 
-    def pod_removed(self, info: PodInfo) -> None: ...
+    def pod_removed(self, info: PodInfo) -> None:
+        """It no longer does."""
+        ...
 
 
 class _Placed:
@@ -64,28 +68,35 @@ class ClusterTable:
         self.slots = 0
         """Rows in use, gaps included; columns are longer."""
         self.live: NDArray[np.bool_] = np.zeros(capacity, np.bool_)
-        """Whether the row holds a node."""
+        """bool[row]: whether the row holds a node."""
         self.names: list[str] = []
         """The node's name per row; empty in a gap."""
         self._resources = ResourceColumns(capacity, requests_of=self._requests_of, changed=self._touch)
         self.nonzero_requested: Column = np.zeros((2, capacity), np.int64)
-        """[CPU or MEMORY, row]: the same, with a default for containers that ask for nothing."""
+        """[CPU or MEMORY, row]: as `requested`, with a default for containers that ask for nothing."""
         self.allowed_pods: Column = np.zeros(capacity, np.int64)
+        """int64[row]: how many pods the node takes, `pods` of its allocatable."""
         self.pod_count: Column = np.zeros(capacity, np.int64)
+        """int64[row]: how many pods are there, assumed ones included."""
         self.unschedulable: NDArray[np.bool_] = np.zeros(capacity, np.bool_)
-        """spec.unschedulable of the node."""
+        """bool[row]: spec.unschedulable of the node."""
         self.taints: InternedColumn[tuple[Taint, ...]] = InternedColumn(capacity, ())
-        """The node's list of taints."""
+        """`values[ids[row]]` is the node's list of taints, without their times."""
         self.declared_features: InternedColumn[frozenset[str]] = InternedColumn(capacity, frozenset())
+        """`values[ids[row]]` is the set of features the node declares."""
         self.row_generation: Column = np.zeros(capacity, np.int64)
-        """Generation of the last write to the row, by node or by pod."""
+        """int64[row]: `generation` of the last write to the row, by node or by pod."""
         self.node_generation: Column = np.zeros(capacity, np.int64)
-        """Generation of the last write to the row's own node."""
+        """int64[row]: `generation` of the last write to the row's own node."""
         self.generation = 0
+        """Grows with every write to any row."""
 
         self.labels = LabelColumns(capacity)
+        """The label columns; ask `label_column` for one."""
         self.images = ImageColumns(capacity)
+        """The image columns; ask `image_column` for one."""
         self.terms = Terms()
+        """Counts of placed pods by what terms say of them."""
         self.claims: dict[str, RowCounts] = {}
         """Pods per row that use a claim, by namespace/name of the claim."""
         self.disks: dict[Disk, RowCounts] = {}
@@ -106,6 +117,7 @@ class ClusterTable:
     # Views
 
     def all_nodes(self) -> Nodes:
+        """The view of the whole table, in which position and row are the same; it may have gaps."""
         return Nodes(self, slice(0, self.slots))
 
     def nodes_named(self, names: Iterable[str]) -> Nodes:
@@ -114,31 +126,38 @@ class ClusterTable:
         return Nodes(self, np.array(rows, np.int64))
 
     def node_named(self, name: str) -> NodeRow | None:
+        """The node of this name; None if there is none."""
         row = self._rows.get(name)
         return None if row is None else NodeRow(self, row)
 
     def row_of(self, name: str) -> int | None:
+        """The row of the node of this name; None if there is none."""
         return self._rows.get(name)
 
     def node_at(self, row: int) -> Node:
+        """The node's object at a row; LookupError in a gap."""
         node = self._nodes[row]
         if node is None:
             raise LookupError(f"row {row} of the cluster table holds no node")
         return node
 
     def pods_at(self, row: int) -> Iterable[PodInfo]:
+        """The pods on a row, assumed ones included."""
         return self._pods_at[row].values()
 
     @property
     def node_count(self) -> int:
+        """How many nodes there are."""
         return len(self._rows)
 
     @property
     def placed_count(self) -> int:
+        """How many pods have a node, assumed ones included."""
         return len(self._placed)
 
     @property
     def assumed_count(self) -> int:
+        """How many of them the API has not confirmed yet."""
         return sum(placed.assumed for placed in self._placed.values())
 
     def order(self) -> NDArray[np.int64]:
@@ -151,7 +170,7 @@ class ClusterTable:
 
     @property
     def resources(self) -> Mapping[str, int]:
-        """Resource name to row of the two matrices below; only resources that some node offers."""
+        """Resource name to row of `allocatable` and `requested`; only resources that some node offers."""
         return self._resources.index
 
     @property
@@ -165,12 +184,15 @@ class ClusterTable:
         return self._resources.requested
 
     def resource_index(self, resource: str) -> int | None:
+        """Which row of `allocatable` and `requested` a resource is; None: no node offers it."""
         return self._resources.index.get(resource)
 
     def label_column(self, key: str) -> LabelColumn:
+        """The column of a label key; made when it is first asked for, and kept."""
         return self.labels.column(key)
 
     def image_column(self, name: str) -> ImageColumn:
+        """The column of an image name; made when it is first asked for, and kept."""
         return self.images.column(name)
 
     def port_users(self, protocol: str, port: int) -> Mapping[str, RowCounts]:
@@ -326,14 +348,17 @@ class ClusterTable:
             self._remove(placed)
 
     def is_assumed(self, uid: str) -> bool:
+        """Whether the pod of this UID counts on a node that the API has not confirmed yet."""
         placed = self._placed.get(uid)
         return placed is not None and placed.assumed
 
     def placed(self, uid: str) -> PodInfo | None:
+        """The pod of this UID, if it has a node."""
         found = self._placed.get(uid)
         return None if found is None else found.info
 
     def placed_pods(self) -> Iterator[PodInfo]:
+        """All pods that have a node, assumed ones included."""
         return (placed.info for placed in self._placed.values())
 
     def observe(self, observer: PlacementObserver) -> None:

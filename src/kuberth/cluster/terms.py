@@ -59,6 +59,7 @@ class Tally:
 
     def __init__(self) -> None:
         self.counts = RowCounts()
+        """The number of pods per row."""
         self._domains: dict[str, DomainSums] = {}
 
     def add(self, row: int, number: int) -> None:
@@ -117,16 +118,22 @@ class Carried(enum.Enum):
     """The role of a term that a placed pod carries."""
 
     REQUIRED_AFFINITY = "required affinity"
+    """The pods must be near."""
     REQUIRED_ANTI_AFFINITY = "required anti-affinity"
+    """The pods must not be near."""
     PREFERRED = "preferred"
+    """Near is better, or worse if the weight is negative."""
 
 
 class CarriedTerm(NamedTuple):
     """A distinct term of placed pods; the weight is 0 for required ones."""
 
     role: Carried
+    """How the term is meant."""
     term: AffinityTerm
+    """The term itself."""
     weight: int
+    """How much a preferred term counts; negative for anti-affinity."""
 
 
 class _CarriedTerms:
@@ -217,6 +224,7 @@ class Terms:
                 yield carried, tally
 
     def namespace_labels(self, namespace: str) -> Mapping[str, str]:
+        """The labels of a namespace; none if it is not known."""
         return self._namespaces.get(namespace, {})
 
     # Namespaces

@@ -68,7 +68,9 @@ class Preemption:
     """What PostFilter did for a pod that fits nowhere."""
 
     status: Status
+    """What the last PostFilter plugin said."""
     nominated_node: str = ""
+    """The node that would be cleared, or ""."""
     victims: tuple[str, ...] = ()
     """namespace/name of the pods that were evicted, sorted."""
 
@@ -86,8 +88,11 @@ class Evaluator:
         feature_gates: FeatureGates | None = None,
     ) -> None:
         self.stores = Stores()
+        """The objects it was given, by kind."""
         self.cluster = ClusterTable()
+        """The nodes and placed pods among them."""
         self.nominator = Nominator()
+        """Promises; add some to see what they change."""
         self._api = DryRunApi(self.stores)
         self._background: list[Coroutine[Any, Any, None]] = []
         metrics = SchedulerMetrics()
@@ -111,6 +116,7 @@ class Evaluator:
         if profile is not None and profile not in runners:
             raise KuberthError(f"no profile is called {profile!r}; there are: {', '.join(runners)}")
         self.runner: Runner = runners[profile] if profile is not None else next(iter(runners.values()))
+        """The profile's plugins, ready to be asked."""
         self._cycle = SchedulingCycle(
             self.cluster, nominator=self.nominator, metrics=metrics, sampling=EveryNode()
         )

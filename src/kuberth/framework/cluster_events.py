@@ -19,20 +19,35 @@ class Action(enum.IntFlag):
     """What happened to an object. The order of the bits takes part in matching, as upstream's does."""
 
     ADD = 1 << 0
+    """The object is new."""
     DELETE = 1 << 1
+    """The object is gone."""
     UPDATE_NODE_ALLOCATABLE = 1 << 2
+    """What a node offers changed, in amount."""
     UPDATE_NODE_LABEL = 1 << 3
+    """Labels of a node changed."""
     UPDATE_NODE_TAINT = 1 << 4
+    """Taints of a node changed, or it became schedulable again."""
     UPDATE_NODE_CONDITION = 1 << 5
+    """A condition of a node changed its status."""
     UPDATE_NODE_ANNOTATION = 1 << 6
+    """Annotations of a node changed."""
     UPDATE_NODE_DECLARED_FEATURE = 1 << 7
+    """The features a node declares changed."""
     UPDATE_POD_LABEL = 1 << 8
+    """Labels of a pod changed."""
     UPDATE_POD_SCALE_DOWN = 1 << 9
+    """A pod asks for less of something."""
     UPDATE_POD_TOLERATION = 1 << 10
+    """A pod has more tolerations, or fewer."""
     UPDATE_POD_SCHEDULING_GATES_ELIMINATED = 1 << 11
+    """The last scheduling gate of a pod is gone."""
     UPDATE_POD_GENERATED_RESOURCE_CLAIM = 1 << 12
+    """A claim was made for a pod."""
     UPDATE = (1 << 13) - 1 - 0b11
+    """Any change; for kinds besides Node and Pod the only one there is."""
     ALL = (1 << 13) - 1
+    """Whatever happens."""
 
     @property
     def label(self) -> str:
@@ -56,21 +71,37 @@ class Resource(enum.StrEnum):
     """Kinds of objects whose changes may move pods; `ASSIGNED_POD` and `UNSCHEDULABLE_POD` are Pods."""
 
     POD = "Pod"
+    """Pods, wherever they are: events of both kinds below concern it."""
     ASSIGNED_POD = "AssignedPod"
+    """Pods that have a node."""
     UNSCHEDULABLE_POD = "UnschedulablePod"
+    """Pods that have none yet."""
     NODE = "Node"
+    """Nodes."""
     PERSISTENT_VOLUME = "PersistentVolume"
+    """Persistent volumes."""
     PERSISTENT_VOLUME_CLAIM = "PersistentVolumeClaim"
+    """Claims of persistent volumes."""
     CSI_NODE = "storage.k8s.io/CSINode"
+    """What CSI drivers say of a node."""
     CSI_DRIVER = "storage.k8s.io/CSIDriver"
+    """CSI drivers."""
     VOLUME_ATTACHMENT = "storage.k8s.io/VolumeAttachment"
+    """Volumes being attached to nodes."""
     CSI_STORAGE_CAPACITY = "storage.k8s.io/CSIStorageCapacity"
+    """How much storage is left where."""
     STORAGE_CLASS = "storage.k8s.io/StorageClass"
+    """Storage classes."""
     RESOURCE_CLAIM = "resource.k8s.io/ResourceClaim"
+    """Claims of dynamic resource allocation."""
     RESOURCE_SLICE = "resource.k8s.io/ResourceSlice"
+    """Devices that drivers offer."""
     DEVICE_CLASS = "resource.k8s.io/DeviceClass"
+    """Classes of devices."""
     POD_GROUP = "scheduling.k8s.io/PodGroup"
+    """Groups of pods."""
     ANY = "*"
+    """Any kind of object."""
 
 
 class ClusterEvent(NamedTuple):
@@ -81,8 +112,11 @@ class ClusterEvent(NamedTuple):
     """
 
     resource: str
+    """What it happened to."""
     action: Action
+    """What happened."""
     custom_label: str = ""
+    """Another name in metrics, for events that no object caused."""
 
     @property
     def label(self) -> str:
@@ -91,6 +125,7 @@ class ClusterEvent(NamedTuple):
 
     @property
     def is_wildcard(self) -> bool:
+        """Whether every event concerns it."""
         return self.resource == Resource.ANY and self.action == Action.ALL
 
 
@@ -140,7 +175,9 @@ class Hint(enum.Enum):
     """What a plugin thinks an event means for a pod it rejected."""
 
     QUEUE = "Queue"
+    """It may fit now: try it."""
     SKIP = "QueueSkip"
+    """It cannot have become schedulable by this: let it wait."""
 
 
 HintFunction = Callable[[Pod, object, object], Hint]
@@ -151,7 +188,9 @@ class EventWithHint(NamedTuple):
     """A registration: the event, and the function that judges it; without one every such event queues."""
 
     event: ClusterEvent
+    """What to be told of."""
     hint: HintFunction | None = None
+    """Asked for each waiting pod that the plugin rejected; None: always Queue."""
 
 
 ALL_EVENTS: Final = tuple(
@@ -169,4 +208,7 @@ ALL_EVENTS: Final = tuple(
         Resource.DEVICE_CLASS,
     )
 )
-"""What a plugin that does not say which events matter is registered for: all, so that no pod gets stuck."""
+"""What a plugin that does not say which events matter is registered for, so that no pod gets stuck.
+
+These are Kubernetes' own kinds; who looks at others has to say so.
+"""

@@ -17,7 +17,9 @@ T = TypeVar("T")
 class Cloneable(Protocol):
     """Data that a what-if may change offers `clone`; data without it is shared between clones."""
 
-    def clone(self) -> Any: ...
+    def clone(self) -> Any:
+        """A copy that can be changed without changing this one."""
+        ...
 
 
 class StateKey(Generic[T]):
@@ -27,6 +29,7 @@ class StateKey(Generic[T]):
 
     def __init__(self, name: str) -> None:
         self.name = name
+        """For messages only."""
 
     def __repr__(self) -> str:
         return f"StateKey({self.name!r})"
@@ -50,6 +53,7 @@ class CycleState:
         self.pod_info = pod_info
         """What is derived from the pod once: its requests and affinity terms."""
         self.record_plugin_metrics = record_plugin_metrics
+        """Whether this is one of the cycles whose plugins are timed one by one."""
         self.skip_filter: frozenset[str] = frozenset()
         """Plugins whose PreFilter said Skip."""
         self.skip_score: frozenset[str] = frozenset()

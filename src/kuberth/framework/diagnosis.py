@@ -30,8 +30,11 @@ class Diagnosis:
         self._explicit: dict[str, Status] = {}
         self._blocks: list[tuple[str, NDArray[np.int64], NDArray[np.int64], Verdict]] = []
         self.absent_status: Status = ABSENT
+        """What counts for nodes that were not looked at."""
         self.unschedulable_plugins: set[str] = set()
+        """Who rejected the pod anywhere; their hints bring it back."""
         self.pending_plugins: set[str] = set()
+        """Who of them answered Pending."""
         self.pre_filter: Status | None = None
         """Set if PreFilter rejected the pod for all nodes; then no node was looked at."""
         self.considered: frozenset[str] | None = None
@@ -102,6 +105,7 @@ class Diagnosis:
 
     @property
     def explicit(self) -> Mapping[str, Status]:
+        """Statuses given by node name, beside those given by row."""
         return self._explicit
 
     def __len__(self) -> int:
@@ -133,7 +137,9 @@ class FitError(Exception):
     def __init__(self, diagnosis: Diagnosis, total_nodes: int) -> None:
         super().__init__(total_nodes)
         self.diagnosis = diagnosis
+        """Why."""
         self.total_nodes = total_nodes
+        """How many nodes there are, looked at or not."""
 
     def __str__(self) -> str:
         return self.diagnosis.message(self.total_nodes)

@@ -38,6 +38,7 @@ class Plugin(abc.ABC):
     """Base of all plugins. `name` is what configuration files call it."""
 
     name: ClassVar[str]
+    """What configuration files, messages and metrics call the plugin."""
     args_type: ClassVar[type | None] = None
     """A msgspec struct that the plugin's `pluginConfig` arguments are checked against; None: a plain dict."""
 
@@ -99,6 +100,7 @@ class PreFilterResult(NamedTuple):
     """Success of PreFilter that narrows the search: only these nodes are filtered. None: all nodes."""
 
     node_names: frozenset[str] | None = None
+    """The only nodes to look at; None: all."""
 
 
 class PreFilterPlugin(Plugin):
@@ -157,6 +159,7 @@ class PostFilterResult(NamedTuple):
     """What PostFilter achieved: the node the pod is nominated for; "" clears an earlier nomination."""
 
     nominated_node: str
+    """The node's name; "" clears an earlier nomination."""
 
 
 class PostFilterPlugin(Plugin):
@@ -214,7 +217,9 @@ class PermitResult(NamedTuple):
     """Permit's answer with a time limit: when a Wait is not approved in time it becomes a denial."""
 
     status: Status
+    """Success, Wait, or a rejection."""
     timeout_seconds: float = 0.0
+    """How long to wait at most; only for Wait."""
 
     @classmethod
     def wait(cls, timeout_seconds: float, *reasons: str) -> PermitResult:

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 class Activator(Protocol):
     """Brings pods back to the active queue without an event."""
 
-    def activate(self, pods: Mapping[str, Pod]) -> None: ...
+    def activate(self, pods: Mapping[str, Pod]) -> None:
+        """Try these pods, by namespace/name, as soon as possible."""
+        ...
 
 
 class EventRecorder(Protocol):
@@ -41,13 +43,17 @@ class EventRecorder(Protocol):
         note: str,
         warning: bool = False,
         related: Any = None,
-    ) -> None: ...
+    ) -> None:
+        """Write an event about a pod; `related` is another object it has to do with."""
+        ...
 
 
 class Spawner(Protocol):
     """Runs work that awaits, owned by the scheduler's task group."""
 
-    def __call__(self, work: Coroutine[Any, Any, None], *, name: str) -> None: ...
+    def __call__(self, work: Coroutine[Any, Any, None], *, name: str) -> None:
+        """Run the coroutine until it ends; `name` is for the log."""
+        ...
 
 
 @dataclass(slots=True)
@@ -55,16 +61,28 @@ class Handle:
     """Everything a plugin can reach. The cluster table and the API are not in step with each other."""
 
     api: Api
+    """Reads and writes objects. Its verbs are `async`: for `pre_bind`, `bind`, and work given to `spawn`."""
     stores: Stores
+    """The last known version of every object of the kinds that are watched."""
     cluster: ClusterTable
+    """The cluster table: nodes and placed pods."""
     clock: Clock
+    """The time; virtual in tests. Never read another clock."""
     feature_gates: FeatureGates
+    """`enabled("Name")` says whether a feature is on."""
     waiting_pods: WaitingPods
+    """Pods that Permit holds."""
     nominator: Nominator
+    """Nodes promised to pending pods."""
     activator: Activator
+    """Brings pods back to the active queue."""
     recorder: EventRecorder
+    """Writes Kubernetes events."""
     spawn: Spawner
+    """Runs work that awaits, in the background."""
     metrics: SchedulerMetrics
+    """The scheduler's own metrics."""
     profile_name: str = ""
+    """The scheduler name of the profile that this plugin is part of."""
     runner: Runner | None = field(default=None, repr=False)
     """The profile's own runner, for plugins that ask others what if (preemption)."""

@@ -43,6 +43,7 @@ class Nominator:
         self.nominate(new, node_name)
 
     def withdraw(self, pod: Pod) -> None:
+        """Take back what was promised to the pod, if anything was."""
         node_name = self._node_of.pop(pod.metadata.uid, None)
         if node_name is not None:
             promised = self._by_node[node_name]
@@ -55,7 +56,9 @@ class Nominator:
         return self._node_of.get(uid, "")
 
     def nominated_on(self, node_name: str) -> tuple[PodInfo, ...]:
+        """The pods that a node is promised to."""
         return tuple(self._by_node.get(node_name, {}).values())
 
     def nominated_nodes(self) -> Iterable[str]:
+        """The nodes that are promised to any pod."""
         return tuple(self._by_node)

@@ -26,6 +26,7 @@ class QueuedPod:
 
     def __init__(self, info: PodInfo, *, timestamp_ns: int) -> None:
         self.info = info
+        """The pod, with what is derived from it."""
         self.timestamp_ns = timestamp_ns
         """When the pod entered the queue or came back from its last attempt."""
         self.attempts = 0
@@ -50,22 +51,27 @@ class QueuedPod:
 
     @property
     def pod(self) -> Pod:
+        """The pod's object."""
         return self.info.pod
 
     @property
     def key(self) -> str:
+        """`namespace/name`."""
         return self.info.key
 
     @property
     def uid(self) -> str:
+        """The pod's UID."""
         return self.info.uid
 
     @property
     def gated(self) -> bool:
+        """Whether a PreEnqueue plugin holds it back."""
         return self.gating_plugin != ""
 
     @property
     def rejectors(self) -> set[str]:
+        """Everybody who rejected it in its last attempt."""
         return self.unschedulable_plugins | self.pending_plugins
 
     @property

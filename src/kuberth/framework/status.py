@@ -13,6 +13,7 @@ class Code(enum.IntEnum):
     """Outcome of one extension point; the names are those of kube-scheduler."""
 
     SUCCESS = 0
+    """It fits, it is allowed, it is done. `None` says the same."""
     ERROR = 1
     """Something unexpected; the pod is retried after a backoff whatever happens in the cluster."""
     UNSCHEDULABLE = 2
@@ -59,9 +60,13 @@ class Status:
             if not isinstance(reason, str):
                 raise TypeError(f"a reason of a Status is a text, not {reason!r:.100}")
         self.code = code
+        """What it says."""
         self.reasons = reasons
+        """Why, a text each: what the FailedScheduling event counts nodes by."""
         self.plugin = plugin
+        """Who said it; the framework fills it in."""
         self.cause = cause
+        """The exception behind an error, if there was one."""
 
     @classmethod
     def unschedulable(cls, *reasons: str) -> Status:
@@ -92,14 +97,17 @@ class Status:
 
     @property
     def is_success(self) -> bool:
+        """Whether the code is Success."""
         return self.code == Code.SUCCESS
 
     @property
     def is_skip(self) -> bool:
+        """Whether the code is Skip."""
         return self.code == Code.SKIP
 
     @property
     def is_wait(self) -> bool:
+        """Whether the code is Wait."""
         return self.code == Code.WAIT
 
     @property
@@ -109,6 +117,7 @@ class Status:
 
     @property
     def message(self) -> str:
+        """All reasons, with commas between."""
         return ", ".join(self.reasons)
 
     def by(self, plugin: str) -> Status:
@@ -131,4 +140,6 @@ class Status:
 
 
 SUCCESS: Final = Status(Code.SUCCESS)
+"""What `None` stands for."""
 SKIP: Final = Status(Code.SKIP)
+"""The plugin has nothing to say for this pod."""

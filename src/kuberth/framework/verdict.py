@@ -25,6 +25,7 @@ class Verdict:
 
     def __init__(self, codes: Codes, status_of: Callable[[int], Status], *, may_fail: bool = False) -> None:
         self.codes = codes
+        """int64[position]: 0 where the node passes."""
         self._status_of = status_of
         self.may_fail = may_fail
         """Whether some code may stand for anything but a rejection; spares the runner from looking."""

@@ -21,6 +21,7 @@ class WaitingPod:
     def __init__(self, pod: Pod, timeouts_seconds: Mapping[str, float]) -> None:
         loop = asyncio.get_running_loop()
         self.pod = pod
+        """The pod that waits."""
         self._outcome: asyncio.Future[Status] = loop.create_future()
         self._timers = {
             plugin: loop.call_later(timeout, self._time_out, plugin, timeout)
@@ -75,6 +76,7 @@ class WaitingPods:
         return waiting
 
     def get(self, uid: str) -> WaitingPod | None:
+        """The waiting pod of this UID; None if it does not wait."""
         return self._pods.get(uid)
 
     def remove(self, uid: str) -> None:
@@ -86,7 +88,9 @@ class WaitingPods:
         return waiting is not None and waiting.reject(plugin, reason)
 
     def __iter__(self) -> Iterator[WaitingPod]:
+        """All that wait now."""
         return iter(tuple(self._pods.values()))
 
     def __len__(self) -> int:
+        """How many wait."""
         return len(self._pods)

@@ -37,14 +37,21 @@ class QueueContext:
     """All that a queue is built from. A factory `(QueueContext) -> SchedulingQueue` makes the queue."""
 
     sort: QueueSortPlugin
+    """The QueueSort plugin."""
     clock: Clock
+    """The only time there is."""
     cluster: ClusterTable
+    """The cluster table, to see what is placed; `observe` tells of changes."""
     nominator: Nominator
+    """Nodes promised to pending pods."""
     metrics: SchedulerMetrics
+    """Where the queue counts what comes in."""
     stores: Stores
     """The objects that are watched; a kind that the factory asks for (`stores.of`) is watched too."""
     api: Api
+    """The API, for what the queue reads or writes by itself."""
     recorder: EventRecorder
+    """Writes Kubernetes events."""
     spawn: Spawner
     """Runs what awaits, such as a write to the API: no method of a queue can."""
     pre_enqueue: Mapping[str, PreEnqueue]
@@ -52,8 +59,11 @@ class QueueContext:
     hints: Mapping[str, Sequence[RegisteredHint]]
     """By scheduler name."""
     initial_backoff_seconds: float = 1.0
+    """How long a pod waits after its first rejection."""
     max_backoff_seconds: float = 10.0
+    """How long at most, after many."""
     max_unschedulable_seconds: float = 300.0
+    """After so long a rejected pod is tried again without an event."""
     queueing_hints: bool = True
     """Feature gate SchedulerQueueingHints."""
     pop_from_backoff: bool = True
@@ -61,6 +71,7 @@ class QueueContext:
 
 
 QueueFactory = Callable[[QueueContext], "SchedulingQueue"]
+"""What makes a queue: a class whose constructor takes the context is one."""
 
 
 class SchedulingQueue(abc.ABC):

@@ -50,7 +50,9 @@ class World:
 
     def __init__(self, api: MemoryApi, scheduler: Scheduler) -> None:
         self.api = api
+        """The cluster in memory: put, change and remove objects here."""
         self.scheduler = scheduler
+        """The scheduler under test: its `queue`, `cluster`, `metrics`."""
 
     def pod(self, name: str, *, namespace: str = "default") -> Pod:
         """The pod as the API has it now."""

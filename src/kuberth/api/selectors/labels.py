@@ -56,9 +56,13 @@ class Requirement:
     """
 
     key: str
+    """The label it is about."""
     operator: Operator
+    """The relation, as it was written."""
     values: tuple[str, ...] = ()
+    """What the label's value is compared with."""
     meaning: Operator = field(init=False, repr=False)
+    """The relation, with the spellings of In and of NotIn folded together."""
     _value_set: frozenset[str] = field(init=False, repr=False)
     _bound: int = field(init=False, repr=False)
     _identity: _Meaning = field(init=False, repr=False)
@@ -101,6 +105,7 @@ class Requirement:
         return number > self._bound if meaning is Operator.GREATER_THAN else number < self._bound
 
     def matches(self, labels: Mapping[str, str]) -> bool:
+        """Whether the labels satisfy it."""
         return self.matches_value(labels.get(self.key))
 
     def __eq__(self, other: object) -> bool:
@@ -133,7 +138,9 @@ class Selector:
     """
 
     requirements: tuple[Requirement, ...] = ()
+    """All of them must hold; ordered by key."""
     matches_nothing: bool = False
+    """Whether it is the one that matches no object."""
     _identity: frozenset[Requirement] = field(init=False, repr=False)
     _hash: int = field(init=False, repr=False)
 
@@ -145,6 +152,7 @@ class Selector:
         object.__setattr__(self, "_hash", hash((identity, self.matches_nothing)))
 
     def matches(self, labels: Mapping[str, str]) -> bool:
+        """Whether it accepts an object with these labels."""
         if self.matches_nothing:
             return False
         get = labels.get

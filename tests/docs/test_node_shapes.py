@@ -1,0 +1,14 @@
+"""The page about node shapes tells every field."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+
+from kuberth.local.hollow.shapes import Shape
+from tests.docs.pages import table
+
+
+def test_every_field_is_in_the_table() -> None:
+    told = [row[0].strip("`") for row in table(Path("docs/node-shapes.md"), "Fields")]
+    assert sorted(told) == sorted(field.name for field in fields(Shape))

@@ -1,0 +1,31 @@
+"""docs/reference.md is what the docstrings say, and leaves out nothing that a plugin can import."""
+
+from __future__ import annotations
+
+import pytest
+from hack.reference import PAGE, SECTIONS, page
+
+import kuberth.evaluation
+import kuberth.framework
+import kuberth.queue
+import kuberth.testing
+
+DESCRIBED = {entry.name for section in SECTIONS for entry in section.entries}
+FOR_THE_SCHEDULER = {"Profile", "Registry", "Runner", "Backoff", "FairShareQueue"}
+"""What puts plugins to work, and queues together: public, and nothing that a plugin meets."""
+
+
+def test_the_page_is_what_the_docstrings_say() -> None:
+    written = PAGE.read_text(encoding="utf-8")
+    assert page() == written, "docs/reference.md is out of date: run `make reference`"
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        pytest.param(package.__all__, id=package.__name__)
+        for package in (kuberth.framework, kuberth.evaluation, kuberth.queue, kuberth.testing)
+    ],
+)
+def test_every_public_name_is_on_it(names: list[str]) -> None:
+    assert set(names) <= DESCRIBED | FOR_THE_SCHEDULER
