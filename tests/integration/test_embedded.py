@@ -14,20 +14,22 @@ from kuberth.assembly.scheduler import Scheduler
 from kuberth.client.http_api import HttpApi
 from kuberth.client.identity.kubeconfig import load_client_config
 from kuberth.errors import ConfigError
-from kuberth.local.manifests import read_manifests
+from kuberth.local.manifests import Manifest, read_manifests
 from kuberth.programs.up.cluster import ClusterSettings, EmbeddedCluster, running_cluster
 
 
-def pods(count: int, **spec: Any) -> Iterator[dict[str, Any]]:
+def pods(count: int, **spec: Any) -> Iterator[Manifest]:
     for number in range(count):
         requests = {"cpu": "100m", "memory": "64Mi"}
         container = {"name": "main", "image": "none", "resources": {"requests": requests}}
-        yield {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"name": f"p{number}", "namespace": "default"},
-            "spec": {"containers": [container], **spec},
-        }
+        yield Manifest(
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {"name": f"p{number}", "namespace": "default"},
+                "spec": {"containers": [container], **spec},
+            }
+        )
 
 
 async def placements(cluster: EmbeddedCluster) -> Counter[str]:
@@ -119,4 +121,4 @@ def test_manifests_of_a_folder_and_of_lists(tmp_path: Path) -> None:
     (tmp_path / "b.yaml").write_text("kind: B\n---\n---\nkind: List\nitems: [{kind: C}]\n", encoding="utf-8")
     (tmp_path / "a.json").write_text('{"kind": "A"}', encoding="utf-8")
     (tmp_path / "notes.txt").write_text("no manifest", encoding="utf-8")
-    assert [manifest["kind"] for manifest in read_manifests(tmp_path)] == ["A", "B", "C"]
+    assert [manifest.tree["kind"] for manifest in read_manifests(tmp_path)] == ["A", "B", "C"]

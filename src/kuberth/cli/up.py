@@ -18,7 +18,14 @@ def default_data() -> Path:
 
 @click.command()
 @click.option(
-    "--nodes", type=click.IntRange(0, 20_000), default=5, show_default=True, help="How many hollow nodes."
+    "--nodes",
+    type=click.IntRange(0, 20_000),
+    help="How many hollow nodes.  [default: those that are kept; 5 in a new cluster]",
+)
+@click.option(
+    "--remove-nodes",
+    is_flag=True,
+    help="Remove kept hollow nodes beyond --nodes or --shapes, with the pods on them.",
 )
 @click.option(
     "--shapes",
@@ -45,7 +52,9 @@ def default_data() -> Path:
     help="Port of the API server; 0 picks a free one.",
 )
 @click.option(
-    "--kubeconfig-out", type=click.Path(dir_okay=False, path_type=Path), help="Write the kubeconfig there."
+    "--kubeconfig-out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the kubeconfig there; merged into what the file has.",
 )
 @click.option(
     "-f",
@@ -78,6 +87,8 @@ def up(extras: Extras | None, /, **flags: Any) -> None:
     from kuberth.local.manifests import read_manifests
     from kuberth.programs.up.cluster import ClusterSettings
 
+    if flags["remove_nodes"] and flags["nodes"] is None and flags["shapes"] is None:
+        raise click.UsageError("--remove-nodes needs --nodes or --shapes to know which nodes stay")
     extras = extras or Extras()
     registry = build_registry(extras, flags["plugin_references"])
     gates = parse_settings(flags["feature_gates"])
@@ -95,6 +106,7 @@ def up(extras: Extras | None, /, **flags: Any) -> None:
         click.echo(f"Warning: {notice}", err=True)
     settings = ClusterSettings(
         nodes=flags["nodes"],
+        remove_nodes=flags["remove_nodes"],
         shapes=flags["shapes"],
         data=None if flags["memory"] else flags["data"] or default_data(),
         host=flags["host"],

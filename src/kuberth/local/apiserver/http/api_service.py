@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -48,6 +49,9 @@ VERSION: Final = {
     "compiler": "CPython",
     "platform": "python",
 }
+Page = Callable[[Request], Response]
+"""What answers a path that is not the API's own."""
+
 _HEALTH: Final = ("healthz", "livez", "readyz")
 _REFUSALS: Final = {400: "BadRequest", 503: "ServiceUnavailable"}
 _METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
@@ -69,10 +73,18 @@ class ApiService:
     """Implements `HttpService`."""
 
     def __init__(
-        self, core: Core, *, authenticator: Authenticator, clock: Clock, limits: RequestLimits
+        self,
+        core: Core,
+        *,
+        authenticator: Authenticator,
+        clock: Clock,
+        limits: RequestLimits,
+        pages: Mapping[str, Page],
     ) -> None:
+        """`pages` are served besides the API, by path, to whoever may see the API."""
         self._core = core
         self._authenticator = authenticator
+        self._pages = pages
         self._request_seconds = limits.request_seconds
         self._discovery = Discovery(core.resources)
         self._openapi = OpenApi(self._discovery, custom_schema=self._custom_schema)
@@ -119,6 +131,8 @@ class ApiService:
             _expect_reading(request)
             return self._discover(request, segments)
         _expect_reading(request)
+        if (page := self._pages.get(f"/{'/'.join(segments)}")) is not None:
+            return page(request)
         if segments[0] in _HEALTH:
             return self._health(request, segments)
         if segments == ["version"]:
@@ -160,7 +174,7 @@ class ApiService:
         ]
         health = [f"/{name}" for name in _HEALTH]
         fixed = ["/api", "/apis", "/openapi/v2", "/openapi/v3", "/version"]
-        return tree_answer({"paths": sorted({*fixed, *groups, *versions, *health})})
+        return tree_answer({"paths": sorted({*fixed, *groups, *versions, *health, *self._pages})})
 
     def _discover(self, request: Request, segments: list[str]) -> Response:
         discovery = self._discovery
