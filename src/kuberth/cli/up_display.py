@@ -83,18 +83,20 @@ class _ConsoleHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            self._console.print(Text(_printable(self.format(record), keep="\n")), soft_wrap=True)
+            # Wrapped here, not by the terminal: the summary below must know how many rows there are.
+            self._console.print(Text(_printable(self.format(record), keep="\n"), overflow="fold"))
         except Exception:
             self.handleError(record)
 
 
 async def _live(cluster: EmbeddedCluster, console: Console, stop: asyncio.Event) -> None:
-    # Transient: the terminal writes ^C into the last lines, so they are taken away and written once more.
     with Live(console=console, auto_refresh=False, transient=True) as live:
         while True:
             summary = await cluster.summary()
             rows = max(1, min(_REASONS, console.height - _ROWS_BESIDE))
-            live.update(summary_table(summary, rows=rows), refresh=True)
+            # The terminal writes ^C at the end of the last row; behind a full one it would begin another,
+            # of which nobody knows.
+            live.update(Group(summary_table(summary, rows=rows), ""), refresh=True)
             if await _stopped(stop, cluster.observer.pause_seconds):
                 break
     console.print(summary_table(summary))
@@ -137,7 +139,7 @@ def summary_table(summary: Summary, *, rows: int = _REASONS) -> RenderableType:
     if not summary.reasons:
         return head
     table = Table(box=None, pad_edge=False, show_edge=False, header_style="dim")
-    table.add_column("pods", justify="right", no_wrap=True)
+    table.add_column("pods", justify="right", no_wrap=True, min_width=4)
     table.add_column("wait because", no_wrap=True, overflow="ellipsis")
     for number, reason in _cut_reasons(summary, rows):
         table.add_row(str(number or ""), Text(reason))

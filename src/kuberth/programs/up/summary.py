@@ -115,8 +115,8 @@ def _reason(pod: Obj, phase: str) -> str:
         return f"gated by {', '.join(map(str, gates))}"
     for condition in _of(pod, "status").get("conditions") or ():
         if isinstance(condition, dict) and condition.get("type") == "PodScheduled":
-            # What preemption tried differs from pod to pod and hides what they have in common.
-            message = str(condition.get("message") or "").partition(" preemption: ")[0]
-            if message:
-                return message
+            message = str(condition.get("message") or "")
+            # The second sentence tells what preemption tried, which differs from pod to pod and hides what
+            # they have in common.
+            return (message.partition(". ")[0] if message.startswith("0/") else message) or _UNTRIED
     return _UNTRIED
