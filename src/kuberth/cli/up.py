@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from kuberth.cli.context import Extras, build_registry, notices, plugin_option, queue_factory, queue_option
+from kuberth.errors import ConfigError
 
 
 def default_data() -> Path:
@@ -86,6 +87,7 @@ def up(extras: Extras | None, /, **flags: Any) -> None:
     from kuberth.config.feature_gates import parse_settings
     from kuberth.local.manifests import read_manifests
     from kuberth.programs.up.cluster import ClusterSettings
+    from kuberth.text.field_errors import InvalidConfiguration
 
     if flags["remove_nodes"] and flags["nodes"] is None and flags["shapes"] is None:
         raise click.UsageError("--remove-nodes needs --nodes or --shapes to know which nodes stay")
@@ -94,13 +96,17 @@ def up(extras: Extras | None, /, **flags: Any) -> None:
     gates = parse_settings(flags["feature_gates"])
     config = None
     if flags["config_path"] is not None:
-        config = load(
-            flags["config_path"],
-            feature_gates=gates,
-            known_plugins=registry.names(),
-            extension_points=registry.extension_points(),
-            args_types=registry.args_types(),
-        )
+        try:
+            config = load(
+                flags["config_path"],
+                feature_gates=gates,
+                known_plugins=registry.names(),
+                extension_points=registry.extension_points(),
+                args_types=registry.args_types(),
+            )
+        except InvalidConfiguration as exc:
+            lines = (f"{flags['config_path']}: {error}" for error in exc.errors)
+            raise ConfigError("\n".join(lines)) from exc
     wanted = config or default_configuration(FeatureGates(gates))
     for notice in notices(wanted, registry, references=flags["plugin_references"]):
         click.echo(f"Warning: {notice}", err=True)

@@ -64,7 +64,7 @@ def _log_on(console: Console) -> Iterator[None]:
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     if console.is_terminal and sys.stderr.isatty():
-        through = _ConsoleHandler(console)
+        through = ConsoleHandler(console)
         through.setFormatter(handlers[0].formatter if handlers else None)
         root.handlers[:] = [through]
     if level > logging.WARNING:
@@ -76,7 +76,7 @@ def _log_on(console: Console) -> Iterator[None]:
         root.setLevel(level)
 
 
-class _ConsoleHandler(logging.Handler):
+class ConsoleHandler(logging.Handler):
     def __init__(self, console: Console) -> None:
         super().__init__()
         self._console = console
@@ -139,10 +139,11 @@ def summary_table(summary: Summary, *, rows: int = _REASONS) -> RenderableType:
     if not summary.reasons:
         return head
     table = Table(box=None, pad_edge=False, show_edge=False, header_style="dim")
-    table.add_column("pods", justify="right", no_wrap=True, min_width=4)
-    table.add_column("wait because", no_wrap=True, overflow="ellipsis")
+    table.add_column("pods", justify="right", no_wrap=True)
+    # Not the column but its text does not wrap: of columns that do not, rich makes all narrower alike.
+    table.add_column("wait because")
     for number, reason in _cut_reasons(summary, rows):
-        table.add_row(str(number or ""), Text(reason))
+        table.add_row(str(number or ""), Text(reason, no_wrap=True, overflow="ellipsis"))
     return Group(head, table)
 
 

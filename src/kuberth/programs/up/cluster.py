@@ -23,10 +23,12 @@ from kuberth.local.apiserver.http.api_service import Page
 from kuberth.local.apiserver.http.credentials import ClusterCredentials, kubeconfig_tree
 from kuberth.local.apiserver.http.server import HttpServer
 from kuberth.local.apiserver.objects import Obj
+from kuberth.local.apiserver.schema.fields import unknown_fields
 from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.apiserver.store.store import RevisionStore
 from kuberth.local.apiserver.verbs.core import Core
 from kuberth.local.hollow.running import CONTROLLERS, HollowCluster
+from kuberth.local.hollow.shapes import load_shapes
 from kuberth.local.in_process import InProcessApi
 from kuberth.local.manifests import Manifest
 from kuberth.programs.up.kubeconfig_files import merge_into, of_this_process
@@ -35,6 +37,7 @@ from kuberth.programs.up.summary import Observer, Summary
 from kuberth.queue.interface import QueueFactory
 from kuberth.serving import scheduler_routes
 from kuberth.serving.metrics_pages import feature_families
+from kuberth.text.timestamps import stamp
 
 logger = logging.getLogger(__name__)
 
@@ -86,13 +89,14 @@ async def running_cluster(
 ) -> AsyncIterator[EmbeddedCluster]:
     """Everything started, in order, and ended in reverse."""
     clock = SystemClock()
+    controllers = _chosen(settings.without)
+    load_shapes(settings.shapes, count=0)  # what is wrong with them is told before anything is made
     async with AsyncExitStack() as stack:
         with _files_told(settings):
             store = await RevisionStore.open(_database(settings.data))
             stack.push_async_callback(store.close)
             credentials = _credentials(settings)
         core = Core(store, clock=clock, feature_gates=settings.feature_gates)
-        controllers = _chosen(settings.without)
         scheduler = _make_scheduler(settings, core, clock) if settings.with_scheduler else None
         server = await stack.enter_async_context(
             HttpServer(
@@ -114,6 +118,7 @@ async def running_cluster(
             nodes=settings.nodes,
             shapes=settings.shapes,
             remove=settings.remove_nodes,
+            now=stamp(clock),
             tell=progress,
         )
         hollow = HollowCluster(
@@ -140,9 +145,12 @@ def _database(data: Path | None) -> Path | None:
 
 def _credentials(settings: ClusterSettings) -> ClusterCredentials:
     names = (settings.host,)
-    if settings.data is None:
-        return ClusterCredentials.in_memory(names=names)
-    return ClusterCredentials.in_directory(settings.data / "pki", names=names)
+    try:
+        if settings.data is None:
+            return ClusterCredentials.in_memory(names=names)
+        return ClusterCredentials.in_directory(settings.data / "pki", names=names)
+    except ValueError as error:  # no certificate can name it
+        raise ConfigError(f"--host {settings.host}: expected a host name or an address: {error}") from error
 
 
 @contextmanager
@@ -210,15 +218,21 @@ async def _playing(hollow: HollowCluster) -> AsyncIterator[None]:
 @asynccontextmanager
 async def _scheduling(scheduler: Scheduler) -> AsyncIterator[None]:
     """A scheduler that ends though nobody asked takes everything with it: pods would wait in silence."""
+    failure: Exception | None = None
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(_run(scheduler), name="scheduler")
         watching = tasks.create_task(_watch_loop(scheduler), name="watch over the scheduling loop")
         try:
             await scheduler.wait_synced()
             yield
+        except Exception as error:
+            # Kept from the task group, which would cancel the scheduler in the midst of its bindings.
+            failure = error
         finally:
             watching.cancel()
             scheduler.stop()
+    if failure is not None:
+        raise failure
 
 
 async def _run(scheduler: Scheduler) -> None:
@@ -243,6 +257,8 @@ async def apply(core: Core, manifest: Manifest) -> None:
             f"{manifest}: the server knows no kind {tree.get('kind')} in {tree.get('apiVersion')}; "
             "is it spelled right, or is its definition missing?"
         )
+    if row.schema and (unknown := next(unknown_fields(row.schema, tree), None)) is not None:
+        raise ConfigError(f"{manifest}: unknown field {unknown}; is it spelled right, and in its place?")
     metadata = tree.get("metadata")
     if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str) or not metadata["name"]:
         raise ConfigError(f"{manifest}: it needs metadata.name")

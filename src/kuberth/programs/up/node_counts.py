@@ -6,11 +6,13 @@ Nodes are only ever added unless somebody asks for less: pods run on them, and p
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
+from kuberth.errors import ConfigError
 from kuberth.local.apiserver.objects import Obj, name_of
+from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.apiserver.verbs.core import Core
 from kuberth.local.hollow.shapes import HOLLOW, load_shapes, make_nodes
 
@@ -20,15 +22,23 @@ _SHOWN: Final = 3
 
 
 async def settle(
-    core: Core, *, nodes: int | None, shapes: Path | None, remove: bool, tell: Callable[[str], None]
+    core: Core,
+    *,
+    nodes: int | None,
+    shapes: Path | None,
+    remove: bool,
+    now: str,
+    tell: Callable[[str], None],
 ) -> int:
     """How many nodes to register, after those were removed that were to be; None: as many as there are."""
     present = {name_of(node) for node in (await core.list("nodes"))["items"] if _is_made_here(node)}
     if nodes is None and shapes is None and present:
         return 0
     count = FIRST_NODES if nodes is None else nodes
-    wanted = {name_of(node) for node in make_nodes(load_shapes(shapes, count=count), now="")}
-    surplus = sorted(present - wanted, key=_natural)
+    wanted = {name_of(node): node for node in make_nodes(load_shapes(shapes, count=count), now=now)}
+    if shapes is not None:
+        await _check(core, wanted, shapes)
+    surplus = sorted(present - wanted.keys(), key=_natural)
     if not surplus:
         return count
     if remove:
@@ -41,6 +51,17 @@ async def settle(
             f"--remove-nodes removes {_some(surplus)} with the pods on them"
         )
     return count
+
+
+async def _check(core: Core, nodes: Mapping[str, Obj], shapes: Path) -> None:
+    """Whether the server would take the first node of each shape: here it is known which file is wrong."""
+    for name, node in nodes.items():
+        if name.endswith("-1"):
+            try:
+                await core.create("nodes", node, dry_run=True)
+            except StatusError as error:
+                if error.reason != "AlreadyExists":
+                    raise ConfigError(f"{shapes}: {error}") from error
 
 
 def _is_made_here(node: Obj) -> bool:
