@@ -94,9 +94,7 @@ async def _live(cluster: EmbeddedCluster, console: Console, stop: asyncio.Event)
         while True:
             summary = await cluster.summary()
             rows = max(1, min(_REASONS, console.height - _ROWS_BESIDE))
-            # The terminal writes ^C at the end of the last row; behind a full one it would begin another,
-            # of which nobody knows.
-            live.update(Group(summary_table(summary, rows=rows), ""), refresh=True)
+            live.update(live_frame(summary, rows=rows), refresh=True)
             if await _stopped(stop, cluster.observer.pause_seconds):
                 break
     console.print(summary_table(summary))
@@ -145,6 +143,12 @@ def summary_table(summary: Summary, *, rows: int = _REASONS) -> RenderableType:
     for number, reason in _cut_reasons(summary, rows):
         table.add_row(str(number or ""), Text(reason, no_wrap=True, overflow="ellipsis"))
     return Group(head, table)
+
+
+def live_frame(summary: Summary, *, rows: int) -> RenderableType:
+    # The terminal writes ^C at the end of the last row. Behind a full one it would begin another, of which
+    # nobody knows: so the last row is empty.
+    return Group(summary_table(summary, rows=rows), "")
 
 
 def _cut_reasons(summary: Summary, rows: int) -> Iterator[tuple[int, str]]:

@@ -7,15 +7,15 @@ import pytest
 from rich.console import Console
 from rich.live import Live
 
-from kuberth.cli.up_display import ConsoleHandler, summary_line, summary_table
+from kuberth.cli.up_display import ConsoleHandler, live_frame, summary_line, summary_table
 from kuberth.programs.up.summary import Summary
 
 LONG = "0/5 nodes are available: 3 Insufficient cpu, 2 node(s) had untolerated taint {dedicated: gpu}"
 
 
-def shown(summary: Summary, *, width: int, rows: int = 8) -> list[str]:
+def shown(summary: Summary, *, width: int, rows: int = 8, live: bool = False) -> list[str]:
     console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
-    console.print(summary_table(summary, rows=rows))
+    console.print((live_frame if live else summary_table)(summary, rows=rows))
     assert isinstance(console.file, io.StringIO)
     return [line.rstrip() for line in console.file.getvalue().splitlines()]
 
@@ -48,6 +48,11 @@ def test_what_is_cut_is_counted() -> None:
         "reason 6",
         "and 15 more for 5 other reasons",
     ]
+
+
+@pytest.mark.parametrize("reasons", [{}, {LONG: 40}])
+def test_the_last_row_has_room_for_what_is_typed(reasons: dict[str, int]) -> None:
+    assert shown(Summary(1, {"Waiting": 40}, reasons), width=60, live=True)[-1] == ""
 
 
 def test_words_of_objects_move_no_cursor() -> None:
