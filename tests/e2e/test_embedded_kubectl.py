@@ -95,6 +95,18 @@ def test_version_and_rights(kubectl: Kubectl) -> None:
     assert kubectl("get", "--raw", "/readyz") == "ok"
 
 
+def test_top_shows_what_is_requested(kubectl: Kubectl) -> None:
+    kubectl("apply", "-f", "-", stdin=NODE)
+    kubectl("apply", "-f", "-", stdin=POD.replace("spec:", "spec:\n  nodeName: n1"))
+    running = json.dumps({"status": {"phase": "Running"}})
+    kubectl("patch", "pod", "web", "--subresource=status", "--type=merge", "-p", running)
+    assert lines(kubectl("top", "nodes"))[1] == ["n1", "100m", "2%", "0Mi", "0%"]
+    assert lines(kubectl("top", "pods"))[1] == ["web", "100m", "0Mi"]
+    assert lines(kubectl("top", "pods", "--all-namespaces", "--containers"))[1][2] == "main"
+    assert "not found" in kubectl.refused("top", "pod", "nobody")
+    assert "metrics.k8s.io/v1beta1" in kubectl("api-versions")
+
+
 def test_apply_creates_changes_and_leaves_alone(kubectl: Kubectl) -> None:
     assert kubectl("apply", "-f", "-", stdin=POD) == "pod/web created\n"
     assert kubectl("apply", "-f", "-", stdin=POD) == "pod/web unchanged\n"

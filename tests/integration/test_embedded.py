@@ -3,6 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+import ssl
+import subprocess
+import sys
+import urllib.error
+import urllib.request
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,24 +17,29 @@ from typing import Any
 
 import pytest
 
+from kuberth.api.core import Namespace
 from kuberth.assembly.scheduler import Scheduler
 from kuberth.client.http_api import HttpApi
 from kuberth.client.identity.kubeconfig import load_client_config
-from kuberth.errors import ConfigError
-from kuberth.local.manifests import read_manifests
+from kuberth.errors import ConfigError, KuberthError
+from kuberth.local.manifests import Manifest, read_manifests
 from kuberth.programs.up.cluster import ClusterSettings, EmbeddedCluster, running_cluster
+from kuberth.scheduling.loop import SchedulingLoop
+from kuberth.text.documents import write_yaml
 
 
-def pods(count: int, **spec: Any) -> Iterator[dict[str, Any]]:
+def pods(count: int, **spec: Any) -> Iterator[Manifest]:
     for number in range(count):
         requests = {"cpu": "100m", "memory": "64Mi"}
         container = {"name": "main", "image": "none", "resources": {"requests": requests}}
-        yield {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"name": f"p{number}", "namespace": "default"},
-            "spec": {"containers": [container], **spec},
-        }
+        yield Manifest(
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {"name": f"p{number}", "namespace": "default"},
+                "spec": {"containers": [container], **spec},
+            }
+        )
 
 
 async def placements(cluster: EmbeddedCluster) -> Counter[str]:
@@ -91,6 +103,150 @@ def test_files_are_for_their_owner_only(tmp_path: Path) -> None:
     assert {name: mode for name, mode in modes.items() if mode & 0o077 and not name.endswith(".crt")} == {}
 
 
+def test_nodes_are_kept_unless_fewer_are_asked_for(tmp_path: Path) -> None:
+    async def main(nodes: int | None, *, remove: bool = False) -> int:
+        settings = ClusterSettings(
+            nodes=nodes, remove_nodes=remove, port=0, data=tmp_path, with_scheduler=False
+        )
+        async with asyncio.timeout(60), running_cluster(settings) as cluster:
+            return (await cluster.summary()).nodes
+
+    asked = [(4, False), (None, False), (2, False), (2, True), (None, False), (3, False)]
+    assert [asyncio.run(main(nodes, remove=remove)) for nodes, remove in asked] == [4, 4, 4, 2, 2, 3]
+
+
+def files_in(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file()]
+
+
+def test_in_memory_nothing_is_on_disk_but_the_kubeconfig(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+
+    async def main() -> None:
+        settings = ClusterSettings(nodes=0, port=0, with_scheduler=False)
+        async with asyncio.timeout(60), running_cluster(settings) as cluster:
+            assert files_in(tmp_path) == [cluster.kubeconfig_path]
+            assert cluster.kubeconfig_path.stat().st_mode & 0o777 == 0o600
+            api = HttpApi(load_client_config(kubeconfig=str(cluster.kubeconfig_path)))
+            try:
+                assert (await api.get(Namespace, "default")).metadata.name == "default"
+            finally:
+                await api.close()
+
+    asyncio.run(main())
+    assert files_in(tmp_path) == []
+
+
+def test_metrics_are_for_whoever_has_the_kubeconfig(tmp_path: Path) -> None:
+    async def main() -> None:
+        settings = ClusterSettings(nodes=1, port=0, data=tmp_path, manifests=tuple(pods(1)))
+        async with asyncio.timeout(60), running_cluster(settings) as cluster:
+            await placements(cluster)
+            token = (tmp_path / "pki" / "token").read_text(encoding="ascii")
+            context = ssl.create_default_context(cafile=str(tmp_path / "pki" / "ca.crt"))
+
+            def scrape(path: str, **headers: str) -> str:
+                request = urllib.request.Request(cluster.url + path, headers=headers)
+                with urllib.request.urlopen(request, context=context, timeout=30) as answer:
+                    return str(answer.read().decode())
+
+            bearer = {"authorization": f"Bearer {token}"}
+            text = await asyncio.to_thread(scrape, "/metrics", **bearer)
+            assert 'scheduler_schedule_attempts_total{profile="default-scheduler",result="scheduled"}' in text
+            assert "kubernetes_feature_enabled" in text
+            assert 'pod="p0"' in await asyncio.to_thread(scrape, "/metrics/resources", **bearer)
+            with pytest.raises(urllib.error.HTTPError, match="403"):
+                await asyncio.to_thread(scrape, "/metrics")
+
+    asyncio.run(main())
+
+
+def test_a_scheduling_loop_that_ends_unasked_ends_the_cluster() -> None:
+    async def main() -> None:
+        async with asyncio.timeout(60), running_cluster(ClusterSettings(nodes=0, port=0)) as cluster:
+            assert cluster.scheduler is not None
+            cluster.scheduler.loop.stop()
+            await asyncio.Event().wait()
+
+    with pytest.raises(ExceptionGroup) as failed:
+        asyncio.run(main())
+    assert failed.group_contains(KuberthError, match="the scheduling loop ended unasked")
+
+
+def test_a_scheduler_that_fails_ends_the_cluster(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fail(self: SchedulingLoop) -> None:
+        raise RuntimeError("boom")
+
+    async def main() -> None:
+        async with asyncio.timeout(60), running_cluster(ClusterSettings(nodes=0, port=0)):
+            await asyncio.Event().wait()
+
+    monkeypatch.setattr(SchedulingLoop, "run_ticks", fail)
+    with pytest.raises(ExceptionGroup) as failed:
+        asyncio.run(main())
+    assert failed.group_contains(KuberthError, match="so the cluster ends")
+    assert not failed.group_contains(RuntimeError)
+    assert "boom" in caplog.text
+
+
+def test_a_plugin_that_blocks_is_named_and_a_signal_ends_it_all_the_same(tmp_path: Path) -> None:
+    (tmp_path / "blocking.py").write_text(BLOCKING, encoding="utf-8")
+    (tmp_path / "config.yaml").write_text(BLOCKING_CONFIG, encoding="utf-8")
+    (tmp_path / "pod.yaml").write_text(write_yaml(next(pods(1)).tree), encoding="utf-8")
+    options = [
+        "--memory",
+        "--port",
+        "0",
+        "--plugin",
+        "blocking:Blocking",
+        "--config",
+        "config.yaml",
+        "-f",
+        "pod.yaml",
+    ]
+    with subprocess.Popen(
+        [sys.executable, "-m", "kuberth", "up", *options],
+        cwd=tmp_path,
+        env={**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        try:
+            while "blocked" not in process.stdout.readline():
+                assert process.poll() is None
+            process.send_signal(signal.SIGTERM)
+            _, errors = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert process.returncode == 1
+    assert "plugin Blocking is asked at Filter and has not answered; ending without it" in errors
+
+
+BLOCKING = """
+import time
+from kuberth.framework import FilterPlugin
+
+class Blocking(FilterPlugin):
+    name = "Blocking"
+
+    def filter(self, state, pod, node):
+        print("blocked", flush=True)
+        time.sleep(600)
+"""
+BLOCKING_CONFIG = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles: [{plugins: {multiPoint: {enabled: [{name: Blocking}]}}}]
+"""
+
+
 def test_an_unknown_controller_is_told() -> None:
     async def main() -> None:
         async with running_cluster(ClusterSettings(port=0, without=frozenset({"nonsense"}))):
@@ -119,4 +275,4 @@ def test_manifests_of_a_folder_and_of_lists(tmp_path: Path) -> None:
     (tmp_path / "b.yaml").write_text("kind: B\n---\n---\nkind: List\nitems: [{kind: C}]\n", encoding="utf-8")
     (tmp_path / "a.json").write_text('{"kind": "A"}', encoding="utf-8")
     (tmp_path / "notes.txt").write_text("no manifest", encoding="utf-8")
-    assert [manifest["kind"] for manifest in read_manifests(tmp_path)] == ["A", "B", "C"]
+    assert [manifest.tree["kind"] for manifest in read_manifests(tmp_path)] == ["A", "B", "C"]

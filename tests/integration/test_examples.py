@@ -16,6 +16,7 @@ from kuberth.assembly.profiles import full_registry
 from kuberth.cli import main
 from kuberth.clock import run_in_virtual_time
 from kuberth.config import load
+from kuberth.local.manifests import Manifest
 from kuberth.programs.up.cluster import ClusterSettings, running_cluster
 from kuberth.queue.fair_share import fair_share
 from kuberth.testing import make_node, make_pod
@@ -83,12 +84,14 @@ def test_a_cluster_with_a_plugin_a_configuration_and_another_queue() -> None:
         registry=registry,
         queue=fair_share(),
         manifests=[
-            {
-                "apiVersion": "v1",
-                "kind": "Pod",
-                "metadata": {"name": f"p{number}", "namespace": "default"},
-                "spec": {"containers": [{"name": "main", "image": "none"}]},
-            }
+            Manifest(
+                {
+                    "apiVersion": "v1",
+                    "kind": "Pod",
+                    "metadata": {"name": f"p{number}", "namespace": "default"},
+                    "spec": {"containers": [{"name": "main", "image": "none"}]},
+                }
+            )
             for number in range(6)
         ],
     )

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kuberth.errors import ConfigError
+from kuberth.errors import ConfigError, KuberthError
 
 if TYPE_CHECKING:
     from kuberth.config import KubeSchedulerConfiguration
     from kuberth.framework.registry import PluginFactory, Registry
-    from kuberth.queue.interface import QueueFactory
+    from kuberth.queue.interface import QueueContext, QueueFactory, SchedulingQueue
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +57,28 @@ def build_registry(extras: Extras, references: Sequence[str]) -> Registry:
 
 def queue_factory(extras: Extras, reference: str | None) -> QueueFactory | None:
     from kuberth.framework.registry import resolve_reference
+    from kuberth.queue.interface import SchedulingQueue
 
     if reference is None:
         return extras.queue
     factory = resolve_reference(reference, option="--queue")
     if not callable(factory):
         raise ConfigError(f"--queue {reference}: {factory!r} cannot be called; expected a queue factory")
-    return factory  # type: ignore[no-any-return]  # whatever it makes is checked when it has made it
+
+    def make(context: QueueContext) -> SchedulingQueue:
+        try:
+            queue: object = factory(context)
+        except KuberthError:
+            raise
+        except Exception as exc:  # whatever a factory does
+            raise ConfigError(f"--queue {reference} failed: {type(exc).__name__}: {exc}") from exc
+        if not isinstance(queue, SchedulingQueue):
+            raise ConfigError(
+                f"--queue {reference} made {queue!r}, which is no kuberth.queue.interface.SchedulingQueue"
+            )
+        return queue
+
+    return make
 
 
 def notices(

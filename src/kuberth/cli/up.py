@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from kuberth.cli.context import Extras, build_registry, notices, plugin_option, queue_factory, queue_option
+from kuberth.errors import ConfigError
 
 
 def default_data() -> Path:
@@ -18,7 +19,14 @@ def default_data() -> Path:
 
 @click.command()
 @click.option(
-    "--nodes", type=click.IntRange(0, 20_000), default=5, show_default=True, help="How many hollow nodes."
+    "--nodes",
+    type=click.IntRange(0, 20_000),
+    help="How many hollow nodes.  [default: those that are kept; 5 in a new cluster]",
+)
+@click.option(
+    "--remove-nodes",
+    is_flag=True,
+    help="Remove kept hollow nodes beyond --nodes or --shapes, with the pods on them.",
 )
 @click.option(
     "--shapes",
@@ -45,7 +53,9 @@ def default_data() -> Path:
     help="Port of the API server; 0 picks a free one.",
 )
 @click.option(
-    "--kubeconfig-out", type=click.Path(dir_okay=False, path_type=Path), help="Write the kubeconfig there."
+    "--kubeconfig-out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the kubeconfig there; merged into what the file has.",
 )
 @click.option(
     "-f",
@@ -77,24 +87,32 @@ def up(extras: Extras | None, /, **flags: Any) -> None:
     from kuberth.config.feature_gates import parse_settings
     from kuberth.local.manifests import read_manifests
     from kuberth.programs.up.cluster import ClusterSettings
+    from kuberth.text.field_errors import InvalidConfiguration
 
+    if flags["remove_nodes"] and flags["nodes"] is None and flags["shapes"] is None:
+        raise click.UsageError("--remove-nodes needs --nodes or --shapes to know which nodes stay")
     extras = extras or Extras()
     registry = build_registry(extras, flags["plugin_references"])
     gates = parse_settings(flags["feature_gates"])
     config = None
     if flags["config_path"] is not None:
-        config = load(
-            flags["config_path"],
-            feature_gates=gates,
-            known_plugins=registry.names(),
-            extension_points=registry.extension_points(),
-            args_types=registry.args_types(),
-        )
+        try:
+            config = load(
+                flags["config_path"],
+                feature_gates=gates,
+                known_plugins=registry.names(),
+                extension_points=registry.extension_points(),
+                args_types=registry.args_types(),
+            )
+        except InvalidConfiguration as exc:
+            lines = (f"{flags['config_path']}: {error}" for error in exc.errors)
+            raise ConfigError("\n".join(lines)) from exc
     wanted = config or default_configuration(FeatureGates(gates))
     for notice in notices(wanted, registry, references=flags["plugin_references"]):
         click.echo(f"Warning: {notice}", err=True)
     settings = ClusterSettings(
         nodes=flags["nodes"],
+        remove_nodes=flags["remove_nodes"],
         shapes=flags["shapes"],
         data=None if flags["memory"] else flags["data"] or default_data(),
         host=flags["host"],

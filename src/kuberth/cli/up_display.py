@@ -1,49 +1,103 @@
 """What a person sees of `kuberth up`: the way to a ready cluster, then how it stands.
 
-In: the settings of a cluster. Out: lines, or on a terminal a table that keeps itself up to date.
+In: the settings of a cluster, and the log. Out: lines, or on a terminal a summary at the bottom that keeps
+itself up to date while the log scrolls above it.
 """
 
 from __future__ import annotations
 
 import asyncio
-import signal
-from collections.abc import Callable
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
 
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from kuberth.programs.up.cluster import ClusterSettings, EmbeddedCluster, Summary, running_cluster
+from kuberth.programs.run.watchdog import Watchdog
+from kuberth.programs.up.cluster import ClusterSettings, EmbeddedCluster, running_cluster
+from kuberth.programs.up.summary import GATED, IN_PERMIT, WAITING, Summary
 
-SUMMARY_SECONDS = 1.0
+_REASONS: Final = 8
+_ROWS_BESIDE: Final = 5
+"""Of the terminal: for the head of the summary, the line of what was cut, and a line or two of log."""
+_ORDER: Final = ("Running", "Pending", WAITING, IN_PERMIT, GATED)
+_WORDS: Final = {WAITING: "waiting", GATED: "gated"}
 
 
 async def run_cluster(settings: ClusterSettings) -> None:
     stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
     console = Console()
 
     def tell(line: str) -> None:
         console.print(line, highlight=False, markup=False, soft_wrap=True)
 
-    async with running_cluster(settings, progress=tell) as cluster:
-        tell(f"Ready. Point kubectl at it:\n  export KUBECONFIG={cluster.kubeconfig_path}")
-        if settings.data is not None:
-            tell(f"Kept in {settings.data}; Ctrl-C ends it, the next start goes on from here.")
-        if console.is_terminal:
-            await _live(cluster, console, stop)
-        else:
-            await _lines(cluster, tell, stop)
-        tell("Ending.")
+    def end(code: int) -> None:
+        console.show_cursor(True)
+        os._exit(code)
+
+    with _log_on(console), Watchdog(end=end).watching(on_signal=stop.set):
+        async with running_cluster(settings, progress=tell) as cluster:
+            tell(f"Ready. Point kubectl at it:\n  export KUBECONFIG={cluster.kubeconfig_path}")
+            if settings.data is not None:
+                tell(f"Kept in {settings.data}; Ctrl-C ends it, the next start goes on from here.")
+            else:
+                tell("Nothing is kept; Ctrl-C ends it.")
+            if console.is_terminal:
+                await _live(cluster, console, stop)
+            else:
+                await _lines(cluster, tell, stop)
+            tell("Ending.")
+
+
+@contextmanager
+def _log_on(console: Console) -> Iterator[None]:
+    """Let the log go through the console while both are on one terminal, so that neither tears the other.
+
+    Warnings are shown without being asked for: they are about what the user just did.
+    """
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    if console.is_terminal and sys.stderr.isatty():
+        through = ConsoleHandler(console)
+        through.setFormatter(handlers[0].formatter if handlers else None)
+        root.handlers[:] = [through]
+    if level > logging.WARNING:
+        root.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        root.handlers[:] = handlers
+        root.setLevel(level)
+
+
+class ConsoleHandler(logging.Handler):
+    def __init__(self, console: Console) -> None:
+        super().__init__()
+        self._console = console
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            # Wrapped here, not by the terminal: the summary below must know how many rows there are.
+            self._console.print(Text(_printable(self.format(record), keep="\n"), overflow="fold"))
+        except Exception:
+            self.handleError(record)
 
 
 async def _live(cluster: EmbeddedCluster, console: Console, stop: asyncio.Event) -> None:
-    with Live(summary_table(await cluster.summary()), console=console, auto_refresh=False) as live:
-        while not await _stopped(stop):
-            live.update(summary_table(await cluster.summary()), refresh=True)
+    with Live(console=console, auto_refresh=False, transient=True) as live:
+        while True:
+            summary = await cluster.summary()
+            rows = max(1, min(_REASONS, console.height - _ROWS_BESIDE))
+            live.update(live_frame(summary, rows=rows), refresh=True)
+            if await _stopped(stop, cluster.observer.pause_seconds):
+                break
+    console.print(summary_table(summary))
 
 
 async def _lines(cluster: EmbeddedCluster, tell: Callable[[str], None], stop: asyncio.Event) -> None:
@@ -51,31 +105,62 @@ async def _lines(cluster: EmbeddedCluster, tell: Callable[[str], None], stop: as
     while True:
         summary = await cluster.summary()
         if summary != last:
-            tell(_line(summary))
+            tell(summary_line(summary))
+            for number, reason in _cut_reasons(summary, _REASONS):
+                tell(f"  {number} {reason}" if number else f"  {reason}")
             last = summary
-        if await _stopped(stop):
+        if await _stopped(stop, cluster.observer.pause_seconds):
             return
 
 
-async def _stopped(stop: asyncio.Event) -> bool:
+async def _stopped(stop: asyncio.Event, seconds: float) -> bool:
     try:
-        await asyncio.wait_for(stop.wait(), SUMMARY_SECONDS)
+        await asyncio.wait_for(stop.wait(), seconds)
     except TimeoutError:
         return False
     return True
 
 
-def _line(summary: Summary) -> str:
-    pods = ", ".join(f"{number} {phase}" for phase, number in sorted(summary.pods.items())) or "none"
-    return f"nodes: {summary.nodes}; pods: {pods}"
+def summary_line(summary: Summary) -> str:
+    known = [phase for phase in _ORDER if phase in summary.pods]
+    phases = [*known, *sorted(summary.pods.keys() - set(known))]
+    pods = ", ".join(f"{summary.pods[phase]} {_printable(_WORDS.get(phase, phase))}" for phase in phases)
+    return f"nodes: {summary.nodes}; pods: {pods or 'none'}"
 
 
-def summary_table(summary: Summary) -> Table:
+def summary_table(summary: Summary, *, rows: int = _REASONS) -> RenderableType:
+    """At most `rows` reasons, each on one line however narrow the terminal is."""
     # Objects' own words are text, whatever brackets are in them.
-    title = Text(_line(summary))
-    table = Table(title=title, title_justify="left", show_header=bool(summary.reasons), box=None)
-    table.add_column("pods", justify="right")
+    head = Text(summary_line(summary))
+    if summary.bound_per_second:
+        head.append(f"; {summary.bound_per_second:.1f} bound/s")
+    if not summary.reasons:
+        return head
+    table = Table(box=None, pad_edge=False, show_edge=False, header_style="dim")
+    table.add_column("pods", justify="right", no_wrap=True)
+    # Not the column but its text does not wrap: of columns that do not, rich makes all narrower alike.
     table.add_column("wait because")
-    for reason, number in sorted(summary.reasons.items(), key=lambda item: -item[1])[:8]:
-        table.add_row(str(number), Text(reason))
-    return table
+    for number, reason in _cut_reasons(summary, rows):
+        table.add_row(str(number or ""), Text(reason, no_wrap=True, overflow="ellipsis"))
+    return Group(head, table)
+
+
+def live_frame(summary: Summary, *, rows: int) -> RenderableType:
+    # The terminal writes ^C at the end of the last row. Behind a full one it would begin another, of which
+    # nobody knows: so the last row is empty.
+    return Group(summary_table(summary, rows=rows), "")
+
+
+def _cut_reasons(summary: Summary, rows: int) -> Iterator[tuple[int, str]]:
+    """The commonest reasons with their pods, and how many pods wait for others."""
+    reasons = sorted(summary.reasons.items(), key=lambda item: (-item[1], item[0]))
+    for reason, number in reasons[:rows]:
+        yield number, _printable(reason)
+    if rest := reasons[rows:]:
+        others = "another reason" if len(rest) == 1 else f"{len(rest)} other reasons"
+        yield 0, f"and {sum(number for _, number in rest)} more for {others}"
+
+
+def _printable(text: str, *, keep: str = "") -> str:
+    """Without what would move the cursor or colour the terminal."""
+    return "".join(letter if letter.isprintable() or letter in keep else " " for letter in text)

@@ -1,7 +1,8 @@
 """What the server proves itself with: certificate files that are read again when they change, or its own.
 
 In: files, or names to be reachable under. Out: TLS settings for one handshake. ssl reads keys only from
-files, so a key made here is on disk for a moment, in a directory nobody else can enter.
+files, so a key made here is in a file for a moment: one in memory where the system has such, else one in a
+directory nobody else can enter.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import secrets
 import socket
 import ssl
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -76,15 +79,40 @@ class SelfSigned:
 
             host = socket.gethostname()
             pair = issue(host, names=[host, *LOOPBACK_NAMES, *self._names])
-            with tempfile.TemporaryDirectory(prefix="kuberth-tls-") as folder:
-                certificate, key = Path(folder, "tls.crt"), Path(folder, "tls.key")
-                write_privately(certificate, pair.certificate_pem)
-                write_privately(key, pair.key_pem)
+            with _in_file(pair.certificate_pem + pair.key_pem) as file:
                 try:
-                    self._context = _load(certificate, key, client_ca=self._client_ca)
+                    self._context = _load(file, file, client_ca=self._client_ca)
                 except (OSError, ssl.SSLError) as error:
                     raise ServingError(f"the client CA {self._client_ca} cannot be read: {error}") from error
         return self._context
+
+
+class CertificateInMemory:
+    """Implements `Certificates`: PEM text that its owner holds; clients may show one of `client_ca`."""
+
+    def __init__(self, certificate: bytes, key: bytes, *, client_ca: bytes) -> None:
+        with _in_file(certificate + key) as file:
+            self._context = _load(file, file, client_ca=None)
+        self._context.load_verify_locations(cadata=client_ca.decode())
+        self._context.verify_mode = ssl.CERT_OPTIONAL
+
+    def context(self) -> ssl.SSLContext:
+        return self._context
+
+
+@contextmanager
+def _in_file(content: bytes) -> Iterator[Path]:
+    """A file with this content, for as long as it takes to read it."""
+    if Path("/proc/self/fd").is_dir() and hasattr(os, "memfd_create"):
+        with os.fdopen(os.memfd_create("kuberth-tls"), "wb") as file:
+            file.write(content)
+            file.flush()
+            yield Path(f"/proc/self/fd/{file.fileno()}")
+    else:
+        with tempfile.TemporaryDirectory(prefix="kuberth-tls-") as folder:
+            path = Path(folder, "tls.pem")
+            write_privately(path, content)
+            yield path
 
 
 def _load(certificate: Path, key: Path, *, client_ca: Path | None) -> ssl.SSLContext:

@@ -46,10 +46,6 @@ class KeyPair:
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         )
 
-    def lasts(self, now: datetime.datetime, *, left: datetime.timedelta) -> bool:
-        certificate = self.certificate
-        return certificate.not_valid_before_utc <= now and now + left < certificate.not_valid_after_utc
-
     def is_signed_by(self, authority: KeyPair) -> bool:
         try:
             self.certificate.verify_directly_issued_by(authority.certificate)

@@ -12,7 +12,7 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID
 
 from kuberth.errors import ServingError
-from kuberth.https.certificates import CertificateFiles, SelfSigned
+from kuberth.https.certificates import CertificateFiles, CertificateInMemory, SelfSigned
 from kuberth.https.issuing import issue
 from kuberth.https.messages import Request, Response
 from tests.unit.https.rig import Authority, fetch, listening, run
@@ -56,7 +56,26 @@ def test_a_client_that_trusts_the_self_signed_certificate_is_served() -> None:
     run(main)
 
 
-def test_the_key_does_not_stay_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_key_is_never_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[list[Path]] = []
+    real = ssl.SSLContext.load_cert_chain
+
+    def noting(self: ssl.SSLContext, certfile: Path, keyfile: Path, password: object = None) -> None:
+        found.append(list(tmp_path.iterdir()))
+        real(self, certfile, keyfile)
+
+    monkeypatch.setattr(ssl.SSLContext, "load_cert_chain", noting)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    SelfSigned().context()
+    pair = issue("host.example", names=["host.example"])
+    CertificateInMemory(pair.certificate_pem, pair.key_pem, client_ca=pair.certificate_pem).context()
+    assert found == [[], []]
+
+
+def test_where_no_file_can_be_in_memory_the_key_does_not_stay_on_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(os, "memfd_create")
     modes: list[int] = []
     real = ssl.SSLContext.load_cert_chain
 

@@ -8,28 +8,37 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import tempfile
-from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kuberth.api.core import Pod
 from kuberth.assembly.scheduler import Scheduler
-from kuberth.clock import SystemClock
+from kuberth.clock import Clock, SystemClock
 from kuberth.config import KubeSchedulerConfiguration
-from kuberth.errors import ConfigError
+from kuberth.errors import ConfigError, KuberthError
 from kuberth.framework.registry import Registry
-from kuberth.local.apiserver.http.credentials import ClusterCredentials, kubeconfig
+from kuberth.local.apiserver.http.api_service import Page
+from kuberth.local.apiserver.http.credentials import ClusterCredentials, kubeconfig_tree
 from kuberth.local.apiserver.http.server import HttpServer
 from kuberth.local.apiserver.objects import Obj
+from kuberth.local.apiserver.schema.fields import unknown_fields
+from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.apiserver.store.store import RevisionStore
 from kuberth.local.apiserver.verbs.core import Core
 from kuberth.local.hollow.publishing import ServerIdentity
 from kuberth.local.hollow.running import CONTROLLERS, HollowCluster
+from kuberth.local.hollow.shapes import load_shapes
 from kuberth.local.in_process import InProcessApi
+from kuberth.local.manifests import Manifest
+from kuberth.programs.up.kubeconfig_files import merge_into, of_this_process
+from kuberth.programs.up.node_counts import settle
+from kuberth.programs.up.summary import Observer, Summary
 from kuberth.queue.interface import QueueFactory
+from kuberth.serving import scheduler_routes
+from kuberth.serving.metrics_pages import feature_families
+from kuberth.text.timestamps import stamp
 
 logger = logging.getLogger(__name__)
 
@@ -41,14 +50,17 @@ KUBECONFIG = "kubeconfig"
 class ClusterSettings:
     """What `kuberth up` decided."""
 
-    nodes: int = 5
+    nodes: int | None = None
+    """None: those that are there; a new cluster gets five."""
+    remove_nodes: bool = False
+    """Whether nodes beyond that number are removed."""
     shapes: Path | None = None
     data: Path | None = None
     """Where the cluster is kept; None: in memory, gone at the end."""
     host: str = "127.0.0.1"
     port: int = 6443
     kubeconfig_out: Path | None = None
-    manifests: Sequence[Obj] = ()
+    manifests: Sequence[Manifest] = ()
     config: KubeSchedulerConfiguration | None = None
     registry: Registry | None = None
     queue: QueueFactory | None = None
@@ -56,17 +68,6 @@ class ClusterSettings:
     without: frozenset[str] = frozenset()
     """Controllers that are turned off, by name."""
     feature_gates: Mapping[str, bool] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Summary:
-    """How the cluster stands."""
-
-    nodes: int
-    pods: Mapping[str, int]
-    """By phase; pending pods by whether they are gated or waiting."""
-    reasons: Mapping[str, int]
-    """Why pods wait."""
 
 
 class EmbeddedCluster:
@@ -77,32 +78,10 @@ class EmbeddedCluster:
         self.url = url
         self.kubeconfig_path = kubeconfig_path
         self.scheduler = scheduler
+        self.observer = Observer(core, waiting_pods=None if scheduler is None else scheduler.waiting_pods)
 
     async def summary(self) -> Summary:
-        nodes = await self.core.list("nodes")
-        pods = await self.core.list("pods")
-        phases: Counter[str] = Counter()
-        reasons: Counter[str] = Counter()
-        for pod in pods["items"]:
-            spec, status = pod.get("spec", {}), pod.get("status", {})
-            phase = status.get("phase", "Pending")
-            if phase == "Pending" and not spec.get("nodeName"):
-                phase = "SchedulingGated" if spec.get("schedulingGates") else "Waiting"
-                if reason := self._why_waiting(pod):
-                    reasons[reason] += 1
-            phases[phase] += 1
-        return Summary(len(nodes["items"]), dict(phases), dict(reasons))
-
-    def _why_waiting(self, pod: Obj) -> str:
-        """What keeps a pod without a node from having one; "" if nothing is known."""
-        held = None if self.scheduler is None else self.scheduler.waiting_pods.get(pod["metadata"]["uid"])
-        if held is not None:
-            return f"Permit: waiting for {', '.join(held.pending_plugins)}"
-        status = pod.get("status", {})
-        for condition in status.get("conditions", ()):
-            if condition.get("type") == "PodScheduled" and condition.get("message"):
-                return str(condition["message"])
-        return "PreBind: placed, not bound yet" if status.get("nominatedNodeName") else ""
+        return await self.observer.look()
 
 
 @asynccontextmanager
@@ -111,40 +90,48 @@ async def running_cluster(
 ) -> AsyncIterator[EmbeddedCluster]:
     """Everything started, in order, and ended in reverse."""
     clock = SystemClock()
+    controllers = _chosen(settings.without)
+    load_shapes(settings.shapes, count=0)  # what is wrong with them is told before anything is made
     async with AsyncExitStack() as stack:
-        if settings.data is None:
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kuberth-")))
-        else:
-            folder = settings.data
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        store = await RevisionStore.open(None if settings.data is None else folder / DATABASE)
-        stack.push_async_callback(store.close)
+        with _files_told(settings):
+            store = await RevisionStore.open(_database(settings.data))
+            stack.push_async_callback(store.close)
+            credentials = _credentials(settings)
         core = Core(store, clock=clock, feature_gates=settings.feature_gates)
-        credentials = ClusterCredentials.in_directory(folder / "pki", names=(settings.host,))
+        scheduler = _make_scheduler(settings, core, clock) if settings.with_scheduler else None
         server = await stack.enter_async_context(
-            HttpServer(core, host=settings.host, port=settings.port, credentials=credentials, clock=clock)
+            HttpServer(
+                core,
+                host=settings.host,
+                port=settings.port,
+                credentials=credentials,
+                clock=clock,
+                pages={} if scheduler is None else _metrics_pages(scheduler),
+            )
         )
-        kubeconfig_path = settings.kubeconfig_out or folder / KUBECONFIG
-        _write_privately(kubeconfig_path, kubeconfig(server.url, credentials))
+        with _files_told(settings):
+            kubeconfig_path = stack.enter_context(
+                _kubeconfig_file(settings, kubeconfig_tree(server.url, credentials))
+            )
         progress(f"API server on {server.url}")
+        count = await settle(
+            core,
+            nodes=settings.nodes,
+            shapes=settings.shapes,
+            remove=settings.remove_nodes,
+            now=stamp(clock),
+            tell=progress,
+        )
         hollow = HollowCluster(
             core,
             clock=clock,
-            nodes=settings.nodes,
+            nodes=count,
             shapes=settings.shapes,
-            controllers=_chosen(settings.without),
+            controllers=controllers,
             server=ServerIdentity(settings.host, server.port, credentials.ca_certificate.decode()),
         )
         await stack.enter_async_context(_playing(hollow))
-        scheduler: Scheduler | None = None
-        if settings.with_scheduler:
-            scheduler = Scheduler(
-                InProcessApi(core),
-                config=settings.config,
-                registry=settings.registry,
-                queue=settings.queue,
-                clock=clock,
-            )
+        if scheduler is not None:
             await stack.enter_async_context(_scheduling(scheduler))
         await hollow.ready.wait()
         progress("hollow nodes and controllers are ready")
@@ -153,6 +140,67 @@ async def running_cluster(
         if settings.manifests:
             progress(f"{len(settings.manifests)} objects applied")
         yield EmbeddedCluster(core, server.url, kubeconfig_path, scheduler)
+
+
+def _database(data: Path | None) -> Path | None:
+    if data is None:
+        return None
+    data.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return data / DATABASE
+
+
+def _credentials(settings: ClusterSettings) -> ClusterCredentials:
+    names = (settings.host,)
+    try:
+        if settings.data is None:
+            return ClusterCredentials.in_memory(names=names)
+        return ClusterCredentials.in_directory(settings.data / "pki", names=names)
+    except ValueError as error:  # no certificate can name it
+        raise ConfigError(f"--host {settings.host}: expected a host name or an address: {error}") from error
+
+
+@contextmanager
+def _kubeconfig_file(settings: ClusterSettings, tree: Obj) -> Iterator[Path]:
+    if settings.kubeconfig_out is None and settings.data is None:
+        with of_this_process(tree) as path:
+            yield path
+    else:
+        path = settings.kubeconfig_out or (settings.data or Path()) / KUBECONFIG
+        merge_into(path, tree)
+        yield path
+
+
+@contextmanager
+def _files_told(settings: ClusterSettings) -> Iterator[None]:
+    """What the system says about a file, with the file's name and what to do."""
+    try:
+        yield
+    except OSError as error:
+        where = error.filename or settings.data or settings.kubeconfig_out
+        raise ConfigError(
+            f"{where}: {error.strerror or error}; choose other places with --data and --kubeconfig-out, "
+            "or keep nothing with --memory"
+        ) from error
+
+
+def _make_scheduler(settings: ClusterSettings, core: Core, clock: Clock) -> Scheduler:
+    return Scheduler(
+        InProcessApi(core),
+        config=settings.config,
+        registry=settings.registry,
+        queue=settings.queue,
+        clock=clock,
+    )
+
+
+def _metrics_pages(scheduler: Scheduler) -> Mapping[str, Page]:
+    """The scheduler's metrics, under the paths they have on kube-scheduler's own port."""
+    routes = scheduler_routes(
+        metrics=lambda: [*scheduler.metrics.families(), *feature_families(scheduler.feature_gates)],
+        config=scheduler.config,
+        pods=lambda: tuple(scheduler.stores.of(Pod)),
+    )
+    return {path: page for path, page in routes.items() if path in ("/metrics", "/metrics/resources")}
 
 
 def _chosen(without: frozenset[str]) -> set[str]:
@@ -175,38 +223,63 @@ async def _playing(hollow: HollowCluster) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def _scheduling(scheduler: Scheduler) -> AsyncIterator[None]:
+    """A scheduler that ends though nobody asked takes everything with it: pods would wait in silence."""
+    failure: Exception | None = None
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(scheduler.run(grace_seconds=5.0), name="scheduler")
+        tasks.create_task(_run(scheduler), name="scheduler")
+        watching = tasks.create_task(_watch_loop(scheduler), name="watch over the scheduling loop")
         try:
             await scheduler.wait_synced()
             yield
+        except Exception as error:
+            # Kept from the task group, which would cancel the scheduler in the midst of its bindings.
+            failure = error
         finally:
+            watching.cancel()
             scheduler.stop()
+    if failure is not None:
+        raise failure
 
 
-async def apply(core: Core, manifest: Obj) -> None:
+async def _run(scheduler: Scheduler) -> None:
+    try:
+        await scheduler.run(grace_seconds=5.0)
+    except Exception as error:
+        logger.error("the scheduler failed", exc_info=error)
+        raise KuberthError("the scheduler failed, so the cluster ends; the log above says how") from error
+
+
+async def _watch_loop(scheduler: Scheduler) -> None:
+    await scheduler.loop.ended.wait()
+    raise KuberthError("the scheduling loop ended unasked, so the cluster ends; the log above says more")
+
+
+async def apply(core: Core, manifest: Manifest) -> None:
     """Create an object, or merge it into the one of its name, as `kubectl apply` does."""
-    row = core.resources.by_kind(str(manifest.get("apiVersion", "")), str(manifest.get("kind", "")))
-    metadata = manifest.get("metadata") or {}
+    tree = manifest.tree
+    row = core.resources.by_kind(str(tree.get("apiVersion", "")), str(tree.get("kind", "")))
     if row is None:
         raise ConfigError(
-            f"{manifest.get('kind')} {metadata.get('name')}: the server knows no kind {manifest.get('kind')} "
-            f"in {manifest.get('apiVersion')}; is it spelled right, or is its definition missing?"
+            f"{manifest}: the server knows no kind {tree.get('kind')} in {tree.get('apiVersion')}; "
+            "is it spelled right, or is its definition missing?"
         )
-    await core.patch(
-        row,
-        metadata.get("name", ""),
-        manifest,
-        content_type="application/apply-patch+yaml",
-        namespace=(metadata.get("namespace") or "default") if row.namespaced else "",
-        field_manager="kuberth-up",
-        force=True,
-    )
-
-
-def _write_privately(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(text)
-    path.chmod(0o600)
+    if row.schema and (unknown := next(unknown_fields(row.schema, tree), None)) is not None:
+        raise ConfigError(f"{manifest}: unknown field {unknown}; is it spelled right, and in its place?")
+    metadata = tree.get("metadata")
+    if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str) or not metadata["name"]:
+        raise ConfigError(f"{manifest}: it needs metadata.name")
+    namespace = metadata.get("namespace") or "default"
+    if not isinstance(namespace, str):
+        raise ConfigError(f"{manifest}: metadata.namespace is text")
+    try:
+        await core.patch(
+            row,
+            metadata["name"],
+            tree,
+            content_type="application/apply-patch+yaml",
+            namespace=namespace if row.namespaced else "",
+            field_manager="kuberth-up",
+            force=True,
+        )
+    except StatusError as error:
+        raise ConfigError(f"{manifest}: {error}") from error

@@ -64,6 +64,45 @@ def test_renewal_before_the_end(tmp_path: Path, days: int, changed: set[str]) ->
     assert {name for name in FILES if before[name] != after[name]} == changed
 
 
+@pytest.mark.parametrize("back", [DAY, 400 * DAY, 4000 * DAY], ids=("a day", "a year", "decades"))
+def test_a_clock_that_is_back_changes_nothing_and_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, back: datetime.timedelta
+) -> None:
+    first = make(tmp_path)
+    before = contents(tmp_path)
+    assert make(tmp_path, now=NOW - back) == first
+    assert contents(tmp_path) == before
+    [line] = caplog.messages
+    assert "is valid from 2026-05-31 23:00 UTC on" in line
+    assert f"clock says {NOW - back:%Y-%m-%d} 00:00 UTC: is the clock right?" in line
+
+
+@pytest.mark.parametrize(
+    ("days", "told"),
+    [
+        (0, []),
+        (340, ["admin.crt ends on 2027-06-01", "server.crt ends on 2027-06-01"]),
+        (400, ["admin.crt ended on 2027-06-01", "server.crt ended on 2027-06-01"]),
+        (3300, ["and is replaced by a new one: copies of the kubeconfig made before trust the server no"]),
+    ],
+)
+def test_whatever_is_renewed_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, days: int, told: list[str]
+) -> None:
+    make(tmp_path)
+    make(tmp_path, now=NOW + days * DAY)
+    assert len(caplog.messages) == len(told)
+    for words, line in zip(told, sorted(caplog.messages), strict=True):
+        assert words in line
+
+
+def test_none_are_kept_in_memory() -> None:
+    first, second = ClusterCredentials.in_memory(names=("10.1.2.3",)), ClusterCredentials.in_memory()
+    first.server_certificates().context()
+    assert first.ca_certificate != second.ca_certificate
+    assert first.token != second.token
+
+
 def test_a_new_name_needs_a_new_server_certificate(tmp_path: Path) -> None:
     make(tmp_path)
     before = contents(tmp_path)

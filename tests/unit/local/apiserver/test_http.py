@@ -82,13 +82,15 @@ def test_who_cannot_write_is_not_ready(monkeypatch: pytest.MonkeyPatch) -> None:
     run_with_server(main)
 
 
-def load(context: ssl.SSLContext, folder: Path) -> None:
-    context.load_cert_chain(folder / "admin.crt", folder / "admin.key")
+def load(context: ssl.SSLContext, credentials: ClusterCredentials, folder: Path) -> None:
+    file = folder / "client.pem"
+    file.write_bytes(credentials.client_certificate + credentials.client_key)
+    context.load_cert_chain(file)
 
 
 def test_the_certificate_is_enough(tmp_path: Path) -> None:
     async def main(rig: Rig) -> None:
-        load(rig.context, rig.credentials.directory)
+        load(rig.context, rig.credentials, tmp_path)
         answer = await rig.fetch(
             "POST",
             "/apis/authentication.k8s.io/v1/selfsubjectreviews",
@@ -105,10 +107,8 @@ def test_the_certificate_is_enough(tmp_path: Path) -> None:
 
 
 def test_the_certificate_of_another_ca_gets_no_answer(tmp_path: Path) -> None:
-    ClusterCredentials.in_directory(tmp_path)
-
     async def main(rig: Rig) -> None:
-        load(rig.context, tmp_path)
+        load(rig.context, ClusterCredentials.in_memory(), tmp_path)
         with pytest.raises((ssl.SSLError, ConnectionError, EOFError)):
             await rig.fetch("GET", "/version", anonymous=True)
 

@@ -1,45 +1,115 @@
-"""What `kuberth up` shows of pods that have no node yet."""
-
 from __future__ import annotations
 
-from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 from kuberth.api.core import Pod
 from kuberth.api.wire import convert
 from kuberth.framework.waiting_pods import WaitingPods
-from kuberth.programs.up.cluster import EmbeddedCluster
+from kuberth.local.apiserver.objects import Obj
+from kuberth.programs.up.summary import Observer
 from tests.unit.local.apiserver.core_rig import Rig, run
 
 
-def test_every_waiting_pod_tells_why() -> None:
-    async def main(rig: Rig) -> None:
-        async def report(name: str, status: dict[str, Any]) -> None:
-            body = await rig.core.get("pods", name, namespace="default")
-            body = {**body, "status": status}
-            await rig.core.update("pods", name, body, namespace="default", subresource="status")
+class Time:
+    now = 100.0
 
-        held = convert(Pod, await rig.pod("held"))
-        await rig.pod("misfit")
-        full = {"type": "PodScheduled", "status": "False", "message": "0/3 nodes are available: too full."}
-        await report("misfit", {"conditions": [full], "nominatedNodeName": "n1"})
-        await rig.pod("slow")
-        await report("slow", {"nominatedNodeName": "n1"})
-        await rig.pod("new")
-        await rig.pod("gated", schedulingGates=[{"name": "example.com/gate"}])
-        await rig.pod("placed", bound="n1")
-        waiting = WaitingPods()
-        waiting.add(held, {"Gang": 600.0, "Quota": 600.0})
-        scheduler = cast(Any, SimpleNamespace(waiting_pods=waiting))
-        summary = await EmbeddedCluster(rig.core, "", Path(), scheduler).summary()
+    def __call__(self) -> float:
+        return self.now
+
+
+async def tell(rig: Rig, pod: Obj, message: str) -> None:
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+    status = {**pod["status"], "conditions": [condition]}
+    await rig.core.update(
+        "pods", pod["metadata"]["name"], {**pod, "status": status}, namespace="default", subresource="status"
+    )
+
+
+def test_who_waits_and_why() -> None:
+    async def main(rig: Rig) -> None:
+        await rig.core.create("nodes", {"metadata": {"name": "n"}})
+        for number, preempting in enumerate(("", ". preemption: 0/1 nodes", ". preemption: not asked")):
+            await tell(rig, await rig.pod(f"w{number}"), f"0/1 nodes are available: 1 Too small{preempting}")
+        await rig.pod("fresh")
+        await rig.pod("gated", schedulingGates=[{"name": "a/b"}, {"name": "c/d"}])
+        await rig.pod("bound", bound="n")
+        summary = await Observer(rig.core).look()
+        assert summary.nodes == 1
         assert summary.pods == {"Waiting": 4, "SchedulingGated": 1, "Pending": 1}
-        reasons = dict(summary.reasons)
-        reasons = {reason: count for reason, count in reasons.items() if "gate" not in reason}
-        assert reasons == {
-            "Permit: waiting for Gang, Quota": 1,
-            "0/3 nodes are available: too full.": 1,
-            "PreBind: placed, not bound yet": 1,
+        assert summary.reasons == {
+            "0/1 nodes are available: 1 Too small": 3,
+            "not tried yet": 1,
+            "gated by a/b, c/d": 1,
         }
+
+    run(main)
+
+
+def test_who_waits_in_permit() -> None:
+    async def main(rig: Rig) -> None:
+        waiting_pods = WaitingPods()
+        observer = Observer(rig.core, waiting_pods=waiting_pods)
+        held: Any = await rig.pod("held")
+        waiting = waiting_pods.add(convert(Pod, held), {"Gang": 60.0, "Budget": 60.0})
+        summary = await observer.look()
+        assert summary.pods == {"waiting in Permit": 1}
+        assert summary.reasons == {"waiting in Permit for Gang, Budget": 1}
+        waiting.reject("Gang", "enough")
+        waiting_pods.remove(held["metadata"]["uid"])
+        assert (await observer.look()).pods == {"Waiting": 1}
+
+    run(main)
+
+
+def test_who_is_placed_and_not_bound_yet() -> None:
+    async def main(rig: Rig) -> None:
+        body = await rig.pod("slow")
+        body = {**body, "status": {**body.get("status", {}), "nominatedNodeName": "n1"}}
+        await rig.core.update("pods", "slow", body, namespace="default", subresource="status")
+        assert (await Observer(rig.core).look()).reasons == {"placed, waiting in PreBind": 1}
+
+    run(main)
+
+
+def test_pods_bound_a_second_over_the_last_seconds() -> None:
+    async def main(rig: Rig) -> None:
+        time = Time()
+        observer = Observer(rig.core, now=time)
+        await rig.pod("before", bound="n")
+        rates = []
+        for second in range(9):
+            for number in range(10 if second in (1, 2) else 0):
+                await rig.pod(f"p{second}-{number}", bound="n")
+            rates.append((await observer.look()).bound_per_second)
+            time.now += 1.0
+        # Pods that had their node before anybody looked do not count; after five seconds nothing does.
+        assert rates == [0.0, 10.0, 10.0, 20 / 3, 5.0, 4.0, 4.0 / 2, 0.0, 0.0]
+
+    run(main)
+
+
+def test_looking_never_takes_more_than_its_share() -> None:
+    async def main(rig: Rig) -> None:
+        times = iter([0.0, 0.5])
+        observer = Observer(rig.core, now=lambda: next(times))
+        assert observer.pause_seconds == 1.0
+        await observer.look()
+        assert observer.pause_seconds == 10.0
+
+    run(main)
+
+
+def test_a_changed_rate_alone_is_no_change() -> None:
+    async def main(rig: Rig) -> None:
+        time = Time()
+        observer = Observer(rig.core, now=time)
+        await observer.look()
+        await rig.pod("p", bound="n")
+        time.now += 1.0
+        first = await observer.look()
+        time.now += 1.0
+        second = await observer.look()
+        assert first.bound_per_second != second.bound_per_second
+        assert first == second
 
     run(main)

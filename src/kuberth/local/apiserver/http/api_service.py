@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -28,10 +29,12 @@ from kuberth.local.apiserver.http.openapi import (
 from kuberth.local.apiserver.http.resource_requests import ResourceRequests
 from kuberth.local.apiserver.http.reviews import REVIEWS, answer_review
 from kuberth.local.apiserver.http.routing import find_target, split_path, verb_of
+from kuberth.local.apiserver.http.usage import GROUP as USAGE_GROUP
+from kuberth.local.apiserver.http.usage import USAGES, VERBS, Usages
 from kuberth.local.apiserver.http.watch_places import WatchPlaces
 from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.refusals import bad_request, unknown_resource
-from kuberth.local.apiserver.resources import ServedResource
+from kuberth.local.apiserver.resources import ResourceTable, ServedResource
 from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.apiserver.verbs.core import Core
 
@@ -48,6 +51,9 @@ VERSION: Final = {
     "compiler": "CPython",
     "platform": "python",
 }
+Page = Callable[[Request], Response]
+"""What answers a path that is not the API's own."""
+
 _HEALTH: Final = ("healthz", "livez", "readyz")
 _REFUSALS: Final = {400: "BadRequest", 503: "ServiceUnavailable"}
 _METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
@@ -69,15 +75,25 @@ class ApiService:
     """Implements `HttpService`."""
 
     def __init__(
-        self, core: Core, *, authenticator: Authenticator, clock: Clock, limits: RequestLimits
+        self,
+        core: Core,
+        *,
+        authenticator: Authenticator,
+        clock: Clock,
+        limits: RequestLimits,
+        pages: Mapping[str, Page],
     ) -> None:
+        """`pages` are served besides the API, by path, to whoever may see the API."""
         self._core = core
         self._authenticator = authenticator
+        self._pages = pages
         self._request_seconds = limits.request_seconds
         self._discovery = Discovery(core.resources)
         self._openapi = OpenApi(self._discovery, custom_schema=self._custom_schema)
         self._custom_schemas: dict[tuple[str, str], Obj | None] = {}
         self._places = WatchPlaces(limits.watchers, per_client=limits.watchers_per_client)
+        self._usages = Usages(core, clock=clock)
+        self._usage_rows = ResourceTable(USAGES)
         self._resource_requests = ResourceRequests(core, clock=clock, places=self._places)
 
     @property
@@ -119,6 +135,8 @@ class ApiService:
             _expect_reading(request)
             return self._discover(request, segments)
         _expect_reading(request)
+        if (page := self._pages.get(f"/{'/'.join(segments)}")) is not None:
+            return page(request)
         if segments[0] in _HEALTH:
             return self._health(request, segments)
         if segments == ["version"]:
@@ -148,6 +166,14 @@ class ApiService:
             body = decode_body(await request.body(), request.headers.get("content-type"))
             tree = answer_review(review, body, user=request.user, authenticator=self._authenticator)
             return tree_answer(tree, status=201, media_type=form.media_type)
+        if segments[0] == "apis" and segments[1] == USAGE_GROUP:
+            target = find_target(self._usage_rows, segments)
+            verb_of(target, request.method, verbs=VERBS)
+            if request.query.flag("watch"):
+                raise _method_not_allowed()
+            form = negotiate(request.headers.get("accept"))
+            tree = await self._usages.answer(target, request.query)
+            return tree_answer(tree, media_type=form.media_type)
         target = find_target(self._core.resources, segments)
         return await self._resource_requests.answer(request, target, verb_of(target, request.method))
 
@@ -160,7 +186,7 @@ class ApiService:
         ]
         health = [f"/{name}" for name in _HEALTH]
         fixed = ["/api", "/apis", "/openapi/v2", "/openapi/v3", "/version"]
-        return tree_answer({"paths": sorted({*fixed, *groups, *versions, *health})})
+        return tree_answer({"paths": sorted({*fixed, *groups, *versions, *health, *self._pages})})
 
     def _discover(self, request: Request, segments: list[str]) -> Response:
         discovery = self._discovery

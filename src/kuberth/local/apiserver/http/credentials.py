@@ -1,7 +1,8 @@
-"""Who the server is and who may come in: a CA of its own, two certificates and a token, kept in a directory.
+"""Who the server is and who may come in: a CA of its own, two certificates and a token.
 
-In: a directory and the names the server is reached under. Out: the files, made where they are missing,
-unreadable or near their end, and the kubeconfig that uses them. Nobody but their owner can read them.
+In: a directory to keep them in, or none, and the names the server is reached under. Out: the credentials,
+made where they are missing, unreadable or near their end, and the kubeconfig that uses them. Nobody but
+their owner can read them, and whatever is made in place of something else is told.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Self
 
-from kuberth.https.certificates import LOOPBACK_NAMES, CertificateFiles, write_privately
+from kuberth.https.certificates import LOOPBACK_NAMES, CertificateInMemory, write_privately
 from kuberth.https.issuing import YEAR, KeyPair, issue
+from kuberth.local.apiserver.objects import Obj
 from kuberth.text.documents import write_yaml
 
 logger = logging.getLogger(__name__)
@@ -25,14 +27,16 @@ ADMIN: Final = "kuberth-admin"
 ADMIN_GROUP: Final = "system:masters"
 
 _RENEW_BEFORE: Final = datetime.timedelta(days=30)
+_SHORTEST_TOKEN: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterCredentials:
-    """What `directory` holds. Every user that can show the certificate or the token is admin."""
+    """Every user that can show the client's certificate or the token is admin."""
 
-    directory: Path
     ca_certificate: bytes
+    server_certificate: bytes
+    server_key: bytes = field(repr=False)
     client_certificate: bytes
     client_key: bytes = field(repr=False)
     token: str = field(repr=False)
@@ -42,58 +46,85 @@ class ClusterCredentials:
         cls, directory: Path, *, names: Sequence[str] = (), now: datetime.datetime | None = None
     ) -> Self:
         """Read them, or make what is missing; `names` are reached besides those of the loopback."""
-        now = now or datetime.datetime.now(datetime.UTC)
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        folder = _Folder(directory, now)
+        folder = _Folder(directory, now or datetime.datetime.now(datetime.UTC))
         ca = folder.authority()
-        folder.server(ca, (*LOOPBACK_NAMES, *names))
-        admin = folder.admin(ca)
-        return cls(
-            directory,
-            ca_certificate=ca.certificate_pem,
-            client_certificate=admin.certificate_pem,
-            client_key=admin.key_pem,
-            token=folder.token(),
+        return cls._of(ca, folder.server(ca, _all(names)), folder.admin(ca), folder.token())
+
+    @classmethod
+    def in_memory(cls, *, names: Sequence[str] = ()) -> Self:
+        """Fresh ones that nothing keeps."""
+        now = datetime.datetime.now(datetime.UTC)
+        ca = _issue_authority(now)
+        return cls._of(
+            ca, _issue_server(ca, _all(names), now), _issue_admin(ca, now), secrets.token_urlsafe(32)
         )
 
-    def server_certificates(self) -> CertificateFiles:
+    @classmethod
+    def _of(cls, ca: KeyPair, server: KeyPair, admin: KeyPair, token: str) -> Self:
+        return cls(
+            ca_certificate=ca.certificate_pem,
+            server_certificate=server.certificate_pem,
+            server_key=server.key_pem,
+            client_certificate=admin.certificate_pem,
+            client_key=admin.key_pem,
+            token=token,
+        )
+
+    def server_certificates(self) -> CertificateInMemory:
         """TLS for the listening socket; a client may show a certificate of this CA, and no other."""
-        folder = self.directory
-        return CertificateFiles(folder / "server.crt", folder / "server.key", client_ca=folder / "ca.crt")
+        return CertificateInMemory(self.server_certificate, self.server_key, client_ca=self.ca_certificate)
 
 
-def kubeconfig(url: str, credentials: ClusterCredentials, *, name: str = "kuberth") -> str:
+def _all(names: Sequence[str]) -> tuple[str, ...]:
+    return (*LOOPBACK_NAMES, *names)
+
+
+def _issue_authority(now: datetime.datetime) -> KeyPair:
+    return issue("kuberth-ca", is_authority=True, now=now, life=10 * YEAR)
+
+
+def _issue_server(ca: KeyPair, names: Sequence[str], now: datetime.datetime) -> KeyPair:
+    return issue("kuberth-apiserver", names=names, signer=ca, now=now)
+
+
+def _issue_admin(ca: KeyPair, now: datetime.datetime) -> KeyPair:
+    return issue(ADMIN, organization=ADMIN_GROUP, signer=ca, now=now)
+
+
+def kubeconfig(url: str, credentials: ClusterCredentials) -> str:
     """A kubeconfig for the admin, complete in itself."""
+    return write_yaml(kubeconfig_tree(url, credentials))
 
+
+def kubeconfig_tree(url: str, credentials: ClusterCredentials, *, name: str = "kuberth") -> Obj:
     def text(data: bytes) -> str:
         return base64.b64encode(data).decode()
 
-    return write_yaml(
-        {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [
-                {
-                    "name": name,
-                    "cluster": {
-                        "server": url,
-                        "certificate-authority-data": text(credentials.ca_certificate),
-                    },
-                }
-            ],
-            "users": [
-                {
-                    "name": ADMIN,
-                    "user": {
-                        "client-certificate-data": text(credentials.client_certificate),
-                        "client-key-data": text(credentials.client_key),
-                    },
-                }
-            ],
-            "contexts": [{"name": name, "context": {"cluster": name, "user": ADMIN}}],
-            "current-context": name,
-        }
-    )
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [
+            {
+                "name": name,
+                "cluster": {
+                    "server": url,
+                    "certificate-authority-data": text(credentials.ca_certificate),
+                },
+            }
+        ],
+        "users": [
+            {
+                "name": ADMIN,
+                "user": {
+                    "client-certificate-data": text(credentials.client_certificate),
+                    "client-key-data": text(credentials.client_key),
+                },
+            }
+        ],
+        "contexts": [{"name": name, "context": {"cluster": name, "user": ADMIN}}],
+        "current-context": name,
+    }
 
 
 class _Folder:
@@ -105,21 +136,37 @@ class _Folder:
 
     def authority(self) -> KeyPair:
         pair = self._read("ca")
+        if pair is None:
+            return self._write("ca", _issue_authority(self._now))
+        starts, ends = pair.certificate.not_valid_before_utc, pair.certificate.not_valid_after_utc
+        if self._now < starts:
+            # Every kubeconfig out there trusts it; a clock that is put right makes it good again.
+            logger.warning(
+                "%s is valid from %s on, but this machine's clock says %s: is the clock right? The CA is "
+                "kept; clients with the same clock refuse it",
+                self._directory / "ca.crt",
+                _day(starts),
+                _day(self._now),
+            )
         # What it signs must not outlive it.
-        if pair is not None and pair.lasts(self._now, left=YEAR + _RENEW_BEFORE):
-            return pair
-        return self._write("ca", issue("kuberth-ca", is_authority=True, now=self._now, life=10 * YEAR))
+        elif self._now + YEAR + _RENEW_BEFORE >= ends:
+            logger.warning(
+                "the CA in %s ends on %s and is replaced by a new one: copies of the kubeconfig made before "
+                "trust the server no longer, so copy it again",
+                self._directory,
+                _day(ends),
+            )
+            return self._write("ca", _issue_authority(self._now))
+        return pair
 
     def server(self, ca: KeyPair, names: Sequence[str]) -> KeyPair:
         pair = self._good("server", ca)
         if pair is not None and pair.covers(names):
             return pair
-        return self._write("server", issue("kuberth-apiserver", names=names, signer=ca, now=self._now))
+        return self._write("server", _issue_server(ca, names, self._now))
 
     def admin(self, ca: KeyPair) -> KeyPair:
-        return self._good("admin", ca) or self._write(
-            "admin", issue(ADMIN, organization=ADMIN_GROUP, signer=ca, now=self._now)
-        )
+        return self._good("admin", ca) or self._write("admin", _issue_admin(ca, self._now))
 
     def token(self) -> str:
         path = self._directory / "token"
@@ -128,15 +175,22 @@ class _Folder:
             path.chmod(0o600)
         except (OSError, UnicodeDecodeError):
             token = ""
-        if len(token) < 32:
+        if len(token) < _SHORTEST_TOKEN:
             token = secrets.token_urlsafe(32)
             write_privately(path, token.encode())
         return token
 
     def _good(self, name: str, ca: KeyPair) -> KeyPair | None:
         pair = self._read(name)
-        good = pair is not None and pair.lasts(self._now, left=_RENEW_BEFORE) and pair.is_signed_by(ca)
-        return pair if good else None
+        if pair is None or not pair.is_signed_by(ca):
+            return None
+        ends = pair.certificate.not_valid_after_utc
+        if self._now + _RENEW_BEFORE >= ends:
+            verb = "ended" if ends <= self._now else "ends"
+            path = self._directory / f"{name}.crt"
+            logger.warning("the certificate %s %s on %s and is renewed", path, verb, _day(ends))
+            return None
+        return pair
 
     def _read(self, name: str) -> KeyPair | None:
         certificate, key = (self._directory / f"{name}.{end}" for end in ("crt", "key"))
@@ -147,6 +201,8 @@ class _Folder:
             # A copy or a backup may have widened them.
             certificate.chmod(0o600)
             key.chmod(0o600)
+        except PermissionError:
+            raise  # somebody else's: not ours to make anew
         except (OSError, ValueError, TypeError) as error:
             logger.warning("%s and its key cannot be used and are made anew: %s", certificate, error)
             return None
@@ -157,3 +213,7 @@ class _Folder:
         write_privately(self._directory / f"{name}.key", pair.key_pem)
         write_privately(self._directory / f"{name}.crt", pair.certificate_pem)
         return pair
+
+
+def _day(moment: datetime.datetime) -> str:
+    return f"{moment:%Y-%m-%d %H:%M} UTC"

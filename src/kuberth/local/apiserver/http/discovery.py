@@ -12,6 +12,8 @@ from typing import Final
 
 from kuberth.local.apiserver.http.reviews import REVIEWS
 from kuberth.local.apiserver.http.routing import SUBRESOURCES, Subresource, verbs_of
+from kuberth.local.apiserver.http.usage import USAGES
+from kuberth.local.apiserver.http.usage import VERBS as USAGE_VERBS
 from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.refusals import unknown_resource
 from kuberth.local.apiserver.resources import ResourceTable, ServedResource
@@ -19,6 +21,10 @@ from kuberth.local.apiserver.resources import ResourceTable, ServedResource
 AGGREGATED_TYPE: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 _VERSION: Final = re.compile(r"v(\d+)(?:(alpha|beta)(\d+))?")
 _STABILITY: Final = {"alpha": 0, "beta": 1, "": 2}
+_VERBS_OF_ANSWERED: Final = {(row.group, row.kind): ("create",) for row in REVIEWS} | {
+    (row.group, row.kind): USAGE_VERBS for row in USAGES
+}
+"""Of what is answered and never stored."""
 
 Groups = dict[str, dict[str, list[ServedResource]]]
 
@@ -33,7 +39,7 @@ class Discovery:
         """Group → version, the preferred one first → rows, by name."""
         if self._seen != self._resources.changed:
             self._seen = self._resources.changed
-            self._groups = _grouped((*self._resources, *REVIEWS))
+            self._groups = _grouped((*self._resources, *REVIEWS, *USAGES))
         return self._groups
 
     def group_versions(self) -> list[tuple[str, str]]:
@@ -127,7 +133,7 @@ def _group(name: str, versions: Sequence[str]) -> Obj:
 
 
 def _verbs(row: ServedResource) -> list[str]:
-    return ["create"] if row in REVIEWS else list(verbs_of(row))
+    return list(_VERBS_OF_ANSWERED.get((row.group, row.kind)) or verbs_of(row))
 
 
 def _subresource(name: str) -> Subresource:

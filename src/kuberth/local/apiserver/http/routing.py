@@ -87,8 +87,11 @@ _NAMED: Final = {"GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch",
 _COLLECTION: Final = {"GET": "list", "HEAD": "list", "POST": "create", "DELETE": "deletecollection"}
 
 
-def verb_of(target: Target, method: str) -> str:
-    """The verb that a method means on a target; StatusError 405 if there is none."""
+def verb_of(target: Target, method: str, *, verbs: Sequence[str] | None = None) -> str:
+    """The verb that a method means on a target; StatusError 405 if it is none of `verbs`.
+
+    Without `verbs`, those of its resource.
+    """
     row = target.row
     if target.subresource:
         verb = "create" if method == "POST" else _NAMED.get(method, "")
@@ -99,6 +102,6 @@ def verb_of(target: Target, method: str) -> str:
         # As upstream: over all namespaces one only reads.
         if row.namespaced and not target.namespace and verb != "list":
             verb = ""
-    if verb not in verbs_of(row, target.subresource):
+    if verb not in (verbs_of(row, target.subresource) if verbs is None else verbs):
         raise method_not_supported(row, verb or method)
     return verb

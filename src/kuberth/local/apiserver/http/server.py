@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import ipaddress
 import logging
+from collections.abc import Mapping
 from typing import Final, Self
 
 from kuberth.clock import Clock, SystemClock
 from kuberth.https.limits import Limits
 from kuberth.https.listener import AddressFlags, Listener
-from kuberth.local.apiserver.http.api_service import ApiService, RequestLimits
+from kuberth.local.apiserver.http.api_service import ApiService, Page, RequestLimits
 from kuberth.local.apiserver.http.authentication import Authenticator
 from kuberth.local.apiserver.http.credentials import ClusterCredentials
 from kuberth.local.apiserver.verbs.core import Core
@@ -37,13 +38,18 @@ class HttpServer(Listener):
         clock: Clock | None = None,
         request_limits: RequestLimits | None = None,
         limits: Limits = LIMITS,
+        pages: Mapping[str, Page] | None = None,
     ) -> None:
-        """`port` 0 takes any that is free; `host` "0.0.0.0" or "::" opens the server to the network."""
+        """`port` 0 takes any that is free; `host` "0.0.0.0" or "::" opens the server to the network.
+
+        `pages` are served besides the API, by path.
+        """
         self._api = ApiService(
             core,
             authenticator=Authenticator(credentials.token),
             clock=clock or SystemClock(),
             limits=request_limits or RequestLimits(),
+            pages=pages or {},
         )
         super().__init__(
             self._api,

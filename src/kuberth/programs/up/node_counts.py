@@ -1,0 +1,86 @@
+"""How many hollow nodes there are to be, beside those that an earlier run left.
+
+In: what is in the store and what was asked for. Out: how many to register, and words where the two differ.
+Nodes are only ever added unless somebody asks for less: pods run on them, and people labelled them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from kuberth.errors import ConfigError
+from kuberth.local.apiserver.objects import Obj, name_of
+from kuberth.local.apiserver.status_errors import StatusError
+from kuberth.local.apiserver.verbs.core import Core
+from kuberth.local.hollow.shapes import HOLLOW, load_shapes, make_nodes
+
+FIRST_NODES: Final = 5
+"""Of a new cluster that nobody gave a number."""
+_SHOWN: Final = 3
+
+
+async def settle(
+    core: Core,
+    *,
+    nodes: int | None,
+    shapes: Path | None,
+    remove: bool,
+    now: str,
+    tell: Callable[[str], None],
+) -> int:
+    """How many nodes to register, after those were removed that were to be; None: as many as there are."""
+    present = {name_of(node) for node in (await core.list("nodes"))["items"] if _is_made_here(node)}
+    if nodes is None and shapes is None and present:
+        return 0
+    count = FIRST_NODES if nodes is None else nodes
+    wanted = {name_of(node): node for node in make_nodes(load_shapes(shapes, count=count), now=now)}
+    if shapes is not None:
+        await _check(core, wanted, shapes)
+    surplus = sorted(present - wanted.keys(), key=_natural)
+    if not surplus:
+        return count
+    if remove:
+        for name in surplus:
+            await core.delete("nodes", name)
+        tell(f"{_nodes(len(surplus))} beyond the {len(wanted)} asked for removed: {_some(surplus)}")
+    else:
+        tell(
+            f"{_nodes(len(present))} are kept from before, {len(surplus)} more than asked for: all stay; "
+            f"--remove-nodes removes {_some(surplus)} with the pods on them"
+        )
+    return count
+
+
+async def _check(core: Core, nodes: Mapping[str, Obj], shapes: Path) -> None:
+    """Whether the server would take the first node of each shape: here it is known which file is wrong."""
+    for name, node in nodes.items():
+        if name.endswith("-1"):
+            try:
+                await core.create("nodes", node, dry_run=True)
+            except StatusError as error:
+                if error.reason != "AlreadyExists":
+                    raise ConfigError(f"{shapes}: {error}") from error
+
+
+def _is_made_here(node: Obj) -> bool:
+    """Nodes that people made with the annotation are theirs."""
+    annotations = node["metadata"].get("annotations") or {}
+    provider = str(node.get("spec", {}).get("providerID", ""))
+    return annotations.get(HOLLOW) == "true" and provider.startswith("kuberth://hollow/")
+
+
+def _natural(name: str) -> tuple[str, int, str]:
+    stem, _, number = name.rpartition("-")
+    return stem, int(number) if number.isdecimal() else -1, name
+
+
+def _nodes(count: int) -> str:
+    return f"{count} hollow node" if count == 1 else f"{count} hollow nodes"
+
+
+def _some(names: list[str]) -> str:
+    if len(names) <= _SHOWN + 1:
+        return ", ".join(names)
+    return f"{', '.join(names[:_SHOWN])} and {len(names) - _SHOWN} more"

@@ -1,0 +1,125 @@
+"""How a cluster stands: what its pods do, why they wait, and how fast they find their nodes.
+
+In: the store's objects, the scheduler's waiting room, the time. Out: a `Summary` at every look. A look reads
+all pods, so whoever looks often asks `pause_seconds` how soon to come again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from kuberth.framework.waiting_pods import WaitingPods
+from kuberth.local.apiserver.objects import Obj
+from kuberth.local.apiserver.verbs.core import Core
+
+RATE_SECONDS: Final = 5.0
+LOOK_SECONDS: Final = 1.0
+_SHARE: Final = 0.05
+"""Of the event loop's time that looking may take."""
+
+GATED: Final = "SchedulingGated"
+WAITING: Final = "Waiting"
+IN_PERMIT: Final = "waiting in Permit"
+_UNTRIED: Final = "not tried yet"
+_PLACED: Final = "placed, waiting in PreBind"
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """How the cluster stands; two that differ only in `bound_per_second` are equal."""
+
+    nodes: int
+    pods: Mapping[str, int]
+    """By phase; pending pods without a node by whether they are gated, waiting, or waiting in Permit."""
+    reasons: Mapping[str, int] = field(default_factory=dict)
+    """Why pods wait, and how many do for each reason."""
+    bound_per_second: float = field(default=0.0, compare=False)
+
+
+class Observer:
+    def __init__(
+        self,
+        core: Core,
+        *,
+        waiting_pods: WaitingPods | None = None,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._core = core
+        self._waiting_pods = WaitingPods() if waiting_pods is None else waiting_pods
+        self._now = now
+        self._bound: frozenset[str] | None = None
+        """UIDs of the pods that had a node at the last look."""
+        self._newly_bound: deque[tuple[float, int]] = deque()
+        """When somebody looked, and how many pods had got a node since the look before."""
+        self._took_seconds = 0.0
+
+    @property
+    def pause_seconds(self) -> float:
+        return max(LOOK_SECONDS, self._took_seconds / _SHARE)
+
+    async def look(self) -> Summary:
+        began = self._now()
+        nodes = (await self._core.list("nodes"))["items"]
+        pods = (await self._core.list("pods"))["items"]
+        phases: Counter[str] = Counter()
+        reasons: Counter[str] = Counter()
+        bound = []
+        in_permit = {waiting.pod.metadata.uid: waiting.pending_plugins for waiting in self._waiting_pods}
+        for pod in pods:
+            uid = pod["metadata"]["uid"]
+            if _of(pod, "spec").get("nodeName"):
+                bound.append(uid)
+            phase = _phase(pod)
+            if phase == WAITING and uid in in_permit:
+                phase = IN_PERMIT
+                reasons[f"waiting in Permit for {', '.join(in_permit[uid])}"] += 1
+            elif phase in (WAITING, GATED):
+                reasons[_reason(pod, phase)] += 1
+            phases[phase] += 1
+        summary = Summary(len(nodes), dict(phases), dict(reasons), self._rate(began, frozenset(bound)))
+        self._took_seconds = self._now() - began
+        return summary
+
+    def _rate(self, now: float, bound: frozenset[str]) -> float:
+        # What was bound before the first look may be from long ago.
+        fresh = 0 if self._bound is None else len(bound - self._bound)
+        self._bound = bound
+        history = self._newly_bound
+        history.append((now, fresh))
+        while len(history) > 1 and history[1][0] <= now - RATE_SECONDS:
+            history.popleft()
+        # The first entry's pods were bound before the time that is measured began.
+        seconds = now - history[0][0]
+        total = sum(number for _, number in history) - history[0][1]
+        return total / seconds if seconds > 0 else 0.0
+
+
+def _of(obj: Obj, name: str) -> Obj:
+    part: Any = obj.get(name)
+    return part if isinstance(part, dict) else {}
+
+
+def _phase(pod: Obj) -> str:
+    spec, phase = _of(pod, "spec"), str(_of(pod, "status").get("phase") or "Pending")
+    if phase != "Pending" or spec.get("nodeName"):
+        return phase
+    return GATED if spec.get("schedulingGates") else WAITING
+
+
+def _reason(pod: Obj, phase: str) -> str:
+    if phase == GATED:
+        gates = (gate.get("name") for gate in _of(pod, "spec")["schedulingGates"] if isinstance(gate, dict))
+        return f"gated by {', '.join(map(str, gates))}"
+    status = _of(pod, "status")
+    for condition in status.get("conditions") or ():
+        if isinstance(condition, dict) and condition.get("type") == "PodScheduled":
+            message = str(condition.get("message") or "")
+            # The second sentence tells what preemption tried, which differs from pod to pod and hides what
+            # they have in common.
+            if text := message.partition(". ")[0] if message.startswith("0/") else message:
+                return text
+    return _PLACED if status.get("nominatedNodeName") else _UNTRIED
