@@ -289,8 +289,8 @@ def test_a_definition_may_come_after_the_scheduler(caplog: pytest.LogCaptureFixt
             await core.create("pods", pod, namespace="default")
             await asyncio.sleep(300)
             assert not (await api.get(Pod, "p", namespace="default")).spec.node_name
-            (definition,) = read_manifests(Path("examples/budget-crd.yaml"))
-            await core.create("customresourcedefinitions.apiextensions.k8s.io", definition)
+            (manifest,) = read_manifests(Path("examples/budget-crd.yaml"))
+            await core.create("customresourcedefinitions.apiextensions.k8s.io", manifest.tree)
             await api.create(budget(open=False))
             await asyncio.sleep(60)
             assert len(scheduler.stores.of(Budget)) == 1

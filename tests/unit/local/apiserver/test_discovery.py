@@ -71,6 +71,7 @@ def test_groups_and_their_versions() -> None:
         "apps",
         "authentication.k8s.io",
         "authorization.k8s.io",
+        "metrics.k8s.io",
         "stable.example",
     ]
     group = discovery.group("stable.example")
@@ -115,6 +116,7 @@ def test_everything_in_one_document() -> None:
         "apps",
         "authentication.k8s.io",
         "authorization.k8s.io",
+        "metrics.k8s.io",
     ]
 
 
