@@ -160,24 +160,6 @@ def test_old_and_new_objects_are_told() -> None:
     run_in_virtual_time(scenario)
 
 
-def test_only_an_open_budget_of_its_own_namespace_helps() -> None:
-    async def scenario() -> None:
-        async with running(
-            make_node("n1"),
-            make_pod("p"),
-            profiles=[profile("TeamBudgets")],
-            plugins={"TeamBudgets": TeamBudgets},
-        ) as world:
-            await world.in_room("p", "unschedulable")
-            world.api.put(budget("other", namespace="other"))
-            await world.quiet(seconds=20)
-            assert world.room_of("p") == "unschedulable"
-            world.api.put(budget())
-            await world.bound("p", seconds=20)
-
-    run_in_virtual_time(scenario)
-
-
 def test_kinds_that_are_only_looked_up_move_nobody() -> None:
     """A wildcard means the events there are, not those of every kind that someone reads."""
 
