@@ -179,7 +179,7 @@ def test_how_long_a_pod_may_wait_reaches_the_program(
         seen.append(settings)
         return 0
 
-    monkeypatch.setattr("kuberth.programs.run.daemon.run", program)
+    monkeypatch.setattr("kuberth.cli.run_settings.run_daemon", program)
     result = invoke("--master", "http://127.0.0.1:1", "--secure-port", "0", *args)
     assert result.exit_code == 0, result.output
     assert [settings.max_unschedulable_seconds for settings in seen] == [seconds]
