@@ -25,6 +25,8 @@ def decode(row: ServedResource, body: Any, *, type_name: str | None = None) -> O
         raise bad_request(
             f'{kind} in version "{version}" cannot be handled as a {row.kind}: no kind "{kind}"'
         )
+    if isinstance(body.get("metadata"), dict) and body["metadata"].get("managedFields") == []:
+        obj["metadata"]["managedFields"] = [{}]  # an empty list asks for something: to forget them
     if "spec" in fields.fields_of(row.schema):
         # As upstream, where a spec is no pointer: an object that has none is one that asks for nothing.
         obj.setdefault("spec", {})

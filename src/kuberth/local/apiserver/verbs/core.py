@@ -36,7 +36,7 @@ from kuberth.local.apiserver.verbs.deletion import plan_deletion, read_options
 from kuberth.local.apiserver.verbs.listing import ListRequest, list_objects, parse_version
 from kuberth.local.apiserver.verbs.selecting import select
 from kuberth.local.apiserver.verbs.watching import Event, Watcher
-from kuberth.local.apiserver.verbs.writing import Writer, expect_same_uid, storage_failed
+from kuberth.local.apiserver.verbs.writing import Signature, Writer, expect_same_uid, storage_failed
 
 _SUCCESS: Final[Obj] = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
 _PATCH_OPTIONS: Final = ServedResource("meta.k8s.io", "v1", "PatchOptions", "patchoptions")
@@ -175,7 +175,9 @@ class Core:
             check_strict(row, body)
         obj = decode(row, body)
         obj.setdefault("metadata", {})
-        stored = self._writer.create(row, obj, namespace=namespace, dry_run=dry_run)
+        stored = self._writer.create(
+            row, obj, namespace=namespace, dry_run=dry_run, signature=Signature(field_manager)
+        )
         return await self._settle(row, stored, dry_run=dry_run)
 
     async def update(
@@ -192,14 +194,14 @@ class Core:
     ) -> Obj:
         row = self._row(resource, subresource)
         old = self._latest(row, namespace, name)
+        signature = Signature(field_manager, subresource)
         if subresource == "scale":
-            new = scale.scaled(row, old, decode(scale.SCALE, body))
-            stored = self._writer.replace(row, old, new, dry_run=dry_run)
-            return scale.scale_of(row, await self._settle(row, stored, dry_run=dry_run))
+            asked = decode(scale.SCALE, body)
+            return await self._scale(row, old, asked, dry_run=dry_run, signature=signature)
         if field_validation == "Strict":
             check_strict(row, body)
         new = decode(row, body)
-        return await self._replace(row, old, new, subresource=subresource, dry_run=dry_run)
+        return await self._replace(row, old, new, dry_run=dry_run, signature=signature)
 
     async def patch(
         self,
@@ -229,17 +231,17 @@ class Core:
                 force=force,
             )
         old = self._latest(row, namespace, name)
+        signature = Signature(field_manager, subresource)
         if subresource == "scale":
             patched = apply_patch(scale.SCALE, scale.scale_of(row, old), patch, content_type=content_type)
-            new = scale.scaled(row, old, decode(scale.SCALE, patched))
-            stored = self._writer.replace(row, old, new, dry_run=dry_run)
-            return scale.scale_of(row, await self._settle(row, stored, dry_run=dry_run)), False
+            asked = decode(scale.SCALE, patched)
+            return await self._scale(row, old, asked, dry_run=dry_run, signature=signature), False
         patched = apply_patch(row, to_view(row, old), patch, content_type=content_type)
         if field_validation == "Strict":
             check_strict(row, patched)
         new = decode(row, patched)
         expect_same_uid(row, old, new)
-        return await self._replace(row, old, new, subresource=subresource, dry_run=dry_run), False
+        return await self._replace(row, old, new, dry_run=dry_run, signature=signature), False
 
     async def delete(
         self,
@@ -357,25 +359,35 @@ class Core:
         if not manager:
             raise invalid(_PATCH_OPTIONS, "", [required("fieldManager", "is required for apply patch")])
         wanted = decode(scale.SCALE if subresource == "scale" else row, patch)
+        if "spec" not in patch:
+            wanted.pop("spec", None)  # nobody owns what only the decoder put there
         applying.check(wanted, name=name, namespace=namespace)
         now = self._writer.now
+        signature = Signature(manager, subresource, applied=True)
         old = self._store.latest(row.stored_as, _key(row, namespace, name))
         if old is None:
             if subresource:
                 raise not_found(row, name)
             wanted.setdefault("metadata", {})["name"] = name
-            obj = applying.first(row, wanted, manager=manager, now=now)
-            stored = self._writer.create(row, obj, namespace=namespace, dry_run=dry_run)
+            wanted["metadata"]["managedFields"] = applying.first(row, wanted, manager=manager, now=now)
+            obj = decode(row, wanted)
+            stored = self._writer.create(row, obj, namespace=namespace, dry_run=dry_run, signature=signature)
             return await self._settle(row, stored, dry_run=dry_run), True
         if subresource == "scale":
-            new = scale.scaled(row, old, wanted)
-            stored = self._writer.replace(row, old, new, dry_run=dry_run)
-            return scale.scale_of(row, await self._settle(row, stored, dry_run=dry_run)), False
+            wanted = scale.applied(row, wanted)
         merged = applying.merged(
             row, to_view(row, old), wanted, manager=manager, subresource=subresource, force=force, now=now
         )
         new = decode(row, merged)
-        return await self._replace(row, old, new, subresource=subresource, dry_run=dry_run), False
+        stored_view = await self._replace(row, old, new, dry_run=dry_run, signature=signature)
+        return (scale.scale_of(row, stored_view) if subresource == "scale" else stored_view), False
+
+    async def _scale(
+        self, row: ServedResource, old: Obj, asked: Obj, *, dry_run: bool, signature: Signature
+    ) -> Obj:
+        new = scale.scaled(row, old, asked)
+        stored = self._writer.replace(row, old, new, dry_run=dry_run, signature=signature)
+        return scale.scale_of(row, await self._settle(row, stored, dry_run=dry_run))
 
     # The common ways of reading and writing
 
@@ -392,7 +404,7 @@ class Core:
         return found
 
     async def _replace(
-        self, row: ServedResource, old: Obj, new: Obj, *, subresource: str, dry_run: bool
+        self, row: ServedResource, old: Obj, new: Obj, *, dry_run: bool, signature: Signature
     ) -> Obj:
         metadata = new.setdefault("metadata", {})
         for field, present, told in (
@@ -403,7 +415,10 @@ class Core:
             if given != present:
                 why = f"does not match the {field} on the {told} ({present})"
                 raise bad_request(f"the {field} of the object ({given}) {why}")
-        stored = self._writer.replace(row, old, to_stored(row, new), subresource=subresource, dry_run=dry_run)
+        door = "" if signature.subresource == "scale" else signature.subresource
+        stored = self._writer.replace(
+            row, old, to_stored(row, new), subresource=door, dry_run=dry_run, signature=signature
+        )
         return await self._settle(row, stored, dry_run=dry_run)
 
     def _remove(self, row: ServedResource, old: Obj, options: Obj, *, dry_run: bool) -> tuple[Obj, bool]:
