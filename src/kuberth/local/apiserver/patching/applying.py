@@ -6,8 +6,8 @@ that names the fields which others own and the manager would change.
 
 from __future__ import annotations
 
-from itertools import groupby
-from typing import Final
+from itertools import groupby, islice
+from typing import Any, Final
 
 import msgspec
 
@@ -21,6 +21,7 @@ from kuberth.local.apiserver.patching.typed_trees import (
     field_set,
     merge_by_type,
     root_field,
+    type_problems,
     without,
 )
 from kuberth.local.apiserver.refusals import bad_request
@@ -29,8 +30,26 @@ from kuberth.local.apiserver.status_errors import Cause, StatusError
 
 _KUBECTL: Final = "kubectl"
 _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+_MOST_TOLD: Final = 20
 _STATUS_ALONE: Final = ("resourceclaims.resource.k8s.io",)
 _KEPT_BY_STATUS: Final = (("deployments.apps", "labels"), ("pods", "ownerReferences"))
+
+
+def check_typed(row: ServedResource, sent: Any) -> None:
+    """400 for what the types cannot hold, whatever the field validation: who applies a field is to own it.
+
+    The words are upstream's; its code is 500, which is for failures of the server.
+    """
+    if not isinstance(sent, dict):
+        raise bad_request("what is applied is no object")
+    problems = list(islice(type_problems(sent, root_field(row)), _MOST_TOLD))
+    if problems:
+        metadata = sent["metadata"] if isinstance(sent.get("metadata"), dict) else {}
+        what = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
+        group_version = f"{row.group}/{row.version}"
+        told = problems[0] if len(problems) == 1 else "\n  ".join(("errors:", *problems))
+        message = f"failed to create typed patch object ({what}; {group_version}, Kind={row.kind}): {told}"
+        raise bad_request(message)
 
 
 def check(wanted: Obj, *, name: str, namespace: str) -> None:

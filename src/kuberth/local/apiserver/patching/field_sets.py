@@ -82,7 +82,7 @@ def paths(fields: FieldSet, above: str = "") -> Iterator[str]:
     for mark in sorted(fields, key=_place):
         if mark == SELF:
             continue
-        node, path = fields[mark], above + _path_of(mark)
+        node, path = fields[mark], above + path_of(mark)
         if is_member(node):
             yield path
         yield from paths(node, path)
@@ -130,7 +130,7 @@ def _parsed(text: str) -> Any:
         return None
 
 
-def _path_of(mark: str) -> str:
+def path_of(mark: str) -> str:
     if mark.startswith("f:"):
         return f".{mark[2:]}"
     if mark.startswith("k:"):

@@ -11,7 +11,14 @@ from enum import Enum
 from typing import Any, Final, NamedTuple
 
 from kuberth.local.apiserver.objects import Obj
-from kuberth.local.apiserver.patching.field_sets import SELF, FieldSet, is_member, json_text, key_mark
+from kuberth.local.apiserver.patching.field_sets import (
+    SELF,
+    FieldSet,
+    is_member,
+    json_text,
+    key_mark,
+    path_of,
+)
 from kuberth.local.apiserver.resources import ServedResource
 from kuberth.local.apiserver.schema.fields import Field, fields_of
 from kuberth.local.apiserver.schema.go_types import go_type
@@ -63,6 +70,30 @@ def field_set(tree: Any, field: Field) -> FieldSet:
         if field.is_set:
             return {f"v:{json_text(value)}": {} for value in tree}
     return {}
+
+
+def type_problems(tree: Any, field: Field, path: str = "") -> Iterator[str]:
+    """Fields that the type does not have, and entries of a list that have the same keys."""
+    if isinstance(tree, dict):
+        known = fields_of(field.type)
+        for name, value in tree.items():
+            where = f"{path}.{name}"
+            if known and name not in known:
+                yield f"{where}: field not declared in schema"
+            else:
+                yield from type_problems(value, child_field(field, name), where)
+    elif isinstance(tree, list):
+        entry_field = Field(field.item_type)
+        seen: set[str] = set()
+        for index, entry in enumerate(tree):
+            where = f"{path}[{index}]"
+            if field.map_keys and isinstance(entry, dict):
+                mark = _entry_mark(entry, field)
+                where = path + path_of(mark)
+                if mark in seen:
+                    yield f"{path}: duplicate entries for key {path_of(mark)}"
+                seen.add(mark)
+            yield from type_problems(entry, entry_field, where)
 
 
 class Difference(NamedTuple):

@@ -7,7 +7,7 @@ is given only after the write is durable.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
 
 from kuberth.clock import Clock
@@ -31,7 +31,7 @@ from kuberth.local.apiserver.schema.catalogue import ROWS
 from kuberth.local.apiserver.store.store import CompactedError, RevisionStore, StorageError
 from kuberth.local.apiserver.verbs import eviction, pod_binding, scale
 from kuberth.local.apiserver.verbs.aliases import to_stored, to_view
-from kuberth.local.apiserver.verbs.bodies import check_strict, decode
+from kuberth.local.apiserver.verbs.bodies import FieldValidation, decode
 from kuberth.local.apiserver.verbs.deletion import plan_deletion, read_options
 from kuberth.local.apiserver.verbs.listing import ListRequest, list_objects, parse_version
 from kuberth.local.apiserver.verbs.selecting import select
@@ -77,7 +77,7 @@ class Core:
             raise not_found(row, name)
         if subresource == "scale":
             return scale.scale_of(row, found)
-        if subresource not in ("", "status"):
+        if subresource not in ("", "status", "ephemeralcontainers"):
             raise method_not_supported(row, "get")
         return to_view(row, found)
 
@@ -161,9 +161,9 @@ class Core:
         subresource: str = "",
         dry_run: bool = False,
         field_manager: str = "",
-        field_validation: str = "",
+        field_validation: FieldValidation | None = None,
     ) -> Obj:
-        """`field_validation` "Strict" refuses fields that the kind does not have; others drop them."""
+        """Fields that the kind does not have are dropped, unless `field_validation` says otherwise."""
         row = self._row(resource, subresource)
         if subresource == "binding":
             return await self._bind(row, namespace, name, body, dry_run=dry_run)
@@ -171,8 +171,8 @@ class Core:
             return await self._evict(row, namespace, name, body, dry_run=dry_run)
         if subresource:
             raise method_not_supported(row, "post")
-        if field_validation == "Strict":
-            check_strict(row, body)
+        if field_validation is not None:
+            field_validation.check(row, body)
         obj = decode(row, body)
         obj.setdefault("metadata", {})
         stored = self._writer.create(
@@ -190,7 +190,7 @@ class Core:
         subresource: str = "",
         dry_run: bool = False,
         field_manager: str = "",
-        field_validation: str = "",
+        field_validation: FieldValidation | None = None,
     ) -> Obj:
         row = self._row(resource, subresource)
         old = self._latest(row, namespace, name)
@@ -198,8 +198,8 @@ class Core:
         if subresource == "scale":
             asked = decode(scale.SCALE, body)
             return await self._scale(row, old, asked, dry_run=dry_run, signature=signature)
-        if field_validation == "Strict":
-            check_strict(row, body)
+        if field_validation is not None:
+            field_validation.check(row, body)
         new = decode(row, body)
         return await self._replace(row, old, new, dry_run=dry_run, signature=signature)
 
@@ -215,11 +215,13 @@ class Core:
         dry_run: bool = False,
         field_manager: str = "",
         force: bool = False,
-        field_validation: str = "",
+        field_validation: FieldValidation | None = None,
     ) -> tuple[Obj, bool]:
         """The patched object, and whether an apply patch created it."""
         row = self._row(resource, subresource)
         if content_type.partition(";")[0].strip() in APPLY_PATCHES:
+            if field_validation is not None:
+                field_validation.check_applied()
             return await self._apply(
                 row,
                 name,
@@ -237,8 +239,8 @@ class Core:
             asked = decode(scale.SCALE, patched)
             return await self._scale(row, old, asked, dry_run=dry_run, signature=signature), False
         patched = apply_patch(row, to_view(row, old), patch, content_type=content_type)
-        if field_validation == "Strict":
-            check_strict(row, patched)
+        if field_validation is not None:
+            field_validation.check_patched(row, patch, patched)
         new = decode(row, patched)
         expect_same_uid(row, old, new)
         return await self._replace(row, old, new, dry_run=dry_run, signature=signature), False
@@ -297,10 +299,6 @@ class Core:
             "items": [to_view(row, obj) for obj in chosen],
         }
 
-    def unknown_fields(self, resource: str | ServedResource, body: Any) -> Iterable[str]:
-        """Paths in a body that the kind does not have, for fieldValidation=Warn."""
-        return fields.unknown_fields(self._row(resource).schema, body)
-
     # Subresources and patches with a life of their own
 
     async def _bind(self, row: ServedResource, namespace: str, name: str, body: Any, *, dry_run: bool) -> Obj:
@@ -358,7 +356,9 @@ class Core:
         """Server-side apply: a merge that remembers who set what."""
         if not manager:
             raise invalid(_PATCH_OPTIONS, "", [required("fieldManager", "is required for apply patch")])
-        wanted = decode(scale.SCALE if subresource == "scale" else row, patch)
+        kind = scale.SCALE if subresource == "scale" else row
+        applying.check_typed(kind, patch)
+        wanted = decode(kind, patch)
         if "spec" not in patch:
             wanted.pop("spec", None)  # nobody owns what only the decoder put there
         applying.check(wanted, name=name, namespace=namespace)
