@@ -319,7 +319,7 @@ def test_field_validation(both: tuple[Ask, Ask], request_: tuple[Any, ...], mode
     "body, content_type",
     [
         (
-            '{"metadata":{"labels":{"a":"b","a":"c"}},"spec":{"foo":1,"volumes":[{"name":"c","x":1}]}}',
+            '{"metadata":{"labels":{"a":"b","a":"c"}},"spec":{"foo":1,"containers":[{"name":"c","x":1}]}}',
             STRATEGIC,
         ),
         ('{"metadata":{"labels":{"a":"b","a":"c"}},"spec":{"foo":1}}', MERGE),
