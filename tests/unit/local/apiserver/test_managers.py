@@ -25,7 +25,7 @@ from kuberth.local.apiserver.schema.fields import Field
 from tests.unit.local.apiserver.core_rig import Rig, make_deployment, refused, run
 
 MARKS = st.sampled_from(["f:a", "f:b", 'k:{"name":"x"}', 'v:"y"'])
-BELOW = st.recursive(
+BELOW: st.SearchStrategy[FieldSet] = st.recursive(
     st.just({}),
     lambda inner: st.dictionaries(st.one_of(MARKS, st.just(".")), inner, max_size=3),
     max_leaves=8,

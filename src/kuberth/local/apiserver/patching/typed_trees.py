@@ -105,12 +105,18 @@ class Difference(NamedTuple):
 
 
 _SAME: Final = Difference()
+_ADDED: Final = Difference(added={})
+_CHANGED: Final = Difference(changed={})
+_REMOVED: Final = Difference(removed={})
+"""A leaf; nobody changes a set that is made."""
 
 
 def difference(old: Any, new: Any, field: Field) -> Difference:
     """From `old` to `new`; None is an empty set."""
     if old == new:
         return _SAME
+    if old is _ABSENT and not isinstance(new, (dict, list)):
+        return _ADDED  # most of what there is
     some = new or old if new is not _ABSENT else old
     if isinstance(some, dict) and some and not _is_atomic(field) and _fit(old, new, dict):
         parts = _maps(old, new, field)
@@ -137,8 +143,8 @@ def difference(old: Any, new: Any, field: Field) -> Difference:
 
 def _whole(old: Any, new: Any) -> Difference:
     if old is _ABSENT:
-        return Difference(added={})
-    return Difference(removed={}) if new is _ABSENT else Difference(changed={})
+        return _ADDED
+    return _REMOVED if new is _ABSENT else _CHANGED
 
 
 def _fit(old: Any, new: Any, kind: type) -> bool:
