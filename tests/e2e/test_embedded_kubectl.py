@@ -388,3 +388,103 @@ def test_strangers_are_not_let_in(kubectl: Kubectl) -> None:
     wrong = kubectl.refused(*common, "--token", "wrong", "get", "pods")
     assert "You must be logged in to the server" in wrong
     assert kubectl(*common, "--token", cluster.credentials.token, "get", "pods", "-o", "name") == ""
+
+
+DEPLOYMENT = """
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      containers:
+      - {name: main, image: "nginx:1"}
+"""
+
+
+def owners(kubectl: Kubectl, *what: str) -> set[tuple[str, str]]:
+    managed = read(kubectl, *what, "--show-managed-fields")["metadata"]["managedFields"]
+    return {(entry["manager"], entry["operation"]) for entry in managed}
+
+
+def test_server_side_apply_conflicts_and_takes_over(kubectl: Kubectl) -> None:
+    kubectl("apply", "--server-side", "-f", "-", stdin=DEPLOYMENT)
+    kubectl("scale", "deployment", "web", "--replicas=5")
+    error = kubectl.refused("apply", "--server-side", "-f", "-", stdin=DEPLOYMENT)
+    assert 'conflict with "kubectl" with subresource "scale" using apps/v1: .spec.replicas' in error
+    assert read(kubectl, "deployment", "web")["spec"]["replicas"] == 5
+    kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=DEPLOYMENT)
+    assert read(kubectl, "deployment", "web")["spec"]["replicas"] == 2
+    assert owners(kubectl, "deployment", "web") == {("kubectl", "Apply")}
+    # Who no longer applies a field gives it up, and with nobody else to ask for it, it is gone.
+    kubectl("apply", "--server-side", "-f", "-", stdin=DEPLOYMENT.replace("  replicas: 2\n", ""))
+    assert read(kubectl, "deployment", "web")["spec"]["replicas"] == 1
+    error = kubectl.refused(
+        "apply", "--server-side", "-f", "-", stdin=DEPLOYMENT.replace("replicas:", "replica:")
+    )
+    assert ".spec.replica: field not declared in schema" in error
+
+
+def test_apply_on_both_sides_in_turns(kubectl: Kubectl) -> None:
+    kubectl("apply", "-f", "-", stdin=DEPLOYMENT)
+    assert owners(kubectl, "deployment", "web") == {("kubectl-client-side-apply", "Update")}
+    # Kubectl may change on the server's side what it applied on its own.
+    three = DEPLOYMENT.replace("replicas: 2", "replicas: 3")
+    kubectl("apply", "--server-side", "-f", "-", stdin=three)
+    assert ("kubectl", "Apply") in owners(kubectl, "deployment", "web")
+    assert read(kubectl, "deployment", "web")["spec"]["replicas"] == 3
+    fewer = three.replace("metadata: {name: web}", "metadata: {name: web, labels: {a: b}}")
+    kubectl("apply", "--server-side", "-f", "-", stdin=fewer)
+    kubectl("apply", "--server-side", "-f", "-", stdin=three)
+    assert "labels" not in read(kubectl, "deployment", "web")["metadata"]
+    assert kubectl("apply", "-f", "-", stdin=DEPLOYMENT) == "deployment.apps/web configured\n"
+    assert read(kubectl, "deployment", "web")["spec"]["replicas"] == 2
+
+
+def test_replace_edit_and_set(kubectl: Kubectl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kubectl("create", "-f", "-", stdin=DEPLOYMENT)
+    changed = DEPLOYMENT.replace("nginx:1", "nginx:2")
+    assert kubectl("replace", "-f", "-", stdin=changed) == "deployment.apps/web replaced\n"
+    assert kubectl("set", "image", "deployment/web", "main=nginx:3") == "deployment.apps/web image updated\n"
+    kubectl("set", "env", "deployment/web", "A=1")
+    kubectl("set", "resources", "deployment/web", "--requests=cpu=100m")
+    editor = tmp_path / "editor"
+    editor.write_text("#!/bin/sh\nsed -i s/nginx:3/nginx:4/ $1\n")
+    editor.chmod(0o755)
+    monkeypatch.setenv("KUBE_EDITOR", str(editor))
+    assert kubectl("edit", "deployment", "web") == "deployment.apps/web edited\n"
+    (container,) = read(kubectl, "deployment", "web")["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == "nginx:4"
+    assert container["env"] == [{"name": "A", "value": "1"}]
+    assert container["resources"] == {"requests": {"cpu": "100m"}}
+    assert kubectl("replace", "--force", "-f", "-", stdin=DEPLOYMENT).endswith("replaced\n")
+    assert kubectl(
+        "get", "deployments", "-o", "custom-columns=N:.metadata.name,R:.spec.replicas"
+    ).split() == ["N", "R", "web", "2"]
+    columns = kubectl("get", "deployment", "web", "-o", "wide").split("\n")[0].split()
+    assert columns[-3:] == ["CONTAINERS", "IMAGES", "SELECTOR"]
+
+
+def test_there_is_no_way_into_a_hollow_pod(kubectl: Kubectl, tmp_path: Path) -> None:
+    kubectl("apply", "-f", "-", stdin=POD)
+    running = {"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}
+    kubectl("patch", "pod", "web", "--subresource=status", "-p", json.dumps(running))
+    hollow = "pod web is hollow: no container runs in it, so it "
+    assert kubectl("logs", "web") == f"{hollow}has nothing to log\n"
+    assert "container none is not valid for pod web" in kubectl.refused("logs", "web", "-c", "none")
+    (tmp_path / "file").touch()
+    for arguments, why in (
+        (("exec", "web", "--", "ls"), "has no place for a command"),
+        (("attach", "web"), "has nothing to attach to"),
+        (("port-forward", "web", "0:80"), "listens on no port"),
+        (("cp", str(tmp_path / "file"), "web:/file"), "has no place for a command"),
+        (("debug", "web", "--image=busybox"), "has no place for a debug container"),
+    ):
+        error = kubectl.refused(*arguments)
+        assert hollow + why in error, arguments
+        assert "panic" not in error
+    assert 'pods "gone" not found' in kubectl.refused("debug", "gone", "--image=busybox")
+    assert 'pods "gone" not found' in kubectl.refused("logs", "gone")

@@ -119,6 +119,49 @@ def test_a_deployment_does_what_people_expect(start_up: StartUp) -> None:
     assert up.end() == 0
 
 
+def test_rollouts_are_told_and_undone(start_up: StartUp) -> None:
+    up = start_up("--memory", "--nodes", "2")
+    up.kubectl("create", "deployment", "web", "--image=nginx:1", "--replicas=2")
+    up.kubectl("rollout", "status", "deployment/web", "--timeout=60s")
+    up.kubectl("set", "image", "deployment/web", "nginx=nginx:2")
+    up.kubectl("annotate", "deployment/web", "kubernetes.io/change-cause=the second")
+    up.kubectl("rollout", "status", "deployment/web", "--timeout=60s")
+
+    def history() -> list[list[str]]:
+        return [
+            line.split(maxsplit=1) for line in up.kubectl("rollout", "history", "deployment/web").split("\n")
+        ]
+
+    wait_for("the cause to be noted", lambda: ["2", "the second"] in history())
+    assert "nginx:1" in up.kubectl("rollout", "history", "deployment/web", "--revision=1")
+    assert "rolled back" in up.kubectl("rollout", "undo", "deployment/web")
+    up.kubectl("rollout", "status", "deployment/web", "--timeout=60s")
+    template = json.loads(up.kubectl("get", "deployment", "web", "-o", "json"))["spec"]["template"]
+    assert template["spec"]["containers"][0]["image"] == "nginx:1"
+    up.kubectl("rollout", "restart", "deployment/web")
+    up.kubectl("rollout", "status", "deployment/web", "--timeout=60s")
+    up.kubectl("rollout", "pause", "deployment/web")
+    assert "paused" in up.kubectl("rollout", "undo", "deployment/web", check=False)
+    up.kubectl("rollout", "resume", "deployment/web")
+    up.kubectl("wait", "deployment/web", "--for=condition=Available", "--timeout=60s")
+    assert up.end() == 0
+
+
+@pytest.mark.parametrize("cascade", ["background", "foreground", "orphan"])
+def test_deletion_takes_dependents_along_or_leaves_them(start_up: StartUp, cascade: str) -> None:
+    up = start_up("--memory", "--nodes", "2")
+    up.kubectl("create", "deployment", "web", "--image=nginx", "--replicas=2")
+    up.kubectl("rollout", "status", "deployment/web", "--timeout=60s")
+    up.kubectl("delete", "deployment", "web", f"--cascade={cascade}", "--timeout=60s")
+    assert not up.items("deployments")
+    if cascade != "orphan":
+        wait_for("everything to be gone", lambda: not up.items("pods") and not up.items("replicasets"))
+        return
+    (left,) = up.items("replicasets")
+    assert "ownerReferences" not in left["metadata"]
+    assert running(up, 2)()
+
+
 def test_what_kubectl_prints(start_up: StartUp) -> None:
     up = start_up("--memory", "--nodes", "2")
     pod = {

@@ -18,7 +18,15 @@ from typing import Any, Final, NamedTuple
 
 import yaml
 
-from kuberth.text.field_errors import FieldError, InvalidConfiguration, TooLarge, child, item, show
+from kuberth.text.field_errors import (
+    DuplicateKey,
+    FieldError,
+    InvalidConfiguration,
+    TooLarge,
+    child,
+    item,
+    show,
+)
 from kuberth.text.scalars import plain_scalar, tagged_scalar
 
 # Far beyond any real document; they keep hostile input (aliases of aliases, towers of brackets, a million
@@ -208,7 +216,8 @@ class _TreeBuilder:
             line = event.start_mark.line + 1
             name = self._path[-1] = self._key(self._from_event(parser, event, anchors))
             if name in lines:
-                self._error(f"given more than once, on lines {lines[name]} and {line}; keep one")
+                told = f"given more than once, on lines {lines[name]} and {line}; keep one"
+                self.errors.append(DuplicateKey(self._where(), told, line))
             value = self._from_event(parser, parser.get_event(), anchors)
             if name is not None:
                 lines[name] = line
@@ -262,7 +271,7 @@ class _TreeBuilder:
                 continue
             self._path.append(name)
             if name in tree:
-                self._error("given more than once; keep one")
+                self.errors.append(DuplicateKey(self._where(), "given more than once; keep one"))
             tree[name] = self.from_plain(value)
             self._path.pop()
         return tree

@@ -29,6 +29,12 @@ class FieldError(NamedTuple):
         return f"{self.path}: {self.message}" if self.path else self.message
 
 
+class DuplicateKey(FieldError):  # noqa: N818 - a problem that is told, nothing to raise
+    """A key that is given more than once; `value` is the line of the later one, where lines are known."""
+
+    __slots__ = ()
+
+
 class InvalidConfiguration(ConfigError):  # noqa: N818 - names what is wrong, like NotFound and Conflict
     """A configuration with at least one problem; `errors` holds every one that was found."""
 

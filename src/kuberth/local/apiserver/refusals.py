@@ -26,7 +26,7 @@ def not_found(row: ServedResource, name: str) -> StatusError:
 
 
 def unknown_resource() -> StatusError:
-    return StatusError(404, "NotFound", "the server could not find the requested resource")
+    return StatusError(404, "NotFound", "the server could not find the requested resource", details={})
 
 
 def already_exists(row: ServedResource, name: str) -> StatusError:

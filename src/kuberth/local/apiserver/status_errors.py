@@ -30,15 +30,16 @@ class StatusError(KuberthError):
         causes: Sequence[Cause] = (),
         retry_after_seconds: int | None = None,
     ) -> None:
+        """`details` that are given are answered even if empty: clients look into them."""
         super().__init__(message)
         self.code = code
         self.reason = reason
-        self.details = dict(details or {})
+        self.details = None if details is None else dict(details)
         self.causes = tuple(causes)
         self.retry_after_seconds = retry_after_seconds
 
     def to_object(self) -> Obj:
-        details: Obj = dict(self.details)
+        details: Obj = dict(self.details or {})
         if self.causes:
             details["causes"] = [
                 {"reason": cause.reason, "message": cause.message, "field": cause.field}
@@ -55,6 +56,6 @@ class StatusError(KuberthError):
             "reason": self.reason,
             "code": self.code,
         }
-        if details:
+        if details or self.details is not None:
             status["details"] = details
         return status

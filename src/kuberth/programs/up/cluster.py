@@ -23,7 +23,6 @@ from kuberth.local.apiserver.http.api_service import Page
 from kuberth.local.apiserver.http.credentials import ClusterCredentials, kubeconfig_tree
 from kuberth.local.apiserver.http.server import HttpServer
 from kuberth.local.apiserver.objects import Obj
-from kuberth.local.apiserver.schema.fields import unknown_fields
 from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.apiserver.store.store import RevisionStore
 from kuberth.local.apiserver.verbs.core import Core
@@ -263,8 +262,6 @@ async def apply(core: Core, manifest: Manifest) -> None:
             f"{manifest}: the server knows no kind {tree.get('kind')} in {tree.get('apiVersion')}; "
             "is it spelled right, or is its definition missing?"
         )
-    if row.schema and (unknown := next(unknown_fields(row.schema, tree), None)) is not None:
-        raise ConfigError(f"{manifest}: unknown field {unknown}; is it spelled right, and in its place?")
     metadata = tree.get("metadata")
     if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str) or not metadata["name"]:
         raise ConfigError(f"{manifest}: it needs metadata.name")

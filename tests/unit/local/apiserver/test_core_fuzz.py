@@ -23,6 +23,7 @@ from kuberth.local.apiserver.printing.tables import to_table
 from kuberth.local.apiserver.schema.catalogue import ROWS
 from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.apiserver.store.store import RevisionStore
+from kuberth.local.apiserver.verbs.bodies import FieldValidation
 from kuberth.local.apiserver.verbs.core import Core
 from tests.unit.local.apiserver.odd_objects import JSON, typed
 
@@ -115,7 +116,8 @@ def test_bodies(server: Server, data: st.DataObject) -> None:
         await answered(
             core.delete(row, "b", namespace=namespace, options=body if isinstance(body, dict) else {})
         )
-        list(core.unknown_fields(row, body))
+        checks = FieldValidation("Strict")
+        await answered(core.create(row, body, namespace=namespace, field_validation=checks, dry_run=True))
         await server.restore()
 
     server.runner.run(main())

@@ -235,7 +235,6 @@ YAML_POD = (
         ("text/plain", b"{}", 415),
         ("application/yaml", b"a: [", 400),
         ("application/yaml", b"a: &a [*a]", 400),
-        ("application/yaml", b"a: 1\na: 2", 400),
         ("application/json", b"", 400),
         ("application/json", b"[]", 400),
         ("application/json", b"nonsense", 400),
@@ -263,7 +262,7 @@ def test_apply_in_yaml() -> None:
         await prepare(rig)
         headers = {"content-type": "application/apply-patch+yaml"}
         path = f"{PODS}/web"
-        assert (await rig.fetch("PATCH", path, YAML_POD, headers=headers)).status == 400
+        assert (await rig.fetch("PATCH", path, YAML_POD, headers=headers)).status == 422
         made = await rig.fetch("PATCH", f"{path}?fieldManager=me", YAML_POD, headers=headers)
         assert made.status == 201
         again = await rig.fetch("PATCH", f"{path}?fieldManager=me&force=true", YAML_POD, headers=headers)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from kuberth.https.messages import JSON
-from kuberth.local.apiserver.http.negotiation import YAML, decode_body, encode
+from kuberth.local.apiserver.http.negotiation import YAML, decode_body, encode, read_body
 from kuberth.local.apiserver.status_errors import StatusError
 
 
@@ -13,7 +13,6 @@ from kuberth.local.apiserver.status_errors import StatusError
         pytest.param(b"{a: " * 20_000, 400, "nested deeper than", id="deep"),
         pytest.param(b"- " * 40_000, 400, "nested deeper than", id="deep-block"),
         pytest.param(b"k: [" + b"1," * 1_400_000 + b"]", 413, "send JSON", id="a-million-values"),
-        pytest.param(b"a: 1\na: 2", 400, "given more than once", id="key-twice"),
     ],
 )
 def test_yaml_that_costs_too_much_is_refused(body: bytes, code: int, message: str) -> None:
@@ -42,3 +41,17 @@ def test_yaml_means_what_it_means_to_kubernetes() -> None:
 def test_yaml_goes_out_as_it_would_come_in() -> None:
     tree = {"a": "y", "b": "1:30", "c": "017", "d": [None, True, 1.5]}
     assert decode_body(encode(tree, YAML), YAML) == tree
+
+
+@pytest.mark.parametrize(
+    "body, content_type, found",
+    [
+        (b"a: 1\nb: {c: 1,\n  c: 2}", YAML, [("b.c", 3)]),
+        (b'{"a":[{"b":1,"b":2}]}', JSON, [("a[0].b", None)]),
+        (b'{"a":1,"b":{"a":1}}', JSON, []),
+    ],
+    ids=("yaml", "json", "none"),
+)
+def test_keys_that_are_given_twice_are_told(body: bytes, content_type: str, found: list[object]) -> None:
+    read = read_body(body, content_type)
+    assert [(each.path, each.value) for each in read.duplicates] == found

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.schema.structural import StructuralSchema, schema_causes, structure_of
+from kuberth.local.apiserver.verbs.bodies import FieldValidation
 from tests.unit.local.apiserver.core_rig import Rig, refused, run
 
 CRDS = "customresourcedefinitions.apiextensions.k8s.io"
@@ -106,7 +107,8 @@ def test_pruned_and_filled_in() -> None:
         assert "other" not in made
         assert "status" not in made
         error = await refused(
-            rig.core.create(CRONTABS, body, namespace="default", field_validation="Strict"), 400
+            rig.core.create(CRONTABS, body, namespace="default", field_validation=FieldValidation("Strict")),
+            400,
         )
         for path in ("spec.extra", "spec.ports[0].x", "other"):
             assert f'unknown field "{path}"' in str(error)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -37,6 +38,7 @@ from kuberth.local.apiserver.refusals import bad_request, unknown_resource
 from kuberth.local.apiserver.resources import ResourceTable, ServedResource
 from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.apiserver.verbs.core import Core
+from kuberth.text.durations import parse_duration
 
 logger = logging.getLogger(__name__)
 
@@ -54,6 +56,7 @@ VERSION: Final = {
 Page = Callable[[Request], Response]
 """What answers a path that is not the API's own."""
 
+_LONGEST_SHOWN: Final = 40
 _HEALTH: Final = ("healthz", "livez", "readyz")
 _REFUSALS: Final = {400: "BadRequest", 503: "ServiceUnavailable"}
 _METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
@@ -102,10 +105,9 @@ class ApiService:
 
     async def answer(self, request: Request) -> Response:
         try:
-            async with asyncio.timeout(self._request_seconds):
-                request.identify(self._authenticator.user_of(request))
-                authorize(request)
-                return await self._answer(request)
+            request.identify(self._authenticator.user_of(request))
+            authorize(request)
+            return await self._answer_in_time(request)
         except (StatusError, BodyTooLarge, TimeoutError, RecursionError) as error:
             response = failure_answer(_status_error(error, request))
         except ClientGone:
@@ -116,6 +118,22 @@ class ApiService:
         if response.status in (408, 413):  # more of the body may be on its way
             response.headers["connection"] = "close"
         return response
+
+    async def _answer_in_time(self, request: Request) -> Response:
+        asked = None if request.query.flag("watch") else _timeout(request.query.text("timeout"))
+        seconds = min(asked or self._request_seconds, self._request_seconds)
+        try:
+            async with asyncio.timeout(seconds) as deadline:
+                response = await self._answer(request)
+        except TimeoutError:
+            if not deadline.expired() or asked is None:
+                raise
+        else:
+            # What never had to wait was not interrupted either.
+            if asked is None or asyncio.get_running_loop().time() < (deadline.when() or 0.0):
+                return response
+        message = "Timeout: request did not complete within the allotted timeout"
+        raise StatusError(504, "Timeout", message, details={})
 
     def refuse(self, code: int, message: str) -> Response:
         return failure_answer(StatusError(code, _REFUSALS[code], message))
@@ -234,6 +252,20 @@ class ApiService:
 
     def _custom_schema(self, row: ServedResource) -> Obj | None:
         return self._custom_schemas.get((row.id, row.version))
+
+
+def _timeout(text: str) -> float | None:
+    """How long the client is willing to wait; None if it does not say, or says no time at all."""
+    if not text:
+        return None
+    try:
+        seconds = parse_duration(text).total_seconds()
+    except ValueError:
+        lacks_unit = text.lstrip("+-").replace(".", "", 1).isdecimal()
+        what = "missing unit in duration" if lacks_unit else "invalid duration"
+        why = f"time: {what} {json.dumps(text[:_LONGEST_SHOWN])}"
+        raise bad_request(f"invalid timeout specified in the request URL - {why}") from None
+    return seconds if seconds > 0 else None
 
 
 def _status_error(error: Exception, request: Request) -> StatusError:

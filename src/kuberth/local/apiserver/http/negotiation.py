@@ -6,6 +6,7 @@ Protobuf is read but never written: clients that prefer it name JSON as well and
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -18,7 +19,7 @@ from kuberth.local.apiserver.schema.protobuf import MEDIA_TYPE as PROTOBUF
 from kuberth.local.apiserver.schema.protobuf import decode_object
 from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.text.documents import read_tree, write_yaml
-from kuberth.text.field_errors import InvalidConfiguration, TooLarge
+from kuberth.text.field_errors import DuplicateKey, InvalidConfiguration, TooLarge
 
 YAML: Final = "application/yaml"
 BODY_TYPES: Final = (JSON, YAML, PROTOBUF)
@@ -130,39 +131,72 @@ def encode(tree: Any, media_type: str = JSON, *, pretty: bool = False) -> bytes:
     return msgspec.json.format(data, indent=2) + b"\n" if pretty else data
 
 
+class Body(NamedTuple):
+    """What a client sent."""
+
+    tree: Any
+    duplicates: tuple[DuplicateKey, ...] = ()
+    """Keys that it gave more than once; the last of them counts."""
+
+
 def decode_body(body: bytes, content_type: str | None, *, supported: tuple[str, ...] = BODY_TYPES) -> Any:
+    return read_body(body, content_type, supported=supported).tree
+
+
+def read_body(body: bytes, content_type: str | None, *, supported: tuple[str, ...] = BODY_TYPES) -> Body:
     """A JSON tree of bounded depth; 415 for a media type that is not supported, 400 for nonsense."""
     media_type = parse_media_type(content_type or JSON).type
     if media_type not in supported:
         raise unsupported_media_type(supported)
     if media_type == PROTOBUF:
-        return decode_object(body)
+        return Body(decode_object(body))
     # kubectl sends JSON as apply-patch+yaml; only what is no JSON costs the YAML parser's time.
     if not media_type.endswith("yaml") or body.lstrip()[:1] in (b"{", b"["):
-        tree = _decode_json(body, may_be_yaml=media_type.endswith("yaml"))
+        read = _decode_json(body, may_be_yaml=media_type.endswith("yaml"))
     else:
-        tree = _decode_yaml(body)
+        read = _decode_yaml(body)
+    tree = read.tree
     # Counting brackets is fast, and nearly every body has few.
     if body.count(b"{") + body.count(b"[") > _MAX_DEPTH and _is_deeper(tree, _MAX_DEPTH):
         raise bad_request("the body of the request is nested too deeply")
     if body.count(b",") >= _MAX_VALUES and is_larger(tree, _MAX_VALUES):
         why = f"the body of the request holds more than {_MAX_VALUES} values"
         raise StatusError(413, "RequestEntityTooLarge", why)
-    return tree
+    return read
 
 
-def _decode_json(body: bytes, *, may_be_yaml: bool) -> Any:
+def _decode_json(body: bytes, *, may_be_yaml: bool) -> Body:
     try:
-        return msgspec.json.decode(body)
+        tree = msgspec.json.decode(body)
+        return Body(tree, _duplicates(body) if _has_duplicates(body) else ())
     except RecursionError:
         raise bad_request("the body of the request is nested too deeply") from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, ValueError) as error:
         if may_be_yaml:
             return _decode_yaml(body)
         raise bad_request(f"the object provided is unrecognized: {error}") from None
 
 
-def _decode_yaml(body: bytes) -> Any:
+def _has_duplicates(body: bytes) -> bool:
+    found = False
+
+    def look(pairs: list[tuple[str, Any]]) -> None:
+        nonlocal found
+        found = found or (len(pairs) > 1 and len({key for key, _ in pairs}) < len(pairs))
+
+    json.loads(body, object_pairs_hook=look)
+    return found
+
+
+def _duplicates(body: bytes) -> tuple[DuplicateKey, ...]:
+    try:
+        _, problems = read_tree(body, max_values=_MAX_VALUES)
+    except InvalidConfiguration:
+        return ()  # too deep or too large: told by who reads the tree
+    return tuple(each for each in problems if isinstance(each, DuplicateKey))
+
+
+def _decode_yaml(body: bytes) -> Body:
     try:
         tree, problems = read_tree(body, max_values=_MAX_YAML_VALUES)
     except TooLarge as error:
@@ -170,9 +204,11 @@ def _decode_yaml(body: bytes) -> Any:
         raise StatusError(413, "RequestEntityTooLarge", why) from None
     except InvalidConfiguration as error:
         raise bad_request(f"the body of the request is not YAML: {error}") from None
-    if problems:
-        raise bad_request(f"error decoding YAML: {problems[0].path}: {problems[0].message}")
-    return tree
+    duplicates = tuple(each for each in problems if isinstance(each, DuplicateKey))
+    if len(duplicates) < len(problems):
+        first = next(each for each in problems if not isinstance(each, DuplicateKey))
+        raise bad_request(f"error decoding YAML: {first.path}: {first.message}")
+    return Body(tree, duplicates)
 
 
 def _is_deeper(tree: Any, limit: int) -> bool:

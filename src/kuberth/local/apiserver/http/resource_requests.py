@@ -9,10 +9,9 @@ import json
 import logging
 import random
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
-from itertools import islice
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -30,14 +29,22 @@ from kuberth.local.apiserver.http.negotiation import (
     not_acceptable,
     object_form,
     parse_media_type,
+    read_body,
 )
+from kuberth.local.apiserver.http.pod_insides import INSIDES, PodInsides
 from kuberth.local.apiserver.http.routing import Target
 from kuberth.local.apiserver.http.watch_places import WatchPlaces
 from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.printing.forms import Printer, parse_include
-from kuberth.local.apiserver.refusals import bad_request
-from kuberth.local.apiserver.status_errors import StatusError
-from kuberth.local.apiserver.verbs.bodies import unknown_fields
+from kuberth.local.apiserver.refusals import bad_request, invalid
+from kuberth.local.apiserver.resources import ServedResource
+from kuberth.local.apiserver.rules.metadata_validation import (
+    forbidden_field,
+    not_supported,
+    required,
+)
+from kuberth.local.apiserver.status_errors import Cause, StatusError
+from kuberth.local.apiserver.verbs.bodies import FieldValidation
 from kuberth.local.apiserver.verbs.core import Core
 
 logger = logging.getLogger(__name__)
@@ -47,7 +54,13 @@ Verb = Callable[[Request, Target], Awaitable[Response]]
 # As upstream: a watch that says nothing ends after half an hour to an hour, so that they do not all
 # come back at once.
 _WATCH_SECONDS: Final = 1800.0
-_MAX_WARNINGS: Final = 20
+_LONGEST_WARNING: Final = 200
+_LONGEST_MANAGER: Final = 128
+_VALIDATIONS: Final = ("", "Ignore", "Strict", "Warn")
+_CREATE_OPTIONS, _UPDATE_OPTIONS, _PATCH_OPTIONS = (
+    ServedResource("meta.k8s.io", "v1", kind, kind.lower())
+    for kind in ("CreateOptions", "UpdateOptions", "PatchOptions")
+)
 _UNPRINTABLE: Final = re.compile(r"[^\x20-\x7e]")
 
 
@@ -65,12 +78,15 @@ class ResourceRequests:
             "delete": self._delete,
             "deletecollection": self._delete_collection,
         }
+        self._insides = PodInsides(core)
 
     async def answer(self, request: Request, target: Target, verb: str) -> Response:
         if request.method == "GET" and request.query.flag("watch") and not target.subresource:
             # Before the core is asked, so that a watch that is refused leaves nothing behind.
             self._places.check(request)
             return self._watch(request, target)
+        if target.subresource in INSIDES and (target.subresource, verb) != ("ephemeralcontainers", "get"):
+            return await self._insides.answer(request, target)
         return await self._verbs[verb](request, target)
 
     async def _get(self, request: Request, target: Target) -> Response:
@@ -97,8 +113,8 @@ class ResourceRequests:
 
     async def _create(self, request: Request, target: Target) -> Response:
         printer, form = self._printer(request, target)
-        body = await _read_object(request)
-        validation, warnings = _check_fields(request, target, body)
+        validation = _field_validation(request, _CREATE_OPTIONS)
+        body = await _read_object(request, validation)
         made = await self._core.create(
             target.row,
             body,
@@ -106,15 +122,15 @@ class ResourceRequests:
             name=target.name,
             subresource=target.subresource,
             dry_run=_is_dry_run(request.query.get("dryRun")),
-            field_manager=_field_manager(request),
+            field_manager=_field_manager(request, _CREATE_OPTIONS),
             field_validation=validation,
         )
-        return _answer(request, printer.convert(made), form, status=201, warnings=warnings)
+        return _answer(request, printer.convert(made), form, status=201, warnings=validation.warnings)
 
     async def _update(self, request: Request, target: Target) -> Response:
         printer, form = self._printer(request, target)
-        body = await _read_object(request)
-        validation, warnings = _check_fields(request, target, body)
+        validation = _field_validation(request, _UPDATE_OPTIONS)
+        body = await _read_object(request, validation)
         made = await self._core.update(
             target.row,
             target.name,
@@ -122,34 +138,36 @@ class ResourceRequests:
             namespace=target.namespace,
             subresource=target.subresource,
             dry_run=_is_dry_run(request.query.get("dryRun")),
-            field_manager=_field_manager(request),
+            field_manager=_field_manager(request, _UPDATE_OPTIONS),
             field_validation=validation,
         )
-        return _answer(request, printer.convert(made), form, warnings=warnings)
+        return _answer(request, printer.convert(made), form, warnings=validation.warnings)
 
     async def _patch(self, request: Request, target: Target) -> Response:
         printer, form = self._printer(request, target)
         content_type = parse_media_type(request.headers.get("content-type", "")).type
-        patch = decode_body(await request.body(), content_type, supported=PATCH_TYPES)
+        read = read_body(await request.body(), content_type, supported=PATCH_TYPES)
         if content_type == APPLY and not request.query.text("fieldManager"):
-            problem = "fieldManager: Required value: is required for apply patch"
-            raise bad_request(f"PatchOptions.meta.k8s.io is invalid: {problem}")
-        validation, warnings = _check_fields(request, target, patch)
+            raise invalid(_PATCH_OPTIONS, "", [required("fieldManager", "is required for apply patch")])
+        if content_type != APPLY and request.query.flag("force"):
+            why = "may not be specified for non-apply patch"
+            raise invalid(_PATCH_OPTIONS, "", [forbidden_field("force", why)])
+        validation = _field_validation(request, _PATCH_OPTIONS)
+        validation.duplicates = read.duplicates
         made, created = await self._core.patch(
             target.row,
             target.name,
-            patch,
+            read.tree,
             content_type=content_type,
             namespace=target.namespace,
             subresource=target.subresource,
             dry_run=_is_dry_run(request.query.get("dryRun")),
-            field_manager=_field_manager(request),
+            field_manager=_field_manager(request, _PATCH_OPTIONS),
             field_validation=validation,
             force=request.query.flag("force"),
         )
-        return _answer(
-            request, printer.convert(made), form, status=201 if created else 200, warnings=warnings
-        )
+        status = 201 if created else 200
+        return _answer(request, printer.convert(made), form, status=status, warnings=validation.warnings)
 
     async def _delete(self, request: Request, target: Target) -> Response:
         printer, form = self._printer(request, target)
@@ -237,13 +255,16 @@ def _answer(
     response = tree_answer(tree, status=status, media_type=form.media_type, pretty=pretty)
     if warnings:
         # Several warnings are one header's list, as RFC 7234 has it; a header takes no control characters.
-        quoted = (json.dumps(_UNPRINTABLE.sub("?", text[:200])) for text in warnings)
+        quoted = (json.dumps(_UNPRINTABLE.sub("?", text[:_LONGEST_WARNING])) for text in warnings)
         response.headers["warning"] = ", ".join(f"299 - {text}" for text in quoted)
     return response
 
 
-async def _read_object(request: Request) -> Obj:
-    body = decode_body(await request.body(), request.headers.get("content-type"), supported=BODY_TYPES)
+async def _read_object(request: Request, validation: FieldValidation) -> Obj:
+    body, duplicates = read_body(
+        await request.body(), request.headers.get("content-type"), supported=BODY_TYPES
+    )
+    validation.duplicates = duplicates
     if not isinstance(body, dict):
         raise bad_request("the body of the request is no object")
     return body
@@ -257,28 +278,28 @@ def _is_dry_run(values: object) -> bool:
     return True
 
 
-def _field_manager(request: Request) -> str:
+def _field_manager(request: Request, options: ServedResource) -> str:
     """Who is noted as the writer; without a word, the program's name, as upstream."""
     manager = request.query.text("fieldManager")
-    if len(manager) > 128:
-        raise StatusError(422, "Invalid", "fieldManager: Too long: may not be more than 128 bytes")
-    return manager or request.headers.get("user-agent", "").partition("/")[0][:128]
+    if len(manager.encode()) > _LONGEST_MANAGER:
+        why = f"Too long: may not be more than {_LONGEST_MANAGER} bytes"
+        raise invalid(options, "", [Cause("fieldManager", why, "FieldValueTooLong")])
+    for position, character in enumerate(manager):
+        if not character.isprintable():
+            shown = manager.encode("unicode_escape").decode()
+            why = f"invalid character U+{ord(character):04X} (at position {position})"
+            raise invalid(options, "", [Cause("fieldManager", f'Invalid value: "{shown}": {why}')])
+    if manager:
+        return manager
+    program = request.headers.get("user-agent", "").partition("/")[0]
+    return "".join(filter(str.isprintable, program))[:_LONGEST_MANAGER] or "unknown"
 
 
-def _check_fields(request: Request, target: Target, tree: Any) -> tuple[str, list[str]]:
-    """How the core shall treat unknown fields, and warnings about them where they are passed over."""
-    mode = request.query.text("fieldValidation") or "Warn"
-    if mode not in ("Strict", "Warn", "Ignore"):
-        raise StatusError(422, "Invalid", f"fieldValidation: Unsupported value: {mode[:40]!r}")
-    if mode != "Warn" or target.subresource not in ("", "status"):
-        return mode, []
-    unknown = _without_directives(unknown_fields(target.row, tree))
-    return mode, [f'unknown field "{path}"' for path in islice(unknown, _MAX_WARNINGS)]
-
-
-def _without_directives(paths: Iterator[str]) -> Iterator[str]:
-    """A strategic merge patch says what to do in fields like $patch and $setElementOrder/containers."""
-    return (path for path in paths if "$" not in path)
+def _field_validation(request: Request, options: ServedResource) -> FieldValidation:
+    mode = request.query.text("fieldValidation")
+    if mode not in _VALIDATIONS:
+        raise invalid(options, "", [not_supported("fieldValidation", mode[:40], _VALIDATIONS)])
+    return FieldValidation(mode or "Warn")
 
 
 async def _delete_options(request: Request) -> tuple[Obj | None, bool]:

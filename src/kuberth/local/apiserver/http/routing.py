@@ -29,6 +29,12 @@ SUBRESOURCES: Final = {
     "binding": Subresource(("create",), "v1", "Binding"),
     "eviction": Subresource(("create",), "policy/v1", "Eviction"),
     "finalize": Subresource(("update",)),
+    "log": Subresource(("get",)),
+    "exec": Subresource(("create", "get"), "v1", "PodExecOptions"),
+    "attach": Subresource(("create", "get"), "v1", "PodAttachOptions"),
+    "portforward": Subresource(("create", "get"), "v1", "PodPortForwardOptions"),
+    "proxy": Subresource(("create", "delete", "get", "patch", "update"), "v1", "PodProxyOptions"),
+    "ephemeralcontainers": Subresource(),
     "token": Subresource(("create",), "authentication.k8s.io/v1", "TokenRequest"),
 }
 

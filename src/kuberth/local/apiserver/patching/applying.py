@@ -1,43 +1,55 @@
-"""Server-side apply, small: a merge that records which manager set which fields.
+"""Server-side apply: a merge that knows which manager owns which fields.
 
-In: the present object and what a manager applies. Out: the merged object with its managedFields. Only
-appliers are recorded; what other writers set belongs to nobody, so only appliers conflict.
+In: the present object and what a manager applies. Out: the merged object with its managedFields, or a 409
+that names the fields which others own and the manager would change.
 """
 
 from __future__ import annotations
 
+from itertools import groupby, islice
 from typing import Any, Final
 
+import msgspec
+
 from kuberth.local.apiserver.objects import Obj, is_larger
-from kuberth.local.apiserver.patching.field_sets import (
-    FieldSet,
-    clashes,
+from kuberth.local.apiserver.patching import managers
+from kuberth.local.apiserver.patching.field_sets import FieldSet, common, minus, paths, union
+from kuberth.local.apiserver.patching.managers import MAX_MANAGED, MAX_VALUES, Manager, owned_part
+from kuberth.local.apiserver.patching.typed_trees import (
+    Difference,
+    difference,
     field_set,
     merge_by_type,
-    minus,
+    root_field,
+    type_problems,
     without,
 )
 from kuberth.local.apiserver.refusals import bad_request
 from kuberth.local.apiserver.resources import ServedResource
-from kuberth.local.apiserver.schema.fields import Field
 from kuberth.local.apiserver.status_errors import Cause, StatusError
 
-MAX_VALUES: Final = 30_000
-"""Merging field by field takes some ten microseconds for each, and nobody else is served meanwhile. Three
-thousand containers are half of it."""
-_NOT_OWNED: Final = (
-    "name",
-    "namespace",
-    "generateName",
-    "uid",
-    "resourceVersion",
-    "generation",
-    "creationTimestamp",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
-    "selfLink",
-    "managedFields",
-)
+_KUBECTL: Final = "kubectl"
+_LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+_MOST_TOLD: Final = 20
+_STATUS_ALONE: Final = ("resourceclaims.resource.k8s.io",)
+_KEPT_BY_STATUS: Final = (("deployments.apps", "labels"), ("pods", "ownerReferences"))
+
+
+def check_typed(row: ServedResource, sent: Any) -> None:
+    """400 for what the types cannot hold, whatever the field validation: who applies a field is to own it.
+
+    The words are upstream's; its code is 500, which is for failures of the server.
+    """
+    if not isinstance(sent, dict):
+        raise bad_request("what is applied is no object")
+    problems = list(islice(type_problems(sent, root_field(row)), _MOST_TOLD))
+    if problems:
+        metadata = sent["metadata"] if isinstance(sent.get("metadata"), dict) else {}
+        what = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
+        group_version = f"{row.group}/{row.version}"
+        told = problems[0] if len(problems) == 1 else "\n  ".join(("errors:", *problems))
+        message = f"failed to create typed patch object ({what}; {group_version}, Kind={row.kind}): {told}"
+        raise bad_request(message)
 
 
 def check(wanted: Obj, *, name: str, namespace: str) -> None:
@@ -52,98 +64,134 @@ def check(wanted: Obj, *, name: str, namespace: str) -> None:
     if metadata.get("managedFields"):
         raise bad_request("metadata.managedFields must be nil")
     if is_larger(wanted, MAX_VALUES):
-        raise StatusError(
-            413,
-            "RequestEntityTooLarge",
-            f"more than {MAX_VALUES} values are too many to apply at once; create or replace the object",
+        raise _too_large(
+            f"more than {MAX_VALUES} values are too many to apply at once; create or replace the object"
         )
 
 
-def first(row: ServedResource, wanted: Obj, *, manager: str, now: str) -> Obj:
-    """What is created when the object is not there yet."""
-    fields = _fields_of(row, wanted)
-    entry = _entry(row, manager=manager, subresource="", fields=fields, now=now)
-    return {**wanted, "metadata": {**wanted.get("metadata", {}), "managedFields": [entry]}}
+def first(row: ServedResource, wanted: Obj, *, manager: str, now: str) -> list[Obj]:
+    """The managedFields of what is created when the object is not there yet."""
+    fields = field_set(_applied_part(row, wanted, ""), root_field(row))
+    return managers.written([Manager(manager, "Apply", row.api_version, "", fields, now)])
 
 
 def merged(
     row: ServedResource, live: Obj, wanted: Obj, *, manager: str, subresource: str, force: bool, now: str
 ) -> Obj:
     """The present object with what the manager applies, and without what it applied before but no longer."""
-    if subresource == "status":
-        wanted = {name: value for name, value in wanted.items() if name != "spec"}
-    root = Field(row.schema or "any")
-    fields = _fields_of(row, wanted)
-    ours = _find(live, manager, subresource)
-    others = [entry for entry in _entries(live) if entry is not ours]
-    found: list[Cause] = []
-    paths: set[str] = set()
-    for entry in others:
-        theirs = entry.get("fieldsV1", {})
-        for path in clashes(fields, theirs, wanted=wanted, live=live, field=root):
-            paths.add(path)
-            message = f'conflict with "{entry.get("manager", "")}"'
-            found.append(Cause(path, message, "FieldManagerConflict"))
-    if found and not force:
-        raise _conflict(found)
-    if paths:
-        others = [{**entry, "fieldsV1": minus(entry.get("fieldsV1", {}), paths)} for entry in others]
-        others = [entry for entry in others if entry["fieldsV1"]]
-    result = merge_by_type(live, {**wanted, "metadata": _applied_metadata(wanted)}, root)
-    kept = [fields, *(entry.get("fieldsV1", {}) for entry in others)]
-    result = without(result, (ours or {}).get("fieldsV1", {}), kept, root)
-    entry = _entry(row, manager=manager, subresource=subresource, fields=fields, now=now)
-    if ours is not None and {**ours, "time": now} == entry:
-        entry = ours
-    version = wanted.get("metadata", {}).get("resourceVersion", "")
+    if is_larger(live, MAX_VALUES + MAX_MANAGED):
+        raise _too_large(f"the object has more than {MAX_VALUES} values: too many to apply; replace it")
+    root = root_field(row)
+    applied = _applied_part(row, wanted, subresource)
+    fields = field_set(applied, root)
+    present = managers.managers_of(live) or managers.before_apply(row, live, subresource=subresource, now=now)
+    own = Manager(manager, "Apply", row.api_version, subresource, fields, now)
+    before = next((each for each in present if each.identity == own.identity), None)
+    others = [each for each in present if each is not before]
+    owned = owned_part(live)
+    result = merge_by_type(owned, applied, root)
+    if before is not None:
+        result = without(result, before.fields, [fields, *(each.fields for each in others)], root)
+        result.setdefault("metadata", {})
+    change = difference(owned, result, root)
+    taken = union(change.added or {}, change.changed or {})
+    if not force:
+        allowed = _kubectl_applied(row, live) if manager == _KUBECTL else {}
+        _expect_no_conflict(others, minus(taken, allowed))
+    if before is not None and _is_same(before, own, change):
+        own = before
+    listed = managers.written([*managers.lose(others, taken, change.removed or {}), own])
+    if is_larger(listed, MAX_MANAGED):
+        raise _too_large(f"the managers of the object own more than {MAX_MANAGED} fields; remove some")
+    asked = wanted.get("metadata", {})
     metadata = {
+        **{name: value for name, value in live["metadata"].items() if name not in owned["metadata"]},
         **result["metadata"],
-        "managedFields": [*others, entry],
-        "resourceVersion": version or live["metadata"]["resourceVersion"],
+        "managedFields": listed,
+        "resourceVersion": asked.get("resourceVersion") or live["metadata"]["resourceVersion"],
     }
-    if uid := wanted.get("metadata", {}).get("uid"):
+    if uid := asked.get("uid"):
         metadata["uid"] = uid
-    return {**result, "metadata": metadata}
+    if manager == _KUBECTL and _LAST_APPLIED in metadata.get("annotations", {}):
+        metadata["annotations"] = {**metadata["annotations"], _LAST_APPLIED: _as_last_applied(wanted)}
+    return {"apiVersion": live["apiVersion"], "kind": live["kind"], **result, "metadata": metadata}
 
 
-def _applied_metadata(wanted: Obj) -> Obj:
-    return {name: value for name, value in wanted.get("metadata", {}).items() if name not in _NOT_OWNED}
+def _applied_part(row: ServedResource, wanted: Obj, subresource: str) -> Obj:
+    """What can be applied here: no status at the main endpoint, and little else through /status."""
+    applied = owned_part(wanted)
+    if subresource == "status":
+        metadata = {
+            name: value for name, value in applied["metadata"].items() if changes_with_status(row, name)
+        }
+        applied = {"metadata": metadata, "status": applied.get("status", {})}
+    elif row.has_status:
+        applied.pop("status", None)
+    if not applied["metadata"]:
+        del applied["metadata"]
+    return applied
 
 
-def _fields_of(row: ServedResource, wanted: Obj) -> FieldSet:
-    owned: dict[str, Any] = {
-        name: value for name, value in wanted.items() if name not in ("apiVersion", "kind", "metadata")
+def changes_with_status(row: ServedResource, name: str) -> bool:
+    """Whether a write through /status changes this part of the metadata, as it does for most kinds."""
+    if row.custom or row.id in _STATUS_ALONE:
+        return False
+    return (row.id, name) not in _KEPT_BY_STATUS
+
+
+def _is_same(before: Manager, own: Manager, change: Difference) -> bool:
+    return change == Difference() and before.fields == own.fields and before.api_version == own.api_version
+
+
+def _expect_no_conflict(others: list[Manager], taken: FieldSet) -> None:
+    found = [
+        (each.described(), path)
+        for each in sorted(others, key=lambda each: each.identity)
+        for path in paths(common(each.fields, taken))
+    ]
+    if not found:
+        return
+    causes = [Cause(path, f"conflict with {manager}", "FieldManagerConflict") for manager, path in found]
+    if len(found) == 1:
+        told = f"conflict: {causes[0].message}: {causes[0].field}"
+    else:
+        groups = groupby(found, key=lambda each: each[0])
+        listed = [
+            "\n".join((f"conflicts with {manager}:", *(f"- {path}" for _, path in group)))
+            for manager, group in groups
+        ]
+        told = "conflicts: " + "\n".join(listed)
+    raise StatusError(409, "Conflict", f"Apply failed with {len(found)} {told}", causes=causes)
+
+
+def _kubectl_applied(row: ServedResource, live: Obj) -> FieldSet:
+    """Fields that kubectl applied on its own side, and nobody changed since: kubectl may go on with them."""
+    text = live["metadata"].get("annotations", {}).get(_LAST_APPLIED, "")
+    try:
+        last = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return {}
+    if not isinstance(last, dict) or not isinstance(last.get("metadata", {}), dict):
+        return {}
+    if last.get("apiVersion") != row.api_version or is_larger(last, MAX_VALUES):
+        return {}
+    root = root_field(row)
+    applied = owned_part(last)
+    change = difference(applied, owned_part(live), root)
+    fields = field_set(applied, root)
+    for other in change:
+        fields = minus(fields, other or {})
+    return fields
+
+
+def _as_last_applied(wanted: Obj) -> str:
+    metadata = wanted.get("metadata", {})
+    annotations = {
+        name: value for name, value in metadata.get("annotations", {}).items() if name != _LAST_APPLIED
     }
-    if metadata := _applied_metadata(wanted):
-        owned["metadata"] = metadata
-    return field_set(owned, Field(row.schema or "any"))
+    shown = {**wanted, "metadata": {**metadata, "annotations": annotations}}
+    return msgspec.json.encode(shown, order="sorted").decode() + "\n"
 
 
-def _entry(row: ServedResource, *, manager: str, subresource: str, fields: FieldSet, now: str) -> Obj:
-    entry: Obj = {
-        "manager": manager,
-        "operation": "Apply",
-        "apiVersion": row.api_version,
-        "time": now,
-        "fieldsType": "FieldsV1",
-        "fieldsV1": fields,
-    }
-    return {**entry, "subresource": subresource} if subresource else entry
-
-
-def _entries(live: Obj) -> list[Obj]:
-    return [entry for entry in live["metadata"].get("managedFields", ()) if entry.get("operation") == "Apply"]
-
-
-def _find(live: Obj, manager: str, subresource: str) -> Obj | None:
-    for entry in _entries(live):
-        if entry.get("manager") == manager and entry.get("subresource", "") == subresource:
-            return entry
-    return None
-
-
-def _conflict(causes: list[Cause]) -> StatusError:
-    plural = "" if len(causes) == 1 else "s"
-    listed = "; ".join(f"{cause.message}: {cause.field}" for cause in causes)
-    message = f"Apply failed with {len(causes)} conflict{plural}: {listed}"
-    return StatusError(409, "Conflict", message, causes=causes)
+def _too_large(why: str) -> StatusError:
+    return StatusError(413, "RequestEntityTooLarge", why)

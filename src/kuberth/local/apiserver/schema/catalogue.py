@@ -67,7 +67,17 @@ ROWS: Final = (
         "pods",
         short_names=("po",),
         categories=("all",),
-        subresources=("status", "binding", "eviction"),
+        subresources=(
+            "status",
+            "binding",
+            "eviction",
+            "log",
+            "exec",
+            "attach",
+            "portforward",
+            "proxy",
+            "ephemeralcontainers",
+        ),
         columns=columns.POD,
         fields={
             "spec.nodeName": "spec.nodeName",

@@ -12,7 +12,7 @@ import binascii
 import datetime
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib.resources import files
@@ -120,30 +120,6 @@ def read_object(type_name: str, tree: Any) -> Obj:
         else:
             obj.pop(name, None)
     return obj
-
-
-def unknown_fields(type_name: str, tree: Any, path: str = "") -> Iterator[str]:
-    """Paths of fields that the type does not have; a tree of the wrong shape is not looked into."""
-    if type_name.startswith("[]"):
-        if isinstance(tree, list):
-            for index, item in enumerate(tree):
-                yield from unknown_fields(type_name[2:], item, f"{path}[{index}]")
-        return
-    if not isinstance(tree, dict):
-        return
-    if type_name.startswith("{}"):
-        for key, value in tree.items():
-            yield from unknown_fields(type_name[2:], value, f"{path}.{key}")
-        return
-    fields = fields_of(type_name)
-    if not fields:
-        return
-    for key, value in tree.items():
-        where = f"{path}.{key}" if path else key
-        if key in fields:
-            yield from unknown_fields(fields[key].type, value, where)
-        else:
-            yield where
 
 
 def copy_tree(tree: Any) -> Any:

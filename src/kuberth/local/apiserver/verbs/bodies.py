@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from dataclasses import field as dataclass_field
+from itertools import islice
+from typing import Any, Final
+
+import msgspec
 
 from kuberth.local.apiserver.objects import Obj
-from kuberth.local.apiserver.refusals import bad_request
+from kuberth.local.apiserver.refusals import bad_request, invalid
 from kuberth.local.apiserver.resources import ServedResource
+from kuberth.local.apiserver.rules.metadata_validation import invalid_value
 from kuberth.local.apiserver.schema import fields
+from kuberth.text.field_errors import DuplicateKey
+
+_MOST_TOLD: Final = 20
+_LONGEST_SHOWN: Final = 200
+_NOTHING: Final = ServedResource("", "", "", "")
+"""Upstream names no kind where it refuses a patch."""
 
 
 def decode(row: ServedResource, body: Any, *, type_name: str | None = None) -> Obj:
@@ -26,6 +38,8 @@ def decode(row: ServedResource, body: Any, *, type_name: str | None = None) -> O
         raise bad_request(
             f'{kind} in version "{version}" cannot be handled as a {row.kind}: no kind "{kind}"'
         )
+    if isinstance(body.get("metadata"), dict) and body["metadata"].get("managedFields") == []:
+        obj["metadata"]["managedFields"] = [{}]  # an empty list asks for something: to forget them
     if "spec" in fields.fields_of(row.schema):
         # As upstream, where a spec is no pointer: an object that has none is one that asks for nothing.
         obj.setdefault("spec", {})
@@ -34,19 +48,100 @@ def decode(row: ServedResource, body: Any, *, type_name: str | None = None) -> O
     return {"kind": row.kind, "apiVersion": row.api_version, **obj}
 
 
-def unknown_fields(row: ServedResource, body: Any) -> Iterator[str]:
-    """Paths of fields that the kind does not have."""
+@dataclass(slots=True)
+class FieldValidation:
+    """What becomes of fields that a kind does not have, or that a body gives twice."""
+
+    mode: str = "Ignore"
+    """Strict refuses them, Warn tells of them, Ignore passes over them."""
+    duplicates: Sequence[DuplicateKey] = ()
+    warnings: list[str] = dataclass_field(default_factory=list)
+    """What is to be told, for whoever answers the client."""
+
+    def check(self, row: ServedResource, body: Any) -> None:
+        """An object as it was sent."""
+        if self.mode != "Ignore":
+            lines, names = self._duplicates()
+            found = _problems(row, body, names)
+            if problem := self._told(lines, found):
+                start = f'{row.kind} in version "{row.version}" cannot be handled as a {row.kind}'
+                raise bad_request(f"{start}: strict decoding error: {problem}")
+
+    def check_patched(self, row: ServedResource, patch: Any, patched: Any) -> None:
+        """The object that a patch made."""
+        if self.mode == "Ignore":
+            return
+        start = "json patch " if isinstance(patch, list) else ""
+        found = [f'{start}duplicate field "{each.path}"' for each in self.duplicates[:_MOST_TOLD]]
+        if isinstance(patch, list):
+            found += [
+                f'json patch unknown field "[{index}].{name}"'
+                for index, each in enumerate(patch)
+                if isinstance(each, dict)
+                for name in each
+                if name not in ("op", "path", "from", "value")
+            ]
+        found += islice(_problems(row, patched, ()), _MOST_TOLD)
+        if problem := self._told((), found):
+            shown = msgspec.json.encode(patch).decode()[:_LONGEST_SHOWN]
+            raise invalid(_NOTHING, "", [invalid_value("patch", shown, f"strict decoding error: {problem}")])
+
+    def check_applied(self) -> None:
+        """What is applied; fields that its type does not have are never let through."""
+        if self.mode != "Ignore":
+            lines, names = self._duplicates()
+            if problem := self._told(lines, [f'duplicate field "{name}"' for name in sorted(names)]):
+                why = f"error converting YAML to JSON: {problem}"
+                raise bad_request(f"error strict decoding YAML: {why}")
+
+    def _duplicates(self) -> tuple[list[str], set[str]]:
+        """Those of a YAML body are told by their lines, those of JSON by their paths."""
+        lines = [
+            f'line {each.value}: key "{each.path.rpartition(".")[2]}" already set in map'
+            for each in self.duplicates[:_MOST_TOLD]
+            if each.value is not None
+        ]
+        return lines, {each.path for each in self.duplicates if each.value is None}
+
+    def _told(self, lines: Sequence[str], found: Iterable[str]) -> str:
+        """What to refuse the body for, if it is to be refused."""
+        found = list(islice(found, _MOST_TOLD))
+        if self.mode != "Strict":
+            self.warnings += [*lines, *found][:_MOST_TOLD]
+            return ""
+        yaml = ["\n  ".join(("yaml: unmarshal errors:", *lines))] if lines else []
+        return ", ".join([*yaml, *found])
+
+
+def _problems(row: ServedResource, tree: Any, duplicates: Container[str]) -> Iterator[str]:
+    """What is wrong with a tree, by the fields of its kind or by the schema that its definition gives."""
     if row.structure is None:
-        yield from fields.unknown_fields(row.schema, body)
-    elif isinstance(body, dict):
+        yield from _strict_problems(row.schema, tree, duplicates)
+    elif isinstance(tree, dict):
+        yield from _strict_problems("", tree, duplicates)
         try:
-            yield from row.structure.prune(fields.copy_tree(body))
+            unknown = list(row.structure.prune(fields.copy_tree(tree)))
         except fields.ShapeError:
             return  # told when it is decoded
+        yield from (f'unknown field "{path}"' for path in unknown)
 
 
-def check_strict(row: ServedResource, body: Any) -> None:
-    """400 for fields the kind does not have, as fieldValidation=Strict asks."""
-    if unknown := [f'unknown field "{path}"' for path in unknown_fields(row, body)]:
-        message = f'{row.kind} in version "{row.version}" cannot be handled as a {row.kind}: '
-        raise bad_request(f"{message}strict decoding error: {', '.join(unknown)}")
+def _strict_problems(type_name: str, tree: Any, duplicates: Container[str], path: str = "") -> Iterator[str]:
+    """In the order of the body; a part of the wrong shape is not looked into."""
+    if isinstance(tree, list):
+        inner = type_name[2:] if type_name.startswith("[]") else ""
+        for index, item in enumerate(tree):
+            yield from _strict_problems(inner, item, duplicates, f"{path}[{index}]")
+    if not isinstance(tree, dict):
+        return
+    known = fields.fields_of(type_name)
+    for key, value in tree.items():
+        where = f"{path}.{key}" if path else key
+        if where in duplicates:
+            yield f'duplicate field "{where}"'
+        if known and key not in known:
+            yield f'unknown field "{where}"'
+            continue
+        inner = known[key].type if known else type_name[2:] if type_name.startswith("{}") else ""
+        if inner or duplicates:
+            yield from _strict_problems(inner, value, duplicates, where)

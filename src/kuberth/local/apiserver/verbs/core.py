@@ -7,7 +7,7 @@ is given only after the write is durable.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
 
 from kuberth.clock import Clock
@@ -33,12 +33,12 @@ from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.apiserver.store.store import CompactedError, RevisionStore, StorageError
 from kuberth.local.apiserver.verbs import eviction, pod_binding, scale
 from kuberth.local.apiserver.verbs.aliases import to_stored, to_view
-from kuberth.local.apiserver.verbs.bodies import check_strict, decode, unknown_fields
+from kuberth.local.apiserver.verbs.bodies import FieldValidation, decode
 from kuberth.local.apiserver.verbs.deletion import plan_deletion, read_options
 from kuberth.local.apiserver.verbs.listing import ListRequest, list_objects, parse_version
 from kuberth.local.apiserver.verbs.selecting import select
 from kuberth.local.apiserver.verbs.watching import Event, Watcher
-from kuberth.local.apiserver.verbs.writing import Writer, expect_same_uid, storage_failed
+from kuberth.local.apiserver.verbs.writing import Signature, Writer, expect_same_uid, storage_failed
 
 _SUCCESS: Final[Obj] = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
 _PATCH_OPTIONS: Final = ServedResource("meta.k8s.io", "v1", "PatchOptions", "patchoptions")
@@ -80,7 +80,7 @@ class Core:
             raise not_found(row, name)
         if subresource == "scale":
             return scale.scale_of(row, found)
-        if subresource not in ("", "status"):
+        if subresource not in ("", "status", "ephemeralcontainers"):
             raise method_not_supported(row, "get")
         return to_view(row, found)
 
@@ -164,9 +164,9 @@ class Core:
         subresource: str = "",
         dry_run: bool = False,
         field_manager: str = "",
-        field_validation: str = "",
+        field_validation: FieldValidation | None = None,
     ) -> Obj:
-        """`field_validation` "Strict" refuses fields that the kind does not have; others drop them."""
+        """Fields that the kind does not have are dropped, unless `field_validation` says otherwise."""
         row = self._row(resource, subresource)
         if subresource == "binding":
             return await self._bind(row, namespace, name, body, dry_run=dry_run)
@@ -174,13 +174,15 @@ class Core:
             return await self._evict(row, namespace, name, body, dry_run=dry_run)
         if subresource:
             raise method_not_supported(row, "post")
-        if field_validation == "Strict":
-            check_strict(row, body)
+        if field_validation is not None:
+            field_validation.check(row, body)
         if row.custom:
             self._expect_definition(row)
         obj = decode(row, body)
         obj.setdefault("metadata", {})
-        stored = self._writer.create(row, obj, namespace=namespace, dry_run=dry_run)
+        stored = self._writer.create(
+            row, obj, namespace=namespace, dry_run=dry_run, signature=Signature(field_manager)
+        )
         return await self._settle(row, stored, dry_run=dry_run)
 
     async def update(
@@ -193,18 +195,18 @@ class Core:
         subresource: str = "",
         dry_run: bool = False,
         field_manager: str = "",
-        field_validation: str = "",
+        field_validation: FieldValidation | None = None,
     ) -> Obj:
         row = self._row(resource, subresource)
         old = self._latest(row, namespace, name)
+        signature = Signature(field_manager, subresource)
         if subresource == "scale":
-            new = scale.scaled(row, old, decode(scale.SCALE, body))
-            stored = self._writer.replace(row, old, new, dry_run=dry_run)
-            return scale.scale_of(row, await self._settle(row, stored, dry_run=dry_run))
-        if field_validation == "Strict":
-            check_strict(row, body)
+            asked = decode(scale.SCALE, body)
+            return await self._scale(row, old, asked, dry_run=dry_run, signature=signature)
+        if field_validation is not None:
+            field_validation.check(row, body)
         new = decode(row, body)
-        return await self._replace(row, old, new, subresource=subresource, dry_run=dry_run)
+        return await self._replace(row, old, new, dry_run=dry_run, signature=signature)
 
     async def patch(
         self,
@@ -218,11 +220,13 @@ class Core:
         dry_run: bool = False,
         field_manager: str = "",
         force: bool = False,
-        field_validation: str = "",
+        field_validation: FieldValidation | None = None,
     ) -> tuple[Obj, bool]:
         """The patched object, and whether an apply patch created it."""
         row = self._row(resource, subresource)
         if content_type.partition(";")[0].strip() in APPLY_PATCHES:
+            if field_validation is not None:
+                field_validation.check_applied()
             return await self._apply(
                 row,
                 name,
@@ -234,17 +238,17 @@ class Core:
                 force=force,
             )
         old = self._latest(row, namespace, name)
+        signature = Signature(field_manager, subresource)
         if subresource == "scale":
             patched = apply_patch(scale.SCALE, scale.scale_of(row, old), patch, content_type=content_type)
-            new = scale.scaled(row, old, decode(scale.SCALE, patched))
-            stored = self._writer.replace(row, old, new, dry_run=dry_run)
-            return scale.scale_of(row, await self._settle(row, stored, dry_run=dry_run)), False
+            asked = decode(scale.SCALE, patched)
+            return await self._scale(row, old, asked, dry_run=dry_run, signature=signature), False
         patched = apply_patch(row, to_view(row, old), patch, content_type=content_type)
-        if field_validation == "Strict":
-            check_strict(row, patched)
+        if field_validation is not None:
+            field_validation.check_patched(row, patch, patched)
         new = decode(row, patched)
         expect_same_uid(row, old, new)
-        return await self._replace(row, old, new, subresource=subresource, dry_run=dry_run), False
+        return await self._replace(row, old, new, dry_run=dry_run, signature=signature), False
 
     async def delete(
         self,
@@ -299,10 +303,6 @@ class Core:
             "metadata": {"resourceVersion": str(revision)},
             "items": [to_view(row, obj) for obj in chosen],
         }
-
-    def unknown_fields(self, resource: str | ServedResource, body: Any) -> Iterable[str]:
-        """Paths in a body that the kind does not have, for fieldValidation=Warn."""
-        return unknown_fields(self._row(resource), body)
 
     # Subresources and patches with a life of their own
 
@@ -366,26 +366,38 @@ class Core:
         """Server-side apply: a merge that remembers who set what."""
         if not manager:
             raise invalid(_PATCH_OPTIONS, "", [required("fieldManager", "is required for apply patch")])
-        wanted = decode(scale.SCALE if subresource == "scale" else row, patch)
+        kind = scale.SCALE if subresource == "scale" else row
+        applying.check_typed(kind, patch)
+        wanted = decode(kind, patch)
+        if "spec" not in patch:
+            wanted.pop("spec", None)  # nobody owns what only the decoder put there
         applying.check(wanted, name=name, namespace=namespace)
         now = self._writer.now
+        signature = Signature(manager, subresource, applied=True)
         old = self._store.latest(row.stored_as, _key(row, namespace, name))
         if old is None:
             if subresource:
                 raise not_found(row, name)
             wanted.setdefault("metadata", {})["name"] = name
-            obj = applying.first(row, wanted, manager=manager, now=now)
-            stored = self._writer.create(row, obj, namespace=namespace, dry_run=dry_run)
+            wanted["metadata"]["managedFields"] = applying.first(row, wanted, manager=manager, now=now)
+            obj = decode(row, wanted)
+            stored = self._writer.create(row, obj, namespace=namespace, dry_run=dry_run, signature=signature)
             return await self._settle(row, stored, dry_run=dry_run), True
         if subresource == "scale":
-            new = scale.scaled(row, old, wanted)
-            stored = self._writer.replace(row, old, new, dry_run=dry_run)
-            return scale.scale_of(row, await self._settle(row, stored, dry_run=dry_run)), False
+            wanted = scale.applied(row, wanted)
         merged = applying.merged(
             row, to_view(row, old), wanted, manager=manager, subresource=subresource, force=force, now=now
         )
         new = decode(row, merged)
-        return await self._replace(row, old, new, subresource=subresource, dry_run=dry_run), False
+        stored_view = await self._replace(row, old, new, dry_run=dry_run, signature=signature)
+        return (scale.scale_of(row, stored_view) if subresource == "scale" else stored_view), False
+
+    async def _scale(
+        self, row: ServedResource, old: Obj, asked: Obj, *, dry_run: bool, signature: Signature
+    ) -> Obj:
+        new = scale.scaled(row, old, asked)
+        stored = self._writer.replace(row, old, new, dry_run=dry_run, signature=signature)
+        return scale.scale_of(row, await self._settle(row, stored, dry_run=dry_run))
 
     # The common ways of reading and writing
 
@@ -402,7 +414,7 @@ class Core:
         return found
 
     async def _replace(
-        self, row: ServedResource, old: Obj, new: Obj, *, subresource: str, dry_run: bool
+        self, row: ServedResource, old: Obj, new: Obj, *, dry_run: bool, signature: Signature
     ) -> Obj:
         metadata = new.setdefault("metadata", {})
         for field, present, told in (
@@ -413,7 +425,10 @@ class Core:
             if given != present:
                 why = f"does not match the {field} on the {told} ({present})"
                 raise bad_request(f"the {field} of the object ({given}) {why}")
-        stored = self._writer.replace(row, old, to_stored(row, new), subresource=subresource, dry_run=dry_run)
+        door = "" if signature.subresource == "scale" else signature.subresource
+        stored = self._writer.replace(
+            row, old, to_stored(row, new), subresource=door, dry_run=dry_run, signature=signature
+        )
         return await self._settle(row, stored, dry_run=dry_run)
 
     def _remove(self, row: ServedResource, old: Obj, options: Obj, *, dry_run: bool) -> tuple[Obj, bool]:

@@ -34,22 +34,34 @@ def scale_of(row: ServedResource, obj: Obj) -> Obj:
 
 def scaled(row: ServedResource, obj: Obj, scale: Obj) -> Obj:
     """A copy of the object with the replicas a Scale asks for."""
+    new: Obj = copy_tree(obj)
+    _set_replicas(row, new, scale, name=name_of(obj))
+    metadata = scale.get("metadata", {})
+    wanted = {name: metadata[name] for name in ("uid", "resourceVersion") if metadata.get(name)}
+    new["metadata"] = {**obj["metadata"], "resourceVersion": "", **wanted}
+    return new
+
+
+def applied(row: ServedResource, scale: Obj) -> Obj:
+    """What somebody who applies a Scale applies to the object."""
+    wanted: Obj = {"apiVersion": row.api_version, "kind": row.kind, "metadata": scale.get("metadata", {})}
+    if "replicas" in scale.get("spec", {}):
+        _set_replicas(row, wanted, scale, name=name_of(scale))
+    return wanted
+
+
+def _set_replicas(row: ServedResource, obj: Obj, scale: Obj, *, name: str) -> None:
     replicas = scale.get("spec", {}).get("replicas", 0)
     if replicas < 0:
         cause = invalid_value("spec.replicas", replicas, "must be greater than or equal to 0")
-        raise invalid(SCALE, name_of(obj), [cause])
-    new: Obj = copy_tree(obj)
-    parent = new
+        raise invalid(SCALE, name, [cause])
+    parent = obj
     *path, last = row.scale_paths["specReplicas"].split(".")
     for part in path:
         if not isinstance(parent.get(part), dict):
             parent[part] = {}
         parent = parent[part]
     parent[last] = replicas
-    metadata = scale.get("metadata", {})
-    wanted = {name: metadata[name] for name in ("uid", "resourceVersion") if metadata.get(name)}
-    new["metadata"] = {**obj["metadata"], "resourceVersion": "", **wanted}
-    return new
 
 
 def _at(obj: Any, path: str) -> Any:

@@ -9,10 +9,12 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from kuberth.clock import Clock
 from kuberth.local.apiserver.objects import Obj, key_of, make_key, name_of, namespace_of
+from kuberth.local.apiserver.patching import managers
+from kuberth.local.apiserver.patching.applying import changes_with_status
 from kuberth.local.apiserver.refusals import already_exists, bad_request, conflict, invalid, modified
 from kuberth.local.apiserver.resources import ServedResource
 from kuberth.local.apiserver.rules import bootstrap, limit_ranges, quotas
@@ -28,12 +30,24 @@ from kuberth.local.apiserver.rules.pod_admission import ACCOUNTS
 from kuberth.local.apiserver.rules.situation import Situation
 from kuberth.local.apiserver.status_errors import Cause, StatusError
 from kuberth.local.apiserver.store.store import RevisionStore, StorageError
-from kuberth.local.apiserver.verbs.aliases import to_stored
+from kuberth.local.apiserver.verbs.aliases import to_stored, to_view
 from kuberth.text.timestamps import timestamp
 
 _OWNED: Final = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
 """Metadata that only the server sets."""
 _ACCOUNTS_ROW: Final = ServedResource("", "v1", "ServiceAccount", ACCOUNTS)
+
+
+class Signature(NamedTuple):
+    """Who writes: the name under which the fields are noted ("" for nobody), and through which door."""
+
+    manager: str = ""
+    subresource: str = ""
+    applied: bool = False
+    """The object comes with its managedFields: it was merged by server-side apply."""
+
+
+UNSIGNED: Final = Signature()
 
 
 class Writer:
@@ -51,7 +65,15 @@ class Writer:
     def situation(self) -> Situation:
         return Situation(self.store, self._gates, self.now)
 
-    def create(self, row: ServedResource, obj: Obj, *, namespace: str, dry_run: bool = False) -> Obj:
+    def create(
+        self,
+        row: ServedResource,
+        obj: Obj,
+        *,
+        namespace: str,
+        dry_run: bool = False,
+        signature: Signature = UNSIGNED,
+    ) -> Obj:
         """Stage a new object, decoded already, and answer it as stored."""
         obj = to_stored(row, obj)
         metadata = obj.setdefault("metadata", {})
@@ -70,6 +92,7 @@ class Writer:
             expect_namespace(row, metadata.get("name", ""), namespace, situation)
         rules = rules_for(row)
         rules.default(obj)
+        self._sign(row, None, obj, signature)
         rules.prepare(obj, None, situation)
         causes = [*validate_metadata(row, metadata), *rules.validate(obj, None)]
         if causes:
@@ -86,7 +109,14 @@ class Writer:
         return stored
 
     def replace(
-        self, row: ServedResource, old: Obj, new: Obj, *, subresource: str = "", dry_run: bool = False
+        self,
+        row: ServedResource,
+        old: Obj,
+        new: Obj,
+        *,
+        subresource: str = "",
+        dry_run: bool = False,
+        signature: Signature = UNSIGNED,
     ) -> Obj:
         """Stage `new` (as stored, and owned by the caller) in place of `old`, and answer what is stored.
 
@@ -102,26 +132,33 @@ class Writer:
                 metadata.pop(field, None)
         metadata.pop("selfLink", None)
         metadata["resourceVersion"] = old_metadata["resourceVersion"]
-        if "managedFields" not in metadata and "managedFields" in old_metadata:
-            metadata["managedFields"] = old_metadata["managedFields"]
+        if not signature.manager and "managedFields" in old_metadata:
+            metadata.setdefault("managedFields", old_metadata["managedFields"])
         rules = rules_for(row)
         causes: list[Cause]
         if subresource == "status":
-            new = {**old, "metadata": _status_metadata(row, new, old), "status": new.get("status") or {}}
+            metadata = _metadata_with_status(row, old_metadata, metadata)
+            new = {**old, "metadata": metadata, "status": new.get("status") or {}}
             rules.default_status(new)
             rules.prepare_status(new, old)
+            self._sign(row, old, new, signature)
             causes = [
                 *validate_metadata_update(row, new["metadata"], old_metadata),
                 *rules.validate_status(new, old),
             ]
         elif subresource == "finalize":
-            new, causes = {**old, "spec": new.get("spec") or {}}, []
+            kept = {name: value for name, value in old_metadata.items() if name != "managedFields"}
+            if "managedFields" in metadata:
+                kept["managedFields"] = metadata["managedFields"]
+            new, causes = {**old, "metadata": kept, "spec": new.get("spec") or {}}, []
+            self._sign(row, old, new, signature)
         else:
             if row.has_status:
                 new.pop("status", None)
                 if "status" in old:
                     new["status"] = old["status"]
             rules.default(new)
+            self._sign(row, old, new, signature)
             rules.prepare(new, old, self.situation())
             causes = [*validate_metadata_update(row, metadata, old_metadata), *rules.validate(new, old)]
         if causes:
@@ -142,6 +179,23 @@ class Writer:
                 "metadata": {**new["metadata"], "resourceVersion": last["metadata"]["resourceVersion"]},
             }
         return self.stage(row, key, new)
+
+    def _sign(self, row: ServedResource, old: Obj | None, new: Obj, signature: Signature) -> None:
+        """Note in the metadata of `new` which fields its writer owns now."""
+        if not signature.manager or signature.applied:
+            return
+        view, name = to_view(row, new), signature.manager
+        if old is None:
+            reset = managers.is_reset(new["metadata"].get("managedFields"))
+            first = [] if reset else managers.first_writer(row, view, name=name, now=self.now)
+            managed = managers.written(first)
+        else:
+            managed = managers.after_update(
+                row, to_view(row, old), view, name=name, subresource=signature.subresource, now=self.now
+            )
+        new["metadata"].pop("managedFields", None)
+        if managed:
+            new["metadata"]["managedFields"] = managed
 
     def stage(self, row: ServedResource, key: str, new: Obj | None) -> Obj:
         """Stage a version, or None for a deletion; the quotas that count it are staged with it."""
@@ -229,13 +283,12 @@ def _fit_namespace(row: ServedResource, metadata: Obj, namespace: str) -> None:
     metadata["namespace"] = namespace
 
 
-def _status_metadata(row: ServedResource, new: Obj, old: Obj) -> Obj:
-    """A write of the status may change the metadata beside it; a custom resource's may not."""
-    metadata: Obj = new["metadata"]
-    if not row.custom:
-        return metadata
-    noted = {"managedFields": metadata["managedFields"]} if "managedFields" in metadata else {}
-    return {**old["metadata"], **noted}
+def _metadata_with_status(row: ServedResource, old: Obj, new: Obj) -> Obj:
+    """Most of the metadata can be written together with a status."""
+    kept = {name: value for name, value in old.items() if not changes_with_status(row, name)}
+    changed = {name: value for name, value in new.items() if changes_with_status(row, name)}
+    managed = {"managedFields": new["managedFields"]} if "managedFields" in new else {}
+    return {**changed, **kept, **managed}
 
 
 def _spec_of(obj: Obj) -> Obj:

@@ -1,0 +1,236 @@
+"""Trees of a known type: which fields one sets, in which two differ, and both made one.
+
+In: JSON trees and their types. Out: field sets, differences, trees merged by type, and trees without the
+fields of a set. Lists without keys, and structs that are one value, are only ever replaced as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from enum import Enum
+from typing import Any, Final, NamedTuple
+
+from kuberth.local.apiserver.objects import Obj
+from kuberth.local.apiserver.patching.field_sets import (
+    SELF,
+    FieldSet,
+    is_member,
+    json_text,
+    key_mark,
+    path_of,
+)
+from kuberth.local.apiserver.resources import ServedResource
+from kuberth.local.apiserver.schema.fields import Field, fields_of
+from kuberth.local.apiserver.schema.go_types import go_type
+
+_ANY: Final = Field("any")
+_CUSTOM: Final = Field("custom object")
+"""A kind that users define: only its metadata are of a known type."""
+_METADATA: Final = Field("meta.v1.ObjectMeta")
+_KEY_DEFAULTS: Final = {"protocol": "TCP"}
+"""List keys that clients leave out, and what the server fills in."""
+
+
+class _Nothing(Enum):
+    ABSENT = "absent"
+
+
+_ABSENT: Final = _Nothing.ABSENT
+
+
+def root_field(row: ServedResource) -> Field:
+    return Field(row.schema) if row.schema else _CUSTOM
+
+
+def child_field(field: Field, name: str) -> Field:
+    """The field of a struct, or the values of a map."""
+    if field.type.startswith("{}"):
+        return Field(field.item_type)
+    if field is _CUSTOM and name == "metadata":
+        return _METADATA
+    return fields_of(field.type).get(name) or _ANY
+
+
+def _is_atomic(field: Field) -> bool:
+    return field.atomic or go_type(field.type).atomic
+
+
+def field_set(tree: Any, field: Field) -> FieldSet:
+    """The fields a tree sets; a leaf, and whatever is only replaced as a whole, is an empty set."""
+    if isinstance(tree, dict) and not _is_atomic(field):
+        return {f"f:{name}": field_set(value, child_field(field, name)) for name, value in tree.items()}
+    if isinstance(tree, list):
+        if field.map_keys:
+            entry_field = Field(field.item_type)
+            entries = {}
+            for mark, entry in entries_by_key(tree, field).items():
+                inside = field_set(entry, entry_field)
+                entries[mark] = {SELF: {}, **inside} if inside else {}
+            return entries
+        if field.is_set:
+            return {f"v:{json_text(value)}": {} for value in tree}
+    return {}
+
+
+def type_problems(tree: Any, field: Field, path: str = "") -> Iterator[str]:
+    """Fields that the type does not have, and entries of a list that have the same keys."""
+    if isinstance(tree, dict):
+        known = fields_of(field.type)
+        for name, value in tree.items():
+            where = f"{path}.{name}"
+            if known and name not in known:
+                yield f"{where}: field not declared in schema"
+            else:
+                yield from type_problems(value, child_field(field, name), where)
+    elif isinstance(tree, list):
+        entry_field = Field(field.item_type)
+        seen: set[str] = set()
+        for index, entry in enumerate(tree):
+            where = f"{path}[{index}]"
+            if field.map_keys and isinstance(entry, dict):
+                mark = _entry_mark(entry, field)
+                where = path + path_of(mark)
+                if mark in seen:
+                    yield f"{path}: duplicate entries for key {path_of(mark)}"
+                seen.add(mark)
+            yield from type_problems(entry, entry_field, where)
+
+
+class Difference(NamedTuple):
+    """Which fields one tree has that the other has not, and which both have with other values."""
+
+    added: FieldSet | None = None
+    changed: FieldSet | None = None
+    removed: FieldSet | None = None
+
+
+_SAME: Final = Difference()
+_ADDED: Final = Difference(added={})
+_CHANGED: Final = Difference(changed={})
+_REMOVED: Final = Difference(removed={})
+"""A leaf; nobody changes a set that is made."""
+
+
+def difference(old: Any, new: Any, field: Field) -> Difference:
+    """From `old` to `new`; None is an empty set."""
+    if old == new:
+        return _SAME
+    if old is _ABSENT and not isinstance(new, (dict, list)):
+        return _ADDED  # most of what there is
+    some = new or old if new is not _ABSENT else old
+    if isinstance(some, dict) and some and not _is_atomic(field) and _fit(old, new, dict):
+        parts = _maps(old, new, field)
+    elif isinstance(some, list) and some and field.map_keys and _fit(old, new, list):
+        item = Field(field.item_type)
+        first, second = entries_by_key(old, field), entries_by_key(new, field)
+        parts = [(mark, first.get(mark, _ABSENT), second.get(mark, _ABSENT), item) for mark in first | second]
+    elif isinstance(some, list) and some and field.is_set and _fit(old, new, list):
+        first, second = _by_value(old), _by_value(new)
+        parts = [(mark, first.get(mark, _ABSENT), second.get(mark, _ABSENT), _ANY) for mark in first | second]
+    else:
+        return _whole(old, new)
+    found: tuple[FieldSet, FieldSet, FieldSet] = ({}, {}, {})
+    if old is _ABSENT:
+        found[0][SELF] = {}
+    elif new is _ABSENT:
+        found[2][SELF] = {}
+    for mark, before, after, part in parts:
+        for into, inner in zip(found, difference(before, after, part), strict=True):
+            if inner is not None:
+                into[mark] = inner
+    return Difference(*(each or None for each in found))
+
+
+def _whole(old: Any, new: Any) -> Difference:
+    if old is _ABSENT:
+        return _ADDED
+    return _REMOVED if new is _ABSENT else _CHANGED
+
+
+def _fit(old: Any, new: Any, kind: type) -> bool:
+    """Whether both sides are of this kind, or nothing."""
+    return all(side is _ABSENT or side is None or isinstance(side, kind) for side in (old, new))
+
+
+def _maps(old: Any, new: Any, field: Field) -> list[tuple[str, Any, Any, Field]]:
+    zeros = go_type(field.type).zeros
+    first, second = _with_zeros(old, zeros), _with_zeros(new, zeros)
+    return [
+        (f"f:{name}", first.get(name, _ABSENT), second.get(name, _ABSENT), child_field(field, name))
+        for name in first | second
+    ]
+
+
+def _with_zeros(tree: Any, zeros: Mapping[str, Any]) -> Obj:
+    if not isinstance(tree, dict):
+        return {}
+    return {**zeros, **tree} if zeros else tree
+
+
+def _by_value(tree: Any) -> Obj:
+    return {f"v:{json_text(value)}": value for value in tree} if isinstance(tree, list) else {}
+
+
+def merge_by_type(live: Any, wanted: Any, field: Field) -> Any:
+    """`live` with everything that `wanted` says."""
+    if isinstance(wanted, dict) and isinstance(live, dict) and not _is_atomic(field):
+        merged = dict(live)
+        for name, value in wanted.items():
+            merged[name] = merge_by_type(live.get(name), value, child_field(field, name))
+        return merged
+    if isinstance(wanted, list) and isinstance(live, list):
+        if field.map_keys:
+            entries = entries_by_key(live, field)
+            entry_field = Field(field.item_type)
+            for key, entry in entries_by_key(wanted, field).items():
+                entries[key] = merge_by_type(entries.get(key), entry, entry_field)
+            return list(entries.values())
+        if field.is_set:
+            return list({json_text(value): value for value in (*live, *wanted)}.values())
+    return wanted
+
+
+def without(tree: Any, gone: FieldSet, kept: Iterable[FieldSet], field: Field) -> Any:
+    """`tree` without the fields in `gone`, save those that another set keeps."""
+    kept = list(kept)
+    if isinstance(tree, dict):
+        left = dict(tree)
+        for mark, inner in gone.items():
+            name = mark.removeprefix("f:")
+            if not mark.startswith("f:") or name not in left:
+                continue
+            others = [each[mark] for each in kept if mark in each]
+            if not others:
+                del left[name]
+            elif inner:
+                left[name] = without(left[name], inner, others, child_field(field, name))
+        return left
+    if isinstance(tree, list):
+        return list(_entries_without(tree, gone, kept, field))
+    return tree
+
+
+def _entries_without(tree: list[Any], gone: FieldSet, kept: list[FieldSet], field: Field) -> Iterator[Any]:
+    for entry in tree:
+        keyed = field.map_keys and isinstance(entry, dict)
+        mark = _entry_mark(entry, field) if keyed else f"v:{json_text(entry)}"
+        if mark not in gone:
+            yield entry
+            continue
+        # Who only set a field in an entry does not keep the entry.
+        others = [each[mark] for each in kept if mark in each]
+        if not any(is_member(each) for each in others) and is_member(gone[mark]):
+            continue
+        yield without(entry, gone[mark], others, Field(field.item_type)) if keyed else entry
+
+
+def entries_by_key(tree: Any, field: Field) -> Obj:
+    """The entries of a list that its type tells apart by their keys; the last of those with the same."""
+    if not isinstance(tree, list):
+        return {}
+    return {_entry_mark(entry, field): entry for entry in tree if isinstance(entry, dict)}
+
+
+def _entry_mark(entry: Obj, field: Field) -> str:
+    keys = ((name, entry.get(name, _KEY_DEFAULTS.get(name))) for name in field.map_keys)
+    return key_mark((name, value) for name, value in keys if value is not None)
