@@ -31,6 +31,7 @@ from kuberth.framework import Plugin, Registry
 from kuberth.local.apiserver.store.store import RevisionStore
 from kuberth.local.apiserver.verbs.core import Core
 from kuberth.local.hollow.shapes import load_shapes
+from kuberth.local.manifests import Manifest
 from kuberth.programs.up.cluster import apply
 from kuberth.text.documents import read_documents
 from tests.docs.pages import PAGES, ROOT, Block, blocks
@@ -142,7 +143,7 @@ async def apply_all(manifests: list[Any]) -> None:
     try:
         core = Core(store, clock=SystemClock())
         for manifest in manifests:
-            await apply(core, manifest)
+            await apply(core, Manifest(manifest))
     finally:
         await store.close()
 

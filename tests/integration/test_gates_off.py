@@ -28,6 +28,10 @@ def attempts(world: World, name: str) -> int:
     return queued.attempts
 
 
+def leaving(world: World) -> list[str]:
+    return [pod.metadata.name for pod in world.api.all(Pod) if pod.metadata.deletion_timestamp is not None]
+
+
 async def _a_day(world: World) -> None:
     """A pod that fits; others that wait for room, for a taint to go, for a label, for their gates."""
     api = world.api
@@ -56,6 +60,10 @@ async def _a_day(world: World) -> None:
         api.change(Pod, "default/gated", lambda pod: with_spec(pod, scheduling_gates=()))
     await world.bound("gated", seconds=30)
     api.put(make_pod("vip", cpu="31", priority=1000))
+    await world.until(lambda: bool(leaving(world)))
+    await world.quiet(seconds=1)
+    for name in leaving(world):
+        api.remove(Pod, f"default/{name}")  # as its kubelet does
     await world.bound("vip", seconds=60)
     assert world.node_of("vip") == "n2"
     assert [node.metadata.name for node in api.all(Node)] == ["n1", "n2"]
