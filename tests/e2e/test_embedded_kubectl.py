@@ -339,9 +339,10 @@ def test_wait_and_delete(kubectl: Kubectl) -> None:
 
 
 def test_what_is_there_and_what_it_means(kubectl: Kubectl) -> None:
-    table = {row[0]: row for row in lines(kubectl("api-resources"))}
-    assert table["pods"] == ["pods", "po", "v1", "true", "Pod"]
-    assert table["deployments"] == ["deployments", "deploy", "apps/v1", "true", "Deployment"]
+    table = lines(kubectl("api-resources"))
+    assert ["pods", "po", "v1", "true", "Pod"] in table
+    assert ["pods", "metrics.k8s.io/v1beta1", "true", "PodMetrics"] in table
+    assert ["deployments", "deploy", "apps/v1", "true", "Deployment"] in table
     assert "resource.k8s.io/v1" in kubectl("api-versions").split()
     explained = kubectl("explain", "pod.spec.containers")
     assert "FIELD: containers <[]Container>" in explained
