@@ -55,7 +55,10 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ),
         ("-f invalid.yaml", 'invalid.yaml:6: Pod bad: Pod "bad" is invalid: spec.containers: Required value'),
         ("-f kind.yaml", "kind.yaml: Podd a: the server knows no kind Podd in v1; is it spelled right"),
-        ("-f field.yaml", ".spec.containerz: field not declared in schema"),
+        (
+            "-f field.yaml",
+            "field.yaml: Pod ok: failed to create typed patch object (/ok; /v1, Kind=Pod): .spec.containerz:",
+        ),
         ("-f nameless.yaml", "nameless.yaml: Pod without a name: it needs metadata.name"),
         ("-f doubled.yaml", "doubled.yaml: kind: given more than once, on lines 1 and 2"),
         ("-f list.yaml", "list.yaml: item 2: expected Kubernetes objects"),
