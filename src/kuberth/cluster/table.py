@@ -85,7 +85,10 @@ class ClusterTable:
         self.declared_features: InternedColumn[frozenset[str]] = InternedColumn(capacity, frozenset())
         """`values[ids[row]]` is the set of features the node declares."""
         self.row_generation: Column = np.zeros(capacity, np.int64)
-        """int64[row]: `generation` of the last write to the row, by node or by pod."""
+        """int64[row]: `generation` of the last write to the row, by node, by pod or by a what-if."""
+        self.settled_generation: Column = np.zeros(capacity, np.int64)
+        """int64[row]: the same without what-ifs, which leave a row as they found it; what is remembered
+        outside of them stays valid."""
         self.node_generation: Column = np.zeros(capacity, np.int64)
         """int64[row]: `generation` of the last write to the row's own node."""
         self.generation = 0
@@ -229,11 +232,11 @@ class ClusterTable:
         if old is None or old.metadata.labels != node.metadata.labels:
             self.labels.set(row, node.metadata.labels)
             self._order = None
-        self._touch(row)
-        self.node_generation[row] = self.generation
         if old is None:
             for info in self._without_node.pop(name, {}).values():
                 self.put(info, row)
+        self._touch(row)
+        self.node_generation[row] = self.generation
         return row
 
     def remove_node(self, name: str) -> None:
@@ -286,6 +289,7 @@ class ClusterTable:
         self.pod_count = resized(self.pod_count, capacity)
         self.unschedulable = resized(self.unschedulable, capacity)
         self.row_generation = resized(self.row_generation, capacity)
+        self.settled_generation = resized(self.settled_generation, capacity)
         self.node_generation = resized(self.node_generation, capacity)
         for columns in (self._resources, self.taints, self.declared_features, self.labels, self.images):
             columns.grow(capacity)
@@ -379,6 +383,7 @@ class ClusterTable:
             self._without_node.setdefault(node_name, {})[info.uid] = info
         else:
             self.put(info, row)
+            self.settled_generation[row] = self.generation
         for observer in self._observers:
             observer.pod_placed(info)
 
@@ -393,6 +398,7 @@ class ClusterTable:
                 del self._without_node[placed.node_name]
         else:
             self.take(info, row)
+            self.settled_generation[row] = self.generation
         for observer in self._observers:
             observer.pod_removed(info)
 
@@ -423,11 +429,12 @@ class ClusterTable:
             _count_in(self.disks, disk, row, sign)
         _count_in(self._priorities, info.priority, row, sign)
         self.terms.add(info, row, sign)
-        self._touch(row)
+        self.generation += 1
+        self.row_generation[row] = self.generation
 
     def _touch(self, row: int) -> None:
         self.generation += 1
-        self.row_generation[row] = self.generation
+        self.row_generation[row] = self.settled_generation[row] = self.generation
 
     # What if
 

@@ -5,6 +5,7 @@ In: what plugins write. Out: what they read later in the same cycle. It is not v
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast, runtime_checkable
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class CycleState:
 
     __slots__ = (
         "_data",
+        "memory",
         "pod_info",
         "pods_to_activate",
         "record_plugin_metrics",
@@ -52,6 +54,8 @@ class CycleState:
         self._data: dict[StateKey[Any], Any] = {}
         self.pod_info = pod_info
         """What is derived from the pod once: its requests and affinity terms."""
+        self.memory: dict[StateKey[Any], tuple[Hashable, Any]] | None = None
+        """What was worked out for equal pods before this one; see `recall`. None: nothing is remembered."""
         self.record_plugin_metrics = record_plugin_metrics
         """Whether this is one of the cycles whose plugins are timed one by one."""
         self.skip_filter: frozenset[str] = frozenset()
@@ -78,12 +82,30 @@ class CycleState:
         """The value under `key`; None when no one wrote it in this cycle."""
         return self._data.get(key)
 
+    def recall(self, key: StateKey[T], version: Hashable, make: Callable[[], T]) -> T:
+        """What `make` gave for an equal pod while `version` was the same; otherwise what it gives now.
+
+        Pods are equal if they agree in everything that the profile's plugins say they read. For plugins that
+        say so, and for values that nobody changes: they outlive the cycle.
+        """
+        if self.memory is None:
+            return make()
+        known = self.memory.get(key)
+        if known is not None and known[0] == version:
+            return cast("T", known[1])
+        value = make()
+        self.memory[key] = (version, value)
+        return value
+
     def delete(self, key: StateKey[Any]) -> None:
         """Take a value back, if it is there."""
         self._data.pop(key, None)
 
     def clone(self) -> CycleState:
-        """An independent copy: values that offer `clone` are cloned, others are shared."""
+        """An independent copy for a what-if: values that offer `clone` are cloned, others are shared.
+
+        It has no memory: what is true in a what-if is not to be remembered.
+        """
         copy = CycleState(self.pod_info, record_plugin_metrics=self.record_plugin_metrics)
         copy._data = {
             key: value.clone() if isinstance(value, Cloneable) else value for key, value in self._data.items()
