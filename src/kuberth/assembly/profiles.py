@@ -14,6 +14,7 @@ from kuberth.api.core import Pod
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.config import FeatureGates, KubeSchedulerConfiguration
 from kuberth.framework.handle import Handle
+from kuberth.framework.plans import Plans
 from kuberth.framework.profile import build_profile
 from kuberth.framework.registry import PluginFactory, Registry
 from kuberth.framework.runner import Runner
@@ -40,10 +41,17 @@ def assemble(
     Each profile gets its own copy of the handle, which knows the profile's runner.
     """
     runners: dict[str, Runner] = {}
+    with_plans = handle.feature_gates.enabled("OpportunisticBatching")
     for profile_config in config.profiles:
         own = replace(handle, profile_name=profile_config.scheduler_name)
         profile = build_profile(profile_config, registry, own)
-        own.runner = Runner(profile, cluster=handle.cluster, nominator=handle.nominator, metrics=metrics)
+        own.runner = Runner(
+            profile,
+            cluster=handle.cluster,
+            nominator=handle.nominator,
+            metrics=metrics,
+            plans=Plans(profile.plugins.values()) if with_plans else None,
+        )
         runners[profile.scheduler_name] = own.runner
     return runners
 

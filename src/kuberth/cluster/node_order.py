@@ -27,3 +27,21 @@ def interleaved_by_zone(nodes: Iterable[tuple[int, Node]]) -> NDArray[np.int64]:
         zones.setdefault(zone_of(node), []).append(row)
     rows = [row for turn in zip_longest(*zones.values()) for row in turn if row is not None]
     return np.array(rows, np.int64)
+
+
+class NodeOrder:
+    """An order of rows to go round in, from any place on."""
+
+    __slots__ = ("place", "rows", "twice")
+
+    def __init__(self, rows: NDArray[np.int64], slots: int) -> None:
+        self.rows = rows
+        """The rows in order."""
+        self.twice = np.concatenate((rows, rows))
+        """The same, and once more, so that any stretch of a round is a slice."""
+        self.place = np.zeros(slots, np.int64)
+        """int64[row]: where the row stands in `rows`."""
+        self.place[rows] = np.arange(len(rows))
+
+    def __len__(self) -> int:
+        return len(self.rows)

@@ -24,12 +24,19 @@ S = TypeVar("S", bound=np.generic)
 class Nodes:
     """A view of the table. `take(column)` gives a column over the view's rows, in the view's order."""
 
-    __slots__ = ("_index", "table")
+    __slots__ = ("_index", "places", "table")
 
-    def __init__(self, table: ClusterTable, index: slice | NDArray[np.int64]) -> None:
+    def __init__(
+        self,
+        table: ClusterTable,
+        index: slice | NDArray[np.int64],
+        places: slice | NDArray[np.int64] | None = None,
+    ) -> None:
         self.table = table
         """The whole cluster table. Take its columns through the view: `nodes.take(nodes.table.pod_count)`."""
         self._index = index
+        self.places = places
+        """Where the rows stand in the table's `node_order().twice`, if that is where they come from."""
 
     def take(self, column: NDArray[S]) -> NDArray[S]:
         """The entries of `column` (its last axis are rows) for this view. Not to be written to."""
@@ -55,7 +62,9 @@ class Nodes:
 
     def live(self) -> NDArray[np.bool_]:
         """Which positions hold a node; the view of the whole table has gaps where nodes were deleted."""
-        return self.table.live[self._index].copy()
+        if isinstance(self._index, slice):
+            return self.table.live[self._index].copy()
+        return self.table.live.take(self._index)
 
     def at(self, positions: NDArray[Any]) -> Nodes:
         """A view of some positions of this one, by index or by mask."""

@@ -21,11 +21,12 @@ from numpy.typing import NDArray
 
 from kuberth.api.core import Node, Taint
 from kuberth.api.quantity import milli_value, value
+from kuberth.cluster.change_log import ChangeLog
 from kuberth.cluster.counting import Column, RowCounts, resized
 from kuberth.cluster.images import ImageColumn, ImageColumns
 from kuberth.cluster.interning import InternedColumn
 from kuberth.cluster.labels import LabelColumn, LabelColumns
-from kuberth.cluster.node_order import interleaved_by_zone
+from kuberth.cluster.node_order import NodeOrder, interleaved_by_zone
 from kuberth.cluster.nodes import NodeRow, Nodes
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.cluster.pod_volumes import Disk
@@ -89,10 +90,16 @@ class ClusterTable:
         self.settled_generation: Column = np.zeros(capacity, np.int64)
         """int64[row]: the same without what-ifs, which leave a row as they found it; what is remembered
         outside of them stays valid."""
+        self.changes = ChangeLog()
+        """The rows whose `settled_generation` changed lately."""
         self.node_generation: Column = np.zeros(capacity, np.int64)
         """int64[row]: `generation` of the last write to the row's own node."""
         self.generation = 0
         """Grows with every write to any row."""
+        self.membership = 0
+        """Grows whenever a node comes or goes."""
+        self.selection_version = 0
+        """Grows whenever a node comes or goes, or its labels or taints change."""
 
         self.labels = LabelColumns(capacity)
         """The label columns; ask `label_column` for one."""
@@ -112,8 +119,10 @@ class ClusterTable:
         self._pods_at: list[dict[str, PodInfo]] = []
         self._placed: dict[str, _Placed] = {}
         self._without_node: dict[str, dict[str, PodInfo]] = {}
-        self._order: NDArray[np.int64] | None = None
+        self._order: NodeOrder | None = None
+        self._order_may_differ = False
         self._observers: list[PlacementObserver] = []
+        self._questions = 0
         self.problems: dict[str, str] = {}
         """Nodes with something unreadable in them, and what; that part counts as zero."""
 
@@ -165,10 +174,16 @@ class ClusterTable:
 
     def order(self) -> NDArray[np.int64]:
         """All live rows in the order nodes are tried: taking turns between zones."""
-        if self._order is None:
-            self._order = interleaved_by_zone(
-                (row, node) for row, node in enumerate(self._nodes) if node is not None
-            )
+        return self.node_order().rows
+
+    def node_order(self) -> NodeOrder:
+        """That order, as something to go round in; another object whenever it is another order."""
+        if self._order is None or self._order_may_differ:
+            nodes = ((row, node) for row, node in enumerate(self._nodes) if node is not None)
+            rows = interleaved_by_zone(nodes)
+            if self._order is None or not np.array_equal(rows, self._order.rows):
+                self._order = NodeOrder(rows, self.slots)
+            self._order_may_differ = False
         return self._order
 
     @property
@@ -224,6 +239,8 @@ class ClusterTable:
             row = self._new_row(name)
         old = self._nodes[row]
         self._nodes[row] = node
+        if old is None or old.metadata.labels != node.metadata.labels or old.spec.taints != node.spec.taints:
+            self.selection_version += 1
         self._write_allocatable(row, node)
         self.unschedulable[row] = node.spec.unschedulable
         self.taints.set(row, _without_times(node.spec.taints))
@@ -231,7 +248,7 @@ class ClusterTable:
         self.images.set(row, node.status.images)
         if old is None or old.metadata.labels != node.metadata.labels:
             self.labels.set(row, node.metadata.labels)
-            self._order = None
+            self._order_may_differ = True
         if old is None:
             for info in self._without_node.pop(name, {}).values():
                 self.put(info, row)
@@ -249,6 +266,8 @@ class ClusterTable:
             self.take(info, row)
         if leftover:
             self._without_node[name] = leftover
+        self.membership += 1
+        self.selection_version += 1
         self.live[row] = False
         self.names[row] = ""
         self._nodes[row] = None
@@ -260,7 +279,7 @@ class ClusterTable:
         self.labels.clear(row)
         self.images.clear(row)
         self.problems.pop(name, None)
-        self._order = None
+        self._order_may_differ = True
         self._touch(row)
         self.node_generation[row] = self.generation
         self._free.append(row)
@@ -278,8 +297,9 @@ class ClusterTable:
             self._nodes.append(None)
             self._pods_at.append({})
         self._rows[name] = row
+        self.membership += 1
         self.live[row] = True
-        self._order = None
+        self._order_may_differ = True
         return row
 
     def _grow(self, capacity: int) -> None:
@@ -383,7 +403,7 @@ class ClusterTable:
             self._without_node.setdefault(node_name, {})[info.uid] = info
         else:
             self.put(info, row)
-            self.settled_generation[row] = self.generation
+            self._settle(row)
         for observer in self._observers:
             observer.pod_placed(info)
 
@@ -398,7 +418,7 @@ class ClusterTable:
                 del self._without_node[placed.node_name]
         else:
             self.take(info, row)
-            self.settled_generation[row] = self.generation
+            self._settle(row)
         for observer in self._observers:
             observer.pod_removed(info)
 
@@ -432,9 +452,19 @@ class ClusterTable:
         self.generation += 1
         self.row_generation[row] = self.generation
 
+    def new_generation(self) -> int:
+        """A generation without a write: for what changes beside the table and is remembered with it."""
+        self.generation += 1
+        return self.generation
+
     def _touch(self, row: int) -> None:
         self.generation += 1
-        self.row_generation[row] = self.settled_generation[row] = self.generation
+        self.row_generation[row] = self.generation
+        self._settle(row)
+
+    def _settle(self, row: int) -> None:
+        self.settled_generation[row] = self.generation
+        self.changes.note(row)
 
     # What if
 
@@ -442,10 +472,17 @@ class ClusterTable:
     def what_if(self) -> Iterator[WhatIf]:
         """Change rows for a question; leaving the block takes every change back."""
         question = WhatIf(self)
+        self._questions += 1
         try:
             yield question
         finally:
             question.undo()
+            self._questions -= 1
+
+    @property
+    def is_in_question(self) -> bool:
+        """Whether a what-if is being asked, so that the columns may show what is not so."""
+        return self._questions > 0
 
 
 def _without_times(taints: Iterable[Taint]) -> tuple[Taint, ...]:

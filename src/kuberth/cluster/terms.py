@@ -166,6 +166,8 @@ class Terms:
         self._counted: OrderedDict[CountedTerm, Tally] = OrderedDict()
         self._counted_by_label: LabelIndex[CountedTerm, Tally] = LabelIndex()
         self._carried = {role: _CarriedTerms() for role in Carried}
+        self.version = 0
+        """Grows whenever a tally that was given out is kept up to date no longer, or a namespace changes."""
 
     # Placed pods
 
@@ -237,6 +239,7 @@ class Terms:
             self._namespaces.pop(name, None)
         else:
             self._namespaces[name] = labels
+        self.version += 1
         for term in [term for term in self._counted if term.selects_namespaces]:
             self._forget(term)
 
@@ -253,6 +256,7 @@ class Terms:
 
     def _forget(self, term: CountedTerm) -> None:
         tally = self._counted.pop(term)
+        self.version += 1
         self._counted_by_label.remove(term, term.demanded_labels)
         for _, counted in self._classes_demanded_by(term):
             if tally in counted.tallies:

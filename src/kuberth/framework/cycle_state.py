@@ -5,11 +5,12 @@ In: what plugins write. Out: what they read later in the same cycle. It is not v
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast, runtime_checkable
 
 if TYPE_CHECKING:
     from kuberth.cluster.pod_info import PodInfo
+    from kuberth.framework.plans import Plan
 
 T = TypeVar("T")
 
@@ -42,6 +43,7 @@ class CycleState:
     __slots__ = (
         "_data",
         "memory",
+        "plan",
         "pod_info",
         "pods_to_activate",
         "record_plugin_metrics",
@@ -56,6 +58,8 @@ class CycleState:
         """What is derived from the pod once: its requests and affinity terms."""
         self.memory: dict[StateKey[Any], tuple[Hashable, Any]] | None = None
         """What was worked out for equal pods before this one; see `recall`. None: nothing is remembered."""
+        self.plan: Plan | None = None
+        """What the runner knows of the nodes for pods like this one."""
         self.record_plugin_metrics = record_plugin_metrics
         """Whether this is one of the cycles whose plugins are timed one by one."""
         self.skip_filter: frozenset[str] = frozenset()
@@ -97,6 +101,14 @@ class CycleState:
         self.memory[key] = (version, value)
         return value
 
+    def written(self) -> dict[StateKey[Any], Any]:
+        """A copy of everything that was written so far."""
+        return dict(self._data)
+
+    def write_all(self, values: Mapping[StateKey[Any], Any]) -> None:
+        """Write many values at once."""
+        self._data.update(values)
+
     def delete(self, key: StateKey[Any]) -> None:
         """Take a value back, if it is there."""
         self._data.pop(key, None)
@@ -104,7 +116,7 @@ class CycleState:
     def clone(self) -> CycleState:
         """An independent copy for a what-if: values that offer `clone` are cloned, others are shared.
 
-        It has no memory: what is true in a what-if is not to be remembered.
+        It has no plan and no memory: what is true in a what-if is not to be remembered.
         """
         copy = CycleState(self.pod_info, record_plugin_metrics=self.record_plugin_metrics)
         copy._data = {

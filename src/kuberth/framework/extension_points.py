@@ -41,6 +41,13 @@ class Plugin(abc.ABC):
     """What configuration files, messages and metrics call the plugin."""
     args_type: ClassVar[type | None] = None
     """A msgspec struct that the plugin's `pluginConfig` arguments are checked against; None: a plain dict."""
+    reads: ClassVar[frozenset[str] | None] = None
+    """The fields of a pod that its answers from PreFilter to Score depend on: attributes of `Pod`, such as
+    "spec.tolerations", or of `PodInfo`, such as "info.priority".
+
+    A promise: it is not asked again about a pod that has the same in all of them, as far as `DependsOn` says
+    what else its answers depend on. None promises nothing.
+    """
 
     def __init__(self, args: Any = None, handle: Handle | None = None) -> None:  # noqa: B027 - optional
         """`args` are the plugin's arguments from the configuration; `handle` is how it reaches the rest.
@@ -103,8 +110,28 @@ class PreFilterResult(NamedTuple):
     """The only nodes to look at; None: all."""
 
 
+class DependsOn(enum.Enum):
+    """What an answer is made of: a verdict on a node, its raw score, or what PreFilter and PreScore prepare.
+
+    A promise that spares work: an answer that depends on one node alone can be asked about many changed nodes
+    at once, and need not be asked again while that node has not changed. Who promises nothing is asked anew.
+    """
+
+    POD = "pod"
+    """The pod alone."""
+    NODE_OBJECT = "static"
+    """Also the node's own object."""
+    NODE = "node"
+    """Also the pods on that node."""
+    CLUSTER = "cluster"
+    """Anything: other nodes and their pods, other kinds of objects, the plugin's own memory."""
+
+
 class PreFilterPlugin(Plugin):
     """Looks at the pod once per cycle, before the nodes."""
+
+    pre_filter_depends_on: ClassVar[DependsOn] = DependsOn.CLUSTER
+    """`DependsOn.POD` if the answer, and what is written for Filter, depend on the pod alone."""
 
     @abc.abstractmethod
     def pre_filter(self, state: CycleState, pod: Pod, nodes: Nodes) -> PreFilterResult | Status | None:
@@ -123,23 +150,11 @@ class PreFilterExtensions(PreFilterPlugin):
         """`removed` is no longer counted on `node`."""
 
 
-class DependsOn(enum.Enum):
-    """What a verdict on a node, or its raw score, is made of besides the pod.
-
-    A promise that spares work: an answer that depends on one node alone can be asked about many changed nodes
-    at once, and need not be asked again while that node has not changed. Who promises nothing is asked anew.
-    """
-
-    NODE_OBJECT = "static"
-    """The node's own object."""
-    NODE = "node"
-    """Also the pods on that node."""
-    CLUSTER = "cluster"
-    """Anything: other nodes and their pods, other kinds of objects, the plugin's own memory."""
-
-
 class FilterPlugin(_TwoForms):
-    """Rules out nodes. Write `filter` (one node) or `filter_nodes` (all nodes of a view at once)."""
+    """Rules out nodes. Write `filter` (one node) or `filter_nodes` (all nodes of a view at once).
+
+    Who writes both is asked node by node where nodes are few; the two must say the same.
+    """
 
     _forms = ("filter", "filter_nodes")
 
@@ -174,6 +189,9 @@ class PostFilterPlugin(Plugin):
 
 class PreScorePlugin(Plugin):
     """Prepares scoring of the nodes that passed; Skip spares this plugin's Score."""
+
+    pre_score_depends_on: ClassVar[DependsOn] = DependsOn.CLUSTER
+    """`DependsOn.POD` if the answer, and what is written for Score, depend on the pod alone."""
 
     @abc.abstractmethod
     def pre_score(self, state: CycleState, pod: Pod, nodes: Nodes) -> MaybeStatus:

@@ -1,20 +1,30 @@
 """How many nodes are enough, and which of the passing ones are scored.
 
-In: which nodes pass. Out: the first enough of them, starting where the last search ended, so that all
-nodes get their turn; or all of them, for those who ask rather than schedule.
+In: the order in which nodes are tried, and whom to ask which of them pass. Out: the first enough of them,
+starting where the last search ended, so that all nodes get their turn; or all of them, for those who ask
+rather than schedule.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
 
-from kuberth.framework.verdict import Mask, Positions
+from kuberth.cluster.node_order import NodeOrder
+from kuberth.framework.plans import Rows
+from kuberth.framework.status import Status
+from kuberth.framework.verdict import Mask
 
 MIN_FEASIBLE_NODES: Final = 100
 """Never stop before this many were found."""
 MIN_FEASIBLE_PERCENTAGE: Final = 5
+
+Places = slice | Rows
+"""Places in the order, gone round twice (`NodeOrder.twice`)."""
+Judge = Callable[[slice], Mask | Status]
+"""Which nodes of a stretch pass; a Status aborts the search."""
 
 
 def nodes_to_find(total: int, percentage: int | None) -> int:
@@ -27,30 +37,54 @@ def nodes_to_find(total: int, percentage: int | None) -> int:
 
 
 class Sampler:
-    """Enough nodes for a good choice; remembers where to start the next search."""
+    """Enough nodes for a good choice; remembers where to start the next search.
+
+    Nodes are judged in stretches, so that those which come after enough were found are not judged at all. The
+    first stretch is as long as the last search was: pods come in series.
+    """
+
+    tells_all = False
 
     def __init__(self) -> None:
         self._start = 0
+        self._stretch = 0
 
-    def choose(self, order: Positions, passing: Mask, enough: int) -> tuple[Positions, int]:
-        """The first `enough` entries of `order` that pass, and how many entries were looked at.
-
-        `passing` is indexed by the entries of `order`.
-        """
+    def choose(self, order: NodeOrder, enough: int, judge: Judge) -> tuple[Places, int] | Status:
+        """The places of the first `enough` nodes that pass, and how many were looked at."""
         total = len(order)
         start = self._start % total
-        turned = np.concatenate((order[start:], order[:start]))
-        found = np.flatnonzero(passing[turned])
-        looked_at = total
-        if len(found) > enough:
-            found = found[:enough]
-            looked_at = int(found[-1]) + 1
-        self._start = (start + looked_at) % total
-        return turned[found], looked_at
+        # Only one more than enough says that the others need no look.
+        stretch = max(enough, self._stretch) + 1
+        found: list[Rows] = []
+        count = judged = 0
+        while judged < total and count <= enough:
+            begin, end = start + judged, start + min(judged + stretch, total)
+            passing = judge(slice(begin, end))
+            if isinstance(passing, Status):
+                return passing
+            hits = int(np.count_nonzero(passing))
+            if not judged and hits == end - begin > enough:
+                return self._looked_at(enough, start, total, slice(start, start + enough))
+            found.append(np.flatnonzero(passing) + begin)
+            count += hits
+            judged += end - begin
+            stretch *= 2
+        places = found[0] if len(found) == 1 else np.concatenate(found)
+        if count <= enough:
+            return self._looked_at(total, start, total, places)
+        return self._looked_at(int(places[enough - 1]) + 1 - start, start, total, places[:enough])
+
+    def _looked_at(self, number: int, start: int, total: int, places: Places) -> tuple[Places, int]:
+        self._stretch = number
+        self._start = (start + number) % total
+        return places, number
 
 
 class EveryNode:
     """No sampling: every node that passes, for whoever wants the whole answer."""
 
-    def choose(self, order: Positions, passing: Mask, _enough: int) -> tuple[Positions, int]:
-        return order[passing[order]], len(order)
+    tells_all = True
+
+    def choose(self, order: NodeOrder, _enough: int, judge: Judge) -> tuple[Places, int] | Status:
+        passing = judge(slice(0, len(order)))
+        return passing if isinstance(passing, Status) else (np.flatnonzero(passing), len(order))

@@ -12,22 +12,29 @@ from typing import Protocol
 import numpy as np
 
 from kuberth.api.core import Pod
+from kuberth.cluster.node_order import NodeOrder
 from kuberth.cluster.nodes import Nodes
 from kuberth.cluster.table import ClusterTable
 from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.diagnosis import Diagnosis
 from kuberth.framework.runner import Runner
+from kuberth.framework.running.judging import Judgement
 from kuberth.framework.status import SUCCESS, Status
-from kuberth.framework.verdict import Mask, Positions
+from kuberth.framework.verdict import Mask
 from kuberth.observe.metrics import SchedulerMetrics
-from kuberth.scheduling.sampling import nodes_to_find
+from kuberth.scheduling.sampling import Judge, Places, nodes_to_find
 
 
 class Sampling(Protocol):
     """Which of the nodes that pass are scored."""
 
-    def choose(self, order: Positions, passing: Mask, enough: int, /) -> tuple[Positions, int]:
-        """Entries of `order` that pass, and how many entries were looked at to find `enough` of them."""
+    @property
+    def tells_all(self) -> bool:
+        """Whether it matters why nodes do not pass even if others do."""
+        ...
+
+    def choose(self, order: NodeOrder, enough: int, judge: Judge, /) -> tuple[Places, int] | Status:
+        """Places of nodes that pass, and how many were looked at to find `enough` of them."""
         ...
 
 
@@ -66,12 +73,12 @@ class NodeSearch:
             promised = self._promised_node(state, pod, runner)
             if promised is not None:
                 return promised, 1
+        order = self._cluster.node_order()
         if outcome.node_names is not None:
-            nodes = self._cluster.nodes_named(outcome.node_names)
-        passing = self._filter(state, pod, runner, nodes, diagnosis)
-        if isinstance(passing, Status):
-            return passing
-        return self._sample(runner, nodes, passing)
+            order = NodeOrder(self._cluster.nodes_named(outcome.node_names).rows(), self._cluster.slots)
+        if not len(order):
+            return self._none(), 0
+        return self._filter(state, pod, runner, order, diagnosis)
 
     def _promised_node(self, state: CycleState, pod: Pod, runner: Runner) -> Nodes | None:
         """The node the pod is nominated for, if it takes the pod; otherwise all nodes are searched."""
@@ -84,27 +91,46 @@ class NodeSearch:
         return node.alone
 
     def _filter(
-        self, state: CycleState, pod: Pod, runner: Runner, nodes: Nodes, diagnosis: Diagnosis
-    ) -> Mask | Status:
+        self, state: CycleState, pod: Pod, runner: Runner, order: NodeOrder, diagnosis: Diagnosis
+    ) -> tuple[Nodes, int] | Status:
         started = time.perf_counter()
-        passing = runner.run_filter(state, pod, nodes, diagnosis)
-        status = passing if isinstance(passing, Status) else SUCCESS
+        judgements: list[Judgement] = []
+        is_whole = order is self._cluster.node_order()
+
+        def view(places: Places) -> Nodes:
+            return Nodes(self._cluster, order.twice[places], places if is_whole else None)
+
+        def judge(stretch: slice) -> Mask | Status:
+            judgement = runner.judge(state, pod, view(stretch))
+            if isinstance(judgement, Status):
+                return judgement
+            judgements.append(judgement)
+            return judgement.passing
+
+        chosen = self._sampling.choose(order, self._enough(runner, len(order)), judge)
+        status = chosen if isinstance(chosen, Status) else SUCCESS
+        if not isinstance(chosen, Status) and (self._sampling.tells_all or _is_empty(chosen[0])):
+            for judgement in judgements:
+                status = runner.tell(judgement, diagnosis)
+                if not status.is_success:
+                    break
         self._metrics.extension_point_duration.observe(
             ("Filter", status.code.label, runner.profile.scheduler_name), time.perf_counter() - started
         )
-        return passing
+        if isinstance(chosen, Status) or not status.is_success:
+            return status
+        places, looked_at = chosen
+        return view(places), looked_at
 
-    def _sample(self, runner: Runner, nodes: Nodes, passing: Mask) -> tuple[Nodes, int]:
-        whole_table = len(nodes) == self._cluster.slots
-        order = self._cluster.order() if whole_table else np.arange(len(nodes), dtype=np.int64)
-        if not len(order):
-            return self._none(), 0
-        percentage = runner.profile.percentage_of_nodes_to_score
-        enough = nodes_to_find(len(order), self._percentage if percentage is None else percentage)
+    def _enough(self, runner: Runner, total: int) -> int:
         if not runner.profile.score:
-            enough = 1  # any one will do
-        positions, looked_at = self._sampling.choose(order, passing, enough)
-        return nodes.at(positions), looked_at
+            return 1  # any one will do
+        percentage = runner.profile.percentage_of_nodes_to_score
+        return nodes_to_find(total, self._percentage if percentage is None else percentage)
 
     def _none(self) -> Nodes:
         return Nodes(self._cluster, np.zeros(0, np.int64))
+
+
+def _is_empty(places: Places) -> bool:
+    return not isinstance(places, slice) and not len(places)

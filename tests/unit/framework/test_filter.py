@@ -19,6 +19,7 @@ from kuberth.framework import (
     Verdict,
 )
 from kuberth.framework.cycle_state import CycleState
+from kuberth.framework.running.asking import FEW_NODES
 from kuberth.testing import make_pod
 from tests.unit.framework.rig import Framework, framework, plugin, state_of
 
@@ -102,12 +103,15 @@ def test_both_forms_mix_in_any_order() -> None:
     assert judged(made) == (["n4"], {"n1": "A", "n2": "B", "n3": "C"})
 
 
-def test_a_plugin_with_both_forms_is_asked_for_the_whole_table() -> None:
+@pytest.mark.parametrize(
+    "nodes, form", [(FEW_NODES, "filter"), (FEW_NODES + 1, "filter_nodes")], ids=["few", "many"]
+)
+def test_a_plugin_with_both_forms_is_asked_node_by_node_only_if_they_are_few(nodes: int, form: str) -> None:
     asked: list[str] = []
     both = plugin("A", FilterPlugin, log=asked, filter=None, filter_nodes=None)
-    made = framework(both)
-    assert judged(made)[0] == ["n1", "n2", "n3"]
-    assert asked == ["A.filter_nodes"]
+    made = framework(both, nodes=[f"n{number}" for number in range(nodes)])
+    assert len(judged(made)[0]) == nodes
+    assert set(asked) == {f"A.{form}"}
 
 
 def test_no_verdict_means_all_pass() -> None:

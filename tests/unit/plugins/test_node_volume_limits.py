@@ -201,7 +201,7 @@ def test_skip(volume: dict[str, Any], skipped: bool) -> None:
     plugin = judge.runner.profile.plugins[PLUGIN]
     assert isinstance(plugin, NodeVolumeLimits)
     status = plugin.pre_filter(CycleState(PodInfo(pod)), pod, judge.cluster.all_nodes())
-    assert (status is SKIP) is skipped
+    assert (status == SKIP) is skipped
 
 
 @pytest.mark.parametrize(

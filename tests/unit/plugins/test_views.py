@@ -70,6 +70,9 @@ def test_all_rows_some_rows_and_single_rows_agree(data: st.DataObject) -> None:
         assert judged(plugin, state, pod, some) == {name: whole[name] for name in some.names()}, plugin.name
         for node in everything:
             assert judged(plugin, state, pod, node.alone) == {node.name: whole[node.name]}, plugin.name
+            if type(plugin).filter is not FilterPlugin.filter:
+                alone = plugin.filter(state, pod, node) or SUCCESS
+                assert alone == whole[node.name], f"{plugin.name}: the two forms differ"
 
     candidates = everything.at(live.astype(np.intp))
     assert runner.run_pre_score(state, pod, candidates).is_success
@@ -79,6 +82,9 @@ def test_all_rows_some_rows_and_single_rows_agree(data: st.DataObject) -> None:
         all_scores = scored(scorer, state, pod, candidates)
         for node in everything:
             assert scored(scorer, state, pod, node.alone) == {node.name: all_scores[node.name]}, scorer.name
+            if type(scorer).score is not ScorePlugin.score:
+                one = scorer.score(state, pod, node)
+                assert one == all_scores[node.name], f"{scorer.name}: the two forms differ"
 
 
 @settings(max_examples=60, deadline=None)
@@ -136,4 +142,5 @@ def test_who_promises_what() -> None:
         "NodeAffinity": "static",
         "NodeResourcesFit": "node",
         "NodeResourcesBalancedAllocation": "node",
+        "DynamicResources": "pod",
     }

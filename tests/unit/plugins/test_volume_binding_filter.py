@@ -156,7 +156,7 @@ def test_a_pod_without_claims_is_skipped(volumes: tuple[Any, ...]) -> None:
     pod = pod_with(*volumes)
     plugin = judge.runner.profile.plugins[PLUGIN]
     assert isinstance(plugin, PreFilterPlugin)
-    assert plugin.pre_filter(CycleState(PodInfo(pod)), pod, judge.cluster.all_nodes()) is SKIP
+    assert plugin.pre_filter(CycleState(PodInfo(pod)), pod, judge.cluster.all_nodes()) == SKIP
 
 
 # Bound claims

@@ -138,7 +138,7 @@ def test_skip(volumes: tuple[Any, ...], skipped: bool) -> None:
     plugin = judge.runner.profile.plugins[PLUGIN]
     assert isinstance(plugin, VolumeRestrictions)
     status = plugin.pre_filter(CycleState(PodInfo(pod)), pod, judge.cluster.all_nodes())
-    assert (status is SKIP) is skipped
+    assert (status == SKIP) is skipped
 
 
 def test_taking_the_user_away_frees_the_claim_and_putting_it_back_takes_it() -> None:

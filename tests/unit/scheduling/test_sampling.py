@@ -5,6 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kuberth.cluster.node_order import NodeOrder
+from kuberth.framework.status import Status
 from kuberth.scheduling.sampling import Sampler, nodes_to_find
 
 
@@ -40,8 +42,11 @@ def chosen(
 ) -> tuple[list[int], int]:
     mask = np.array([letter == "x" for letter in passing], np.bool_)
     rows = np.array(range(len(passing)) if order is None else order, np.int64)
-    positions, looked_at = sampler.choose(rows, mask, enough)
-    return positions.tolist(), looked_at
+    order = NodeOrder(rows, len(passing))
+    answer = sampler.choose(order, enough, lambda stretch: mask[order.twice[stretch]])
+    assert not isinstance(answer, Status)
+    places, looked_at = answer
+    return order.twice[places].tolist(), looked_at
 
 
 def test_the_search_ends_when_enough_are_found_and_goes_on_there() -> None:

@@ -19,8 +19,9 @@ from kuberth.errors import PluginError, reraise_interrupt
 from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.extension_points import EXTENSION_POINTS, Plugin
 from kuberth.framework.nominator import Nominator
+from kuberth.framework.plans import Plans
 from kuberth.framework.profile import Profile
-from kuberth.framework.status import SUCCESS, Code, Status
+from kuberth.framework.status import SKIP, SUCCESS, Code, Status
 from kuberth.observe.metrics import SchedulerMetrics
 
 logger = logging.getLogger(__name__)
@@ -30,6 +31,9 @@ REMOVE_POD: Final = "PreFilterExtensionRemovePod"
 NORMALIZE: Final = "ScoreExtensionNormalize"
 PRE_FLIGHT: Final = "PreBindPreFlight"
 UNRESERVE: Final = "Unreserve"
+
+FEW_NODES: Final = 4
+"""Up to so many nodes a plugin that offers both forms is asked node by node, which is then quicker."""
 
 _ALLOWED: Final[dict[str, frozenset[Code]]] = {
     **{point.label: point.answers for point in EXTENSION_POINTS},
@@ -45,10 +49,18 @@ class Phase:
     """A part of the runner: some extension points of one profile, over one cluster table."""
 
     def __init__(
-        self, profile: Profile, *, cluster: ClusterTable, nominator: Nominator, metrics: SchedulerMetrics
+        self,
+        profile: Profile,
+        *,
+        cluster: ClusterTable,
+        nominator: Nominator,
+        metrics: SchedulerMetrics,
+        plans: Plans | None = None,
     ) -> None:
+        """Without `plans` every pod is judged as if there had been none like it."""
         self.profile = profile
         self.metrics = metrics
+        self._plans = plans
         self._cluster = cluster
         self._nominator = nominator
         self._asked = Asking(profile.scheduler_name, metrics)
@@ -131,6 +143,8 @@ class Asking:
             return nonsense(plugin, point, answer, "a Status or None")
         if answer.is_success:
             return SUCCESS
+        if answer.is_skip and Code.SKIP in _ALLOWED[point]:
+            return SKIP
         if answer.code == Code.ERROR:
             if isinstance(answer.cause, PluginError):
                 return answer

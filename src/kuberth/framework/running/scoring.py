@@ -6,20 +6,22 @@ In: a cycle state, a pod, the nodes that passed. Out: the weighted scores of eve
 from __future__ import annotations
 
 import time
-from typing import Final, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kuberth.api.core import Pod
-from kuberth.cluster.nodes import Nodes
+from kuberth.cluster.nodes import NodeRow, Nodes
 from kuberth.cluster.table import ClusterTable
 from kuberth.errors import PluginError
 from kuberth.framework.cycle_state import CycleState
-from kuberth.framework.extension_points import Plugin, ScorePlugin
+from kuberth.framework.extension_points import DependsOn, Plugin, ScorePlugin, Scores
 from kuberth.framework.nominator import Nominator
+from kuberth.framework.plans import AnswerRecorder, KeptScores, Plan, Plans, Rows
 from kuberth.framework.profile import Profile
-from kuberth.framework.running.asking import NORMALIZE, Phase, nonsense
+from kuberth.framework.running.asking import FEW_NODES, NORMALIZE, Phase, nonsense
 from kuberth.framework.scores import MAX_NODE_SCORE, MIN_NODE_SCORE
 from kuberth.framework.status import SUCCESS, Code, Status
 from kuberth.observe.metrics import SchedulerMetrics
@@ -27,106 +29,305 @@ from kuberth.observe.metrics import SchedulerMetrics
 _BIG: Final = 2**63
 
 
-class NodeScores(NamedTuple):
-    """Weighted scores: one row per plugin in `plugins`, one column per node, and their sums."""
+class NodeScores:
+    """Weighted scores of nodes, and their sums."""
 
-    plugins: tuple[str, ...]
-    by_plugin: NDArray[np.int64]
-    totals: NDArray[np.int64]
+    __slots__ = ("_by_plugin", "plugins", "totals")
+
+    def __init__(
+        self, plugins: tuple[str, ...], totals: Scores, by_plugin: Callable[[], Sequence[Scores]]
+    ) -> None:
+        self.plugins = plugins
+        """Those that scored, in order."""
+        self.totals = totals
+        """int64[position]: the sum over all plugins."""
+        self._by_plugin = by_plugin
+
+    @property
+    def by_plugin(self) -> Scores:
+        """[plugin, position]: what each of them gave, weighted. To be asked before anything is placed."""
+        return np.array(self._by_plugin(), np.int64).reshape(len(self.plugins), len(self.totals))
 
 
 class Scoring(Phase):
     """Asks PreScore and Score plugins."""
 
     def __init__(
-        self, profile: Profile, *, cluster: ClusterTable, nominator: Nominator, metrics: SchedulerMetrics
+        self,
+        profile: Profile,
+        *,
+        cluster: ClusterTable,
+        nominator: Nominator,
+        metrics: SchedulerMetrics,
+        plans: Plans | None = None,
     ) -> None:
-        super().__init__(profile, cluster=cluster, nominator=nominator, metrics=metrics)
+        super().__init__(profile, cluster=cluster, nominator=nominator, metrics=metrics, plans=plans)
         self._whole_table_score = {
             plugin.name: type(plugin).score_nodes is not ScorePlugin.score_nodes for plugin in profile.score
         }
+        self._both_forms_of_score = frozenset(
+            plugin.name for plugin in profile.score if type(plugin).score is not ScorePlugin.score
+        )
         self._normalizing = {
             plugin.name
             for plugin in profile.score
             if type(plugin).normalize_scores is not ScorePlugin.normalize_scores
         }
+        prepared_anew = {
+            plugin.name for plugin in profile.pre_score if plugin.pre_score_depends_on is not DependsOn.POD
+        }
+        kept = [
+            plugin
+            for plugin in profile.score
+            if plugin.reads is not None
+            and plugin.score_depends_on is not DependsOn.CLUSTER
+            and plugin.name not in prepared_anew
+        ]
+        self._kept_scorers = {plugin.name: index for index, plugin in enumerate(kept)}
+        self._kept_weights = np.array(
+            [
+                0 if plugin.name in self._normalizing else profile.score_weights[plugin.name]
+                for plugin in kept
+            ],
+            np.int64,
+        )
+        if plans is not None:
+            plans.scorers = len(kept)
 
     def run_pre_score(self, state: CycleState, pod: Pod, nodes: Nodes) -> Status:
         started = time.perf_counter()
+        plan, plugins = state.plan, self.profile.pre_score
+        recorder = None
         skipped: set[str] = set()
+        if plan is not None:
+            if plan.pre_score is None:
+                recorder = AnswerRecorder(state)
+            elif plan.pre_score.is_plain:
+                state.write_all(plan.pre_score.written)
+                skipped.update(plan.pre_score.skipped)
+                plugins = plan.pre_score.to_ask
         outcome = SUCCESS
-        for plugin in self.profile.pre_score:
+        for plugin in plugins:
             self._asked.evaluated(plugin, "PreScore")
-            status = self._asked.status(
+            answer = self._asked.ask(
                 plugin, "PreScore", plugin.pre_score, state, pod, nodes, timed=state.record_plugin_metrics
             )
+            if recorder is not None:
+                recorder.note(plugin, answer, plugin.pre_score_depends_on)
+            status = self._asked.checked(plugin, "PreScore", answer)
             if status.code == Code.SKIP:
                 skipped.add(plugin.name)
             elif not status.is_success:
                 outcome = status
                 break
         state.skip_score = frozenset(skipped)
+        if plan is not None and recorder is not None and outcome is SUCCESS:
+            plan.pre_score = recorder.kept()
         self._asked.observe("PreScore", outcome, started)
         return outcome
 
     def run_score(self, state: CycleState, pod: Pod, nodes: Nodes) -> NodeScores | Status:
         """Score, normalise, check the range, weigh and add up."""
         started = time.perf_counter()
-        plugins = [plugin for plugin in self.profile.score if plugin.name not in state.skip_score]
-        by_plugin = np.zeros((len(plugins), len(nodes)), np.int64)
-        outcome: NodeScores | Status
-        for index, plugin in enumerate(plugins):
-            self._asked.evaluated(plugin, "Score", len(nodes))
-            scores = self._scores(plugin, state, pod, nodes)
-            if isinstance(scores, Status):
-                outcome = scores
-                break
-            np.multiply(scores, self.profile.score_weights[plugin.name], out=by_plugin[index])
-        else:
-            outcome = NodeScores(tuple(plugin.name for plugin in plugins), by_plugin, by_plugin.sum(axis=0))
+        outcome = self._score(state, pod, nodes)
         self._asked.observe("Score", outcome if isinstance(outcome, Status) else SUCCESS, started)
         return outcome
 
-    def _scores(
-        self, plugin: ScorePlugin, state: CycleState, pod: Pod, nodes: Nodes
-    ) -> NDArray[np.int64] | Status:
-        """One plugin's normalised scores of all nodes, each from 0 to 100."""
+    def _score(self, state: CycleState, pod: Pod, nodes: Nodes) -> NodeScores | Status:
+        skipped, weights = state.skip_score, self.profile.score_weights
+        plugins = [plugin for plugin in self.profile.score if plugin.name not in skipped]
+        kept = self._kept_scores(plugins, state, pod, nodes)
+        parts: dict[str, Scores] = {}
+        for plugin in plugins:
+            index = None if kept is None else self._kept_scorers.get(plugin.name)
+            if kept is None or index is None:
+                scores = self._final_scores(
+                    plugin, state, pod, nodes, self._raw_scores(plugin, state, pod, nodes)
+                )
+            elif plugin.name in self._normalizing:
+                scores = self._normalized_kept(kept.scores, index, plugin, state, pod, nodes)
+            else:
+                continue  # among the plan's sums
+            if isinstance(scores, Status):
+                return scores
+            if scores is not None:
+                parts[plugin.name] = scores * weights[plugin.name]
+        if kept is not None and kept.places is not None and nodes.places is not None:
+            totals = kept.places.sums[nodes.places]
+            for part in parts.values():
+                totals = totals + part
+        else:
+            totals = sum(parts.values(), start=np.zeros(len(nodes), np.int64))
+
+        def by_plugin() -> list[Scores]:
+            found = []
+            for plugin in plugins:
+                part = parts.get(plugin.name)
+                if part is None:
+                    index = self._kept_scorers.get(plugin.name)
+                    if kept is None or index is None:
+                        part = np.zeros(len(nodes), np.int64)
+                    else:
+                        part = nodes.take(kept.scores.matrix[index]) * weights[plugin.name]
+                found.append(part)
+            return found
+
+        return NodeScores(tuple(plugin.name for plugin in plugins), totals, by_plugin)
+
+    def _normalized_kept(
+        self, kept: KeptScores, index: int, plugin: ScorePlugin, state: CycleState, pod: Pod, nodes: Nodes
+    ) -> Scores | Status | None:
+        """The final scores of a plugin whose raw ones are kept. Zeros are the rule, and normalise alike."""
+        known = kept.of_zeros(index, len(nodes))
+        if known is not None:
+            return known
+        # A copy: a plugin may normalise in place.
+        scores = self._final_scores(plugin, state, pod, nodes, kept.matrix[index].take(nodes.rows()))
+        if not isinstance(scores, Status) and scores is not None and index not in kept.some:
+            kept.keep_of_zeros(index, scores)
+        return scores
+
+    def _final_scores(
+        self, plugin: ScorePlugin, state: CycleState, pod: Pod, nodes: Nodes, raw: Scores | Status
+    ) -> Scores | Status | None:
+        """Raw scores normalised and found to be in range; None: all are zero."""
+        if isinstance(raw, Status):
+            return raw
+        if plugin.name not in self._normalizing:
+            return self._within_range(plugin, raw, nodes) if np.count_nonzero(raw) else None
+        scores = self._normalized(plugin, state, pod, raw)
+        return scores if isinstance(scores, Status) else self._within_range(plugin, scores, nodes)
+
+    def _kept_scores(
+        self, plugins: Sequence[ScorePlugin], state: CycleState, pod: Pod, nodes: Nodes
+    ) -> Plan | None:
+        """The plan, its raw scores true of every node of the view; None without one or if a plugin fails."""
+        plan = None if self._cluster.is_in_question or nodes.places is None else state.plan
+        if plan is None:
+            return None
+        known = plan.known(self._cluster)
+        unscored = known.unscored[nodes.places]
+        if np.count_nonzero(unscored) and not self._rescore(
+            plan, plugins, nodes.rows()[unscored], state, pod
+        ):
+            return None
+        return plan
+
+    def _rescore(
+        self, plan: Plan, plugins: Sequence[ScorePlugin], rows: Rows, state: CycleState, pod: Pod
+    ) -> bool:
+        """Score rows anew. False: a plugin failed, and what comes of that is to be seen without a plan."""
+        table, kept, known = self._cluster, plan.scores, plan.known(self._cluster)
+        if len(rows) <= FEW_NODES:
+            return all(self._rescore_one(plan, plugins, row, state, pod) for row in rows.tolist())
+        renewed = rows[table.node_generation.take(rows) > kept.scored_at.take(rows)]
+        for plugin in plugins:
+            index = self._kept_scorers.get(plugin.name)
+            if index is None:
+                continue
+            some = rows if plugin.score_depends_on is DependsOn.NODE else renewed
+            if not len(some):
+                continue
+            view = Nodes(table, some)
+            scores = self._raw_scores(plugin, state, pod, view)
+            if isinstance(scores, Status):
+                return False
+            if plugin.name not in self._normalizing and isinstance(
+                self._within_range(plugin, scores, view), Status
+            ):
+                return False
+            kept.matrix[index][some] = scores
+            if index not in kept.some and np.count_nonzero(scores):
+                kept.some.add(index)
+        kept.scored_at[rows] = table.generation
+        known.write(known.sums, rows, self._kept_weights @ kept.matrix[:, rows])
+        known.write(known.unscored, rows, False)
+        return True
+
+    def _rescore_one(
+        self, plan: Plan, plugins: Sequence[ScorePlugin], row: int, state: CycleState, pod: Pod
+    ) -> bool:
+        """The same of one row, without arrays."""
+        table, kept, known = self._cluster, plan.scores, plan.places
+        assert known is not None
+        node, total = NodeRow(table, row), 0
+        is_renewed = table.node_generation.item(row) > kept.scored_at.item(row)
+        for plugin in plugins:
+            index = self._kept_scorers.get(plugin.name)
+            if index is None:
+                continue
+            if plugin.score_depends_on is DependsOn.NODE or is_renewed:
+                score = self._raw_score(plugin, state, pod, node)
+                if score is None:
+                    return False
+                kept.matrix[index, row] = score
+                if score:
+                    kept.some.add(index)
+            else:
+                score = kept.matrix.item(index, row)
+            weight = self._kept_weights.item(index)
+            if weight:
+                if not MIN_NODE_SCORE <= score <= MAX_NODE_SCORE:
+                    return False
+                total += weight * score
+        kept.scored_at[row] = table.generation
+        known.set(known.sums, row, total)
+        known.set(known.unscored, row, False)
+        return True
+
+    def _raw_score(self, plugin: ScorePlugin, state: CycleState, pod: Pod, node: NodeRow) -> int | None:
+        """What the plugin says of one node; None: it fails."""
+        if plugin.name in self._both_forms_of_score:
+            self._asked.evaluated(plugin, "Score")
+            timed = state.record_plugin_metrics
+            score = self._asked.ask(plugin, "Score", plugin.score, state, pod, node, timed=timed)
+            return int(score) if _is_score(score) else None
+        scores = self._raw_scores(plugin, state, pod, node.alone)
+        return None if isinstance(scores, Status) else int(scores[0])
+
+    def _raw_scores(self, plugin: ScorePlugin, state: CycleState, pod: Pod, nodes: Nodes) -> Scores | Status:
+        self._asked.evaluated(plugin, "Score", len(nodes))
         answer: object
-        if self._whole_table_score[plugin.name]:
+        if self._whole_table_score[plugin.name] and not (
+            len(nodes) <= FEW_NODES and plugin.name in self._both_forms_of_score
+        ):
             answer = self._asked.ask(
                 plugin, "Score", plugin.score_nodes, state, pod, nodes, timed=state.record_plugin_metrics
             )
         else:
             answer = self._score_each(plugin, state, pod, nodes)
-        scores = self._score_array(plugin, answer, len(nodes))
-        if isinstance(scores, Status):
+        return self._score_array(plugin, answer, len(nodes))
+
+    def _normalized(
+        self, plugin: ScorePlugin, state: CycleState, pod: Pod, scores: Scores
+    ) -> Scores | Status:
+        answer = self._asked.ask(
+            plugin,
+            NORMALIZE,
+            plugin.normalize_scores,
+            state,
+            pod,
+            scores,
+            timed=state.record_plugin_metrics,
+        )
+        return scores if answer is None else self._score_array(plugin, answer, len(scores), point=NORMALIZE)
+
+    def _within_range(self, plugin: ScorePlugin, scores: Scores, nodes: Nodes) -> Scores | Status:
+        """The scores, or an Error if some node got less than 0 or more than 100."""
+        # As unsigned numbers, negative ones are the largest of all.
+        wrong = scores.view(np.uint64) > MAX_NODE_SCORE
+        if not wrong.any():
             return scores
-        if plugin.name in self._normalizing:
-            normalized = self._asked.ask(
-                plugin,
-                NORMALIZE,
-                plugin.normalize_scores,
-                state,
-                pod,
-                scores,
-                timed=state.record_plugin_metrics,
-            )
-            if normalized is not None:
-                scores = self._score_array(plugin, normalized, len(nodes), point=NORMALIZE)
-                if isinstance(scores, Status):
-                    return scores
-        if len(scores) and (scores.min() < MIN_NODE_SCORE or scores.max() > MAX_NODE_SCORE):
-            worst = int(np.argmax((scores < MIN_NODE_SCORE) | (scores > MAX_NODE_SCORE)))
-            return Status.error(
-                PluginError(
-                    plugin.name,
-                    "Score",
-                    f"returns an invalid score {scores[worst]} for node {nodes.name(worst)}, "
-                    f"it should be in the range of [{MIN_NODE_SCORE}, {MAX_NODE_SCORE}] after normalizing",
-                ),
-                plugin=plugin.name,
-            )
-        return scores
+        worst = int(np.argmax(wrong))
+        return Status.error(
+            PluginError(
+                plugin.name,
+                "Score",
+                f"returns an invalid score {scores[worst]} for node {nodes.name(worst)}, "
+                f"it should be in the range of [{MIN_NODE_SCORE}, {MAX_NODE_SCORE}] after normalizing",
+            ),
+            plugin=plugin.name,
+        )
 
     def _score_each(self, plugin: ScorePlugin, state: CycleState, pod: Pod, nodes: Nodes) -> object:
         scores = np.zeros(len(nodes), np.int64)
@@ -142,7 +343,7 @@ class Scoring(Phase):
             )
             if isinstance(score, Status):
                 return score
-            if not isinstance(score, int | np.integer) or isinstance(score, bool) or not -_BIG < score < _BIG:
+            if not _is_score(score):
                 return nonsense(plugin, "Score", score, "a whole number")
             scores[position] = score
         return scores
@@ -164,3 +365,9 @@ class Scoring(Phase):
                 return np.zeros(0, np.int64)
             return nonsense(plugin, point, answer, f"{length} whole numbers")
         return scores.astype(np.int64, copy=False)
+
+
+def _is_score(answer: object) -> bool:
+    if not isinstance(answer, int | np.integer) or isinstance(answer, bool):
+        return False
+    return bool(-_BIG < answer < _BIG)

@@ -18,6 +18,7 @@ from kuberth.framework.cluster_events import Action, ClusterEvent, EventWithHint
 from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.diagnosis import Diagnosis
 from kuberth.framework.extension_points import (
+    DependsOn,
     EnqueueExtensions,
     FilterPlugin,
     PostFilterPlugin,
@@ -31,7 +32,7 @@ from kuberth.framework.extension_points import (
 )
 from kuberth.framework.handle import Handle
 from kuberth.framework.hint_objects import expect
-from kuberth.framework.status import SKIP, Status
+from kuberth.framework.status import SKIP, SKIP_FOR_GOOD, Status
 from kuberth.framework.verdict import Verdict
 
 _DISABLED: Final = Status.unschedulable("plugin disabled")
@@ -50,6 +51,8 @@ class DynamicResources(
     EnqueueExtensions,
 ):
     name = "DynamicResources"
+    reads = frozenset({"spec.resource_claims", "status.resource_claim_statuses"})
+    score_depends_on = DependsOn.POD
 
     def __init__(self, _args: DynamicResourcesArgs | None, handle: Handle) -> None:
         self._enabled = handle.feature_gates.enabled("DynamicResourceAllocation")
@@ -60,7 +63,7 @@ class DynamicResources(
     def pre_filter(self, _state: CycleState, pod: Pod, _nodes: Nodes) -> Status:
         claims = needed_claims(pod) if self._enabled else ()
         if not claims:
-            return SKIP
+            return SKIP_FOR_GOOD
         names = ", ".join(claim.name for claim in claims)
         return Status.unresolvable(f"resource claims are not supported yet by this scheduler: {names}")
 

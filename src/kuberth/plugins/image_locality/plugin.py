@@ -30,8 +30,10 @@ class ImageLocality(ScorePlugin):
     def score_nodes(self, _state: CycleState, pod: Pod, nodes: Nodes) -> Scores:
         table = nodes.table
         found = np.zeros(len(nodes), np.int64)
-        for image in _images(pod):
-            column = table.image_column(normalized_image_name(image))
+        columns = [table.image_column(normalized_image_name(image)) for image in _images(pod)]
+        if not any(column.node_count for column in columns):
+            return found
+        for column in columns:
             spread = column.node_count / table.node_count
             found += (nodes.take(column.size_bytes).astype(np.float64) * spread).astype(np.int64)
         # Image volumes add to what is found and not to the limit, as upstream.

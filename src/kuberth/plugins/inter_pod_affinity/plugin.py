@@ -13,6 +13,7 @@ from collections.abc import Iterable
 
 from kuberth.api.core import Pod
 from kuberth.cluster.nodes import Nodes
+from kuberth.cluster.terms import Carried, Terms
 from kuberth.config.plugin_args import InterPodAffinityArgs
 from kuberth.framework.cluster_events import Action, ClusterEvent, EventWithHint, Resource
 from kuberth.framework.cycle_state import CycleState, StateKey
@@ -34,11 +35,13 @@ from kuberth.plugins.inter_pod_affinity.incoming import broken_term, incoming_po
 from kuberth.plugins.inter_pod_affinity.scoring import DomainScores, scaled
 
 _REQUIRED: StateKey[RequiredTerms] = StateKey("required inter-pod affinity")
+_KEPT_REQUIRED: StateKey[RequiredTerms] = StateKey("required inter-pod affinity of equal pods")
 _SCORES: StateKey[DomainScores] = StateKey("preferred inter-pod affinity")
 
 
 class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, EnqueueExtensions):
     name = "InterPodAffinity"
+    reads = frozenset({"metadata.namespace", "metadata.labels", "spec.affinity"})
 
     def __init__(self, args: InterPodAffinityArgs | None, _handle: Handle) -> None:
         self._args = args or InterPodAffinityArgs()
@@ -49,7 +52,11 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         info = incoming_pod(state, pod)
         if info.problems and (problem := broken_term(pod)):
             return Status.unresolvable(f"parsing pod: {problem}")
-        required = RequiredTerms(info, nodes.table)
+        terms = nodes.table.terms
+        has_own = info.required_affinity or info.required_anti_affinity
+        if not has_own and not terms.carried(Carried.REQUIRED_ANTI_AFFINITY):
+            return SKIP
+        required = state.recall(_KEPT_REQUIRED, terms.version, lambda: RequiredTerms(info, nodes.table))
         if not required.matter:
             return SKIP
         state.write(_REQUIRED, required)
@@ -64,11 +71,20 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         info = incoming_pod(state, pod)
         if self._args.ignore_preferred_terms_of_existing_pods and not info.preferred_terms:
             return SKIP
+        if not info.preferred_terms and not self._is_preferred(nodes.table.terms):
+            return SKIP
         scores = DomainScores(info, nodes.table, required_affinity_weight=self._args.hard_pod_affinity_weight)
         if scores.is_empty:
             return SKIP
         state.write(_SCORES, scores)
         return None
+
+    def _is_preferred(self, terms: Terms) -> bool:
+        """Whether placed pods have any preference, whatever it speaks of."""
+        counts_required = self._args.hard_pod_affinity_weight > 0
+        return bool(
+            terms.carried(Carried.PREFERRED) or (counts_required and terms.carried(Carried.REQUIRED_AFFINITY))
+        )
 
     def score_nodes(self, state: CycleState, pod: Pod, nodes: Nodes) -> Scores:
         return state.read(_SCORES).over(nodes)

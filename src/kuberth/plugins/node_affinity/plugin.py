@@ -65,7 +65,10 @@ _NOTHING_ADDED: Final = _Added()
 
 class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, EnqueueExtensions):
     name = "NodeAffinity"
+    reads = frozenset({"spec.affinity", "spec.node_selector"})
+    pre_filter_depends_on = DependsOn.POD
     filter_depends_on = DependsOn.NODE_OBJECT
+    pre_score_depends_on = DependsOn.POD
     score_depends_on = DependsOn.NODE_OBJECT
 
     def __init__(self, args: NodeAffinityArgs | None, _handle: Handle) -> None:

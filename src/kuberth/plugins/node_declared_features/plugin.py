@@ -50,6 +50,8 @@ def required_features(pod: Pod) -> frozenset[str]:
 
 class NodeDeclaredFeatures(PreFilterPlugin, FilterPlugin, EnqueueExtensions):
     name = "NodeDeclaredFeatures"
+    reads = frozenset({"spec.containers", "spec.init_containers", "spec.host_network", "spec.host_users"})
+    pre_filter_depends_on = DependsOn.POD
     filter_depends_on = DependsOn.NODE_OBJECT
 
     def __init__(self, _args: object, handle: Handle) -> None:

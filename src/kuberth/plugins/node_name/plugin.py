@@ -19,6 +19,7 @@ _REJECTED: Final = Status.unresolvable("node(s) didn't match the requested node 
 
 class NodeName(FilterPlugin, EnqueueExtensions):
     name = "NodeName"
+    reads = frozenset({"spec.node_name"})
     filter_depends_on = DependsOn.NODE_OBJECT
 
     def filter_nodes(self, _state: CycleState, pod: Pod, nodes: Nodes) -> Verdict | None:

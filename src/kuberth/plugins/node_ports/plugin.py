@@ -26,6 +26,8 @@ _ALL_ADDRESSES: Final = "0.0.0.0"
 
 class NodePorts(PreFilterPlugin, FilterPlugin, EnqueueExtensions):
     name = "NodePorts"
+    reads = frozenset({"spec.containers", "spec.init_containers"})
+    pre_filter_depends_on = DependsOn.POD
     filter_depends_on = DependsOn.NODE
 
     def pre_filter(self, state: CycleState, pod: Pod, _nodes: Nodes) -> Status | None:

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Final
+import math
+from collections.abc import Sequence
+from typing import Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kuberth.api.core import Pod
-from kuberth.cluster.nodes import Nodes
+from kuberth.cluster.nodes import NodeRow, Nodes
 from kuberth.config.plugin_args import NodeResourcesBalancedAllocationArgs
 from kuberth.errors import QuantityError
 from kuberth.framework.cycle_state import CycleState, StateKey
 from kuberth.framework.extension_points import DependsOn, PreScorePlugin, ScorePlugin, Scores
 from kuberth.framework.scores import MAX_NODE_SCORE
 from kuberth.framework.status import SKIP, Status
-from kuberth.plugins.resources.allocation import Allocation, Matrix, Share, allocation, shares_of
-from kuberth.plugins.resources.requests import amounts_for_balance, is_counted
+from kuberth.plugins.resources.allocation import Allocation, Matrix, Share, allocation, shares_of, uses
+from kuberth.plugins.resources.requests import REQUEST_FIELDS, amounts_for_balance, is_counted
 
+_HALF: Final = MAX_NODE_SCORE // 2
 _SHARES: Final = StateKey[tuple[Share, ...]]("NodeResourcesBalancedAllocation/shares")
 
 
@@ -25,6 +28,8 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
     """Between 50 and 100: 75 if the pod changes nothing, more if the node gets more even, else less."""
 
     name = "NodeResourcesBalancedAllocation"
+    reads = REQUEST_FIELDS
+    pre_score_depends_on = DependsOn.POD
     score_depends_on = DependsOn.NODE
 
     def __init__(self, args: NodeResourcesBalancedAllocationArgs | None, _handle: object = None) -> None:
@@ -43,11 +48,44 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
         state.write(_SHARES, shares_of(self._resources, amounts))
         return None
 
+    def score(self, state: CycleState, _pod: Pod, node: NodeRow) -> int:
+        found = uses(node, state.read(_SHARES), with_defaults=False)
+        after = [min((use.allocated + use.added) / use.allocatable, 1.0) for use in found]
+        before = [min(use.allocated / use.allocatable, 1.0) for use in found]
+        return _score(_evenness_of_one(after) - _evenness_of_one(before))
+
     def score_nodes(self, state: CycleState, _pod: Pod, nodes: Nodes) -> Scores:
         use = allocation(nodes, state.read(_SHARES), with_defaults=False)
-        gain = _evenness(use.allocated + use.added, use) - _evenness(use.allocated, use)
-        half = MAX_NODE_SCORE // 2
-        return half + (half + gain) // 2
+        return _score(_evenness(use.allocated + use.added, use) - _evenness(use.allocated, use))
+
+
+S = TypeVar("S", int, Scores)
+
+
+def _score(gain: S) -> S:
+    return _HALF + (_HALF + gain) // 2
+
+
+def _evenness_of_one(fractions: Sequence[float]) -> int:
+    """What `_evenness` says of one node, from the fractions of the resources that it has."""
+    resources = len(fractions)
+    deviation = 0.0
+    if resources == 2:
+        deviation = abs((fractions[0] - fractions[1]) / 2)
+    elif resources > 2:
+        mean = _total(fractions) / resources
+        deviation = math.sqrt(
+            _total([(fraction - mean) * (fraction - mean) for fraction in fractions]) / resources
+        )
+    return int((1 - deviation) * MAX_NODE_SCORE)
+
+
+def _total(numbers: Sequence[float]) -> float:
+    """One after the other, without what newer Pythons do about rounding."""
+    total = 0.0
+    for number in numbers:
+        total += number
+    return total
 
 
 def _evenness(used: Matrix, use: Allocation) -> Scores:

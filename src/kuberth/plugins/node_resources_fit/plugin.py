@@ -7,7 +7,7 @@ from typing import Final
 
 from kuberth.api.core import Pod
 from kuberth.api.pod_resources import is_extended_resource
-from kuberth.cluster.nodes import Nodes
+from kuberth.cluster.nodes import NodeRow, Nodes
 from kuberth.config.plugin_args import NodeResourcesFitArgs
 from kuberth.errors import QuantityError
 from kuberth.framework.cluster_events import Action, ClusterEvent, EventWithHint, Hint, Resource
@@ -25,10 +25,11 @@ from kuberth.framework.handle import Handle
 from kuberth.framework.status import SKIP, Status
 from kuberth.framework.verdict import Verdict
 from kuberth.plugins.node_resources_fit.hints import after_node_event, after_pod_event
-from kuberth.plugins.node_resources_fit.shortages import shortages
+from kuberth.plugins.node_resources_fit.shortages import shortage, shortages
 from kuberth.plugins.node_resources_fit.strategies import strategy_of
-from kuberth.plugins.resources.allocation import Share, allocation, shares_of
+from kuberth.plugins.resources.allocation import Share, allocation, shares_of, uses
 from kuberth.plugins.resources.requests import (
+    REQUEST_FIELDS,
     Amounts,
     amounts_for_fit_score,
     positive_amounts,
@@ -41,7 +42,10 @@ _SHARES: Final = StateKey[tuple[Share, ...]]("NodeResourcesFit/shares")
 
 class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, EnqueueExtensions):
     name = "NodeResourcesFit"
+    reads = REQUEST_FIELDS
+    pre_filter_depends_on = DependsOn.POD
     filter_depends_on = DependsOn.NODE
+    pre_score_depends_on = DependsOn.POD
     score_depends_on = DependsOn.NODE
 
     def __init__(self, args: NodeResourcesFitArgs | None, handle: Handle) -> None:
@@ -72,6 +76,9 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
             resource in self._ignored or resource.partition("/")[0] in self._ignored_groups
         )
 
+    def filter(self, state: CycleState, _pod: Pod, node: NodeRow) -> Status | None:
+        return shortage(node, state.read(_AMOUNTS))
+
     def filter_nodes(self, state: CycleState, _pod: Pod, nodes: Nodes) -> Verdict | None:
         return shortages(nodes, state.read(_AMOUNTS))
 
@@ -84,8 +91,11 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         state.write(_SHARES, shares_of(self._resources, amounts))
         return None
 
+    def score(self, state: CycleState, _pod: Pod, node: NodeRow) -> int:
+        return self._strategy.score(uses(node, state.read(_SHARES), with_defaults=True))
+
     def score_nodes(self, state: CycleState, _pod: Pod, nodes: Nodes) -> Scores:
-        return self._strategy(allocation(nodes, state.read(_SHARES), with_defaults=True))
+        return self._strategy.scores(allocation(nodes, state.read(_SHARES), with_defaults=True))
 
     def events_to_register(self) -> Iterable[EventWithHint]:
         node_change = Action.ADD | Action.UPDATE_NODE_ALLOCATABLE

@@ -1,17 +1,17 @@
 """Which nodes lack what a pod asks for, with every reason of every node.
 
-In: the pod's amounts and a view of the cluster table as it stands now. Out: a verdict whose codes are
-bit masks: bit 0 says that no eviction can help, each further bit is one reason.
+In: the pod's amounts and a view of the cluster table as it stands now, or one node of it. Out: a verdict
+whose codes are bit masks: bit 0 says that no eviction can help, each further bit is one reason; or a status.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
 
-from kuberth.cluster.nodes import Nodes
+from kuberth.cluster.nodes import NodeRow, Nodes
 from kuberth.framework.status import Status
 from kuberth.framework.verdict import Codes, Mask, Verdict
 from kuberth.plugins.resources.requests import Amounts
@@ -28,24 +28,41 @@ class _Shortage(NamedTuple):
     lacking: Mask
 
 
+def shortage(node: NodeRow, amounts: Amounts) -> Status | None:
+    """The verdict on one node; None if it lacks nothing. The same as `shortages` says of it."""
+    table, row = node.table, node.row
+    reasons = []
+    hopeless = False
+    if table.pod_count.item(row) >= table.allowed_pods.item(row):
+        reasons.append(TOO_MANY_PODS)
+    for resource, amount in amounts.items():
+        index = table.resource_index(resource)
+        allocatable = 0 if index is None else table.allocatable.item(index, row)
+        requested = 0 if index is None else table.requested.item(index, row)
+        if allocatable - requested < amount:
+            reasons.append(_insufficient(resource))
+            hopeless = hopeless or allocatable < amount
+    return _status(reasons, is_hopeless=hopeless) if reasons else None
+
+
 def shortages(nodes: Nodes, amounts: Amounts) -> Verdict | None:
     """The verdict on every node of the view; None if no node lacks anything."""
     table = nodes.table
     found: list[_Shortage] = []
     hopeless: Mask = np.zeros(len(nodes), np.bool_)
     full = nodes.take(table.pod_count) >= nodes.take(table.allowed_pods)
-    if full.any():
+    if np.count_nonzero(full):
         found.append(_Shortage((TOO_MANY_PODS,), full))
     offered_nowhere: list[str] = []
     for resource, amount in amounts.items():
         index = table.resource_index(resource)
         if index is None:
-            offered_nowhere.append(f"Insufficient {resource}")
+            offered_nowhere.append(_insufficient(resource))
             continue
         allocatable = nodes.take(table.allocatable[index])
         short = allocatable - nodes.take(table.requested[index]) < amount
-        if short.any():
-            found.append(_Shortage((f"Insufficient {resource}",), short))
+        if np.count_nonzero(short):
+            found.append(_Shortage((_insufficient(resource),), short))
             hopeless |= allocatable < amount
     if offered_nowhere:
         everywhere = np.ones(len(nodes), np.bool_)
@@ -53,38 +70,48 @@ def shortages(nodes: Nodes, amounts: Amounts) -> Verdict | None:
         hopeless = everywhere
     if not found:
         return None
+    # The order of a node's reasons is the pod's, whatever other nodes offer.
+    order = {_insufficient(resource): place for place, resource in enumerate(amounts, start=1)}
     if len(found) > _MOST_BITS:
-        return _verdict_by_combination(found, hopeless)
-    return _verdict_by_bits(found, hopeless)
+        return _verdict_by_combination(found, hopeless, order)
+    return _verdict_by_bits(found, hopeless, order)
 
 
-def _verdict_by_bits(found: Sequence[_Shortage], hopeless: Mask) -> Verdict:
+def _insufficient(resource: str) -> str:
+    return f"Insufficient {resource}"
+
+
+def _verdict_by_bits(found: Sequence[_Shortage], hopeless: Mask, order: Mapping[str, int]) -> Verdict:
     codes: Codes = hopeless.astype(np.int64)
-    for bit, shortage in enumerate(found, start=1):
-        codes += shortage.lacking * np.int64(1 << bit)
+    for bit, each in enumerate(found, start=1):
+        codes += each.lacking * np.int64(1 << bit)
 
     def status(code: int) -> Status:
-        given = [shortage for bit, shortage in enumerate(found, start=1) if code >> bit & 1]
-        return _status(given, is_hopeless=bool(code & 1))
+        given = [each for bit, each in enumerate(found, start=1) if code >> bit & 1]
+        return _status(_ordered(given, order), is_hopeless=bool(code & 1))
 
     return Verdict(codes, status)
 
 
-def _verdict_by_combination(found: Sequence[_Shortage], hopeless: Mask) -> Verdict:
+def _verdict_by_combination(found: Sequence[_Shortage], hopeless: Mask, order: Mapping[str, int]) -> Verdict:
     """The same where shortages outnumber bits: the codes number the combinations that occur."""
-    flags = np.stack([hopeless, *(shortage.lacking for shortage in found)])
+    flags = np.stack([hopeless, *(each.lacking for each in found)])
     combinations, numbers = np.unique(flags, axis=1, return_inverse=True)
     codes = np.where(flags.any(axis=0), numbers.reshape(-1) + 1, 0).astype(np.int64)
 
     def status(code: int) -> Status:
         is_hopeless, *short = combinations[:, code - 1].tolist()
-        given = [shortage for shortage, lacks in zip(found, short, strict=True) if lacks]
-        return _status(given, is_hopeless=is_hopeless)
+        given = [each for each, lacks in zip(found, short, strict=True) if lacks]
+        return _status(_ordered(given, order), is_hopeless=is_hopeless)
 
     return Verdict(codes, status)
 
 
-def _status(found: Sequence[_Shortage], *, is_hopeless: bool) -> Status:
+def _ordered(found: Sequence[_Shortage], order: Mapping[str, int]) -> list[str]:
+    reasons = (reason for each in found for reason in each.reasons)
+    return sorted(reasons, key=lambda reason: order.get(reason, 0))
+
+
+def _status(reasons: Sequence[str], *, is_hopeless: bool) -> Status:
     """A node that is too small for one of the requests stays so, whoever leaves it."""
-    reasons = [reason for shortage in found for reason in shortage.reasons]
     return Status.unresolvable(*reasons) if is_hopeless else Status.unschedulable(*reasons)

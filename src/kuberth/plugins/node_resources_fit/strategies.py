@@ -7,6 +7,7 @@ says of each resource the node has. Divisions drop the fraction, as Kubernetes' 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,12 +16,19 @@ from kuberth.config.plugin_args import MAX_CUSTOM_SCORE, ScoringStrategy, Utiliz
 from kuberth.errors import ConfigError
 from kuberth.framework.extension_points import Scores
 from kuberth.framework.scores import MAX_NODE_SCORE
-from kuberth.plugins.resources.allocation import Allocation, Matrix
+from kuberth.plugins.resources.allocation import Allocation, Matrix, Use, allocation_of_one
 
 FULL = 100
 """The utilisation, in per cent, of a node that has nothing left."""
+_WRAPS: Final = 2**63
+"""From here on Kubernetes' integers wrap around."""
 
-Strategy = Callable[[Allocation], Scores]
+
+class Strategy(NamedTuple):
+    """A way to score, over many nodes and of one; both say the same."""
+
+    scores: Callable[[Allocation], Scores]
+    score: Callable[[Sequence[Use]], int]
 
 
 def strategy_of(settings: ScoringStrategy) -> Strategy:
@@ -47,7 +55,17 @@ def most_allocated(use: Allocation) -> Scores:
     return _weighted_mean(_per_cent(taken, use), use)
 
 
-def requested_to_capacity_ratio(shape: Sequence[UtilizationShapePoint]) -> Strategy:
+def least_allocated_of_one(uses: Sequence[Use]) -> int:
+    return _mean_of_one(uses, lambda use: max(use.allocatable - use.allocated - use.added, 0))
+
+
+def most_allocated_of_one(uses: Sequence[Use]) -> int:
+    return _mean_of_one(uses, lambda use: min(use.allocated + use.added, use.allocatable))
+
+
+def requested_to_capacity_ratio(
+    shape: Sequence[UtilizationShapePoint],
+) -> Callable[[Allocation], Scores]:
     """Scores by utilisation along a line through the points of `shape`."""
     by_utilisation = np.array([_on_line(shape, utilisation) for utilisation in range(FULL + 1)], np.int64)
 
@@ -65,13 +83,37 @@ def requested_to_capacity_ratio(shape: Sequence[UtilizationShapePoint]) -> Strat
     return score
 
 
+def _over_one(scores: Callable[[Allocation], Scores]) -> Callable[[Sequence[Use]], int]:
+    """The way for one node made from that for many."""
+    return lambda uses: int(scores(allocation_of_one(uses))[0])
+
+
+def _ratio(settings: ScoringStrategy) -> Strategy:
+    shape = settings.requested_to_capacity_ratio.shape if settings.requested_to_capacity_ratio else ()
+    scores = requested_to_capacity_ratio(shape)
+    return Strategy(scores, _over_one(scores))
+
+
 _STRATEGIES: Mapping[str, Callable[[ScoringStrategy], Strategy]] = {
-    "LeastAllocated": lambda _settings: least_allocated,
-    "MostAllocated": lambda _settings: most_allocated,
-    "RequestedToCapacityRatio": lambda settings: requested_to_capacity_ratio(
-        settings.requested_to_capacity_ratio.shape if settings.requested_to_capacity_ratio else ()
-    ),
+    "LeastAllocated": lambda _settings: Strategy(least_allocated, least_allocated_of_one),
+    "MostAllocated": lambda _settings: Strategy(most_allocated, most_allocated_of_one),
+    "RequestedToCapacityRatio": _ratio,
 }
+
+
+def _mean_of_one(uses: Sequence[Use], part: Callable[[Use], int]) -> int:
+    total = weights = 0
+    for use in uses:
+        hundredfold = part(use) * MAX_NODE_SCORE
+        if not -_WRAPS < hundredfold < _WRAPS:
+            hundredfold = (hundredfold + _WRAPS) % (2 * _WRAPS) - _WRAPS
+        total += use.weight * _quotient(hundredfold, use.allocatable)
+        weights += use.weight
+    return _quotient(total, weights) if weights else 0
+
+
+def _quotient(dividend: int, divisor: int) -> int:
+    return dividend // divisor if dividend >= 0 else -(-dividend // divisor)
 
 
 def _weighted_mean(scores: Matrix, use: Allocation) -> Scores:

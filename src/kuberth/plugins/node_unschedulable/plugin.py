@@ -23,6 +23,7 @@ _REJECTED: Final = Status.unresolvable("node(s) were unschedulable")
 
 class NodeUnschedulable(FilterPlugin, EnqueueExtensions):
     name = "NodeUnschedulable"
+    reads = frozenset({"spec.tolerations"})
     filter_depends_on = DependsOn.NODE_OBJECT
 
     def __init__(self, _args: object, handle: Handle) -> None:

@@ -5,6 +5,7 @@ In: a pod and the plugin's arguments. Out: compiled constraints, hard or soft.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Final, NamedTuple
 
 from kuberth.api.core import Pod, TopologySpreadConstraint
@@ -55,6 +56,12 @@ class ConstraintReader:
         self._default_selector = DefaultSelector(stores) if self._defaults else None
         self._inclusion_policies = inclusion_policies
         self._match_label_keys = match_label_keys
+
+    def version(self, pod: Pod) -> Hashable:
+        """Changes with everything besides the pod that its constraints depend on."""
+        if self._default_selector is None or pod.spec.topology_spread_constraints:
+            return None
+        return self._default_selector.version
 
     def hard(self, pod: Pod) -> tuple[Constraint, ...]:
         return self._constraints(pod, HARD)

@@ -27,6 +27,15 @@ class DefaultSelector:
             ("apps/v1", "StatefulSet"): stores.of(StatefulSet),
         }
 
+    @property
+    def version(self) -> tuple[int, ...]:
+        """Changes with everything that is looked at besides the pod."""
+        return (
+            self._services.version,
+            self._replication_controllers.version,
+            *(store.version for store in self._sets.values()),
+        )
+
     def of(self, pod: Pod) -> Selector:
         namespace, labels = pod.metadata.namespace, pod.metadata.labels
         demanded: dict[str, str] = {}

@@ -32,6 +32,8 @@ from kuberth.plugins.pod_topology_spread.hints import SpreadHints
 from kuberth.plugins.pod_topology_spread.inclusion import Inclusion
 from kuberth.plugins.pod_topology_spread.scoring import SoftSpread
 
+_CONSTRAINTS: StateKey[tuple[tuple[Constraint, ...], tuple[Constraint, ...]]] = StateKey("constraints")
+_KEPT_HARD: StateKey[HardSpread] = StateKey("hard topology spread of equal pods")
 _HARD: StateKey[HardSpread] = StateKey("hard topology spread")
 _SOFT_CONSTRAINTS: StateKey[tuple[Constraint, ...]] = StateKey("soft topology spread constraints")
 _SOFT: StateKey[SoftSpread] = StateKey("soft topology spread")
@@ -39,6 +41,17 @@ _SOFT: StateKey[SoftSpread] = StateKey("soft topology spread")
 
 class PodTopologySpread(PreFilterExtensions, FilterPlugin, PreScorePlugin, ScorePlugin, EnqueueExtensions):
     name = "PodTopologySpread"
+    reads = frozenset(
+        {
+            "metadata.namespace",
+            "metadata.labels",
+            "metadata.owner_references",
+            "spec.topology_spread_constraints",
+            "spec.affinity",
+            "spec.node_selector",
+            "spec.tolerations",
+        }
+    )
 
     def __init__(self, args: PodTopologySpreadArgs | None, handle: Handle) -> None:
         gates = handle.feature_gates
@@ -55,13 +68,23 @@ class PodTopologySpread(PreFilterExtensions, FilterPlugin, PreScorePlugin, Score
 
     def pre_filter(self, state: CycleState, pod: Pod, nodes: Nodes) -> Status | None:
         try:
-            hard, soft = self._reader.hard(pod), self._reader.soft(pod)
+            hard, soft = state.recall(
+                _CONSTRAINTS,
+                self._reader.version(pod),
+                lambda: (self._reader.hard(pod), self._reader.soft(pod)),
+            )
         except SelectorError as exc:
             return Status.unresolvable(f"topology spread constraint: {exc}")
         state.write(_SOFT_CONSTRAINTS, soft)
         if not hard:
             return SKIP
-        state.write(_HARD, HardSpread(hard, pod, self._inclusion(pod, nodes)))
+        table = nodes.table
+        spread = state.recall(
+            _KEPT_HARD,
+            (table.selection_version, table.terms.version, hard),
+            lambda: HardSpread(hard, pod, self._inclusion(pod, nodes)),
+        )
+        state.write(_HARD, spread.clone())
         return None
 
     # The counts themselves are read live and so follow a what-if; these two only tell of pods that the

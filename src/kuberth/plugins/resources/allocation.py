@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kuberth.api.pod_resources import is_scalar_resource
-from kuberth.cluster.nodes import Nodes
+from kuberth.cluster.nodes import NodeRow, Nodes
 from kuberth.cluster.resource_columns import MEMORY
 from kuberth.config.plugin_args import ResourceSpec
 from kuberth.plugins.resources.requests import Amounts, is_counted
@@ -90,6 +90,48 @@ def allocation(nodes: Nodes, shares: tuple[Share, ...], *, with_defaults: bool) 
         has,
         bool(has.all()),
     )
+
+
+class Use(NamedTuple):
+    """The same of one resource on one node, in plain numbers: for few nodes that is quicker."""
+
+    weight: int
+    allocatable: int
+    allocated: int
+    """Without the pod."""
+    added: int
+
+
+def uses(node: NodeRow, shares: tuple[Share, ...], *, with_defaults: bool) -> list[Use]:
+    """What `allocation` tells, of one node; resources that it does not have are left out."""
+    table, row = node.table, node.row
+    found = []
+    for share in shares:
+        index = table.resource_index(share.resource)
+        if index is None:
+            continue
+        allocatable = table.allocatable.item(index, row)
+        if allocatable:
+            counts = table.nonzero_requested if with_defaults and index <= MEMORY else table.requested
+            found.append(Use(share.weight, allocatable, counts.item(index, row), share.amount))
+    return found
+
+
+def allocation_of_one(found: Sequence[Use]) -> Allocation:
+    """The matrices of one node."""
+    weights, allocatable, allocated, added = zip(*found, strict=True) if found else ((), (), (), ())
+    return Allocation(
+        weights,
+        _as_column(allocatable),
+        _as_column(allocated),
+        _as_column(added),
+        np.ones((len(found), 1), np.bool_),
+        is_complete=True,
+    )
+
+
+def _as_column(numbers: Sequence[int]) -> Matrix:
+    return np.array(numbers, np.int64)[:, np.newaxis]
 
 
 def _rows(nodes: Nodes, matrix: Matrix, indices: Sequence[int]) -> Matrix:

@@ -23,6 +23,19 @@ from kuberth.api.pod_resources import (
 )
 from kuberth.cluster.pod_info import PodInfo
 
+REQUEST_FIELDS: Final = frozenset(
+    {
+        "spec.containers",
+        "spec.init_containers",
+        "spec.overhead",
+        "spec.resources",
+        "status.container_statuses",
+        "status.init_container_statuses",
+        "status.resources",
+    }
+)
+"""The fields of a pod that requests are worked out from."""
+
 NATIVE: Final = (CPU, MEMORY, EPHEMERAL_STORAGE)
 
 Amounts = Mapping[str, int]

@@ -34,7 +34,9 @@ _SOFT_TOLERATIONS: Final = StateKey[tuple[Toleration, ...]]("TaintToleration/sof
 
 class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin, EnqueueExtensions):
     name = "TaintToleration"
+    reads = frozenset({"spec.tolerations"})
     filter_depends_on = DependsOn.NODE_OBJECT
+    pre_score_depends_on = DependsOn.POD
     score_depends_on = DependsOn.NODE_OBJECT
 
     def __init__(self, _args: object, handle: Handle) -> None:

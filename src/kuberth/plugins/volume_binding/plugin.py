@@ -27,7 +27,7 @@ from kuberth.framework.extension_points import (
 )
 from kuberth.framework.handle import Handle
 from kuberth.framework.hint_objects import expect
-from kuberth.framework.status import SKIP, Status
+from kuberth.framework.status import SKIP, SKIP_FOR_GOOD, Status
 from kuberth.framework.verdict import Verdict
 from kuberth.plugins.volume_binding.assumptions import Assumptions
 from kuberth.plugins.volume_binding.binding import ClaimBinding, Decisions, VolumeBinder
@@ -70,6 +70,7 @@ class VolumeBinding(
     EnqueueExtensions,
 ):
     name = "VolumeBinding"
+    reads = frozenset({"info.attachable_volumes"})
 
     def __init__(self, args: VolumeBindingArgs | None, handle: Handle) -> None:
         args = VolumeBindingArgs() if args is None else args
@@ -90,7 +91,7 @@ class VolumeBinding(
     def pre_filter(self, state: CycleState, pod: Pod, _nodes: Nodes) -> Status | None:
         volumes = attachable_volumes(state, pod)
         if not volumes:
-            return SKIP
+            return SKIP_FOR_GOOD
         finder = self._finder
         uses = check_claims(pod, volumes, finder.claims.store)
         if isinstance(uses, Status):
@@ -117,7 +118,7 @@ class VolumeBinding(
         return findings
 
     def pre_score(self, _state: CycleState, _pod: Pod, _nodes: Nodes) -> Status | None:
-        return SKIP if self._scorer is None else None
+        return SKIP_FOR_GOOD if self._scorer is None else None
 
     def score_nodes(self, state: CycleState, _pod: Pod, nodes: Nodes) -> Scores:
         cycle = state.get(_STATE)

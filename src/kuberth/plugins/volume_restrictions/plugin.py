@@ -22,7 +22,7 @@ from kuberth.framework.cycle_state import CycleState, StateKey
 from kuberth.framework.extension_points import EnqueueExtensions, FilterPlugin, PreFilterExtensions
 from kuberth.framework.handle import Handle
 from kuberth.framework.hint_objects import expect
-from kuberth.framework.status import SKIP, Status
+from kuberth.framework.status import SKIP, SKIP_FOR_GOOD, Status
 from kuberth.framework.verdict import Mask, Verdict
 from kuberth.plugins.volumes.claims import claim_not_found, uses_claim
 
@@ -56,24 +56,27 @@ _STATE: Final = StateKey[_Restrictions]("VolumeRestrictions")
 
 class VolumeRestrictions(PreFilterExtensions, FilterPlugin, EnqueueExtensions):
     name = "VolumeRestrictions"
+    reads = frozenset({"info.volume_claims", "info.disks"})
 
     def __init__(self, _args: object, handle: Handle) -> None:
         self._claims = handle.stores.of(PersistentVolumeClaim)
         self._hints_enabled = handle.feature_gates.enabled("SchedulerQueueingHints")
 
     def pre_filter(self, state: CycleState, pod: Pod, nodes: Nodes) -> Status | None:
-        if not pod.spec.volumes:
-            return SKIP
+        names = _claim_names(pod)
+        restricted = any(map(is_restricted, pod.spec.volumes))
+        if not names and not restricted:
+            return SKIP_FOR_GOOD
         namespace = pod.metadata.namespace
         exclusive = set()
-        for name in _claim_names(pod):
+        for name in names:
             claim = self._claims.get(name, namespace=namespace)
             if claim is None:
                 return Status.unresolvable(claim_not_found(name))
             if "ReadWriteOncePod" in claim.spec.access_modes:
                 exclusive.add(name)
         uses = sum(f"{namespace}/{name}" in nodes.table.claims for name in exclusive)
-        if not uses and not any(map(is_restricted, pod.spec.volumes)):
+        if not uses and not restricted:
             return SKIP
         state.write(_STATE, _Restrictions(disks(pod.spec.volumes), frozenset(exclusive), uses))
         return None

@@ -20,7 +20,7 @@ from kuberth.framework.cycle_state import CycleState, StateKey
 from kuberth.framework.extension_points import EnqueueExtensions, FilterPlugin, PreFilterPlugin
 from kuberth.framework.handle import Handle
 from kuberth.framework.hint_objects import expect
-from kuberth.framework.status import SKIP, Status
+from kuberth.framework.status import SKIP, SKIP_FOR_GOOD, Status
 from kuberth.framework.verdict import Mask, Verdict
 from kuberth.plugins.volumes.claims import (
     WAIT_FOR_FIRST_CONSUMER,
@@ -52,6 +52,7 @@ _STATE: Final = StateKey[tuple[_Topology, ...]]("VolumeZone")
 
 class VolumeZone(PreFilterPlugin, FilterPlugin, EnqueueExtensions):
     name = "VolumeZone"
+    reads = frozenset({"info.volume_claims"})
 
     def __init__(self, _args: object, handle: Handle) -> None:
         self._claims = handle.stores.of(PersistentVolumeClaim)
@@ -64,7 +65,8 @@ class VolumeZone(PreFilterPlugin, FilterPlugin, EnqueueExtensions):
         if isinstance(found, Status):
             return found
         if not found:
-            return SKIP
+            claims = any(volume.persistent_volume_claim is not None for volume in pod.spec.volumes)
+            return SKIP if claims else SKIP_FOR_GOOD
         state.write(_STATE, found)
         return None
 

@@ -1,0 +1,332 @@
+"""Plans: what is known of the nodes for pods that no plugin can tell apart.
+
+In: a pod's signature, that is, every field of it that the profile's plugins say they read; verdicts and
+scores as they are worked out. Out: the same verdicts and scores for the next equal pod, as long as the row
+they speak of was not written to. The thousandth replica of a template costs what changed since the last one.
+
+A plan holds only what plugins promise to be an affair of one node (`DependsOn`); whoever promises nothing is
+asked anew for every pod. What a plan gives is what the full computation would give: plugins cannot tell.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from kuberth.api.core import Pod
+from kuberth.cluster.counting import Column
+from kuberth.cluster.node_order import NodeOrder
+from kuberth.cluster.pod_info import PodInfo
+from kuberth.cluster.table import ClusterTable
+from kuberth.errors import ConfigError
+from kuberth.framework.extension_points import DependsOn, Plugin
+from kuberth.framework.status import SKIP_FOR_GOOD, SUCCESS, Status
+from kuberth.framework.verdict import Mask
+
+if TYPE_CHECKING:
+    from kuberth.framework.cycle_state import CycleState, StateKey
+
+MAX_BYTES: Final = 128 * 2**20
+"""What all plans of a profile may hold; the one unused for longest goes first."""
+MAX_SIGNATURES: Final = 4096
+"""Signatures seen once that are remembered. A plan is made for the second equal pod: most pods that are not
+one of many never have an equal."""
+
+Rows = NDArray[np.int64]
+
+
+class Rejection(NamedTuple):
+    """A status that some rows share, and the place of its plugin in the order of filters."""
+
+    order: int
+    status: Status
+
+
+class KeptVerdicts:
+    """The first rejection of every row among plugins that look at the node's object, and among those that
+    look at its pods: whichever comes first in the order of filters counts."""
+
+    __slots__ = ("_index", "ids", "judged_at", "rejections")
+
+    OBJECT: Final = 0
+    PODS: Final = 1
+
+    def __init__(self, capacity: int) -> None:
+        self.ids: NDArray[np.int32] = np.zeros((2, capacity), np.int32)
+        """[part, row]: what was said of the row; 0: it passes."""
+        self.judged_at: Column = np.zeros(capacity, np.int64)
+        """int64[row]: the table's generation when the row was judged last."""
+        self.rejections: list[Rejection] = []
+        """What ids stand for, counted from one."""
+        self._index: dict[Rejection, int] = {}
+
+    def id_of(self, rejection: Rejection) -> int:
+        known = self._index.get(rejection)
+        if known is None:
+            self.rejections.append(rejection)
+            known = self._index[rejection] = len(self.rejections)
+        return known
+
+    def first(self, rows: Rows) -> NDArray[np.int32]:
+        """Per row the id of the rejection that comes first; 0 where there is none."""
+        never = len(self.rejections) + 1
+        order = np.array([never, *(rejection.order for rejection in self.rejections)], np.int32)
+        by_object, by_pods = self.ids[:, rows]
+        first: NDArray[np.int32] = np.where(order[by_object] <= order[by_pods], by_object, by_pods)
+        return first
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return self.ids.nbytes + self.judged_at.nbytes
+
+
+class KeptScores:
+    """Raw scores by plugin and row."""
+
+    __slots__ = ("_of_zeros", "matrix", "scored_at", "some")
+
+    def __init__(self, plugins: int, capacity: int) -> None:
+        self.matrix: Column = np.zeros((plugins, capacity), np.int64)
+        """[plugin, row]."""
+        self.scored_at: Column = np.zeros(capacity, np.int64)
+        """int64[row]: the table's generation when the row was scored last."""
+        self.some: set[int] = set()
+        """The plugins that gave some row more or less than zero."""
+        self._of_zeros: dict[tuple[int, int], Column] = {}
+
+    def of_zeros(self, plugin: int, nodes: int) -> Column | None:
+        """What normalising made of it the last time that so many nodes had nothing but zeros."""
+        return None if plugin in self.some else self._of_zeros.get((plugin, nodes))
+
+    def keep_of_zeros(self, plugin: int, scores: Column) -> None:
+        """Normalising made these of as many zeros."""
+        if len(self._of_zeros) > _MAX_OF_ZEROS:
+            self._of_zeros.clear()
+        self._of_zeros[plugin, len(scores)] = scores
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return self.matrix.nbytes + self.scored_at.nbytes
+
+
+class KnownPlaces:
+    """What is known of the nodes by their place in the order in which they are tried, in which a search takes
+    one stretch after the other: what a stretch has to ask is then a slice."""
+
+    __slots__ = ("_changes", "_generation", "order", "passing", "sums", "unjudged", "unscored")
+
+    def __init__(self, order: NodeOrder, table: ClusterTable) -> None:
+        length = len(order.twice)
+        self.order = order
+        self.unjudged: Mask = np.ones(length, np.bool_)
+        """Rows that Filter has to be asked about."""
+        self.passing: Mask = np.zeros(length, np.bool_)
+        """Rows that no kept filter rejects."""
+        self.unscored: Mask = np.ones(length, np.bool_)
+        """Rows that Score has to be asked about."""
+        self.sums: Column = np.zeros(length, np.int64)
+        """The weighted sum of the scores that nobody normalises."""
+        self._changes = table.changes.end
+        self._generation = table.generation
+
+    def catch_up(self, table: ClusterTable) -> None:
+        """Nothing is known any more of rows that were written to."""
+        if self._changes == table.changes.end:
+            return
+        written = table.changes.since(self._changes)
+        if written is None:
+            written = np.flatnonzero(table.settled_generation[: table.slots] > self._generation).tolist()
+        self._changes, self._generation = table.changes.end, table.generation
+        place, half = self.order.place, len(self.order)
+        for row in written:
+            # Rows without a node have no place, but then the order is another, too.
+            first = place.item(row)
+            self.unjudged[first] = self.unjudged[first + half] = True
+            self.unscored[first] = self.unscored[first + half] = True
+
+    def set(self, column: NDArray[Any], row: int, value: Any) -> None:
+        """Set the place of one row in one of the columns."""
+        place = self.order.place.item(row)
+        column[place] = column[place + len(self.order)] = value
+
+    def write(self, column: NDArray[Any], rows: Rows, values: Any) -> None:
+        """Set the places of rows in one of the columns."""
+        places = self.order.place.take(rows)
+        column[places] = values
+        column[places + len(self.order)] = values
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return self.unjudged.nbytes + self.passing.nbytes + self.unscored.nbytes + self.sums.nbytes
+
+
+class KeptAnswers(NamedTuple):
+    """What plugins that look at the pod alone answered at PreFilter or PreScore, and wrote for later."""
+
+    answers: Mapping[str, Any]
+    """By plugin."""
+    skipped: frozenset[str]
+    """Those that answered Skip."""
+    is_plain: bool
+    """Whether nobody rejected the pod or narrowed the search."""
+    written: Mapping[StateKey[Any], Any]
+    to_ask: Sequence[Any]
+    """The plugins whose answers are not kept."""
+
+
+class AnswerRecorder:
+    """Notes what plugins answer and write at PreFilter or PreScore."""
+
+    def __init__(self, state: CycleState) -> None:
+        self._state = state
+        self._before = state.written()
+        self._answers: dict[str, Any] = {}
+        self._written: dict[StateKey[Any], Any] = {}
+        self._to_ask: list[Plugin] = []
+
+    def note(self, plugin: Plugin, answer: object, depends_on: DependsOn) -> None:
+        """The plugin was asked."""
+        after = self._state.written()
+        if plugin.reads is None or not (depends_on is DependsOn.POD or answer is SKIP_FOR_GOOD):
+            self._to_ask.append(plugin)
+        else:
+            self._answers[plugin.name] = answer
+            self._written.update(
+                (key, value) for key, value in after.items() if self._before.get(key) is not value
+            )
+        self._before = after
+
+    def kept(self) -> KeptAnswers:
+        answers = self._answers
+        skipped = {name for name, answer in answers.items() if isinstance(answer, Status) and answer.is_skip}
+        others = [answer for name, answer in answers.items() if name not in skipped]
+        is_plain = all(answer is None or answer == SUCCESS for answer in others)
+        return KeptAnswers(answers, frozenset(skipped), is_plain, self._written, tuple(self._to_ask))
+
+
+class Plan:
+    """What is known for pods of one signature."""
+
+    __slots__ = ("_scorers", "memory", "places", "pre_filter", "pre_score", "promised", "scores", "verdicts")
+
+    def __init__(self, scorers: int = 0) -> None:
+        """The number of plugins whose raw scores are kept."""
+        self._scorers = scorers
+        self.memory: dict[StateKey[Any], tuple[Hashable, Any]] = {}
+        """What plugins recall (`CycleState.recall`)."""
+        self.pre_filter: KeptAnswers | None = None
+        self.pre_score: KeptAnswers | None = None
+        self.places: KnownPlaces | None = None
+        self.verdicts = KeptVerdicts(0)
+        """Of the filters that come before all that look beyond a node."""
+        self.scores = KeptScores(0, 0)
+        self.promised: dict[int, KeptVerdicts] = {}
+        """Of all filters, as if the pods were there that nodes are promised to; by the pod's priority."""
+
+    def known(self, table: ClusterTable) -> KnownPlaces:
+        """What is known as of now. Another order of nodes starts it afresh."""
+        order = table.node_order()
+        if self.places is None or self.places.order is not order:
+            capacity = len(table.live)
+            self.verdicts, self.scores = KeptVerdicts(capacity), KeptScores(self._scorers, capacity)
+            self.places = KnownPlaces(order, table)
+            self.promised.clear()
+        else:
+            self.places.catch_up(table)
+        return self.places
+
+    @property
+    def size(self) -> int:
+        """Bytes, columns only."""
+        return (
+            self.verdicts.size
+            + self.scores.size
+            + sum(verdicts.size for verdicts in self.promised.values())
+            + (0 if self.places is None else self.places.size)
+        )
+
+
+class Plans:
+    """The plans of one profile, for as long as its plugins are the same."""
+
+    def __init__(self, plugins: Iterable[Plugin], *, max_bytes: int = MAX_BYTES) -> None:
+        fields = read_fields(plugins)
+        self._fields_of = attrgetter(*fields) if fields else None
+        self._encode = msgspec.msgpack.Encoder().encode
+        self._plans: OrderedDict[bytes, Plan] = OrderedDict()
+        self._seen: OrderedDict[bytes, None] = OrderedDict()
+        self._max_bytes = max_bytes
+        self._checks = 0
+        self.scorers = 0
+        """How many plugins have their raw scores kept; the runner says so."""
+
+    def plan_for(self, info: PodInfo) -> Plan | None:
+        """The plan of pods like this one; None for the first of them."""
+        if self._fields_of is None:
+            return None
+        signature = self._encode(self._fields_of(info))
+        plan = self._plans.get(signature)
+        if plan is not None:
+            self._plans.move_to_end(signature)
+            self._checks += 1
+            if self._checks % _CHECK_EVERY == 0:
+                self._drop_surplus()
+            return plan
+        if signature in self._seen:
+            del self._seen[signature]
+            self._drop_surplus()
+            plan = self._plans[signature] = Plan(self.scorers)
+            return plan
+        self._seen[signature] = None
+        if len(self._seen) > MAX_SIGNATURES:
+            self._seen.popitem(last=False)
+        return None
+
+    def _drop_surplus(self) -> None:
+        """Plans grow with the nodes they are asked about; the one in use stays."""
+        surplus = self.size - self._max_bytes
+        while surplus > 0 and len(self._plans) > 1:
+            _signature, plan = self._plans.popitem(last=False)
+            surplus -= plan.size
+
+    @property
+    def size(self) -> int:
+        """Bytes of all plans."""
+        return sum(plan.size for plan in self._plans.values())
+
+    def __len__(self) -> int:
+        return len(self._plans)
+
+
+_CHECK_EVERY: Final = 256
+_MAX_OF_ZEROS: Final = 64
+
+
+def read_fields(plugins: Iterable[Plugin]) -> Sequence[str]:
+    """Attributes of a PodInfo that plugins say they read. Raises ConfigError for one that is not there."""
+    fields: set[str] = set()
+    for plugin in plugins:
+        for field in plugin.reads or ():
+            path = field.removeprefix(_DERIVED) if field.startswith(_DERIVED) else f"pod.{field}"
+            try:
+                attrgetter(path)(_ANY_POD)
+            except AttributeError:
+                raise ConfigError(
+                    f"plugin {plugin.name!r} says it reads {field!r}, which pods do not have; "
+                    "name an attribute of Pod, such as 'spec.tolerations', or of PodInfo: 'info.priority'"
+                ) from None
+            fields.add(path)
+    return sorted(fields)
+
+
+_DERIVED: Final = "info."
+_ANY_POD: Final = PodInfo(Pod())
