@@ -41,6 +41,10 @@ one of many never have an equal."""
 Rows = NDArray[np.int64]
 
 
+_NEVER: Final = 2**62
+"""The place of a rejection that there is not: after all others."""
+
+
 class Rejection(NamedTuple):
     """A status that some rows share, and the place of its plugin in the order of filters."""
 
@@ -75,8 +79,7 @@ class KeptVerdicts:
 
     def first(self, rows: Rows) -> NDArray[np.int32]:
         """Per row the id of the rejection that comes first; 0 where there is none."""
-        never = len(self.rejections) + 1
-        order = np.array([never, *(rejection.order for rejection in self.rejections)], np.int32)
+        order = np.array([_NEVER, *(rejection.order for rejection in self.rejections)], np.int64)
         by_object, by_pods = self.ids[:, rows]
         first: NDArray[np.int32] = np.where(order[by_object] <= order[by_pods], by_object, by_pods)
         return first

@@ -127,7 +127,8 @@ class SchedulingCycle:
 
     def _best(self, scores: NodeScores) -> int:
         """The position of a node with the highest total; among equals anyone, by lot."""
-        best = np.flatnonzero(scores.totals == scores.totals.max())
+        totals = scores.totals
+        best = np.flatnonzero(totals == totals.item(totals.argmax()))
         return int(best[0] if len(best) == 1 else best[self._rng.randrange(len(best))])
 
     # Taking the node

@@ -62,6 +62,7 @@ class Scoring(Phase):
         plans: Plans | None = None,
     ) -> None:
         super().__init__(profile, cluster=cluster, nominator=nominator, metrics=metrics, plans=plans)
+        self._scorers: dict[frozenset[str], tuple[Sequence[ScorePlugin], tuple[str, ...]]] = {}
         self._whole_table_score = {
             plugin.name: type(plugin).score_nodes is not ScorePlugin.score_nodes for plugin in profile.score
         }
@@ -91,6 +92,10 @@ class Scoring(Phase):
             ],
             np.int64,
         )
+        self._kept_in_detail = {
+            plugin.name: (index, self._kept_weights.item(index), plugin.score_depends_on is DependsOn.NODE)
+            for index, plugin in enumerate(kept)
+        }
         if plans is not None:
             plans.scorers = len(kept)
 
@@ -134,8 +139,8 @@ class Scoring(Phase):
         return outcome
 
     def _score(self, state: CycleState, pod: Pod, nodes: Nodes) -> NodeScores | Status:
-        skipped, weights = state.skip_score, self.profile.score_weights
-        plugins = [plugin for plugin in self.profile.score if plugin.name not in skipped]
+        weights = self.profile.score_weights
+        plugins, names = self._scorers_without(state.skip_score)
         kept = self._kept_scores(plugins, state, pod, nodes)
         parts: dict[str, Scores] = {}
         for plugin in plugins:
@@ -172,7 +177,15 @@ class Scoring(Phase):
                 found.append(part)
             return found
 
-        return NodeScores(tuple(plugin.name for plugin in plugins), totals, by_plugin)
+        return NodeScores(names, totals, by_plugin)
+
+    def _scorers_without(self, skipped: frozenset[str]) -> tuple[Sequence[ScorePlugin], tuple[str, ...]]:
+        """The plugins that score, and their names; pods rarely differ in that."""
+        known = self._scorers.get(skipped)
+        if known is None:
+            plugins = [plugin for plugin in self.profile.score if plugin.name not in skipped]
+            known = self._scorers[skipped] = plugins, tuple(plugin.name for plugin in plugins)
+        return known
 
     def _normalized_kept(
         self, kept: KeptScores, index: int, plugin: ScorePlugin, state: CycleState, pod: Pod, nodes: Nodes
@@ -253,19 +266,21 @@ class Scoring(Phase):
         node, total = NodeRow(table, row), 0
         is_renewed = table.node_generation.item(row) > kept.scored_at.item(row)
         for plugin in plugins:
-            index = self._kept_scorers.get(plugin.name)
-            if index is None:
+            scorer = self._kept_in_detail.get(plugin.name)
+            if scorer is None:
                 continue
-            if plugin.score_depends_on is DependsOn.NODE or is_renewed:
+            index, weight, looks_at_pods = scorer
+            if looks_at_pods or is_renewed:
                 score = self._raw_score(plugin, state, pod, node)
                 if score is None:
                     return False
                 kept.matrix[index, row] = score
                 if score:
                     kept.some.add(index)
+            elif not weight:
+                continue
             else:
                 score = kept.matrix.item(index, row)
-            weight = self._kept_weights.item(index)
             if weight:
                 if not MIN_NODE_SCORE <= score <= MAX_NODE_SCORE:
                     return False
@@ -356,6 +371,8 @@ class Scoring(Phase):
             return (
                 nonsense(plugin, point, answer, "scores or an Error status") if status.is_success else status
             )
+        if type(answer) is np.ndarray and answer.dtype == np.int64 and answer.shape == (length,):
+            return answer
         try:
             scores = np.asarray(answer)
         except ValueError:  # lists of different lengths

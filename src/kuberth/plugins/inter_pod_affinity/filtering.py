@@ -13,11 +13,11 @@ import numpy as np
 from kuberth.cluster.labels import ABSENT, LabelColumn
 from kuberth.cluster.nodes import Nodes
 from kuberth.cluster.pod_info import PodInfo
-from kuberth.cluster.selection import Mask, everywhere, nowhere
+from kuberth.cluster.selection import Mask, nowhere
 from kuberth.cluster.table import ClusterTable
 from kuberth.cluster.terms import Carried, Tally
 from kuberth.framework.status import Status
-from kuberth.framework.verdict import Verdict
+from kuberth.framework.verdict import Codes, Verdict
 from kuberth.plugins.inter_pod_affinity.incoming import asked_of_placed_pods
 
 _NOT_NEAR, _NOT_FAR, _NOT_BORNE = 1, 2, 3
@@ -26,6 +26,10 @@ _STATUSES: Final = (
     Status.unschedulable("node(s) didn't match pod anti-affinity rules"),
     Status.unschedulable("node(s) didn't satisfy existing pods anti-affinity rules"),
 )
+
+
+def _status(code: int) -> Status:
+    return _STATUSES[code - 1]
 
 
 class RequiredTerms:
@@ -47,16 +51,18 @@ class RequiredTerms:
             return True
         return any(tally.is_in_any_domain(label) for tally, label in self._objections())
 
-    def verdict(self, nodes: Nodes) -> Verdict:
-        codes = np.zeros(len(nodes), np.int64)
-        # Written from the last rule to the first, so that the first one that rejects a node has its say.
-        for tally, label in self._objections():
-            codes[_shares_domain(nodes, tally, label)] = _NOT_BORNE
-        for tally, label in self._far:
-            codes[_shares_domain(nodes, tally, label)] = _NOT_FAR
+    def verdict(self, nodes: Nodes) -> Verdict | None:
+        # From the last rule to the first, so that the first one that rejects a node has its say.
+        rules = [(_shares_domain(nodes, *objection), _NOT_BORNE) for objection in self._objections()]
+        rules += [(_shares_domain(nodes, tally, label), _NOT_FAR) for tally, label in self._far]
         if self._near is not None:
-            codes[~self._near.is_at(nodes)] = _NOT_NEAR
-        return Verdict.choosing(codes, *_STATUSES)
+            rules.append((~self._near.is_at(nodes), _NOT_NEAR))
+        codes: Codes | None = None
+        for rejected, code in rules:
+            if np.count_nonzero(rejected):
+                codes = np.zeros(len(nodes), np.int64) if codes is None else codes
+                codes[rejected] = code
+        return None if codes is None else Verdict(codes, _status)
 
     def _objections(self) -> list[tuple[Tally, LabelColumn]]:
         """Where placed pods are whose anti-affinity speaks of the incoming pod.
@@ -91,20 +97,21 @@ class _Company:
         starts_anywhere = self._is_its_own and not any(
             self._tally.is_in_any_domain(label) for label in self._labels
         )
-        mask = everywhere(nodes)
-        for label in self._labels:
-            if starts_anywhere:
-                mask &= nodes.take(label.ids) != ABSENT
-            else:
-                mask &= _shares_domain(nodes, self._tally, label)
-        return mask
+        first, *others = (
+            nodes.take(label.ids) != ABSENT if starts_anywhere else _shares_domain(nodes, self._tally, label)
+            for label in self._labels
+        )
+        for other in others:
+            first &= other
+        return first
 
 
 def _shares_domain(nodes: Nodes, tally: Tally, label: LabelColumn) -> Mask:
     """Nodes that have the label, and with it a domain in which some pod is counted."""
     if not tally.is_in_any_domain(label):
         return nowhere(nodes)
-    ids = nodes.take(label.ids)
-    shares: Mask = np.take(tally.by_domain(label), ids) > 0
-    shares &= ids != ABSENT
+    ids, sums = nodes.take(label.ids), tally.by_domain(label)
+    shares: Mask = sums.take(ids) > 0
+    if sums.item(ABSENT):
+        shares &= ids != ABSENT
     return shares

@@ -62,7 +62,7 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         state.write(_REQUIRED, required)
         return None
 
-    def filter_nodes(self, state: CycleState, pod: Pod, nodes: Nodes) -> Verdict:
+    def filter_nodes(self, state: CycleState, pod: Pod, nodes: Nodes) -> Verdict | None:
         return state.read(_REQUIRED).verdict(nodes)
 
     # Score

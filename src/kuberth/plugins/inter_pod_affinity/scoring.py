@@ -21,33 +21,30 @@ Scores = NDArray[np.int64]
 
 
 class DomainScores:
-    """What every domain of every topology key in question is worth to one pod."""
+    """What the domains of every topology key in question are worth to one pod."""
 
     def __init__(self, info: PodInfo, table: ClusterTable, *, required_affinity_weight: int) -> None:
-        self._table = table
-        self._by_key: dict[str, Scores] = {}
-        for key, tally, weight in _weighted_tallies(info, table, required_affinity_weight):
-            label = table.label_column(key)
-            if not tally.is_in_any_domain(label):
-                continue
-            worth = tally.by_domain(label) * weight
-            if key in self._by_key:
-                self._by_key[key] += worth
-            else:
-                self._by_key[key] = worth
-        for worth in self._by_key.values():
-            worth[ABSENT] = 0
+        self._terms = [
+            (label, tally, weight)
+            for key, tally, weight in _weighted_tallies(info, table, required_affinity_weight)
+            if tally.is_in_any_domain(label := table.label_column(key))
+        ]
 
     @property
     def is_empty(self) -> bool:
         """Whether no term found any pod. Terms that cancel each other out are not nothing, as upstream."""
-        return not self._by_key
+        return not self._terms
 
     def over(self, nodes: Nodes) -> Scores:
-        total = np.zeros(len(nodes), np.int64)
-        for key, worth in self._by_key.items():
-            total += np.take(worth, nodes.take(self._table.label_column(key).ids))
-        return total
+        total: Scores | None = None
+        for label, tally, weight in self._terms:
+            ids, sums = nodes.take(label.ids), tally.by_domain(label)
+            worth = sums.take(ids)
+            if sums.item(ABSENT):
+                worth[ids == ABSENT] = 0
+            worth *= weight
+            total = worth if total is None else total + worth
+        return np.zeros(len(nodes), np.int64) if total is None else total
 
 
 def _weighted_tallies(
@@ -69,9 +66,11 @@ def scaled(scores: Scores, *, highest: int) -> Scores:
     """The lowest becomes 0, the highest `highest`; all 0 if they are equal."""
     if not len(scores):
         return scores
-    lowest = scores.min()
-    span = scores.max() - lowest
+    lowest = np.minimum.reduce(scores)
+    span = np.maximum.reduce(scores) - lowest
     if span == 0:
         return np.zeros_like(scores)
-    shares: NDArray[np.float64] = (scores - lowest).astype(np.float64) / float(span)
-    return (float(highest) * shares).astype(np.int64)
+    # Whole numbers of this size are exact as floats: dividing them directly rounds as upstream does.
+    shares: NDArray[np.float64] = (scores - lowest) / span
+    shares *= float(highest)
+    return shares.astype(np.int64)

@@ -50,8 +50,8 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
 
     def score(self, state: CycleState, _pod: Pod, node: NodeRow) -> int:
         found = uses(node, state.read(_SHARES), with_defaults=False)
-        after = [min((use.allocated + use.added) / use.allocatable, 1.0) for use in found]
-        before = [min(use.allocated / use.allocatable, 1.0) for use in found]
+        after = [min((taken + added) / allocatable, 1.0) for _, allocatable, taken, added in found]
+        before = [min(taken / allocatable, 1.0) for _, allocatable, taken, _ in found]
         return _score(_evenness_of_one(after) - _evenness_of_one(before))
 
     def score_nodes(self, state: CycleState, _pod: Pod, nodes: Nodes) -> Scores:

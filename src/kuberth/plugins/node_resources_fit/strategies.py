@@ -6,7 +6,7 @@ says of each resource the node has. Divisions drop the fraction, as Kubernetes' 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -56,11 +56,17 @@ def most_allocated(use: Allocation) -> Scores:
 
 
 def least_allocated_of_one(uses: Sequence[Use]) -> int:
-    return _mean_of_one(uses, lambda use: max(use.allocatable - use.allocated - use.added, 0))
+    return _mean_of_one(
+        (weight, allocatable, max(allocatable - allocated - added, 0))
+        for weight, allocatable, allocated, added in uses
+    )
 
 
 def most_allocated_of_one(uses: Sequence[Use]) -> int:
-    return _mean_of_one(uses, lambda use: min(use.allocated + use.added, use.allocatable))
+    return _mean_of_one(
+        (weight, allocatable, min(allocated + added, allocatable))
+        for weight, allocatable, allocated, added in uses
+    )
 
 
 def requested_to_capacity_ratio(
@@ -101,14 +107,15 @@ _STRATEGIES: Mapping[str, Callable[[ScoringStrategy], Strategy]] = {
 }
 
 
-def _mean_of_one(uses: Sequence[Use], part: Callable[[Use], int]) -> int:
+def _mean_of_one(parts: Iterable[tuple[int, int, int]]) -> int:
+    """The weighted mean of shares: weight, what there is, and the part of it."""
     total = weights = 0
-    for use in uses:
-        hundredfold = part(use) * MAX_NODE_SCORE
+    for weight, whole, part in parts:
+        hundredfold = part * MAX_NODE_SCORE
         if not -_WRAPS < hundredfold < _WRAPS:
             hundredfold = (hundredfold + _WRAPS) % (2 * _WRAPS) - _WRAPS
-        total += use.weight * _quotient(hundredfold, use.allocatable)
-        weights += use.weight
+        total += weight * _quotient(hundredfold, whole)
+        weights += weight
     return _quotient(total, weights) if weights else 0
 
 

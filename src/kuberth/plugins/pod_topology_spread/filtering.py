@@ -32,6 +32,10 @@ _NO_DOMAIN: Final = 2**31 - 1
 """The fewest pods in any domain if there is no domain: so many that no node is ahead."""
 
 
+def _status(code: int) -> Status:
+    return _STATUSES[code - 1]
+
+
 class HardSpread:
     """The hard constraints of one pod in one cycle."""
 
@@ -63,10 +67,12 @@ class HardSpread:
                 numbers[domain] = numbers.get(domain, 0) + number
 
     def verdict(self, nodes: Nodes) -> Verdict:
-        codes = np.zeros(len(nodes), np.int64)
+        codes: NDArray[np.int64] | None = None
         for spread, uncounted in zip(self._spreads, self._uncounted, strict=True):
-            codes = np.where(codes == 0, spread.codes(nodes, uncounted), codes)
-        return Verdict.choosing(codes, *_STATUSES)
+            found = spread.codes(nodes, uncounted)
+            codes = found if codes is None else np.where(codes == 0, found, codes)
+        assert codes is not None
+        return Verdict(codes, _status)
 
 
 class _Spread:
@@ -105,9 +111,14 @@ class _Spread:
             for domain, number in uncounted.items():
                 sums[domain] += number
         ids = nodes.take(self.label.ids)
-        skew = np.take(sums, ids) + (self._self_match - self._fewest(sums))
-        skewed = (skew > self._constraint.max_skew) * _TOO_SKEWED
-        return np.where(ids == ABSENT, _MISSING_LABEL, skewed)
+        most = self._constraint.max_skew - self._self_match + self._fewest(sums)
+        if len(sums) <= len(ids):  # few domains: judge them, and look up what that means for the nodes
+            by_domain = (sums > most) * np.int64(_TOO_SKEWED)
+            by_domain[ABSENT] = _MISSING_LABEL
+            return by_domain.take(ids)
+        codes = (sums.take(ids) > most) * np.int64(_TOO_SKEWED)
+        codes[ids == ABSENT] = _MISSING_LABEL
+        return codes
 
     def _fewest(self, sums: NDArray[np.int64]) -> int:
         if len(self._domains) < self._constraint.min_domains:

@@ -1,0 +1,371 @@
+"""With plans and without, the same nodes pass, for the same reasons, with the same scores.
+
+Two worlds live through the same churn: one remembers what equal pods met, the other judges every pod as if it
+were the first. Whatever they are asked, they answer alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kuberth.api.core import Node, Pod, Service, ServiceSpec
+from kuberth.api.meta import ObjectMeta
+from kuberth.cluster.node_order import NodeOrder
+from kuberth.cluster.nodes import NodeRow, Nodes
+from kuberth.cluster.pod_info import PodInfo
+from kuberth.config import FeatureGates, KubeSchedulerConfiguration
+from kuberth.evaluation import Evaluator
+from kuberth.framework import (
+    CycleState,
+    DependsOn,
+    FilterPlugin,
+    Plugin,
+    PreFilterPlugin,
+    PreFilterResult,
+    ScorePlugin,
+    StateKey,
+    Status,
+    Verdict,
+)
+from kuberth.framework.diagnosis import Diagnosis
+from kuberth.framework.status import SKIP, SKIP_FOR_GOOD
+from kuberth.scheduling.cycle import SchedulingCycle
+from kuberth.scheduling.sampling import Judge, Places, Sampler
+from kuberth.testing import make_node, make_pod
+from tests.unit.framework.rig import profile_config
+
+ZONE, HOST, DISK = "topology.kubernetes.io/zone", "kubernetes.io/hostname", "disk"
+APP = {"matchLabels": {"app": "a"}}
+
+
+class _Few:
+    """Ends a search early, in clusters as small as these."""
+
+    tells_all = False
+
+    def __init__(self) -> None:
+        self._sampler = Sampler()
+
+    def choose(self, order: NodeOrder, _enough: int, judge: Judge) -> tuple[Places, int] | Status:
+        return self._sampler.choose(order, min(2, len(order)), judge)
+
+
+class World:
+    """One of the two."""
+
+    def __init__(self, config: KubeSchedulerConfiguration | None, plugins: Mapping[str, Any], *, plans: bool):
+        gates = FeatureGates({"OpportunisticBatching": plans})
+        self.evaluator = Evaluator(config=config, plugins=plugins, feature_gates=gates)
+        self.cluster = self.evaluator.cluster
+        self.cycle = SchedulingCycle(
+            self.cluster,
+            nominator=self.evaluator.nominator,
+            metrics=self.evaluator.runner.metrics,
+            sampling=_Few(),
+        )
+
+    def answer(self, pod: Pod) -> object:
+        """Everything that can be told of all nodes."""
+        if not self.cluster.node_count:
+            return None
+        return self.evaluator.evaluate(pod)
+
+    def search(self, pod: Pod) -> tuple[object, str]:
+        """What a cycle finds among some nodes, and the best of them."""
+        state, diagnosis, runner = CycleState(PodInfo(pod)), Diagnosis(), self.evaluator.runner
+        found = self.cycle.search(state, pod, runner, diagnosis)
+        if isinstance(found, Status):
+            return found, ""
+        nodes, looked_at = found
+        if not len(nodes):
+            told = {name: diagnosis.status_of(name, row=self.cluster.row_of(name)) for name in self._names()}
+            return (told, diagnosis.message(99), diagnosis.unschedulable_plugins, diagnosis.pending_plugins), ""
+        scores = self.cycle.rank(state, pod, runner, nodes)
+        if isinstance(scores, Status):
+            return scores, ""
+        best = nodes.names()[int(np.argmax(scores.totals))]
+        told = (nodes.names(), looked_at, scores.plugins, scores.by_plugin.tolist(), scores.totals.tolist())
+        return told, best
+
+    def _names(self) -> list[str]:
+        return self.cluster.all_nodes().names()
+
+
+class Twins:
+    """Both of them, and what there is to change."""
+
+    def __init__(
+        self, config: KubeSchedulerConfiguration | None = None, plugins: Mapping[str, Any] | None = None
+    ) -> None:
+        self.with_plans = World(config, plugins or {}, plans=True)
+        self.without = World(config, plugins or {}, plans=False)
+        self.nodes: list[str] = []
+        self.placed: list[PodInfo] = []
+        self.nominated: list[PodInfo] = []
+        self.count = 0
+
+    def both(self, change: Callable[[World], object]) -> None:
+        change(self.with_plans)
+        change(self.without)
+
+    def set_node(self, node: Node) -> None:
+        self.both(lambda world: world.evaluator.add(node))
+        if node.metadata.name not in self.nodes:
+            self.nodes.append(node.metadata.name)
+
+    def remove_node(self, name: str) -> None:
+        self.nodes.remove(name)
+        self.both(lambda world: world.cluster.remove_node(name))
+
+    def place(self, pod: Pod) -> None:
+        info = PodInfo(pod)
+        self.placed.append(info)
+        self.both(lambda world: world.cluster.add_pod(info))
+
+    def remove(self, info: PodInfo) -> None:
+        self.placed.remove(info)
+        self.both(lambda world: world.cluster.remove_pod(info.uid))
+
+    def ask(self, pod: Pod) -> str:
+        assert self.with_plans.answer(pod) == self.without.answer(pod)
+        planned, best = self.with_plans.search(pod)
+        assert (planned, best) == self.without.search(pod)
+        return best
+
+    def name(self) -> str:
+        self.count += 1
+        return f"pod-{self.count}"
+
+
+def _term(key: str) -> dict[str, Any]:
+    return {"topologyKey": key, "labelSelector": APP}
+
+
+def _required(kind: str, key: str) -> dict[str, Any]:
+    return {"affinity": {kind: {"requiredDuringSchedulingIgnoredDuringExecution": [_term(key)]}}}
+
+
+def _preferred(kind: str, key: str) -> dict[str, Any]:
+    weighted = {"weight": 3, "podAffinityTerm": _term(key)}
+    return {"affinity": {kind: {"preferredDuringSchedulingIgnoredDuringExecution": [weighted]}}}
+
+
+def _spread(key: str, when: str) -> dict[str, Any]:
+    constraint = {"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": when, "labelSelector": APP}
+    return {"topologySpreadConstraints": [constraint | {"nodeTaintsPolicy": "Honor"}]}
+
+
+def _on_disk(disk: str) -> dict[str, Any]:
+    ssd = {"key": DISK, "operator": "In", "values": [disk]}
+    return {
+        "affinity": {
+            "nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {
+                    "nodeSelectorTerms": [{"matchExpressions": [ssd]}]
+                },
+                "preferredDuringSchedulingIgnoredDuringExecution": [
+                    {"weight": 5, "preference": {"matchExpressions": [ssd | {"values": ["hdd"]}]}}
+                ],
+            }
+        }
+    }
+
+
+TEMPLATES: list[dict[str, Any]] = [
+    {"cpu": "1", "memory": "1Gi"},
+    {},
+    {"cpu": "2", "labels": {"app": "a"}},
+    {"cpu": "100", "labels": {"app": "a"}},
+    {"cpu": "1", "labels": {"app": "a"}, **_required("podAntiAffinity", HOST)},
+    {"cpu": "1", "labels": {"app": "a"}, **_required("podAffinity", ZONE)},
+    {"cpu": "1", "labels": {"app": "b"}, **_preferred("podAntiAffinity", HOST)},
+    {"cpu": "1", "labels": {"app": "a"}, **_preferred("podAffinity", ZONE)},
+    {"cpu": "1", "labels": {"app": "a"}, **_spread(ZONE, "DoNotSchedule")},
+    {"cpu": "1", "labels": {"app": "a"}, **_spread(HOST, "ScheduleAnyway")},
+    {"cpu": "1", **_on_disk("ssd")},
+    {"cpu": "1", "nodeSelector": {DISK: "hdd"}},
+    {"cpu": "1", "tolerations": [{"key": "k", "operator": "Exists"}]},
+    {"cpu": "1", "priority": 10},
+    {"cpu": "1", "containers": [{"name": "c", "image": "i", "ports": [{"hostPort": 80}]}]},
+    {"requests": {"example.com/gpu": "1"}, "cpu": "1"},
+]
+
+
+def _pod(name: str, template: dict[str, Any], *, node: str = "") -> Pod:
+    return make_pod(name, node=node, **template)
+
+
+@st.composite
+def nodes(draw: st.DrawFn, name: str) -> Node:
+    labels = {HOST: name}
+    for key, values in ((ZONE, ("z1", "z2", "")), (DISK, ("ssd", "hdd", ""))):
+        if value := draw(st.sampled_from(values)):
+            labels[key] = value
+    taints = draw(
+        st.sampled_from(
+            [[], [], [{"key": "k", "effect": "NoSchedule"}], [{"key": "s", "effect": "PreferNoSchedule"}]]
+        )
+    )
+    gpu = draw(st.sampled_from([{}, {}, {"example.com/gpu": "2"}]))
+    return make_node(
+        name,
+        cpu=draw(st.sampled_from(["2", "4", "0"])),
+        memory="8Gi",
+        labels=labels,
+        taints=taints,
+        unschedulable=draw(st.integers(0, 5)) == 0,
+        allocatable=gpu,
+        images=draw(st.sampled_from([[], [{"names": ["i:latest"], "sizeBytes": 500_000_000}]])),
+    )
+
+
+def live(twins: Twins, data: st.DataObject, *, steps: int) -> None:
+    """Random churn with a question after every change."""
+    for number in range(data.draw(st.integers(3, 7))):
+        twins.set_node(data.draw(nodes(f"n{number}")))
+    for _ in range(steps):
+        _change(twins, data)
+        for template in data.draw(st.lists(st.sampled_from(TEMPLATES), min_size=1, max_size=2)):
+            best = twins.ask(_pod(twins.name(), template))
+            if best and data.draw(st.booleans()):
+                twins.place(_pod(twins.name(), template, node=best))
+
+
+def _change(twins: Twins, data: st.DataObject) -> None:
+    what = data.draw(st.sampled_from(["node", "add", "gone", "pod", "left", "promise", "kept", "namespace", "if"]))
+    if what == "node" and twins.nodes:
+        twins.set_node(data.draw(nodes(data.draw(st.sampled_from(twins.nodes)))))
+    elif what == "add":
+        twins.count += 1
+        twins.set_node(data.draw(nodes(f"new-{twins.count}")))
+    elif what == "gone" and len(twins.nodes) > 1:
+        twins.remove_node(data.draw(st.sampled_from(twins.nodes)))
+    elif what == "pod" and twins.nodes:
+        node = data.draw(st.sampled_from(twins.nodes))
+        twins.place(_pod(twins.name(), data.draw(st.sampled_from(TEMPLATES)), node=node))
+    elif what == "left" and twins.placed:
+        twins.remove(data.draw(st.sampled_from(twins.placed)))
+    elif what == "promise" and twins.nodes:
+        promised = PodInfo(_pod(twins.name(), data.draw(st.sampled_from(TEMPLATES))))
+        node = data.draw(st.sampled_from([*twins.nodes, "nowhere"]))
+        twins.nominated.append(promised)
+        twins.both(lambda world: world.evaluator.nominator.nominate(promised, node))
+    elif what == "kept" and twins.nominated:
+        kept = twins.nominated.pop()
+        twins.both(lambda world: world.evaluator.nominator.withdraw(kept.pod))
+    elif what == "namespace":
+        labels = data.draw(st.sampled_from([{"team": "x"}, {}, None]))
+        twins.both(lambda world: world.cluster.set_namespace("default", labels))
+    elif what == "if" and twins.nodes:
+        guest = PodInfo(_pod(twins.name(), data.draw(st.sampled_from(TEMPLATES))))
+        row = twins.with_plans.cluster.row_of(data.draw(st.sampled_from(twins.nodes)))
+        assert row is not None
+        asked = _pod(twins.name(), data.draw(st.sampled_from(TEMPLATES)))
+        answers = []
+        for world in (twins.with_plans, twins.without):
+            with world.cluster.what_if() as what_if:
+                what_if.add_pod(guest, row)
+                answers.append(world.answer(asked))
+        assert answers[0] == answers[1]
+
+
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_the_default_profile_decides_alike_with_plans_and_without(data: st.DataObject) -> None:
+    twins = Twins()
+    service = Service(
+        metadata=ObjectMeta(name="s", namespace="default"), spec=ServiceSpec(selector={"app": "a"})
+    )
+    if data.draw(st.booleans()):
+        twins.both(lambda world: world.evaluator.add(service))
+    live(twins, data, steps=12)
+
+
+# Plugins of one's own: per node and over the table, stating what they depend on and not
+
+
+_SEEN: StateKey[int] = StateKey("seen")
+
+
+class PodLimit(PreFilterPlugin, FilterPlugin, ScorePlugin):
+    """Per node, states everything; words that differ from node to node."""
+
+    name = "PodLimit"
+    reads = frozenset({"metadata.labels"})
+    pre_filter_depends_on = DependsOn.POD
+    filter_depends_on = DependsOn.NODE
+    score_depends_on = DependsOn.NODE
+
+    def pre_filter(self, state: CycleState, pod: Pod, _nodes: Nodes) -> PreFilterResult | Status | None:
+        if "app" not in pod.metadata.labels:
+            return SKIP
+        if pod.metadata.labels["app"] == "b":
+            return PreFilterResult(frozenset({"n0", "n1", "n2"}))
+        state.write(_SEEN, len(pod.metadata.labels))
+        return None
+
+    def filter(self, state: CycleState, _pod: Pod, node: NodeRow) -> Status | None:
+        if node.pod_count > 2 + (state.get(_SEEN) or 0):
+            return Status.unschedulable(f"{node.pod_count} pods")
+        return None
+
+    def score(self, _state: CycleState, _pod: Pod, node: NodeRow) -> int:
+        return min(node.pod_count, 100)
+
+    def normalize_scores(self, _state: CycleState, _pod: Pod, scores: Any) -> Any:
+        scores *= 7
+        np.minimum(scores, 100, out=scores)
+        return scores
+
+
+class Label(FilterPlugin, ScorePlugin):
+    """Over the table, states that it looks at the node's object."""
+
+    name = "Label"
+    reads = frozenset({"spec.priority"})
+    filter_depends_on = DependsOn.NODE_OBJECT
+    score_depends_on = DependsOn.NODE_OBJECT
+
+    def filter_nodes(self, _state: CycleState, pod: Pod, nodes: Nodes) -> Verdict | None:
+        if pod.spec.priority is None:
+            return None
+        column = nodes.table.label_column(DISK)
+        return Verdict.rejecting(nodes.take(column.ids) == 0, Status.pending("no disk"))
+
+    def score_nodes(self, _state: CycleState, _pod: Pod, nodes: Nodes) -> Any:
+        return (nodes.take(nodes.table.label_column(ZONE).ids) != 0).astype(np.int64) * 50
+
+
+class Whole(PreFilterPlugin, FilterPlugin, ScorePlugin):
+    """Looks at the whole cluster and says nothing about it."""
+
+    name = "Whole"
+
+    def pre_filter(self, _state: CycleState, pod: Pod, _nodes: Nodes) -> Status | None:
+        return SKIP_FOR_GOOD if pod.spec.tolerations else None
+
+    def filter(self, _state: CycleState, pod: Pod, node: NodeRow) -> Status | None:
+        busiest = int(node.table.pod_count[: node.table.slots].max())
+        if node.pod_count == busiest > 1:
+            return Status.unresolvable(f"{pod.metadata.name} shuns the busiest")
+        return None
+
+    def score(self, _state: CycleState, _pod: Pod, node: NodeRow) -> int:
+        return min(node.table.placed_count * (node.row + 1), 100)
+
+
+OWN: Mapping[str, type[Plugin]] = {plugin.name: plugin for plugin in (PodLimit, Label, Whole)}
+
+
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_plugins_of_ones_own_decide_alike_with_plans_and_without(data: st.DataObject) -> None:
+    in_tree = ["NodeUnschedulable", "TaintToleration", "NodeResourcesFit", "NodePorts", "PodTopologySpread"]
+    order = data.draw(st.permutations([*OWN, *in_tree]))
+    profile = profile_config(["PrioritySort", "DefaultBinder", *order])
+    live(Twins(KubeSchedulerConfiguration(profiles=(profile,)), OWN), data, steps=10)
