@@ -12,20 +12,17 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from kuberth.api.core import Pod
 from kuberth.cluster.counting import Column
 from kuberth.cluster.node_order import NodeOrder
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.cluster.table import ClusterTable
-from kuberth.errors import ConfigError
 from kuberth.framework.extension_points import DependsOn, Plugin
+from kuberth.framework.signatures import signer
 from kuberth.framework.status import SKIP_FOR_GOOD, SUCCESS, Status
 from kuberth.framework.verdict import Mask
 
@@ -262,9 +259,7 @@ class Plans:
     """The plans of one profile, for as long as its plugins are the same."""
 
     def __init__(self, plugins: Iterable[Plugin], *, max_bytes: int = MAX_BYTES) -> None:
-        fields = read_fields(plugins)
-        self._fields_of = attrgetter(*fields) if fields else None
-        self._encode = msgspec.msgpack.Encoder().encode
+        self._sign = signer(plugins)
         self._plans: OrderedDict[bytes, Plan] = OrderedDict()
         self._seen: OrderedDict[bytes, None] = OrderedDict()
         self._max_bytes = max_bytes
@@ -274,9 +269,9 @@ class Plans:
 
     def plan_for(self, info: PodInfo) -> Plan | None:
         """The plan of pods like this one; None for the first of them."""
-        if self._fields_of is None:
+        if self._sign is None:
             return None
-        signature = self._encode(self._fields_of(info))
+        signature = self._sign(info)
         plan = self._plans.get(signature)
         if plan is not None:
             self._plans.move_to_end(signature)
@@ -312,24 +307,3 @@ class Plans:
 
 _CHECK_EVERY: Final = 256
 _MAX_OF_ZEROS: Final = 64
-
-
-def read_fields(plugins: Iterable[Plugin]) -> Sequence[str]:
-    """Attributes of a PodInfo that plugins say they read. Raises ConfigError for one that is not there."""
-    fields: set[str] = set()
-    for plugin in plugins:
-        for field in plugin.reads or ():
-            path = field.removeprefix(_DERIVED) if field.startswith(_DERIVED) else f"pod.{field}"
-            try:
-                attrgetter(path)(_ANY_POD)
-            except AttributeError:
-                raise ConfigError(
-                    f"plugin {plugin.name!r} says it reads {field!r}, which pods do not have; "
-                    "name an attribute of Pod, such as 'spec.tolerations', or of PodInfo: 'info.priority'"
-                ) from None
-            fields.add(path)
-    return sorted(fields)
-
-
-_DERIVED: Final = "info."
-_ANY_POD: Final = PodInfo(Pod())

@@ -43,6 +43,7 @@ from kuberth.framework.extension_points import (
 )
 from kuberth.framework.handle import Handle
 from kuberth.framework.registry import Registry
+from kuberth.framework.signatures import Signer, signer
 
 _IMPLIED_BY_NODE_ADD: Final = {
     # A new node is usually not ready at first; its pods must get a second look when the taint goes.
@@ -63,6 +64,8 @@ class RegisteredHint(NamedTuple):
     hint: HintFunction | None
     implied: bool = False
     """Whether the framework registered the plugin for it, not the plugin itself."""
+    sign: Signer | None = None
+    """Pods of equal signature get equal hints about nodes; None: the plugin does not say what it reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,8 +181,10 @@ def _registered_hints(plugin: Plugin, *, hints_enabled: bool) -> Sequence[Regist
                     f"plugin {plugin.name!r}: events_to_register returned {event!r:.200}; expected "
                     "EventWithHint(ClusterEvent(resource, Action), hint function or None)"
                 )
+    sign = signer((plugin,))
     registered = [
-        RegisteredHint(plugin.name, event, hint if hints_enabled else None) for event, hint in events
+        RegisteredHint(plugin.name, event, hint if hints_enabled else None, sign=sign)
+        for event, hint in events
     ]
     node_actions = [event.action for event, _ in events if event.resource == Resource.NODE]
     if any(action & Action.ADD for action in node_actions):

@@ -8,12 +8,13 @@ from __future__ import annotations
 import enum
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 
 from kuberth.errors import reraise_interrupt
 from kuberth.framework.cluster_events import ClusterEvent, Hint, concerns
 from kuberth.framework.profile import RegisteredHint
 from kuberth.framework.queued_pod import QueuedPod
+from kuberth.framework.signatures import Signer
 from kuberth.observe import verbosity
 from kuberth.observe.metrics import SchedulerMetrics
 
@@ -36,6 +37,7 @@ class Hints:
         self._metrics = metrics
         self._concerned: dict[tuple[str, ClusterEvent], tuple[RegisteredHint, ...]] = {}
         self._plugins_concerned: dict[ClusterEvent, frozenset[str]] = {}
+        self._signers_of: dict[str, Mapping[str, Signer]] = {}
 
     def knows(self, profile: str) -> bool:
         return profile in self._hints
@@ -49,6 +51,31 @@ class Hints:
                 for profile in self._hints
                 for registered in self._registered(profile, event)
             )
+        return found
+
+    def signature(self, plugin: str, queued: QueuedPod) -> Hashable:
+        """Waiting pods for which this is equal get equal hints of the plugin about nodes."""
+        profile = queued.pod.spec.scheduler_name
+        sign = self._signers(profile).get(plugin)
+        return queued.uid if sign is None else (profile, sign(queued.info))
+
+    def would_help(
+        self, plugin: str, queued: QueuedPod, event: ClusterEvent, old: object, new: object
+    ) -> bool:
+        """Whether the plugin has any hint but Skip for the pod."""
+        return any(
+            registered.plugin == plugin and self._ask(registered, queued, event, old, new) is not Hint.SKIP
+            for registered in self._registered(queued.pod.spec.scheduler_name, event)
+        )
+
+    def _signers(self, profile: str) -> Mapping[str, Signer]:
+        found = self._signers_of.get(profile)
+        if found is None:
+            found = self._signers_of[profile] = {
+                registered.plugin: registered.sign
+                for registered in self._hints[profile]
+                if registered.sign is not None
+            }
         return found
 
     def interests_anyone(self, event: ClusterEvent) -> bool:

@@ -201,7 +201,7 @@ class PriorityQueue(SchedulingQueue):
             return
         waiting = [
             queued
-            for queued in self._unschedulable.concerned_by(event)
+            for queued in self._unschedulable.concerned_by(event, old, new)
             if pre_check is None or pre_check(queued.pod)
         ]
         if not self._context.queueing_hints and _is_about_placed_pod(event) and isinstance(new, Pod):

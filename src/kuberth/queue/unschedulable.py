@@ -1,16 +1,17 @@
 """Pods that wait for an event, filed under the plugins whose events can move them (KEP-4247, KEP-3521).
 
 In: rejected and gated pods. Out: for an event, only those it may concern, in the order they came: an event
-costs nothing for pods whose plugins did not register for it, however many they are.
+costs nothing for pods whose plugins did not register for it, however many they are, and one hint for all pods
+that the plugin cannot tell apart.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import Final, NamedTuple
 
-from kuberth.framework.cluster_events import ClusterEvent
+from kuberth.framework.cluster_events import ClusterEvent, Resource
 from kuberth.framework.queued_pod import QueuedPod
 from kuberth.queue.hints import Hints
 
@@ -21,7 +22,8 @@ ANYONE: Final = ""
 class _Filed(NamedTuple):
     number: int
     queued: QueuedPod
-    plugins: Sequence[str]
+    drawers: Sequence[tuple[str, Hashable]]
+    """By plugin and, within, by what the plugin knows the pod by."""
 
 
 class UnschedulableRoom:
@@ -31,7 +33,7 @@ class UnschedulableRoom:
         self._hints = hints
         self._numbers = count()
         self._pods: dict[str, _Filed] = {}
-        self._by_plugin: dict[str, dict[str, _Filed]] = {}
+        self._by_plugin: dict[str, dict[Hashable, dict[str, _Filed]]] = {}
 
     def add(self, queued: QueuedPod) -> bool:
         """Bring a pod in, or file it anew if it is in already. True: it was not."""
@@ -39,9 +41,9 @@ class UnschedulableRoom:
         if old is not None:
             self._unfile(queued.key, old)
         number = next(self._numbers) if old is None else old.number
-        filed = self._pods[queued.key] = _Filed(number, queued, self._plugins_of(queued))
-        for plugin in filed.plugins:
-            self._by_plugin.setdefault(plugin, {})[queued.key] = filed
+        filed = self._pods[queued.key] = _Filed(number, queued, self._drawers_of(queued))
+        for plugin, signature in filed.drawers:
+            self._by_plugin.setdefault(plugin, {}).setdefault(signature, {})[queued.key] = filed
         return old is None
 
     def remove(self, key: str) -> QueuedPod | None:
@@ -57,13 +59,15 @@ class UnschedulableRoom:
         filed = self._pods.get(key)
         return None if filed is None else filed.queued
 
-    def concerned_by(self, event: ClusterEvent) -> Sequence[QueuedPod]:
+    def concerned_by(self, event: ClusterEvent, old: object, new: object) -> Sequence[QueuedPod]:
         """The pods that the event may move; the others need not be asked about."""
         if event.is_wildcard:
             return list(self)
         found: dict[str, _Filed] = {}
         for plugin in (ANYONE, *self._hints.plugins_concerned(event)):
-            found |= self._by_plugin.get(plugin, {})
+            for equals in self._by_plugin.get(plugin, {}).values():
+                if not self._is_vain(plugin, equals, event, old, new):
+                    found |= equals
         return [filed.queued for filed in sorted(found.values(), key=lambda filed: filed.number)]
 
     def __contains__(self, key: object) -> bool:
@@ -75,16 +79,28 @@ class UnschedulableRoom:
     def __iter__(self) -> Iterator[QueuedPod]:
         return (filed.queued for filed in self._pods.values())
 
-    def _plugins_of(self, queued: QueuedPod) -> Sequence[str]:
+    def _is_vain(
+        self, plugin: str, equals: Mapping[str, _Filed], event: ClusterEvent, old: object, new: object
+    ) -> bool:
+        """Whether the plugin would say of all these pods, one for all, that a node's event does not help."""
+        if event.resource != Resource.NODE or len(equals) == 1 or plugin == ANYONE:
+            return False
+        anyone = next(iter(equals.values())).queued
+        return not self._hints.would_help(plugin, anyone, event, old, new)
+
+    def _drawers_of(self, queued: QueuedPod) -> Sequence[tuple[str, Hashable]]:
         """A gate is opened by its own plugin's events alone, whoever else rejected the pod before."""
         if queued.gated:
-            return (queued.gating_plugin,)
-        known = self._hints.knows(queued.pod.spec.scheduler_name)
-        return tuple(queued.rejectors) if known and queued.rejectors else (ANYONE,)
+            return ((queued.gating_plugin, queued.uid),)
+        if not self._hints.knows(queued.pod.spec.scheduler_name) or not queued.rejectors:
+            return ((ANYONE, ""),)
+        return [(plugin, self._hints.signature(plugin, queued)) for plugin in queued.rejectors]
 
     def _unfile(self, key: str, filed: _Filed) -> None:
-        for plugin in filed.plugins:
-            drawer = self._by_plugin[plugin]
-            del drawer[key]
-            if not drawer:
-                del self._by_plugin[plugin]
+        for plugin, signature in filed.drawers:
+            drawers = self._by_plugin[plugin]
+            del drawers[signature][key]
+            if not drawers[signature]:
+                del drawers[signature]
+                if not drawers:
+                    del self._by_plugin[plugin]

@@ -10,6 +10,7 @@ from kuberth.api.core import Pod
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.framework import cluster_events as events
 from kuberth.framework.cluster_events import Action, ClusterEvent, Hint, Resource
+from kuberth.framework.profile import RegisteredHint
 from kuberth.framework.queued_pod import QueuedPod
 from kuberth.framework.status import SUCCESS, Status
 from kuberth.observe.metrics import SchedulerMetrics
@@ -57,7 +58,7 @@ def parked(
 
 
 def concerned(of: UnschedulableRoom, event: ClusterEvent) -> list[str]:
-    return [queued.pod.metadata.name for queued in of.concerned_by(event)]
+    return [queued.pod.metadata.name for queued in of.concerned_by(event, None, None)]
 
 
 @pytest.mark.parametrize(
@@ -170,3 +171,54 @@ def test_a_pod_that_is_gated_later_waits_for_its_gate_only() -> None:
     assert bench.rooms == {"p": "gated"}, "not an event of the door"
     bench.queue.move(NODE_TAINT, None, None)
     assert bench.rooms == {"p": "backoff"}
+
+
+def by_labels(info: PodInfo) -> bytes:
+    return repr(sorted(info.labels.items())).encode()
+
+
+@pytest.mark.parametrize(
+    "resource, asked",
+    [
+        pytest.param(Resource.NODE, ["red-0", "blue-0"], id="of-a-node"),
+        pytest.param(Resource.ASSIGNED_POD, [], id="of-a-pod-each-is-asked-later"),
+    ],
+)
+def test_of_pods_that_the_plugin_cannot_tell_apart_one_is_asked_for_all(
+    resource: str, asked: list[str]
+) -> None:
+    seen: list[str] = []
+
+    def likes_blue(pod: Pod, _old: object, _new: object) -> Hint:
+        seen.append(pod.metadata.name)
+        return Hint.QUEUE if pod.metadata.labels["color"] == "blue" else Hint.SKIP
+
+    event = ClusterEvent(resource, Action.ADD)
+    hints = [RegisteredHint("A", event, likes_blue, sign=by_labels)]
+    made = UnschedulableRoom(Hints({SCHEDULER: hints}, SchedulerMetrics()))
+    for number in range(3):
+        for color in ("red", "blue"):
+            pod = make_pod(f"{color}-{number}", scheduler=SCHEDULER, labels={"color": color})
+            queued = QueuedPod(PodInfo(pod), timestamp_ns=0)
+            queued.unschedulable_plugins = {"A"}
+            made.add(queued)
+    names = [queued.pod.metadata.name for queued in made.concerned_by(event, None, make_node("n"))]
+    everyone = [f"{color}-{number}" for number in range(3) for color in ("red", "blue")]
+    assert names == ([name for name in everyone if name.startswith("blue")] if asked else everyone)
+    assert seen == asked
+
+
+def test_pods_of_different_schedulers_are_not_equal() -> None:
+    seen: list[str] = []
+
+    def note(pod: Pod, _old: object, _new: object) -> Hint:
+        seen.append(pod.spec.scheduler_name)
+        return Hint.SKIP
+
+    hints = {name: [RegisteredHint("A", NODE_ADD, note, sign=by_labels)] for name in ("one", "two")}
+    made = UnschedulableRoom(Hints(hints, SchedulerMetrics()))
+    for number in range(2):
+        for scheduler in ("one", "two"):
+            made.add(parked(f"{scheduler}-{number}", "A", scheduler=scheduler))
+    assert not made.concerned_by(NODE_ADD, None, make_node("n"))
+    assert sorted(seen) == ["one", "two"]

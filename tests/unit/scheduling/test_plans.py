@@ -84,7 +84,12 @@ class World:
         nodes, looked_at = found
         if not len(nodes):
             told = {name: diagnosis.status_of(name, row=self.cluster.row_of(name)) for name in self._names()}
-            return (told, diagnosis.message(99), diagnosis.unschedulable_plugins, diagnosis.pending_plugins), ""
+            return (
+                told,
+                diagnosis.message(99),
+                diagnosis.unschedulable_plugins,
+                diagnosis.pending_plugins,
+            ), ""
         scores = self.cycle.rank(state, pod, runner, nodes)
         if isinstance(scores, Status):
             return scores, ""
@@ -237,7 +242,9 @@ def live(twins: Twins, data: st.DataObject, *, steps: int) -> None:
 
 
 def _change(twins: Twins, data: st.DataObject) -> None:
-    what = data.draw(st.sampled_from(["node", "add", "gone", "pod", "left", "promise", "kept", "namespace", "if"]))
+    what = data.draw(
+        st.sampled_from(["node", "add", "gone", "pod", "left", "promise", "kept", "namespace", "if"])
+    )
     if what == "node" and twins.nodes:
         twins.set_node(data.draw(nodes(data.draw(st.sampled_from(twins.nodes)))))
     elif what == "add":

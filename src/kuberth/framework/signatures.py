@@ -1,0 +1,49 @@
+"""Signatures: which pods no plugin can tell apart.
+
+In: the fields of a pod that plugins say they read. Out: bytes that are equal for pods that agree in them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
+from typing import Final
+
+import msgspec
+
+from kuberth.api.core import Pod
+from kuberth.cluster.pod_info import PodInfo
+from kuberth.errors import ConfigError
+from kuberth.framework.extension_points import Plugin
+
+Signer = Callable[[PodInfo], bytes]
+
+_DERIVED: Final = "info."
+_ANY_POD: Final = PodInfo(Pod())
+_encode: Final = msgspec.msgpack.Encoder().encode
+
+
+def signer(plugins: Iterable[Plugin]) -> Signer | None:
+    """How pods are signed for these plugins; None if none of them says what it reads."""
+    fields = read_fields(plugins)
+    if not fields:
+        return None
+    values_of = attrgetter(*fields)
+    return lambda info: _encode(values_of(info))
+
+
+def read_fields(plugins: Iterable[Plugin]) -> Sequence[str]:
+    """Attributes of a PodInfo that plugins say they read. Raises ConfigError for one that is not there."""
+    fields: set[str] = set()
+    for plugin in plugins:
+        for field in plugin.reads or ():
+            path = field.removeprefix(_DERIVED) if field.startswith(_DERIVED) else f"pod.{field}"
+            try:
+                attrgetter(path)(_ANY_POD)
+            except AttributeError:
+                raise ConfigError(
+                    f"plugin {plugin.name!r} says it reads {field!r}, which pods do not have; "
+                    "name an attribute of Pod, such as 'spec.tolerations', or of PodInfo: 'info.priority'"
+                ) from None
+            fields.add(path)
+    return sorted(fields)
