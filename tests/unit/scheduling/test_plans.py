@@ -94,8 +94,8 @@ class World:
         if isinstance(scores, Status):
             return scores, ""
         best = nodes.names()[int(np.argmax(scores.totals))]
-        told = (nodes.names(), looked_at, scores.plugins, scores.by_plugin.tolist(), scores.totals.tolist())
-        return told, best
+        by_plugin, totals = scores.by_plugin.tolist(), scores.totals.tolist()
+        return (nodes.names(), looked_at, scores.plugins, by_plugin, totals), best
 
     def _names(self) -> list[str]:
         return self.cluster.all_nodes().names()

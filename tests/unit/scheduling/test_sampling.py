@@ -42,11 +42,11 @@ def chosen(
 ) -> tuple[list[int], int]:
     mask = np.array([letter == "x" for letter in passing], np.bool_)
     rows = np.array(range(len(passing)) if order is None else order, np.int64)
-    order = NodeOrder(rows, len(passing))
-    answer = sampler.choose(order, enough, lambda stretch: mask[order.twice[stretch]])
+    walk = NodeOrder(rows, len(passing))
+    answer = sampler.choose(walk, enough, lambda stretch: mask[walk.twice[stretch]])
     assert not isinstance(answer, Status)
     places, looked_at = answer
-    return order.twice[places].tolist(), looked_at
+    return walk.twice[places].tolist(), looked_at
 
 
 def test_the_search_ends_when_enough_are_found_and_goes_on_there() -> None:
