@@ -29,9 +29,10 @@ from kuberth.cluster.node_order import interleaved_by_zone
 from kuberth.cluster.nodes import NodeRow, Nodes
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.cluster.pod_volumes import Disk
+from kuberth.cluster.request_sums import Amounts, RequestsBelow
 from kuberth.cluster.resource_columns import CPU, MAX_RESOURCES, MEMORY, ResourceColumns
 from kuberth.cluster.terms import Terms
-from kuberth.cluster.what_if import WhatIf
+from kuberth.cluster.what_if import RequestsWhatIf, WhatIf
 from kuberth.errors import KuberthError, QuantityError
 
 _FIRST_CAPACITY: Final = 64
@@ -105,6 +106,8 @@ class ClusterTable:
         self.disks: dict[Disk, RowCounts] = {}
         """Volumes of the pods per row that name a disk."""
         self._priorities: dict[int, RowCounts] = {}
+        self._requests_below = RequestsBelow()
+        self._questions = 0
         self._ports: dict[tuple[str, int], dict[str, RowCounts]] = {}
         self._rows: dict[str, int] = {}
         self._free: list[int] = []
@@ -209,6 +212,14 @@ class ClusterTable:
             if held < priority:
                 mask[counts.rows()] = True
         return mask
+
+    def requests_below(self, priority: int) -> Amounts:
+        """Per row, as long as the columns: what pods of lower priority ask for. Not to be written to."""
+        return self._requests_below.of(self, priority, keep=not self._questions)
+
+    def amounts_at(self, rows: NDArray[np.int64]) -> Amounts:
+        """What the pods on some rows ask for: a copy."""
+        return Amounts(self.requested[:, rows], self.nonzero_requested[:, rows], self.pod_count[rows])
 
     def changed_since(self, generation: int) -> NDArray[np.int64]:
         """The rows written to after `generation`."""
@@ -412,6 +423,20 @@ class ClusterTable:
         del self._pods_at[row][info.uid]
         self._count(info, row, -1)
 
+    def reorder(self, row: int, pods: Iterable[PodInfo]) -> None:
+        """List the pods of a row, which are there already, in this order."""
+        at = self._pods_at[row]
+        at.clear()
+        at.update((info.uid, info) for info in pods)
+
+    def shift(self, amounts: Amounts, rows: NDArray[np.int64], sign: int) -> None:
+        """Count amounts on distinct rows (1), or no longer (-1), whatever the pods there: for a what-if."""
+        self.requested[:, rows] += sign * amounts.requested
+        self.nonzero_requested[:, rows] += sign * amounts.nonzero_requested
+        self.pod_count[rows] += sign * amounts.pod_count
+        self.generation += 1
+        self.row_generation[rows] = self.generation
+
     def _count(self, info: PodInfo, row: int, sign: int) -> None:
         request = info.request
         self._resources.count(request, row, sign)
@@ -442,9 +467,23 @@ class ClusterTable:
     def what_if(self) -> Iterator[WhatIf]:
         """Change rows for a question; leaving the block takes every change back."""
         question = WhatIf(self)
-        try:
+        with self._undone(question):
             yield question
+
+    @contextmanager
+    def what_if_requests(self, rows: NDArray[np.int64]) -> Iterator[RequestsWhatIf]:
+        """Change sums of requests on many distinct rows for a question; leaving the block takes all back."""
+        question = RequestsWhatIf(self, rows)
+        with self._undone(question):
+            yield question
+
+    @contextmanager
+    def _undone(self, question: WhatIf | RequestsWhatIf) -> Iterator[None]:
+        self._questions += 1
+        try:
+            yield
         finally:
+            self._questions -= 1
             question.undo()
 
 

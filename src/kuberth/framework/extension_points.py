@@ -132,6 +132,8 @@ class DependsOn(enum.Enum):
 
     NODE_OBJECT = "static"
     """The node's own object."""
+    REQUESTS = "requests"
+    """Also how many pods are on that node and what they ask for in sum: `pod_count` and `requested`."""
     NODE = "node"
     """Also the pods on that node."""
     CLUSTER = "cluster"

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from kuberth.api.core import Pod
 from kuberth.cluster.pod_info import PodInfo
+from kuberth.informers.changes import Changes
 
 
 class Nominator:
@@ -18,6 +19,8 @@ class Nominator:
     def __init__(self) -> None:
         self._by_node: dict[str, dict[str, PodInfo]] = {}
         self._node_of: dict[str, str] = {}
+        self.changes: Changes[str] = Changes()
+        """Names of nodes that were promised to someone, or are no longer."""
 
     def nominate(self, pod: PodInfo, node_name: str) -> None:
         """Promise `node_name` to the pod; an empty name withdraws any promise."""
@@ -25,6 +28,7 @@ class Nominator:
         if node_name and not pod.node_name:
             self._by_node.setdefault(node_name, {})[pod.uid] = pod
             self._node_of[pod.uid] = node_name
+            self.changes.note(node_name)
 
     def adopt(self, pod: PodInfo) -> None:
         """Take over the nomination that the pod's own status carries, if it does."""
@@ -50,6 +54,7 @@ class Nominator:
             del promised[pod.metadata.uid]
             if not promised:
                 del self._by_node[node_name]
+            self.changes.note(node_name)
 
     def node_of(self, uid: str) -> str:
         """The node promised to the pod, or ""."""

@@ -22,7 +22,7 @@ from kuberth.informers.store import Stores
 from kuberth.observe.metrics import SchedulerMetrics
 from kuberth.plugins.default_preemption.candidates import Candidate
 from kuberth.plugins.default_preemption.eviction import Evictions
-from kuberth.plugins.default_preemption.victims import Victims
+from kuberth.plugins.default_preemption.plans import Victims
 from kuberth.testing.clock import FakeClock
 from kuberth.testing.factories import make_pod
 from kuberth.testing.memory_api import MemoryApi

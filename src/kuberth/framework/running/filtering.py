@@ -343,6 +343,40 @@ class Filtering(Phase):
                 return given, self._asked.checked(plugin, "PostFilter", status)
         return None, nonsense(plugin, "PostFilter", answer, "(PostFilterResult or None, Status or None)")
 
+    # For whoever asks about many nodes in a what-if of sums
+
+    def reads_requests_alone(self, state: CycleState) -> bool:
+        """Whether of the pods on a node no filter sees more than their number and the sums of requests."""
+        return self.judges_nodes_alone(state) and not any(
+            plugin.filter_depends_on is DependsOn.NODE and plugin.name not in state.skip_filter
+            for plugin in self.profile.filter
+        )
+
+    @property
+    def filters_of_node_objects(self) -> frozenset[str]:
+        """Filters whose verdict on a node stays the same whatever pods come to it or leave it."""
+        return frozenset(
+            plugin.name for plugin in self.profile.filter if plugin.filter_depends_on is DependsOn.NODE_OBJECT
+        )
+
+    def run_filter_as_is(
+        self, state: CycleState, pod: Pod, nodes: Nodes, diagnosis: Diagnosis
+    ) -> Mask | Status:
+        """As `run_filter`, of the pods in the table alone: promises are for the caller to consider."""
+        blocks, passing = self._judge(state, pod, nodes)
+        if isinstance(passing, Status):
+            return passing
+        for block in blocks:
+            try:
+                diagnosis.add_block(block.plugin, nodes.rows_at(block.positions), block.verdict, block.codes)
+            except BaseException as exc:  # the plugin's function from code to status
+                return raised(self.profile.plugins[block.plugin], "Filter", exc)
+        return passing
+
+    def promised_to_others(self, pod: Pod, node_name: str) -> Sequence[PodInfo]:
+        """The pods nominated for a node which this pod must not push aside."""
+        return self._promised_to(pod, node_name)
+
 
 def _is_narrowing(node_names: object) -> bool:
     if node_names is None:

@@ -41,7 +41,7 @@ _SHARES: Final = StateKey[tuple[Share, ...]]("NodeResourcesFit/shares")
 
 class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, EnqueueExtensions):
     name = "NodeResourcesFit"
-    filter_depends_on = DependsOn.NODE
+    filter_depends_on = DependsOn.REQUESTS
     score_depends_on = DependsOn.NODE
 
     def __init__(self, args: NodeResourcesFitArgs | None, handle: Handle) -> None:
