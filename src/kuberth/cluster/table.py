@@ -431,9 +431,13 @@ class ClusterTable:
 
     def shift(self, amounts: Amounts, rows: NDArray[np.int64], sign: int) -> None:
         """Count amounts on distinct rows (1), or no longer (-1), whatever the pods there: for a what-if."""
-        self.requested[:, rows] += sign * amounts.requested
-        self.nonzero_requested[:, rows] += sign * amounts.nonzero_requested
-        self.pod_count[rows] += sign * amounts.pod_count
+        present = self.amounts_at(rows)
+        moved = (now + sign * amount for now, amount in zip(present, amounts, strict=True))
+        self.set_amounts(Amounts(*moved), rows)
+
+    def set_amounts(self, amounts: Amounts, rows: NDArray[np.int64]) -> None:
+        """Have rows hold these amounts, whatever the pods there: for a what-if."""
+        self.requested[:, rows], self.nonzero_requested[:, rows], self.pod_count[rows] = amounts
         self.generation += 1
         self.row_generation[rows] = self.generation
 

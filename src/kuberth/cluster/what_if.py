@@ -86,6 +86,4 @@ class RequestsWhatIf:
 
     def undo(self) -> None:
         """Take all changes back."""
-        changed = self._table.amounts_at(self._rows)
-        back = Amounts(*(before - now for before, now in zip(self._before, changed, strict=True)))
-        self._table.shift(back, self._rows, 1)
+        self._table.set_amounts(self._before, self._rows)

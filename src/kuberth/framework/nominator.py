@@ -6,8 +6,6 @@ Filter counts as if they were there. A promise ends when the pod is placed, dele
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from kuberth.api.core import Pod
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.informers.changes import Changes
@@ -64,6 +62,6 @@ class Nominator:
         """The pods that a node is promised to."""
         return tuple(self._by_node.get(node_name, {}).values())
 
-    def nominated_nodes(self) -> Iterable[str]:
+    def nominated_nodes(self) -> tuple[str, ...]:
         """The nodes that are promised to any pod."""
         return tuple(self._by_node)

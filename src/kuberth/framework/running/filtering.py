@@ -7,7 +7,7 @@ making room achieved.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -373,9 +373,14 @@ class Filtering(Phase):
                 return raised(self.profile.plugins[block.plugin], "Filter", exc)
         return passing
 
-    def promised_to_others(self, pod: Pod, node_name: str) -> Sequence[PodInfo]:
-        """The pods nominated for a node which this pod must not push aside."""
-        return self._promised_to(pod, node_name)
+    def promised_to_others(self, pod: Pod, nodes: Nodes) -> Mapping[int, Sequence[PodInfo]]:
+        """By row, where there are any: the pods nominated for it which this pod must not push aside."""
+        names, rows = self._nominator.nominated_nodes(), nodes.rows()
+        if len(names) < len(rows):
+            promised = (self._cluster.row_of(name) for name in names)
+            rows = np.intersect1d(rows, [row for row in promised if row is not None]) if names else rows[:0]
+        found = ((row, self._promised_to(pod, self._cluster.names[row])) for row in rows.tolist())
+        return {row: pods for row, pods in found if pods}
 
 
 def _is_narrowing(node_names: object) -> bool:

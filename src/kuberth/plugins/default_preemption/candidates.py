@@ -106,7 +106,7 @@ def search(preemptor: Preemptor, rows: Rows, *, enough: int, budgets: Budgets, p
         batch = rows[tried : tried + size]
         unknown = plan.unknown(batch, cluster)
         if len(unknown):
-            judging.judge(unknown.tolist())
+            judging.judge(unknown)
         free_of_harm, with_harm = plan.candidates(batch)
         harmless += int(np.count_nonzero(free_of_harm))
         harmful += int(np.count_nonzero(with_harm))

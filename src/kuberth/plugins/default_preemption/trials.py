@@ -92,14 +92,14 @@ class Trial(Protocol):
 class PodTrial:
     """Pod by pod: every column and all PreFilter data follow."""
 
-    def __init__(self, preemptor: Preemptor, rows: Sequence[int], what_if: WhatIf) -> None:
+    def __init__(self, preemptor: Preemptor, rows: Rows, what_if: WhatIf) -> None:
         """TrialError: a plugin could not follow."""
         self._preemptor = preemptor
         self._runner = preemptor.runner
         self._state = preemptor.state.clone()
         self._cluster = preemptor.cluster
         self._what_if = what_if
-        self._lanes = [Lane(row, preemptor.pods_below(row)) for row in rows]
+        self._lanes = [Lane(row, preemptor.pods_below(row)) for row in rows.tolist()]
         for lane in self._lanes:
             for info in lane.possible:
                 self._remove(info, lane.row)
@@ -166,20 +166,19 @@ class PodTrial:
 class SumsTrial:
     """Over columns: what leaves and comes back are amounts, of all rows at once."""
 
-    def __init__(
-        self, preemptor: Preemptor, rows: Sequence[int], what_if: RequestsWhatIf, *, below: Amounts
-    ) -> None:
+    def __init__(self, preemptor: Preemptor, rows: Rows, what_if: RequestsWhatIf, *, below: Amounts) -> None:
         self._preemptor = preemptor
         self._runner = preemptor.runner
         self._state = preemptor.state.clone()
         self._cluster = preemptor.cluster
-        self._rows = np.array(rows, np.int64)
+        self._rows = rows
         self._what_if = what_if
-        self._promised = _promised_amounts(preemptor, rows)
+        promised = self._runner.promised_to_others(preemptor.pod, Nodes(self._cluster, rows))
+        self._promised = {row: Amounts.summed([pods], self._cluster) for row, pods in promised.items()}
         """By row: what pods ask for that are not there yet and must not be pushed aside."""
         self._possible: Amounts
         self._first: dict[int, int] = {}
-        what_if.remove(below.at(self._rows), self._rows)
+        what_if.remove(below.at(rows), rows)
 
     def fitting(self, diagnosis: Diagnosis) -> Sequence[Lane]:
         passing = self._fits(self._rows, diagnosis)
@@ -233,23 +232,14 @@ class SumsTrial:
         return passing
 
 
-def _promised_amounts(preemptor: Preemptor, rows: Sequence[int]) -> dict[int, Amounts]:
-    cluster, found = preemptor.cluster, {}
-    for row in rows:
-        nominated = preemptor.runner.promised_to_others(preemptor.pod, cluster.names[row])
-        if nominated:
-            found[row] = Amounts.summed([nominated], cluster)
-    return found
-
-
 @contextmanager
-def pod_trial(preemptor: Preemptor, rows: Sequence[int]) -> Iterator[Trial]:
+def pod_trial(preemptor: Preemptor, rows: Rows) -> Iterator[Trial]:
     with preemptor.cluster.what_if() as what_if:
         yield PodTrial(preemptor, rows, what_if)
 
 
 @contextmanager
-def sums_trial(preemptor: Preemptor, rows: Sequence[int]) -> Iterator[Trial]:
+def sums_trial(preemptor: Preemptor, rows: Rows) -> Iterator[Trial]:
     below = preemptor.cluster.requests_below(preemptor.priority)
-    with preemptor.cluster.what_if_requests(np.array(rows, np.int64)) as what_if:
+    with preemptor.cluster.what_if_requests(rows) as what_if:
         yield SumsTrial(preemptor, rows, what_if, below=below)

@@ -20,13 +20,14 @@ from kuberth.plugins.default_preemption.plans import Plan, Victims
 from kuberth.plugins.default_preemption.trials import (
     Lane,
     Preemptor,
+    Rows,
     Trial,
     TrialError,
     pod_trial,
     sums_trial,
 )
 
-Attempt = Callable[[Preemptor, Sequence[int]], AbstractContextManager[Trial]]
+Attempt = Callable[[Preemptor, Rows], AbstractContextManager[Trial]]
 
 
 class VictimSearch:
@@ -39,7 +40,7 @@ class VictimSearch:
         self._plan = plan
         self._sums_do = preemptor.runner.reads_requests_alone(preemptor.state)
 
-    def judge(self, rows: Sequence[int]) -> None:
+    def judge(self, rows: Rows) -> None:
         """Find out about the rows; about one only, unless no verdict on a row depends on another row.
 
         All pods of lower priority leave; then each one that the pod can share the node with comes back,
@@ -55,9 +56,9 @@ class VictimSearch:
         try:
             self._try(pod_trial, rows)
         except TrialError as failure:
-            self._plan.refuse(np.array(rows, np.int64), failure.status, self._cluster)
+            self._plan.refuse(rows, failure.status, self._cluster)
 
-    def _try(self, attempt: Attempt, rows: Sequence[int]) -> None:
+    def _try(self, attempt: Attempt, rows: Rows) -> None:
         diagnosis = Diagnosis()
         with attempt(self._preemptor, rows) as trial:
             lanes = trial.fitting(diagnosis)
