@@ -50,7 +50,7 @@ class Kind(NamedTuple):
     """What the preemptors of a run have in common."""
 
     budgets: int = 0
-    """How many disruption budgets there are; each allows one disruption."""
+    """How many disruption budgets there are; each allows one disruption, and then none."""
     replicas: bool = True
     """Whether all preemptors are of one template, so that one may profit from what another found."""
     linger: bool = False
@@ -210,6 +210,9 @@ class _Cluster:
             else:
                 pods.remove(pod)
                 self._table.remove_pod(pod.metadata.uid)
+            if self._kind.budgets:
+                number = int(pod.metadata.labels["app"].removeprefix("app-"))
+                self._stores.of(PodDisruptionBudget).set(_budget(number, allowed=0))
 
     def _place(self, info: PodInfo, node_name: str) -> None:
         pod = replace(info.pod, status=replace(info.pod.status, nominated_node_name=node_name))
@@ -227,13 +230,13 @@ class _Cluster:
         self.seconds[part] += time.process_time() - started
 
 
-def _budget(number: int) -> PodDisruptionBudget:
+def _budget(number: int, *, allowed: int = 1) -> PodDisruptionBudget:
     return convert(
         PodDisruptionBudget,
         {
             "metadata": {"name": f"budget-{number}", "namespace": "default"},
             "spec": {"selector": {"matchLabels": {"app": f"app-{number}"}}},
-            "status": {"disruptionsAllowed": 1},
+            "status": {"disruptionsAllowed": allowed},
         },
     )
 

@@ -1,0 +1,382 @@
+"""What is remembered between equal preemptors, and columns instead of pods, change no decision.
+
+The reference is preemption as it is told: row by row, pod by pod, every candidate compared to every other.
+"""
+
+from __future__ import annotations
+
+import datetime
+import random
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kuberth.api.core import Node, Pod
+from kuberth.api.policy import PodDisruptionBudget
+from kuberth.api.wire import convert
+from kuberth.cluster.nodes import NodeRow
+from kuberth.cluster.pod_info import PodInfo
+from kuberth.config.plugin_args import DefaultPreemptionArgs
+from kuberth.evaluation import Evaluator
+from kuberth.framework.cycle_state import CycleState
+from kuberth.framework.diagnosis import Diagnosis
+from kuberth.framework.extension_points import DependsOn
+from kuberth.framework.status import Status
+from kuberth.plugins.default_preemption.candidates import (
+    NO_VICTIMS,
+    NOT_HELPFUL,
+    Candidate,
+    Search,
+    resolvable_rows,
+)
+from kuberth.plugins.default_preemption.eviction import Evictions
+from kuberth.plugins.default_preemption.plugin import DefaultPreemption
+from kuberth.plugins.node_resources_fit.plugin import NodeResourcesFit
+from kuberth.testing.factories import make_node, make_pod
+
+NODES = ("a", "b", "c", "d")
+GPU = "example.com/gpu"
+LAST = datetime.datetime.max.replace(tzinfo=datetime.UTC)
+
+
+# The reference
+
+
+class Decision(NamedTuple):
+    """All there is to know of a search."""
+
+    candidates: Sequence[tuple[str, Sequence[str], int]]
+    """Node, victims in order, broken budgets."""
+    best: tuple[str, Sequence[str]] | None
+    message: str
+    """Why there is none."""
+
+
+def start_of(info: PodInfo) -> datetime.datetime:
+    return info.pod.status.start_time or LAST
+
+
+def rank_of(info: PodInfo) -> tuple[int, datetime.datetime]:
+    return -info.priority, start_of(info)
+
+
+def breaks_budgets(judge: Evaluator, pods: Sequence[PodInfo]) -> list[bool]:
+    """For each of the pods, in order, whether a budget has nothing left for it."""
+    left = {
+        budget.metadata.name: budget.status.disruptions_allowed
+        for budget in judge.stores.of(PodDisruptionBudget)
+    }
+    answers = []
+    for info in pods:
+        broken = False
+        for budget in judge.stores.of(PodDisruptionBudget):
+            wanted = budget.spec.selector.match_labels if budget.spec.selector else {}
+            name = budget.metadata.name
+            if not wanted or not wanted.items() <= info.labels.items():
+                continue
+            if info.pod.metadata.name not in budget.status.disrupted_pods:
+                left[name] -= 1
+                broken = broken or left[name] < 0
+        answers.append(broken)
+    return answers
+
+
+def victims_on(
+    judge: Evaluator, state: CycleState, pod: Pod, row: int, priority: int
+) -> tuple[Sequence[PodInfo], int] | Status:
+    node = NodeRow(judge.cluster, row)
+    lower = sorted((info for info in node.pods if info.priority < priority), key=rank_of)
+    broken = breaks_budgets(judge, lower)
+    turns = [(info, True) for info, breaks in zip(lower, broken, strict=True) if breaks]
+    turns += [(info, False) for info, breaks in zip(lower, broken, strict=True) if not breaks]
+    condemned = []
+    with judge.cluster.what_if() as what_if:
+        for info in lower:
+            what_if.remove_pod(info, row)
+        status = judge.runner.filter_status(state, pod, node)
+        if not status.is_success:
+            return status
+        for info, breaks in turns:
+            what_if.add_pod(info, row)
+            if not judge.runner.filter_status(state, pod, node).is_success:
+                what_if.remove_pod(info, row)
+                condemned.append((info, breaks))
+    victims = sorted((info for info, _breaks in condemned), key=rank_of)
+    if not victims:
+        return Status.error(f'expected at least one victim pod on node "{node.name}"')
+    return victims, sum(breaks for _info, breaks in condemned)
+
+
+def cost_of(victims: Sequence[PodInfo], violations: int) -> tuple[Any, ...]:
+    highest = max(info.priority for info in victims)
+    earliest = min(start_of(info) for info in victims if info.priority == highest)
+    total = sum(info.priority + 2**31 for info in victims)
+    return violations, highest, total, len(victims), LAST - earliest
+
+
+def reference(
+    judge: Evaluator, state: CycleState, pod: Pod, diagnosis: Diagnosis, *, start: int, enough: int
+) -> Decision:
+    names = judge.cluster.names
+    priority = pod.spec.priority or 0
+    rows = resolvable_rows(diagnosis, judge.cluster).tolist()
+    turned = [rows[(start + index) % len(rows)] for index in range(len(rows))]
+    enough = min(enough, len(rows))
+    harmless: list[tuple[str, Sequence[PodInfo], int]] = []
+    harmful: list[tuple[str, Sequence[PodInfo], int]] = []
+    told = Diagnosis()
+    told.absent_status = NOT_HELPFUL
+    errors = []
+    for row in turned:
+        if not any(info.priority < priority for info in judge.cluster.pods_at(row)):
+            told.set(names[row], NO_VICTIMS)
+            continue
+        found = victims_on(judge, state, pod, row, priority)
+        if isinstance(found, Status):
+            told.set(names[row], found)
+            errors += [found.message] if not found.is_rejected else []
+            continue
+        victims, violations = found
+        group = harmful if violations else harmless
+        if len(group) < enough:
+            group.append((names[row], victims, violations))
+        if harmless and len(harmless) + len(harmful) >= enough:
+            break
+    both = [*harmless, *harmful]
+    found_all = [(name, [info.key for info in victims], number) for name, victims, number in both]
+    if both:
+        name, victims, _number = min(both, key=lambda each: cost_of(each[1], each[2]))
+        return Decision(found_all, (name, [info.key for info in victims]), "")
+    if errors:
+        distinct = list(dict.fromkeys(errors))
+        why = distinct[0] if len(distinct) == 1 else f"[{', '.join(distinct)}]"
+    else:
+        why = told.message(judge.cluster.node_count)
+    return Decision([], None, f"preemption: {why}")
+
+
+# What is tested
+
+
+class Noted(Evictions):
+    """Evicts no one."""
+
+    chosen: Candidate | None = None
+
+    def start(self, preemptor: PodInfo, candidate: Candidate) -> None:
+        self.chosen = candidate
+
+
+class Watched(DefaultPreemption):
+    """The plugin, with what it found and whom it would evict."""
+
+    def __init__(self, judge: Evaluator, *, enough: int) -> None:
+        present = judge.runner.profile.plugins["DefaultPreemption"]
+        assert isinstance(present, DefaultPreemption)
+        args = DefaultPreemptionArgs(min_candidate_nodes_percentage=0, min_candidate_nodes_absolute=enough)
+        self.begin_at = 0
+        super().__init__(args, present._handle, rng=_Turn(self))
+        self.searches: list[Search] = []
+
+    def _search(self, *args: Any, **more: Any) -> Search:
+        self.searches.append(super()._search(*args, **more))
+        return self.searches[-1]
+
+    def decide(self, state: CycleState, pod: Pod, diagnosis: Diagnosis) -> Decision:
+        evictions = self._evictions = Noted(self._handle, plugin=self.name, asynchronous=True)
+        result, status = self.post_filter(state, pod, diagnosis)
+        found = self.searches.pop()
+        each = [found.candidate(row) for row in found.rows.tolist()]
+        candidates = [
+            (one.node_name, [info.key for info in one.victims.pods], one.victims.budget_violations)
+            for one in each
+        ]
+        best = None
+        if (chosen := evictions.chosen) is not None:
+            assert result is not None
+            assert chosen.node_name == result.nominated_node
+            best = chosen.node_name, [info.key for info in chosen.victims.pods]
+        return Decision(candidates, best, "" if status is None else status.message)
+
+
+class _Turn(random.Random):
+    """Begins where it is told to."""
+
+    def __init__(self, plugin: Watched) -> None:
+        super().__init__()
+        self._plugin = plugin
+
+    def randrange(self, stop: int) -> int:  # type: ignore[override]
+        return self._plugin.begin_at % stop
+
+
+class World:
+    """A cluster that changes, and equal preemptors that come one after another."""
+
+    def __init__(self, *, enough: int, preemptor: dict[str, Any]) -> None:
+        self.judge = Evaluator()
+        self.plugin = Watched(self.judge, enough=enough)
+        self.enough = enough
+        self.template = preemptor
+        self.memory: dict[Any, Any] = {}
+
+    def set_node(self, name: str, cpu: int, pods: int, gpus: int | None, closed: bool) -> None:
+        offered = {} if gpus is None else {GPU: str(gpus)}
+        node = make_node(name, cpu=str(cpu), pods=str(pods), allocatable=offered, unschedulable=closed)
+        self.judge.add(node)
+
+    def remove_node(self, name: str) -> None:
+        node = self.judge.stores.of(Node).get(name)
+        if node is not None:
+            self.judge.stores.of(Node).remove(node)
+            self.judge.cluster.remove_node(name)
+
+    def set_pod(
+        self,
+        number: int,
+        node: str,
+        priority: int,
+        cpu: int,
+        gpus: int,
+        minute: int | None,
+        app: str,
+        port: bool,
+    ) -> None:
+        status = {} if minute is None else {"startTime": f"2026-01-01T00:0{minute}:00Z"}
+        containers = [{"name": "c", "ports": [{"containerPort": 80, "hostPort": 80}]}] if port else []
+        pod = make_pod(
+            f"p{number}",
+            uid=f"p{number}",
+            node=node,
+            priority=priority,
+            cpu=f"{cpu}m",
+            requests={GPU: str(gpus)} if gpus else {},
+            labels={"app": app} if app else {},
+            status=status,
+            initContainers=[{**each, "restartPolicy": "Always"} for each in containers],
+        )
+        self.judge.add(pod)
+
+    def remove_pod(self, number: int) -> None:
+        pod = self.judge.stores.of(Pod).get(f"p{number}", namespace="default")
+        if pod is not None:
+            self.judge.stores.of(Pod).remove(pod)
+            self.judge.cluster.remove_pod(f"p{number}")
+
+    def set_budget(self, number: int, app: str, allowed: int, disrupted: set[int]) -> None:
+        tree = {
+            "metadata": {"name": f"b{number}", "namespace": "default"},
+            "spec": {"selector": {"matchLabels": {"app": app}}},
+            "status": {
+                "disruptionsAllowed": allowed,
+                "disruptedPods": {f"p{pod}": "2026-01-01T00:00:00Z" for pod in disrupted},
+            },
+        }
+        self.judge.add(convert(PodDisruptionBudget, tree))
+
+    def remove_budget(self, number: int) -> None:
+        store = self.judge.stores.of(PodDisruptionBudget)
+        budget = store.get(f"b{number}", namespace="default")
+        if budget is not None:
+            store.remove(budget)
+
+    def nominate(self, number: int, node: str, priority: int, cpu: int) -> None:
+        pod = make_pod(f"n{number}", uid=f"n{number}", priority=priority, cpu=f"{cpu}m")
+        self.judge.nominator.nominate(PodInfo(pod), node)
+
+    def preempt(self, number: int, start: int, promised: str) -> None:
+        """A preemptor like all the others, perhaps with a promise of its own."""
+        pod = make_pod(f"pre{number}", uid=f"pre{number}", **self.template)
+        judge = self.judge
+        judge.stores.of(Pod).set(pod)
+        state, diagnosis = CycleState(PodInfo(pod)), Diagnosis()
+        state.memory = self.memory
+        if promised:
+            judge.nominator.nominate(PodInfo(pod), promised)
+        found = judge._cycle.search(state, pod, judge.runner, diagnosis)
+        if isinstance(found, Status) or len(found[0]) or not len(resolvable_rows(diagnosis, judge.cluster)):
+            return
+        rows = len(resolvable_rows(diagnosis, judge.cluster))
+        self.plugin.begin_at = start
+        expected = reference(judge, state, pod, diagnosis, start=start % rows, enough=self.enough)
+        assert self.plugin.decide(state, pod, diagnosis) == expected
+
+
+nodes = st.sampled_from(NODES)
+priorities = st.sampled_from((-5, 0, 5, 10))
+cpus = st.sampled_from((0, 250, 500, 1000))
+large = st.sampled_from((500, 750, 1000))
+apps = st.sampled_from(("x", "y"))
+disrupted = st.sets(st.integers(0, 12), max_size=2)
+steps = st.one_of(
+    st.tuples(
+        st.just("set_node"),
+        nodes,
+        st.integers(1, 2),
+        st.integers(1, 5),
+        st.none() | st.integers(0, 2),
+        st.booleans(),
+    ),
+    st.tuples(st.just("remove_node"), nodes),
+    st.tuples(
+        st.just("set_pod"),
+        st.integers(0, 12),
+        nodes,
+        priorities,
+        cpus,
+        st.integers(0, 1),
+        st.none() | st.integers(0, 2),
+        apps | st.just(""),
+        st.booleans(),
+    ),
+    st.tuples(st.just("remove_pod"), st.integers(0, 12)),
+    st.tuples(st.just("set_budget"), st.integers(0, 2), apps, st.integers(0, 2), disrupted),
+    st.tuples(st.just("remove_budget"), st.integers(0, 2)),
+    st.tuples(st.just("nominate"), st.integers(0, 3), nodes | st.just(""), priorities, cpus),
+    st.tuples(st.just("preempt"), st.integers(0, 3), st.integers(0, 5), nodes | st.just("")),
+)
+preemptors = st.fixed_dictionaries(
+    {"cpu": st.sampled_from(("1200m", "2")), "priority": st.sampled_from((0, 5, 10))},
+    optional={
+        "requests": st.just({GPU: "1"}),
+        "initContainers": st.just(
+            [
+                {
+                    "name": "c",
+                    "restartPolicy": "Always",
+                    "ports": [{"containerPort": 80, "hostPort": 80}],
+                }
+            ]
+        ),
+    },
+)
+
+
+@pytest.mark.parametrize("sees", [DependsOn.REQUESTS, DependsOn.NODE, DependsOn.CLUSTER])
+@settings(deadline=None, max_examples=200)
+@given(
+    enough=st.sampled_from((1, 2, 3, 100)),
+    preemptor=preemptors,
+    crowd=st.lists(
+        st.tuples(priorities, large, st.none() | st.integers(0, 2), apps), min_size=12, max_size=12
+    ),
+    changes=st.lists(steps, max_size=25),
+)
+def test_every_decision_is_the_one_of_a_search_that_remembers_nothing(
+    sees: DependsOn, enough: int, preemptor: dict[str, Any], crowd: Any, changes: Any
+) -> None:
+    with patch.object(NodeResourcesFit, "filter_depends_on", sees):
+        world = World(enough=enough, preemptor=preemptor)
+        for name in NODES:
+            world.set_node(name, 2, 4, 1, False)
+        for number, (priority, cpu, minute, app) in enumerate(crowd):
+            world.set_pod(number, NODES[number % len(NODES)], priority, cpu, 0, minute, app, False)
+        world.preempt(0, 0, "")
+        for name, *details in changes:
+            getattr(world, name)(*details)
+            world.preempt(1, 0, "")
+        world.preempt(2, 1, "")
