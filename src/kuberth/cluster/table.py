@@ -215,7 +215,7 @@ class ClusterTable:
 
     def requests_below(self, priority: int) -> Amounts:
         """Per row, as long as the columns: what pods of lower priority ask for. Not to be written to."""
-        return self._requests_below.of(self, priority, keep=not self._questions)
+        return self._requests_below.of(self, priority, keep=not self.is_supposing)
 
     def amounts_at(self, rows: NDArray[np.int64]) -> Amounts:
         """What the pods on some rows ask for: a copy."""
@@ -480,6 +480,11 @@ class ClusterTable:
         question = RequestsWhatIf(self, rows)
         with self._undone(question):
             yield question
+
+    @property
+    def is_supposing(self) -> bool:
+        """Whether a what-if is open: what the columns say now is not to be remembered."""
+        return self._questions > 0
 
     @contextmanager
     def _undone(self, question: WhatIf | RequestsWhatIf) -> Iterator[None]:

@@ -18,14 +18,15 @@ from hypothesis import strategies as st
 from kuberth.api.core import Node, Pod
 from kuberth.api.policy import PodDisruptionBudget
 from kuberth.api.wire import convert
-from kuberth.cluster.nodes import NodeRow
+from kuberth.cluster.nodes import NodeRow, Nodes
 from kuberth.cluster.pod_info import PodInfo
+from kuberth.config import load
 from kuberth.config.plugin_args import DefaultPreemptionArgs
 from kuberth.evaluation import Evaluator
 from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.diagnosis import Diagnosis
-from kuberth.framework.extension_points import DependsOn
-from kuberth.framework.status import Status
+from kuberth.framework.extension_points import DependsOn, FilterPlugin, PreFilterPlugin
+from kuberth.framework.status import SKIP, Status
 from kuberth.plugins.default_preemption.candidates import (
     NO_VICTIMS,
     NOT_HELPFUL,
@@ -357,7 +358,7 @@ preemptors = st.fixed_dictionaries(
 
 
 @pytest.mark.parametrize("sees", [DependsOn.REQUESTS, DependsOn.NODE, DependsOn.CLUSTER])
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=100)
 @given(
     enough=st.sampled_from((1, 2, 3, 100)),
     preemptor=preemptors,
@@ -380,3 +381,155 @@ def test_every_decision_is_the_one_of_a_search_that_remembers_nothing(
             getattr(world, name)(*details)
             world.preempt(1, 0, "")
         world.preempt(2, 1, "")
+
+
+# What is not to be remembered
+
+
+class Moody(PreFilterPlugin, FilterPlugin):
+    """Says what it is told to say, of pods that ask for it in a label."""
+
+    name = "Moody"
+    filter_depends_on = DependsOn.NODE
+
+    def __init__(self, _args: object, _handle: object) -> None:
+        self.skips = False
+        self.answer: Status | None = None
+        """What it says of a node from which all pods of lower priority are gone."""
+
+    def pre_filter(self, _state: CycleState, _pod: Pod, _nodes: Nodes) -> Status | None:
+        return SKIP if self.skips else None
+
+    def filter(self, _state: CycleState, pod: Pod, node: NodeRow) -> Status | None:
+        if pod.metadata.labels.get("mood") == "bad":
+            return Status.unschedulable("bad mood")
+        return self.answer if not node.pods else None
+
+
+class Scene:
+    """One full node, preemptors that share a memory, and a plugin with moods."""
+
+    def __init__(self, *, nodes: int = 1) -> None:
+        profile = {"plugins": {"multiPoint": {"enabled": [{"name": "Moody"}]}}}
+        tree = {
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            "profiles": [profile],
+        }
+        names = [f"n{number}" for number in range(nodes)]
+        objects: list[Any] = [make_node(name, cpu="1") for name in names]
+        objects += [make_pod(f"low-{name}", node=name, cpu="1", priority=0) for name in names]
+        self.judge = Evaluator(objects, config=load(tree), plugins={"Moody": Moody})
+        self.plugin = Watched(self.judge, enough=100)
+        self.memory: dict[Any, Any] = {}
+        moody = self.judge.runner.profile.plugins["Moody"]
+        assert isinstance(moody, Moody)
+        self.moody = moody
+
+    def decide(self, *, priority: int = 10, newer: Pod | None = None) -> Decision:
+        pod = make_pod("incoming", uid="incoming", cpu="1", priority=priority)
+        self.judge.stores.of(Pod).set(pod if newer is None else newer)
+        state, diagnosis = CycleState(PodInfo(pod)), Diagnosis()
+        state.memory = self.memory
+        self.judge._cycle.search(state, pod, self.judge.runner, diagnosis)
+        return self.plugin.decide(state, pod, diagnosis)
+
+
+def test_an_equal_preemptor_is_not_judged_again() -> None:
+    """The proof that anything is remembered: a plugin that breaks its promise is not heard."""
+    scene = Scene()
+    assert scene.decide().best is not None
+    scene.moody.answer = Status.unschedulable("no")
+    assert scene.decide().best is not None
+    scene.memory.clear()
+    assert scene.decide().message == "preemption: 0/1 nodes are available: 1 no."
+
+
+def test_preemptors_of_another_priority_have_other_victims() -> None:
+    scene = Scene()
+    assert scene.decide(priority=10).best == ("n0", ["default/low-n0"])
+    assert "No preemption victims found" in scene.decide(priority=0).message
+    scene.judge.add(make_pod("low-n0", uid="other", node="n0", cpu="1", priority=5))
+    assert scene.decide(priority=5).best is None
+    assert scene.decide(priority=10).best is not None
+
+
+def test_a_failure_is_not_remembered() -> None:
+    scene = Scene()
+    scene.moody.answer = Status.error("out of order")
+    assert "out of order" in scene.decide().message
+    scene.moody.answer = None
+    assert scene.decide().best is not None
+
+
+def test_a_plugin_that_no_longer_skips_is_heard() -> None:
+    scene = Scene()
+    scene.moody.skips = True
+    scene.moody.answer = Status.unschedulable("no")
+    assert scene.decide().best is not None
+    scene.moody.skips = False
+    assert scene.decide().best is None
+
+
+def test_what_was_found_for_another_version_of_the_pod_does_not_count() -> None:
+    """Preemption is for the pod as it is now, which need not be the equal of the pod in the cycle."""
+    scene = Scene()
+    assert scene.decide().best is not None
+    moody = make_pod("incoming", uid="incoming", cpu="1", priority=10, labels={"mood": "bad"})
+    assert scene.decide(newer=moody).message == "preemption: 0/1 nodes are available: 1 bad mood."
+    assert scene.decide().best is not None
+
+
+def test_nothing_is_remembered_where_a_plugin_looks_beyond_nodes() -> None:
+    with patch.object(Moody, "filter_depends_on", DependsOn.CLUSTER):
+        scene = Scene()
+        assert scene.decide().best is not None
+        scene.moody.answer = Status.unschedulable("no")
+        assert scene.decide().best is None
+
+
+def test_nothing_is_remembered_of_a_what_if() -> None:
+    scene = Scene()
+    (low,) = scene.judge.cluster.pods_at(0)
+    with scene.judge.cluster.what_if() as what_if:
+        what_if.add_pod(PodInfo(make_pod("vital", cpu="1", priority=100)), 0)
+        assert "Insufficient cpu" in scene.decide().message
+    assert scene.decide().best == ("n0", [low.key])
+
+
+def test_all_plans_together_are_bounded() -> None:
+    with patch("kuberth.plugins.default_preemption.plans.MAX_KEPT_ROWS", 5):
+        scene = Scene(nodes=2)
+        memories = [dict[Any, Any]() for _ in range(4)]
+        for memory in (*memories, memories[0], memories[2]):
+            scene.memory = memory
+            assert scene.decide().best is not None
+        kept = [plan.size for memory in memories for _version, plan in memory.values()]
+        assert sorted(kept) == [0, 0, 2, 2]
+        assert (kept[0], kept[2]) == (2, 2)
+
+
+def test_refusals_in_many_words_are_bounded() -> None:
+    with patch("kuberth.plugins.default_preemption.plans.MAX_REFUSALS", 10):
+        scene = Scene()
+        for number in range(40):
+            scene.moody.answer = Status.unschedulable(f"no {number}")
+            scene.judge.add(make_node("n0", cpu="1"))
+            assert scene.decide().message == f"preemption: 0/1 nodes are available: 1 no {number}."
+        ((_version, plan),) = scene.memory.values()
+        assert len(plan._refusals) <= 11
+
+
+def test_a_plugin_that_fails_for_one_node_fails_for_it_alone() -> None:
+    """Over columns all nodes are asked at once; then each on its own shows who it fails for."""
+    with patch.object(Moody, "filter_depends_on", DependsOn.REQUESTS):
+        scene = Scene(nodes=3)
+
+        def fail_for_one(_state: CycleState, _pod: Pod, node: NodeRow) -> Status | None:
+            if node.name == "n1" and node.pod_count == 0:
+                raise LookupError("out of order")
+            return None
+
+        with patch.object(scene.moody, "filter", fail_for_one):
+            decided = scene.decide()
+        assert [name for name, _victims, _broken in decided.candidates] == ["n0", "n2"]

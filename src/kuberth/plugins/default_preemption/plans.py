@@ -127,12 +127,13 @@ class Plan:
 
     # What was found
 
-    def accept(self, row: int, victims: Victims, cluster: ClusterTable) -> None:
-        """The row is a candidate."""
-        self._codes[row] = CANDIDATE
-        self._cost[:, row] = victims.cost
-        self._victims[row] = victims
-        self._judged_at[row] = cluster.settled_generation[row]
+    def accept(self, found: Mapping[int, Victims], cluster: ClusterTable) -> None:
+        """The rows are candidates."""
+        rows = np.fromiter(found, np.int64, len(found))
+        self._codes[rows] = CANDIDATE
+        self._cost[:, rows] = np.array([victims.cost for victims in found.values()], np.int64).T
+        self._victims.update(found)
+        self._judged_at[rows] = cluster.settled_generation[rows]
 
     def refuse(self, rows: Rows, status: Status, cluster: ClusterTable) -> None:
         """The rows are none. What a failure says is told, but not kept: it may pass."""

@@ -87,15 +87,18 @@ class VictimSearch:
         for name, status in diagnosis.explicit.items():
             if (row := cluster.row_of(name)) is not None:
                 plan.refuse(np.array([row], np.int64), status, cluster)
+        if found := {lane.row: _victims(lane) for lane in lanes if lane.condemned}:
+            plan.accept(found, cluster)
         for lane in lanes:
-            if lane.condemned:
-                plan.accept(lane.row, _victims(lane), cluster)
-            else:
+            if not lane.condemned:
                 name = cluster.names[lane.row]
                 nobody = Status.error(f'expected at least one victim pod on node "{name}"')
                 plan.refuse(np.array([lane.row], np.int64), nobody, cluster)
 
 
 def _victims(lane: Lane) -> Victims:
-    pods = sorted((info for info, _breaks in lane.condemned), key=importance)
-    return Victims(tuple(pods), sum(breaks for _info, breaks in lane.condemned))
+    pods = [info for info, _breaks in lane.condemned]
+    violations = sum(breaks for _info, breaks in lane.condemned)
+    if violations:  # otherwise they went in the order of importance
+        pods.sort(key=importance)
+    return Victims(tuple(pods), violations)
