@@ -29,7 +29,7 @@ from kuberth.cluster.node_order import interleaved_by_zone
 from kuberth.cluster.nodes import NodeRow, Nodes
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.cluster.pod_volumes import Disk
-from kuberth.cluster.request_sums import Amounts, RequestsBelow
+from kuberth.cluster.request_sums import COUNT, NONZERO, Amounts, RequestsBelow
 from kuberth.cluster.resource_columns import CPU, MAX_RESOURCES, MEMORY, ResourceColumns
 from kuberth.cluster.terms import Terms
 from kuberth.cluster.what_if import RequestsWhatIf, WhatIf
@@ -219,7 +219,9 @@ class ClusterTable:
 
     def amounts_at(self, rows: NDArray[np.int64]) -> Amounts:
         """What the pods on some rows ask for: a copy."""
-        return Amounts(self.requested[:, rows], self.nonzero_requested[:, rows], self.pod_count[rows])
+        return np.concatenate(
+            (self.requested[:, rows], self.nonzero_requested[:, rows], self.pod_count[np.newaxis, rows])
+        )
 
     def changed_since(self, generation: int) -> NDArray[np.int64]:
         """The rows written to after `generation`."""
@@ -429,15 +431,11 @@ class ClusterTable:
         at.clear()
         at.update((info.uid, info) for info in pods)
 
-    def shift(self, amounts: Amounts, rows: NDArray[np.int64], sign: int) -> None:
-        """Count amounts on distinct rows (1), or no longer (-1), whatever the pods there: for a what-if."""
-        present = self.amounts_at(rows)
-        moved = (now + sign * amount for now, amount in zip(present, amounts, strict=True))
-        self.set_amounts(Amounts(*moved), rows)
-
     def set_amounts(self, amounts: Amounts, rows: NDArray[np.int64]) -> None:
-        """Have rows hold these amounts, whatever the pods there: for a what-if."""
-        self.requested[:, rows], self.nonzero_requested[:, rows], self.pod_count[rows] = amounts
+        """Have distinct rows hold these amounts, whatever the pods there: for a what-if."""
+        self.requested[:, rows] = amounts[: len(self.requested)]
+        self.nonzero_requested[:, rows] = amounts[NONZERO]
+        self.pod_count[rows] = amounts[COUNT]
         self.generation += 1
         self.row_generation[rows] = self.generation
 

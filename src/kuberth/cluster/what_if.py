@@ -76,13 +76,9 @@ class RequestsWhatIf:
         self._rows = rows
         self._before = table.amounts_at(rows)
 
-    def add(self, amounts: Amounts, rows: NDArray[np.int64]) -> None:
-        """As if pods with these amounts had come, a position of `amounts` for each of `rows`."""
-        self._table.shift(amounts, rows, 1)
-
-    def remove(self, amounts: Amounts, rows: NDArray[np.int64]) -> None:
-        """As if they had left."""
-        self._table.shift(amounts, rows, -1)
+    def set(self, amounts: Amounts, rows: NDArray[np.int64]) -> None:
+        """As if the pods on `rows` asked for these amounts, a position for each row."""
+        self._table.set_amounts(amounts, rows)
 
     def undo(self) -> None:
         """Take all changes back."""

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kuberth.cluster.pod_info import PodInfo
-from kuberth.cluster.request_sums import MAX_PRIORITIES, Amounts
+from kuberth.cluster.request_sums import COUNT, MAX_PRIORITIES, Amounts, amounts_of
 from kuberth.cluster.table import ClusterTable
 from kuberth.testing.factories import make_node, make_pod
 
@@ -25,25 +25,28 @@ def info(name: str, node: str = "", *, priority: int = 0, gpus: int = 0, **field
 
 def summed(cluster: ClusterTable, priority: int) -> Amounts:
     """The sums as a fresh count gives them."""
-    rows = range(cluster.slots)
-    lower = [[pod for pod in cluster.pods_at(row) if pod.priority < priority] for row in rows]
     height = len(cluster.requested)
-    requested = np.zeros((height, cluster.slots), np.int64)
-    nonzero = np.zeros((2, cluster.slots), np.int64)
-    for row, pods in enumerate(lower):
-        for pod in pods:
+    amounts = np.zeros((height + 3, cluster.slots), np.int64)
+    for row in range(cluster.slots):
+        for pod in cluster.pods_at(row):
+            if pod.priority >= priority:
+                continue
             request = pod.request
-            requested[:3, row] += (request.milli_cpu, request.memory, request.ephemeral_storage)
+            amounts[:3, row] += (request.milli_cpu, request.memory, request.ephemeral_storage)
             for name, amount in request.scalars.items():
                 if (index := cluster.resource_index(name)) is not None:
-                    requested[index, row] += amount
-            nonzero[:, row] += (request.nonzero_milli_cpu, request.nonzero_memory)
-    return Amounts(requested, nonzero, np.array([len(pods) for pods in lower], np.int64))
+                    amounts[index, row] += amount
+            amounts[height:, row] += (request.nonzero_milli_cpu, request.nonzero_memory, 1)
+    return amounts
 
 
-def assert_equal(found: Amounts, expected: Amounts, slots: int) -> None:
-    for have, want in zip(found, expected, strict=True):
-        assert (have[..., :slots] == want[..., :slots]).all()
+def assert_sums(cluster: ClusterTable, priority: int) -> None:
+    found = cluster.requests_below(priority)[:, : cluster.slots]
+    assert (found == summed(cluster, priority)).all()
+
+
+def counts_below(cluster: ClusterTable, priority: int) -> list[int]:
+    return [int(number) for number in cluster.requests_below(priority)[COUNT, :3]]
 
 
 changes = st.one_of(
@@ -79,7 +82,7 @@ def test_sums_follow_every_change(steps: list[Any]) -> None:
             for number in range(70):
                 cluster.set_node(make_node(f"more-{number}"))
         for priority in (0, 2):
-            assert_equal(cluster.requests_below(priority), summed(cluster, priority), cluster.slots)
+            assert_sums(cluster, priority)
 
 
 def full_table() -> ClusterTable:
@@ -97,14 +100,14 @@ def test_a_what_if_is_not_remembered() -> None:
         (low,) = (pod for pod in cluster.pods_at(0) if pod.priority == 0)
         what_if.remove_pod(low, 0)
         cluster.add_pod(info("b-more", "b", cpu="1"))
-        assert cluster.requests_below(5).pod_count[:3].tolist() == [0, 2, 1]
-    assert cluster.requests_below(5).pod_count[:3].tolist() == [1, 2, 1]
+        assert counts_below(cluster, 5) == [0, 2, 1]
+    assert counts_below(cluster, 5) == [1, 2, 1]
 
 
 def test_sums_of_many_priorities_are_right_though_not_all_are_kept() -> None:
     cluster = full_table()
     for priority in (*range(3 * MAX_PRIORITIES), 0, 11):
-        assert_equal(cluster.requests_below(priority), summed(cluster, priority), cluster.slots)
+        assert_sums(cluster, priority)
 
 
 def test_amounts_move_on_many_rows_and_come_back() -> None:
@@ -113,19 +116,21 @@ def test_amounts_move_on_many_rows_and_come_back() -> None:
     before = cluster.amounts_at(np.arange(3))
     settled = cluster.settled_generation.copy()
     generation = cluster.generation
+    gpu = cluster.resource_index(GPU)
+    assert gpu is not None
     with cluster.what_if_requests(rows) as what_if:
-        what_if.remove(cluster.requests_below(5).at(rows), rows)
-        gpu = cluster.resource_index(GPU)
-        assert gpu is not None
+        staying = cluster.amounts_at(rows) - cluster.requests_below(5)[:, rows]
+        what_if.set(staying, rows)
         assert cluster.requested[gpu, :3].tolist() == [0, 1, 0]
         assert cluster.requested[0, :3].tolist() == [2000, 3000, 2000]
         assert cluster.pod_count[:3].tolist() == [1, 2, 1]
         assert cluster.changed_since(generation).tolist() == [0, 2]
-        coming = Amounts.of([info("new", cpu="500m")], cluster)
-        what_if.add(coming, rows[:1])
+        coming = amounts_of([info("new", cpu="500m")], cluster)
+        what_if.set(staying[:, :1] + coming, rows[:1])
         assert cluster.requested[0, :3].tolist() == [2000, 3000, 2500]
+        assert cluster.nonzero_requested[0, :3].tolist() == [2000, 3000, 2500]
         inside = cluster.generation
-    assert_equal(cluster.amounts_at(np.arange(3)), before, 3)
+    assert (cluster.amounts_at(np.arange(3)) == before).all()
     assert cluster.changed_since(inside).tolist() == [0, 2]
     assert (cluster.settled_generation == settled).all()
 
@@ -137,13 +142,13 @@ def test_a_question_that_fails_leaves_no_trace() -> None:
 
     def ask() -> None:
         with cluster.what_if_requests(rows) as what_if:
-            what_if.remove(cluster.requests_below(5).at(rows), rows)
+            what_if.set(cluster.requests_below(5)[:, rows], rows)
             raise LookupError
 
     with pytest.raises(LookupError):
         ask()
-    assert_equal(cluster.amounts_at(np.arange(3)), before, 3)
-    assert cluster.requests_below(5).pod_count[:3].tolist() == [1, 1, 1]
+    assert (cluster.amounts_at(np.arange(3)) == before).all()
+    assert counts_below(cluster, 5) == [1, 1, 1]
 
 
 def test_pods_keep_their_order_through_a_what_if() -> None:

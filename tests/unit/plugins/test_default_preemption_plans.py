@@ -289,22 +289,29 @@ class World:
         pod = make_pod(f"n{number}", uid=f"n{number}", priority=priority, cpu=f"{cpu}m")
         self.judge.nominator.nominate(PodInfo(pod), node)
 
-    def preempt(self, number: int, start: int, promised: str) -> None:
-        """A preemptor like all the others, perhaps with a promise of its own."""
-        pod = make_pod(f"pre{number}", uid=f"pre{number}", **self.template)
+    def preemptor(self, number: int) -> Pod:
+        return make_pod(f"pre{number}", uid=f"pre{number}", **self.template)
+
+    def nominate_preemptor(self, number: int, node: str) -> None:
+        self.judge.nominator.nominate(PodInfo(self.preemptor(number)), node)
+
+    def preempt(self, number: int, start: int, promised: str) -> Decision | None:
+        """A preemptor like all the others, perhaps with a promise of its own. None: it fits somewhere."""
+        pod = self.preemptor(number)
         judge = self.judge
         judge.stores.of(Pod).set(pod)
         state, diagnosis = CycleState(PodInfo(pod)), Diagnosis()
         state.memory = self.memory
         if promised:
-            judge.nominator.nominate(PodInfo(pod), promised)
+            self.nominate_preemptor(number, promised)
         found = judge._cycle.search(state, pod, judge.runner, diagnosis)
         if isinstance(found, Status) or len(found[0]) or not len(resolvable_rows(diagnosis, judge.cluster)):
-            return
+            return None
         rows = len(resolvable_rows(diagnosis, judge.cluster))
         self.plugin.begin_at = start
         expected = reference(judge, state, pod, diagnosis, start=start % rows, enough=self.enough)
         assert self.plugin.decide(state, pod, diagnosis) == expected
+        return expected
 
 
 nodes = st.sampled_from(NODES)
@@ -381,6 +388,85 @@ def test_every_decision_is_the_one_of_a_search_that_remembers_nothing(
             getattr(world, name)(*details)
             world.preempt(1, 0, "")
         world.preempt(2, 1, "")
+
+
+# What is doubtful, case by case
+
+
+def crowded(*, enough: int = 100) -> World:
+    """Two nodes, each full with one pod of low priority: `p0` of app x on a, `p1` of app y on b."""
+    world = World(enough=enough, preemptor={"cpu": "1", "priority": 10})
+    for number, (name, app) in enumerate((("a", "x"), ("b", "y"))):
+        world.set_node(name, 1, 4, None, closed=False)
+        world.set_pod(number, name, priority=number, cpu=1000, gpus=0, minute=0, app=app, port=False)
+    return world
+
+
+def chosen(world: World, number: int = 0, *, promised: str = "") -> str:
+    """The node that a preemptor gets, found out twice: by the reference and with what is remembered."""
+    expected = world.preempt(number, 0, promised)
+    assert expected is not None
+    return expected.best[0] if expected.best else ""
+
+
+def test_a_budget_that_allows_nothing_more_counts_at_once() -> None:
+    world = crowded()
+    world.set_budget(0, "x", 1, set())
+    assert chosen(world) == "a"
+    world.set_budget(0, "x", 0, set())
+    assert chosen(world) == "b"
+    world.set_budget(0, "x", 0, {0})
+    assert chosen(world) == "a"
+    world.set_budget(0, "x", 0, set())
+    assert chosen(world) == "b"
+
+
+def test_a_budget_that_covers_others_counts_at_once() -> None:
+    world = crowded()
+    world.set_budget(0, "z", 0, set())
+    assert chosen(world) == "a"
+    world.set_budget(0, "x", 0, set())
+    assert chosen(world) == "b"
+    world.remove_budget(0)
+    assert chosen(world) == "a"
+    world.set_budget(1, "x", 0, set())
+    assert chosen(world) == "b"
+
+
+def test_budgets_of_a_pod_that_left_do_not_matter_any_more() -> None:
+    world = crowded()
+    world.set_budget(0, "x", 1, set())
+    world.set_budget(1, "y", 1, set())
+    assert chosen(world) == "a"
+    world.set_pod(0, "a", priority=0, cpu=1000, gpus=0, minute=0, app="y", port=False)
+    assert chosen(world) == "a"
+    world.set_budget(0, "x", 0, set())
+    assert chosen(world) == "a"
+    world.set_budget(1, "y", 0, set())
+    world.set_pod(1, "b", priority=1, cpu=1000, gpus=0, minute=0, app="", port=False)
+    assert chosen(world) == "b"
+
+
+def test_a_promise_counts_for_all_but_the_pod_it_was_made_to() -> None:
+    world = crowded()
+    assert chosen(world, 0) == "a"
+    assert chosen(world, 1, promised="a") == "a"
+    assert chosen(world, 2) == "b"
+    assert chosen(world, 1, promised="a") == "a"
+    assert chosen(world, 2) == "b"
+    world.nominate_preemptor(1, "")
+    assert chosen(world, 2) == "a"
+
+
+def test_a_promise_to_a_lesser_pod_is_none() -> None:
+    world = crowded()
+    assert chosen(world) == "a"
+    world.nominate(0, "a", priority=9, cpu=1000)
+    assert chosen(world) == "a"
+    world.nominate(0, "a", priority=10, cpu=1000)
+    assert chosen(world) == "b"
+    world.nominate(0, "", priority=10, cpu=1000)
+    assert chosen(world) == "a"
 
 
 # What is not to be remembered

@@ -360,11 +360,11 @@ class Filtering(Phase):
         )
 
     def run_filter_as_is(
-        self, state: CycleState, pod: Pod, nodes: Nodes, diagnosis: Diagnosis
+        self, state: CycleState, pod: Pod, nodes: Nodes, diagnosis: Diagnosis | None = None
     ) -> Mask | Status:
         """As `run_filter`, of the pods in the table alone: promises are for the caller to consider."""
         blocks, passing = self._judge(state, pod, nodes)
-        if isinstance(passing, Status):
+        if isinstance(passing, Status) or diagnosis is None:
             return passing
         for block in blocks:
             try:

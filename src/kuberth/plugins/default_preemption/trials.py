@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from kuberth.api.core import Pod
 from kuberth.cluster.nodes import NodeRow, Nodes
 from kuberth.cluster.pod_info import PodInfo
-from kuberth.cluster.request_sums import Amounts
+from kuberth.cluster.request_sums import Amounts, amounts_of, sums_of
 from kuberth.cluster.table import ClusterTable
 from kuberth.cluster.what_if import RequestsWhatIf, WhatIf
 from kuberth.errors import KuberthError
@@ -166,7 +166,10 @@ class PodTrial:
 class SumsTrial:
     """Over columns: what leaves and comes back are amounts, of all rows at once."""
 
-    def __init__(self, preemptor: Preemptor, rows: Rows, what_if: RequestsWhatIf, *, below: Amounts) -> None:
+    def __init__(
+        self, preemptor: Preemptor, rows: Rows, what_if: RequestsWhatIf, *, present: Amounts
+    ) -> None:
+        """`present`: what those pods on the rows ask for that stay in any case."""
         self._preemptor = preemptor
         self._runner = preemptor.runner
         self._state = preemptor.state.clone()
@@ -174,57 +177,57 @@ class SumsTrial:
         self._rows = rows
         self._what_if = what_if
         promised = self._runner.promised_to_others(preemptor.pod, Nodes(self._cluster, rows))
-        self._promised = {row: Amounts.summed([pods], self._cluster) for row, pods in promised.items()}
+        self._promised = {row: sums_of([pods], self._cluster) for row, pods in promised.items()}
         """By row: what pods ask for that are not there yet and must not be pushed aside."""
-        self._possible: Amounts
-        self._first: dict[int, int] = {}
-        what_if.remove(below.at(rows), rows)
+        self._present = present
+        self._possible = present[:, :0]
+        self._place: dict[int, tuple[int, int]] = {}
 
     def fitting(self, diagnosis: Diagnosis) -> Sequence[Lane]:
-        passing = self._fits(self._rows, diagnosis)
+        passing = self._fits(self._rows, self._present, diagnosis)
         # Here nothing is done for a row that is hopeless, as most are where preemption does not help.
         return [Lane(row, self._preemptor.pods_below(row)) for row in self._rows[passing].tolist()]
 
     def begin(self, lanes: Sequence[Lane]) -> None:
-        self._possible = Amounts.of([info for lane in lanes for info in lane.possible], self._cluster)
+        self._possible = amounts_of([info for lane in lanes for info in lane.possible], self._cluster)
         firsts = accumulate((len(lane.possible) for lane in lanes), initial=0)
-        self._first = {lane.row: first for lane, first in zip(lanes, firsts, strict=False)}
+        positions = {row: position for position, row in enumerate(self._rows.tolist())}
+        self._place = {
+            lane.row: (positions[lane.row], first) for lane, first in zip(lanes, firsts, strict=False)
+        }
         # They have let the pod pass, and what they go by does not change in this what-if.
         self._state.skip_filter |= self._runner.filters_of_node_objects
 
     def spare(self, lanes: Sequence[Lane], turn: int) -> Sequence[bool]:
-        rows = np.array([lane.row for lane in lanes], np.int64)
-        coming = self._possible.at(np.array([self._first[lane.row] + turn for lane in lanes], np.int64))
-        self._what_if.add(coming, rows)
-        spared: Mask = self._fits(rows, Diagnosis())
-        again = np.flatnonzero(~spared)
-        self._what_if.remove(coming.at(again), rows[again])
+        positions, firsts = np.array([self._place[lane.row] for lane in lanes], np.int64).T
+        trial = self._present[:, positions] + self._possible[:, firsts + turn]
+        spared = self._fits(self._rows[positions], trial)
+        self._present[:, positions[spared]] = trial[:, spared]
         return list(map(bool, spared))
 
-    def _fits(self, rows: Rows, diagnosis: Diagnosis) -> Mask:
-        """Whether the pod fits on each row as things stand, with and without the pods nominated for it."""
-        with_promised = self._with_promised(rows, diagnosis) if self._promised else None
-        passing = self._judged(rows, diagnosis)
+    def _fits(self, rows: Rows, amounts: Amounts, diagnosis: Diagnosis | None = None) -> Mask:
+        """Whether the pod fits on rows that hold these amounts, with and without those promised to others."""
+        with_promised = self._with_promised(rows, amounts, diagnosis) if self._promised else None
+        passing = self._judged(rows, amounts, diagnosis)
         return passing if with_promised is None else passing & with_promised
 
-    def _with_promised(self, rows: Rows, diagnosis: Diagnosis) -> Mask:
-        positions = [position for position, row in enumerate(rows.tolist()) if row in self._promised]
+    def _with_promised(self, rows: Rows, amounts: Amounts, diagnosis: Diagnosis | None) -> Mask:
         passing = np.ones(len(rows), np.bool_)
-        promised = rows[positions]
-        if not len(promised):
+        positions = [position for position, row in enumerate(rows.tolist()) if row in self._promised]
+        if not positions:
             return passing
-        amounts = [self._promised[row] for row in promised.tolist()]
-        together = Amounts(*(np.concatenate(columns, axis=-1) for columns in zip(*amounts, strict=True)))
-        self._what_if.add(together, promised)
-        told = Diagnosis()
-        passing[positions] = self._judged(promised, told)
-        self._what_if.remove(together, promised)
-        for rejected, status in told.rows():
-            for row in rejected.tolist():
-                diagnosis.set(self._cluster.names[row], status)
+        promised = rows[positions]
+        coming = np.concatenate([self._promised[row] for row in promised.tolist()], axis=1)
+        told = None if diagnosis is None else Diagnosis()
+        passing[positions] = self._judged(promised, amounts[:, positions] + coming, told)
+        if diagnosis is not None and told is not None:
+            for rejected, status in told.rows():
+                for row in rejected.tolist():
+                    diagnosis.set(self._cluster.names[row], status)
         return passing
 
-    def _judged(self, rows: Rows, diagnosis: Diagnosis) -> Mask:
+    def _judged(self, rows: Rows, amounts: Amounts, diagnosis: Diagnosis | None) -> Mask:
+        self._what_if.set(amounts, rows)
         view = Nodes(self._cluster, rows)
         passing = self._runner.run_filter_as_is(self._state, self._preemptor.pod, view, diagnosis)
         if isinstance(passing, Status):
@@ -240,6 +243,7 @@ def pod_trial(preemptor: Preemptor, rows: Rows) -> Iterator[Trial]:
 
 @contextmanager
 def sums_trial(preemptor: Preemptor, rows: Rows) -> Iterator[Trial]:
-    below = preemptor.cluster.requests_below(preemptor.priority)
-    with preemptor.cluster.what_if_requests(rows) as what_if:
-        yield SumsTrial(preemptor, rows, what_if, below=below)
+    cluster = preemptor.cluster
+    staying = cluster.amounts_at(rows) - cluster.requests_below(preemptor.priority)[:, rows]
+    with cluster.what_if_requests(rows) as what_if:
+        yield SumsTrial(preemptor, rows, what_if, present=staying)
