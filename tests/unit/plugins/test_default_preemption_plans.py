@@ -452,10 +452,38 @@ def test_a_promise_counts_for_all_but_the_pod_it_was_made_to() -> None:
     assert chosen(world, 0) == "a"
     assert chosen(world, 1, promised="a") == "a"
     assert chosen(world, 2) == "b"
-    assert chosen(world, 1, promised="a") == "a"
+    assert chosen(world, 1) == "a"
     assert chosen(world, 2) == "b"
     world.nominate_preemptor(1, "")
     assert chosen(world, 2) == "a"
+
+
+def test_only_the_first_of_those_that_break_a_budget_are_compared() -> None:
+    world = crowded(enough=1)
+    world.set_pod(0, "a", priority=9, cpu=1000, gpus=0, minute=0, app="x", port=False)
+    world.set_budget(0, "x", 0, set())
+    world.set_budget(1, "y", 0, set())
+    assert chosen(world) == "a"
+    world.remove_budget(1)
+    assert chosen(world) == "b"
+
+
+def test_victims_stand_in_the_order_of_importance_whoever_is_protected() -> None:
+    world = crowded()
+    world.remove_node("b")
+    world.set_pod(0, "a", priority=0, cpu=500, gpus=0, minute=0, app="x", port=False)
+    world.set_pod(1, "a", priority=5, cpu=500, gpus=0, minute=0, app="y", port=False)
+    world.set_budget(0, "x", 0, set())
+    decided = world.preempt(0, 0, "")
+    assert decided is not None
+    assert decided.candidates == [("a", ["default/p1", "default/p0"], 1)]
+
+
+def test_a_new_promise_counts_at_once() -> None:
+    world = crowded()
+    assert chosen(world) == "a"
+    world.nominate(0, "a", priority=10, cpu=1000)
+    assert chosen(world) == "b"
 
 
 def test_a_promise_to_a_lesser_pod_is_none() -> None:
