@@ -50,7 +50,8 @@ def of(module: str, *names: str) -> tuple[Entry, ...]:
 
 
 _WRITING: Final = words(
-    "set_node remove_node assume_pod forget_pod add_pod update_pod remove_pod put take set_namespace"
+    "set_node remove_node assume_pod forget_pod add_pod update_pod remove_pod put take set_namespace "
+    "reorder set_amounts"
 )
 """Methods of the table that only its owner calls."""
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from kuberth.api.core import Node, Taint
 from kuberth.api.quantity import milli_value, value
-from kuberth.cluster.change_log import ChangeLog
+from kuberth.changes import Changes
 from kuberth.cluster.counting import Column, RowCounts, resized
 from kuberth.cluster.images import ImageColumn, ImageColumns
 from kuberth.cluster.interning import InternedColumn
@@ -30,9 +30,10 @@ from kuberth.cluster.node_order import NodeOrder, interleaved_by_zone
 from kuberth.cluster.nodes import NodeRow, Nodes
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.cluster.pod_volumes import Disk
+from kuberth.cluster.request_sums import COUNT, NONZERO, Amounts, RequestsBelow
 from kuberth.cluster.resource_columns import CPU, MAX_RESOURCES, MEMORY, ResourceColumns
 from kuberth.cluster.terms import Terms
-from kuberth.cluster.what_if import WhatIf
+from kuberth.cluster.what_if import RequestsWhatIf, WhatIf
 from kuberth.errors import KuberthError, QuantityError
 
 _FIRST_CAPACITY: Final = 64
@@ -90,7 +91,7 @@ class ClusterTable:
         self.settled_generation: Column = np.zeros(capacity, np.int64)
         """int64[row]: the same without what-ifs, which leave a row as they found it; what is remembered
         outside of them stays valid."""
-        self.changes = ChangeLog()
+        self.changes: Changes[int] = Changes()
         """The rows whose `settled_generation` changed lately."""
         self.node_generation: Column = np.zeros(capacity, np.int64)
         """int64[row]: `generation` of the last write to the row's own node."""
@@ -112,6 +113,8 @@ class ClusterTable:
         self.disks: dict[Disk, RowCounts] = {}
         """Volumes of the pods per row that name a disk."""
         self._priorities: dict[int, RowCounts] = {}
+        self._requests_below = RequestsBelow()
+        self._questions = 0
         self._ports: dict[tuple[str, int], dict[str, RowCounts]] = {}
         self._rows: dict[str, int] = {}
         self._free: list[int] = []
@@ -224,6 +227,16 @@ class ClusterTable:
             if held < priority:
                 mask[counts.rows()] = True
         return mask
+
+    def requests_below(self, priority: int) -> Amounts:
+        """Per row, as long as the columns: what pods of lower priority ask for. Not to be written to."""
+        return self._requests_below.of(self, priority, keep=not self.is_supposing)
+
+    def amounts_at(self, rows: NDArray[np.int64]) -> Amounts:
+        """What the pods on some rows ask for: a copy."""
+        return np.concatenate(
+            (self.requested[:, rows], self.nonzero_requested[:, rows], self.pod_count[np.newaxis, rows])
+        )
 
     def changed_since(self, generation: int) -> NDArray[np.int64]:
         """The rows written to after `generation`."""
@@ -432,6 +445,20 @@ class ClusterTable:
         del self._pods_at[row][info.uid]
         self._count(info, row, -1)
 
+    def reorder(self, row: int, pods: Iterable[PodInfo]) -> None:
+        """List the pods of a row, which are there already, in this order."""
+        at = self._pods_at[row]
+        at.clear()
+        at.update((info.uid, info) for info in pods)
+
+    def set_amounts(self, amounts: Amounts, rows: NDArray[np.int64]) -> None:
+        """Have distinct rows hold these amounts, whatever the pods there: for a what-if."""
+        self.requested[:, rows] = amounts[: len(self.requested)]
+        self.nonzero_requested[:, rows] = amounts[NONZERO]
+        self.pod_count[rows] = amounts[COUNT]
+        self.generation += 1
+        self.row_generation[rows] = self.generation
+
     def _count(self, info: PodInfo, row: int, sign: int) -> None:
         request = info.request
         self._resources.count(request, row, sign)
@@ -472,17 +499,29 @@ class ClusterTable:
     def what_if(self) -> Iterator[WhatIf]:
         """Change rows for a question; leaving the block takes every change back."""
         question = WhatIf(self)
+        with self._undone(question):
+            yield question
+
+    @contextmanager
+    def what_if_requests(self, rows: NDArray[np.int64]) -> Iterator[RequestsWhatIf]:
+        """Change sums of requests on many distinct rows for a question; leaving the block takes all back."""
+        question = RequestsWhatIf(self, rows)
+        with self._undone(question):
+            yield question
+
+    @property
+    def is_supposing(self) -> bool:
+        """Whether a what-if is open: what the columns say now is not to be remembered."""
+        return self._questions > 0
+
+    @contextmanager
+    def _undone(self, question: WhatIf | RequestsWhatIf) -> Iterator[None]:
         self._questions += 1
         try:
-            yield question
+            yield
         finally:
             question.undo()
             self._questions -= 1
-
-    @property
-    def is_in_question(self) -> bool:
-        """Whether a what-if is being asked, so that the columns may show what is not so."""
-        return self._questions > 0
 
 
 def _without_times(taints: Iterable[Taint]) -> tuple[Taint, ...]:

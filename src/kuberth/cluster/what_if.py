@@ -8,7 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+
 from kuberth.cluster.pod_info import PodInfo
+from kuberth.cluster.request_sums import Amounts
 
 if TYPE_CHECKING:
     from kuberth.cluster.table import ClusterTable
@@ -20,16 +24,23 @@ class WhatIf:
     def __init__(self, table: ClusterTable) -> None:
         self._table = table
         self._done: list[tuple[PodInfo, int, bool]] = []
+        self._before: dict[int, tuple[PodInfo, ...]] = {}
 
     def add_pod(self, info: PodInfo, row: int) -> None:
         """As if the pod were on the row."""
+        self._remember(row)
         self._table.put(info, row)
         self._done.append((info, row, True))
 
     def remove_pod(self, info: PodInfo, row: int) -> None:
         """As if the pod had left the row."""
+        self._remember(row)
         self._table.take(info, row)
         self._done.append((info, row, False))
+
+    def _remember(self, row: int) -> None:
+        if row not in self._before:
+            self._before[row] = tuple(self._table.pods_at(row))
 
     def undo(self) -> None:
         """Take all changes back; what came and went again, as most pods of a preemption do, costs nothing."""
@@ -46,3 +57,29 @@ class WhatIf:
                 self._table.take(infos[identity], row)
             elif surplus < 0:
                 self._table.put(infos[identity], row)
+        # A pod that left and came back would stand last, and among equals the order decides.
+        for row, pods in self._before.items():
+            self._table.reorder(row, pods)
+        self._before.clear()
+
+
+class RequestsWhatIf:
+    """The same for many rows at once, as far as sums of requests and numbers of pods are concerned.
+
+    For questions to those who read nothing else of the pods on a node: all other columns, and the pods
+    themselves, stay as they are.
+    """
+
+    def __init__(self, table: ClusterTable, rows: NDArray[np.int64]) -> None:
+        """Only `rows` may be changed."""
+        self._table = table
+        self._rows = rows
+        self._before = table.amounts_at(rows)
+
+    def set(self, amounts: Amounts, rows: NDArray[np.int64]) -> None:
+        """As if the pods on `rows` asked for these amounts, a position for each row."""
+        self._table.set_amounts(amounts, rows)
+
+    def undo(self) -> None:
+        """Take all changes back."""
+        self._table.set_amounts(self._before, self._rows)

@@ -121,10 +121,17 @@ class DependsOn(enum.Enum):
     """The pod alone."""
     NODE_OBJECT = "static"
     """Also the node's own object."""
+    REQUESTS = "requests"
+    """Also how many pods are on that node and what they ask for in sum: `pod_count` and `requested`."""
     NODE = "node"
     """Also the pods on that node."""
     CLUSTER = "cluster"
     """Anything: other nodes and their pods, other kinds of objects, the plugin's own memory."""
+
+    @property
+    def looks_at_pods(self) -> bool:
+        """Whether the pods on the node matter, and those on no other."""
+        return self in (DependsOn.REQUESTS, DependsOn.NODE)
 
 
 class PreFilterPlugin(Plugin):

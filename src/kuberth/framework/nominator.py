@@ -6,13 +6,9 @@ Filter counts as if they were there. A promise ends when the pod is placed, dele
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final
-
 from kuberth.api.core import Pod
+from kuberth.changes import Changes
 from kuberth.cluster.pod_info import PodInfo
-
-_REMEMBERED_CHANGES: Final = 1024
 
 
 class Nominator:
@@ -21,8 +17,8 @@ class Nominator:
     def __init__(self) -> None:
         self._by_node: dict[str, dict[str, PodInfo]] = {}
         self._node_of: dict[str, str] = {}
-        self._changes: list[str] = []
-        self._forgotten = 0
+        self.changes: Changes[str] = Changes()
+        """Names of nodes that were promised to someone, or are no longer."""
 
     def nominate(self, pod: PodInfo, node_name: str) -> None:
         """Promise `node_name` to the pod; an empty name withdraws any promise."""
@@ -30,7 +26,7 @@ class Nominator:
         if node_name and not pod.node_name:
             self._by_node.setdefault(node_name, {})[pod.uid] = pod
             self._node_of[pod.uid] = node_name
-            self._note_change(node_name)
+            self.changes.note(node_name)
 
     def adopt(self, pod: PodInfo) -> None:
         """Take over the nomination that the pod's own status carries, if it does."""
@@ -56,7 +52,7 @@ class Nominator:
             del promised[pod.metadata.uid]
             if not promised:
                 del self._by_node[node_name]
-            self._note_change(node_name)
+            self.changes.note(node_name)
 
     def node_of(self, uid: str) -> str:
         """The node promised to the pod, or ""."""
@@ -66,27 +62,10 @@ class Nominator:
         """The pods that a node is promised to."""
         return tuple(self._by_node.get(node_name, {}).values())
 
-    def nominated_nodes(self) -> Iterable[str]:
+    def nominated_nodes(self) -> tuple[str, ...]:
         """The nodes that are promised to any pod."""
         return tuple(self._by_node)
 
     def __bool__(self) -> bool:
         """Whether anything is promised to anyone."""
         return bool(self._by_node)
-
-    @property
-    def version(self) -> int:
-        """Grows with every promise that is made or ends."""
-        return self._forgotten + len(self._changes)
-
-    def changed_since(self, version: int) -> Iterable[str] | None:
-        """The nodes whose promises changed after `version`; None if that is too long ago to say."""
-        return (
-            None if version < self._forgotten else dict.fromkeys(self._changes[version - self._forgotten :])
-        )
-
-    def _note_change(self, node_name: str) -> None:
-        if len(self._changes) == _REMEMBERED_CHANGES:
-            self._forgotten += len(self._changes)
-            self._changes.clear()
-        self._changes.append(node_name)

@@ -42,7 +42,7 @@ _NEVER: Final = 2**62
 """The place of a rejection that there is not: after all others."""
 
 
-class Rejection(NamedTuple):
+class KnownRejection(NamedTuple):
     """A status that some rows share, and the place of its plugin in the order of filters."""
 
     order: int
@@ -63,11 +63,11 @@ class KeptVerdicts:
         """[part, row]: what was said of the row; 0: it passes."""
         self.judged_at: Column = np.zeros(capacity, np.int64)
         """int64[row]: the table's generation when the row was judged last."""
-        self.rejections: list[Rejection] = []
+        self.rejections: list[KnownRejection] = []
         """What ids stand for, counted from one."""
-        self._index: dict[Rejection, int] = {}
+        self._index: dict[KnownRejection, int] = {}
 
-    def id_of(self, rejection: Rejection) -> int:
+    def id_of(self, rejection: KnownRejection) -> int:
         known = self._index.get(rejection)
         if known is None:
             self.rejections.append(rejection)
@@ -134,17 +134,17 @@ class KnownPlaces:
         """Rows that Score has to be asked about."""
         self.sums: Column = np.zeros(length, np.int64)
         """The weighted sum of the scores that nobody normalises."""
-        self._changes = table.changes.end
+        self._changes = table.changes.version
         self._generation = table.generation
 
     def catch_up(self, table: ClusterTable) -> None:
         """Nothing is known any more of rows that were written to."""
-        if self._changes == table.changes.end:
+        if self._changes == table.changes.version:
             return
-        written = table.changes.since(self._changes)
+        written: Iterable[int] | None = table.changes.since(self._changes)
         if written is None:
             written = np.flatnonzero(table.settled_generation[: table.slots] > self._generation).tolist()
-        self._changes, self._generation = table.changes.end, table.generation
+        self._changes, self._generation = table.changes.version, table.generation
         place, half = self.order.place, len(self.order)
         for row in written:
             # Rows without a node have no place, but then the order is another, too.

@@ -6,6 +6,7 @@ pods which a pod of some priority must not push aside, and when that last change
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
@@ -41,11 +42,13 @@ class PromisedRows:
 
     def _catch_up(self) -> None:
         cluster, nominator = self._cluster, self._nominator
-        if self._version == nominator.version and self._membership == cluster.membership:
+        if self._version == nominator.changes.version and self._membership == cluster.membership:
             return
         # What was judged before counts as older than the change, what will be judged now as newer.
         now = cluster.new_generation()
-        changed = nominator.changed_since(self._version) if self._membership == cluster.membership else None
+        changed: Iterable[str] | None = None
+        if self._membership == cluster.membership:
+            changed = nominator.changes.since(self._version)
         if changed is None:
             self._highest = np.full(len(cluster.live), _NOBODY, np.int64)
             self.changed = np.full(len(cluster.live), now, np.int64)
@@ -56,4 +59,4 @@ class PromisedRows:
                 promised = nominator.nominated_on(name)
                 self._highest[row] = max((info.priority for info in promised), default=_NOBODY)
                 self.changed[row] = now
-        self._version, self._membership = nominator.version, cluster.membership
+        self._version, self._membership = nominator.changes.version, cluster.membership

@@ -6,18 +6,14 @@ for those who derive something from the objects, which of them changed.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
-from itertools import islice
-from typing import Any, Final, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 from kuberth.api.kinds import REGISTRY
+from kuberth.changes import Changes
 from kuberth.errors import KuberthError
 
 T = TypeVar("T")
-
-REMEMBERED_CHANGES: Final = 8192
-"""Who asks for changes after more than this many has to look at all objects again."""
 
 
 def object_key(obj: Any) -> str:
@@ -33,14 +29,17 @@ def _namespace_in(key: str) -> str:
 class Store(Generic[T]):
     """All objects of one kind."""
 
-    __slots__ = ("_by_namespace", "_changed", "_objects", "version")
+    __slots__ = ("_by_namespace", "_changes", "_objects")
 
     def __init__(self) -> None:
         self._objects: dict[str, T] = {}
         self._by_namespace: dict[str, dict[str, T]] = {}
-        self._changed: deque[str] = deque(maxlen=REMEMBERED_CHANGES)
-        self.version = 0
+        self._changes: Changes[str] = Changes()
+
+    @property
+    def version(self) -> int:
         """Grows by one with every change."""
+        return self._changes.version
 
     def get(self, name: str, *, namespace: str = "") -> T | None:
         return self._objects.get(f"{namespace}/{name}" if namespace else name)
@@ -54,12 +53,12 @@ class Store(Generic[T]):
         old = self._objects.get(key)
         self._objects[key] = obj
         self._by_namespace.setdefault(_namespace_in(key), {})[key] = obj
-        self._note(key)
+        self._changes.note(key)
         return old
 
     def remove(self, obj: T) -> T | None:
         key = object_key(obj)
-        self._note(key)
+        self._changes.note(key)
         namespace = _namespace_in(key)
         peers = self._by_namespace.get(namespace, {})
         peers.pop(key, None)
@@ -69,17 +68,10 @@ class Store(Generic[T]):
 
     def changed_since(self, version: int) -> frozenset[str] | None:
         """Keys of the objects set or removed after `version`; None: too many, all may have changed."""
-        number = self.version - version
-        if number > len(self._changed):
-            return None
-        return frozenset(islice(reversed(self._changed), number))
+        return self._changes.since(version)
 
     def keys(self) -> frozenset[str]:
         return frozenset(self._objects)
-
-    def _note(self, key: str) -> None:
-        self.version += 1
-        self._changed.append(key)
 
     def in_namespace(self, namespace: str) -> Iterator[T]:
         return iter(self._by_namespace.get(namespace, {}).values())

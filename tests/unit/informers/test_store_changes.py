@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 from kuberth.api.core import Node
-from kuberth.informers.store import REMEMBERED_CHANGES, Store
+from kuberth.changes import REMEMBERED_CHANGES
+from kuberth.informers.store import Store
 from kuberth.testing.factories import make_node
 
 

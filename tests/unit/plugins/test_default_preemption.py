@@ -43,11 +43,14 @@ JUDGE_ALONE = (
 )
 
 
-@pytest.fixture(params=["node by node", "many nodes at once"], autouse=True)
+WAYS = {"node by node": DependsOn.CLUSTER, "many nodes at once": DependsOn.NODE, "over columns": None}
+
+
+@pytest.fixture(params=WAYS, autouse=True)
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Every decision has to be the same whether nodes are tried one by one or together."""
-    scope = DependsOn.NODE if request.param == "many nodes at once" else DependsOn.CLUSTER
-    for plugin in JUDGE_ALONE:
+    scope = WAYS[request.param]
+    for plugin in JUDGE_ALONE if scope is not None else ():
         monkeypatch.setattr(plugin, "filter_depends_on", scope)
     return str(request.param)
 
@@ -459,7 +462,8 @@ def test_nodes_are_tried_together_only_if_they_cannot_matter_to_each_other(
     judge = Evaluator(FULL)
     state = CycleState(PodInfo(pod))
     judge.runner.run_pre_filter(state, pod, judge.cluster.all_nodes())
-    assert judge.runner.judges_nodes_alone(state) is (alone and way == "many nodes at once")
+    assert judge.runner.judges_nodes_alone(state) is (alone and way != "node by node")
+    assert judge.runner.reads_requests_alone(state) is (alone and way == "over columns")
 
 
 def test_what_was_tried_leaves_no_trace() -> None:

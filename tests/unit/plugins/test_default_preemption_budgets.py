@@ -10,8 +10,9 @@ from msgspec.structs import replace
 
 from kuberth.api.policy import PodDisruptionBudget
 from kuberth.api.wire import convert
+from kuberth.changes import REMEMBERED_CHANGES
 from kuberth.cluster.pod_info import PodInfo
-from kuberth.informers.store import REMEMBERED_CHANGES, Store
+from kuberth.informers.store import Store
 from kuberth.plugins.default_preemption.budgets import Budgets
 from kuberth.testing.factories import make_pod
 
@@ -96,7 +97,7 @@ FRONT = {"matchLabels": {"tier": "front"}}
 def test_who_breaks_a_budget(
     budgets: list[PodDisruptionBudget], pods: list[PodInfo], violating: list[str]
 ) -> None:
-    broken, others = Budgets(stored(*budgets)).split(pods)
+    broken, others, _covering = Budgets(stored(*budgets)).split(pods)
     assert [info.pod.metadata.name for info in broken] == violating
     assert [info for info in pods if info in broken or info in others] == pods
     assert [info.pod.metadata.name for info in others] == [

@@ -21,8 +21,8 @@ from kuberth.framework.waiting_pods import WaitingPods
 from kuberth.informers.store import Stores
 from kuberth.observe.metrics import SchedulerMetrics
 from kuberth.plugins.default_preemption.candidates import Candidate
-from kuberth.plugins.default_preemption.eviction import Evictions
-from kuberth.plugins.default_preemption.victims import Victims
+from kuberth.plugins.default_preemption.eviction import FEW_CONDEMNED, Evictions
+from kuberth.plugins.default_preemption.plans import Victims
 from kuberth.testing.clock import FakeClock
 from kuberth.testing.factories import make_pod
 from kuberth.testing.memory_api import MemoryApi
@@ -439,6 +439,16 @@ def test_a_cancelled_preemption_leaves_the_gate_open() -> None:
         assert scene.activated == []
 
     asyncio.run(scenario())
+
+
+def test_victims_are_not_remembered_for_ever() -> None:
+    """Who left only after its preemption was over is dropped in time."""
+    victims = [victim(f"low-{index}") for index in range(4 * FEW_CONDEMNED)]
+    scene = Surroundings(*victims)
+    for low in victims:
+        scene.run(preemptor(), low)
+        scene.stores.of(Pod).remove(low)
+        assert len(scene.evictions._condemned) <= FEW_CONDEMNED
 
 
 def test_a_victim_counts_as_leaving_until_it_is_seen_to_go() -> None:

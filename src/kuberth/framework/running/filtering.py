@@ -42,7 +42,7 @@ class Filtering(Judging):
 
     def _take_plan(self, state: CycleState) -> None:
         """From here on what equal pods met is known, unless the table shows what is not so."""
-        if self._plans is not None and state.pod_info is not None and not self._cluster.is_in_question:
+        if self._plans is not None and state.pod_info is not None and not self._cluster.is_supposing:
             state.plan = self._plans.plan_for(state.pod_info)
             if state.plan is not None:
                 state.memory = state.plan.memory

@@ -6,7 +6,7 @@ not asked again; what it does not know is asked of the plugins over as many node
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -21,7 +21,7 @@ from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.diagnosis import Diagnosis
 from kuberth.framework.extension_points import DependsOn, FilterPlugin, PreFilterExtensions
 from kuberth.framework.nominator import Nominator
-from kuberth.framework.plans import KeptVerdicts, Plan, Plans, Rejection, Rows
+from kuberth.framework.plans import KeptVerdicts, KnownRejection, Plan, Plans, Rows
 from kuberth.framework.profile import Profile
 from kuberth.framework.promised_rows import PromisedRows
 from kuberth.framework.running.asking import ADD_POD, FEW_NODES, REMOVE_POD, Phase, nonsense, raised
@@ -124,10 +124,10 @@ class Judging(Phase):
         self._kept_filters = profile.filter[:kept]
         self._asked_filters = profile.filter[kept:]
         self._object_filters = [
-            plugin for plugin in self._kept_filters if plugin.filter_depends_on is not DependsOn.NODE
+            plugin for plugin in self._kept_filters if not plugin.filter_depends_on.looks_at_pods
         ]
         self._pod_filters = [
-            plugin for plugin in self._kept_filters if plugin.filter_depends_on is DependsOn.NODE
+            plugin for plugin in self._kept_filters if plugin.filter_depends_on.looks_at_pods
         ]
         self._order = {plugin.name: order for order, plugin in enumerate(profile.filter)}
         self._promised_rows = PromisedRows(nominator, cluster)
@@ -169,7 +169,7 @@ class Judging(Phase):
 
     def judge(self, state: CycleState, pod: Pod, nodes: Nodes) -> Judgement | Status:
         """Which nodes of the view pass, nominated pods considered. An Error status aborts the search."""
-        plan = None if self._cluster.is_in_question else state.plan
+        plan = None if self._cluster.is_supposing else state.plan
         judged = self._judge(state, pod, nodes) if plan is None else self._judge_by(plan, state, pod, nodes)
         if isinstance(judged, Status):
             return judged
@@ -250,6 +250,46 @@ class Judging(Phase):
             plugin = self.profile.plugins[block.plugin]
             return self._asked.status(plugin, "Filter", block.verdict.status, int(block.codes[0]))
         return SUCCESS
+
+    # For whoever asks about many nodes in a what-if of sums
+
+    def reads_requests_alone(self, state: CycleState) -> bool:
+        """Whether of the pods on a node no filter sees more than their number and the sums of requests."""
+        return self.judges_nodes_alone(state) and not any(
+            plugin.filter_depends_on is DependsOn.NODE and plugin.name not in state.skip_filter
+            for plugin in self.profile.filter
+        )
+
+    @property
+    def filters_of_node_objects(self) -> frozenset[str]:
+        """Filters whose verdict on a node stays the same whatever pods come to it or leave it."""
+        return frozenset(
+            plugin.name
+            for plugin in self.profile.filter
+            if plugin.filter_depends_on in (DependsOn.POD, DependsOn.NODE_OBJECT)
+        )
+
+    def run_filter_as_is(
+        self, state: CycleState, pod: Pod, nodes: Nodes, diagnosis: Diagnosis | None = None
+    ) -> Mask | Status:
+        """As `run_filter`, of the pods in the table alone: promises are for the caller to consider."""
+        judged = self._judge(state, pod, nodes)
+        if isinstance(judged, Status):
+            return judged
+        blocks, passing = judged
+        status = SUCCESS
+        if diagnosis is not None:
+            status = self.tell(Judgement(nodes, passing, blocks, []), diagnosis)
+        return passing if status.is_success else status
+
+    def promised_to_others(self, pod: Pod, nodes: Nodes) -> Mapping[int, Sequence[PodInfo]]:
+        """By row, where there are any: the pods nominated for it which this pod must not push aside."""
+        names, rows = self._nominator.nominated_nodes(), nodes.rows()
+        if len(names) < len(rows):
+            promised = (self._cluster.row_of(name) for name in names)
+            rows = np.intersect1d(rows, [row for row in promised if row is not None]) if names else rows[:0]
+        found = ((row, self._promised_to(pod, self._cluster.names[row])) for row in rows.tolist())
+        return {row: pods for row, pods in found if pods}
 
     # With a plan
 
@@ -354,8 +394,8 @@ class Judging(Phase):
                 return None
         return 0
 
-    def _rejection(self, status: Status) -> Rejection:
-        return Rejection(self._order[status.plugin], status)
+    def _rejection(self, status: Status) -> KnownRejection:
+        return KnownRejection(self._order[status.plugin], status)
 
     # Without
 

@@ -93,7 +93,7 @@ class Scoring(Phase):
             np.int64,
         )
         self._kept_in_detail = {
-            plugin.name: (index, self._kept_weights.item(index), plugin.score_depends_on is DependsOn.NODE)
+            plugin.name: (index, self._kept_weights.item(index), plugin.score_depends_on.looks_at_pods)
             for index, plugin in enumerate(kept)
         }
         if plans is not None:
@@ -215,7 +215,7 @@ class Scoring(Phase):
         self, plugins: Sequence[ScorePlugin], state: CycleState, pod: Pod, nodes: Nodes
     ) -> Plan | None:
         """The plan, its raw scores true of every node of the view; None without one or if a plugin fails."""
-        plan = None if self._cluster.is_in_question or nodes.places is None else state.plan
+        plan = None if self._cluster.is_supposing or nodes.places is None else state.plan
         if plan is None:
             return None
         known = plan.known(self._cluster)
@@ -238,7 +238,7 @@ class Scoring(Phase):
             index = self._kept_scorers.get(plugin.name)
             if index is None:
                 continue
-            some = rows if plugin.score_depends_on is DependsOn.NODE else renewed
+            some = rows if plugin.score_depends_on.looks_at_pods else renewed
             if not len(some):
                 continue
             view = Nodes(table, some)

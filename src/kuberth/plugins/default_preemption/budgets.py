@@ -8,10 +8,11 @@ and only those that changed are read again, so that thousands of them cost a pre
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from kuberth.api.policy import PodDisruptionBudget
 from kuberth.api.selectors import Selector, compile_label_selector
+from kuberth.changes import Changes
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.cluster.term_index import UNDEMANDING, LabelIndex, LabelPair, demanded_labels
 from kuberth.errors import SelectorError
@@ -27,6 +28,21 @@ class _Budget(NamedTuple):
     """Pods whose eviction the API server has already counted."""
 
 
+class Split(NamedTuple):
+    """Victims by what budgets say of them, each group in the order they were given."""
+
+    violating: Sequence[PodInfo]
+    """Those whose eviction would break a budget."""
+    others: Sequence[PodInfo]
+    covering: frozenset[str]
+    """All budgets that had a say, by key."""
+
+
+ANY_PODS: Final = ""
+"""No budget's key: what changed is whom budgets cover."""
+_NO_ONE: Final[frozenset[str]] = frozenset()
+
+
 class Budgets:
     """The budgets of a store, as they stand whenever they are asked."""
 
@@ -35,21 +51,23 @@ class Budgets:
         self._version = -1
         self._budgets: dict[str, _Budget] = {}
         self._filed: dict[str, LabelIndex[str, _Budget]] = {}
+        self.changes: Changes[str] = Changes()
+        """Keys of the budgets that count differently than before; `ANY_PODS` if others are covered."""
 
-    def split(self, victims: Sequence[PodInfo]) -> tuple[Sequence[PodInfo], Sequence[PodInfo]]:
-        """Those whose eviction would break a budget and those whose would not, each in the given order.
+    def split(self, victims: Sequence[PodInfo]) -> Split:
+        """Those whose eviction would break a budget and those whose would not.
 
         Every victim uses up a disruption of each budget that covers it, so the order decides who exceeds.
         """
-        self._catch_up()
+        self.catch_up()
         if not self._budgets:
-            return (), victims
+            return Split((), victims, _NO_ONE)
         used: dict[str, int] = {}
         violating: list[PodInfo] = []
         others: list[PodInfo] = []
         for victim in victims:
             (violating if self._breaks(victim, used) else others).append(victim)
-        return violating, others
+        return Split(violating, others, frozenset(used))
 
     def _breaks(self, victim: PodInfo, used: dict[str, int]) -> bool:
         index, labels = self._filed.get(victim.namespace), victim.labels
@@ -58,24 +76,31 @@ class Budgets:
             return False
         broken = False
         for key, budget in index.under((*labels.items(), UNDEMANDING)):
-            if victim.pod.metadata.name in budget.disrupted or not budget.selector.matches(labels):
+            if not budget.selector.matches(labels):
                 continue
-            used[key] = used.get(key, 0) + 1
-            broken = broken or used[key] > budget.allowed
+            counts = victim.pod.metadata.name not in budget.disrupted
+            used[key] = used.get(key, 0) + counts
+            broken = broken or (counts and used[key] > budget.allowed)
         return broken
 
-    def _catch_up(self) -> None:
+    def catch_up(self) -> None:
+        """Read the budgets that changed."""
         if self._version == self._store.version:
             return
         changed = None if self._version < 0 else self._store.changed_since(self._version)
         self._version = self._store.version
         for key in self._store.keys() | self._budgets.keys() if changed is None else changed:
-            if (old := self._budgets.pop(key, None)) is not None:
+            old = self._budgets.pop(key, None)
+            if old is not None:
                 self._filed[old.namespace].remove(key, old.filed_under)
             present = self._store.get_by_key(key)
-            if present is not None and (new := _read(present)) is not None:
+            new = None if present is None else _read(present)
+            if new is not None:
                 self._budgets[key] = new
                 self._filed.setdefault(new.namespace, LabelIndex()).file(key, new, new.filed_under)
+            if old != new:
+                same_pods = old is not None and new is not None and old.selector == new.selector
+                self.changes.note(key if same_pods else ANY_PODS)
 
 
 def _read(budget: PodDisruptionBudget) -> _Budget | None:

@@ -1,28 +1,24 @@
 """Where preemption could make room, and where it would do so at the least cost.
 
-In: the diagnosis of a pod that fits nowhere. Out: candidate nodes with their victims, the best of them,
+In: the diagnosis of a pod that fits nowhere. Out: candidate rows with their victims, the best of them,
 or why preemption helps nowhere.
 """
 
 from __future__ import annotations
 
-import datetime
-from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kuberth.api.core import Pod
 from kuberth.cluster.table import ClusterTable
-from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.diagnosis import Diagnosis
-from kuberth.framework.runner import Runner
 from kuberth.framework.status import Code, Status
 from kuberth.framework.verdict import Verdict
 from kuberth.plugins.default_preemption.budgets import Budgets
-from kuberth.plugins.default_preemption.importance import NOT_STARTED, start_time
-from kuberth.plugins.default_preemption.victims import Victims, VictimSearch
+from kuberth.plugins.default_preemption.plans import VictimPlan, Victims
+from kuberth.plugins.default_preemption.trials import Preemptor
+from kuberth.plugins.default_preemption.victims import VictimSearch
 
 NOT_HELPFUL: Final = Status.unresolvable("Preemption is not helpful for scheduling")
 """How nodes count where removing pods cannot change the verdict."""
@@ -32,8 +28,8 @@ NO_VICTIMS: Final = Status.unresolvable("No preemption victims found for incomin
 _LEAST_AT_ONCE: Final = 16
 """How many nodes are tried together when only a few candidates are missing."""
 
-_LIFT: Final = 2**31
-"""Added to every priority so that more victims of negative priority never look cheaper than fewer."""
+Rows = NDArray[np.int64]
+NO_ROWS: Final[Rows] = np.zeros(0, np.int64)
 
 
 class Candidate(NamedTuple):
@@ -43,21 +39,45 @@ class Candidate(NamedTuple):
     victims: Victims
 
 
-class Search(NamedTuple):
-    """What a search found: candidates, and the status of the nodes that are none."""
+class Search:
+    """What a search found: candidates, and why the other rows are none."""
 
-    candidates: Sequence[Candidate]
-    diagnosis: Diagnosis
-    errors: Sequence[str]
+    def __init__(
+        self, plan: VictimPlan, cluster: ClusterTable, *, candidates: Rows, tried: Rows, without_victims: Rows
+    ) -> None:
+        self.rows = candidates
+        """The candidates, in the order they were found in."""
+        self._plan = plan
+        self._cluster = cluster
+        self._tried = tried
+        self._without_victims = without_victims
+
+    def candidate(self, row: int) -> Candidate:
+        """One of `rows`."""
+        return Candidate(self._cluster.names[row], self._plan.victims_at(row))
+
+    def best(self) -> Candidate | None:
+        """The candidate that costs least, among equals the first; None if there is none."""
+        return self.candidate(self._plan.cheapest(self.rows)) if len(self.rows) else None
 
     @property
     def error(self) -> str:
         """All errors in one line, each told once."""
-        distinct = tuple(dict.fromkeys(self.errors))
-        return distinct[0] if len(distinct) == 1 else f"[{', '.join(distinct)}]"
+        errors = self._plan.errors(self._tried)
+        return errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]" if errors else ""
+
+    def diagnosis(self) -> Diagnosis:
+        """The status of the nodes that are no candidates."""
+        diagnosis = Diagnosis()
+        diagnosis.absent_status = NOT_HELPFUL
+        if len(self._without_victims):
+            ones = np.ones_like(self._without_victims)
+            diagnosis.add_block("", self._without_victims, Verdict.choosing(ones, NO_VICTIMS), ones)
+        self._plan.tell(self._tried, diagnosis)
+        return diagnosis
 
 
-def resolvable_rows(diagnosis: Diagnosis, cluster: ClusterTable) -> NDArray[np.int64]:
+def resolvable_rows(diagnosis: Diagnosis, cluster: ClusterTable) -> Rows:
     """Rows that were rejected in a way that removing pods may change, in the order nodes are tried."""
     order = cluster.order()
     mask = np.full(cluster.slots, diagnosis.absent_status.code == Code.UNSCHEDULABLE, np.bool_)
@@ -70,72 +90,50 @@ def resolvable_rows(diagnosis: Diagnosis, cluster: ClusterTable) -> NDArray[np.i
     return order[mask[order]]
 
 
-def search(
-    runner: Runner,
-    state: CycleState,
-    pod: Pod,
-    *,
-    cluster: ClusterTable,
-    rows: NDArray[np.int64],
-    enough: int,
-    priority: int,
-    budgets: Budgets,
-) -> Search:
-    """Try `rows` in order until `enough` candidates are found, at least one of which breaks no budget."""
-    diagnosis = Diagnosis()
-    diagnosis.absent_status = NOT_HELPFUL
-    with_victims = cluster.rows_with_priority_below(priority)[rows]
-    if not with_victims.all():
-        without = rows[~with_victims]
-        codes = np.ones_like(without)
-        diagnosis.add_block("", without, Verdict.choosing(codes, NO_VICTIMS), codes)
-    victims = VictimSearch(
-        runner, state, pod, cluster=cluster, priority=priority, budgets=budgets, diagnosis=diagnosis
-    )
-    candidates = _first_enough(victims, cluster, rows[with_victims].tolist(), enough=enough)
-    return Search(candidates, diagnosis, victims.errors)
+def search(preemptor: Preemptor, rows: Rows, *, enough: int, budgets: Budgets, plan: VictimPlan) -> Search:
+    """Try `rows` in order until `enough` candidates are found, at least one of which breaks no budget.
 
-
-def _first_enough(
-    victims: VictimSearch, cluster: ClusterTable, rows: Sequence[int], *, enough: int
-) -> Sequence[Candidate]:
-    """Candidates that break no budget, then those that do."""
-    harmless: list[Candidate] = []
-    harmful: list[Candidate] = []
-    start = 0
-    while start < len(rows):
-        missing = enough - len(harmless) - len(harmful)
-        stop = start + (max(missing, _LEAST_AT_ONCE) if victims.spans_nodes else 1)
-        for row, found in zip(rows[start:stop], victims.on_rows(rows[start:stop]), strict=True):
-            if found is None:
-                continue
-            group = harmful if found.budget_violations else harmless
-            if len(group) < enough:
-                group.append(Candidate(cluster.names[row], found))
-            if harmless and len(harmless) + len(harmful) >= enough:
-                return [*harmless, *harmful]
-        start = stop
-    return [*harmless, *harmful]
-
-
-def choose(candidates: Sequence[Candidate]) -> Candidate:
-    """The candidate that costs least; among equals the first."""
-    return min(candidates, key=_cost)
-
-
-def _cost(candidate: Candidate) -> tuple[int, int, int, int, datetime.timedelta]:
-    """What makes a candidate worse, in order of weight.
-
-    Broken budgets; the highest priority among the victims; the sum of their priorities; their number;
-    and for how long the longest running of the most important ones has run.
+    The plan is up to date.
     """
-    pods, violations = candidate.victims
-    highest = pods[0].priority
-    earliest = min(start_time(info) for info in pods if info.priority == highest)
-    return (
-        violations,
-        highest,
-        sum(info.priority + _LIFT for info in pods),
-        len(pods),
-        NOT_STARTED - earliest,
+    cluster = preemptor.cluster
+    with_victims = cluster.rows_with_priority_below(preemptor.priority)[rows]
+    without_victims, rows = rows[~with_victims], rows[with_victims]
+    judging = VictimSearch(preemptor, budgets=budgets, plan=plan)
+    spans_rows = preemptor.runner.judges_nodes_alone(preemptor.state)
+    tried, harmless, harmful = 0, 0, 0
+    while tried < len(rows) and not (harmless and harmless + min(harmful, enough) >= enough):
+        size = _next_size(tried, harmless + harmful, enough=enough) if spans_rows else 1
+        batch = rows[tried : tried + size]
+        unknown = plan.unknown(batch, cluster)
+        if len(unknown):
+            judging.judge(unknown)
+        free_of_harm, with_harm = plan.candidates(batch)
+        harmless += int(np.count_nonzero(free_of_harm))
+        harmful += int(np.count_nonzero(with_harm))
+        tried += len(batch)
+    tried_rows = rows[:tried]
+    return Search(
+        plan,
+        cluster,
+        candidates=_first_enough(plan, tried_rows, enough=enough),
+        tried=tried_rows,
+        without_victims=without_victims,
     )
+
+
+def _next_size(tried: int, found: int, *, enough: int) -> int:
+    """How many rows to try next: as many as it takes if candidates stay as frequent as they were."""
+    missing = enough - found
+    if tried and missing > 0:
+        missing = missing * tried // max(found, 1)
+    return max(missing if missing > 0 else tried, _LEAST_AT_ONCE)
+
+
+def _first_enough(plan: VictimPlan, rows: Rows, *, enough: int) -> Rows:
+    """The candidates up to the row that made them enough: those that break no budget, then those that do."""
+    harmless, harmful = plan.candidates(rows)
+    harmful &= np.cumsum(harmful) <= enough
+    found = harmless | harmful
+    satisfied = (np.cumsum(found) >= enough) & (np.cumsum(harmless) > 0)
+    end = int(np.argmax(satisfied)) + 1 if satisfied.any() else len(rows)
+    return np.concatenate((rows[:end][harmless[:end]], rows[:end][harmful[:end]]))

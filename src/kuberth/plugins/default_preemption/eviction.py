@@ -24,6 +24,8 @@ logger = logging.getLogger(__name__)
 
 DISRUPTION_TARGET: Final = "DisruptionTarget"
 PREEMPTION_BY_SCHEDULER: Final = "PreemptionByScheduler"
+FEW_CONDEMNED: Final = 64
+"""So many victims are worth no look at which of them are gone."""
 
 
 class _Running:
@@ -48,7 +50,8 @@ class Evictions:
         self._pods = handle.stores.of(Pod)
         self._running: dict[str, _Running] = {}
         self._condemned: dict[str, PodInfo] = {}
-        """Victims by UID, from the decision until the informers know of their deletion."""
+        """Victims by UID, from the decision on; those the informers no longer know are dropped in time."""
+        self._next_look = FEW_CONDEMNED
 
     def is_leaving(self, info: PodInfo) -> bool:
         """Whether a placed pod is on its way out because of a preemption.
@@ -56,7 +59,8 @@ class Evictions:
         Upstream goes by the pod's status alone. Where a deletion takes no time, that would let a pod
         preempt a second time before the victims on its node are seen to go.
         """
-        return info.uid in self._condemned or _is_terminating_by_preemption(info.pod)
+        condemned = info.uid in self._condemned and self._stored(info) is not None
+        return condemned or _is_terminating_by_preemption(info.pod)
 
     def turns_away(self, preemptor: Pod) -> bool:
         """Whether a preemption for this pod is still under way."""
@@ -86,12 +90,18 @@ class Evictions:
             return
         self._handle.metrics.preemption_victims.observe((), len(candidate.victims.pods))
         running = self._running[preemptor.uid] = _Running()
-        self._condemned = {uid: info for uid, info in self._condemned.items() if self._stored(info)}
+        self._forget_the_gone()
         self._condemned.update((info.uid, info) for info in victims)
         self._handle.spawn(
             self._carry_out(preemptor, victims, node_name=candidate.node_name, running=running),
             name=f"preemption for {preemptor.key}",
         )
+
+    def _forget_the_gone(self) -> None:
+        """Once there are twice as many condemned as were left the last time: most may still be leaving."""
+        if len(self._condemned) >= self._next_look:
+            self._condemned = {uid: info for uid, info in self._condemned.items() if self._stored(info)}
+            self._next_look = 2 * len(self._condemned) + FEW_CONDEMNED
 
     async def _carry_out(
         self, preemptor: PodInfo, victims: Sequence[PodInfo], *, node_name: str, running: _Running

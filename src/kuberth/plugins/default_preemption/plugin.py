@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Final
 
 import numpy as np
@@ -14,7 +15,7 @@ from kuberth.api.policy import PodDisruptionBudget
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.config.plugin_args import DefaultPreemptionArgs
 from kuberth.framework.cluster_events import Action, ClusterEvent, EventWithHint, Hint, Resource
-from kuberth.framework.cycle_state import CycleState
+from kuberth.framework.cycle_state import CycleState, StateKey
 from kuberth.framework.diagnosis import Diagnosis
 from kuberth.framework.extension_points import (
     EnqueueExtensions,
@@ -25,14 +26,10 @@ from kuberth.framework.extension_points import (
 from kuberth.framework.handle import Handle
 from kuberth.framework.status import Code, Status
 from kuberth.plugins.default_preemption.budgets import Budgets
-from kuberth.plugins.default_preemption.candidates import (
-    NOT_HELPFUL,
-    Search,
-    choose,
-    resolvable_rows,
-    search,
-)
+from kuberth.plugins.default_preemption.candidates import NO_ROWS, Search, resolvable_rows, search
 from kuberth.plugins.default_preemption.eviction import Evictions
+from kuberth.plugins.default_preemption.plans import VictimPlan, VictimPlans
+from kuberth.plugins.default_preemption.trials import Preemptor
 
 NEVER: Final = "Never"
 CLEAR_NOMINATION: Final = PostFilterResult("")
@@ -51,6 +48,8 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, EnqueueExtensions):
         self._handle = handle
         self._rng = random.Random() if rng is None else rng
         self._budgets = Budgets(handle.stores.of(PodDisruptionBudget))
+        self._plan = StateKey[VictimPlan]("DefaultPreemption/plan")
+        self._plans = VictimPlans()
         self._pods = handle.stores.of(Pod)
         self._evictions = Evictions(
             handle,
@@ -92,14 +91,17 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, EnqueueExtensions):
             return None, Status.unschedulable(ineligible)
         if self._handle.cluster.node_count == 0:
             return None, Status.error("no nodes available")
-        found = self._search(state, current, diagnosis)
-        if not found.candidates:
-            if found.errors:
+        found = self._search(state, current, diagnosis, is_the_same=current is pod)
+        best = found.best()
+        if best is None:
+            if found.error:
                 return None, Status.error(found.error)
-            why = found.diagnosis.message(self._handle.cluster.node_count)
+            why = found.diagnosis().message(self._handle.cluster.node_count)
             return CLEAR_NOMINATION, Status.unschedulable(why)
-        best = choose(found.candidates)
-        self._evictions.start(PodInfo(current), best)
+        info = state.pod_info
+        if info is None or info.pod is not current:
+            info = PodInfo(current)
+        self._evictions.start(info, best)
         return PostFilterResult(best.node_name), None
 
     def _why_not_eligible(self, pod: Pod, diagnosis: Diagnosis) -> str:
@@ -119,26 +121,43 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, EnqueueExtensions):
             return "not eligible due to a terminating pod on the nominated node."
         return ""
 
-    def _search(self, state: CycleState, pod: Pod, diagnosis: Diagnosis) -> Search:
+    def _search(self, state: CycleState, pod: Pod, diagnosis: Diagnosis, *, is_the_same: bool) -> Search:
+        """`is_the_same`: the pod is what the cycle was about, not a later version of it."""
         cluster, runner = self._handle.cluster, self._handle.runner
         if runner is None:
             raise RuntimeError("DefaultPreemption was asked before its profile was complete")
         rows = resolvable_rows(diagnosis, cluster)
         if not len(rows):
-            nowhere = Diagnosis()
-            nowhere.absent_status = NOT_HELPFUL
-            return Search((), nowhere, ())
-        return search(
-            runner,
-            state,
-            pod,
-            cluster=cluster,
-            # A random start spreads the victims over the cluster.
-            rows=np.roll(rows, -self._rng.randrange(len(rows))),
-            enough=self.candidates_to_find(len(rows)),
-            priority=pod_priority(pod),
-            budgets=self._budgets,
-        )
+            return Search(VictimPlan(), cluster, candidates=NO_ROWS, tried=NO_ROWS, without_victims=NO_ROWS)
+        preemptor = Preemptor(pod, runner, state, cluster=cluster, priority=pod_priority(pod))
+        with self._plan_for(preemptor, may_recall=is_the_same) as plan:
+            return search(
+                preemptor,
+                # A random start spreads the victims over the cluster.
+                np.roll(rows, -self._rng.randrange(len(rows))),
+                enough=self.candidates_to_find(len(rows)),
+                budgets=self._budgets,
+                plan=plan,
+            )
+
+    @contextmanager
+    def _plan_for(self, preemptor: Preemptor, *, may_recall: bool) -> Iterator[VictimPlan]:
+        """What equal preemptors found out before, where that can still be true; otherwise nothing."""
+        state, nominator, cluster = preemptor.state, self._handle.nominator, self._handle.cluster
+        plan = VictimPlan()
+        may_recall = may_recall and not cluster.is_supposing
+        if may_recall and preemptor.runner.judges_nodes_alone(state):
+            plan = state.recall(self._plan, (preemptor.priority, state.skip_filter), VictimPlan)
+            if state.memory is not None:
+                self._plans.use(plan)
+        plan.catch_up(cluster, budgets=self._budgets, nominator=nominator)
+        # What is promised to the pod itself stands in its own way least of all, in that of others it does.
+        own_row = cluster.row_of(nominator.node_of(preemptor.pod.metadata.uid))
+        if own_row is not None:
+            plan.forget((own_row,))
+        yield plan
+        if own_row is not None:
+            plan.forget((own_row,))
 
     def candidates_to_find(self, nodes: int) -> int:
         """After how many candidates a search among `nodes` ends."""

@@ -44,7 +44,7 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
     name = "NodeResourcesFit"
     reads = REQUEST_FIELDS
     pre_filter_depends_on = DependsOn.POD
-    filter_depends_on = DependsOn.NODE
+    filter_depends_on = DependsOn.REQUESTS
     pre_score_depends_on = DependsOn.POD
     score_depends_on = DependsOn.NODE
 

@@ -1,0 +1,249 @@
+"""Two ways to ask whether a pod would fit if others left: pod by pod, or over columns of sums.
+
+In: rows of the cluster table and the pods there that may have to go. Out: on which rows the preemptor fits as
+pods leave and come back, in a what-if that the caller ends. The second way is for profiles whose filters
+see no more of the pods on a node than the sums of their requests; both give the same answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import accumulate
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kuberth.api.core import Pod
+from kuberth.cluster.nodes import NodeRow, Nodes
+from kuberth.cluster.pod_info import PodInfo
+from kuberth.cluster.request_sums import Amounts, amounts_of, sums_of
+from kuberth.cluster.table import ClusterTable
+from kuberth.cluster.what_if import RequestsWhatIf, WhatIf
+from kuberth.errors import KuberthError
+from kuberth.framework.cycle_state import CycleState
+from kuberth.framework.diagnosis import Diagnosis
+from kuberth.framework.runner import Runner
+from kuberth.framework.status import Status
+from kuberth.framework.verdict import Mask
+
+Rows = NDArray[np.int64]
+
+
+class Lane:
+    """What happens on one row while the others are tried beside it."""
+
+    __slots__ = ("condemned", "possible", "protected", "row")
+
+    def __init__(self, row: int, possible: list[PodInfo]) -> None:
+        self.row = row
+        self.possible = possible
+        """Who may have to go; later in the order in which they are spared if that can be."""
+        self.protected = 0
+        """How many of them, at the front, would break a budget."""
+        self.condemned: list[tuple[PodInfo, bool]] = []
+        """Who could not be spared, and whether that breaks a budget."""
+
+
+class Preemptor:
+    """Who wants to come, and whom may it ask to go."""
+
+    __slots__ = ("cluster", "pod", "priority", "runner", "state")
+
+    def __init__(
+        self, pod: Pod, runner: Runner, state: CycleState, *, cluster: ClusterTable, priority: int
+    ) -> None:
+        self.pod = pod
+        self.runner = runner
+        self.state = state
+        self.cluster = cluster
+        self.priority = priority
+
+    def pods_below(self, row: int) -> list[PodInfo]:
+        """The pods on a row that it may push aside."""
+        return [info for info in self.cluster.pods_at(row) if info.priority < self.priority]
+
+
+class TrialError(KuberthError):
+    """A question could not be answered because a plugin failed."""
+
+    def __init__(self, status: Status) -> None:
+        super().__init__(status.message)
+        self.status = status
+
+
+class Trial(Protocol):
+    """A what-if over some rows, all of whose pods of lower priority have left."""
+
+    def fitting(self, diagnosis: Diagnosis) -> Sequence[Lane]:
+        """The rows where the pod fits now; why it does not on the others goes to `diagnosis`."""
+        ...
+
+    def begin(self, lanes: Sequence[Lane]) -> None:
+        """From now on the possible victims of the lanes keep their order."""
+        ...
+
+    def spare(self, lanes: Sequence[Lane], turn: int) -> Sequence[bool]:
+        """On each lane bring the `turn`-th possible victim back; it leaves again unless the pod fits."""
+        ...
+
+
+class PodTrial:
+    """Pod by pod: every column and all PreFilter data follow."""
+
+    def __init__(self, preemptor: Preemptor, rows: Rows, what_if: WhatIf) -> None:
+        """TrialError: a plugin could not follow."""
+        self._preemptor = preemptor
+        self._runner = preemptor.runner
+        self._state = preemptor.state.clone()
+        self._cluster = preemptor.cluster
+        self._what_if = what_if
+        self._lanes = [Lane(row, preemptor.pods_below(row)) for row in rows.tolist()]
+        for lane in self._lanes:
+            for info in lane.possible:
+                self._remove(info, lane.row)
+
+    def fitting(self, diagnosis: Diagnosis) -> Sequence[Lane]:
+        lanes = self._lanes
+        if len(lanes) > 1:
+            passing = self._fits_on_each(lanes, diagnosis)
+            if passing is not None:
+                return [lane for lane, fits in zip(lanes, passing, strict=True) if fits]
+        fitting = []
+        for lane in lanes:
+            status = self._status_on(lane)
+            if status.is_success:
+                fitting.append(lane)
+            else:
+                diagnosis.set(self._cluster.names[lane.row], status)
+        return fitting
+
+    def begin(self, lanes: Sequence[Lane]) -> None:
+        pass
+
+    def spare(self, lanes: Sequence[Lane], turn: int) -> Sequence[bool]:
+        for lane in lanes:
+            self._add(lane.possible[turn], lane.row)
+        spared = self._fits(lanes)
+        for lane, fits in zip(lanes, spared, strict=True):
+            if not fits:
+                self._remove(lane.possible[turn], lane.row)
+        return spared
+
+    def _remove(self, info: PodInfo, row: int) -> None:
+        self._what_if.remove_pod(info, row)
+        node = NodeRow(self._cluster, row)
+        self._expect(self._runner.run_remove_pod(self._state, self._preemptor.pod, info, node))
+
+    def _add(self, info: PodInfo, row: int) -> None:
+        self._what_if.add_pod(info, row)
+        node = NodeRow(self._cluster, row)
+        self._expect(self._runner.run_add_pod(self._state, self._preemptor.pod, info, node))
+
+    def _expect(self, status: Status) -> None:
+        if not status.is_success:
+            raise TrialError(status)
+
+    def _status_on(self, lane: Lane) -> Status:
+        """Whether the pod fits on the node as things stand, pods nominated for it considered."""
+        return self._runner.filter_status(self._state, self._preemptor.pod, NodeRow(self._cluster, lane.row))
+
+    def _fits(self, lanes: Sequence[Lane]) -> Sequence[bool]:
+        if len(lanes) > 1:
+            passing = self._fits_on_each(lanes, Diagnosis())
+            if passing is not None:
+                return passing
+        return [self._status_on(lane).is_success for lane in lanes]
+
+    def _fits_on_each(self, lanes: Sequence[Lane], diagnosis: Diagnosis) -> Sequence[bool] | None:
+        """The same for many nodes at once. None: a plugin failed, so each has to be asked on its own."""
+        view = Nodes(self._cluster, np.array([lane.row for lane in lanes], np.int64))
+        passing = self._runner.run_filter(self._state, self._preemptor.pod, view, diagnosis)
+        return None if isinstance(passing, Status) else passing.tolist()
+
+
+class SumsTrial:
+    """Over columns: what leaves and comes back are amounts, of all rows at once."""
+
+    def __init__(
+        self, preemptor: Preemptor, rows: Rows, what_if: RequestsWhatIf, *, present: Amounts
+    ) -> None:
+        """`present`: what those pods on the rows ask for that stay in any case."""
+        self._preemptor = preemptor
+        self._runner = preemptor.runner
+        self._state = preemptor.state.clone()
+        self._cluster = preemptor.cluster
+        self._rows = rows
+        self._what_if = what_if
+        promised = self._runner.promised_to_others(preemptor.pod, Nodes(self._cluster, rows))
+        self._promised = {row: sums_of([pods], self._cluster) for row, pods in promised.items()}
+        """By row: what pods ask for that are not there yet and must not be pushed aside."""
+        self._present = present
+        self._possible = present[:, :0]
+        self._place: dict[int, tuple[int, int]] = {}
+
+    def fitting(self, diagnosis: Diagnosis) -> Sequence[Lane]:
+        passing = self._fits(self._rows, self._present, diagnosis)
+        # Here nothing is done for a row that is hopeless, as most are where preemption does not help.
+        return [Lane(row, self._preemptor.pods_below(row)) for row in self._rows[passing].tolist()]
+
+    def begin(self, lanes: Sequence[Lane]) -> None:
+        self._possible = amounts_of([info for lane in lanes for info in lane.possible], self._cluster)
+        firsts = accumulate((len(lane.possible) for lane in lanes), initial=0)
+        positions = {row: position for position, row in enumerate(self._rows.tolist())}
+        self._place = {
+            lane.row: (positions[lane.row], first) for lane, first in zip(lanes, firsts, strict=False)
+        }
+        # They have let the pod pass, and what they go by does not change in this what-if.
+        self._state.skip_filter |= self._runner.filters_of_node_objects
+
+    def spare(self, lanes: Sequence[Lane], turn: int) -> Sequence[bool]:
+        positions, firsts = np.array([self._place[lane.row] for lane in lanes], np.int64).T
+        trial = self._present[:, positions] + self._possible[:, firsts + turn]
+        spared = self._fits(self._rows[positions], trial)
+        self._present[:, positions[spared]] = trial[:, spared]
+        return list(map(bool, spared))
+
+    def _fits(self, rows: Rows, amounts: Amounts, diagnosis: Diagnosis | None = None) -> Mask:
+        """Whether the pod fits on rows that hold these amounts, with and without those promised to others."""
+        with_promised = self._with_promised(rows, amounts, diagnosis) if self._promised else None
+        passing = self._judged(rows, amounts, diagnosis)
+        return passing if with_promised is None else passing & with_promised
+
+    def _with_promised(self, rows: Rows, amounts: Amounts, diagnosis: Diagnosis | None) -> Mask:
+        passing = np.ones(len(rows), np.bool_)
+        positions = [position for position, row in enumerate(rows.tolist()) if row in self._promised]
+        if not positions:
+            return passing
+        promised = rows[positions]
+        coming = np.concatenate([self._promised[row] for row in promised.tolist()], axis=1)
+        told = None if diagnosis is None else Diagnosis()
+        passing[positions] = self._judged(promised, amounts[:, positions] + coming, told)
+        if diagnosis is not None and told is not None:
+            for rejected, status in told.rows():
+                for row in rejected.tolist():
+                    diagnosis.set(self._cluster.names[row], status)
+        return passing
+
+    def _judged(self, rows: Rows, amounts: Amounts, diagnosis: Diagnosis | None) -> Mask:
+        self._what_if.set(amounts, rows)
+        view = Nodes(self._cluster, rows)
+        passing = self._runner.run_filter_as_is(self._state, self._preemptor.pod, view, diagnosis)
+        if isinstance(passing, Status):
+            raise TrialError(passing)
+        return passing
+
+
+@contextmanager
+def pod_trial(preemptor: Preemptor, rows: Rows) -> Iterator[Trial]:
+    with preemptor.cluster.what_if() as what_if:
+        yield PodTrial(preemptor, rows, what_if)
+
+
+@contextmanager
+def sums_trial(preemptor: Preemptor, rows: Rows) -> Iterator[Trial]:
+    cluster = preemptor.cluster
+    staying = cluster.amounts_at(rows) - cluster.requests_below(preemptor.priority)[:, rows]
+    with cluster.what_if_requests(rows) as what_if:
+        yield SumsTrial(preemptor, rows, what_if, present=staying)
