@@ -11,7 +11,7 @@ import enum
 import random
 from collections.abc import AsyncIterator, Mapping
 from functools import partial
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from kuberth.api.core import Binding, Pod
 from kuberth.api.kinds import REGISTRY, KindInfo
@@ -19,6 +19,8 @@ from kuberth.api.wire import decode, encode
 from kuberth.client.connecting.connection import Connection, HttpAnswer
 from kuberth.client.connecting.dialing import Dialer
 from kuberth.client.connecting.failures import connect_failure, describe
+from kuberth.client.connecting.lane import Post
+from kuberth.client.connecting.outbox import Manners, Outbox
 from kuberth.client.connecting.pool import OutgoingRequest, Pool, PoolStats
 from kuberth.client.connecting.rate_limit import RateLimiter
 from kuberth.client.identity.client_config import ClientConfig
@@ -45,6 +47,7 @@ WATCH_GRACE_SECONDS: Final = 30.0
 """A server that does not end a watch so long after its time is taken for dead."""
 MAX_BODY_BYTES: Final = 10 * 1024 * 1024
 MAX_LIST_BYTES: Final = 256 * 1024 * 1024
+_CREATED: Final = "201"
 _POD: Final = REGISTRY.of(Pod)
 
 
@@ -77,6 +80,7 @@ class HttpApi:
         max_body_bytes: int = MAX_BODY_BYTES,
         compress_lists: bool = False,
         user_agent: str = "",
+        manners: Manners = Manners(),  # noqa: B008 - a tuple
         metrics: ClientMetrics | None = None,
         clock: Clock | None = None,
         rng: random.Random | None = None,
@@ -99,6 +103,16 @@ class HttpApi:
         )
         self._dialer = Dialer(config, clock)
         self._pool = Pool(config, self._dialer, max_connections=max_connections)
+        self._outbox = Outbox(
+            config,
+            self._dialer,
+            manners=manners,
+            cap=max_body_bytes,
+            on_answer=self._post_answered,
+            on_loss=self._post_lost,
+        )
+        self._post_labels = ("POST", self._host)
+        self._retries: set[asyncio.Task[None]] = set()
         self._watches: set[Connection] = set()
         self._closed = False
         self._heads = RequestHeads(config, user_agent=user_agent)
@@ -237,6 +251,96 @@ class HttpApi:
         path = path_of(info, name, namespace)
         await self._ask("DELETE", path, body=encode(options), what=what, info=info, verb="delete")
 
+    # Writes that nobody has to wait for
+
+    def post_nowait(
+        self,
+        kind: type[Any],
+        body: bytes,
+        *,
+        what: str,
+        namespace: str = "",
+        name: str = "",
+        subresource: str = "",
+    ) -> asyncio.Future[None] | None:
+        credential = self._credentials.current_nowait()
+        if credential is None or self._closed:
+            return None
+        info = REGISTRY.of(kind)
+        path = path_of(info, name, namespace, subresource)
+        if not self._limiter.acquire_nowait():
+            return None
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
+        now = loop.time()
+        data = self._heads.post(path, body, credential)
+        asked = _Asked(info, path, body, subresource)
+        self._outbox.post(Post(what, data, credential, now, now + self._timeout, future, asked))
+        self.metrics.rate_limiter_duration.observe(self._post_labels, 0.0)
+        return future
+
+    def _post_answered(self, post: Post, answer: HttpAnswer, size: int) -> None:
+        status = answer.status
+        self._count_post(post, _CREATED if status == 201 else str(status))
+        self.metrics.response_size.observe(self._post_labels, size)
+        if post.future.done():
+            return  # given up meanwhile
+        if status < 300:
+            post.future.set_result(None)
+        elif status == 401 or retry_after(answer) is not None:
+            # The task is ours: it ends with the post's future, and `close` ends it.
+            task = asyncio.get_running_loop().create_task(self._post_again(post, answer), name=post.what)
+            self._retries.add(task)
+            task.add_done_callback(self._retries.discard)
+        else:
+            post.future.set_exception(self._refusal(post, answer))
+
+    def _post_lost(self, post: Post, error: ApiError) -> None:
+        self._count_post(post, "<error>")
+        if not post.future.done():
+            post.future.set_exception(error)
+
+    def _count_post(self, post: Post, code: str) -> None:
+        labels, metrics = self._post_labels, self.metrics
+        metrics.requests.inc((code, *labels))
+        metrics.request_duration.observe(labels, asyncio.get_running_loop().time() - post.posted)
+        metrics.request_size.observe(labels, len(post.context.body))
+
+    async def _post_again(self, post: Post, answer: HttpAnswer) -> None:
+        """After a refusal that may end well: as any other request goes on."""
+        asked: _Asked = post.context
+        tries = _Tries(post.deadline)
+        try:
+            if not await self._may_ask_again(answer, post.credential, tries):
+                raise self._refusal(post, answer)
+            self.metrics.retries.inc((str(answer.status), "POST", self._host))
+            if post.future.done():
+                return
+            await self._ask(
+                "POST",
+                asked.path,
+                body=asked.body,
+                what=post.what,
+                info=asked.info,
+                verb="create",
+                subresource=asked.subresource,
+                tries=tries,
+            )
+        except ApiError as error:
+            if not post.future.done():
+                post.future.set_exception(error)
+        except asyncio.CancelledError:
+            post.future.cancel()
+            raise
+        else:
+            if not post.future.done():
+                post.future.set_result(None)
+
+    def _refusal(self, post: Post, answer: HttpAnswer) -> ApiError:
+        asked: _Asked = post.context
+        rule = asked.info.rbac_rule("create", subresource=asked.subresource)
+        return refusal(answer, what=post.what, rule=rule, source=self.config.source)
+
     # Beyond the protocol
 
     async def call(self, method: str, path: str, *, body: bytes = b"", content_type: str = JSON) -> bytes:
@@ -253,6 +357,9 @@ class HttpApi:
         watches = set(self._watches)
         for connection in watches:
             connection.abort(ConnectionAbortedError("the client was closed"))
+        for task in tuple(self._retries):
+            task.cancel()
+        await self._outbox.close()
         await self._pool.close()
         if watches:
             await asyncio.wait([each.closed for each in watches], timeout=1.0)
@@ -273,6 +380,7 @@ class HttpApi:
         subresource: str = "",
         timeout_seconds: float = 0.0,
         cap: int = 0,
+        tries: _Tries | None = None,
     ) -> HttpAnswer:
         loop = asyncio.get_running_loop()
         labels = (method, self._host)
@@ -282,12 +390,13 @@ class HttpApi:
             started = loop.time()
         self.metrics.rate_limiter_duration.observe(labels, started - asked_at)
         # Waiting for our own rate limit is not the server's fault: the deadline begins here.
-        deadline = started + (timeout_seconds or self._timeout)
+        if tries is None:
+            tries = _Tries(started + (timeout_seconds or self._timeout))
+        deadline = tries.deadline
         if body:
             headers += f"Content-Type: {content_type}\r\nContent-Length: {len(body)}\r\n"
         elif method == "POST":
             headers += "Content-Length: 0\r\n"
-        tries = _Tries(deadline)
         while True:
             credential = self._credentials.current_nowait() or await self._credentials.current()
             data = self._heads.head(method, path, headers, credential) + body
@@ -353,7 +462,7 @@ class HttpApi:
                 if self._closed:
                     raise UnreachableError("the client is closed")
                 async with asyncio.timeout_at(tries.deadline):
-                    connection = await self._dialer.dial(credential, _nothing)
+                    connection = await self._dialer.dial(credential, partial(Connection, _nothing))
                     self._watches.add(connection)
                     connection.closed.add_done_callback(partial(_forget, self._watches, connection))
                     data = self._heads.head("GET", path, "", credential)
@@ -378,6 +487,15 @@ class HttpApi:
 
     def _count(self, method: str, code: str) -> None:
         self.metrics.requests.inc((code, method, self._host))
+
+
+class _Asked(NamedTuple):
+    """What a post was, for a refusal's words and for asking again."""
+
+    info: KindInfo
+    path: str
+    body: bytes
+    subresource: str
 
 
 class _Tries:
