@@ -30,7 +30,7 @@ from kuberth.client.protocol import ObjectList, WatchEvent
 from kuberth.client.rest.pages import decode_page
 from kuberth.client.rest.refusals import refusal, retry_after
 from kuberth.client.rest.request_heads import JSON, RequestHeads
-from kuberth.client.rest.resource_paths import object_name, path_of, query
+from kuberth.client.rest.resource_paths import escaped, object_name, path_of, query
 from kuberth.client.rest.watch_frames import WatchDecoder
 from kuberth.clock import Clock, SystemClock
 from kuberth.errors import ApiError, UnreachableError, WireError
@@ -46,8 +46,9 @@ WATCH_SECONDS: Final = (300, 600)
 WATCH_GRACE_SECONDS: Final = 30.0
 """A server that does not end a watch so long after its time is taken for dead."""
 MAX_BODY_BYTES: Final = 10 * 1024 * 1024
+MAX_TARGETS: Final = 1024
+"""Paths that are kept, one a kind and namespace."""
 MAX_LIST_BYTES: Final = 256 * 1024 * 1024
-_CREATED: Final = "201"
 _POD: Final = REGISTRY.of(Pod)
 
 
@@ -111,7 +112,8 @@ class HttpApi:
             on_answer=self._post_answered,
             on_loss=self._post_lost,
         )
-        self._post_labels = ("POST", self._host)
+        self._tally: _Tally | None = None
+        self._targets: dict[tuple[type[Any], str], _Target] = {}
         self._retries: set[asyncio.Task[None]] = set()
         self._watches: set[Connection] = set()
         self._closed = False
@@ -266,23 +268,44 @@ class HttpApi:
         credential = self._credentials.current_nowait()
         if credential is None or self._closed:
             return None
-        info = REGISTRY.of(kind)
-        path = path_of(info, name, namespace, subresource)
+        target = self._target(kind, namespace, name, subresource)
         if not self._limiter.acquire_nowait():
             return None
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
         now = loop.time()
-        data = self._heads.post(path, body, credential)
-        asked = _Asked(info, path, body, subresource)
-        self._outbox.post(Post(what, data, credential, now, now + self._timeout, future, asked))
-        self.metrics.rate_limiter_duration.observe(self._post_labels, 0.0)
+        self._outbox.post(
+            Post(
+                what,
+                self._heads.post(target.path, body, credential),
+                body=body,
+                credential=credential,
+                posted=now,
+                deadline=now + self._timeout,
+                future=future,
+                context=target,
+            )
+        )
+        if self._tally is None:
+            self._tally = _Tally(self.metrics, self._host)
+        self._tally.rate_limiter_duration.observe(0.0)
         return future
+
+    def _target(self, kind: type[Any], namespace: str, name: str, subresource: str) -> _Target:
+        target = self._targets.get((kind, namespace))
+        if target is None:
+            if len(self._targets) >= MAX_TARGETS:
+                self._targets.clear()
+            info = REGISTRY.of(kind)
+            target = self._targets[kind, namespace] = _Target(path_of(info, "", namespace), info)
+        if not name:
+            return target
+        return _Target(f"{target.path}/{escaped(name)}/{subresource}", target.info, subresource)
 
     def _post_answered(self, post: Post, answer: HttpAnswer, size: int) -> None:
         status = answer.status
-        self._count_post(post, _CREATED if status == 201 else str(status))
-        self.metrics.response_size.observe(self._post_labels, size)
+        assert self._tally is not None
+        self._tally.note(post, str(status), size)
         if post.future.done():
             return  # given up meanwhile
         if status < 300:
@@ -296,19 +319,14 @@ class HttpApi:
             post.future.set_exception(self._refusal(post, answer))
 
     def _post_lost(self, post: Post, error: ApiError) -> None:
-        self._count_post(post, "<error>")
+        assert self._tally is not None
+        self._tally.note(post, "<error>", None)
         if not post.future.done():
             post.future.set_exception(error)
 
-    def _count_post(self, post: Post, code: str) -> None:
-        labels, metrics = self._post_labels, self.metrics
-        metrics.requests.inc((code, *labels))
-        metrics.request_duration.observe(labels, asyncio.get_running_loop().time() - post.posted)
-        metrics.request_size.observe(labels, len(post.context.body))
-
     async def _post_again(self, post: Post, answer: HttpAnswer) -> None:
         """After a refusal that may end well: as any other request goes on."""
-        asked: _Asked = post.context
+        asked: _Target = post.context
         tries = _Tries(post.deadline)
         try:
             if not await self._may_ask_again(answer, post.credential, tries):
@@ -319,7 +337,7 @@ class HttpApi:
             await self._ask(
                 "POST",
                 asked.path,
-                body=asked.body,
+                body=post.body,
                 what=post.what,
                 info=asked.info,
                 verb="create",
@@ -337,7 +355,7 @@ class HttpApi:
                 post.future.set_result(None)
 
     def _refusal(self, post: Post, answer: HttpAnswer) -> ApiError:
-        asked: _Asked = post.context
+        asked: _Target = post.context
         rule = asked.info.rbac_rule("create", subresource=asked.subresource)
         return refusal(answer, what=post.what, rule=rule, source=self.config.source)
 
@@ -489,13 +507,33 @@ class HttpApi:
         self.metrics.requests.inc((code, method, self._host))
 
 
-class _Asked(NamedTuple):
-    """What a post was, for a refusal's words and for asking again."""
+class _Target(NamedTuple):
+    """Where a post goes, for asking again and for a refusal's words."""
 
-    info: KindInfo
     path: str
-    body: bytes
-    subresource: str
+    info: KindInfo
+    subresource: str = ""
+
+
+class _Tally:
+    """What is counted for every post."""
+
+    def __init__(self, metrics: ClientMetrics, host: str) -> None:
+        labels = self._labels = ("POST", host)
+        self._created = ("201", *labels)
+        self._requests = metrics.requests
+        self._duration = metrics.request_duration.of(labels)
+        self._request_size = metrics.request_size.of(labels)
+        self._response_size = metrics.response_size.of(labels)
+        self.rate_limiter_duration = metrics.rate_limiter_duration.of(labels)
+
+    def note(self, post: Post, code: str, size: int | None) -> None:
+        """One post has its answer of `size`, or has lost it."""
+        self._requests.inc(self._created if code == "201" else (code, *self._labels))
+        self._duration.observe(asyncio.get_running_loop().time() - post.posted)
+        self._request_size.observe(len(post.body))
+        if size is not None:
+            self._response_size.observe(size)
 
 
 class _Tries:

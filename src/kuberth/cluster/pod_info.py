@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from kuberth.api.core import Container, Pod, PodAffinityTerm, WeightedPodAffinityTerm
-from kuberth.api.pod_resources import PodRequest, compute_pod_request, pod_priority
+from kuberth.api.pod_resources import PodRequest, compute_pod_request, is_resize_infeasible, pod_priority
 from kuberth.api.selectors import Selector, compile_label_selector
 from kuberth.cluster.pod_volumes import disks, is_attachable
 from kuberth.errors import QuantityError, SelectorError
@@ -165,12 +165,27 @@ class PodInfo:
 
     def placed_on(self, node_name: str) -> PodInfo:
         """The same pod with a node; everything derived stays the same."""
-        placed = PodInfo.__new__(PodInfo)
-        for slot in PodInfo.__slots__:
-            setattr(placed, slot, getattr(self, slot))
         replace = msgspec.structs.replace
-        placed.pod = replace(self.pod, spec=replace(self.pod.spec, node_name=node_name))
-        return placed
+        return self._of(replace(self.pod, spec=replace(self.pod.spec, node_name=node_name)))
+
+    def renewed(self, pod: Pod) -> PodInfo | None:
+        """The same for a newer version of the pod; None if what is derived may differ."""
+        old, new = self.pod.metadata, pod.metadata
+        if (
+            self.pod.spec != pod.spec
+            or old.labels != new.labels
+            or (old.deletion_timestamp is None) != (new.deletion_timestamp is None)
+            or _reported(self.pod) != _reported(pod)
+        ):
+            return None
+        return self._of(pod)
+
+    def _of(self, pod: Pod) -> PodInfo:
+        twin = PodInfo.__new__(PodInfo)
+        for slot in PodInfo.__slots__:
+            setattr(twin, slot, getattr(self, slot))
+        twin.pod = pod
+        return twin
 
     @property
     def labels(self) -> Mapping[str, str]:
@@ -189,6 +204,21 @@ class PodInfo:
 
     def __repr__(self) -> str:
         return f"<PodInfo {self.key}>"
+
+
+def _reported(pod: Pod) -> object:
+    """What the kubelet reports that counts among the pod's requests; None: nothing."""
+    status = pod.status
+    if not status.container_statuses and not status.init_container_statuses and status.resources is None:
+        return None
+    reported = [
+        (each.name, each.resources, each.allocated_resources)
+        for each in (*status.container_statuses, *status.init_container_statuses)
+        if each.resources is not None
+    ]
+    if not reported and status.resources is None:
+        return None
+    return reported, status.resources, status.allocated_resources, is_resize_infeasible(pod)
 
 
 def host_ports(pod: Pod) -> tuple[HostPort, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple, Protocol, cast
+from typing import Any, Final, Protocol, cast
 
 import httptools
 
@@ -22,23 +22,39 @@ from kuberth.client.connecting.connection import (
 from kuberth.client.identity.credentials import Credential
 
 _NO_HEADERS: Final[Mapping[bytes, bytes]] = {}
+_CREATED: Final = HttpAnswer(201, _NO_HEADERS, b"")
 
 
-class Post(NamedTuple):
+class Post:
     """One write on its way."""
 
-    what: str
-    """For messages: "bind pod default/web to node n1"."""
-    data: bytes
-    """The whole request. There are credentials in it."""
-    credential: Credential
-    posted: float
-    deadline: float
-    """Both on the loop's clock."""
-    future: asyncio.Future[None]
-    """Whoever posted waits for this one, and may have given up."""
-    context: Any
-    """What the poster needs to make sense of a refusal."""
+    __slots__ = ("body", "context", "credential", "data", "deadline", "future", "posted", "what")
+
+    def __init__(
+        self,
+        what: str,
+        data: bytes,
+        *,
+        body: bytes,
+        credential: Credential,
+        posted: float,
+        deadline: float,
+        future: asyncio.Future[None],
+        context: Any,
+    ) -> None:
+        self.what = what
+        """For messages: "bind pod default/web to node n1"."""
+        self.data = data
+        """The whole request. There are credentials in it."""
+        self.body = body
+        self.credential = credential
+        self.posted = posted
+        self.deadline = deadline
+        """Both on the loop's clock."""
+        self.future = future
+        """Whoever posted waits for this one, and may have given up."""
+        self.context = context
+        """What the poster needs to make sense of a refusal."""
 
     def __repr__(self) -> str:
         return f"<Post {self.what}>"
@@ -163,7 +179,7 @@ class Lane(asyncio.Protocol):
         post = self._sent.popleft()
         size = sum(map(len, chunks))
         if status < 300:
-            answer = HttpAnswer(status, _NO_HEADERS, b"")
+            answer = _CREATED if status == 201 else HttpAnswer(status, _NO_HEADERS, b"")
         else:
             lower = {name.lower(): value for name, value in headers.items()}
             answer = HttpAnswer(status, lower, b"".join(chunks))

@@ -36,9 +36,9 @@ class Manners(NamedTuple):
     """Connections at most. A server answers the posts of one connection one after the other."""
     together: int = 8
     """Posts in one piece at most."""
-    crowd: int = 4
+    crowd: int = 2
     """With so many connections busy the server has enough to do that posts wait for company."""
-    wait_seconds: float = 0.002
+    wait_seconds: float = 0.004
     """How long at most."""
 
 

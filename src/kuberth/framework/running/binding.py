@@ -31,7 +31,7 @@ class BindingPoints(Phase):
         skipped: set[str] = set()
         outcome = SKIP
         for plugin in self.profile.pre_bind:
-            status = self._asked.status(
+            answer = self._asked.ask(
                 plugin,
                 PRE_FLIGHT,
                 plugin.pre_bind_pre_flight,
@@ -40,6 +40,10 @@ class BindingPoints(Phase):
                 node_name,
                 timed=state.record_plugin_metrics,
             )
+            if answer is SKIP:  # as nearly always
+                skipped.add(plugin.name)
+                continue
+            status = self._asked.checked(plugin, PRE_FLIGHT, answer)
             if status.code == Code.SKIP:
                 skipped.add(plugin.name)
             elif status.is_success:
