@@ -94,6 +94,7 @@ class Lane(asyncio.Protocol):
         self._sent: deque[Post] = deque()
         self._size = 0
         self._in_body = False
+        self._unasked = False
         self._headers: dict[bytes, bytes] = {}
         self._chunks: list[bytes] = []
         # The parser calls these for every header and every piece: no Python in between.
@@ -144,7 +145,9 @@ class Lane(asyncio.Protocol):
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self.abort(BrokenAnswerError(f"the answer is no HTTP ({error})"))
             return
-        if self._size > self._cap:
+        if self._unasked:
+            self.abort()
+        elif self._size > self._cap:
             self.abort(AnswerTooLargeError(f"the answer is larger than the {self._cap} bytes allowed for it"))
         elif not self._sent and self.usable:
             self._harbour.is_free(self)
@@ -162,6 +165,10 @@ class Lane(asyncio.Protocol):
 
     # httptools' side
 
+    def on_message_begin(self) -> None:
+        # A second answer to one post: whatever it is, it must not be taken for the next one's.
+        self._unasked = not self._sent
+
     def on_headers_complete(self) -> None:
         self._in_body = True
 
@@ -170,10 +177,7 @@ class Lane(asyncio.Protocol):
         headers, chunks = self._headers, self._chunks
         self._in_body = False
         if status < 200 or not self._sent:
-            # 100 Continue and its like come before the answer; an answer to nothing ends the connection.
-            if status >= 200:
-                self.abort()
-            headers.clear()
+            headers.clear()  # 100 Continue and its like come before the answer
             chunks.clear()
             return
         post = self._sent.popleft()
