@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Coroutine, Mapping
 from typing import Any, Final
 
 from kuberth.api.core import Namespace, Node, Pod
+from kuberth.api.sharing import PodSharing
 from kuberth.assembly.profiles import assemble, derive_with, effective_gates, full_registry
 from kuberth.binding.cycle import BindingCycle
 from kuberth.client.protocol import Api
@@ -201,6 +202,7 @@ class Scheduler:
                 self.intake.handler(kind),
                 field_selector=UNFINISHED if kind is Pod else "",
                 optional=kind not in (Pod, Node),
+                share=PodSharing() if kind is Pod else None,
             )
             for kind in self._kinds_to_watch()
         ]

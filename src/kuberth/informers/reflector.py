@@ -54,8 +54,10 @@ class Reflector(Generic[T]):
         *,
         field_selector: str = "",
         optional: bool = False,
+        share: Callable[[T, T | None], None] | None = None,
         rng: random.Random | None = None,
     ) -> None:
+        """`share(new, old)` may have a new version share equal parts with others, to save memory."""
         self.kind = kind
         self.synced = asyncio.Event()
         self._api = api
@@ -63,6 +65,7 @@ class Reflector(Generic[T]):
         self._handler = handler
         self._field_selector = field_selector
         self._optional = optional
+        self._share = share
         self._backoff = _Backoff(random.Random() if rng is None else rng)
         self._missing = 0
         """The code with which the kind was refused, as long as it is."""
@@ -174,6 +177,8 @@ class Reflector(Generic[T]):
 
     def _set(self, obj: T) -> None:
         old = self._store.set(obj)
+        if self._share is not None:
+            self._share(obj, old)
         if old is not None and _uid(old) != _uid(obj):
             # Deleted and made again under the same name: the two are different objects.
             self._handler(old, None)
