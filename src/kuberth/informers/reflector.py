@@ -16,7 +16,7 @@ from typing import Any, Final, Generic, TypeVar
 from kuberth.api.kinds import REGISTRY
 from kuberth.client.protocol import Api, WatchType
 from kuberth.errors import ApiError
-from kuberth.informers.store import Store
+from kuberth.informers.store import Store, object_key
 
 logger = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ class Reflector(Generic[T]):
         share: Callable[[T, T | None], None] | None = None,
         rng: random.Random | None = None,
     ) -> None:
-        """`share(new, old)` may have a new version share equal parts with others, to save memory."""
+        """`share(new, old)` may have a change's new version share equal parts with others, to save memory."""
         self.kind = kind
         self.synced = asyncio.Event()
         self._api = api
@@ -135,6 +135,8 @@ class Reflector(Generic[T]):
                     case WatchType.DELETED:
                         self._remove(event.object)
                     case WatchType.ADDED | WatchType.MODIFIED:
+                        if self._share is not None:
+                            self._share(event.object, self._store.get_by_key(object_key(event.object)))
                         self._set(event.object)
                 self._version = event.resource_version
                 self._silent = False
@@ -177,8 +179,6 @@ class Reflector(Generic[T]):
 
     def _set(self, obj: T) -> None:
         old = self._store.set(obj)
-        if self._share is not None:
-            self._share(obj, old)
         if old is not None and _uid(old) != _uid(obj):
             # Deleted and made again under the same name: the two are different objects.
             self._handler(old, None)
