@@ -57,7 +57,7 @@ def always(text: str) -> Any:
 def decode(type_: type[T], raw: bytes | str) -> T:
     """Read JSON into `type_`; `null` stands for a field's default, as Go writes nil slices and maps."""
     try:
-        found: T = _decoder(type_).decode(raw)
+        found: T = decoder_of(type_).decode(raw)
         return found
     except msgspec.ValidationError:
         # Rare: a null where the type has no None. Only then pay for a plain tree.
@@ -116,7 +116,8 @@ _ENCODER = msgspec.json.Encoder(enc_hook=_encode_special)
 _DECODERS: dict[Any, msgspec.json.Decoder[Any]] = {}
 
 
-def _decoder(type_: Any) -> msgspec.json.Decoder[Any]:
+def decoder_of(type_: Any) -> msgspec.json.Decoder[Any]:
+    """The decoder that `decode` uses for a type; it knows nothing of nulls that stand for defaults."""
     decoder = _DECODERS.get(type_)
     if decoder is None:
         decoder = _DECODERS[type_] = msgspec.json.Decoder(type_, dec_hook=_decode_special)

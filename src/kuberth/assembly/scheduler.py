@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Coroutine, Mapping
 from typing import Any, Final
 
 from kuberth.api.core import Namespace, Node, Pod
+from kuberth.api.sharing import PodSharing
 from kuberth.assembly.profiles import assemble, derive_with, effective_gates, full_registry
 from kuberth.binding.cycle import BindingCycle
 from kuberth.client.protocol import Api
@@ -157,6 +158,7 @@ class Scheduler:
             writer=writer,
             metrics=self.metrics,
             clock=self._clock,
+            spawn=self.spawn,
             announce_nomination=self.feature_gates.enabled("NominatedNodeNameForExpectation"),
         )
         self.loop = SchedulingLoop(
@@ -200,6 +202,7 @@ class Scheduler:
                 self.intake.handler(kind),
                 field_selector=UNFINISHED if kind is Pod else "",
                 optional=kind not in (Pod, Node),
+                share=PodSharing() if kind is Pod else None,
             )
             for kind in self._kinds_to_watch()
         ]
@@ -235,6 +238,7 @@ class Scheduler:
                     task.cancel()
         finally:
             self._tasks = None
+            self._binding.give_up()
             self.queue.close()
 
     async def _schedule(self, begin: Awaitable[object] | None) -> None:
@@ -250,14 +254,17 @@ class Scheduler:
             waiting.preempt("", "the scheduler is shutting down")
         try:
             async with asyncio.timeout(grace_seconds):
-                while self._work:
-                    await asyncio.wait(self._work)
+                while work := [*self._work, *self._binding.under_way]:
+                    await asyncio.wait(work)
                 await self.recorder.drain()
         except TimeoutError:
-            names = ", ".join(sorted(task.get_name() for task in self._work)) or "writing events"
+            unfinished = [task.get_name() for task in self._work]
+            unfinished += (_binding_name(placement) for placement in self._binding.under_way.values())
+            names = ", ".join(sorted(unfinished)) or "writing events"
             logger.warning("not done within %g s, given up: %s", grace_seconds, names)
             for task in self._work:
                 task.cancel()
+            self._binding.give_up()
 
     async def wait_synced(self) -> None:
         """Return once every watched kind was listed."""
@@ -288,10 +295,15 @@ class Scheduler:
     def _start_binding(self, placement: Placement) -> None:
         self._binding.start_waiting(placement)
         try:
-            self.spawn(self._binding.run(placement), name=f"bind {placement.info.key}")
+            if self._tasks is None or not self._binding.begin(placement):
+                self.spawn(self._binding.run(placement), name=_binding_name(placement))
         except KuberthError:
             self.waiting_pods.remove(placement.info.uid)
             raise
+
+
+def _binding_name(placement: Placement) -> str:
+    return f"bind {placement.info.key}"
 
 
 async def _guarded(work: Coroutine[Any, Any, None], name: str) -> None:

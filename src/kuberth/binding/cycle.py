@@ -8,13 +8,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from typing import Final
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, Final
 
 from kuberth.api.core import Pod
 from kuberth.clock import NANOSECONDS, Clock
 from kuberth.cluster.table import ClusterTable
+from kuberth.errors import AnswerLostError
 from kuberth.framework.cluster_events import ASSIGNED_POD_DELETE
-from kuberth.framework.handle import EventRecorder
+from kuberth.framework.handle import EventRecorder, Spawner
+from kuberth.framework.running.binding import BindUnderWay
 from kuberth.framework.status import SKIP, SUCCESS, Code, Status
 from kuberth.framework.waiting_pods import WaitingPods
 from kuberth.observe import verbosity
@@ -28,10 +32,11 @@ logger = logging.getLogger(__name__)
 
 _SLOW_SECONDS: Final = 2.0
 """PreBind that takes longer is told."""
+_BINDING: Final = ("binding",)
 
 
 class BindingCycle:
-    """Binds placed pods, each in its own task."""
+    """Binds placed pods side by side: with a task each, or without where none is needed."""
 
     def __init__(
         self,
@@ -44,6 +49,7 @@ class BindingCycle:
         writer: StatusWriter,
         metrics: SchedulerMetrics,
         clock: Clock,
+        spawn: Spawner,
         announce_nomination: bool,
     ) -> None:
         self._queue = queue
@@ -54,23 +60,77 @@ class BindingCycle:
         self._writer = writer
         self._metrics = metrics
         self._clock = clock
+        self._spawn = spawn
         self._announce_nomination = announce_nomination
+        self._under_way: dict[asyncio.Future[Any], Placement] = {}
 
     def start_waiting(self, placement: Placement) -> None:
         """From now on plugins can see, approve and reject the pod if Permit asked to wait."""
         if placement.permit_timeouts:
             self._waiting_pods.add(placement.pod, placement.permit_timeouts)
 
+    def begin(self, placement: Placement) -> bool:
+        """Bind the pod without a task if nothing has to be waited for but the API; False: `run` it.
+
+        Most pods go this way: no plugin holds them at Permit or has anything to do before the binding.
+        """
+        if placement.permit_timeouts or not self._announce_nomination:
+            return False
+        runner, state, node_name = placement.runner, placement.state, placement.node_name
+        if self._pre_flight(placement) is not SKIP:
+            return False
+        under_way = runner.begin_bind(state, placement.info.pod, node_name)
+        if under_way is None:
+            return False
+        if verbosity.level >= 3:
+            verbosity.tell(3, "Attempting to bind pod to node", pod=placement.info.pod, node=node_name)
+        self._queue.done(placement.info.uid)
+        self._metrics.goroutines.inc(_BINDING)
+        self._under_way[under_way.future] = placement
+        under_way.future.add_done_callback(partial(self._end, placement, under_way))
+        return True
+
+    def _end(self, placement: Placement, under_way: BindUnderWay, future: asyncio.Future[Any]) -> None:
+        """What `run` does after its task's binding, for one that had no task; never raises."""
+        self._metrics.goroutines.inc(_BINDING, -1)
+        if self._under_way.pop(future, None) is None:
+            return  # given up
+        try:
+            if not future.cancelled() and isinstance(future.exception(), AnswerLostError):
+                # Whether it is bound, the plugin has to find out, and that takes a task.
+                self._spawn(self.run(placement), name=f"bind {placement.info.key}")
+                return
+            status = placement.runner.end_bind(under_way, placement.state)
+        except Exception as exc:  # a defect of ours must not lose the pod
+            logger.exception("binding pod %s failed", placement.info.key)
+            status = Status.error(exc)
+        self._conclude(placement, status)
+
+    @property
+    def under_way(self) -> Mapping[asyncio.Future[Any], Placement]:
+        """Bindings that have no task, by the future of their end."""
+        return self._under_way
+
+    def give_up(self) -> None:
+        """Wait for no binding any more; nobody knows which of them will have happened."""
+        abandoned = list(self._under_way)
+        self._under_way.clear()
+        for future in abandoned:
+            future.cancel()
+
     async def run(self, placement: Placement) -> None:
         """Bind the pod, whatever it takes; never raises."""
-        self._metrics.goroutines.inc(("binding",))
+        self._metrics.goroutines.inc(_BINDING)
         try:
             status = await self._bind(placement)
         except Exception as exc:  # a defect of ours must not lose the pod
             logger.exception("binding pod %s failed", placement.info.key)
             status = Status.error(exc)
         finally:
-            self._metrics.goroutines.inc(("binding",), -1)
+            self._metrics.goroutines.inc(_BINDING, -1)
+        self._conclude(placement, status)
+
+    def _conclude(self, placement: Placement, status: Status) -> None:
         if status.is_success:
             self._succeed(placement)
         else:
@@ -112,12 +172,17 @@ class BindingCycle:
         """Say early where the pod is going if it will take a while to get there."""
         if not self._announce_nomination:
             return SUCCESS
-        status = placement.runner.run_pre_bind_pre_flights(
-            placement.state, placement.pod, placement.node_name
-        )
+        status = self._pre_flight(placement)
         if status.is_success or (status is SKIP and placement.permit_timeouts):
             self._writer.write(placement.queued.pod, condition=None, nomination=placement.node_name)
         return SUCCESS if status.code == Code.SKIP else status
+
+    def _pre_flight(self, placement: Placement) -> Status:
+        if placement.pre_flight is None:
+            placement.pre_flight = placement.runner.run_pre_bind_pre_flights(
+                placement.state, placement.pod, placement.node_name
+            )
+        return placement.pre_flight
 
     async def _wait_on_permit(self, placement: Placement) -> Status:
         waiting = self._waiting_pods.get(placement.info.uid)

@@ -6,11 +6,12 @@ on what it knew before. Reads pass; every write asks first.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, TypeVar
 
 from kuberth.api.core import Binding
-from kuberth.client.protocol import Api, ObjectList, WatchEvent
+from kuberth.client.protocol import Api, ObjectList, PostingApi, WatchEvent
 from kuberth.errors import ApiError
 
 T = TypeVar("T")
@@ -63,6 +64,23 @@ class FencedApi:
     async def bind(self, binding: Binding) -> None:
         self._check()
         await self._api.bind(binding)
+
+    def post_nowait(
+        self,
+        kind: type[Any],
+        body: bytes,
+        *,
+        what: str,
+        namespace: str = "",
+        name: str = "",
+        subresource: str = "",
+    ) -> asyncio.Future[None] | None:
+        """As `PostingApi`; None if nothing may be written, or the API behind takes no posts."""
+        if not isinstance(self._api, PostingApi) or not self._may_write():
+            return None
+        return self._api.post_nowait(
+            kind, body, what=what, namespace=namespace, name=name, subresource=subresource
+        )
 
     async def delete(
         self,

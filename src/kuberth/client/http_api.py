@@ -9,16 +9,19 @@ from __future__ import annotations
 import asyncio
 import enum
 import random
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from kuberth.api.core import Binding, Pod
 from kuberth.api.kinds import REGISTRY, KindInfo
+from kuberth.api.sharing import PodSharing
 from kuberth.api.wire import decode, encode
 from kuberth.client.connecting.connection import Connection, HttpAnswer
 from kuberth.client.connecting.dialing import Dialer
 from kuberth.client.connecting.failures import connect_failure, describe
+from kuberth.client.connecting.lane import Post
+from kuberth.client.connecting.outbox import Manners, Outbox
 from kuberth.client.connecting.pool import OutgoingRequest, Pool, PoolStats
 from kuberth.client.connecting.rate_limit import RateLimiter
 from kuberth.client.identity.client_config import ClientConfig
@@ -28,7 +31,7 @@ from kuberth.client.protocol import ObjectList, WatchEvent
 from kuberth.client.rest.pages import decode_page
 from kuberth.client.rest.refusals import refusal, retry_after
 from kuberth.client.rest.request_heads import JSON, RequestHeads
-from kuberth.client.rest.resource_paths import object_name, path_of, query
+from kuberth.client.rest.resource_paths import escaped, object_name, path_of, query
 from kuberth.client.rest.watch_frames import WatchDecoder
 from kuberth.clock import Clock, SystemClock
 from kuberth.errors import ApiError, UnreachableError, WireError
@@ -44,6 +47,8 @@ WATCH_SECONDS: Final = (300, 600)
 WATCH_GRACE_SECONDS: Final = 30.0
 """A server that does not end a watch so long after its time is taken for dead."""
 MAX_BODY_BYTES: Final = 10 * 1024 * 1024
+MAX_TARGETS: Final = 1024
+"""Paths that are kept, one a kind and namespace."""
 MAX_LIST_BYTES: Final = 256 * 1024 * 1024
 _POD: Final = REGISTRY.of(Pod)
 
@@ -77,6 +82,7 @@ class HttpApi:
         max_body_bytes: int = MAX_BODY_BYTES,
         compress_lists: bool = False,
         user_agent: str = "",
+        manners: Manners = Manners(),  # noqa: B008 - a tuple
         metrics: ClientMetrics | None = None,
         clock: Clock | None = None,
         rng: random.Random | None = None,
@@ -99,8 +105,20 @@ class HttpApi:
         )
         self._dialer = Dialer(config, clock)
         self._pool = Pool(config, self._dialer, max_connections=max_connections)
+        self._outbox = Outbox(
+            config,
+            self._dialer,
+            manners=manners,
+            cap=max_body_bytes,
+            on_answer=self._post_answered,
+            on_loss=self._post_lost,
+        )
+        self._tally: _Tally | None = None
+        self._targets: dict[tuple[type[Any], str], _Target] = {}
+        self._retries: set[asyncio.Task[None]] = set()
         self._watches: set[Connection] = set()
         self._closed = False
+        self._pod_sharing = PodSharing()
         self._heads = RequestHeads(config, user_agent=user_agent)
 
     # The protocol
@@ -110,9 +128,11 @@ class HttpApi:
     ) -> ObjectList:
         info = REGISTRY.of(kind)
         asked = {"resourceVersion": resource_version, "fieldSelector": field_selector}
-        if resource_version:
+        if resource_version not in ("", "0"):
             # From the server's cache, which answers all at once.
             return await self._list_all(info, asked)
+        # "0" would be answered all at once, too, and a whole cluster's pods are too much to hold as text.
+        asked["resourceVersion"] = ""
         items: list[Any] = []
         version = token = ""
         while True:
@@ -124,6 +144,7 @@ class HttpApi:
                     return await self._list_all(info, asked)
                 raise
             page = decode_page(kind, answer.body, what=f"list {info.plural}")
+            self._share(page.items)
             items += page.items
             version, token = version or page.resource_version, page.continue_token
             if not token:
@@ -237,6 +258,112 @@ class HttpApi:
         path = path_of(info, name, namespace)
         await self._ask("DELETE", path, body=encode(options), what=what, info=info, verb="delete")
 
+    # Writes that nobody has to wait for
+
+    def post_nowait(
+        self,
+        kind: type[Any],
+        body: bytes,
+        *,
+        what: str,
+        namespace: str = "",
+        name: str = "",
+        subresource: str = "",
+    ) -> asyncio.Future[None] | None:
+        credential = self._credentials.current_nowait()
+        if credential is None or self._closed:
+            return None
+        target = self._target(kind, namespace, name, subresource)
+        if not self._limiter.acquire_nowait():
+            return None
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
+        now = loop.time()
+        self._outbox.post(
+            Post(
+                what,
+                self._heads.post(target.path, body, credential),
+                body=body,
+                credential=credential,
+                posted=now,
+                deadline=now + self._timeout,
+                future=future,
+                context=target,
+            )
+        )
+        if self._tally is None:
+            self._tally = _Tally(self.metrics, self._host)
+        self._tally.rate_limiter_duration.observe(0.0)
+        return future
+
+    def _target(self, kind: type[Any], namespace: str, name: str, subresource: str) -> _Target:
+        target = self._targets.get((kind, namespace))
+        if target is None:
+            if len(self._targets) >= MAX_TARGETS:
+                self._targets.clear()
+            info = REGISTRY.of(kind)
+            target = self._targets[kind, namespace] = _Target(path_of(info, "", namespace), info)
+        if not name:
+            return target
+        return _Target(f"{target.path}/{escaped(name)}/{subresource}", target.info, subresource)
+
+    def _post_answered(self, post: Post, answer: HttpAnswer, size: int) -> None:
+        status = answer.status
+        assert self._tally is not None
+        self._tally.note(post, str(status), size)
+        if post.future.done():
+            return  # given up meanwhile
+        if status < 300:
+            post.future.set_result(None)
+        elif status == 401 or retry_after(answer) is not None:
+            # The task is ours: it ends with the post's future, and `close` ends it.
+            task = asyncio.get_running_loop().create_task(self._post_again(post, answer), name=post.what)
+            self._retries.add(task)
+            task.add_done_callback(self._retries.discard)
+        else:
+            post.future.set_exception(self._refusal(post, answer))
+
+    def _post_lost(self, post: Post, error: ApiError) -> None:
+        assert self._tally is not None
+        self._tally.note(post, "<error>", None)
+        if not post.future.done():
+            post.future.set_exception(error)
+
+    async def _post_again(self, post: Post, answer: HttpAnswer) -> None:
+        """After a refusal that may end well: as any other request goes on."""
+        asked: _Target = post.context
+        tries = _Tries(post.deadline)
+        try:
+            if not await self._may_ask_again(answer, post.credential, tries):
+                raise self._refusal(post, answer)
+            self.metrics.retries.inc((str(answer.status), "POST", self._host))
+            if post.future.done():
+                return
+            await self._ask(
+                "POST",
+                asked.path,
+                body=post.body,
+                what=post.what,
+                info=asked.info,
+                verb="create",
+                subresource=asked.subresource,
+                tries=tries,
+            )
+        except ApiError as error:
+            if not post.future.done():
+                post.future.set_exception(error)
+        except asyncio.CancelledError:
+            post.future.cancel()
+            raise
+        else:
+            if not post.future.done():
+                post.future.set_result(None)
+
+    def _refusal(self, post: Post, answer: HttpAnswer) -> ApiError:
+        asked: _Target = post.context
+        rule = asked.info.rbac_rule("create", subresource=asked.subresource)
+        return refusal(answer, what=post.what, rule=rule, source=self.config.source)
+
     # Beyond the protocol
 
     async def call(self, method: str, path: str, *, body: bytes = b"", content_type: str = JSON) -> bytes:
@@ -253,6 +380,9 @@ class HttpApi:
         watches = set(self._watches)
         for connection in watches:
             connection.abort(ConnectionAbortedError("the client was closed"))
+        for task in tuple(self._retries):
+            task.cancel()
+        await self._outbox.close()
         await self._pool.close()
         if watches:
             await asyncio.wait([each.closed for each in watches], timeout=1.0)
@@ -273,6 +403,7 @@ class HttpApi:
         subresource: str = "",
         timeout_seconds: float = 0.0,
         cap: int = 0,
+        tries: _Tries | None = None,
     ) -> HttpAnswer:
         loop = asyncio.get_running_loop()
         labels = (method, self._host)
@@ -282,12 +413,13 @@ class HttpApi:
             started = loop.time()
         self.metrics.rate_limiter_duration.observe(labels, started - asked_at)
         # Waiting for our own rate limit is not the server's fault: the deadline begins here.
-        deadline = started + (timeout_seconds or self._timeout)
+        if tries is None:
+            tries = _Tries(started + (timeout_seconds or self._timeout))
+        deadline = tries.deadline
         if body:
             headers += f"Content-Type: {content_type}\r\nContent-Length: {len(body)}\r\n"
         elif method == "POST":
             headers += "Content-Length: 0\r\n"
-        tries = _Tries(deadline)
         while True:
             credential = self._credentials.current_nowait() or await self._credentials.current()
             data = self._heads.head(method, path, headers, credential) + body
@@ -339,7 +471,14 @@ class HttpApi:
 
     async def _list_all(self, info: KindInfo, asked: Mapping[str, str]) -> ObjectList:
         page = decode_page(info.type, (await self._list(info, asked)).body, what=f"list {info.plural}")
+        self._share(page.items)
         return ObjectList(page.items, page.resource_version)
+
+    def _share(self, items: Sequence[Any]) -> None:
+        """Page by page: a whole list of pods that share nothing takes three times as much memory."""
+        for item in items:
+            if isinstance(item, Pod):
+                self._pod_sharing(item, None)
 
     async def _open_watch(self, info: KindInfo, asked: Mapping[str, str], what: str) -> Connection:
         """Watches are not rate limited, as client-go's are not, and stay out of the pool."""
@@ -353,7 +492,7 @@ class HttpApi:
                 if self._closed:
                     raise UnreachableError("the client is closed")
                 async with asyncio.timeout_at(tries.deadline):
-                    connection = await self._dialer.dial(credential, _nothing)
+                    connection = await self._dialer.dial(credential, partial(Connection, _nothing))
                     self._watches.add(connection)
                     connection.closed.add_done_callback(partial(_forget, self._watches, connection))
                     data = self._heads.head("GET", path, "", credential)
@@ -378,6 +517,35 @@ class HttpApi:
 
     def _count(self, method: str, code: str) -> None:
         self.metrics.requests.inc((code, method, self._host))
+
+
+class _Target(NamedTuple):
+    """Where a post goes, for asking again and for a refusal's words."""
+
+    path: str
+    info: KindInfo
+    subresource: str = ""
+
+
+class _Tally:
+    """What is counted for every post."""
+
+    def __init__(self, metrics: ClientMetrics, host: str) -> None:
+        labels = self._labels = ("POST", host)
+        self._created = ("201", *labels)
+        self._requests = metrics.requests
+        self._duration = metrics.request_duration.of(labels)
+        self._request_size = metrics.request_size.of(labels)
+        self._response_size = metrics.response_size.of(labels)
+        self.rate_limiter_duration = metrics.rate_limiter_duration.of(labels)
+
+    def note(self, post: Post, code: str, size: int | None) -> None:
+        """One post has its answer of `size`, or has lost it."""
+        self._requests.inc(self._created if code == "201" else (code, *self._labels))
+        self._duration.observe(asyncio.get_running_loop().time() - post.posted)
+        self._request_size.observe(len(post.body))
+        if size is not None:
+            self._response_size.observe(size)
 
 
 class _Tries:

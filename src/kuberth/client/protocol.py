@@ -6,9 +6,10 @@ In: a few verbs on typed objects. Out: objects, watch events, or an `ApiError`. 
 
 from __future__ import annotations
 
+import asyncio
 import enum
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from kuberth.api.core import Binding
 
@@ -107,4 +108,27 @@ class Api(Protocol):
         grace_period_seconds: int | None = None,
     ) -> None:
         """`uid` is a precondition: ConflictError if it is another. A pod on a node is marked, not gone."""
+        ...
+
+
+@runtime_checkable
+class PostingApi(Protocol):
+    """An API that may also create things without a task, from JSON that is ready, its answer unread."""
+
+    def post_nowait(
+        self,
+        kind: type[Any],
+        body: bytes,
+        *,
+        what: str,
+        namespace: str = "",
+        name: str = "",
+        subresource: str = "",
+    ) -> asyncio.Future[None] | None:
+        """Create an object, or the `subresource` of the object `name`; `what` is for messages.
+
+        None: not at once (a rate limit, credentials to be fetched), ask `create` or `bind` instead. Else the
+        future of the answer: nothing, or the ApiError that those would raise. Who cancels it before it was
+        sent has nothing written; after, nobody knows.
+        """
         ...

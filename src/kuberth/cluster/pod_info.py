@@ -12,7 +12,8 @@ from typing import Final, NamedTuple
 import msgspec
 
 from kuberth.api.core import Container, Pod, PodAffinityTerm, WeightedPodAffinityTerm
-from kuberth.api.pod_resources import PodRequest, compute_pod_request, pod_priority
+from kuberth.api.meta import ObjectMeta
+from kuberth.api.pod_resources import PodRequest, compute_pod_request, is_resize_infeasible, pod_priority
 from kuberth.api.selectors import Selector, compile_label_selector
 from kuberth.cluster.pod_volumes import disks, is_attachable
 from kuberth.errors import QuantityError, SelectorError
@@ -111,14 +112,12 @@ class PodInfo:
         """`namespace/name`."""
         self.priority = pod_priority(pod)
         """Its priority; 0 if it has none."""
-        self.pod_class = PodClass(
-            metadata.namespace, frozenset(metadata.labels.items()), metadata.deletion_timestamp is not None
-        )
+        self.pod_class = _class_of(metadata)
         """What terms can see of it."""
         self.request = NO_REQUEST
         """A `PodRequest`: what it asks for, in whole numbers; zero if it cannot be read."""
         try:
-            self.request = compute_pod_request(pod, pod_level_resources=pod_level_resources)
+            self.request = _shared(compute_pod_request(pod, pod_level_resources=pod_level_resources))
         except QuantityError as exc:
             problems.append(str(exc))
 
@@ -165,12 +164,27 @@ class PodInfo:
 
     def placed_on(self, node_name: str) -> PodInfo:
         """The same pod with a node; everything derived stays the same."""
-        placed = PodInfo.__new__(PodInfo)
-        for slot in PodInfo.__slots__:
-            setattr(placed, slot, getattr(self, slot))
         replace = msgspec.structs.replace
-        placed.pod = replace(self.pod, spec=replace(self.pod.spec, node_name=node_name))
-        return placed
+        return self._of(replace(self.pod, spec=replace(self.pod.spec, node_name=node_name)))
+
+    def renewed(self, pod: Pod) -> PodInfo | None:
+        """The same for a newer version of the pod; None if what is derived may differ."""
+        old, new = self.pod.metadata, pod.metadata
+        if (
+            self.pod.spec != pod.spec
+            or old.labels != new.labels
+            or (old.deletion_timestamp is None) != (new.deletion_timestamp is None)
+            or _reported(self.pod) != _reported(pod)
+        ):
+            return None
+        return self._of(pod)
+
+    def _of(self, pod: Pod) -> PodInfo:
+        twin = PodInfo.__new__(PodInfo)
+        for slot in PodInfo.__slots__:
+            setattr(twin, slot, getattr(self, slot))
+        twin.pod = pod
+        return twin
 
     @property
     def labels(self) -> Mapping[str, str]:
@@ -189,6 +203,55 @@ class PodInfo:
 
     def __repr__(self) -> str:
         return f"<PodInfo {self.key}>"
+
+
+_MAX_SHARED: Final = 4096
+_CLASSES: Final[dict[tuple[int, str, bool], tuple[Mapping[str, str], PodClass]]] = {}
+"""By the identity of their labels, which are kept beside them: replicas share theirs."""
+_REQUESTS: Final[dict[tuple[int, ...], PodRequest]] = {}
+
+
+def _class_of(metadata: ObjectMeta) -> PodClass:
+    labels, terminating = metadata.labels, metadata.deletion_timestamp is not None
+    key = id(labels), metadata.namespace, terminating
+    found = _CLASSES.get(key)
+    if found is None:
+        if len(_CLASSES) >= _MAX_SHARED:
+            _CLASSES.clear()
+        found = labels, PodClass(metadata.namespace, frozenset(labels.items()), terminating)
+        _CLASSES[key] = found
+    return found[1]
+
+
+def _shared(request: PodRequest) -> PodRequest:
+    """An equal request that other pods have."""
+    if request.scalars:
+        return request
+    key = (
+        request.milli_cpu,
+        request.memory,
+        request.ephemeral_storage,
+        request.nonzero_milli_cpu,
+        request.nonzero_memory,
+    )
+    if len(_REQUESTS) >= _MAX_SHARED:
+        _REQUESTS.clear()
+    return _REQUESTS.setdefault(key, request)
+
+
+def _reported(pod: Pod) -> object:
+    """What the kubelet reports that counts among the pod's requests; None: nothing."""
+    status = pod.status
+    if not status.container_statuses and not status.init_container_statuses and status.resources is None:
+        return None
+    reported = [
+        (each.name, each.resources, each.allocated_resources)
+        for each in (*status.container_statuses, *status.init_container_statuses)
+        if each.resources is not None
+    ]
+    if not reported and status.resources is None:
+        return None
+    return reported, status.resources, status.allocated_resources, is_resize_infeasible(pod)
 
 
 def host_ports(pod: Pod) -> tuple[HostPort, ...]:

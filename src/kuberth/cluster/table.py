@@ -19,7 +19,7 @@ from typing import Final, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from kuberth.api.core import Node, Taint
+from kuberth.api.core import Node, Pod, Taint
 from kuberth.api.quantity import milli_value, value
 from kuberth.changes import Changes
 from kuberth.cluster.counting import Column, RowCounts, resized
@@ -378,6 +378,28 @@ class ClusterTable:
         self._place(info, assumed=False)
 
     update_pod = add_pod
+
+    def renew_pod(self, pod: Pod) -> bool:
+        """As `add_pod`, if the pod is here and nothing that counts has changed; False: it is not done."""
+        placed = self._placed.get(pod.metadata.uid)
+        if placed is None or placed.node_name != pod.spec.node_name:
+            return False
+        old = placed.info
+        info = old.renewed(pod)
+        if info is None:
+            return False
+        placed.info = info
+        placed.assumed = False
+        row = self._rows.get(placed.node_name)
+        if row is None:
+            self._without_node[placed.node_name][info.uid] = info
+        else:
+            self._pods_at[row][info.uid] = info
+            self._touch(row)
+        for observer in self._observers:
+            observer.pod_removed(old)
+            observer.pod_placed(info)
+        return True
 
     def remove_pod(self, uid: str) -> None:
         placed = self._placed.get(uid)

@@ -9,6 +9,7 @@ state; `pre_bind` and `bind` may be plain or `async`.
 from __future__ import annotations
 
 import abc
+import asyncio
 import enum
 from collections.abc import Awaitable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Union
@@ -278,6 +279,16 @@ class BindPlugin(Plugin):
     @abc.abstractmethod
     def bind(self, state: CycleState, pod: Pod, node_name: str) -> MaybeAsyncStatus:
         """Bind the pod through the API; Skip leaves it to the next bind plugin."""
+
+    def bind_nowait(
+        self, state: CycleState, pod: Pod, node_name: str
+    ) -> asyncio.Future[Status] | asyncio.Future[None] | None:
+        """Optional: begin to bind on the event loop, without a task; None leaves it to `bind`.
+
+        The future brings what `bind` would answer, but not Skip. One that fails with AnswerLostError leaves
+        open whether the pod was bound: `bind` is asked to find out.
+        """
+        return None
 
 
 class PostBindPlugin(Plugin):

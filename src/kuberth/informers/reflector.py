@@ -16,7 +16,7 @@ from typing import Any, Final, Generic, TypeVar
 from kuberth.api.kinds import REGISTRY
 from kuberth.client.protocol import Api, WatchType
 from kuberth.errors import ApiError
-from kuberth.informers.store import Store
+from kuberth.informers.store import Store, object_key
 
 logger = logging.getLogger(__name__)
 
@@ -54,8 +54,10 @@ class Reflector(Generic[T]):
         *,
         field_selector: str = "",
         optional: bool = False,
+        share: Callable[[T, T | None], None] | None = None,
         rng: random.Random | None = None,
     ) -> None:
+        """`share(new, old)` may have a change's new version share equal parts with others, to save memory."""
         self.kind = kind
         self.synced = asyncio.Event()
         self._api = api
@@ -63,6 +65,7 @@ class Reflector(Generic[T]):
         self._handler = handler
         self._field_selector = field_selector
         self._optional = optional
+        self._share = share
         self._backoff = _Backoff(random.Random() if rng is None else rng)
         self._missing = 0
         """The code with which the kind was refused, as long as it is."""
@@ -132,6 +135,8 @@ class Reflector(Generic[T]):
                     case WatchType.DELETED:
                         self._remove(event.object)
                     case WatchType.ADDED | WatchType.MODIFIED:
+                        if self._share is not None:
+                            self._share(event.object, self._store.get_by_key(object_key(event.object)))
                         self._set(event.object)
                 self._version = event.resource_version
                 self._silent = False

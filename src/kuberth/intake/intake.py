@@ -86,6 +86,8 @@ class Intake:
         self._queueing_hints = feature_gates.enabled("SchedulerQueueingHints")
         self._compare_tolerations = feature_gates.enabled("TaintTolerationComparisonOperators")
         self._derive = derive
+        self._labels: dict[ClusterEvent, tuple[str]] = {}
+        """Those of events, which are few, as metrics want them."""
 
     def handler(self, kind: type[Any]) -> Callable[[Any, Any], None]:
         """What an informer of `kind` calls with the old and the new version."""
@@ -192,21 +194,23 @@ class Intake:
             self._queue.move(cluster_events.ASSIGNED_POD_DELETE, old, None)
             self._observe(cluster_events.ASSIGNED_POD_DELETE, started)
             return
-        self._cluster.update_pod(self._derive(new))
+        if not self._cluster.renew_pod(new):
+            self._cluster.update_pod(self._derive(new))
         self._move_all(pod_changes(old, new), old, new, started)
         self._observe(cluster_events.ASSIGNED_POD_UPDATE, started)
 
     def _add_assigned(self, pod: Pod) -> None:
         started = time.perf_counter()
-        assumed = self._cluster.placed(pod.metadata.uid)
-        if assumed is not None and assumed.node_name != pod.spec.node_name:
-            logger.warning(
-                "pod %s was assumed on node %s but is bound to %s",
-                assumed.key,
-                assumed.node_name,
-                pod.spec.node_name,
-            )
-        self._cluster.add_pod(self._derive(pod))
+        if not self._cluster.renew_pod(pod):
+            assumed = self._cluster.placed(pod.metadata.uid)
+            if assumed is not None and assumed.node_name != pod.spec.node_name:
+                logger.warning(
+                    "pod %s was assumed on node %s but is bound to %s",
+                    assumed.key,
+                    assumed.node_name,
+                    pod.spec.node_name,
+                )
+            self._cluster.add_pod(self._derive(pod))
         self._queue.move(cluster_events.ASSIGNED_POD_ADD, None, pod)
         self._observe(cluster_events.ASSIGNED_POD_ADD, started)
 
@@ -284,4 +288,8 @@ class Intake:
             self._observe(event, moving - before)
 
     def _observe(self, event: ClusterEvent, started: float) -> None:
-        self._metrics.event_handling_duration.observe((event.label,), time.perf_counter() - started)
+        took = time.perf_counter() - started
+        labels = self._labels.get(event)
+        if labels is None:
+            labels = self._labels[event] = (event.label,)
+        self._metrics.event_handling_duration.observe(labels, took)

@@ -138,7 +138,7 @@ def _samples(family: Family, *, open_metrics: bool) -> list[str]:
 def _histogram(family: Histogram, *, open_metrics: bool) -> list[str]:
     values: Mapping[Labels, HistogramValue] = family.values
     if not family.labels and not values:
-        values = {(): HistogramValue(len(family.buckets))}
+        values = {(): HistogramValue(family.buckets)}
     bounds = [*family.buckets, math.inf]
     ends = [f'le="{_open_bound(bound) if open_metrics else number(bound)}"}} ' for bound in bounds]
     name = family.name

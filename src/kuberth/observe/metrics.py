@@ -62,11 +62,16 @@ class ComputedGauge:
 class HistogramValue:
     """Observations of one combination of label values: a count per bucket, the last one unbounded."""
 
-    __slots__ = ("counts", "sum")
+    __slots__ = ("_bounds", "counts", "sum")
 
-    def __init__(self, buckets: int) -> None:
-        self.counts = [0] * (buckets + 1)
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self._bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
         self.sum = 0.0
+
+    def observe(self, number: float) -> None:
+        self.counts[bisect_left(self._bounds, number)] += 1
+        self.sum += number
 
     @property
     def count(self) -> int:
@@ -95,10 +100,17 @@ class Histogram:
         self.buckets = list(buckets)
         self.values: dict[Labels, HistogramValue] = {}
 
+    def of(self, labels: Labels) -> HistogramValue:
+        """The observations with these label values, for whoever makes many of them."""
+        value = self.values.get(labels)
+        if value is None:
+            value = self.values[labels] = HistogramValue(self.buckets)
+        return value
+
     def observe(self, labels: Labels, number: float) -> None:
         value = self.values.get(labels)
         if value is None:
-            value = self.values[labels] = HistogramValue(len(self.buckets))
+            value = self.of(labels)
         value.counts[bisect_left(self.buckets, number)] += 1
         value.sum += number
 

@@ -11,18 +11,18 @@ import logging
 import socket
 from collections import OrderedDict
 from collections.abc import Sequence
+from functools import partial
 from itertools import count
 from typing import Any, Final, NamedTuple
-
-import msgspec
 
 from kuberth.api.core import ObjectReference, Pod
 from kuberth.api.events import Event, EventSeries
 from kuberth.api.meta import ObjectMeta
+from kuberth.api.rendering import EventRenderer
 from kuberth.api.wire import MicroTime, to_builtins
-from kuberth.client.protocol import Api
+from kuberth.client.protocol import Api, PostingApi
 from kuberth.clock import NANOSECONDS, Clock
-from kuberth.errors import ApiError, NotFoundError
+from kuberth.errors import AlreadyExistsError, AnswerLostError, ApiError, NotFoundError
 from kuberth.text.timestamps import micro_moment
 
 logger = logging.getLogger(__name__)
@@ -46,15 +46,36 @@ class _News(NamedTuple):
     action: str
 
 
-class _Told:
-    __slots__ = ("event", "last_ns", "writing", "written")
+class _First(NamedTuple):
+    """An event as it happened first."""
 
-    def __init__(self, event: Event, now_ns: int) -> None:
-        self.event = event
-        self.last_ns = now_ns
+    name: str
+    namespace: str
+    at_ns: int
+    controller: str
+    action: str
+    reason: str
+    note: str
+    type: str
+    regarding: ObjectReference
+    related: ObjectReference | None
+
+
+class _Told:
+    __slots__ = ("first", "in_doubt", "last_ns", "post", "times", "writing", "written")
+
+    def __init__(self, first: _First) -> None:
+        self.first = first
+        self.last_ns = first.at_ns
+        self.times = 1
+        """How often it happened."""
         self.written = 0
         """How many occurrences the API knows of."""
-        self.writing = asyncio.Lock()
+        self.post: asyncio.Future[None] | None = None
+        """Its first writing, while that is on its way without a task."""
+        self.in_doubt = False
+        """The answer to its first writing was lost."""
+        self.writing: asyncio.Lock | None = None
         """A series must not overtake the event that it continues."""
 
 
@@ -64,12 +85,16 @@ class ApiEventRecorder:
     def __init__(self, api: Api, clock: Clock, *, controllers: Sequence[str]) -> None:
         """An event comes from the profile whose pod it is about; the first reports on everybody else's."""
         self._api = api
+        self._posting = api if isinstance(api, PostingApi) else None
         self._clock = clock
         self._controllers = tuple(controllers)
-        self._host = socket.gethostname()
+        host = socket.gethostname()
+        self._instances = {controller: f"{controller}-{host}" for controller in self._controllers}
+        self._renderer = EventRenderer()
         self._numbers = count(1)
         self._told: OrderedDict[_News, _Told] = OrderedDict()
         self._waiting: asyncio.Queue[_Told] = asyncio.Queue(MAX_WAITING)
+        self._posts: set[asyncio.Future[None]] = set()
         self.dropped = 0
         """News that were not written because too many were waiting."""
 
@@ -90,19 +115,84 @@ class ApiEventRecorder:
         now_ns = self._clock.now_ns()
         told = self._told.get(news)
         if told is not None and now_ns - told.last_ns <= SERIES_SECONDS * NANOSECONDS:
-            self._repeat(told, now_ns)
+            told.last_ns = now_ns
+            told.times += 1
+            self._told.move_to_end(news)
         else:
-            told = _Told(self._event(regarding, reason, action, note, type_, related, now_ns), now_ns)
+            metadata = regarding.metadata
+            told = _Told(
+                _First(
+                    f"{metadata.name}.{now_ns:x}{next(self._numbers):x}",
+                    metadata.namespace,
+                    now_ns,
+                    self._controller_of(regarding, related),
+                    action,
+                    reason,
+                    note,
+                    type_,
+                    _reference(regarding),
+                    None if related is None else _reference(related),
+                )
+            )
+            if self._told.pop(news, None) is None and len(self._told) >= MAX_REMEMBERED:
+                self._told.popitem(last=False)
             self._told[news] = told
-        self._told.move_to_end(news)
-        if len(self._told) > MAX_REMEMBERED:
-            self._told.popitem(last=False)
-        try:
+        if self._waiting.qsize() + len(self._posts) >= MAX_WAITING:
+            self._drop()
+        elif self._posting is None or told.times > 1 or not self._post(told, self._posting):
             self._waiting.put_nowait(told)
-        except asyncio.QueueFull:
-            self.dropped += 1
-            if self.dropped % 1000 == 1:
-                logger.warning("events are written too slowly; %d dropped so far", self.dropped)
+
+    def _drop(self) -> None:
+        self.dropped += 1
+        if self.dropped % 1000 == 1:
+            logger.warning("events are written too slowly; %d dropped so far", self.dropped)
+
+    # The first time, without a task
+
+    def _post(self, told: _Told, posting: PostingApi) -> bool:
+        first = told.first
+        body = self._renderer.event_json(
+            namespace=first.namespace,
+            name=first.name,
+            now_ns=first.at_ns,
+            controller=first.controller,
+            instance=self._instances[first.controller],
+            action=first.action,
+            reason=first.reason,
+            note=first.note,
+            type_=first.type,
+            regarding=first.regarding,
+            related=first.related,
+        )
+        post = posting.post_nowait(
+            Event, body, what=f"create Event {first.namespace}/{first.name}", namespace=first.namespace
+        )
+        if post is None:
+            return False
+        told.post = post
+        told.written = 1
+        self._posts.add(post)
+        post.add_done_callback(partial(self._posted, told))
+        return True
+
+    def _posted(self, told: _Told, post: asyncio.Future[None]) -> None:
+        self._posts.discard(post)
+        told.post = None
+        if post.cancelled():
+            return
+        error = post.exception()
+        if isinstance(error, AnswerLostError) and not self._waiting.full():
+            # Its name is its own: writing it again does no harm.
+            told.in_doubt = True
+            told.written = 0
+            self._waiting.put_nowait(told)
+        elif error is not None:
+            self._tell_failure(told, error)
+
+    def _tell_failure(self, told: _Told, error: BaseException) -> None:
+        logger.warning("event %s/%s could not be written: %s", told.first.namespace, told.first.name, error)
+
+    # Again, or where there is something to wait for
 
     async def run(self) -> None:
         """Write what is recorded, for as long as the task lives."""
@@ -112,74 +202,66 @@ class ApiEventRecorder:
 
     async def drain(self) -> None:
         """Return when everything recorded so far was written or given up."""
+        while self._posts:
+            await asyncio.wait(self._posts)
         await self._waiting.join()
-
-    def _repeat(self, told: _Told, now_ns: int) -> None:
-        series = told.event.series
-        told.last_ns = now_ns
-        told.event = msgspec.structs.replace(
-            told.event,
-            series=EventSeries(
-                count=2 if series is None else series.count + 1,
-                last_observed_time=micro_moment(now_ns, MicroTime),
-            ),
-        )
 
     async def _write_all(self) -> None:
         while True:
             told = await self._waiting.get()
             try:
+                if told.writing is None:
+                    told.writing = asyncio.Lock()
                 async with told.writing:
+                    if told.post is not None:
+                        await asyncio.wait([told.post])
                     await self._write(told)
             except ApiError as exc:
-                metadata = told.event.metadata
-                logger.warning("event %s/%s could not be written: %s", metadata.namespace, metadata.name, exc)
+                self._tell_failure(told, exc)
             finally:
                 self._waiting.task_done()
 
     async def _write(self, told: _Told) -> None:
-        event = told.event
-        times = 1 if event.series is None else event.series.count
-        if told.written >= times:
+        if told.written >= told.times:
             return
         first = told.written == 0
-        told.written = times
-        if first:
-            await self._api.create(event)
-            return
-        patch = {"series": to_builtins(event.series)}
+        told.written = told.times
+        event = self._event(told)
         metadata = event.metadata
+        if first:
+            try:
+                await self._api.create(event)
+            except AlreadyExistsError:
+                if not told.in_doubt:
+                    raise
+                if event.series is None:
+                    return
+            else:
+                return
+        patch = {"series": to_builtins(event.series)}
         try:
             await self._api.patch(Event, metadata.name, patch, namespace=metadata.namespace)
         except NotFoundError:
             # It has expired on the server; the series goes on in a new object.
             await self._api.create(event)
 
-    def _event(
-        self,
-        regarding: Pod,
-        reason: str,
-        action: str,
-        note: str,
-        type_: str,
-        related: Any,
-        now_ns: int,
-    ) -> Event:
-        metadata = regarding.metadata
-        controller = self._controller_of(regarding, related)
+    def _event(self, told: _Told) -> Event:
+        first = told.first
+        series = None
+        if told.times > 1:
+            series = EventSeries(count=told.times, last_observed_time=micro_moment(told.last_ns, MicroTime))
         return Event(
-            metadata=ObjectMeta(
-                name=f"{metadata.name}.{now_ns:x}{next(self._numbers):x}", namespace=metadata.namespace
-            ),
-            event_time=micro_moment(now_ns, MicroTime),
-            reporting_controller=controller,
-            reporting_instance=f"{controller}-{self._host}",
-            reason=reason,
-            action=action,
-            note=note,
-            type=type_,
-            regarding=_reference(regarding),
-            related=None if related is None else _reference(related),
+            metadata=ObjectMeta(name=first.name, namespace=first.namespace),
+            event_time=micro_moment(first.at_ns, MicroTime),
+            series=series,
+            reporting_controller=first.controller,
+            reporting_instance=self._instances[first.controller],
+            reason=first.reason,
+            action=first.action,
+            note=first.note,
+            type=first.type,
+            regarding=first.regarding,
+            related=first.related,
         )
 
     def _controller_of(self, regarding: Pod, related: Any) -> str:

@@ -11,6 +11,7 @@ from kuberth.cluster.pod_info import PodInfo
 from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.queued_pod import QueuedPod
 from kuberth.framework.runner import Runner
+from kuberth.framework.status import Status
 
 
 class Choice(NamedTuple):
@@ -34,6 +35,8 @@ class Placement:
     started: float
     permit_timeouts: Mapping[str, float]
     """Plugins that asked to wait, with their limits in seconds; empty: bind at once."""
+    pre_flight: Status | None = None
+    """What PreBind plugins said they have to do, once they were asked."""
 
     @property
     def pod(self) -> Pod:

@@ -7,12 +7,14 @@ An event is let go as soon as no pod in flight was popped before it.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from kuberth.api.core import Pod
 from kuberth.framework.cluster_events import ClusterEvent
+
+_NONE: Final[Mapping[str, int]] = {}
 
 
 class MissedEvent(NamedTuple):
@@ -57,13 +59,13 @@ class InFlight:
         missed.reverse()
         return missed
 
-    def finish(self, uid: str) -> Counter[str]:
+    def finish(self, uid: str) -> Mapping[str, int]:
         """The pod is not in flight any more. Returns the labels of the events that are let go by that."""
-        released: Counter[str] = Counter()
-        if self._pods.pop(uid, None) is None:
-            return released
+        if self._pods.pop(uid, None) is None or not self._events:
+            return _NONE
         # Pods are kept in the order they were popped, so the first one has waited longest.
         oldest = next(iter(self._pods.values()), None)
+        released: Counter[str] = Counter()
         while self._events and (oldest is None or self._events[0][0] < oldest[0]):
             released[self._events.popleft()[1].event.label] += 1
         return released

@@ -145,3 +145,58 @@ def test_pods_of_one_class() -> None:
     assert pod_class(labels={"a": "1"}) != pod_class(labels={"a": "2"})
     assert pod_class(namespace="x") != pod_class(namespace="y")
     assert pod_class(metadata={"deletionTimestamp": "2024-01-01T00:00:00Z"}) != pod_class()
+
+
+REPORTED = {"name": "c", "resources": {"requests": {"cpu": "2"}}, "allocatedResources": {"cpu": "2"}}
+
+
+@pytest.mark.parametrize(
+    ("change", "alike"),
+    [
+        pytest.param({}, True, id="nothing"),
+        pytest.param({"status": {"phase": "Running", "podIP": "10.0.0.1"}}, True, id="its-status"),
+        pytest.param({"metadata": {"annotations": {"a": "b"}}}, True, id="an-annotation"),
+        pytest.param({"status": {"containerStatuses": [{"name": "c", "ready": True}]}}, True, id="readiness"),
+        pytest.param({"node": "n2"}, False, id="its-node"),
+        pytest.param({"labels": {"app": "db"}}, False, id="a-label"),
+        pytest.param({"cpu": "2"}, False, id="its-requests"),
+        pytest.param({"priority": 7}, False, id="its-priority"),
+        pytest.param(
+            {"metadata": {"deletionTimestamp": "2024-01-01T00:00:00Z"}}, False, id="it-is-being-deleted"
+        ),
+        pytest.param({"status": {"containerStatuses": [REPORTED]}}, False, id="what-the-kubelet-allocated"),
+        pytest.param(
+            {"status": {"initContainerStatuses": [REPORTED]}}, False, id="what-it-allocated-for-a-sidecar"
+        ),
+        pytest.param({"status": {"resources": {"requests": {"cpu": "2"}}}}, False, id="at-pod-level"),
+    ],
+)
+def test_what_makes_a_new_version_another_pod_for_scheduling(change: dict[str, Any], alike: bool) -> None:
+    first = {"labels": {"app": "web"}, "cpu": "1", "node": "n1", "uid": "u"}
+    info = PodInfo(make_pod("p", **first))
+    pod = make_pod("p", **{**first, **change})
+    renewed = info.renewed(pod)
+    assert (renewed is not None) is alike
+    if renewed is not None:
+        afresh = PodInfo(pod)
+        assert renewed.pod is pod
+        assert all(getattr(renewed, slot) == getattr(afresh, slot) for slot in PodInfo.__slots__)
+
+
+def test_a_resize_that_turns_out_infeasible_counts_anew() -> None:
+    def pod(*reasons: str) -> Any:
+        conditions = [{"type": "PodResizePending", "status": "True", "reason": each} for each in reasons]
+        return make_pod("p", cpu="1", status={"containerStatuses": [REPORTED], "conditions": conditions})
+
+    info = PodInfo(pod("Deferred"))
+    assert info.renewed(pod("Deferred")) is not None
+    assert info.renewed(pod("Infeasible")) is None
+
+
+def test_replicas_share_their_class_and_their_request() -> None:
+    labels = {"app": "web"}
+    first, second = (PodInfo(make_pod(name, cpu="1", labels=labels)) for name in "ab")
+    assert first.pod_class == second.pod_class
+    assert first.request is second.request
+    third = PodInfo(make_pod("c", cpu="1", labels=labels, requests={"example.com/gpu": "1"}))
+    assert third.request != first.request

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -228,6 +229,33 @@ class TableMachine(RuleBasedStateMachine):
         """As it was assumed, or on another node than thought."""
         info = self.pods[data.draw(st.sampled_from(sorted(self.assumed)))]
         self._add(info.placed_on(info.node_name if node is None else node))
+
+    @precondition(lambda self: self.pods)
+    @rule(data=st.data(), kind=st.none() | KINDS, node=st.none() | NODES)
+    def renew(self, data: st.DataObject, kind: int | None, node: str | None) -> None:
+        """A new version, of which perhaps nothing counts; what the table does not take over is added."""
+        last = self.pods[data.draw(st.sampled_from(sorted(self.pods)))]
+        pod = last.pod if kind is None else make_info(last.uid, kind, 0, last.node_name).pod
+        replace = msgspec.structs.replace
+        pod = replace(
+            pod,
+            metadata=replace(pod.metadata, resource_version=f"{last.pod.metadata.resource_version}1"),
+            spec=replace(pod.spec, node_name=last.node_name if node is None else node),
+            status=replace(pod.status, phase="Running"),
+        )
+        info = PodInfo(pod)
+        if not self.table.renew_pod(pod):
+            self._add(info)
+            return
+        assert all(getattr(info, slot) == getattr(last, slot) for slot in PodInfo.__slots__ if slot != "pod")
+        placed = self.table.placed(info.uid)
+        assert placed is not None
+        assert placed.pod is pod
+        row = self.table.row_of(info.node_name)
+        assert row is None or placed in self.table.pods_at(row)
+        assert row is None or self.table.row_generation[row] == self.table.generation
+        self.pods[info.uid] = placed
+        self.assumed.discard(info.uid)
 
     def _add(self, info: PodInfo) -> None:
         self.table.add_pod(info)

@@ -4,11 +4,14 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from kuberth.api.events import Event
+from kuberth.api.meta import ObjectMeta
+from kuberth.api.wire import decode
 from kuberth.clock import LoopClock, run_in_virtual_time
-from kuberth.errors import ApiError
+from kuberth.errors import AnswerLostError, ApiError
 from kuberth.outcomes import event_recorder as events
 from kuberth.outcomes.event_recorder import ApiEventRecorder
 from kuberth.testing import MemoryApi, make_pod
@@ -160,3 +163,97 @@ def test_an_event_comes_from_the_profile_that_it_is_about(
     (event,), _ = recording(script)
     assert event.reporting_controller == controller
     assert event.reporting_instance.startswith(f"{controller}-")
+
+
+# An API that takes posts
+
+
+class Posting(MemoryApi):
+    """Takes posts, a second each; `fate` is what becomes of the first one."""
+
+    def __init__(self, fate: str = "written") -> None:
+        super().__init__()
+        self.fate = fate
+        self.posted = 0
+        self.created = 0
+
+    def post_nowait(
+        self,
+        kind: type[Any],
+        body: bytes,
+        *,
+        what: str,
+        namespace: str = "",
+        name: str = "",
+        subresource: str = "",
+    ) -> asyncio.Future[None] | None:
+        if self.fate == "busy":
+            return None
+        self.posted += 1
+        return asyncio.ensure_future(self._deliver(decode(kind, body)))
+
+    async def _deliver(self, event: Event) -> None:
+        await asyncio.sleep(1)
+        fate, self.fate = self.fate, "written"
+        if fate == "refused":
+            raise ApiError("etcd is away", code=500)
+        if fate != "lost":
+            await super().create(event)
+        if fate in ("lost", "written-but-lost"):
+            raise AnswerLostError("the connection was lost")
+
+    async def create(self, obj: Any) -> Any:
+        self.created += 1
+        return await super().create(obj)
+
+
+def test_a_posted_event_is_the_one_that_would_be_created() -> None:
+    (posted,), _ = recording(tell, api=Posting())
+    (created,), _ = recording(tell)
+    for event in (posted, created):
+        assert event.metadata.name.startswith("web.")
+    plain = {"metadata": ObjectMeta(), "regarding": created.regarding}
+    replace = msgspec.structs.replace
+    assert replace(posted, **plain) == replace(created, **plain)
+
+
+@pytest.mark.parametrize(
+    "fate, posted, created, told",
+    [
+        pytest.param("written", 1, 0, 1, id="written"),
+        pytest.param("busy", 0, 1, 1, id="the-long-way"),
+        pytest.param("lost", 1, 1, 1, id="lost-and-written-again"),
+        pytest.param("written-but-lost", 1, 1, 1, id="there-already"),
+        pytest.param("refused", 1, 0, 0, id="refused"),
+    ],
+)
+def test_an_event_is_written_once(fate: str, posted: int, created: int, told: int) -> None:
+    api = Posting(fate)
+    found, _ = recording(tell, api=api)
+    assert (len(found), api.posted, api.created) == (told, posted, created)
+
+
+@pytest.mark.parametrize("fate", ["written", "lost", "written-but-lost", "refused"])
+def test_a_series_does_not_overtake_its_posted_event(fate: str) -> None:
+    api = Posting(fate)
+
+    def thrice(recorder: ApiEventRecorder) -> None:
+        for note in ("first", "second", "third"):
+            tell(recorder, note)
+
+    (event,), _ = recording(thrice, api=api)
+    assert event.note == "first"
+    assert event.series is not None
+    assert event.series.count == 3
+    assert api.posted == 1
+
+
+def test_posts_count_among_what_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(events, "MAX_WAITING", 10)
+
+    def many(recorder: ApiEventRecorder) -> None:
+        for number in range(25):
+            tell(recorder, reason=f"Reason{number}")
+
+    told, recorder = recording(many, api=Posting())
+    assert (len(told), recorder.dropped) == (10, 15)

@@ -133,6 +133,7 @@ def parts(
         writer=written,
         metrics=made.metrics,
         clock=clock,
+        spawn=made.outside.spawn,
         announce_nomination=announce_nomination,
     )
     placements: list[Placement] = []

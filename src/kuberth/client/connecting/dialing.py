@@ -1,6 +1,6 @@
 """Opens connections: TCP, the proxy's CONNECT, TLS.
 
-In: a `ClientConfig`. Out: `Connection`s that are ready for a request, or an `UnreachableError` that says
+In: a `ClientConfig`. Out: connections that are ready for a request, or an `UnreachableError` that says
 why not. Every socket notices a dead peer by TCP keep-alive.
 """
 
@@ -9,17 +9,17 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import Callable
 from functools import cache
-from typing import Final, cast
+from typing import Final, Protocol, TypeVar, cast
 
-from kuberth.client.connecting.connection import Connection
 from kuberth.client.connecting.failures import connect_failure, describe
 from kuberth.client.connecting.tls import TlsContexts
 from kuberth.client.identity.client_config import ClientConfig, Proxy
 from kuberth.client.identity.credentials import Credential
 from kuberth.clock import Clock
 from kuberth.errors import UnreachableError
+
+C = TypeVar("C", bound=asyncio.Protocol, covariant=True)
 
 KEEPALIVE_IDLE_SECONDS: Final = 30
 KEEPALIVE_INTERVAL_SECONDS: Final = 5
@@ -28,6 +28,12 @@ KEEPALIVE_PROBES: Final = 3
 HANDSHAKE_SECONDS: Final = 10.0
 _SHUTDOWN_SECONDS: Final = 1.0
 _MAX_CONNECT_ANSWER: Final = 16 * 1024
+
+
+class MakeConnection(Protocol[C]):
+    """Makes what will speak over the socket."""
+
+    def __call__(self, *, generation: int) -> C: ...
 
 
 class Dialer:
@@ -45,8 +51,8 @@ class Dialer:
         self._tls.refresh(credential)
         return self._tls.generation
 
-    async def dial(self, credential: Credential, on_end: Callable[[Connection], None]) -> Connection:
-        connection = Connection(on_end, generation=self.generation(credential))
+    async def dial(self, credential: Credential, make: MakeConnection[C]) -> C:
+        connection = make(generation=self.generation(credential))
         try:
             if self._config.proxy is None:
                 transport = await self._straight(connection)
@@ -63,7 +69,7 @@ class Dialer:
     def _server_name(self) -> str:
         return self._config.tls.server_name or self._address.host
 
-    async def _straight(self, connection: Connection) -> asyncio.BaseTransport:
+    async def _straight(self, connection: asyncio.Protocol) -> asyncio.BaseTransport:
         loop, address = asyncio.get_running_loop(), self._address
         if self._tls is None:
             transport, _ = await loop.create_connection(lambda: connection, address.host, address.port)
@@ -79,7 +85,7 @@ class Dialer:
         )
         return transport
 
-    async def _through(self, proxy: Proxy, connection: Connection) -> asyncio.BaseTransport:
+    async def _through(self, proxy: Proxy, connection: asyncio.Protocol) -> asyncio.BaseTransport:
         loop = asyncio.get_running_loop()
         context = _proxy_context() if proxy.secure else None
         try:

@@ -11,8 +11,9 @@ import socket
 import ssl
 from typing import Final
 
+from kuberth.client.connecting.connection import AnswerTooLargeError
 from kuberth.client.identity.client_config import ClientConfig
-from kuberth.errors import UnreachableError
+from kuberth.errors import AnswerLostError, ApiError, UnreachableError
 
 _ERRNO: Final = re.compile(r"\[Errno (\d+)\]")
 _NOT_TLS: Final = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG")
@@ -35,6 +36,26 @@ def is_tls_refusal(error: BaseException) -> bool:
 def describe(error: BaseException) -> str:
     """A few words for an error; asyncio raises some without any."""
     return getattr(error, "strerror", None) or str(error) or type(error).__name__
+
+
+def exchange_failure(
+    error: BaseException, config: ClientConfig, *, what: str, repeatable: bool, first: bool
+) -> ApiError:
+    """A request was sent and has no answer; `first` if nothing ever came back over its connection."""
+    if isinstance(error, AnswerTooLargeError):
+        problem = f"{error}; ask for less, or allow more"
+    elif is_tls_refusal(error):
+        # The server never read the request.
+        return UnreachableError(f"{what}: {connect_failure(error, config)}")
+    elif isinstance(error, TimeoutError):
+        problem = f"{config.server} did not answer before the deadline"
+    else:
+        problem = f"the connection to {config.server} was lost ({describe(error)})"
+        if first and config.address.secure:
+            problem += "; does the server want a client certificate?"
+    if repeatable:
+        return UnreachableError(f"{what}: {problem}; try again")
+    return AnswerLostError(f"{what}: {problem}; it may have happened, read the object to know")
 
 
 def _subject(config: ClientConfig) -> str:

@@ -10,14 +10,15 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, NamedTuple
 
 from kuberth.client.connecting.connection import AnswerTooLargeError, Connection, HttpAnswer
 from kuberth.client.connecting.dialing import Dialer
-from kuberth.client.connecting.failures import connect_failure, describe, is_tls_refusal
+from kuberth.client.connecting.failures import connect_failure, exchange_failure
 from kuberth.client.identity.client_config import ClientConfig
 from kuberth.client.identity.credentials import Credential
-from kuberth.errors import AnswerLostError, ApiError, UnreachableError
+from kuberth.errors import UnreachableError
 
 IDLE_SECONDS: Final = 90.0
 """A connection that was not used for so long is closed; servers close theirs later."""
@@ -87,7 +88,13 @@ class Pool:
                     fresh = not isinstance(error, TimeoutError)
                     if fresh:
                         continue
-                raise self._lost(request, error, connection) from error
+                raise exchange_failure(
+                    error,
+                    self._config,
+                    what=request.what,
+                    repeatable=request.repeatable,
+                    first=not connection.exchanges and not connection.answering,
+                ) from error
             self._release(connection, generation)
             return answer
 
@@ -186,7 +193,7 @@ class Pool:
         try:
             if self._closed:
                 raise UnreachableError("the client is closed")
-            connection = await self._dialer.dial(credential, self._on_end)
+            connection = await self._dialer.dial(credential, partial(Connection, self._on_end))
         except BaseException:
             self._free_slot()
             raise
@@ -252,19 +259,3 @@ class Pool:
                 connection.close()
         if self._all:
             self._set_timer(following)
-
-    def _lost(self, request: OutgoingRequest, error: Exception, connection: Connection) -> ApiError:
-        if isinstance(error, AnswerTooLargeError):
-            problem = f"{error}; ask for less, or allow more"
-        elif is_tls_refusal(error):
-            # The server never read the request.
-            return UnreachableError(f"{request.what}: {connect_failure(error, self._config)}")
-        elif isinstance(error, TimeoutError):
-            problem = f"{self._config.server} did not answer before the deadline"
-        else:
-            problem = f"the connection to {self._config.server} was lost ({describe(error)})"
-            if not connection.exchanges and not connection.answering and self._config.address.secure:
-                problem += "; does the server want a client certificate?"
-        if request.repeatable:
-            return UnreachableError(f"{request.what}: {problem}; try again")
-        return AnswerLostError(f"{request.what}: {problem}; it may have happened, read the object to know")

@@ -24,13 +24,25 @@ class RequestHeads:
         self._common = _common_headers(config, user_agent or f"kuberth/{__version__} ({_platform()})")
         self._credential: Credential | None = None
         self._always = ""
+        self._post_begin = f"POST {self._prefix}".encode()
+        self._post_end = b""
 
     def head(self, method: str, path: str, headers: str, credential: Credential) -> bytes:
         if self._credential is not credential:
-            self._credential, self._always = credential, self._common
-            if credential.authorization is not None:
-                self._always += f"Authorization: {credential.authorization.reveal()}\r\n"
+            self._take(credential)
         return f"{method} {self._prefix}{path} HTTP/1.1\r\n{self._always}{headers}\r\n".encode()
+
+    def post(self, path: str, body: bytes, credential: Credential) -> bytes:
+        """A whole request to create something; all but the path and two lengths is ready-made."""
+        if self._credential is not credential:
+            self._take(credential)
+        return b"%b%b%b%d\r\n\r\n%b" % (self._post_begin, path.encode(), self._post_end, len(body), body)
+
+    def _take(self, credential: Credential) -> None:
+        self._credential, self._always = credential, self._common
+        if credential.authorization is not None:
+            self._always += f"Authorization: {credential.authorization.reveal()}\r\n"
+        self._post_end = f" HTTP/1.1\r\n{self._always}Content-Type: {JSON}\r\nContent-Length: ".encode()
 
 
 def _platform() -> str:

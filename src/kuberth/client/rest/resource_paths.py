@@ -15,14 +15,15 @@ from kuberth.errors import ApiError
 def path_of(info: KindInfo, name: str = "", namespace: str = "", subresource: str = "") -> str:
     path = info.path
     if namespace and info.namespaced:
-        path += f"/namespaces/{_escaped(namespace)}"
+        path += f"/namespaces/{escaped(namespace)}"
     path += f"/{info.plural}"
     if name:
-        path += f"/{_escaped(name)}"
+        path += f"/{escaped(name)}"
     return f"{path}/{subresource}" if subresource else path
 
 
-def _escaped(name: str) -> str:
+def escaped(name: str) -> str:
+    """A name as a part of a path."""
     # Nearly every name is a DNS name. "." and ".." would be paths of their own.
     if name.replace("-", "").isalnum() and name.isascii():
         return name

@@ -11,11 +11,11 @@ from typing import Any
 
 import msgspec
 
-from kuberth.api.wire import decode
+from kuberth.api.wire import decode, decoder_of
 from kuberth.client.protocol import WatchEvent, WatchType
 from kuberth.client.reading import read_change
 from kuberth.client.rest.refusals import watch_error
-from kuberth.errors import ApiError
+from kuberth.errors import ApiError, WireError
 
 logger = logging.getLogger(__name__)
 
@@ -27,6 +27,20 @@ class _Frame(msgspec.Struct, frozen=True, gc=False):
 
 _FRAMES: msgspec.json.Decoder[_Frame] = msgspec.json.Decoder(_Frame)
 _TYPES = {str(each): each for each in WatchType}
+_CHANGES = {str(each): each for each in WatchType if each is not WatchType.BOOKMARK}
+
+
+_WHOLE_FRAMES: dict[type[Any], type[Any]] = {}
+
+
+def _whole_frame(kind: type[Any]) -> type[Any]:
+    """A frame with an object of this kind in it."""
+    found = _WHOLE_FRAMES.get(kind)
+    if found is None:
+        fields = [("type", str), ("object", kind)]
+        found = msgspec.defstruct(f"{kind.__name__}Frame", fields, frozen=True, gc=False)
+        _WHOLE_FRAMES[kind] = found
+    return found
 
 
 class WatchDecoder:
@@ -37,6 +51,7 @@ class WatchDecoder:
         self._what = what
         self._cap = cap
         self._rest = b""
+        self._whole = decoder_of(_whole_frame(kind))
 
     def feed(self, data: bytes) -> Iterator[WatchEvent]:
         """The events that are complete with these bytes."""
@@ -58,6 +73,14 @@ class WatchDecoder:
         self._rest = rest
 
     def _event(self, line: bytes) -> WatchEvent | None:
+        try:
+            # One pass, for nearly all: the kind is known, and so is what may happen to its objects.
+            whole = self._whole.decode(line)
+            change = _CHANGES.get(whole.type)
+            if change is not None:
+                return WatchEvent(change, whole.object, whole.object.metadata.resource_version)
+        except (msgspec.MsgspecError, UnicodeDecodeError, WireError):
+            pass  # which is for the next lines to say
         try:
             frame = _FRAMES.decode(line)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:

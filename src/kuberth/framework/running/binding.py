@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from functools import cached_property
+from typing import NamedTuple
 
 from kuberth.api.core import Pod
 from kuberth.framework.cycle_state import CycleState
-from kuberth.framework.running.asking import PRE_FLIGHT, Phase
+from kuberth.framework.extension_points import BindPlugin
+from kuberth.framework.running.asking import PRE_FLIGHT, Phase, nonsense, raised
 from kuberth.framework.status import SKIP, SUCCESS, Code, Status
+
+
+class BindUnderWay(NamedTuple):
+    """A binding that has no task: its end is the future's."""
+
+    plugin: BindPlugin
+    future: asyncio.Future[Status] | asyncio.Future[None]
+    started: float
 
 
 class BindingPoints(Phase):
@@ -19,7 +31,7 @@ class BindingPoints(Phase):
         skipped: set[str] = set()
         outcome = SKIP
         for plugin in self.profile.pre_bind:
-            status = self._asked.status(
+            answer = self._asked.ask(
                 plugin,
                 PRE_FLIGHT,
                 plugin.pre_bind_pre_flight,
@@ -28,6 +40,10 @@ class BindingPoints(Phase):
                 node_name,
                 timed=state.record_plugin_metrics,
             )
+            if answer is SKIP:  # as nearly always
+                skipped.add(plugin.name)
+                continue
+            status = self._asked.checked(plugin, PRE_FLIGHT, answer)
             if status.code == Code.SKIP:
                 skipped.add(plugin.name)
             elif status.is_success:
@@ -53,6 +69,51 @@ class BindingPoints(Phase):
         self._asked.observe("PreBind", outcome, started)
         return outcome
 
+    def begin_bind(self, state: CycleState, pod: Pod, node_name: str) -> BindUnderWay | None:
+        """Bind without a task, if no PreBind plugin has anything to do and the first Bind plugin can.
+
+        None: `run_pre_bind` and `run_bind` are to be awaited. Whoever gets a binding under way brings its
+        end to `end_bind`.
+        """
+        plugin = self._binds_nowait
+        if plugin is None or len(state.skip_pre_bind) < len(self.profile.pre_bind):
+            return None
+        started = time.perf_counter()
+        try:
+            future = plugin.bind_nowait(state, pod, node_name)
+        except BaseException as exc:
+            raised(plugin, "Bind", exc)  # told; then `bind` is asked
+            return None
+        if future is None:
+            return None
+        self._asked.observe("PreBind", SUCCESS, started)
+        return BindUnderWay(plugin, future, started)
+
+    def end_bind(self, under_way: BindUnderWay, state: CycleState) -> Status:
+        """What the future of a binding under way brought, as `run_bind` says it."""
+        plugin, future, started = under_way
+        answer: object
+        try:
+            answer = future.result()
+        except BaseException as exc:
+            answer = raised(plugin, "Bind", exc)
+        if isinstance(answer, Status) and answer.code == Code.SKIP:
+            status = nonsense(plugin, "Bind", answer.code.label, "another status code")
+        else:
+            status = self._asked.checked(plugin, "Bind", answer)
+        if state.record_plugin_metrics:
+            self.metrics.plugin_execution_duration.observe(
+                (plugin.name, "Bind", status.code.label), time.perf_counter() - started
+            )
+        self._asked.observe("Bind", status, started)
+        return status
+
+    @cached_property
+    def _binds_nowait(self) -> BindPlugin | None:
+        """The first Bind plugin, if it can bind without a task."""
+        plugin = next(iter(self.profile.bind), None)
+        return plugin if plugin is not None and _can_bind_nowait(plugin) else None
+
     async def run_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
         """Ask bind plugins in order until one does not Skip. All skipping is a Skip: no one bound the pod."""
         started = time.perf_counter()
@@ -69,3 +130,18 @@ class BindingPoints(Phase):
         for plugin in self.profile.post_bind:
             self._asked.tell(plugin, "PostBind", plugin.post_bind, state, pod, node_name)
         self._asked.observe("PostBind", SUCCESS, started)
+
+
+def _can_bind_nowait(plugin: BindPlugin) -> bool:
+    """Whether `bind_nowait` is as much this plugin's own as its `bind`.
+
+    Whoever overrides `bind` alone means that every binding goes through it.
+    """
+    if "bind" in vars(plugin):
+        return False
+    for owner in type(plugin).__mro__:
+        if "bind_nowait" in vars(owner):
+            return owner is not BindPlugin
+        if "bind" in vars(owner):
+            return False
+    return False

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
 
 from kuberth.api.core import Binding, ObjectReference, Pod
 from kuberth.api.meta import ObjectMeta
+from kuberth.api.rendering import binding_json
+from kuberth.client.protocol import PostingApi
 from kuberth.errors import AnswerLostError, ConflictError
-from kuberth.framework.cycle_state import CycleState
+from kuberth.framework.cycle_state import CycleState, StateKey
 from kuberth.framework.extension_points import BindPlugin
 from kuberth.framework.handle import Handle
 
 TRIES: Final = 3
+_SENT: Final = StateKey[bool]("DefaultBinder")
+"""Written when a binding was posted: should its answer be lost, the pod may be bound already."""
 
 
 class DefaultBinder(BindPlugin):
@@ -19,9 +24,30 @@ class DefaultBinder(BindPlugin):
 
     def __init__(self, _args: object, handle: Handle) -> None:
         self._api = handle.api
+        self._posts = handle.api if isinstance(handle.api, PostingApi) else None
 
-    async def bind(self, _state: CycleState, pod: Pod, node_name: str) -> None:
+    def bind_nowait(self, state: CycleState, pod: Pod, node_name: str) -> asyncio.Future[None] | None:
+        """Post the binding, if the API takes posts."""
+        if self._posts is None:
+            return None
+        metadata = pod.metadata
+        namespace, name = metadata.namespace, metadata.name
+        sent = self._posts.post_nowait(
+            Pod,
+            binding_json(namespace=namespace, name=name, uid=metadata.uid, node_name=node_name),
+            what=f"bind pod {namespace}/{name} to node {node_name}",
+            namespace=namespace,
+            name=name,
+            subresource="binding",
+        )
+        if sent is not None:
+            state.write(_SENT, True)
+        return sent
+
+    async def bind(self, state: CycleState, pod: Pod, node_name: str) -> None:
         """Bind; when the answer is lost, the pod itself tells whether it was bound."""
+        if state.get(_SENT) and await self._is_bound(pod, node_name):
+            return
         metadata = pod.metadata
         binding = Binding(
             metadata=ObjectMeta(namespace=metadata.namespace, name=metadata.name, uid=metadata.uid),

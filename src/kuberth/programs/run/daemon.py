@@ -19,6 +19,7 @@ from typing import Final
 
 from kuberth.api.core import Namespace, Pod
 from kuberth.assembly.scheduler import Scheduler
+from kuberth.client.connecting.outbox import Manners
 from kuberth.client.fencing import FencedApi
 from kuberth.client.http_api import HttpApi
 from kuberth.client.identity.client_config import ClientConfig
@@ -49,6 +50,9 @@ logger = logging.getLogger(__name__)
 FIRST_PAUSE_SECONDS: Final = 0.5
 LONGEST_PAUSE_SECONDS: Final = 5.0
 """Between two attempts to reach the API server, before up to as much again by lot."""
+BINDINGS: Final = Manners()
+EVENTS: Final = Manners(lanes=8, together=16, crowd=1, wait_seconds=0.02)
+"""Nobody waits for an event."""
 REFUSALS: Final = 4
 """After so many in a row credentials are taken for wrong."""
 
@@ -94,12 +98,18 @@ async def run(settings: Settings) -> int:
     async with AsyncExitStack() as stack:
         client_metrics = ClientMetrics()
 
-        async def connect(config: ClientConfig, *, qps: float = connection.qps) -> HttpApi:
-            return await stack.enter_async_context(
-                _closing(
-                    HttpApi(config, qps=qps, burst=connection.burst, clock=clock, metrics=client_metrics)
-                )
+        async def connect(
+            config: ClientConfig, *, qps: float = connection.qps, manners: Manners = BINDINGS
+        ) -> HttpApi:
+            api = HttpApi(
+                config,
+                qps=qps,
+                burst=connection.burst,
+                manners=manners,
+                clock=clock,
+                metrics=client_metrics,
             )
+            return await stack.enter_async_context(_closing(api))
 
         api = await connect(client)
         elector: LeaderElector | None = None
@@ -115,7 +125,7 @@ async def run(settings: Settings) -> int:
             )
         scheduler = Scheduler(
             api if elector is None else FencedApi(api, elector.may_write),
-            events_api=await connect(client),
+            events_api=await connect(client, manners=EVENTS),
             config=settings.config,
             registry=settings.registry,
             queue=settings.queue,

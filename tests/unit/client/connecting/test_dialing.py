@@ -6,12 +6,14 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import pytest
 
 from kuberth.api.core import Pod
 from kuberth.client.connecting import dialing
+from kuberth.client.connecting.connection import Connection
 from kuberth.client.connecting.dialing import Dialer
 from kuberth.client.http_api import HttpApi
 from kuberth.client.identity.client_config import Proxy, Secret, TlsSettings
@@ -166,7 +168,9 @@ def test_a_wrong_certificate_behind_a_tunnel() -> None:
 def test_dead_peers_are_noticed_by_keep_alive() -> None:
     async def main() -> None:
         async with serve(pod) as server:
-            connection = await Dialer(server.config(), SystemClock()).dial(ANONYMOUS, lambda _: None)
+            connection = await Dialer(server.config(), SystemClock()).dial(
+                ANONYMOUS, partial(Connection, lambda _: None)
+            )
             assert connection._transport is not None
             sock = connection._transport.get_extra_info("socket")
             assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1

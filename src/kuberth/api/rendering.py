@@ -1,0 +1,75 @@
+"""The JSON of what the scheduler writes for every pod, without making the object first.
+
+In: the parts that differ. Out: the very JSON that `kuberth.api.wire.encode` makes of a `Binding` or an
+`Event` with these parts, at a fraction of its price.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+import msgspec
+
+from kuberth.api.references import ObjectReference
+from kuberth.api.wire import encode
+from kuberth.clock import NANOSECONDS
+
+_text: Final = msgspec.json.Encoder().encode
+_BINDING: Final = (
+    b'{"apiVersion":"v1","kind":"Binding","metadata":{"name":%b,"namespace":%b,"uid":%b},'
+    b'"target":{"kind":"Node","name":%b}}'
+)
+_EVENT: Final = (
+    b'{"apiVersion":"events.k8s.io/v1","kind":"Event","metadata":{"name":%b,"namespace":%b},'
+    b'"eventTime":"%b.%06dZ","reportingController":%b,"reportingInstance":%b,"action":%b,"reason":%b,'
+    b'"regarding":%b%b,"note":%b,"type":%b}'
+)
+
+
+def binding_json(*, namespace: str, name: str, uid: str, node_name: str) -> bytes:
+    """A Binding of a pod to a node."""
+    return _BINDING % (_text(name), _text(namespace), _text(uid), _text(node_name))
+
+
+class EventRenderer:
+    """Renders events of one moment after another; the seconds are written once for all of them."""
+
+    def __init__(self) -> None:
+        self._second = -1
+        self._second_text = b""
+
+    def event_json(
+        self,
+        *,
+        namespace: str,
+        name: str,
+        now_ns: int,
+        controller: str,
+        instance: str,
+        action: str,
+        reason: str,
+        note: str,
+        type_: str,
+        regarding: ObjectReference,
+        related: ObjectReference | None,
+    ) -> bytes:
+        """An event that happened once."""
+        second, rest = divmod(now_ns, NANOSECONDS)
+        if second != self._second:
+            self._second = second
+            self._second_text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second)).encode()
+        return _EVENT % (
+            _text(name),
+            _text(namespace),
+            self._second_text,
+            rest // 1000,
+            _text(controller),
+            _text(instance),
+            _text(action),
+            _text(reason),
+            encode(regarding),
+            b"" if related is None else b',"related":%b' % encode(related),
+            _text(note),
+            _text(type_),
+        )
