@@ -93,6 +93,8 @@ class ClusterTable:
         outside of them stays valid."""
         self.changes: Changes[int] = Changes()
         """The rows whose `settled_generation` changed lately."""
+        self.counted_changes: Changes[int] = Changes()
+        """Those of them where something was counted anew, and not just a pod seen in a newer version."""
         self.node_generation: Column = np.zeros(capacity, np.int64)
         """int64[row]: `generation` of the last write to the row's own node."""
         self.generation = 0
@@ -395,7 +397,9 @@ class ClusterTable:
             self._without_node[placed.node_name][info.uid] = info
         else:
             self._pods_at[row][info.uid] = info
-            self._touch(row)
+            self.generation += 1
+            self.row_generation[row] = self.settled_generation[row] = self.generation
+            self.changes.note(row)
         for observer in self._observers:
             observer.pod_removed(old)
             observer.pod_placed(info)
@@ -514,6 +518,7 @@ class ClusterTable:
     def _settle(self, row: int) -> None:
         self.settled_generation[row] = self.generation
         self.changes.note(row)
+        self.counted_changes.note(row)
 
     # What if
 

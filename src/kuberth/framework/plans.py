@@ -121,9 +121,10 @@ class KnownPlaces:
     """What is known of the nodes by their place in the order in which they are tried, in which a search takes
     one stretch after the other: what a stretch has to ask is then a slice."""
 
-    __slots__ = ("_changes", "_generation", "order", "passing", "sums", "unjudged", "unscored")
+    __slots__ = ("_changes", "_generation", "_version", "order", "passing", "sums", "unjudged", "unscored")
 
-    def __init__(self, order: NodeOrder, table: ClusterTable) -> None:
+    def __init__(self, order: NodeOrder, table: ClusterTable, *, looks_at_pods: bool) -> None:
+        """Without `looks_at_pods` it is enough to hear when something is counted anew."""
         length = len(order.twice)
         self.order = order
         self.unjudged: Mask = np.ones(length, np.bool_)
@@ -134,17 +135,18 @@ class KnownPlaces:
         """Rows that Score has to be asked about."""
         self.sums: Column = np.zeros(length, np.int64)
         """The weighted sum of the scores that nobody normalises."""
-        self._changes = table.changes.version
+        self._changes = table.changes if looks_at_pods else table.counted_changes
+        self._version = self._changes.version
         self._generation = table.generation
 
     def catch_up(self, table: ClusterTable) -> None:
         """Nothing is known any more of rows that were written to."""
-        if self._changes == table.changes.version:
+        if self._version == self._changes.version:
             return
-        written: Iterable[int] | None = table.changes.since(self._changes)
+        written: Iterable[int] | None = self._changes.since(self._version)
         if written is None:
             written = np.flatnonzero(table.settled_generation[: table.slots] > self._generation).tolist()
-        self._changes, self._generation = table.changes.version, table.generation
+        self._version, self._generation = self._changes.version, table.generation
         place, half = self.order.place, len(self.order)
         for row in written:
             # Rows without a node have no place, but then the order is another, too.
@@ -216,11 +218,23 @@ class AnswerRecorder:
 class Plan:
     """What is known for pods of one signature."""
 
-    __slots__ = ("_scorers", "memory", "places", "pre_filter", "pre_score", "promised", "scores", "verdicts")
+    __slots__ = (
+        "_scorers",
+        "looks_at_pods",
+        "memory",
+        "places",
+        "pre_filter",
+        "pre_score",
+        "promised",
+        "scores",
+        "verdicts",
+    )
 
     def __init__(self, scorers: int = 0) -> None:
         """The number of plugins whose raw scores are kept."""
         self._scorers = scorers
+        self.looks_at_pods = True
+        """Whether some of what is kept depends on more of the pods on a node than what they ask for."""
         self.memory: dict[StateKey[Any], tuple[Hashable, Any]] = {}
         """What plugins recall (`CycleState.recall`)."""
         self.pre_filter: KeptAnswers | None = None
@@ -238,7 +252,7 @@ class Plan:
         if self.places is None or self.places.order is not order:
             capacity = len(table.live)
             self.verdicts, self.scores = KeptVerdicts(capacity), KeptScores(self._scorers, capacity)
-            self.places = KnownPlaces(order, table)
+            self.places = KnownPlaces(order, table, looks_at_pods=self.looks_at_pods)
             self.promised.clear()
         else:
             self.places.catch_up(table)

@@ -103,7 +103,11 @@ def test_what_a_plugin_promises_of_its_answers_is_true(data: st.DataObject) -> N
     node = data.draw(st.sampled_from(list(everything)))
     others = [other for other in everything if other.row != node.row]
     guest = PodInfo(pod)
-    for scope, changed in ((DependsOn.NODE, others[:1]), (DependsOn.NODE_OBJECT, [node, *others[:1]])):
+    for scope, changed in (
+        (DependsOn.NODE, others[:1]),
+        (DependsOn.REQUESTS, others[:1]),
+        (DependsOn.NODE_OBJECT, [node, *others[:1]]),
+    ):
         filters = [
             plugin
             for plugin in runner.profile.filter
@@ -134,13 +138,13 @@ def test_who_promises_what() -> None:
         "TaintToleration": "static",
         "NodeAffinity": "static",
         "NodePorts": "node",
-        "NodeResourcesFit": "node",
+        "NodeResourcesFit": "requests",
         "NodeDeclaredFeatures": "static",
     }
     assert {name: scope for name, scope in scorers.items() if scope != "cluster"} == {
         "TaintToleration": "static",
         "NodeAffinity": "static",
-        "NodeResourcesFit": "node",
-        "NodeResourcesBalancedAllocation": "node",
+        "NodeResourcesFit": "requests",
+        "NodeResourcesBalancedAllocation": "requests",
         "DynamicResources": "pod",
     }

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from kuberth.api.core import Node, Pod, Service, ServiceSpec
 from kuberth.api.meta import ObjectMeta
@@ -243,7 +244,7 @@ def live(twins: Twins, data: st.DataObject, *, steps: int) -> None:
 
 def _change(twins: Twins, data: st.DataObject) -> None:
     what = data.draw(
-        st.sampled_from(["node", "add", "gone", "pod", "left", "promise", "kept", "namespace", "if"])
+        st.sampled_from(["node", "add", "gone", "pod", "left", "renew", "promise", "kept", "namespace", "if"])
     )
     if what == "node" and twins.nodes:
         twins.set_node(data.draw(nodes(data.draw(st.sampled_from(twins.nodes)))))
@@ -257,6 +258,12 @@ def _change(twins: Twins, data: st.DataObject) -> None:
         twins.place(_pod(twins.name(), data.draw(st.sampled_from(TEMPLATES)), node=node))
     elif what == "left" and twins.placed:
         twins.remove(data.draw(st.sampled_from(twins.placed)))
+    elif what == "renew" and twins.placed:
+        old = data.draw(st.sampled_from(twins.placed))
+        mood = {"mood": data.draw(st.sampled_from(["good", "bad"]))}
+        newer = replace(old.pod, metadata=replace(old.pod.metadata, annotations=mood))
+        twins.placed[twins.placed.index(old)] = PodInfo(newer)
+        twins.both(lambda world: world.cluster.renew_pod(newer))
     elif what == "promise" and twins.nodes:
         promised = PodInfo(_pod(twins.name(), data.draw(st.sampled_from(TEMPLATES))))
         node = data.draw(st.sampled_from([*twins.nodes, "nowhere"]))
@@ -317,6 +324,8 @@ class PodLimit(PreFilterPlugin, FilterPlugin, ScorePlugin):
         return None
 
     def filter(self, state: CycleState, _pod: Pod, node: NodeRow) -> Status | None:
+        if any(info.pod.metadata.annotations.get("mood") == "bad" for info in node.pods):
+            return Status.unschedulable("bad company")
         if node.pod_count > 2 + (state.get(_SEEN) or 0):
             return Status.unschedulable(f"{node.pod_count} pods")
         return None

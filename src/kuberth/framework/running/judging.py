@@ -131,6 +131,9 @@ class Judging(Phase):
         ]
         self._order = {plugin.name: order for order, plugin in enumerate(profile.filter)}
         self._promised_rows = PromisedRows(nominator, cluster)
+        self._scores_look_at_pods = any(
+            plugin.reads is not None and plugin.score_depends_on is DependsOn.NODE for plugin in profile.score
+        )
 
     # What plugins prepared at PreFilter follows a what-if
 
@@ -301,6 +304,11 @@ class Judging(Phase):
             return self._judge(state, pod, nodes)
         if len(plan.verdicts.rejections) > _MAX_REJECTIONS:
             plan.places = None
+        if plan.places is None:
+            plan.looks_at_pods = self._scores_look_at_pods or any(
+                plugin.filter_depends_on is DependsOn.NODE and plugin.name not in state.skip_filter
+                for plugin in self._pod_filters
+            )
         known = plan.known(self._cluster)
         unjudged = known.unjudged[nodes.places]
         if np.count_nonzero(unjudged) and not self._refresh(plan, nodes.rows()[unjudged], state, pod):

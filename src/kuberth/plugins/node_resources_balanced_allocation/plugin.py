@@ -30,7 +30,7 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
     name = "NodeResourcesBalancedAllocation"
     reads = REQUEST_FIELDS
     pre_score_depends_on = DependsOn.POD
-    score_depends_on = DependsOn.NODE
+    score_depends_on = DependsOn.REQUESTS
 
     def __init__(self, args: NodeResourcesBalancedAllocationArgs | None, _handle: object = None) -> None:
         self._resources = (args or NodeResourcesBalancedAllocationArgs()).resources

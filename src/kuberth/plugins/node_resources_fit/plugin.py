@@ -46,7 +46,7 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
     pre_filter_depends_on = DependsOn.POD
     filter_depends_on = DependsOn.REQUESTS
     pre_score_depends_on = DependsOn.POD
-    score_depends_on = DependsOn.NODE
+    score_depends_on = DependsOn.REQUESTS
 
     def __init__(self, args: NodeResourcesFitArgs | None, handle: Handle) -> None:
         args = args or NodeResourcesFitArgs()
