@@ -215,7 +215,7 @@ class ClusterTable:
 
     def requests_below(self, priority: int) -> Amounts:
         """Per row, as long as the columns: what pods of lower priority ask for. Not to be written to."""
-        return self._requests_below.of(self, priority, keep=not self.is_supposing)
+        return self._requests_below.of(self, priority, keep=not self.is_in_question)
 
     def amounts_at(self, rows: NDArray[np.int64]) -> Amounts:
         """What the pods on some rows ask for: a copy."""
@@ -480,8 +480,8 @@ class ClusterTable:
             yield question
 
     @property
-    def is_supposing(self) -> bool:
-        """Whether a what-if is open: what the columns say now is not to be remembered."""
+    def is_in_question(self) -> bool:
+        """Whether a what-if is being asked, so that the columns may show what is not so."""
         return self._questions > 0
 
     @contextmanager
@@ -490,8 +490,8 @@ class ClusterTable:
         try:
             yield
         finally:
-            self._questions -= 1
             question.undo()
+            self._questions -= 1
 
 
 def _without_times(taints: Iterable[Taint]) -> tuple[Taint, ...]:

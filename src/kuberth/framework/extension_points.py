@@ -132,8 +132,6 @@ class DependsOn(enum.Enum):
 
     NODE_OBJECT = "static"
     """The node's own object."""
-    REQUESTS = "requests"
-    """Also how many pods are on that node and what they ask for in sum: `pod_count` and `requested`."""
     NODE = "node"
     """Also the pods on that node."""
     CLUSTER = "cluster"
@@ -147,6 +145,9 @@ class FilterPlugin(_TwoForms):
 
     filter_depends_on: ClassVar[DependsOn] = DependsOn.CLUSTER
     """What the verdict on a node depends on."""
+    filter_reads_sums: ClassVar[bool] = False
+    """With `DependsOn.NODE`: of the pods on a node only their number and the sums of their requests matter
+    (`pod_count`, `requested`). Preemption then moves sums in place of pods, on all nodes at once."""
 
     def filter(self, state: CycleState, pod: Pod, node: NodeRow) -> MaybeStatus:
         """Not success: the node is out, and later plugins are not asked about it."""

@@ -6,9 +6,13 @@ Filter counts as if they were there. A promise ends when the pod is placed, dele
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Final
+
 from kuberth.api.core import Pod
 from kuberth.cluster.pod_info import PodInfo
-from kuberth.informers.changes import Changes
+
+_REMEMBERED_CHANGES: Final = 1024
 
 
 class Nominator:
@@ -17,8 +21,8 @@ class Nominator:
     def __init__(self) -> None:
         self._by_node: dict[str, dict[str, PodInfo]] = {}
         self._node_of: dict[str, str] = {}
-        self.changes: Changes[str] = Changes()
-        """Names of nodes that were promised to someone, or are no longer."""
+        self._changes: list[str] = []
+        self._forgotten = 0
 
     def nominate(self, pod: PodInfo, node_name: str) -> None:
         """Promise `node_name` to the pod; an empty name withdraws any promise."""
@@ -26,7 +30,7 @@ class Nominator:
         if node_name and not pod.node_name:
             self._by_node.setdefault(node_name, {})[pod.uid] = pod
             self._node_of[pod.uid] = node_name
-            self.changes.note(node_name)
+            self._note_change(node_name)
 
     def adopt(self, pod: PodInfo) -> None:
         """Take over the nomination that the pod's own status carries, if it does."""
@@ -52,7 +56,7 @@ class Nominator:
             del promised[pod.metadata.uid]
             if not promised:
                 del self._by_node[node_name]
-            self.changes.note(node_name)
+            self._note_change(node_name)
 
     def node_of(self, uid: str) -> str:
         """The node promised to the pod, or ""."""
@@ -62,6 +66,27 @@ class Nominator:
         """The pods that a node is promised to."""
         return tuple(self._by_node.get(node_name, {}).values())
 
-    def nominated_nodes(self) -> tuple[str, ...]:
+    def nominated_nodes(self) -> Iterable[str]:
         """The nodes that are promised to any pod."""
         return tuple(self._by_node)
+
+    def __bool__(self) -> bool:
+        """Whether anything is promised to anyone."""
+        return bool(self._by_node)
+
+    @property
+    def version(self) -> int:
+        """Grows with every promise that is made or ends."""
+        return self._forgotten + len(self._changes)
+
+    def changed_since(self, version: int) -> Iterable[str] | None:
+        """The nodes whose promises changed after `version`; None if that is too long ago to say."""
+        return (
+            None if version < self._forgotten else dict.fromkeys(self._changes[version - self._forgotten :])
+        )
+
+    def _note_change(self, node_name: str) -> None:
+        if len(self._changes) == _REMEMBERED_CHANGES:
+            self._forgotten += len(self._changes)
+            self._changes.clear()
+        self._changes.append(node_name)

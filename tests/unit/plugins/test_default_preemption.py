@@ -44,6 +44,7 @@ JUDGE_ALONE = (
 
 
 WAYS = {"node by node": DependsOn.CLUSTER, "many nodes at once": DependsOn.NODE, "over columns": None}
+"""What filters say they depend on; None: as they say themselves."""
 
 
 @pytest.fixture(params=WAYS, autouse=True)
@@ -52,6 +53,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     scope = WAYS[request.param]
     for plugin in JUDGE_ALONE if scope is not None else ():
         monkeypatch.setattr(plugin, "filter_depends_on", scope)
+        monkeypatch.setattr(plugin, "filter_reads_sums", False)
     return str(request.param)
 
 

@@ -364,7 +364,14 @@ preemptors = st.fixed_dictionaries(
 )
 
 
-@pytest.mark.parametrize("sees", [DependsOn.REQUESTS, DependsOn.NODE, DependsOn.CLUSTER])
+@pytest.mark.parametrize(
+    ("sees", "sums"),
+    [
+        pytest.param(DependsOn.NODE, True, id="over columns"),
+        pytest.param(DependsOn.NODE, False, id="many nodes at once"),
+        pytest.param(DependsOn.CLUSTER, False, id="node by node"),
+    ],
+)
 @settings(deadline=None, max_examples=100)
 @given(
     enough=st.sampled_from((1, 2, 3, 100)),
@@ -375,9 +382,9 @@ preemptors = st.fixed_dictionaries(
     changes=st.lists(steps, max_size=25),
 )
 def test_every_decision_is_the_one_of_a_search_that_remembers_nothing(
-    sees: DependsOn, enough: int, preemptor: dict[str, Any], crowd: Any, changes: Any
+    sees: DependsOn, sums: bool, enough: int, preemptor: dict[str, Any], crowd: Any, changes: Any
 ) -> None:
-    with patch.object(NodeResourcesFit, "filter_depends_on", sees):
+    with patch.multiple(NodeResourcesFit, filter_depends_on=sees, filter_reads_sums=sums):
         world = World(enough=enough, preemptor=preemptor)
         for name in NODES:
             world.set_node(name, 2, 4, 1, False)
@@ -636,7 +643,7 @@ def test_refusals_in_many_words_are_bounded() -> None:
 
 def test_a_plugin_that_fails_for_one_node_fails_for_it_alone() -> None:
     """Over columns all nodes are asked at once; then each on its own shows who it fails for."""
-    with patch.object(Moody, "filter_depends_on", DependsOn.REQUESTS):
+    with patch.object(Moody, "filter_reads_sums", True):
         scene = Scene(nodes=3)
 
         def fail_for_one(_state: CycleState, _pod: Pod, node: NodeRow) -> Status | None:

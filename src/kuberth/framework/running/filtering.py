@@ -348,7 +348,9 @@ class Filtering(Phase):
     def reads_requests_alone(self, state: CycleState) -> bool:
         """Whether of the pods on a node no filter sees more than their number and the sums of requests."""
         return self.judges_nodes_alone(state) and not any(
-            plugin.filter_depends_on is DependsOn.NODE and plugin.name not in state.skip_filter
+            plugin.filter_depends_on is DependsOn.NODE
+            and not plugin.filter_reads_sums
+            and plugin.name not in state.skip_filter
             for plugin in self.profile.filter
         )
 
@@ -375,7 +377,7 @@ class Filtering(Phase):
 
     def promised_to_others(self, pod: Pod, nodes: Nodes) -> Mapping[int, Sequence[PodInfo]]:
         """By row, where there are any: the pods nominated for it which this pod must not push aside."""
-        names, rows = self._nominator.nominated_nodes(), nodes.rows()
+        names, rows = tuple(self._nominator.nominated_nodes()), nodes.rows()
         if len(names) < len(rows):
             promised = (self._cluster.row_of(name) for name in names)
             rows = np.intersect1d(rows, [row for row in promised if row is not None]) if names else rows[:0]

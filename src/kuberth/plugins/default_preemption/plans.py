@@ -96,9 +96,9 @@ class Plan:
         """Forget what changes other than those of the rows themselves have made doubtful."""
         budgets.catch_up()
         doubtful = budgets.changes.since(self._budgets_version)
-        promised = nominator.changes.since(self._promises_version)
+        promised = nominator.changed_since(self._promises_version)
         self._budgets_version = budgets.changes.version
-        self._promises_version = nominator.changes.version
+        self._promises_version = nominator.version
         too_much = doubtful is None or ANY_PODS in doubtful or promised is None
         if too_much or len(self._refusals) > MAX_REFUSALS:
             self.clear()

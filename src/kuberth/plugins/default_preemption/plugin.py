@@ -145,7 +145,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, EnqueueExtensions):
         """What equal preemptors found out before, where that can still be true; otherwise nothing."""
         state, nominator, cluster = preemptor.state, self._handle.nominator, self._handle.cluster
         plan = Plan()
-        may_recall = may_recall and not cluster.is_supposing
+        may_recall = may_recall and not cluster.is_in_question
         if may_recall and preemptor.runner.judges_nodes_alone(state):
             plan = state.recall(self._plan, (preemptor.priority, state.skip_filter), Plan)
             if state.memory is not None:

@@ -41,7 +41,8 @@ _SHARES: Final = StateKey[tuple[Share, ...]]("NodeResourcesFit/shares")
 
 class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, EnqueueExtensions):
     name = "NodeResourcesFit"
-    filter_depends_on = DependsOn.REQUESTS
+    filter_depends_on = DependsOn.NODE
+    filter_reads_sums = True
     score_depends_on = DependsOn.NODE
 
     def __init__(self, args: NodeResourcesFitArgs | None, handle: Handle) -> None:
