@@ -301,10 +301,10 @@ class World:
         judge = self.judge
         judge.stores.of(Pod).set(pod)
         state, diagnosis = CycleState(PodInfo(pod)), Diagnosis()
-        state.memory = self.memory
         if promised:
             self.nominate_preemptor(number, promised)
         found = judge._cycle.search(state, pod, judge.runner, diagnosis)
+        state.memory = self.memory
         if isinstance(found, Status) or len(found[0]) or not len(resolvable_rows(diagnosis, judge.cluster)):
             return None
         rows = len(resolvable_rows(diagnosis, judge.cluster))
@@ -551,8 +551,8 @@ class Scene:
         pod = make_pod("incoming", uid="incoming", cpu="1", priority=priority)
         self.judge.stores.of(Pod).set(pod if newer is None else newer)
         state, diagnosis = CycleState(PodInfo(pod)), Diagnosis()
-        state.memory = self.memory
         self.judge._cycle.search(state, pod, self.judge.runner, diagnosis)
+        state.memory = self.memory
         return self.plugin.decide(state, pod, diagnosis)
 
 
