@@ -28,9 +28,7 @@ def _scaled_down(old: Pod, new: Pod) -> bool:
 def _is_reported(pod: Pod) -> bool:
     """Whether the status, too, may say what the pod takes: what the kubelet has given it."""
     status = pod.status
-    return bool(
-        status.container_statuses or status.init_container_statuses or status.resources is not None
-    )
+    return bool(status.container_statuses or status.init_container_statuses or status.resources is not None)
 
 
 _POD_CHANGES: Final[Sequence[tuple[Action, Callable[[Pod, Pod], bool]]]] = (
