@@ -163,7 +163,8 @@ class _Cluster:
         self._table.add_pod(PodInfo(pod))
 
     def preemptor(self, number: int) -> PodInfo:
-        pod = make_pod(f"preemptor-{number}", cpu=self._kind.cpu, memory="500Mi", priority=PRIORITY)
+        memory = "500Mi" if self._kind.replicas else str(500 * 2**20 - number)
+        pod = make_pod(f"preemptor-{number}", cpu=self._kind.cpu, memory=memory, priority=PRIORITY)
         self._stores.of(Pod).set(pod)
         return PodInfo(pod)
 

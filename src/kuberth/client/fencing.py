@@ -74,12 +74,20 @@ class FencedApi:
         namespace: str = "",
         name: str = "",
         subresource: str = "",
+        check: Callable[[], None] | None = None,
     ) -> asyncio.Future[None] | None:
         """As `PostingApi`; None if nothing may be written, or the API behind takes no posts."""
         if not isinstance(self._api, PostingApi) or not self._may_write():
             return None
         return self._api.post_nowait(
-            kind, body, what=what, namespace=namespace, name=name, subresource=subresource
+            kind,
+            body,
+            what=what,
+            namespace=namespace,
+            name=name,
+            subresource=subresource,
+            # A post may wait a moment, in which this process may be stopped for long.
+            check=self._check,
         )
 
     async def delete(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import enum
 import random
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
@@ -269,6 +269,7 @@ class HttpApi:
         namespace: str = "",
         name: str = "",
         subresource: str = "",
+        check: Callable[[], None] | None = None,
     ) -> asyncio.Future[None] | None:
         credential = self._credentials.current_nowait()
         if credential is None or self._closed:
@@ -289,6 +290,7 @@ class HttpApi:
                 deadline=now + self._timeout,
                 future=future,
                 context=target,
+                check=check,
             )
         )
         if self._tally is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import enum
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from kuberth.api.core import Binding
@@ -124,8 +124,11 @@ class PostingApi(Protocol):
         namespace: str = "",
         name: str = "",
         subresource: str = "",
+        check: Callable[[], None] | None = None,
     ) -> asyncio.Future[None] | None:
         """Create an object, or the `subresource` of the object `name`; `what` is for messages.
+
+        `check` is asked right before it is sent, and raises the ApiError to end with if it must not be.
 
         None: not at once (a rate limit, credentials to be fetched), ask `create` or `bind` instead. Else the
         future of the answer: nothing, or the ApiError that those would raise. Who cancels it before it was

@@ -16,13 +16,19 @@ from kuberth.framework.cluster_events import Action, ClusterEvent, Resource
 
 
 def _scaled_down(old: Pod, new: Pod) -> bool:
-    if old.spec == new.spec and old.status == new.status:
+    if old.spec == new.spec and (old.status == new.status or not (_is_reported(old) or _is_reported(new))):
         return False
     try:
         before, after = pod_requests(old), pod_requests(new)
     except QuantityError:
         return False
     return any(name not in after or amount > after[name] for name, amount in before.items())
+
+
+def _is_reported(pod: Pod) -> bool:
+    """Whether the status, too, may say what the pod takes: what the kubelet has given it."""
+    status = pod.status
+    return bool(status.container_statuses or status.init_container_statuses or status.resources is not None)
 
 
 _POD_CHANGES: Final[Sequence[tuple[Action, Callable[[Pod, Pod], bool]]]] = (

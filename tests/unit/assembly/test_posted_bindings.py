@@ -51,6 +51,7 @@ class PostOffice(MemoryApi):
         namespace: str = "",
         name: str = "",
         subresource: str = "",
+        check: Callable[[], None] | None = None,
     ) -> asyncio.Future[None] | None:
         self.posted.append(what)
         return asyncio.ensure_future(self._deliver(kind, body))

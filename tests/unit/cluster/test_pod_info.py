@@ -172,7 +172,7 @@ REPORTED = {"name": "c", "resources": {"requests": {"cpu": "2"}}, "allocatedReso
     ],
 )
 def test_what_makes_a_new_version_another_pod_for_scheduling(change: dict[str, Any], alike: bool) -> None:
-    first = {"labels": {"app": "web"}, "cpu": "1", "node": "n1", "uid": "u"}
+    first: dict[str, Any] = {"labels": {"app": "web"}, "cpu": "1", "node": "n1", "uid": "u"}
     info = PodInfo(make_pod("p", **first))
     pod = make_pod("p", **{**first, **change})
     renewed = info.renewed(pod)

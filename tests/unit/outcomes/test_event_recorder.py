@@ -186,6 +186,7 @@ class Posting(MemoryApi):
         namespace: str = "",
         name: str = "",
         subresource: str = "",
+        check: Callable[[], None] | None = None,
     ) -> asyncio.Future[None] | None:
         if self.fate == "busy":
             return None

@@ -28,7 +28,7 @@ _CREATED: Final = HttpAnswer(201, _NO_HEADERS, b"")
 class Post:
     """One write on its way."""
 
-    __slots__ = ("body", "context", "credential", "data", "deadline", "future", "posted", "what")
+    __slots__ = ("body", "check", "context", "credential", "data", "deadline", "future", "posted", "what")
 
     def __init__(
         self,
@@ -41,6 +41,7 @@ class Post:
         deadline: float,
         future: asyncio.Future[None],
         context: Any,
+        check: Callable[[], None] | None = None,
     ) -> None:
         self.what = what
         """For messages: "bind pod default/web to node n1"."""
@@ -55,6 +56,8 @@ class Post:
         """Whoever posted waits for this one, and may have given up."""
         self.context = context
         """What the poster needs to make sense of a refusal."""
+        self.check = check
+        """Raises the ApiError to end with if it must not be sent any more."""
 
     def __repr__(self) -> str:
         return f"<Post {self.what}>"

@@ -133,11 +133,22 @@ class Outbox:
                 continue
             if lane is None:
                 return  # the next one that is free, or new, goes on
-            posts = [post for post in self._taken(together) if not post.future.done()]
+            posts = [post for post in self._taken(together) if self._may_be_sent(post)]
             if posts:
                 lane.send(posts)
             else:
                 self._idle.append(lane)
+
+    def _may_be_sent(self, post: Post) -> bool:
+        if post.future.done():
+            return False  # given up
+        if post.check is not None:
+            try:
+                post.check()
+            except ApiError as error:
+                self._on_loss(post, error)
+                return False
+        return True
 
     def _taken(self, number: int) -> list[Post]:
         waiting = self._waiting

@@ -14,6 +14,7 @@ from kuberth.api.meta import ObjectMeta
 from kuberth.api.rendering import binding_json
 from kuberth.client.connecting.outbox import CAUTION_SECONDS, Manners
 from kuberth.client.connecting.pool import IDLE_SECONDS
+from kuberth.client.fencing import FencedApi
 from kuberth.client.http_api import HttpApi
 from kuberth.client.identity.client_config import ClientConfig
 from kuberth.errors import (
@@ -170,6 +171,27 @@ def test_what_is_given_up_before_it_was_sent_is_not_written() -> None:
         given_up.cancel()
         await kept
         assert [asked.json()["metadata"]["name"] for asked in server.asked] == ["first", "kept"]
+
+    with_api(created, test)
+
+
+def test_what_must_not_be_sent_any_more_is_not() -> None:
+    """A leader that was stopped for long, between posting and sending."""
+
+    async def test(api: HttpApi, server: Server) -> None:
+        leads = True
+        fenced = FencedApi(api, lambda: leads)
+        first = fenced.post_nowait(Pod, b"{}", what="first", namespace="d")
+        assert first is not None
+        await first
+        late, other = fenced.post_nowait(Pod, b"{}", what="late", namespace="d"), post(api, "other")
+        assert late is not None
+        leads = False
+        error = await failure(late)
+        assert str(error) == "not written: this scheduler is not the leader any more"
+        await other
+        assert len(server.asked) == 2
+        assert fenced.post_nowait(Pod, b"{}", what="later", namespace="d") is None
 
     with_api(created, test)
 
