@@ -102,6 +102,8 @@ class Informer:
         present = self._objects.get(key_of(obj))
         if present is not None and present["metadata"]["uid"] == uid:
             self._leaving.add(uid)
+            # It looks as before, but whoever counts must not count on it any more.
+            self._tell(present, present)
 
     async def fetch(self, key: str) -> Obj | None:
         """What the server has now, for decisions that a late watch must not spoil."""
