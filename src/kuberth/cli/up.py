@@ -80,8 +80,7 @@ def default_data() -> Path:
 def up(extras: Extras | None, /, **flags: Any) -> None:
     """Start a small Kubernetes API server, hollow nodes and the scheduler, until Ctrl-C."""
     # Heavy, and not for --help.
-    import asyncio
-
+    from kuberth.cli.event_loops import run_on_fastest_loop
     from kuberth.cli.up_display import run_cluster
     from kuberth.config import FeatureGates, default_configuration, load
     from kuberth.config.feature_gates import parse_settings
@@ -126,4 +125,4 @@ def up(extras: Extras | None, /, **flags: Any) -> None:
         without=frozenset(flags["without"]),
         feature_gates=dict(FeatureGates(gates)),
     )
-    asyncio.run(run_cluster(settings))
+    run_on_fastest_loop(run_cluster(settings))

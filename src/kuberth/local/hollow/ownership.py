@@ -69,7 +69,7 @@ class Claim:
         return mine + self._children.by(ORPHAN_INDEX, namespace_of(self.owner))
 
     async def settle(self, child: Obj) -> Obj | None:
-        """The child if it is the owner's: a matching orphan is adopted, a child that does not match released."""
+        """The child if it is the owner's; matching orphans are adopted, children that do not match let go."""
         reference = controller_of(child)
         matches = self.matching.matches(labels_of(child))
         if reference is not None and reference["uid"] == self.owner["metadata"]["uid"]:
