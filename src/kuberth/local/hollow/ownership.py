@@ -21,8 +21,12 @@ ORPHAN_INDEX: Final = "orphan"
 
 def controller_of(obj: Obj) -> Obj | None:
     """The reference to the controller of an object."""
+    # A plain loop: this is asked a dozen times for every change of every pod.
     references: Iterable[Obj] = obj["metadata"].get("ownerReferences") or ()
-    return next((reference for reference in references if reference.get("controller")), None)
+    for reference in references:
+        if reference.get("controller"):
+            return reference
+    return None
 
 
 def reference_to(owner: Obj, *, api_version: str, kind: str) -> Obj:

@@ -56,11 +56,11 @@ class EndpointsController:
 
     def _note_pod(self, old: Obj | None, new: Obj | None) -> None:
         pods = [pod for pod in (old, new) if pod is not None]
-        if len(pods) == 2 and old is not new and _shown(pods[0]) == _shown(pods[1]):
-            return
         for service in self._services.by("namespace", namespace_of(pods[-1])):
             selector = _selector(service)
             if selector and any(selector.items() <= labels_of(pod).items() for pod in pods):
+                if len(pods) == 2 and old is not new and _shown(pods[0]) == _shown(pods[1]):
+                    return
                 self._worker.add_after(key_of(service), _COALESCE_SECONDS)
 
     def _note_slice(self, old: Obj | None, new: Obj | None) -> None:
