@@ -77,7 +77,8 @@ class Worker:
         """Running keys that were added meanwhile."""
         self._failures: dict[str, int] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
-        self._wake = asyncio.Event()
+        self._ready = asyncio.Semaphore(0)
+        """As many as are in `_waiting`: each wakes one of those who work, where an event would wake all."""
 
     def add(self, key: str) -> None:
         if key in self._running:
@@ -85,7 +86,7 @@ class Worker:
         elif key not in self._known:
             self._known.add(key)
             self._waiting.append(key)
-            self._wake.set()
+            self._ready.release()
 
     def add_after(self, key: str, seconds: float) -> None:
         """Add the key later; of several such wishes the earliest counts."""
@@ -115,9 +116,7 @@ class Worker:
 
     async def _work(self) -> None:
         while True:
-            while not self._waiting:
-                self._wake.clear()
-                await self._wake.wait()
+            await self._ready.acquire()
             key = self._waiting.popleft()
             self._known.discard(key)
             self._running.add(key)

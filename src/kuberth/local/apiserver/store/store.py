@@ -14,7 +14,7 @@ from bisect import bisect_left, insort
 from collections import Counter, deque
 from collections.abc import Sequence
 from contextlib import suppress
-from itertools import islice
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -286,7 +286,8 @@ class RevisionStore:
 
     def _garbage(self, most: int) -> Sequence[int]:
         """Rows that nobody needs, in an order that may stop anywhere: first what a tombstone hides."""
-        return [old.revision for old in islice(self._superseded, most) if old.by <= self._compacted]
+        oldest = takewhile(lambda old: old.by <= self._compacted, islice(self._superseded, most))
+        return [old.revision for old in oldest]
 
     def _commit(self, group: _Group) -> None:
         touched = {}
