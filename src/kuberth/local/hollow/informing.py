@@ -56,6 +56,10 @@ class Informer:
         """The objects an index files under a value."""
         return [self._objects[key] for key in self._indexes[index].entries.get(value, ())]
 
+    def count(self, index: str, value: str) -> int:
+        """How many there are of those."""
+        return len(self._indexes[index].entries.get(value, ()))
+
     def is_leaving(self, obj: Obj) -> bool:
         """Whether it is being deleted, or somebody here asked for it already."""
         metadata = obj["metadata"]

@@ -27,8 +27,17 @@ COALESCE_SECONDS: Final = 0.05
 """How long a controller of many pods lets their changes gather, so that a thousand of them are not a
 thousand looks and a thousand writes of its status."""
 
+_LOOK_SECONDS: Final = 20e-6
+_LOOKING_SHARE: Final = 0.1
+"""Of the event loop's time that looking again at all pods may take."""
+
 Sync = Callable[[str], Awaitable[float | None]]
 """Does what a key needs; a number asks to be called again after that many seconds."""
+
+
+def coalesce_seconds(number: int) -> float:
+    """How long changes among so many pods gather where a look goes over all of them."""
+    return max(COALESCE_SECONDS, number * _LOOK_SECONDS / _LOOKING_SHARE)
 
 
 def retry_seconds(failures: int) -> float:
