@@ -68,10 +68,15 @@ def decode(type_: type[T], raw: bytes | str) -> T:
 
 def convert(type_: type[T], obj: Any) -> T:
     """Read a plain tree (parsed YAML or JSON) into `type_`."""
-    # Who keeps the tree keeps its nulls: in a kind nobody knows, they may mean something.
-    tree = obj if isinstance(type_, type) and issubclass(type_, TreeHolder) else _without_nulls(obj)
     try:
-        return msgspec.convert(tree, type_, dec_hook=_decode_special)
+        return msgspec.convert(obj, type_, dec_hook=_decode_special)
+    except msgspec.ValidationError as error:
+        # Who keeps the tree keeps its nulls: in a kind nobody knows, they may mean something.
+        if isinstance(type_, type) and issubclass(type_, TreeHolder):
+            raise WireError(_explain(type_, obj, str(error))) from error
+    # Rare: a null where the type has no None. Only then pay for a copy without them.
+    try:
+        return msgspec.convert(_without_nulls(obj), type_, dec_hook=_decode_special)
     except msgspec.ValidationError as error:
         raise WireError(_explain(type_, obj, str(error))) from error
 

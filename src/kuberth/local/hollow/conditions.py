@@ -9,8 +9,12 @@ from kuberth.local.apiserver.objects import Obj
 
 def find_condition(obj: Obj, type_: str) -> Obj | None:
     """A condition in the object's status."""
+    # A plain loop: this is asked for every change of every pod.
     conditions: Iterable[Obj] = obj.get("status", {}).get("conditions") or ()
-    return next((condition for condition in conditions if condition.get("type") == type_), None)
+    for condition in conditions:
+        if condition.get("type") == type_:
+            return condition
+    return None
 
 
 def is_true(obj: Obj, type_: str) -> bool:

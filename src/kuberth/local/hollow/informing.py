@@ -56,6 +56,10 @@ class Informer:
         """The objects an index files under a value."""
         return [self._objects[key] for key in self._indexes[index].entries.get(value, ())]
 
+    def count(self, index: str, value: str) -> int:
+        """How many there are of those."""
+        return len(self._indexes[index].entries.get(value, ()))
+
     def is_leaving(self, obj: Obj) -> bool:
         """Whether it is being deleted, or somebody here asked for it already."""
         metadata = obj["metadata"]
@@ -66,7 +70,7 @@ class Informer:
         if name not in self._indexes:
             index = self._indexes[name] = _Index(f"{self.resource} by {name}", keys)
             for key, obj in self._objects.items():
-                index.move(key, None, obj)
+                index.move(key, obj)
 
     def add_handler(self, handler: Handler) -> None:
         """Call `handler` at every change, and now for what is there."""
@@ -102,6 +106,8 @@ class Informer:
         present = self._objects.get(key_of(obj))
         if present is not None and present["metadata"]["uid"] == uid:
             self._leaving.add(uid)
+            # It looks as before, but whoever counts must not count on it any more.
+            self._tell(present, present)
 
     async def fetch(self, key: str) -> Obj | None:
         """What the server has now, for decisions that a late watch must not spoil."""
@@ -181,7 +187,7 @@ class Informer:
                 old = None
         self._objects[key] = obj
         for index in self._indexes.values():
-            index.move(key, old, obj)
+            index.move(key, obj)
         self._tell(old, obj)
 
     def _drop(self, obj: Obj) -> None:
@@ -194,14 +200,14 @@ class Informer:
         del self._objects[key]
         self._leaving.discard(old["metadata"]["uid"])
         for index in self._indexes.values():
-            index.move(key, old, None)
+            index.move(key, None)
         self._tell(old, None)
 
     def _tell(self, old: Obj | None, new: Obj | None) -> None:
         for handler in self._handlers:
             self._tell_one(handler, old, new)
 
-    def _tell_one(self, handler: Handler, old: Obj | None, new: Obj | None, *, failures: int = 0) -> None:
+    def _tell_one(self, handler: Handler, old: Obj | None, new: Obj | None, failures: int = 0) -> None:
         """Whatever an object makes one handler do, the others go on, and so does the informer."""
         try:
             handler(old, new)
@@ -217,7 +223,7 @@ class Informer:
         self._retrying.discard((handler, key))
         obj = self._objects.get(key)
         if obj is not None:
-            self._tell_one(handler, obj, obj, failures=failures)
+            self._tell_one(handler, obj, obj, failures)
 
 
 class Informers:
@@ -291,23 +297,33 @@ async def _alone(work: Coroutine[Any, Any, None], name: str) -> None:
 class _Index:
     def __init__(self, name: str, keys: Keys) -> None:
         self.entries: dict[str, dict[str, None]] = {}
+        self._filed: dict[str, tuple[str, ...]] = {}
+        """Where each object is."""
         self._name = name
         self._keys = keys
 
-    def move(self, key: str, old: Obj | None, new: Obj | None) -> None:
-        before, after = self._values(old), self._values(new)
-        for value in before - after:
-            filed = self.entries[value]
-            del filed[key]
-            if not filed:
-                del self.entries[value]
-        for value in after - before:
+    def move(self, key: str, new: Obj | None) -> None:
+        before, after = self._filed.get(key, ()), self._values(new)
+        if before == after:
+            return
+        if after:
+            self._filed[key] = after
+        else:
+            del self._filed[key]
+        for value in before:
+            if value not in after:
+                filed = self.entries[value]
+                del filed[key]
+                if not filed:
+                    del self.entries[value]
+        for value in after:
             # A dict keeps the order in which objects came.
             self.entries.setdefault(value, {})[key] = None
 
-    def _values(self, obj: Obj | None) -> set[str]:
+    def _values(self, obj: Obj | None) -> tuple[str, ...]:
         try:
-            return set() if obj is None else set(self._keys(obj))
+            # Without doubles, and hashable: an object is filed once under a value.
+            return () if obj is None else tuple(dict.fromkeys(self._keys(obj)))
         except Exception:
             logger.exception("%s: %s cannot be filed", self._name, key_of(obj or {}))
-            return set()
+            return ()

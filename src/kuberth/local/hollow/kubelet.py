@@ -54,6 +54,8 @@ class HollowKubelet:
         self._rooms = Rooms()
         self._lives: dict[str, PodLife] = {}
         """By UID, of pods whose annotations make time matter."""
+        self._settled: dict[str, tuple[Obj, Obj]] = {}
+        """By UID, pods for which nothing is left to do until they or their nodes change, with those nodes."""
         self._asked: dict[str, int] = {}
         """When pods were first asked to go, by UID."""
         self._last_address = 0
@@ -75,6 +77,7 @@ class HollowKubelet:
         if new is None or is_finished(new):
             self._rooms.release(uid)
             self._lives.pop(uid, None)
+            self._settled.pop(uid, None)
         elif node_of(new) and "startTime" in new.get("status", {}):
             # Also those of an earlier run, before any new one asks for room.
             self._rooms.take(new)
@@ -91,15 +94,21 @@ class HollowKubelet:
             return await self._stop(pod)
         if is_finished(pod):
             return None
+        uid, settled = pod["metadata"]["uid"], self._settled.get(pod["metadata"]["uid"])
+        # What this kubelet wrote comes back to it as a change.
+        if settled is not None and settled[0] is pod and settled[1] is node.obj:
+            return None
         if not pod.get("status", {}).get("startTime") and (refusal := await self._refusal(pod, node)):
             await self._write(pod, refused(pod, **refusal._asdict(), now=stamp(self._clock)))
             self._tell(pod, refusal.reason, refusal.message)
             return None
         step = self._step(pod, node)
         if step.status != pod.get("status"):
-            await self._write(pod, step.status)
+            pod = await self._write(pod, step.status)
         if step.seconds is not None:
-            self._lives[pod["metadata"]["uid"]] = step.life
+            self._lives[uid] = step.life
+        elif self._pods.get(key) is pod:
+            self._settled[uid] = pod, node.obj
         for told in step.told:
             self._tell(pod, told.reason, told.message, type_=told.type)
         return step.seconds

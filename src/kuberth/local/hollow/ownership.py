@@ -21,8 +21,12 @@ ORPHAN_INDEX: Final = "orphan"
 
 def controller_of(obj: Obj) -> Obj | None:
     """The reference to the controller of an object."""
+    # A plain loop: this is asked a dozen times for every change of every pod.
     references: Iterable[Obj] = obj["metadata"].get("ownerReferences") or ()
-    return next((reference for reference in references if reference.get("controller")), None)
+    for reference in references:
+        if reference.get("controller"):
+            return reference
+    return None
 
 
 def reference_to(owner: Obj, *, api_version: str, kind: str) -> Obj:
@@ -50,26 +54,49 @@ def index_owners(children: Informer) -> None:
     children.add_index(ORPHAN_INDEX, _orphan_namespaces)
 
 
+class Claim:
+    """What one owner says of children: which are its own, and which it takes or lets go."""
+
+    def __init__(
+        self, children: Informer, owner: Obj, *, api_version: str, kind: str, selector: Obj | None
+    ) -> None:
+        self.owner = owner
+        self.matching = selector_of(selector)
+        self.owner_leaves = "deletionTimestamp" in owner["metadata"]
+        self._children = children
+        self._api_version = api_version
+        self._kind = kind
+
+    def candidates(self) -> list[Obj]:
+        """Its children, and those that nobody has."""
+        mine = self._children.by(OWNER_INDEX, self.owner["metadata"]["uid"])
+        return mine + self._children.by(ORPHAN_INDEX, namespace_of(self.owner))
+
+    async def settle(self, child: Obj) -> Obj | None:
+        """The child if it is the owner's; matching orphans are adopted, children that do not match let go."""
+        reference = controller_of(child)
+        matches = self.matching.matches(labels_of(child))
+        if reference is not None and reference["uid"] == self.owner["metadata"]["uid"]:
+            if matches:
+                return child
+            if not self._children.is_leaving(child) and not self.owner_leaves:
+                others = [one for one in child["metadata"]["ownerReferences"] if not one.get("controller")]
+                await self._children.update(_with_references(child, others))
+            return None
+        if reference is not None or not matches or self.owner_leaves or self._children.is_leaving(child):
+            return None
+        references = child["metadata"].get("ownerReferences") or []
+        mine = reference_to(self.owner, api_version=self._api_version, kind=self._kind)
+        return await self._children.update(_with_references(child, [*references, mine]))
+
+
 async def claim(
     children: Informer, owner: Obj, *, api_version: str, kind: str, selector: Obj | None
 ) -> list[Obj]:
     """The children of an owner; adopts and releases on the way."""
-    matching = selector_of(selector)
-    claimed = []
-    for child in children.by(OWNER_INDEX, owner["metadata"]["uid"]):
-        if matching.matches(labels_of(child)):
-            claimed.append(child)
-        elif not children.is_leaving(child) and "deletionTimestamp" not in owner["metadata"]:
-            others = [one for one in child["metadata"]["ownerReferences"] if not one.get("controller")]
-            await children.update(_with_references(child, others))
-    if "deletionTimestamp" in owner["metadata"]:
-        return claimed
-    for child in children.by(ORPHAN_INDEX, namespace_of(owner)):
-        if matching.matches(labels_of(child)) and not children.is_leaving(child):
-            references = child["metadata"].get("ownerReferences") or []
-            mine = reference_to(owner, api_version=api_version, kind=kind)
-            claimed.append(await children.update(_with_references(child, [*references, mine])))
-    return claimed
+    claiming = Claim(children, owner, api_version=api_version, kind=kind, selector=selector)
+    settled = [await claiming.settle(child) for child in claiming.candidates()]
+    return [child for child in settled if child is not None]
 
 
 def _with_references(obj: Obj, references: list[Obj]) -> Obj:

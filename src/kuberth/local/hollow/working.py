@@ -27,8 +27,17 @@ COALESCE_SECONDS: Final = 0.05
 """How long a controller of many pods lets their changes gather, so that a thousand of them are not a
 thousand looks and a thousand writes of its status."""
 
+_LOOK_SECONDS: Final = 20e-6
+_LOOKING_SHARE: Final = 0.1
+"""Of the event loop's time that looking again at all pods may take."""
+
 Sync = Callable[[str], Awaitable[float | None]]
 """Does what a key needs; a number asks to be called again after that many seconds."""
+
+
+def coalesce_seconds(number: int) -> float:
+    """How long changes among so many pods gather where a look goes over all of them."""
+    return max(COALESCE_SECONDS, number * _LOOK_SECONDS / _LOOKING_SHARE)
 
 
 def retry_seconds(failures: int) -> float:
@@ -77,7 +86,8 @@ class Worker:
         """Running keys that were added meanwhile."""
         self._failures: dict[str, int] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
-        self._wake = asyncio.Event()
+        self._ready = asyncio.Semaphore(0)
+        """As many as are in `_waiting`: each wakes one of those who work, where an event would wake all."""
 
     def add(self, key: str) -> None:
         if key in self._running:
@@ -85,7 +95,7 @@ class Worker:
         elif key not in self._known:
             self._known.add(key)
             self._waiting.append(key)
-            self._wake.set()
+            self._ready.release()
 
     def add_after(self, key: str, seconds: float) -> None:
         """Add the key later; of several such wishes the earliest counts."""
@@ -115,9 +125,7 @@ class Worker:
 
     async def _work(self) -> None:
         while True:
-            while not self._waiting:
-                self._wake.clear()
-                await self._wake.wait()
+            await self._ready.acquire()
             key = self._waiting.popleft()
             self._known.discard(key)
             self._running.add(key)

@@ -70,10 +70,14 @@ class Observer:
         bound = []
         in_permit = {waiting.pod.metadata.uid: waiting.pending_plugins for waiting in self._waiting_pods}
         for pod in pods:
-            uid = pod["metadata"]["uid"]
-            if _of(pod, "spec").get("nodeName"):
+            uid, spec = pod["metadata"]["uid"], _of(pod, "spec")
+            phase = str(_of(pod, "status").get("phase") or "Pending")
+            if spec.get("nodeName"):
                 bound.append(uid)
-            phase = _phase(pod)
+                phases[phase] += 1
+                continue
+            if phase == "Pending":
+                phase = GATED if spec.get("schedulingGates") else WAITING
             if phase == WAITING and uid in in_permit:
                 phase = IN_PERMIT
                 reasons[f"waiting in Permit for {', '.join(in_permit[uid])}"] += 1
@@ -101,13 +105,6 @@ class Observer:
 def _of(obj: Obj, name: str) -> Obj:
     part: Any = obj.get(name)
     return part if isinstance(part, dict) else {}
-
-
-def _phase(pod: Obj) -> str:
-    spec, phase = _of(pod, "spec"), str(_of(pod, "status").get("phase") or "Pending")
-    if phase != "Pending" or spec.get("nodeName"):
-        return phase
-    return GATED if spec.get("schedulingGates") else WAITING
 
 
 def _reason(pod: Obj, phase: str) -> str:

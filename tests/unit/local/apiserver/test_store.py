@@ -88,6 +88,20 @@ def test_a_staged_object_is_seen_by_writers_only_until_its_commit(path: Path | N
     with_store(path, test)
 
 
+def test_the_version_of_a_resource_moves_with_what_writers_see(path: Path | None) -> None:
+    async def test(store: RevisionStore) -> None:
+        seen = [(store.version("pods"), store.version("nodes"))]
+        await put(store, "a/x")
+        seen.append((store.version("pods"), store.version("nodes")))
+        await delete(store, "a/x")
+        seen.append((store.version("pods"), store.version("nodes")))
+        pods, nodes = zip(*seen, strict=True)
+        assert len(set(pods)) == 3
+        assert len(set(nodes)) == 1
+
+    with_store(path, test)
+
+
 def test_staging_builds_on_what_is_staged(path: Path | None) -> None:
     async def test(store: RevisionStore) -> None:
         first = store.stage("pods", "a/x", pod("x", n=1))

@@ -224,6 +224,7 @@ def test_a_full_disk_fails_the_writers_and_leaves_what_was_committed(path: Path)
             # Staged while the commit runs that is going to fail, and built on it.
             store.stage("pods", "a/x", None)
             store.stage("pods", "a/y", pod("a/y"))
+            staged = store.version("pods")
             for waiting in (first, store.durable(4), store.durable(5)):
                 with pytest.raises(StorageError, match=r"store\.db"):
                     await waiting
@@ -233,6 +234,7 @@ def test_a_full_disk_fails_the_writers_and_leaves_what_was_committed(path: Path)
         assert store.latest("pods", "a/x") is found
         assert store.latest_list("pods") == store.list("pods") == [found]
         assert store.revision == 2
+        assert store.version("pods") != staged
         assert reader.lag == 0
         with pytest.raises(StorageError):
             await store.durable(4)

@@ -75,6 +75,19 @@ def test_a_deletion_that_was_asked_for_shows_before_it_is_seen() -> None:
     virtual(main)
 
 
+def test_who_counts_hears_at_once_of_a_deletion_that_was_asked_for() -> None:
+    async def main() -> None:
+        async with informing() as (core, _, _):
+            late = Informer(core, "configmaps")  # nobody follows for it, so that it sees nothing by itself
+            made = await late.create(config_map("a"))
+            told: list[tuple[bool, bool]] = []
+            late.add_handler(lambda old, new: told.append((old is new, late.is_leaving(new or {}))))
+            await late.delete(made)
+            assert told == [(False, False), (True, True)]
+
+    virtual(main)
+
+
 def test_indexes_follow() -> None:
     async def main() -> None:
         async with informing() as (core, _, informer):

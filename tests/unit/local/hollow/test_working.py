@@ -6,11 +6,12 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
 from kuberth.local.apiserver.status_errors import StatusError
-from kuberth.local.hollow.working import Sync, Worker, keep_running
+from kuberth.local.hollow.working import COALESCE_SECONDS, Sync, Worker, coalesce_seconds, keep_running
 from tests.unit.local.hollow.harness import virtual
 
 
@@ -144,5 +145,33 @@ def test_a_worker_that_is_started_again_knows_its_keys() -> None:
             await asyncio.sleep(1)
             second.cancel()
         assert done == ["later"]
+
+    virtual(main)
+
+
+def test_the_more_there_is_to_look_at_the_longer_changes_gather() -> None:
+    assert coalesce_seconds(0) == coalesce_seconds(100) == COALESCE_SECONDS
+    assert coalesce_seconds(5000) == pytest.approx(1.0)
+
+
+def test_a_key_wakes_one_of_those_who_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sixty-four who wake for every key cost more than the work."""
+
+    async def main() -> None:
+        async with working(lambda key: asyncio.sleep(0), parallel=64) as worker:
+            await asyncio.sleep(1)
+            loop = asyncio.get_running_loop()
+            steps = 0
+            call_soon = loop.call_soon
+
+            def counted(*args: Any, **kwargs: Any) -> Any:
+                nonlocal steps
+                steps += 1
+                return call_soon(*args, **kwargs)
+
+            monkeypatch.setattr(loop, "call_soon", counted)  # every wake-up goes through it
+            worker.add("a")
+            await asyncio.sleep(1)
+            assert steps < 16
 
     virtual(main)

@@ -90,6 +90,8 @@ def paths(fields: FieldSet, above: str = "") -> Iterator[str]:
 
 def in_order(fields: FieldSet) -> FieldSet:
     """The same set, written as upstream writes it."""
+    if len(fields) < 2:
+        return {mark: in_order(node) for mark, node in fields.items()} if fields else fields
     return {mark: in_order(fields[mark]) for mark in sorted(fields, key=_place)}
 
 
@@ -144,11 +146,11 @@ def path_of(mark: str) -> str:
 
 def _place(mark: str) -> tuple[Any, ...]:
     """Fields by name, then entries by the values of their keys: port 80 comes before port 443."""
+    if mark[:2] == "f:":
+        return (0, mark[2:])
     if mark == SELF:
         return (-1,)
     kind, text = mark[0], mark[2:]
-    if kind == "f":
-        return (0, text)
     value = _parsed(text)
     if kind == "k" and isinstance(value, dict):
         return (1, *((name, *_rank(value[name])) for name in sorted(value)), text)

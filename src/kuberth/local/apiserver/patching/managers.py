@@ -78,7 +78,7 @@ def written(managers: Iterable[Manager]) -> list[Obj]:
         (each for each in managers if each.fields),
         key=lambda each: (each.operation, each.time, each.name, each.api_version, each.subresource),
     )
-    return [_entry(each) for each in order]
+    return [_entry(each, in_order(each.fields)) for each in order]
 
 
 def is_reset(managed: Any) -> bool:
@@ -93,6 +93,13 @@ def first_writer(row: ServedResource, obj: Obj, *, name: str, now: str) -> list[
     found = difference({"metadata": {}}, owned_part(obj), root_field(row))
     fields = union(found.added or {}, found.changed or {})
     return [Manager(name, "Update", row.api_version, "", fields, now)]
+
+
+def first_of_mold(row: ServedResource, metadata: Obj, spec: FieldSet, *, name: str, now: str) -> Obj:
+    """The same, as metadata of an object whose spec has these fields, which are in order already."""
+    owners = first_writer(row, {"metadata": metadata}, name=name, now=now)
+    managed = [_entry(own, {**in_order(own.fields), "f:spec": spec}) for own in owners]
+    return {"managedFields": managed} if managed else {}
 
 
 def before_apply(row: ServedResource, obj: Obj, *, subresource: str, now: str) -> list[Manager]:
@@ -184,7 +191,7 @@ def _read(managed: Any) -> list[Manager] | None:
     return found
 
 
-def _entry(manager: Manager) -> Obj:
+def _entry(manager: Manager, fields: FieldSet) -> Obj:
     entry: Obj = {
         "manager": manager.name,
         "operation": manager.operation,
@@ -192,5 +199,5 @@ def _entry(manager: Manager) -> Obj:
     }
     if manager.time:
         entry["time"] = manager.time
-    entry |= {"fieldsType": "FieldsV1", "fieldsV1": in_order(manager.fields)}
+    entry |= {"fieldsType": "FieldsV1", "fieldsV1": fields}
     return {**entry, "subresource": manager.subresource} if manager.subresource else entry

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
+from functools import cache
 from typing import Any, Final, NamedTuple
 
 from kuberth.local.apiserver.objects import Obj
@@ -45,10 +46,21 @@ def root_field(row: ServedResource) -> Field:
 def child_field(field: Field, name: str) -> Field:
     """The field of a struct, or the values of a map."""
     if field.type.startswith("{}"):
-        return Field(field.item_type)
+        return item_field(field)
     if field is _CUSTOM and name == "metadata":
         return _METADATA
     return fields_of(field.type).get(name) or _ANY
+
+
+def item_field(field: Field) -> Field:
+    """An entry of a list, or a value of a map."""
+    return _plain_field(field.item_type)
+
+
+@cache
+def _plain_field(type_name: str) -> Field:
+    """There are as many as the schema has types."""
+    return Field(type_name)
 
 
 def _is_atomic(field: Field) -> bool:
@@ -61,7 +73,7 @@ def field_set(tree: Any, field: Field) -> FieldSet:
         return {f"f:{name}": field_set(value, child_field(field, name)) for name, value in tree.items()}
     if isinstance(tree, list):
         if field.map_keys:
-            entry_field = Field(field.item_type)
+            entry_field = item_field(field)
             entries = {}
             for mark, entry in entries_by_key(tree, field).items():
                 inside = field_set(entry, entry_field)
@@ -83,7 +95,7 @@ def type_problems(tree: Any, field: Field, path: str = "") -> Iterator[str]:
             else:
                 yield from type_problems(value, child_field(field, name), where)
     elif isinstance(tree, list):
-        entry_field = Field(field.item_type)
+        entry_field = item_field(field)
         seen: set[str] = set()
         for index, entry in enumerate(tree):
             where = f"{path}[{index}]"
@@ -105,7 +117,6 @@ class Difference(NamedTuple):
 
 
 _SAME: Final = Difference()
-_ADDED: Final = Difference(added={})
 _CHANGED: Final = Difference(changed={})
 _REMOVED: Final = Difference(removed={})
 """A leaf; nobody changes a set that is made."""
@@ -115,13 +126,13 @@ def difference(old: Any, new: Any, field: Field) -> Difference:
     """From `old` to `new`; None is an empty set."""
     if old == new:
         return _SAME
-    if old is _ABSENT and not isinstance(new, (dict, list)):
-        return _ADDED  # most of what there is
+    if old is _ABSENT:
+        return Difference(added=_all_of(new, field))
     some = new or old if new is not _ABSENT else old
     if isinstance(some, dict) and some and not _is_atomic(field) and _fit(old, new, dict):
         parts = _maps(old, new, field)
     elif isinstance(some, list) and some and field.map_keys and _fit(old, new, list):
-        item = Field(field.item_type)
+        item = item_field(field)
         first, second = entries_by_key(old, field), entries_by_key(new, field)
         parts = [(mark, first.get(mark, _ABSENT), second.get(mark, _ABSENT), item) for mark in first | second]
     elif isinstance(some, list) and some and field.is_set and _fit(old, new, list):
@@ -130,9 +141,7 @@ def difference(old: Any, new: Any, field: Field) -> Difference:
     else:
         return _whole(old, new)
     found: tuple[FieldSet, FieldSet, FieldSet] = ({}, {}, {})
-    if old is _ABSENT:
-        found[0][SELF] = {}
-    elif new is _ABSENT:
+    if new is _ABSENT:
         found[2][SELF] = {}
     for mark, before, after, part in parts:
         for into, inner in zip(found, difference(before, after, part), strict=True):
@@ -141,9 +150,28 @@ def difference(old: Any, new: Any, field: Field) -> Difference:
     return Difference(*(each or None for each in found))
 
 
+def _all_of(tree: Any, field: Field) -> FieldSet:
+    """What a tree adds where nothing was: itself, and everything in it."""
+    if not tree or not isinstance(tree, (dict, list)):
+        return {}  # most of what there is
+    found: FieldSet = {SELF: {}}
+    if isinstance(tree, dict):
+        if _is_atomic(field):
+            return {}
+        for name, value in _with_zeros(tree, go_type(field.type).zeros).items():
+            found[f"f:{name}"] = _all_of(value, child_field(field, name)) if value else {}
+    elif field.map_keys:
+        for mark, entry in entries_by_key(tree, field).items():
+            found[mark] = _all_of(entry, item_field(field))
+    elif field.is_set:
+        for mark in _by_value(tree):
+            found[mark] = {}
+    else:
+        return {}
+    return found
+
+
 def _whole(old: Any, new: Any) -> Difference:
-    if old is _ABSENT:
-        return _ADDED
     return _REMOVED if new is _ABSENT else _CHANGED
 
 
@@ -181,7 +209,7 @@ def merge_by_type(live: Any, wanted: Any, field: Field) -> Any:
     if isinstance(wanted, list) and isinstance(live, list):
         if field.map_keys:
             entries = entries_by_key(live, field)
-            entry_field = Field(field.item_type)
+            entry_field = item_field(field)
             for key, entry in entries_by_key(wanted, field).items():
                 entries[key] = merge_by_type(entries.get(key), entry, entry_field)
             return list(entries.values())
@@ -221,7 +249,7 @@ def _entries_without(tree: list[Any], gone: FieldSet, kept: list[FieldSet], fiel
         others = [each[mark] for each in kept if mark in each]
         if not any(is_member(each) for each in others) and is_member(gone[mark]):
             continue
-        yield without(entry, gone[mark], others, Field(field.item_type)) if keyed else entry
+        yield without(entry, gone[mark], others, item_field(field)) if keyed else entry
 
 
 def entries_by_key(tree: Any, field: Field) -> Obj:

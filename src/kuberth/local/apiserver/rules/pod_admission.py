@@ -15,13 +15,13 @@ from kuberth.local.apiserver.rules.situation import Situation
 ACCOUNTS: Final = "serviceaccounts"
 DEFAULT_ACCOUNT: Final = "default"
 _PODS: Final = ServedResource("", "v1", "Pod", "pods")
-_RUNTIME_CLASSES: Final = "runtimeclasses.node.k8s.io"
-_MIRROR: Final = "kubernetes.io/config.mirror"
+RUNTIME_CLASSES: Final = "runtimeclasses.node.k8s.io"
+MIRROR: Final = "kubernetes.io/config.mirror"
 
 
 def set_account(pod: Obj, situation: Situation) -> None:
     """Every pod has a service account; the secrets to pull its images with come along."""
-    if _MIRROR in pod["metadata"].get("annotations", {}):
+    if MIRROR in pod["metadata"].get("annotations", {}):
         return
     spec, namespace = pod["spec"], namespace_of(pod)
     name = spec.get("serviceAccountName") or DEFAULT_ACCOUNT
@@ -38,7 +38,7 @@ def set_runtime_class(pod: Obj, situation: Situation) -> None:
     """A runtime class says what its pods cost besides their containers, and on which nodes they run."""
     spec = pod["spec"]
     name = spec.get("runtimeClassName", "")
-    found = situation.store.latest(_RUNTIME_CLASSES, name) if name else {}
+    found = situation.store.latest(RUNTIME_CLASSES, name) if name else {}
     if found is None:
         raise forbidden(_PODS, name_of(pod), f'pod rejected: RuntimeClass "{name}" not found')
     overhead = (found.get("overhead") or {}).get("podFixed", {})

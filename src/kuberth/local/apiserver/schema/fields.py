@@ -28,6 +28,7 @@ MAX_DEPTH: Final = 200
 """Deeper trees are refused: no real object is, and recursion must stay bounded."""
 _MIN_INT: Final = {"int32": -(2**31), "int64": -(2**63)}
 _TIME: Final = re.compile(r"(\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d)(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
+_LONGEST_TIME_KEPT: Final = 40
 _QUANTITY_RULE: Final = (
     "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 )
@@ -234,7 +235,7 @@ def _map_reader(item_type: str) -> Reader:
 def _read_string(value: Any) -> str:
     if type(value) is not str:
         raise _mismatch(value, "string")
-    return _text(value)
+    return value if value.isascii() else _text(value)
 
 
 def _read_bytes(value: Any) -> str:
@@ -298,9 +299,7 @@ def _read_int_or_string(value: Any) -> int | str:
     raise _mismatch(value, "int32")
 
 
-def _parse_time(value: Any) -> datetime.datetime:
-    if type(value) is not str:
-        raise _mismatch(value, "Time")
+def _parse_time(value: str) -> datetime.datetime:
     match = _TIME.fullmatch(value)
     if match is not None:
         fraction = (match[2] or ".0")[:7]
@@ -313,12 +312,19 @@ def _parse_time(value: Any) -> datetime.datetime:
     raise ShapeError(f'parsing time "{value[:64]}" as "2006-01-02T15:04:05Z07:00": cannot parse it')
 
 
-def _read_time(value: Any) -> str:
-    return _parse_time(value).strftime("%Y-%m-%dT%H:%M:%SZ").zfill(20)
+def _time_reader(form: str, *, length: int) -> Reader:
+    # Most times of a cluster are of the same few seconds.
+    @lru_cache(maxsize=4096)
+    def read_text(text: str) -> str:
+        return _parse_time(text).strftime(form).zfill(length)
 
+    def read_time(value: Any) -> str:
+        if type(value) is not str:
+            raise _mismatch(value, "Time")
+        # A fraction may be as long as anybody likes: such times are not kept.
+        return read_text(value) if len(value) <= _LONGEST_TIME_KEPT else read_text.__wrapped__(value)
 
-def _read_micro_time(value: Any) -> str:
-    return _parse_time(value).strftime("%Y-%m-%dT%H:%M:%S.%fZ").zfill(27)
+    return read_time
 
 
 _SCALARS: Final[dict[str, Reader]] = {
@@ -331,8 +337,8 @@ _SCALARS: Final[dict[str, Reader]] = {
     "number": _read_number,
     "double": _read_number,
     "quantity": _read_quantity,
-    "time": _read_time,
-    "microtime": _read_micro_time,
+    "time": _time_reader("%Y-%m-%dT%H:%M:%SZ", length=20),
+    "microtime": _time_reader("%Y-%m-%dT%H:%M:%S.%fZ", length=27),
     "int-or-string": _read_int_or_string,
 }
 _ZEROS: Final = {"string": "", "boolean": False, "int32": 0, "int64": 0, "quantity": "0", "any": None}

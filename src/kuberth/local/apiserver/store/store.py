@@ -11,10 +11,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from bisect import bisect_left, insort
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from contextlib import suppress
-from itertools import islice
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -70,6 +70,7 @@ class RevisionStore:
         """The newest uncommitted change of every object that has one."""
         self._groups: deque[_Group] = deque()
         """What is staged, in commits: the first may be under way, the last may still grow."""
+        self._versions: Counter[str] = Counter()
         self._lost: list[_Lost] = []
         self._failure: StorageError | None = None
         self._work = asyncio.Event()
@@ -166,6 +167,10 @@ class RevisionStore:
         newest.update((key, change.new) for key, change in staged.items() if key.startswith(prefix))
         return [obj for _, obj in sorted(newest.items()) if obj is not None]
 
+    def version(self, resource: str) -> int:
+        """Another number whenever `latest` may answer something else for an object of this resource."""
+        return self._versions[resource]
+
     def stage(self, resource: str, key: str, new: Obj | None) -> Obj:
         """Give a new version (None: a deletion) the next revision; KeyError for deleting what is not there.
 
@@ -186,6 +191,7 @@ class RevisionStore:
         body = _encode(stored)
         change = Change(revision, resource, key, old, None if new is None else stored)
         self._last_staged = revision
+        self._versions[resource] += 1
         self._staged.setdefault(resource, {})[key] = change
         if not self._groups or self._groups[-1].sealed or len(self._groups[-1].changes) >= GROUP_CHANGES:
             self._groups.append(_Group())
@@ -280,7 +286,8 @@ class RevisionStore:
 
     def _garbage(self, most: int) -> Sequence[int]:
         """Rows that nobody needs, in an order that may stop anywhere: first what a tombstone hides."""
-        return [old.revision for old in islice(self._superseded, most) if old.by <= self._compacted]
+        oldest = takewhile(lambda old: old.by <= self._compacted, islice(self._superseded, most))
+        return [old.revision for old in oldest]
 
     def _commit(self, group: _Group) -> None:
         touched = {}
@@ -298,6 +305,7 @@ class RevisionStore:
         """Nothing that is staged came to be: later changes were built on the one that failed."""
         groups = tuple(self._groups)
         self._groups.clear()
+        self._versions.update(self._staged.keys())
         self._staged.clear()
         if groups:
             # Their revisions are never used again: whether a failed commit left traces, nobody knows.

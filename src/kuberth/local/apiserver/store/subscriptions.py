@@ -107,18 +107,31 @@ class Subscription:
 
     async def __anext__(self) -> Change:
         # The position moves only after the last await: a read that is cancelled loses nothing.
-        while not self._closed:
-            if self._position < self._log.end:
-                self._keep_up()
-                change = self._log[self._position]
-                self._position += 1
+        while True:
+            change = self.read_nowait()
+            if change is not None:
                 return change
+            if not await self.wait():
+                raise StopAsyncIteration
+
+    def read_nowait(self) -> Change | None:
+        """The next change, if it is there."""
+        if self._closed or self._position >= self._log.end:
+            return None
+        self._keep_up()
+        change = self._log[self._position]
+        self._position += 1
+        return change
+
+    async def wait(self) -> bool:
+        """Return when there may be something to read; False when there will be nothing any more."""
+        if not self._closed and self._position >= self._log.end:
             self._waiter = asyncio.get_running_loop().create_future()
             try:
                 await self._waiter
             finally:
                 self._waiter = None
-        raise StopAsyncIteration
+        return not self._closed
 
     def close(self) -> None:
         self._closed = True

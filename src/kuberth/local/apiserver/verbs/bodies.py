@@ -23,6 +23,19 @@ _NOTHING: Final = ServedResource("", "", "", "")
 """Upstream names no kind where it refuses a patch."""
 
 
+def decode_status(row: ServedResource, body: Any, old: Obj) -> Obj:
+    """A body whose status is to be written; what is the very same as in the stored object was read before.
+
+    Only its metadata (copied, for the server completes them) and its status are used of it.
+    """
+    same = () if row.custom or type(body) is not dict else ("metadata", "spec")
+    own = {name: old[name] for name in same if name in old and body.get(name) is old[name]}
+    if "metadata" in own:
+        own["metadata"] = dict(own["metadata"])
+    rest = {name: value for name, value in body.items() if name not in own} if own else body
+    return {**decode(row, rest), **own}
+
+
 def decode(row: ServedResource, body: Any, *, type_name: str | None = None) -> Obj:
     """A body as a fresh object of this row; 400 if it is none."""
     try:

@@ -26,6 +26,7 @@ from kuberth.local.apiserver.refusals import (
 from kuberth.local.apiserver.resources import ResourceTable, ServedResource
 from kuberth.local.apiserver.rules import admission, bootstrap
 from kuberth.local.apiserver.rules.metadata_validation import required
+from kuberth.local.apiserver.rules.molds import Molds
 from kuberth.local.apiserver.rules.pod_admission import ACCOUNTS, DEFAULT_ACCOUNT
 from kuberth.local.apiserver.schema import crds, fields
 from kuberth.local.apiserver.schema.catalogue import ROWS
@@ -33,7 +34,7 @@ from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.apiserver.store.store import CompactedError, RevisionStore, StorageError
 from kuberth.local.apiserver.verbs import eviction, pod_binding, scale
 from kuberth.local.apiserver.verbs.aliases import to_stored, to_view
-from kuberth.local.apiserver.verbs.bodies import FieldValidation, decode
+from kuberth.local.apiserver.verbs.bodies import FieldValidation, decode, decode_status
 from kuberth.local.apiserver.verbs.deletion import plan_deletion, read_options
 from kuberth.local.apiserver.verbs.listing import ListRequest, list_objects, parse_version
 from kuberth.local.apiserver.verbs.selecting import select
@@ -57,6 +58,7 @@ class Core:
         self._store = store
         self._clock = clock
         self._writer = Writer(store, clock=clock, gates=dict(feature_gates or {}))
+        self._molds = Molds(store)
         self.resources = ResourceTable(ROWS)
         for crd in store.latest_list(crds.CRDS):
             self._serve(crd)
@@ -143,7 +145,7 @@ class Core:
             watcher = Watcher(
                 self._store,
                 row,
-                matches=matches,
+                matches=matches if prefix or not selection.everything else None,
                 initial=initial,
                 since=since,
                 allow_bookmarks=allow_bookmarks,
@@ -178,11 +180,16 @@ class Core:
             field_validation.check(row, body)
         if row.custom:
             self._expect_definition(row)
-        obj = decode(row, body)
+        signature = Signature(field_manager)
+        key = self._molds.key(row, body, namespace=namespace, signed=bool(field_manager))
+        mold = self._molds.get(key)
+        obj = decode(row, body if mold is None else {**body, "spec": {}})
         obj.setdefault("metadata", {})
         stored = self._writer.create(
-            row, obj, namespace=namespace, dry_run=dry_run, signature=Signature(field_manager)
+            row, obj, namespace=namespace, dry_run=dry_run, signature=signature, mold=mold
         )
+        if key is not None and mold is None:
+            self._molds.keep(key, stored)
         return await self._settle(row, stored, dry_run=dry_run)
 
     async def update(
@@ -205,7 +212,7 @@ class Core:
             return await self._scale(row, old, asked, dry_run=dry_run, signature=signature)
         if field_validation is not None:
             field_validation.check(row, body)
-        new = decode(row, body)
+        new = decode_status(row, body, old) if subresource == "status" else decode(row, body)
         return await self._replace(row, old, new, dry_run=dry_run, signature=signature)
 
     async def patch(

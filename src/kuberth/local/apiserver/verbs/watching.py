@@ -30,13 +30,14 @@ class Watcher:
         store: RevisionStore,
         row: ServedResource,
         *,
-        matches: Callable[[Obj], bool],
+        matches: Callable[[Obj], bool] | None,
         initial: Sequence[Obj] | None,
         since: int,
         allow_bookmarks: bool,
         mark_initial_end: bool,
         timeout_seconds: float | None,
     ) -> None:
+        """`matches` None is a watch of everything."""
         self._store = store
         self._row = row
         self._matches = matches
@@ -54,35 +55,32 @@ class Watcher:
         try:
             if self._initial is not None:
                 for obj in self._initial:
-                    if self._matches(obj):
+                    if self._matches is None or self._matches(obj):
                         yield "ADDED", to_view(self._row, obj)
                 if self._mark_initial_end:
                     yield self._bookmark(self._since, annotations={INITIAL_EVENTS_END: "true"})
             next_bookmark = loop.time() + BOOKMARK_SECONDS if self._allow_bookmarks else None
             while True:
+                # Nothing is awaited while there is something to read.
+                while (change := self._changes.read_nowait()) is not None:
+                    event = self._event(change)
+                    if event is not None:
+                        yield event
+                    if deadline is not None and loop.time() >= deadline:
+                        return
                 # What is committed now is in the subscription already; if nothing comes, all was delivered.
                 settled = self._store.revision
                 wake = min((at for at in (deadline, next_bookmark) if at is not None), default=None)
                 try:
-                    if self._changes.lag:
-                        change = await anext(self._changes, None)
-                    else:
-                        async with asyncio.timeout_at(wake):
-                            change = await anext(self._changes, None)
+                    async with asyncio.timeout_at(wake):
+                        if not await self._changes.wait():
+                            return
                 except TimeoutError:
                     if self._allow_bookmarks:
                         yield self._bookmark(settled)
                     if deadline is not None and loop.time() >= deadline:
                         return
                     next_bookmark = loop.time() + BOOKMARK_SECONDS
-                    continue
-                if change is None:
-                    return
-                event = self._event(change)
-                if event is not None:
-                    yield event
-                if deadline is not None and loop.time() >= deadline:
-                    return
         except SlowWatcherError:
             # As upstream: the connection ends and the client resumes from the last version it saw.
             return
@@ -91,8 +89,10 @@ class Watcher:
 
     def _event(self, change: Change) -> Event | None:
         old, new = change.old, change.new
-        new_matches = new is not None and self._matches(new)
-        old_matches = old is not None and self._matches(old)
+        if self._matches is None and new is not None:
+            return ("ADDED" if old is None else "MODIFIED"), to_view(self._row, new)
+        new_matches = new is not None and (self._matches is None or self._matches(new))
+        old_matches = old is not None and (self._matches is None or self._matches(old))
         if new is not None and new_matches:
             return ("MODIFIED" if old_matches else "ADDED"), to_view(self._row, new)
         if old is None or not old_matches:

@@ -25,6 +25,7 @@ from kuberth.local.apiserver.rules.metadata_validation import (
     validate_metadata,
     validate_metadata_update,
 )
+from kuberth.local.apiserver.rules.molds import Mold
 from kuberth.local.apiserver.rules.names import GENERATE_ATTEMPTS, generate_name
 from kuberth.local.apiserver.rules.pod_admission import ACCOUNTS
 from kuberth.local.apiserver.rules.situation import Situation
@@ -73,8 +74,9 @@ class Writer:
         namespace: str,
         dry_run: bool = False,
         signature: Signature = UNSIGNED,
+        mold: Mold | None = None,
     ) -> Obj:
-        """Stage a new object, decoded already, and answer it as stored."""
+        """Stage a new object, decoded already, and answer it as stored; a mold stands for its spec."""
         obj = to_stored(row, obj)
         metadata = obj.setdefault("metadata", {})
         if metadata.pop("resourceVersion", "") not in ("", "0"):
@@ -90,11 +92,18 @@ class Writer:
         situation = self.situation()
         if row.namespaced:
             expect_namespace(row, metadata.get("name", ""), namespace, situation)
-        rules = rules_for(row)
-        rules.default(obj)
-        self._sign(row, None, obj, signature)
-        rules.prepare(obj, None, situation)
-        causes = [*validate_metadata(row, metadata), *rules.validate(obj, None)]
+        if mold is None:
+            rules = rules_for(row)
+            rules.default(obj)
+            self._sign(row, None, obj, signature)
+            rules.prepare(obj, None, situation)
+            causes = [*validate_metadata(row, metadata), *rules.validate(obj, None)]
+        else:
+            if mold.fields is not None:
+                name, now = signature.manager, self.now
+                metadata |= managers.first_of_mold(row, metadata, mold.fields, name=name, now=now)
+            obj["spec"], obj["status"] = mold.spec, mold.status
+            causes = validate_metadata(row, metadata)
         if causes:
             raise invalid(row, name_of(obj), causes)
         key = make_key(metadata.get("namespace", "") if row.namespaced else "", metadata["name"])
@@ -285,6 +294,8 @@ def _fit_namespace(row: ServedResource, metadata: Obj, namespace: str) -> None:
 
 def _metadata_with_status(row: ServedResource, old: Obj, new: Obj) -> Obj:
     """Most of the metadata can be written together with a status."""
+    if new == old:
+        return new
     kept = {name: value for name, value in old.items() if not changes_with_status(row, name)}
     changed = {name: value for name, value in new.items() if changes_with_status(row, name)}
     managed = {"managedFields": new["managedFields"]} if "managedFields" in new else {}

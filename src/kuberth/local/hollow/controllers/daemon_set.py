@@ -23,9 +23,9 @@ from kuberth.local.hollow.amounts import scaled
 from kuberth.local.hollow.controllers.replica_set import pod_from_template
 from kuberth.local.hollow.controllers.revisions import REVISION_LABEL, RevisionHistory
 from kuberth.local.hollow.informing import Informers
-from kuberth.local.hollow.ownership import claim, index_owners, owner_key
+from kuberth.local.hollow.ownership import OWNER_INDEX, claim, controller_of, index_owners, owner_key
 from kuberth.local.hollow.pod_states import is_finished, is_ready, node_of, seconds_to_available
-from kuberth.local.hollow.working import COALESCE_SECONDS, Worker, together
+from kuberth.local.hollow.working import Worker, coalesce_seconds, together
 from kuberth.local.selecting import labels_of
 from kuberth.text.timestamps import seconds_since
 
@@ -74,12 +74,16 @@ class DaemonSetController:
         if old is not None and new is not None and old is not new and _placement(old) == _placement(new):
             return
         for owner in self._sets.all():
-            self._worker.add_after(key_of(owner), COALESCE_SECONDS)
+            self._look_at(key_of(owner), owner["metadata"]["uid"])
 
     def _note_pod(self, old: Obj | None, new: Obj | None) -> None:
         for pod in (old, new):
             if pod is not None and (key := owner_key(pod, _KIND)) is not None:
-                self._worker.add_after(key, COALESCE_SECONDS)
+                reference = controller_of(pod) or {}
+                self._look_at(key, reference["uid"])
+
+    def _look_at(self, key: str, uid: str) -> None:
+        self._worker.add_after(key, coalesce_seconds(self._pods.count(OWNER_INDEX, uid)))
 
     async def _sync(self, key: str) -> float | None:
         owner = self._sets.get(key)

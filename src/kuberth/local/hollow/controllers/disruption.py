@@ -16,7 +16,7 @@ from kuberth.local.hollow.conditions import set_condition
 from kuberth.local.hollow.informing import Informer, Informers
 from kuberth.local.hollow.ownership import controller_of
 from kuberth.local.hollow.pod_states import is_finished, is_ready
-from kuberth.local.hollow.working import COALESCE_SECONDS, Worker
+from kuberth.local.hollow.working import Worker, coalesce_seconds
 from kuberth.local.selecting import labels_of, selector_of
 from kuberth.text.timestamps import seconds_since, stamp
 
@@ -53,10 +53,12 @@ class DisruptionController:
 
     def _note_pod(self, old: Obj | None, new: Obj | None) -> None:
         pods = [pod for pod in (old, new) if pod is not None]
-        for budget in self._budgets.by("namespace", namespace_of(pods[-1])):
+        namespace = namespace_of(pods[-1])
+        for budget in self._budgets.by("namespace", namespace):
             selector = selector_of(budget["spec"].get("selector"))
             if any(selector.matches(labels_of(pod)) for pod in pods):
-                self._worker.add_after(key_of(budget), COALESCE_SECONDS)
+                seconds = coalesce_seconds(self._pods.count("namespace", namespace))
+                self._worker.add_after(key_of(budget), seconds)
 
     def _note_owner(self, old: Obj | None, new: Obj | None) -> None:
         """A budget may ask for a share of what a controller should have."""

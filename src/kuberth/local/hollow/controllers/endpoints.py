@@ -16,7 +16,7 @@ from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.hollow.informing import Informers
 from kuberth.local.hollow.ownership import reference_to
 from kuberth.local.hollow.pod_states import is_finished, is_ready, node_of
-from kuberth.local.hollow.working import Worker
+from kuberth.local.hollow.working import Worker, coalesce_seconds
 from kuberth.local.selecting import labels_of, selector_of
 
 _SERVICE_LABEL: Final = "kubernetes.io/service-name"
@@ -56,12 +56,14 @@ class EndpointsController:
 
     def _note_pod(self, old: Obj | None, new: Obj | None) -> None:
         pods = [pod for pod in (old, new) if pod is not None]
-        if len(pods) == 2 and old is not new and _shown(pods[0]) == _shown(pods[1]):
-            return
-        for service in self._services.by("namespace", namespace_of(pods[-1])):
+        namespace = namespace_of(pods[-1])
+        for service in self._services.by("namespace", namespace):
             selector = _selector(service)
             if selector and any(selector.items() <= labels_of(pod).items() for pod in pods):
-                self._worker.add_after(key_of(service), _COALESCE_SECONDS)
+                if len(pods) == 2 and old is not new and _shown(pods[0]) == _shown(pods[1]):
+                    return
+                seconds = coalesce_seconds(self._pods.count("namespace", namespace))
+                self._worker.add_after(key_of(service), max(seconds, _COALESCE_SECONDS))
 
     def _note_slice(self, old: Obj | None, new: Obj | None) -> None:
         """One that somebody deleted comes back."""

@@ -83,6 +83,10 @@ class GarbageController:
 
     def _note(self, resource: str, old: Obj | None, new: Obj | None) -> None:
         uid = (new or old or {})["metadata"]["uid"]
+        if old is not None and new is not None and uid in self._places and _is_same(old, new):
+            if not all(reference["uid"] in self._places for reference in _references(new)):
+                self._worker.add(uid)
+            return
         before = set() if old is None else {reference["uid"] for reference in _references(old)}
         after = set() if new is None else {reference["uid"] for reference in _references(new)}
         for owner in after:
@@ -211,6 +215,13 @@ class GarbageController:
     async def _remove_finalizer(self, informer: Informer, obj: Obj, finalizer: str) -> None:
         rest = [each for each in obj["metadata"]["finalizers"] if each != finalizer]
         await informer.update({**obj, "metadata": {**obj["metadata"], "finalizers": rest}})
+
+
+def _is_same(old: Obj, new: Obj) -> bool:
+    """Whether nothing changed that decides about an object's life, as with nearly every change of a pod."""
+    if "deletionTimestamp" in new["metadata"]:
+        return False
+    return bool(old["metadata"].get("ownerReferences") == new["metadata"].get("ownerReferences"))
 
 
 def _references(obj: Obj) -> list[Obj]:

@@ -29,7 +29,7 @@ from kuberth.local.hollow.ownership import (
 )
 from kuberth.local.hollow.pod_states import deletion_order, is_finished, is_ready, phase
 from kuberth.local.hollow.recording import Recorder
-from kuberth.local.hollow.working import COALESCE_SECONDS, Worker, together
+from kuberth.local.hollow.working import COALESCE_SECONDS, Worker, coalesce_seconds, together
 from kuberth.local.selecting import labels_of, selector_of
 from kuberth.text.timestamps import parse_timestamp, seconds_since, stamp
 
@@ -96,7 +96,9 @@ class JobController:
     def _note_pod(self, old: Obj | None, new: Obj | None) -> None:
         for pod in (old, new):
             if pod is not None and (key := owner_key(pod, _KIND)) is not None:
-                self._worker.add_after(key, COALESCE_SECONDS)
+                reference = controller_of(pod) or {}
+                seconds = coalesce_seconds(self._pods.count(OWNER_INDEX, reference["uid"]))
+                self._worker.add_after(key, seconds)
         if new is None:
             return
         if _is_tracked(new) and self._owner(new) is None:

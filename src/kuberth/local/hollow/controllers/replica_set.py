@@ -14,14 +14,9 @@ from kuberth.local.apiserver.objects import Obj, key_of, name_of, namespace_of
 from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.hollow.conditions import find_condition, set_condition, without_condition
 from kuberth.local.hollow.informing import Informers
-from kuberth.local.hollow.ownership import claim, controller_of, index_owners, owner_key, reference_to
-from kuberth.local.hollow.pod_states import (
-    deletion_order,
-    is_finished,
-    is_ready,
-    node_of,
-    seconds_to_available,
-)
+from kuberth.local.hollow.ownership import Claim, controller_of, index_owners, reference_to
+from kuberth.local.hollow.pod_states import deletion_order, node_of
+from kuberth.local.hollow.replicas import Counts, Replicas
 from kuberth.local.hollow.working import COALESCE_SECONDS, Worker, together
 from kuberth.local.selecting import labels_of, selector_of
 from kuberth.text.timestamps import stamp
@@ -41,9 +36,11 @@ class ReplicaSetController:
         self._sets = informers.of(self.resource)
         self._pods = informers.of("pods")
         self._worker = Worker(self.name, self._sync)
+        self._replicas: dict[str, Replicas] = {}
+        """By UID of their replica set."""
         index_owners(self._pods)
         self._sets.add_index("namespace", lambda obj: (namespace_of(obj),))
-        self._sets.add_handler(lambda old, new: self._worker.add(key_of(new or old or {})))
+        self._sets.add_handler(self._note_set)
         self._pods.add_handler(self._note_pod)
 
     async def run(self) -> None:
@@ -51,93 +48,86 @@ class ReplicaSetController:
         await self._pods.synced.wait()
         await self._worker.run()
 
+    def _note_set(self, old: Obj | None, new: Obj | None) -> None:
+        if new is None and old is not None:
+            self._replicas.pop(old["metadata"]["uid"], None)
+        self._worker.add(key_of(new or old or {}))
+
     def _note_pod(self, old: Obj | None, new: Obj | None) -> None:
-        for pod in (old, new):
-            if pod is not None and (key := owner_key(pod, self.kind)) is not None:
-                self._worker.add_after(key, COALESCE_SECONDS)
-        if new is not None and controller_of(new) is None:
+        before, after = (None if pod is None else controller_of(pod) for pod in (old, new))
+        changed = new or old or {}
+        for reference in (after,) if before == after else (before, after):
+            if reference is not None and reference.get("kind") == self.kind:
+                self._look_at(f"{namespace_of(changed)}/{reference['name']}", reference["uid"], changed)
+        if new is not None and after is None:
             for owner in self._sets.by("namespace", namespace_of(new)):
                 if selector_of(self._selector(owner)).matches(labels_of(new)):
-                    self._worker.add_after(key_of(owner), COALESCE_SECONDS)
+                    self._look_at(key_of(owner), owner["metadata"]["uid"], new)
+
+    def _look_at(self, key: str, uid: str, pod: Obj) -> None:
+        replicas = self._replicas.get(uid)
+        if replicas is not None:
+            replicas.note(key_of(pod))
+        self._worker.add_after(key, COALESCE_SECONDS)
 
     async def _sync(self, key: str) -> float | None:
         replica_set = self._sets.get(key)
         if replica_set is None:
             return None
-        claimed = await claim(
+        claim = Claim(
             self._pods,
             replica_set,
             api_version=self.api_version,
             kind=self.kind,
             selector=self._selector(replica_set),
         )
-        unfinished = [pod for pod in claimed if not is_finished(pod)]
-        active = [pod for pod in unfinished if not self._pods.is_leaving(pod)]
+        uid = replica_set["metadata"]["uid"]
+        replicas = self._replicas.setdefault(uid, Replicas(self._pods, clock=self._clock))
+        missing = replica_set["spec"].get("replicas", 1) - (await replicas.look(claim)).active
         failure: tuple[str, StatusError] | None = None
-        if not self._sets.is_leaving(replica_set):
+        if missing and not self._sets.is_leaving(replica_set):
             try:
-                active = await self._manage(replica_set, active)
+                await self._manage(replica_set, replicas, missing)
             except StatusError as error:
-                wanted = replica_set["spec"].get("replicas", 1)
-                failure = ("FailedCreate" if len(active) < wanted else "FailedDelete", error)
-        seconds = await self._write_status(
-            replica_set, active, terminating=len(unfinished) - len(active), failure=failure
-        )
+                failure = ("FailedCreate" if missing > 0 else "FailedDelete", error)
+        await self._write_status(replica_set, await replicas.look(claim), failure=failure)
         if failure is not None:
             raise failure[1]
-        return seconds
+        return replicas.seconds_to_next
 
-    async def _manage(self, replica_set: Obj, active: list[Obj]) -> list[Obj]:
-        """Make or delete pods; the active ones afterwards."""
-        missing = replica_set["spec"].get("replicas", 1) - len(active)
+    async def _manage(self, replica_set: Obj, replicas: Replicas, missing: int) -> None:
+        """Make or delete pods."""
         if missing > 0:
             # One first: if the server refuses these pods at all, it is asked once, not five hundred times.
-            made = [await self._pods.create(self._new_pod(replica_set))]
+            await self._pods.create(self._new_pod(replica_set))
             rest = min(missing, _BURST) - 1
-            made += await together(self._pods.create(self._new_pod(replica_set)) for _ in range(rest))
-            if missing > _BURST:
-                self._worker.add(key_of(replica_set))
-            return [*active, *made]
-        if missing < 0:
+            await together(self._pods.create(self._new_pod(replica_set)) for _ in range(rest))
+        else:
+            active = replicas.active()
             on_node = Counter(node_of(pod) for pod in active)
             active.sort(key=lambda pod: deletion_order(pod, doubled=on_node[node_of(pod)]))
-            count = min(-missing, _BURST)
-            await together(self._pods.delete(pod) for pod in active[:count])
-            if -missing > _BURST:
-                self._worker.add(key_of(replica_set))
-            return active[count:]
-        return active
+            await together(self._pods.delete(pod) for pod in active[: min(-missing, _BURST)])
+        if abs(missing) > _BURST:
+            self._worker.add(key_of(replica_set))
 
     async def _write_status(
-        self,
-        replica_set: Obj,
-        active: list[Obj],
-        *,
-        terminating: int,
-        failure: tuple[str, StatusError] | None,
-    ) -> float | None:
-        spec, old = replica_set["spec"], replica_set.get("status", {})
-        template_labels = selector_of({"matchLabels": labels_of(spec.get("template", {}))})
-        waits = [
-            seconds_to_available(pod, min_ready_seconds=spec.get("minReadySeconds", 0), clock=self._clock)
-            for pod in active
-        ]
+        self, replica_set: Obj, replicas: Counts, *, failure: tuple[str, StatusError] | None
+    ) -> None:
         counts = {
-            "fullyLabeledReplicas": sum(template_labels.matches(labels_of(pod)) for pod in active),
-            "readyReplicas": sum(map(is_ready, active)),
-            "availableReplicas": sum(seconds == 0 for seconds in waits),
+            "fullyLabeledReplicas": replicas.labelled,
+            "readyReplicas": replicas.ready,
+            "availableReplicas": replicas.available,
         }
         status: Obj = {
-            "replicas": len(active),
+            "replicas": replicas.active,
             **{name: count for name, count in counts.items() if count},
-            **self._status_of_leaving(terminating),
+            **self._status_of_leaving(replicas.terminating),
             "observedGeneration": replica_set["metadata"].get("generation", 0),
         }
         if conditions := self._conditions(replica_set, failure):
             status["conditions"] = conditions
-        if status != old:
+        if status != replica_set.get("status", {}):
             await self._sets.update({**replica_set, "status": status}, subresource="status")
-        return min((seconds for seconds in waits if seconds), default=None)
 
     def _conditions(self, replica_set: Obj, failure: tuple[str, StatusError] | None) -> list[Obj]:
         conditions = replica_set.get("status", {}).get("conditions") or []
