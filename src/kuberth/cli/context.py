@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import importlib.metadata
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from kuberth.config import KubeSchedulerConfiguration
     from kuberth.framework.registry import PluginFactory, Registry
     from kuberth.queue.interface import QueueContext, QueueFactory, SchedulingQueue
+
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,3 +113,14 @@ def notices(
             f"the extender {extender.url_prefix} is configured but will not be called: Kuberth calls no "
             "extenders; write a plugin instead"
         )
+
+
+def run_on_fastest_loop(main: Coroutine[Any, Any, T]) -> T:
+    """On uvloop where it is there."""
+    import asyncio
+
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.run(main)
+    return uvloop.run(main)

@@ -6,14 +6,13 @@ exit code.
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from kuberth.cli.context import Extras, build_registry, notices, queue_factory
+from kuberth.cli.context import Extras, build_registry, notices, queue_factory, run_on_fastest_loop
 from kuberth.cli.run_flags import Flags
 from kuberth.config import KubeSchedulerConfiguration, load, to_yaml
 from kuberth.config.feature_gates import parse_settings
@@ -62,7 +61,7 @@ def run_scheduler(
         },
     )
     try:
-        return _run_on_fastest_loop(run_daemon(settings))
+        return run_on_fastest_loop(run_daemon(settings))
     except (SystemExit, KeyboardInterrupt) as end:
         # Signals come in another way: somebody inside, a plugin most likely, wanted the process gone.
         logger.error("ended from inside by %r; ending, so that a restart can mend it", end)
@@ -104,11 +103,3 @@ def _serving(flags: Flags) -> ServingSettings | None:
         authentication_kubeconfig=flags["authentication-kubeconfig"],
         authorization_kubeconfig=flags["authorization-kubeconfig"],
     )
-
-
-def _run_on_fastest_loop(main: Coroutine[Any, Any, int]) -> int:
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.run(main)
-    return uvloop.run(main)
