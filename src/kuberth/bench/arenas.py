@@ -14,12 +14,13 @@ import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 import kuberth
 from kuberth.bench.api_access import ApiAccess, CoreAccess, HttpAccess
-from kuberth.bench.processes import Program, free_port, running
+from kuberth.bench.processes import Program, free_port, is_listening, running
 from kuberth.client.http_api import HttpApi
 from kuberth.client.identity.kubeconfig import load_client_config
 from kuberth.clock import SystemClock
@@ -38,6 +39,7 @@ TARGETS: Final = (IN_PROCESS, EMBEDDED, ASSETS)
 NO_ANSWER_SECONDS: Final = 600.0
 """Deleting ten thousand pods is one request."""
 _CONNECTIONS: Final = 40
+_TRIES: Final = 3
 _HELPFUL: Final = frozenset(("persistentvolume",))
 """Of the embedded cluster's controllers; the others would only take time."""
 _SCHEDULER_GATES: Final = re.compile("Scheduler|OpportunisticBatching|Gang|WorkloadAware")
@@ -96,21 +98,35 @@ async def _embedded(gates: Mapping[str, bool], folder: Path, _assets: Path | Non
 @asynccontextmanager
 async def _real(gates: Mapping[str, bool], folder: Path, assets: Path | None) -> AsyncIterator[Arena]:
     programs = {name: find_program(name, assets) for name in ("etcd", "kube-apiserver")}
-    credentials = ClusterCredentials.in_memory()
     async with AsyncExitStack() as stack:
-        etcd, peer, port = free_port(), free_port(), free_port()
-        await stack.enter_async_context(
-            running("etcd", _etcd_command(programs["etcd"], folder, etcd, peer), folder=folder)
-        )
-        command = _api_server_command(programs["kube-apiserver"], folder, etcd, port, credentials, gates)
-        program = await stack.enter_async_context(running("kube-apiserver", command, folder=folder))
-        file = folder / "kubeconfig"
-        file.write_text(kubeconfig(f"https://127.0.0.1:{port}", credentials), encoding="utf-8")
-        yield Arena(
-            await stack.enter_async_context(_reached(file, program, resolves_priorities=False)),
-            folder,
-            kubeconfig=file,
-        )
+        for number in range(_TRIES):
+            own = folder / f"try-{number}"
+            own.mkdir()
+            try:
+                async with AsyncExitStack() as attempt:
+                    access, file = await _start_real(attempt, programs, own, gates)
+                    stack.push_async_exit(attempt.pop_all())
+                break
+            except KuberthError:
+                # A port that was free when it was chosen may be taken by now.
+                if number == _TRIES - 1:
+                    raise
+        yield Arena(access, folder, kubeconfig=file)
+
+
+async def _start_real(
+    stack: AsyncExitStack, programs: Mapping[str, Path], folder: Path, gates: Mapping[str, bool]
+) -> tuple[ApiAccess, Path]:
+    credentials = ClusterCredentials.in_memory()
+    etcd_port, peer_port, port = free_port(), free_port(), free_port()
+    command = _etcd_command(programs["etcd"], folder, etcd_port, peer_port)
+    etcd = await stack.enter_async_context(running("etcd", command, folder=folder))
+    await etcd.until_ready(partial(is_listening, etcd_port), seconds=60)
+    command = _api_server_command(programs["kube-apiserver"], folder, etcd_port, port, credentials, gates)
+    program = await stack.enter_async_context(running("kube-apiserver", command, folder=folder))
+    file = folder / "kubeconfig"
+    file.write_text(kubeconfig(f"https://127.0.0.1:{port}", credentials), encoding="utf-8")
+    return await stack.enter_async_context(_reached(file, program, resolves_priorities=False)), file
 
 
 def _etcd_command(program: Path, folder: Path, port: int, peer: int) -> list[str]:

@@ -105,10 +105,11 @@ class Executor:
                     await self._run(step.operation, step.number)
                 except (KuberthError, ExceptionGroup) as error:
                     raise self._failed(step, error) from error
+            if self._collector is not None:
+                where = self._workload.where
+                raise ConfigError(f"{where}: startCollectingMetrics has no stopCollectingMetrics")
             for task in self._background:
                 task.cancel()
-        if self._collector is not None:
-            raise ConfigError(f"{self._workload.where}: startCollectingMetrics has no stopCollectingMetrics")
         return self._measurements
 
     def _failed(self, step: NumberedOperation, error: BaseException) -> WorkloadFailed:

@@ -312,7 +312,7 @@ def read_strictly(kind: type[S], tree: Any) -> S:
     try:
         return msgspec.convert(tree, kind)
     except msgspec.ValidationError as error:
-        message = str(error).replace(" - at `$.", ", at `").replace("Object contains ", "")
+        message = str(error).replace(" - at `$.", ", at `").removeprefix("Object ").removeprefix("contains ")
         if "unknown field" in message and isinstance(tree, dict):
             names = [field.encode_name for field in msgspec.structs.fields(kind)]
             message += f"; known are {', '.join(names)}"

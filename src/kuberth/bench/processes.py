@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import random
 import shutil
 import signal
 import socket
@@ -24,6 +25,9 @@ from kuberth.errors import KuberthError
 _SETPRIV: Final = shutil.which("setpriv")
 _LOOK_SECONDS: Final = 0.1
 _GRACE_SECONDS: Final = 5.0
+_PORTS: Final = (20_000, 32_000)
+_TRIES: Final = 100
+_BY_LOT: Final = random.SystemRandom()
 
 
 class Program:
@@ -123,7 +127,19 @@ def usage_of(pid: int) -> ProcessUsage:
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """On loopback, and outside of the range from which systems give ports to outgoing connections."""
+    for _ in range(_TRIES):
+        port = _BY_LOT.randrange(*_PORTS)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise KuberthError(f"no port between {_PORTS[0]} and {_PORTS[1]} is free on 127.0.0.1")
+
+
+async def is_listening(port: int) -> bool:
+    try:
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+    except OSError:
+        return False
+    writer.close()
+    return True

@@ -1,7 +1,7 @@
 """Where a process spends its time: stacks sampled by a thread, folded, added up over runs.
 
-In: a process at work. Out: lines `outermost;…;innermost count`, the form that flame graphs are drawn from. A
-moment counts only if the process used the CPU since the last one, so that waiting does not show.
+In: a process at work. Out: lines `outermost;…;innermost count`, the form that flame graphs are drawn from.
+A sample is due when so much CPU time was used, so that waiting does not show.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from types import FrameType
 from typing import Final, Self
 
 INTERVAL_SECONDS: Final = 0.005
-_BUSY: Final = 0.5
-"""Of an interval: who used the CPU for less of it was waiting."""
+"""Of CPU time."""
 _DEEPEST: Final = 120
 _PLUMBING: Final = (
     "asyncio/runners.py",
@@ -57,9 +56,9 @@ class StackSampler:
         used = time.process_time()
         while not self._done.wait(INTERVAL_SECONDS):
             now = time.process_time()
-            if now - used >= INTERVAL_SECONDS * _BUSY:
+            if now - used >= INTERVAL_SECONDS:
+                used = now
                 self._take(sys._current_frames().get(watched))
-            used = now
 
     def _take(self, frame: FrameType | None) -> None:
         names: list[str] = []

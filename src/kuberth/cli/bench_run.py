@@ -72,7 +72,10 @@ def run_bench(extras: Extras, file: Path | None, names: Sequence[str], flags: Ma
     with tempfile.TemporaryDirectory(prefix="kuberth-bench-") as folder:
         folded = Path(folder, "stacks.folded") if flags["profile"] is not None else None
         contenders = _contenders(extras, flags, folded)
-        results = run_on_fastest_loop(_run_all(workloads, contenders, _settings(flags), display))
+        try:
+            results = run_on_fastest_loop(_run_all(workloads, contenders, _settings(flags), display))
+        except asyncio.CancelledError:
+            raise click.Abort from None  # SIGTERM, told as Ctrl-C is
         if folded is not None:
             names_of_all = ", ".join(str(workload) for workload in workloads)
             flags["profile"].write_text(
