@@ -37,9 +37,8 @@ class Place(NamedTuple):
 class ApiAccess(Protocol):
     """One API server."""
 
-    resolves_priorities: bool
-    """Whether a pod's priority comes from its class alone, as on every real cluster; scheduler_perf's API
-    server has that turned off."""
+    admits_pods: bool
+    """Whether it sees to a pod's priority and account, as real clusters do and scheduler_perf's does not."""
 
     async def place_of(self, api_version: str, kind: str) -> Place:
         """ApiError if the server has no such kind."""
@@ -90,8 +89,8 @@ class _Resources(msgspec.Struct):
 class HttpAccess:
     """Implements `ApiAccess` over HTTP."""
 
-    def __init__(self, api: HttpApi, *, resolves_priorities: bool) -> None:
-        self.resolves_priorities = resolves_priorities
+    def __init__(self, api: HttpApi, *, admits_pods: bool) -> None:
+        self.admits_pods = admits_pods
         self._api = api
         self._places: dict[tuple[str, str], Place] = {}
 
@@ -150,7 +149,7 @@ class HttpAccess:
 class CoreAccess:
     """Implements `ApiAccess` over the embedded server's core, without a socket."""
 
-    resolves_priorities = True
+    admits_pods = True
 
     def __init__(self, core: Core) -> None:
         self._core = core

@@ -91,7 +91,7 @@ async def _embedded(gates: Mapping[str, bool], folder: Path, _assets: Path | Non
             return file.exists()
 
         await program.until_ready(written, seconds=60)
-        async with _reached(file, program, resolves_priorities=True) as access:
+        async with _reached(file, program, admits_pods=True) as access:
             yield Arena(access, folder, kubeconfig=file)
 
 
@@ -126,7 +126,7 @@ async def _start_real(
     program = await stack.enter_async_context(running("kube-apiserver", command, folder=folder))
     file = folder / "kubeconfig"
     file.write_text(kubeconfig(f"https://127.0.0.1:{port}", credentials), encoding="utf-8")
-    return await stack.enter_async_context(_reached(file, program, resolves_priorities=False)), file
+    return await stack.enter_async_context(_reached(file, program, admits_pods=False)), file
 
 
 def _etcd_command(program: Path, folder: Path, port: int, peer: int) -> list[str]:
@@ -184,7 +184,7 @@ def _api_server_command(
 
 
 @asynccontextmanager
-async def _reached(file: Path, program: Program, *, resolves_priorities: bool) -> AsyncIterator[HttpAccess]:
+async def _reached(file: Path, program: Program, *, admits_pods: bool) -> AsyncIterator[HttpAccess]:
     api = HttpApi(
         load_client_config(kubeconfig=str(file)),
         qps=-1,
@@ -202,7 +202,7 @@ async def _reached(file: Path, program: Program, *, resolves_priorities: bool) -
 
     try:
         await program.until_ready(ready, seconds=90)
-        yield HttpAccess(api, resolves_priorities=resolves_priorities)
+        yield HttpAccess(api, admits_pods=admits_pods)
     finally:
         await api.close()
 

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from kuberth.bench.operations import (
+    NEEDS_DRA,
     NOT_RUN,
     CreatePods,
     CreatePodSets,
@@ -126,6 +127,25 @@ class Workload:
 
     def steps(self) -> Sequence[NumberedOperation]:
         """All operations, sets of pods taken apart and parameters filled in."""
+        return self._filled_in()[0]
+
+    def refusal(self) -> str | None:
+        """Why it cannot be run here, if it cannot."""
+        for operation in self.case.operations:
+            if reason := NOT_RUN.get(type(operation)):
+                return f"{operation.opcode} {reason}"
+        if self.gates.get("DynamicResourceAllocation"):
+            return f"the gate DynamicResourceAllocation {NEEDS_DRA}"
+        if unused := self._filled_in()[1]:
+            names = ", ".join(f"${name}" for name in unused)
+            return (
+                f"no operation takes {names}; is a name misspelled, or does only the Go code of its test "
+                "read it?"
+            )
+        return None
+
+    def _filled_in(self) -> tuple[Sequence[NumberedOperation], Sequence[str]]:
+        """The operations, and the parameters that none of them takes."""
         params = Params(self.params)
         steps: list[NumberedOperation] = []
         for index, operation in enumerate(self.case.operations):
@@ -134,19 +154,7 @@ class Workload:
                     steps.append(NumberedOperation(len(steps), each))
             except ValueError as error:
                 raise ConfigError(f"{self.where}: op {index} ({operation.opcode}): {error}") from error
-        if unused := params.unused():
-            raise ConfigError(
-                f"{self.where}: no operation takes {', '.join(f'${name}' for name in unused)}; "
-                "is a name misspelled, or does only the Go code of its test read it?"
-            )
-        return steps
-
-    def refusal(self) -> str | None:
-        """Why it cannot be run here, if it cannot."""
-        for operation in self.case.operations:
-            if reason := NOT_RUN.get(type(operation)):
-                return f"{operation.opcode} {reason}"
-        return None
+        return steps, params.unused()
 
 
 def _taken_apart(operation: Operation, params: Params) -> Iterator[Operation]:

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from kuberth.api.wire import encode
 from kuberth.bench.api_access import ApiAccess, Place
 from kuberth.bench.cases import TestCase
-from kuberth.bench.objects import NodeMaker, NodeObjects, PodMaker, PriorityClasses
+from kuberth.bench.objects import NodeMaker, NodeObjects, PodAdmission, PodMaker
 from kuberth.bench.operations import CreateAny, CreateNamespaces, CreateNodes, CreatePods, UpdateAny
 from kuberth.bench.templating import Template
 from kuberth.errors import AlreadyExistsError, ApiError, ConfigError, TooManyRequestsError, UnreachableError
@@ -52,7 +52,7 @@ class Maker:
         self._access = access
         self._case = case
         self._rng = random.Random(seed)
-        self._priorities = PriorityClasses(needed=access.resolves_priorities)
+        self._admission = PodAdmission(needed=access.admits_pods)
 
     # Nodes and namespaces
 
@@ -91,13 +91,13 @@ class Maker:
 
     async def prepared_pods(self, operation: CreatePods, namespace: str) -> PreparedPods:
         """Everything of these pods that can be made before they are."""
-        maker = PodMaker(operation, self._case, namespace, self._priorities)
+        maker = PodMaker(operation, self._case, namespace, self._admission)
         bodies = [maker.pod(index) for index in range(operation.count)]
         await self._make_priority_classes()
         return PreparedPods(self._access, maker, namespace, bodies)
 
     async def _make_priority_classes(self) -> None:
-        for body in self._priorities.take_pending():
+        for body in self._admission.take_pending_classes():
             await self._access.create(_PRIORITY_CLASSES, body)
 
     # Whatever there is a template for
@@ -118,7 +118,7 @@ class Maker:
         if not isinstance(api_version, str) or not isinstance(kind, str):
             raise ConfigError(f"template {path}: an object needs apiVersion and kind")
         if (api_version, kind) == ("v1", "Pod"):
-            tree = self._priorities.named(tree)
+            tree = self._admission.completed(tree)
             await self._make_priority_classes()
         place = await self._access.place_of(api_version, kind)
         if expect_scope and place.namespaced != bool(namespace):

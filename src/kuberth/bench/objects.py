@@ -139,11 +139,11 @@ class PodMaker:
     """Pods of one operation, each with a volume of its own if there are templates for it."""
 
     def __init__(
-        self, operation: CreatePods, case: TestCase, namespace: str, priorities: PriorityClasses
+        self, operation: CreatePods, case: TestCase, namespace: str, admission: PodAdmission
     ) -> None:
         self._count = operation.count
         self._namespace = namespace
-        self._priorities = priorities
+        self._admission = admission
         path = operation.pod_template_path
         if path or case.default_pod_template is None:
             self._template = _template(case, path, "Pod")
@@ -163,7 +163,7 @@ class PodMaker:
         if self._same is not None:
             return self._same
         tree = _BASE_POD if self._template is None else self._template.tree(index, self._count)
-        tree = self._priorities.named({**tree, "apiVersion": "v1", "kind": "Pod"})
+        tree = self._admission.completed({**tree, "apiVersion": "v1", "kind": "Pod"})
         if self.has_volumes:
             claim = {"claimName": f"pvc-{index}"}
             spec = {**tree.get("spec", {}), "volumes": [{"name": "vol", "persistentVolumeClaim": claim}]}
@@ -199,11 +199,12 @@ class PodMaker:
         return VolumeObjects(claim_name, encode(claim), name, encode(volume))
 
 
-class PriorityClasses:
-    """Names for priorities, where a pod may not simply state one.
+class PodAdmission:
+    """What a pod has to bring along where the server checks it, as every real cluster does.
 
-    scheduler_perf's API server lets pods say their priority, which no real cluster does; elsewhere each
-    number that a workload uses gets a class.
+    scheduler_perf's API server has that turned off: pods state their priority, and have no service account.
+    Elsewhere each priority that a workload uses gets a class, and pods have the default account from the
+    start, so that an update need not know of it.
     """
 
     def __init__(self, *, needed: bool) -> None:
@@ -211,23 +212,21 @@ class PriorityClasses:
         self._pending: dict[int, str] = {}
         self._known: set[int] = set()
 
-    def named(self, pod: Tree) -> Tree:
-        """The pod, with the class of its priority if it needs one."""
+    def completed(self, pod: Tree) -> Tree:
+        """The pod with its account, and with the class of its priority if it states one."""
         spec = pod.get("spec")
-        priority = spec.get("priority") if isinstance(spec, dict) else None
-        if (
-            not self._needed
-            or not isinstance(priority, int)
-            or not priority
-            or "priorityClassName" in (spec or {})
-        ):
+        if not self._needed or not isinstance(spec, dict):
             return pod
-        name = f"bench-{'minus-' if priority < 0 else ''}{abs(priority)}"
-        if priority not in self._known:
-            self._pending[priority] = name
-        return {**pod, "spec": {**(spec or {}), "priorityClassName": name}}
+        added = {"serviceAccountName": "default", "serviceAccount": "default"}
+        priority = spec.get("priority")
+        if isinstance(priority, int) and priority and "priorityClassName" not in spec:
+            name = f"bench-{'minus-' if priority < 0 else ''}{abs(priority)}"
+            added["priorityClassName"] = name
+            if priority not in self._known:
+                self._pending[priority] = name
+        return {**pod, "spec": {**added, **spec}}
 
-    def take_pending(self) -> Iterator[bytes]:
+    def take_pending_classes(self) -> Iterator[bytes]:
         """Classes that somebody has to make before the pods that name them."""
         while self._pending:
             value, name = self._pending.popitem()

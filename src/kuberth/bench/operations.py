@@ -281,9 +281,10 @@ OPCODES: Final[Mapping[str, type[Operation]]] = {
     "updateAny": UpdateAny,
 }
 
+NEEDS_DRA: Final = "needs DRA: nobody here plays the controller of resource claims or allocates devices"
 NOT_RUN: Final[Mapping[type[Operation], str]] = dict.fromkeys(
     (AllocResourceClaims, CreateResourceClaims, CreateResourceDriver),
-    "needs DRA: nobody here plays the controller of resource claims or allocates devices",
+    NEEDS_DRA,
 )
 """Opcodes that are read but refused when a workload with them is to run, and why."""
 

@@ -16,8 +16,9 @@ from rich.text import Text
 from kuberth.bench.measurements import Measurement
 from kuberth.bench.running import Standing, WorkloadResult
 from kuberth.bench.throughput import Distribution
+from kuberth.errors import KuberthError
 
-_WIDTH_OF_FILES = 160
+_WIDTH_OF_FILES = 200
 """Where there is no terminal to be narrow."""
 
 
@@ -61,13 +62,20 @@ class Display:
             self._task, completed=progress.done, total=progress.total or None, step=progress.step
         )
 
+    def failed(self, error: KuberthError) -> None:
+        self._clear()
+        self._bar.console.print(Text(f"Error: {error}"), soft_wrap=True)
+
     def finished(self, result: WorkloadResult) -> None:
-        if self._task is not None:
-            self._bar.remove_task(self._task)
-            self._task = None
+        self._clear()
         if self._console.is_terminal and not self._quiet:
             rates = ", ".join(f"{name} {each.average:.0f} pods/s" for name, each, _ in result.rows())
             self._bar.console.print(Text(f"{result.workload}: {rates}"))
+
+    def _clear(self) -> None:
+        if self._task is not None:
+            self._bar.remove_task(self._task)
+            self._task = None
 
     def show(self, results: Sequence[WorkloadResult], *, target: str) -> None:
         console = Console()

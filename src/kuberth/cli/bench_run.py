@@ -35,7 +35,7 @@ from kuberth.bench.running import BenchSettings, WorkloadResult, run_workload
 from kuberth.cli.bench_display import Display
 from kuberth.cli.context import Extras, build_registry, queue_factory, run_on_fastest_loop
 from kuberth.config.feature_gates import parse_settings
-from kuberth.errors import ConfigError
+from kuberth.errors import ConfigError, KuberthError
 from kuberth.text.durations import parse_duration
 
 DEFAULT_WORKLOAD = "Quick"
@@ -63,7 +63,9 @@ def run_bench(extras: Extras, file: Path | None, names: Sequence[str], flags: Ma
             click.echo(f"{workload} is left out: {workload.refusal()}", err=True)
         workloads = [each for each in workloads if not each.refusal()]
     for workload in workloads:
-        workload.steps()  # what is wrong with one is told before hours are spent on the others
+        # What is wrong with one is told before hours are spent on the others.
+        if refusal := workload.refusal():
+            raise ConfigError(f"{workload.where}: {refusal}")
     if flags["plot"] is not None:
         expect_drawable(flags["plot"])
     if flags["profile"] is not None and flags["profile"].suffix != ".svg":
@@ -73,7 +75,7 @@ def run_bench(extras: Extras, file: Path | None, names: Sequence[str], flags: Ma
         folded = Path(folder, "stacks.folded") if flags["profile"] is not None else None
         contenders = _contenders(extras, flags, folded)
         try:
-            results = run_on_fastest_loop(_run_all(workloads, contenders, _settings(flags), display))
+            results, failed = run_on_fastest_loop(_run_all(workloads, contenders, _settings(flags), display))
         except asyncio.CancelledError:
             raise click.Abort from None  # SIGTERM, told as Ctrl-C is
         if folded is not None:
@@ -93,7 +95,8 @@ def run_bench(extras: Extras, file: Path | None, names: Sequence[str], flags: Ma
         click.echo(msgspec.json.format(msgspec.json.encode(tree)).decode())
     else:
         display.show(results, target=flags["target"])
-    return 1 if flags["check_thresholds"] and any(result.missed for result in results) else 0
+    missed = flags["check_thresholds"] and any(result.missed for result in results)
+    return 1 if missed or failed else 0
 
 
 def _chosen(
@@ -153,14 +156,30 @@ async def _run_all(
     contenders: Sequence[Contender],
     settings: BenchSettings,
     display: Display,
-) -> Sequence[WorkloadResult]:
+) -> tuple[Sequence[WorkloadResult], int]:
+    """What came out, and how many could not be run; one that cannot does not lose the others."""
     task = asyncio.current_task()
     assert task is not None
     # As Ctrl-C does: whatever was started is ended on the way out.
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    results = []
+    results: list[WorkloadResult] = []
     with display:
         for workload in workloads:
-            results.append(await run_workload(workload, contenders, settings, display.told))
-            display.finished(results[-1])
-    return results
+            try:
+                results.append(await run_workload(workload, contenders, settings, display.told))
+            except (KuberthError, ExceptionGroup) as error:
+                if len(workloads) == 1:
+                    raise
+                display.failed(_first(error))
+            else:
+                display.finished(results[-1])
+    return results, len(workloads) - len(results)
+
+
+def _first(error: BaseException) -> KuberthError:
+    """What a person can do something about; anything else is a bug and is raised."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    if not isinstance(error, KuberthError):
+        raise error
+    return error

@@ -21,7 +21,10 @@ FILES = {
     'spec: {containers: [{name: c, image: i, resources: {requests: {cpu: "99"}}}]}\n',
     "gated.yaml": "kind: Pod\napiVersion: v1\nmetadata: {generateName: gated-}\n"
     "spec: {schedulingGates: [{name: example.com/x}], containers: [{name: c, image: i}]}\n",
-    "named.yaml": "kind: Pod\napiVersion: v1\nmetadata: {name: pod-{{.Index}}}\n"
+    "held.yaml": "kind: Pod\napiVersion: v1\nmetadata: {name: pod-{{.Index}}}\n"
+    "spec: {schedulingGates: [{name: example.com/x}], containers: [{name: c, image: i}]}\n",
+    "freed.yaml": "kind: Pod\napiVersion: v1\n"
+    'metadata: {name: pod-{{.Index}}, labels: {seen: "yes"}}\n'
     "spec: {containers: [{name: c, image: i}]}\n",
     "node.yaml": "kind: Node\napiVersion: v1\nmetadata: {name: node-{{.Index}}}\n"
     'status: {capacity: {cpu: "2", memory: 4Gi, pods: "10"}}\n',

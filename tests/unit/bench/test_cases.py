@@ -233,8 +233,7 @@ def test_parameters_that_do_not_fit(tmp_path: Path, operation: str, workload: st
 
 def test_a_parameter_that_nobody_takes(tmp_path: Path) -> None:
     (found,) = of_file(written(tmp_path, case_with(workload="{name: w, params: {nodes: 1}}")))
-    with pytest.raises(ConfigError, match=r"workload w: no operation takes \$nodes; is a name misspelled"):
-        found.steps()
+    assert str(found.refusal()).startswith("no operation takes $nodes; is a name misspelled")
 
 
 @pytest.mark.parametrize(

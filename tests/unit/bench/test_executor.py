@@ -114,6 +114,18 @@ def test_objects_of_any_kind_are_made_and_changed(tmp_path: Path) -> None:
     assert nodes["node-1"]["status"]["capacity"]["cpu"] == "6", "the status has a request of its own"
 
 
+def test_pods_are_changed_by_whoever_knows_nothing_of_their_account(tmp_path: Path) -> None:
+    ran = run(
+        tmp_path,
+        NODES,
+        "{opcode: createPods, count: 2, namespace: a, podTemplatePath: held.yaml, "
+        "skipWaitToCompletion: true}",
+        "{opcode: updateAny, namespace: a, templatePath: freed.yaml, count: 2}",
+        MEASURED,
+    )
+    assert [pod["metadata"]["labels"] for pod in ran.objects("pods", "a")] == [{"seen": "yes"}] * 2
+
+
 @pytest.mark.parametrize(
     "operation, left",
     [

@@ -100,7 +100,8 @@ def test_the_list(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main_ended.splitlines() == [
         "Tiny/two  [short]",
         "Tiny/three  [threshold 100000]",
-        "Tiny/wrong  [broken]",
+        "Tiny/wrong  [broken; cannot run: no operation takes $nodes; is a name misspelled, or does only the "
+        "Go code of its test read it?]",
         "Devices/one  [dra; cannot run: createResourceDriver needs DRA: nobody here plays the controller of "
         "resource claims or allocates devices]",
     ]
@@ -158,6 +159,16 @@ def test_workloads_that_cannot_run_are_left_out_of_many(
     assert code == 0
     assert "Devices/one is left out: createResourceDriver needs DRA" in err
     assert "Tiny/two" in out
+
+
+def test_one_that_fails_does_not_lose_the_others(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = CASES.replace("{opcode: createNodes, count: 2}", "{opcode: createNodes, count: 0}")
+    second = CASES.replace("name: Tiny", "name: Fine").split("- name: Devices")[0]
+    (folder / "cases.yaml").write_text(text + second.lstrip(), encoding="utf-8")
+    code, out, err = bench(capsys, "cases.yaml", "Tiny/two", "Fine/two", "--timeout", "3s")
+    assert code == 1
+    assert "case Tiny: workload two: op 1 (createPods): only 0 of 2 pods" in err
+    assert "Fine/two" in out
 
 
 @pytest.mark.parametrize("got, code", [(50.0, 1), (200.0, 0)])
