@@ -33,7 +33,7 @@ def upstream() -> Sequence[Workload]:
     if folder is None:
         raise ConfigError(
             "Kubernetes' workloads are not on this machine: `make envtest` brings its sources (it needs Go); "
-            "or name a file with --config FILE"
+            "or name a file with workloads: kuberth bench FILE"
         )
     return [
         workload

@@ -67,4 +67,4 @@ def _matplotlib() -> Any:
         matplotlib.use("Agg")
         return importlib.import_module("matplotlib.pyplot")
     except ImportError as error:
-        raise ConfigError("a PNG needs matplotlib: `pip install matplotlib`, or write an .svg") from error
+        raise ConfigError("a PNG needs matplotlib: pip install 'kuberth[plot]', or write an .svg") from error

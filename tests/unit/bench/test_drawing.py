@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from pathlib import Path
 from xml.etree import ElementTree
@@ -77,14 +78,14 @@ def test_throughput_and_latency_of_a_result(tmp_path: Path) -> None:
     "name, told",
     [
         ("plot.pdf", "ends with .svg or .png"),
-        ("plot.png", "a PNG needs matplotlib: `pip install matplotlib`, or write an .svg"),
+        ("plot.png", "a PNG needs matplotlib: pip install 'kuberth[plot]', or write an .svg"),
         ("gone/plot.svg", "there is no folder"),
     ],
 )
 def test_what_cannot_be_drawn_is_told_beforehand(
     tmp_path: Path, name: str, told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(ConfigError) as error:
         expect_drawable(tmp_path / name)
     assert told in str(error.value)
