@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final, NamedTuple, Protocol
 
-from kuberth.bench.cases import LabelValues, Workload
+from kuberth.bench.cases import THROUGHPUT, LabelValues, Workload
 from kuberth.bench.histograms import HistogramReading, combinations
 from kuberth.bench.ledger import PodLedger, SeenPod
 from kuberth.bench.measurements import (
@@ -78,7 +78,7 @@ class Collector:
         self._first = self._last = self._began = 0.0
         self._used = ProcessUsage(None, None)
         wanted = {*_DEFAULT_METRICS, *workload.case.metrics}
-        self._wanted = wanted | ({workload.selector.name} - {"SchedulingThroughput"})
+        self._wanted = wanted | ({workload.selector.name} - {THROUGHPUT})
         self._before = HistogramReading()
 
     async def start(self, tasks: asyncio.TaskGroup) -> None:

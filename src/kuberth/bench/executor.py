@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kuberth.bench.api_access import ApiAccess, Place
-from kuberth.bench.cases import NumberedOperation, Workload
+from kuberth.bench.cases import Workload
 from kuberth.bench.collecting import Collector, Meter
 from kuberth.bench.ledger import PodLedger, SeenPod
 from kuberth.bench.making import PODS, AnyObject, Maker, PreparedPods, paced
@@ -104,19 +104,16 @@ class Executor:
                 try:
                     await self._run(step.operation, step.number)
                 except (KuberthError, ExceptionGroup) as error:
-                    raise self._failed(step, error) from error
+                    if (first := _first_of_ours(error)) is None:
+                        raise  # a bug, with all that is known of it
+                    where = f"{self._workload.where}: op {step.number} ({step.operation.opcode})"
+                    raise WorkloadFailed(f"{where}: {first}") from error
             if self._collector is not None:
                 where = self._workload.where
                 raise ConfigError(f"{where}: startCollectingMetrics has no stopCollectingMetrics")
             for task in self._background:
                 task.cancel()
         return self._measurements
-
-    def _failed(self, step: NumberedOperation, error: BaseException) -> WorkloadFailed:
-        while isinstance(error, BaseExceptionGroup):
-            error = error.exceptions[0]
-        where = f"{self._workload.where}: op {step.number} ({step.operation.opcode})"
-        return WorkloadFailed(f"{where}: {error}")
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         async def told_by_name() -> None:
@@ -172,9 +169,7 @@ class Executor:
             await pods.create()
             self._expected[namespace] += operation.count
         else:
-            creating = self._counted(f"{operation.count} pods", operation.count)
-            # Progress is of scheduling, which is what takes the time; it follows creating at a distance.
-            await pods.create(creating if not operation.collect_metrics else lambda: None)
+            await pods.create(self._counted(f"{operation.count} pods", operation.count))
             await self._until_scheduled(namespace, {}, operation.count, measured=operation.collect_metrics)
         if operation.collect_metrics:
             await self._stop_collecting()
@@ -355,9 +350,16 @@ class Executor:
             nonlocal done
             done += 1
             if done % 50 == 0 or done == total:
-                self._tell(Progress(step, done, total))
+                scheduled = "" if self._collector is None else f", {self._collector.scheduled} scheduled"
+                self._tell(Progress(f"{step}{scheduled}", done, total))
 
         return told
+
+
+def _first_of_ours(error: BaseException) -> KuberthError | None:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error if isinstance(error, KuberthError) else None
 
 
 async def _ticks(operation: Churn) -> AsyncIterator[None]:
