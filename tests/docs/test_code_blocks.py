@@ -23,6 +23,7 @@ import pytest
 from click.testing import CliRunner
 
 from kuberth.assembly.profiles import full_registry
+from kuberth.bench.finding import of_file
 from kuberth.cli import cli
 from kuberth.cli.context import Extras
 from kuberth.clock import SystemClock
@@ -119,7 +120,11 @@ def test_yaml_is_taken_by_its_loader(page: Path, folder: Path, monkeypatch: pyte
         documents, errors = read_documents(block.text.encode())
         assert not errors, block.where
         for tree in (document.tree for document in documents):
-            if not isinstance(tree, dict) or "apiVersion" not in tree:
+            if isinstance(tree, list) and "workloadTemplate" in tree[0]:
+                assert all(workload.refusal() is None for workload in of_file(folder / block.file)), (
+                    block.where
+                )
+            elif not isinstance(tree, dict) or "apiVersion" not in tree:
                 assert load_shapes(tree if isinstance(tree, list) else tree["nodes"], count=10), block.where
             elif tree["kind"] == SCHEDULER_CONFIGURATION:
                 load_configuration(tree, registry)

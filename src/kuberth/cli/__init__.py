@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from kuberth.queue.interface import QueueFactory
 
 COMMANDS: Final = {
+    "bench": "kuberth.cli.bench:bench",
     "config": "kuberth.cli.config:config_group",
     "run": "kuberth.cli.run:run",
     "up": "kuberth.cli.up:up",

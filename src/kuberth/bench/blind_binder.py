@@ -1,0 +1,122 @@
+"""`python -m kuberth.bench.blind_binder KUBECONFIG`: binds every pod to the next node, without a thought.
+
+In: pods that wait for a node. Out: bindings, round and round the nodes, and the event that a scheduler
+writes. What is measured with it is the API server and the wire: nobody who decides can be faster.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import sys
+from collections.abc import Callable
+from typing import Final
+
+from kuberth.api import Binding, Node, ObjectMeta, Pod
+from kuberth.api.events import Event
+from kuberth.api.references import ObjectReference
+from kuberth.api.wire import MicroTime
+from kuberth.client.http_api import HttpApi
+from kuberth.client.identity.kubeconfig import load_client_config
+from kuberth.errors import ApiError
+from kuberth.informers.reflector import Reflector
+from kuberth.informers.store import Store
+
+NAME: Final = "blind-binder"
+_WORKERS: Final = 32
+
+
+class RoundRobin:
+    """Which pods wait, and which node is next."""
+
+    def __init__(self) -> None:
+        self.waiting: asyncio.Queue[Pod] = asyncio.Queue()
+        self.some_node = asyncio.Event()
+        self._nodes: list[str] = []
+        self._next = 0
+        self._seen: set[str] = set()
+
+    def saw_node(self, old: Node | None, new: Node | None) -> None:
+        if old is None and new is not None:
+            self._nodes.append(new.metadata.name)
+            self.some_node.set()
+        elif new is None and old is not None:
+            self._nodes.remove(old.metadata.name)
+            if not self._nodes:
+                self.some_node.clear()
+
+    def saw_pod(self, old: Pod | None, new: Pod | None) -> None:
+        if new is None:
+            if old is not None:
+                self._seen.discard(old.metadata.uid)
+        elif not new.spec.node_name and not new.spec.scheduling_gates and new.metadata.uid not in self._seen:
+            self._seen.add(new.metadata.uid)
+            self.waiting.put_nowait(new)
+
+    async def next_node(self) -> str:
+        await self.some_node.wait()
+        self._next = (self._next + 1) % len(self._nodes)
+        return self._nodes[self._next]
+
+
+async def bind_all(kubeconfig: str) -> None:
+    api = HttpApi(load_client_config(kubeconfig=kubeconfig), qps=-1, max_connections=_WORKERS + 4)
+    turns = RoundRobin()
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            nodes = Reflector(api, Node, Store(), turns.saw_node)
+            pods = Reflector(api, Pod, Store(), turns.saw_pod)
+            tasks.create_task(nodes.run(), name="watch of nodes")
+            tasks.create_task(pods.run(), name="watch of pods")
+            for number in range(_WORKERS):
+                tasks.create_task(_bind(api, turns), name=f"binder {number}")
+    finally:
+        await api.close()
+
+
+async def _bind(api: HttpApi, turns: RoundRobin) -> None:
+    while True:
+        pod = await turns.waiting.get()
+        node = await turns.next_node()
+        metadata = pod.metadata
+        try:
+            await api.bind(
+                Binding(
+                    metadata=ObjectMeta(name=metadata.name, namespace=metadata.namespace, uid=metadata.uid),
+                    target=ObjectReference(kind="Node", name=node),
+                )
+            )
+            await api.create(_event(pod, node))
+        except ApiError as error:
+            # It was deleted meanwhile, most likely; a benchmark of the wire goes on.
+            print(error, file=sys.stderr)  # noqa: T201 - this is a program, and that its log
+
+
+def _event(pod: Pod, node: str) -> Event:
+    metadata = pod.metadata
+    return Event(
+        metadata=ObjectMeta(generate_name=f"{metadata.name}.", namespace=metadata.namespace),
+        event_time=MicroTime.now(datetime.UTC),
+        reporting_controller=NAME,
+        reporting_instance=NAME,
+        action="Binding",
+        reason="Scheduled",
+        type="Normal",
+        note=f"Successfully assigned {metadata.namespace}/{metadata.name} to {node}",
+        regarding=ObjectReference(
+            kind="Pod", namespace=metadata.namespace, name=metadata.name, uid=metadata.uid, api_version="v1"
+        ),
+    )
+
+
+def _fastest_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
+
+
+if __name__ == "__main__":
+    with asyncio.Runner(loop_factory=_fastest_loop()) as runner:
+        runner.run(bind_all(sys.argv[1]))

@@ -1,0 +1,262 @@
+"""A file of test cases as scheduler_perf writes them → cases and workloads.
+
+In: a YAML file. Out: its cases, every workload with its steps, labels, gates and threshold; or an error that
+names the file, the case, the workload and the operation. Paths of templates are those of the file's folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from kuberth.bench.operations import (
+    NEEDS_DRA,
+    NOT_RUN,
+    CreatePods,
+    CreatePodSets,
+    Operation,
+    Params,
+    Scalar,
+    read_operation,
+    read_strictly,
+    settled,
+)
+from kuberth.errors import ConfigError
+from kuberth.text.documents import read_tree
+from kuberth.text.field_errors import InvalidConfiguration
+
+THROUGHPUT: Final = "SchedulingThroughput"
+
+
+class ThresholdMetricSelector(
+    msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
+):
+    """Which figure a threshold is about."""
+
+    name: str = THROUGHPUT
+    labels: dict[str, str] = {}
+    data_bucket: str = "Average"
+    expect_lower: bool = False
+
+
+class LabelValues(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    label: str
+    values: tuple[str, ...]
+
+
+class MetricsCollectorConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which histograms of the scheduler are reported, each once for every combination of label values."""
+
+    metrics: dict[str, tuple[LabelValues, ...] | None] = {}
+
+
+class _CaseFields(msgspec.Struct, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    name: str
+    feature_gates: dict[str, bool] = {}
+    metrics_collector_config: MetricsCollectorConfig | None = None
+    workload_template: list[Any] = []
+    workloads: list[Any] = []
+    scheduler_config_path: str = ""
+    default_pod_template_path: str = ""
+    labels: tuple[str, ...] = ()
+    default_threshold_metric_selector: ThresholdMetricSelector | None = None
+
+
+class _WorkloadFields(msgspec.Struct, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    name: str
+    params: dict[str, Scalar] = {}
+    labels: tuple[str, ...] = ()
+    threshold: float | dict[str, float] = 0.0
+    threshold_metric_selector: ThresholdMetricSelector | None = None
+    feature_gates: dict[str, bool] = {}
+
+
+class NumberedOperation(NamedTuple):
+    """One operation as it runs; the number names it, and the namespace of its pods if nothing else does."""
+
+    number: int
+    operation: Operation
+
+
+@dataclass(frozen=True)
+class TestCase:
+    """What its workloads share."""
+
+    __test__ = False  # for pytest, which takes classes of this name for its own
+
+    file: Path
+    name: str
+    operations: Sequence[Operation]
+    labels: frozenset[str]
+    metrics: Mapping[str, tuple[LabelValues, ...] | None]
+    scheduler_config: Path | None
+    default_pod_template: Path | None
+    topic: str
+    """Under which a threshold of several may be meant."""
+    workloads: list[Workload] = field(default_factory=list, repr=False)
+
+    def path(self, relative: str) -> Path:
+        return self.file.parent / relative
+
+
+@dataclass(frozen=True)
+class Workload:
+    """One size of a test case."""
+
+    case: TestCase = field(repr=False)
+    name: str
+    params: Mapping[str, Scalar]
+    labels: frozenset[str]
+    """Those of the case among them."""
+    gates: Mapping[str, bool]
+    threshold: float
+    """0: none."""
+    selector: ThresholdMetricSelector
+
+    def __str__(self) -> str:
+        return f"{self.case.name}/{self.name}"
+
+    @property
+    def where(self) -> str:
+        """For messages."""
+        return f"{self.case.file}: case {self.case.name}: workload {self.name}"
+
+    def steps(self) -> Sequence[NumberedOperation]:
+        """All operations, sets of pods taken apart and parameters filled in."""
+        return self._filled_in()[0]
+
+    def refusal(self) -> str | None:
+        """Why it cannot be run here, if it cannot."""
+        for operation in self.case.operations:
+            if reason := NOT_RUN.get(type(operation)):
+                return f"{operation.opcode} {reason}"
+        if self.gates.get("DynamicResourceAllocation"):
+            return f"the gate DynamicResourceAllocation {NEEDS_DRA}"
+        if unused := self._filled_in()[1]:
+            names = ", ".join(f"${name}" for name in unused)
+            return (
+                f"no operation takes {names}; is a name misspelled, or does only the Go code of its test "
+                "read it?"
+            )
+        return None
+
+    def _filled_in(self) -> tuple[Sequence[NumberedOperation], Sequence[str]]:
+        """The operations, and the parameters that none of them takes."""
+        params = Params(self.params)
+        steps: list[NumberedOperation] = []
+        for index, operation in enumerate(self.case.operations):
+            try:
+                for each in _taken_apart(settled(operation, params), params):
+                    steps.append(NumberedOperation(len(steps), each))
+            except ValueError as error:
+                raise ConfigError(f"{self.where}: op {index} ({operation.opcode}): {error}") from error
+        return steps, params.unused()
+
+
+def _taken_apart(operation: Operation, params: Params) -> Iterator[Operation]:
+    if not isinstance(operation, CreatePodSets):
+        yield operation
+        return
+    pods: CreatePods = settled(operation.create_pods_op, params)
+    for number in range(operation.count):
+        yield msgspec.structs.replace(pods, namespace=f"{operation.namespace_prefix}-{number}")
+
+
+def read_cases(file: Path, *, topic: str = "") -> Sequence[TestCase]:
+    """ConfigError for anything that is wrong with the file."""
+    try:
+        tree, errors = read_tree(file.read_bytes())
+    except OSError as error:
+        raise ConfigError(f"{file}: {error.strerror or error}") from error
+    except InvalidConfiguration as error:
+        raise ConfigError(f"{file} is no YAML: {error}") from error
+    if errors:
+        raise ConfigError(f"{file}: {errors[0]}")
+    if not isinstance(tree, list) or not tree:
+        raise ConfigError(
+            f"{file}: expected a list of test cases, each with a workloadTemplate and workloads"
+        )
+    cases = [
+        _read_case(file, each, number, topic or file.resolve().parent.name)
+        for number, each in enumerate(tree)
+    ]
+    _expect_unique([case.name for case in cases], f"{file}: the case")
+    return cases
+
+
+def _read_case(file: Path, tree: Any, number: int, topic: str) -> TestCase:
+    named = tree.get("name") if isinstance(tree, dict) else None
+    where = f"{file}: case {named or number}"
+    try:
+        fields = read_strictly(_CaseFields, tree)
+    except ValueError as error:
+        raise ConfigError(f"{where}: {error}") from error
+    operations = []
+    for index, each in enumerate(fields.workload_template):
+        try:
+            operations.append(read_operation(each))
+        except ValueError as error:
+            opcode = each.get("opcode") if isinstance(each, dict) else None
+            raise ConfigError(f"{where}: op {index} ({opcode or 'without an opcode'}): {error}") from error
+    if not any(operation.measures for operation in operations):
+        raise ConfigError(
+            f"{where}: nothing is measured; set collectMetrics on a createPods, or put "
+            "startCollectingMetrics and stopCollectingMetrics around what is to be measured"
+        )
+    case = TestCase(
+        file=file,
+        name=fields.name,
+        operations=operations,
+        labels=frozenset(fields.labels),
+        metrics={} if fields.metrics_collector_config is None else fields.metrics_collector_config.metrics,
+        scheduler_config=_path(file, fields.scheduler_config_path),
+        default_pod_template=_path(file, fields.default_pod_template_path),
+        topic=topic,
+    )
+    for index, each in enumerate(fields.workloads):
+        case.workloads.append(_read_workload(case, each, index, fields))
+    if not case.workloads:
+        raise ConfigError(f"{where}: it has no workloads")
+    _expect_unique([workload.name for workload in case.workloads], f"{where}: the workload")
+    return case
+
+
+def _read_workload(case: TestCase, tree: Any, number: int, shared: _CaseFields) -> Workload:
+    named = tree.get("name") if isinstance(tree, dict) else None
+    where = f"{case.file}: case {case.name}: workload {named or number}"
+    try:
+        fields = read_strictly(_WorkloadFields, tree)
+        threshold = _threshold(fields.threshold, case.topic)
+    except ValueError as error:
+        raise ConfigError(f"{where}: {error}") from error
+    selector = fields.threshold_metric_selector or shared.default_threshold_metric_selector
+    return Workload(
+        case=case,
+        name=fields.name,
+        params=fields.params,
+        labels=case.labels | set(fields.labels),
+        gates={**shared.feature_gates, **fields.feature_gates},
+        threshold=threshold,
+        selector=selector or ThresholdMetricSelector(),
+    )
+
+
+def _threshold(given: float | Mapping[str, float], topic: str) -> float:
+    for value in [given] if isinstance(given, int | float) else given.values():
+        if value < 0:
+            raise ValueError(f"a threshold cannot be below zero, but is {value:g}")
+    return float(given) if isinstance(given, int | float) else given.get(topic, 0.0)
+
+
+def _path(file: Path, relative: str) -> Path | None:
+    return file.parent / relative if relative else None
+
+
+def _expect_unique(names: Sequence[str], what: str) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(f"{what} {name} is there twice; give each a name of its own")

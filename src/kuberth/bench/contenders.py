@@ -1,0 +1,250 @@
+"""Who schedules: Kuberth, the Go kube-scheduler, or somebody who only binds.
+
+In: an arena. Out: a running scheduler and its meter. In process Kuberth is a `Scheduler` in this event
+loop; over HTTPS it is `kuberth run`, a program like its peers, so that CPU time and memory are its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from kuberth.api.wire import encode
+from kuberth.assembly import Scheduler
+from kuberth.bench.arenas import Arena, expect_https, find_program, shown_gates
+from kuberth.bench.cases import Workload
+from kuberth.bench.collecting import Meter, ProcessUsage
+from kuberth.bench.processes import Program, free_port, running, usage_of
+from kuberth.bench.profiling import StackSampler
+from kuberth.client.http_api import HttpApi
+from kuberth.client.identity.client_config import ClientConfig, TlsSettings
+from kuberth.config import load
+from kuberth.config.types import API_VERSION, KIND
+from kuberth.errors import ApiError, ConfigError
+from kuberth.framework.registry import Registry
+from kuberth.local.in_process import InProcessApi
+from kuberth.observe.exposition import render
+from kuberth.queue.interface import QueueFactory
+from kuberth.text.documents import read_tree
+from kuberth.text.field_errors import InvalidConfiguration
+
+KUBERTH: Final = "kuberth"
+KUBE_SCHEDULER: Final = "kube-scheduler"
+BLIND: Final = "blind"
+PEERS: Final = (KUBE_SCHEDULER, BLIND)
+
+QPS: Final = 5000
+"""Of every scheduler's client: scheduler_perf's."""
+_OPEN_PATHS: Final = "/healthz,/livez,/readyz,/metrics"
+_READY_SECONDS: Final = 60.0
+_OLD_VERSION: Final = "1.33"
+"""The last in which queueing hints could be turned off; scheduler_perf emulates it where a workload does."""
+
+
+RunningMeter = AbstractAsyncContextManager[Meter]
+
+
+class Contender(Protocol):
+    """One scheduler that takes part."""
+
+    @property
+    def name(self) -> str: ...
+
+    def running(self, arena: Arena, workload: Workload, gates: Mapping[str, bool]) -> RunningMeter:
+        """The scheduler, while the block lasts."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class OwnScheduler:
+    """What the command line said of Kuberth."""
+
+    registry: Registry
+    queue: QueueFactory | None = None
+    config: Path | None = None
+    """In place of the workload's."""
+    plugin_references: Sequence[str] = ()
+    queue_reference: str | None = None
+    by_code: Sequence[str] = ()
+    """Plugins that only this process knows."""
+    profile: Path | None = None
+    """Where its folded stacks go."""
+    name: str = KUBERTH
+
+    def running(self, arena: Arena, workload: Workload, gates: Mapping[str, bool]) -> RunningMeter:
+        tree = configuration(self.config or workload.case.scheduler_config)
+        if arena.core is not None:
+            return self._in_process(arena, tree, gates)
+        return self._process(arena, tree, gates)
+
+    @asynccontextmanager
+    async def _in_process(
+        self, arena: Arena, tree: dict[str, Any], gates: Mapping[str, bool]
+    ) -> AsyncIterator[Meter]:
+        assert arena.core is not None
+        config = load(
+            tree,
+            feature_gates=gates,
+            known_plugins=self.registry.names(),
+            extension_points=self.registry.extension_points(),
+            args_types=self.registry.args_types(),
+        )
+        scheduler = Scheduler(
+            InProcessApi(arena.core), config=config, registry=self.registry, queue=self.queue
+        )
+        sampler = contextlib.nullcontext() if self.profile is None else StackSampler(self.profile)
+        async with asyncio.TaskGroup() as tasks:
+            task = tasks.create_task(scheduler.run(grace_seconds=2.0), name="scheduler")
+            await scheduler.wait_synced()
+            try:
+                with sampler:
+                    yield _OwnMeter(scheduler)
+            finally:
+                scheduler.stop()
+                await asyncio.wait([task])
+
+    def _process(self, arena: Arena, tree: dict[str, Any], gates: Mapping[str, bool]) -> RunningMeter:
+        if self.by_code:
+            raise ConfigError(
+                f"{', '.join(self.by_code)} is known to this process alone; for a scheduler as a program of "
+                "its own name it with --plugin MODULE:CLASS (or measure with --target inproc)"
+            )
+        command = [sys.executable, "-m", "kuberth", "run"]
+        if self.profile is not None:
+            command = [sys.executable, "-m", "kuberth.bench.profiled", str(self.profile), "run"]
+        command += [f"--plugin={reference}" for reference in self.plugin_references]
+        if self.queue_reference is not None:
+            command.append(f"--queue={self.queue_reference}")
+        return _scheduler_program(self.name, command, arena, tree, gates)
+
+
+@dataclass(frozen=True, slots=True)
+class KubeScheduler:
+    """The Go program."""
+
+    assets: Path | None = None
+    name: str = KUBE_SCHEDULER
+
+    def running(self, arena: Arena, workload: Workload, gates: Mapping[str, bool]) -> RunningMeter:
+        command = [str(find_program(self.name, self.assets))]
+        if gates.get("SchedulerQueueingHints") is False:
+            command.append(f"--emulated-version={_OLD_VERSION}")
+            # Unknown to the version that is emulated.
+            gates = {name: on for name, on in gates.items() if name != "OpportunisticBatching"}
+        return _scheduler_program(
+            self.name, command, arena, configuration(workload.case.scheduler_config), gates
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class BlindBinder:
+    """Binds every pod to the next node and writes the event: how fast one can be who decides nothing."""
+
+    name: str = BLIND
+
+    @asynccontextmanager
+    async def running(
+        self, arena: Arena, workload: Workload, gates: Mapping[str, bool]
+    ) -> AsyncIterator[Meter]:
+        command = [sys.executable, "-m", "kuberth.bench.blind_binder", str(expect_https(arena, self.name))]
+        async with (
+            running(self.name, command, folder=arena.folder) as program,
+            _watched(program),
+        ):
+            yield _ProcessMeter(program, None)
+
+
+@asynccontextmanager
+async def _scheduler_program(
+    name: str, command: list[str], arena: Arena, tree: dict[str, Any], gates: Mapping[str, bool]
+) -> AsyncIterator[Meter]:
+    kubeconfig = expect_https(arena, name)
+    tree["clientConnection"] = {"kubeconfig": str(kubeconfig), "qps": QPS, "burst": QPS}
+    file = arena.folder / f"{name}.config.json"
+    file.write_bytes(encode(tree))
+    port = free_port()
+    command += [
+        f"--config={file}",
+        f"--secure-port={port}",
+        "--bind-address=127.0.0.1",
+        f"--cert-dir={arena.folder / name}",
+        f"--authentication-kubeconfig={kubeconfig}",
+        f"--authorization-kubeconfig={kubeconfig}",
+        f"--authorization-always-allow-paths={_OPEN_PATHS}",
+    ]
+    if gates:
+        command.append(f"--feature-gates={shown_gates(gates)}")
+    # Its certificate is made by itself at every start.
+    pages = HttpApi(
+        ClientConfig(server=f"https://127.0.0.1:{port}", source=name, tls=TlsSettings(insecure=True)), qps=-1
+    )
+    try:
+        async with running(name, command, folder=arena.folder, gently=True) as program:
+
+            async def ready() -> bool:
+                with contextlib.suppress(ApiError):
+                    await pages.call("GET", "/readyz")
+                    return True
+                return False
+
+            await program.until_ready(ready, seconds=_READY_SECONDS)
+            async with _watched(program):
+                yield _ProcessMeter(program, pages)
+    finally:
+        await pages.close()
+
+
+@asynccontextmanager
+async def _watched(program: Program) -> AsyncIterator[None]:
+    """A program that ends though nobody asked ends the run."""
+    async with asyncio.TaskGroup() as tasks:
+        watching = tasks.create_task(program.watch(), name=f"watch over {program.name}")
+        yield
+        watching.cancel()
+
+
+@dataclass(frozen=True, slots=True)
+class _ProcessMeter:
+    program: Program
+    pages: HttpApi | None
+
+    def usage(self) -> ProcessUsage:
+        return self.program.usage()
+
+    async def metrics(self) -> str:
+        return "" if self.pages is None else (await self.pages.call("GET", "/metrics")).decode()
+
+
+@dataclass(frozen=True, slots=True)
+class _OwnMeter:
+    """Of this process: the scheduler, the embedded server and the bench together, for they share it."""
+
+    scheduler: Scheduler
+
+    def usage(self) -> ProcessUsage:
+        return usage_of(os.getpid())
+
+    async def metrics(self) -> str:
+        return "".join(render(self.scheduler.metrics.families()))
+
+
+def configuration(file: Path | None) -> dict[str, Any]:
+    """The scheduler's, without what a bench decides by itself: the connection and leader election."""
+    tree: Any = {}
+    if file is not None:
+        try:
+            tree, errors = read_tree(file.read_bytes())
+        except OSError as error:
+            raise ConfigError(f"{file}: {error.strerror or error}") from error
+        except InvalidConfiguration as error:
+            raise ConfigError(f"{file} is no YAML: {error}") from error
+        if errors or not isinstance(tree, dict):
+            raise ConfigError(f"{file}: {errors[0] if errors else f'expected a {KIND}'}")
+    return {"apiVersion": API_VERSION, "kind": KIND, **tree, "leaderElection": {"leaderElect": False}}

@@ -1,0 +1,203 @@
+"""Pictures as SVG: curves over time, and flame graphs. A browser shows them; nothing else is needed.
+
+In: measurements, or folded stacks. Out: the text of one SVG file.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from typing import Final, NamedTuple
+
+_FONT: Final = "font-family='system-ui,-apple-system,Segoe UI,sans-serif'"
+_INK: Final = "#1f2933"
+_FAINT: Final = "#6b7785"
+_GRID: Final = "#e4e8ec"
+_COLOURS: Final = ("#2563a8", "#d9822b", "#3a8f5c", "#8c4fa3", "#b3413e", "#5d6b79")
+
+Point = tuple[float, float]
+
+
+class Curve(NamedTuple):
+    name: str
+    points: Sequence[Point]
+
+
+class Chart(NamedTuple):
+    """One picture of curves; both axes begin at zero."""
+
+    title: str
+    unit: str
+    curves: Sequence[Curve]
+
+
+# Curves over time
+
+_WIDTH: Final = 860
+_HEIGHT: Final = 280
+_LEFT: Final = 70
+_RIGHT: Final = 24
+_TOP: Final = 52
+_BOTTOM: Final = 40
+
+
+def charts_svg(charts: Sequence[Chart]) -> str:
+    """One below the other; a name has the same colour in all of them."""
+    names = list(dict.fromkeys(curve.name for chart in charts for curve in chart.curves))
+    colours = {name: _COLOURS[index % len(_COLOURS)] for index, name in enumerate(names)}
+    body = "".join(
+        f"<g transform='translate(0,{index * _HEIGHT})'>{_chart(chart, colours)}</g>"
+        for index, chart in enumerate(charts)
+    )
+    return _document(_WIDTH, max(len(charts), 1) * _HEIGHT, body)
+
+
+def _chart(chart: Chart, colours: Mapping[str, str]) -> str:
+    points = [point for curve in chart.curves for point in curve.points]
+    across = _Axis(max((x for x, _ in points), default=1.0), _LEFT, _WIDTH - _RIGHT)
+    up = _Axis(max((y for _, y in points), default=1.0), _HEIGHT - _BOTTOM, _TOP)
+    parts = [_text(_LEFT, 22, chart.title, size=14, weight=600)]
+    for value in up.ticks:
+        y = up(value)
+        parts.append(f"<path d='M{_LEFT} {y:.1f}H{_WIDTH - _RIGHT}' stroke='{_GRID}'/>")
+        parts.append(_text(_LEFT - 8, y + 4, f"{value:g}", anchor="end", colour=_FAINT))
+    below = _HEIGHT - _BOTTOM + 18
+    parts += [_text(across(at), below, f"{at:g} s", anchor="middle", colour=_FAINT) for at in across.ticks]
+    if not points:
+        parts.append(
+            _text(_WIDTH / 2, _HEIGHT / 2, "too short to be sampled", anchor="middle", colour=_FAINT)
+        )
+    x = float(_LEFT)
+    for curve in chart.curves:
+        colour = colours[curve.name]
+        line = " ".join(f"{across(at):.1f},{up(value):.1f}" for at, value in curve.points)
+        parts.append(
+            f"<polyline points='{line}' fill='none' stroke='{colour}' stroke-width='2' "
+            "stroke-linejoin='round' stroke-linecap='round'/>"
+        )
+        parts += [
+            f"<circle cx='{across(at):.1f}' cy='{up(value):.1f}' r='2.5' fill='{colour}'>"
+            f"<title>{escape(curve.name)}, {at:.1f} s: {value:.1f} {escape(chart.unit)}</title></circle>"
+            for at, value in curve.points
+        ]
+        parts.append(f"<rect x='{x:.0f}' y='31' width='10' height='10' rx='2' fill='{colour}'/>")
+        parts.append(_text(x + 15, 40, curve.name))
+        x += 34 + 6.6 * len(curve.name)
+    parts.append(_text(_WIDTH - _RIGHT, 40, chart.unit, anchor="end", colour=_FAINT))
+    return "".join(parts)
+
+
+class _Axis:
+    """From values to places, with a handful of round ticks."""
+
+    def __init__(self, largest: float, start: float, end: float) -> None:
+        step = _round_step((largest or 1.0) / 5)
+        self._top = step * math.ceil((largest or 1.0) / step)
+        self._start, self._end = start, end
+        self.ticks = [step * number for number in range(round(self._top / step) + 1)]
+
+    def __call__(self, value: float) -> float:
+        return self._start + (self._end - self._start) * value / self._top
+
+
+def _round_step(least: float) -> float:
+    """The smallest of 1, 2, 5, 10, 20, 50, … that is not less."""
+    power: float = 10.0 ** math.floor(math.log10(least))
+    return next(power * factor for factor in (1, 2, 5, 10) if power * factor >= least * 0.999)
+
+
+# Flame graphs
+
+_FLAME_WIDTH: Final = 1200
+_ROW: Final = 17
+_NARROWEST: Final = 0.4
+"""Of what is drawn, in pixels."""
+
+
+@dataclass
+class _Flame:
+    count: int = 0
+    children: dict[str, _Flame] = field(default_factory=dict)
+
+
+def flame_svg(stacks: Mapping[str, int], *, title: str) -> str:
+    """The outermost function at the bottom; as wide as the share of samples it was part of."""
+    root = _Flame()
+    for stack, count in stacks.items():
+        at = root
+        at.count += count
+        for name in stack.split(";"):
+            at = at.children.setdefault(name, _Flame())
+            at.count += count
+    total = root.count or 1
+    scale = (_FLAME_WIDTH - 20) / total
+    depth = _depth(root, scale)
+    height = (depth + 1) * _ROW + 56
+    parts = [_text(10, 24, f"{title}: {root.count} samples", size=14, weight=600)]
+
+    def draw(flame: _Flame, name: str, x: float, level: int) -> None:
+        width = flame.count * scale
+        if width < _NARROWEST:
+            return
+        y = height - 12 - (level + 1) * _ROW
+        share = f"{name} ({flame.count / total:.1%})"
+        parts.append(
+            f"<g><title>{escape(share)}</title><rect x='{x:.1f}' y='{y}' width='{max(width - 0.4, 0.3):.1f}' "
+            f"height='{_ROW - 1}' rx='1.5' fill='{_warm(name)}'/>"
+        )
+        fits = int((width - 6) / 6.3)
+        if fits >= 4:
+            short = name.rpartition(":")[2] if len(name) > fits else name
+            shown = short if len(short) <= fits else short[: fits - 1] + "…"
+            parts.append(_text(x + 3, y + 12, shown, size=11))
+        parts.append("</g>")
+        for child_name, child in sorted(flame.children.items()):
+            draw(child, child_name, x, level + 1)
+            x += child.count * scale
+
+    draw(root, "all", 10, 0)
+    return _document(_FLAME_WIDTH, height, "".join(parts))
+
+
+def _depth(flame: _Flame, scale: float) -> int:
+    wide: Iterable[_Flame] = (child for child in flame.children.values() if child.count * scale >= _NARROWEST)
+    return 1 + max((_depth(child, scale) for child in wide), default=0)
+
+
+def _warm(name: str) -> str:
+    """A colour of the package: ours are warm, others grey."""
+    package = name.partition(":")[0].split(".")
+    if package[0] != "kuberth":
+        return "#cfd6dd" if package[0] != "all" else "#e9edf0"
+    hue = sum(
+        ord(letter) * (index + 7) for index, letter in enumerate(package[1] if len(package) > 1 else "")
+    )
+    return f"hsl({12 + hue % 44},{72 + hue % 18}%,{66 + hue % 9}%)"
+
+
+# Both
+
+
+def _text(
+    x: float,
+    y: float,
+    text: str,
+    *,
+    size: int = 12,
+    anchor: str = "start",
+    colour: str = _INK,
+    weight: int = 400,
+) -> str:
+    return (
+        f"<text x='{x:.1f}' y='{y:.1f}' font-size='{size}' font-weight='{weight}' text-anchor='{anchor}' "
+        f"fill='{colour}'>{escape(text)}</text>"
+    )
+
+
+def _document(width: float, height: float, body: str) -> str:
+    return (
+        f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {width:g} {height:g}' width='{width:g}' "
+        f"height='{height:g}' {_FONT}><rect width='100%' height='100%' fill='#ffffff'/>{body}</svg>\n"
+    )

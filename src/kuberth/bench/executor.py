@@ -1,0 +1,373 @@
+"""Runs a workload's operations, one after the other, as scheduler_perf does.
+
+In: a workload, an API server on which a scheduler runs, and the scheduler's meter. Out: a measurement for
+every stretch that the workload measures. What goes on in the background (churn, slow deletions) ends with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kuberth.bench.api_access import ApiAccess, Place
+from kuberth.bench.cases import Workload
+from kuberth.bench.collecting import Collector, Meter
+from kuberth.bench.ledger import PodLedger, SeenPod
+from kuberth.bench.making import PODS, AnyObject, Maker, PreparedPods, paced
+from kuberth.bench.measurements import Measurement
+from kuberth.bench.operations import (
+    NOT_RUN,
+    Barrier,
+    Churn,
+    CreateAny,
+    CreateNamespaces,
+    CreateNodes,
+    CreatePods,
+    DeletePods,
+    Operation,
+    Sleep,
+    StartCollectingMetrics,
+    StopCollectingMetrics,
+    UpdateAny,
+)
+from kuberth.errors import ApiError, ConfigError, KuberthError, NotFoundError
+
+DEFAULT_CHURN_MILLISECONDS: Final = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How often and how long one looks."""
+
+    sample_seconds: float = 1.0
+    """scheduler_perf's, for samples of throughput and for asking whether a measured stretch is done."""
+    look_seconds: float = 0.2
+    """For asking whether anything else is done."""
+    patience_seconds: float = 600.0
+    """After which pods that are not scheduled are given up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where a run stands, for who watches."""
+
+    step: str
+    done: int
+    total: int
+
+
+Tell = Callable[[Progress], None]
+
+
+class WorkloadFailed(KuberthError):  # noqa: N818 - names what happened, like LeadershipLost
+    """A workload could not be run to its end; the message says which, at which operation, and why."""
+
+
+class Executor:
+    """One run of one workload."""
+
+    def __init__(
+        self,
+        workload: Workload,
+        access: ApiAccess,
+        meter: Meter,
+        *,
+        pace: Pace,
+        tell: Tell = lambda progress: None,
+        with_latencies: bool = False,
+        seed: int = 0,
+    ) -> None:
+        self._workload = workload
+        self._access = access
+        self._meter = meter
+        self._pace = pace
+        self._tell = tell
+        self._with_latencies = with_latencies
+        self._maker = Maker(access, workload.case, seed=seed)
+        self._ledger = PodLedger()
+        self._expected: dict[str, int] = {}
+        """Namespaces that are there, and how many pods a barrier waits for in each."""
+        self._collector: Collector | None = None
+        self._measurements: list[Measurement] = []
+        self._background: list[asyncio.Task[None]] = []
+
+    async def run(self) -> Sequence[Measurement]:
+        steps = self._workload.steps()
+        synced = asyncio.Event()
+        async with asyncio.TaskGroup() as self._tasks:
+            self._spawn(self._access.follow_pods(self._ledger, synced), "watch of pods")
+            await synced.wait()
+            for step in steps:
+                try:
+                    await self._run(step.operation, step.number)
+                except (KuberthError, ExceptionGroup) as error:
+                    if (first := _first_of_ours(error)) is None:
+                        raise  # a bug, with all that is known of it
+                    where = f"{self._workload.where}: op {step.number} ({step.operation.opcode})"
+                    raise WorkloadFailed(f"{where}: {first}") from error
+            if self._collector is not None:
+                where = self._workload.where
+                raise ConfigError(f"{where}: startCollectingMetrics has no stopCollectingMetrics")
+            for task in self._background:
+                task.cancel()
+        return self._measurements
+
+    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        async def told_by_name() -> None:
+            try:
+                await work
+            except KuberthError as error:
+                raise WorkloadFailed(f"{self._workload.where}: {name}: {error}") from error
+
+        self._background.append(self._tasks.create_task(told_by_name(), name=name))
+
+    async def _run(self, operation: Operation, number: int) -> None:
+        match operation:
+            case CreateNodes():
+                counted = self._counted(f"{operation.count} nodes", operation.count)
+                await self._maker.nodes(operation, number, counted)
+            case CreateNamespaces():
+                for name in await self._maker.namespaces(operation):
+                    self._expected.setdefault(name, 0)
+            case CreatePods():
+                await self._create_pods(operation, number)
+            case CreateAny():
+                await self._make_namespace(operation.namespace)
+                await self._maker.create_any(operation)
+            case UpdateAny():
+                await self._make_namespace(operation.namespace)
+                await self._maker.update_any(operation)
+            case DeletePods():
+                await self._delete_pods(operation)
+            case Churn():
+                await self._start_churn(operation, number)
+            case Barrier():
+                await self._wait_at(operation)
+            case Sleep():
+                await asyncio.sleep(operation.seconds)
+            case StartCollectingMetrics():
+                await self._start_collecting(operation.name, operation.namespaces, operation.label_selector)
+            case StopCollectingMetrics():
+                await self._stop_collecting()
+            case _:
+                raise ConfigError(NOT_RUN[type(operation)])
+
+    # Pods
+
+    async def _create_pods(self, operation: CreatePods, number: int) -> None:
+        namespace = operation.namespace or f"namespace-{number}"
+        await self._make_namespace(namespace)
+        pods = await self._maker.prepared_pods(operation, namespace)
+        if operation.collect_metrics:
+            await self._start_collecting(namespace, (namespace,), {})
+        if operation.steady_state:
+            await self._keep_steady(pods, operation, namespace)
+        elif operation.skip_wait_to_completion:
+            await pods.create()
+            self._expected[namespace] += operation.count
+        else:
+            await pods.create(self._counted(f"{operation.count} pods", operation.count))
+            await self._until_scheduled(namespace, {}, operation.count, measured=operation.collect_metrics)
+        if operation.collect_metrics:
+            await self._stop_collecting()
+
+    async def _keep_steady(self, pods: PreparedPods, operation: CreatePods, namespace: str) -> None:
+        """Again and again a batch of pods, each removed when all of it is scheduled."""
+        scheduled = 0
+        batch_done = asyncio.Event()
+
+        def saw(pod: SeenPod) -> None:
+            nonlocal scheduled
+            if pod.namespace == namespace:
+                scheduled += 1
+                if scheduled % operation.count == 0:
+                    batch_done.set()
+
+        deafen = self._ledger.listen(saw)
+        try:
+            async with asyncio.timeout(operation.seconds):
+                while True:
+                    await pods.create()
+                    await batch_done.wait()
+                    batch_done.clear()
+                    await self._access.delete_all(
+                        PODS, namespace=namespace, labels={}, grace_period_seconds=0
+                    )
+        except TimeoutError:
+            pass
+        finally:
+            deafen()
+        if not scheduled:
+            raise ConfigError(
+                f"no pod at all was scheduled within {operation.seconds:g} s; is the duration too short?"
+            )
+
+    async def _delete_pods(self, operation: DeletePods) -> None:
+        chosen = [pod.name for pod in self._ledger.pods((operation.namespace,), operation.label_selector)]
+
+        async def delete() -> None:
+            if not operation.delete_pods_per_second:
+                await self._access.delete_all(
+                    PODS, namespace=operation.namespace, labels=operation.label_selector
+                )
+                return
+            async for name in paced(chosen, operation.delete_pods_per_second):
+                await self._delete(PODS, name, operation.namespace)
+
+        if operation.skip_wait_to_completion:
+            self._spawn(delete(), "deletion of pods")
+        else:
+            await delete()
+
+    async def _delete(self, place: Place, name: str, namespace: str) -> None:
+        with contextlib.suppress(NotFoundError):  # somebody, a preemptor most likely, was faster
+            await self._access.delete(place, name, namespace=namespace)
+
+    # What goes on in the background
+
+    async def _start_churn(self, operation: Churn, number: int) -> None:
+        namespace = operation.namespace or f"namespace-{number}"
+        await self._maker.namespace(namespace)
+        objects: list[AnyObject] = []
+        for path in operation.template_paths:
+            objects += await self._maker.any_objects(path, namespace, 1, expect_scope=False)
+        churn = self._create_on if operation.mode == "create" else self._recreate_on
+        self._spawn(churn(operation, objects, namespace), f"churn of op {number}")
+
+    async def _create_on(self, operation: Churn, objects: Sequence[AnyObject], namespace: str) -> None:
+        made = 0
+        async for _ in _ticks(operation):
+            for each in objects:
+                await self._create_or_not(each, namespace)
+            made += 1
+            if made == operation.number:
+                return
+
+    async def _recreate_on(self, operation: Churn, objects: Sequence[AnyObject], namespace: str) -> None:
+        """Rounds of creating so many, then rounds of deleting them."""
+        names = [[""] * operation.number for _ in objects]
+        turn = 0
+        async for _ in _ticks(operation):
+            for each, own in zip(objects, names, strict=True):
+                if own[turn]:
+                    await self._delete(each.place, own[turn], namespace)
+                    own[turn] = ""
+                else:
+                    own[turn] = await self._create_or_not(each, namespace)
+            turn = (turn + 1) % operation.number
+
+    async def _create_or_not(self, made: AnyObject, namespace: str) -> str:
+        """Its name; "" if the server did not want it now, which churn does not mind."""
+        try:
+            return await self._access.create(
+                made.place, made.body, namespace=namespace if made.place.namespaced else ""
+            )
+        except ApiError:
+            return ""
+
+    # Waiting
+
+    async def _wait_at(self, operation: Barrier) -> None:
+        for namespace in operation.namespaces:
+            if namespace not in self._expected:
+                raise ConfigError(f"no operation made the namespace {namespace}")
+        for namespace in operation.namespaces or list(self._expected):
+            await self._until_scheduled(
+                namespace,
+                operation.label_selector,
+                self._expected[namespace],
+                attempted_is_enough=operation.stage_requirement == "Attempted",
+                measured=self._collector is not None,
+            )
+        if operation.stage_requirement != "Attempted":
+            # Nothing is pending there any more.
+            for namespace in operation.namespaces or list(self._expected):
+                self._expected[namespace] = 0
+
+    async def _until_scheduled(
+        self,
+        namespace: str,
+        labels: Mapping[str, str],
+        wanted: int,
+        *,
+        attempted_is_enough: bool = False,
+        measured: bool = False,
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self._pace.patience_seconds
+        verb = "attempted" if attempted_is_enough else "scheduled"
+        while True:
+            stages = self._ledger.stages((namespace,), labels)
+            done = stages.scheduled + (stages.attempted if attempted_is_enough else 0)
+            self._tell(Progress(f"{wanted} pods {verb}", min(done, wanted), wanted))
+            if done >= wanted:
+                return
+            if loop.time() > until:
+                seen = f"; {stages.waiting} waits, for one" if stages.waiting else ""
+                raise ConfigError(
+                    f"only {done} of {wanted} pods in {namespace} were {verb} within "
+                    f"{self._pace.patience_seconds:g} s{seen}; do they fit, or is a longer --timeout needed?"
+                )
+            await asyncio.sleep(self._pace.sample_seconds if measured else self._pace.look_seconds)
+
+    # Measuring
+
+    async def _start_collecting(
+        self, name: str, namespaces: Sequence[str], labels: Mapping[str, str]
+    ) -> None:
+        if self._collector is not None:
+            raise ConfigError("metrics are being collected already; stop that first")
+        self._collector = Collector(
+            name,
+            workload=self._workload,
+            ledger=self._ledger,
+            meter=self._meter,
+            namespaces=namespaces,
+            labels=labels,
+            interval_seconds=self._pace.sample_seconds,
+            with_latencies=self._with_latencies,
+        )
+        await self._collector.start(self._tasks)
+
+    async def _stop_collecting(self) -> None:
+        if self._collector is None:
+            raise ConfigError("no metrics are being collected; startCollectingMetrics comes first")
+        collector, self._collector = self._collector, None
+        self._measurements.append(await collector.stop())
+
+    async def _make_namespace(self, name: str) -> None:
+        if name and name not in self._expected:
+            await self._maker.namespace(name)
+            self._expected[name] = 0
+
+    def _counted(self, step: str, total: int) -> Callable[[], None]:
+        done = 0
+
+        def told() -> None:
+            nonlocal done
+            done += 1
+            if done % 50 == 0 or done == total:
+                scheduled = "" if self._collector is None else f", {self._collector.scheduled} scheduled"
+                self._tell(Progress(f"{step}{scheduled}", done, total))
+
+        return told
+
+
+def _first_of_ours(error: BaseException) -> KuberthError | None:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error if isinstance(error, KuberthError) else None
+
+
+async def _ticks(operation: Churn) -> AsyncIterator[None]:
+    seconds = (operation.interval_milliseconds or DEFAULT_CHURN_MILLISECONDS) / 1000
+    loop = asyncio.get_running_loop()
+    at = loop.time()
+    while True:
+        # Ticks that were missed are not made up for.
+        at = max(at + seconds, loop.time())
+        await asyncio.sleep(at - loop.time())
+        yield

@@ -1,0 +1,76 @@
+"""How far every pod has come: created, attempted, scheduled.
+
+In: what a watch of pods tells. Out: counts by namespace and labels, and a call for every pod that is newly
+scheduled. No clock, no waiting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import NamedTuple
+
+
+class SeenPod(NamedTuple):
+    """What of a pod matters here."""
+
+    namespace: str
+    name: str
+    labels: Mapping[str, str]
+    node: str
+    attempted: bool
+    """It has the condition PodScheduled, whatever that says."""
+
+
+class Stages(NamedTuple):
+    """How many pods have come how far; each is in one stage."""
+
+    scheduled: int
+    attempted: int
+    unattempted: int
+    waiting: str
+    """One pod that is not scheduled, for messages; one that was attempted if there is one."""
+
+
+OnScheduled = Callable[[SeenPod], None]
+
+
+class PodLedger:
+    def __init__(self) -> None:
+        self._pods: dict[str, dict[str, SeenPod]] = {}
+        self._listeners: list[OnScheduled] = []
+
+    def set(self, pod: SeenPod) -> None:
+        pods = self._pods.setdefault(pod.namespace, {})
+        old = pods.get(pod.name)
+        pods[pod.name] = pod
+        if pod.node and (old is None or not old.node):
+            for listener in self._listeners:
+                listener(pod)
+
+    def remove(self, namespace: str, name: str) -> None:
+        self._pods.get(namespace, {}).pop(name, None)
+
+    def listen(self, listener: OnScheduled) -> Callable[[], None]:
+        """Call it for every pod that is newly scheduled, until what is returned is called."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def pods(self, namespaces: Collection[str], labels: Mapping[str, str]) -> Iterator[SeenPod]:
+        wanted = labels.items()
+        for namespace in namespaces:
+            for pod in self._pods.get(namespace, {}).values():
+                if not wanted or wanted <= pod.labels.items():
+                    yield pod
+
+    def stages(self, namespaces: Collection[str], labels: Mapping[str, str]) -> Stages:
+        scheduled = attempted = unattempted = 0
+        waiting, sure = "", False
+        for pod in self.pods(namespaces, labels):
+            if pod.node:
+                scheduled += 1
+                continue
+            attempted += pod.attempted
+            unattempted += not pod.attempted
+            if not waiting or (pod.attempted and not sure):
+                waiting, sure = f"{pod.namespace}/{pod.name}", pod.attempted
+        return Stages(scheduled, attempted, unattempted, waiting)

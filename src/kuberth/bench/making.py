@@ -1,0 +1,224 @@
+"""Makes and changes a workload's objects, many at a time.
+
+In: operations. Out: objects on the API server. Whatever takes thought (templates, names) is done before the
+first request is sent, so that the stretch that is measured has the machine for itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import Any, Final, NamedTuple, TypeVar
+
+from kuberth.api.wire import encode
+from kuberth.bench.api_access import ApiAccess, Place
+from kuberth.bench.cases import TestCase
+from kuberth.bench.objects import NodeMaker, NodeObjects, PodAdmission, PodMaker
+from kuberth.bench.operations import CreateAny, CreateNamespaces, CreateNodes, CreatePods, UpdateAny
+from kuberth.bench.templating import Template
+from kuberth.errors import AlreadyExistsError, ApiError, ConfigError, TooManyRequestsError, UnreachableError
+
+PODS: Final = Place("v1", "pods", True)
+_NODES: Final = Place("v1", "nodes", False)
+_NAMESPACES: Final = Place("v1", "namespaces", False)
+_CLAIMS: Final = Place("v1", "persistentvolumeclaims", True)
+_VOLUMES: Final = Place("v1", "persistentvolumes", False)
+_CSI_NODES: Final = Place("storage.k8s.io/v1", "csinodes", False)
+_PRIORITY_CLASSES: Final = Place("scheduling.k8s.io/v1", "priorityclasses", False)
+
+WORKERS: Final = 30
+"""Requests under way at once; scheduler_perf has as many."""
+PATIENCE_SECONDS: Final = 20.0
+"""How long `createAny` tries: a definition that was just made may need a moment."""
+
+T = TypeVar("T")
+
+
+class AnyObject(NamedTuple):
+    """One object of a template of whatever kind."""
+
+    place: Place
+    name: str
+    body: bytes
+
+
+class Maker:
+    """For one run of one workload."""
+
+    def __init__(self, access: ApiAccess, case: TestCase, *, seed: int) -> None:
+        self._access = access
+        self._case = case
+        self._rng = random.Random(seed)
+        self._admission = PodAdmission(needed=access.admits_pods)
+
+    # Nodes and namespaces
+
+    async def nodes(self, operation: CreateNodes, number: int, told: Callable[[], None]) -> None:
+        maker = NodeMaker(operation, self._case, number, self._rng)
+
+        async def create(made: NodeObjects) -> None:
+            await self._access.create(_NODES, made.node)
+            if made.csi_node is not None:
+                await self._access.create(_CSI_NODES, made.csi_node)
+            told()
+
+        await _at_once((maker.make(index) for index in range(operation.count)), create)
+
+    async def namespaces(self, operation: CreateNamespaces) -> list[str]:
+        """Their names; those that are there already stay as they are."""
+        template: Mapping[str, Any] = {}
+        if operation.namespace_template_path:
+            template = Template.read(self._case.path(operation.namespace_template_path)).tree(0, 1)
+        names = [f"{operation.prefix}-{index}" for index in range(operation.count)]
+
+        async def create(name: str) -> None:
+            await self.namespace(name, template)
+
+        await _at_once(names, create)
+        return names
+
+    async def namespace(self, name: str, template: Mapping[str, Any] | None = None) -> None:
+        template = template or {}
+        metadata = {**template.get("metadata", {}), "name": name}
+        body = encode({**template, "apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+        with contextlib.suppress(AlreadyExistsError):
+            await self._access.create(_NAMESPACES, body)
+
+    # Pods
+
+    async def prepared_pods(self, operation: CreatePods, namespace: str) -> PreparedPods:
+        """Everything of these pods that can be made before they are."""
+        maker = PodMaker(operation, self._case, namespace, self._admission)
+        bodies = [maker.pod(index) for index in range(operation.count)]
+        await self._make_priority_classes()
+        return PreparedPods(self._access, maker, namespace, bodies)
+
+    async def _make_priority_classes(self) -> None:
+        for body in self._admission.take_pending_classes():
+            await self._access.create(_PRIORITY_CLASSES, body)
+
+    # Whatever there is a template for
+
+    async def any_objects(
+        self, path: str, namespace: str, count: int, *, expect_scope: bool = True
+    ) -> list[AnyObject]:
+        template = Template.read(self._case.path(path))
+        return [
+            await self._any(template, path, namespace, index, count, expect_scope) for index in range(count)
+        ]
+
+    async def _any(
+        self, template: Template, path: str, namespace: str, index: int, count: int, expect_scope: bool
+    ) -> AnyObject:
+        tree = template.tree(index, count)
+        api_version, kind = tree.get("apiVersion"), tree.get("kind")
+        if not isinstance(api_version, str) or not isinstance(kind, str):
+            raise ConfigError(f"template {path}: an object needs apiVersion and kind")
+        if (api_version, kind) == ("v1", "Pod"):
+            tree = self._admission.completed(tree)
+            await self._make_priority_classes()
+        place = await self._access.place_of(api_version, kind)
+        if expect_scope and place.namespaced != bool(namespace):
+            hint = "name a namespace" if place.namespaced else "take the namespace away"
+            raise ConfigError(
+                f"template {path}: a {kind} is {'' if place.namespaced else 'not '}in a namespace; {hint}"
+            )
+        return AnyObject(place, tree.get("metadata", {}).get("name", ""), encode(tree))
+
+    async def create_any(self, operation: CreateAny) -> None:
+        namespace = operation.namespace
+        for made in await self.any_objects(operation.template_path, namespace, operation.count):
+            await self._patiently(
+                partial(self._access.create, made.place, made.body, namespace=namespace, strict=True)
+            )
+
+    async def _patiently(self, ask: Callable[[], Awaitable[object]]) -> None:
+        loop = asyncio.get_running_loop()
+        until = loop.time() + PATIENCE_SECONDS
+        while True:
+            try:
+                await ask()
+                return
+            except ApiError as error:
+                # What the object itself is refused for, no waiting mends.
+                if error.code in (400, 409, 422) or loop.time() >= until:
+                    raise
+            await asyncio.sleep(1.0)
+
+    async def update_any(self, operation: UpdateAny) -> None:
+        made = await self.any_objects(operation.template_path, operation.namespace, operation.count)
+        async for each in paced(made, operation.update_per_second):
+            for subresource in ("/".join(operation.subresources), "status"):
+                await self._access.update(
+                    each.place, each.name, each.body, namespace=operation.namespace, subresource=subresource
+                )
+
+
+class PreparedPods:
+    """Pods that are ready to be created, as often as one likes if they have no volumes."""
+
+    def __init__(self, access: ApiAccess, maker: PodMaker, namespace: str, bodies: list[bytes]) -> None:
+        self._access = access
+        self._maker = maker
+        self._namespace = namespace
+        self._bodies = bodies
+
+    async def create(self, told: Callable[[], None] = lambda: None) -> None:
+        async def create(index: int) -> None:
+            if self._maker.has_volumes:
+                await self._create_volume(index)
+            await _again_if_busy(
+                lambda: self._access.create(PODS, self._bodies[index], namespace=self._namespace)
+            )
+            told()
+
+        await _at_once(range(len(self._bodies)), create)
+
+    async def _create_volume(self, index: int) -> None:
+        made = self._maker.volumes(index)
+        await self._access.create(_CLAIMS, made.claim, namespace=self._namespace)
+        await self._access.update(
+            _CLAIMS, made.claim_name, made.claim, namespace=self._namespace, subresource="status"
+        )
+        await self._access.create(_VOLUMES, made.volume)
+        await self._access.update(_VOLUMES, made.volume_name, made.volume, subresource="status")
+
+
+async def paced(items: Iterable[T], per_second: int) -> AsyncIterator[T]:
+    """The items, so many a second; all at once if that is 0."""
+    loop = asyncio.get_running_loop()
+    at = loop.time()
+    for item in items:
+        if per_second:
+            at += 1 / per_second
+            await asyncio.sleep(max(at - loop.time(), 0))
+        yield item
+
+
+async def _at_once(items: Iterable[T], work: Callable[[T], Awaitable[None]]) -> None:
+    """A bounded number of items at a time; the first failure ends all."""
+    left: Iterator[T] = iter(items)
+
+    async def worker() -> None:
+        for item in left:
+            await work(item)
+            # Where nothing waits for a network, somebody else has to get a turn nevertheless.
+            await asyncio.sleep(0)
+
+    async with asyncio.TaskGroup() as tasks:
+        for number in range(WORKERS):
+            tasks.create_task(worker(), name=f"maker {number}")
+
+
+async def _again_if_busy(ask: Callable[[], Awaitable[object]]) -> None:
+    for pause in (0.2, 0.5, 1.0, 2.0, None):
+        try:
+            await ask()
+            return
+        except (TooManyRequestsError, UnreachableError):
+            if pause is None:
+                raise
+            await asyncio.sleep(pause)

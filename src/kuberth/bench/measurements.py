@@ -1,0 +1,198 @@
+"""What came out of a measured stretch of a workload, and whether it was enough.
+
+In: samples, readings and counts of one stretch. Out: a `Measurement`, and of several runs the median one.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, Final, NamedTuple
+
+from kuberth.bench.cases import THROUGHPUT, ThresholdMetricSelector
+from kuberth.bench.throughput import Distribution, RateSample
+
+ATTEMPTS: Final = "scheduler_scheduling_attempt_duration_seconds"
+EXTENSION_POINTS: Final = "scheduler_framework_extension_point_duration_seconds"
+PLUGINS: Final = "scheduler_plugin_execution_duration_seconds"
+
+
+class LatencySample(NamedTuple):
+    """Scheduling attempts of one interval."""
+
+    at_seconds: float
+    p50_ms: float
+    p99_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class MetricSummary:
+    """A histogram of the scheduler for one combination of label values, in milliseconds."""
+
+    name: str
+    labels: Mapping[str, str]
+    data: Distribution
+
+
+@dataclass(frozen=True, slots=True)
+class ThresholdVerdict:
+    """A threshold, and what there was to compare it with; `met` is None where nothing was measured."""
+
+    threshold: float
+    selector: ThresholdMetricSelector
+    value: float | None
+
+    @property
+    def met(self) -> bool | None:
+        if self.value is None:
+            return None
+        return self.value < self.threshold if self.selector.expect_lower else self.value > self.threshold
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurement:
+    """One stretch, or the median of the same stretch of several runs."""
+
+    name: str
+    scheduled: int
+    seconds: float
+    """From the beginning to the last scheduled pod."""
+    overall: float
+    """Pods a second from the first scheduled pod to the last."""
+    throughput: Distribution | None
+    """None if it was over before there were samples."""
+    cpu_ms_per_pod: float | None
+    peak_mib: float | None
+    attempts_ms: Distribution | None
+    metrics: Sequence[MetricSummary] = ()
+    verdict: ThresholdVerdict | None = None
+    samples: Sequence[RateSample] = field(default=(), repr=False)
+    latencies: Sequence[LatencySample] = field(default=(), repr=False)
+
+    @property
+    def average(self) -> float:
+        """Pods a second as scheduler_perf averages them; of a run too short for that, the overall rate."""
+        return self.overall if self.throughput is None else self.throughput.average
+
+    @property
+    def sampled(self) -> bool:
+        return self.throughput is not None
+
+
+def judged(
+    threshold: float,
+    selector: ThresholdMetricSelector,
+    throughput: Distribution | None,
+    metrics: Sequence[MetricSummary],
+) -> ThresholdVerdict | None:
+    """None if there is no threshold."""
+    if not threshold:
+        return None
+    if selector.name == THROUGHPUT:
+        found = throughput
+    else:
+        wanted = selector.labels.items()
+        found = next(
+            (each.data for each in metrics if each.name == selector.name and wanted <= each.labels.items()),
+            None,
+        )
+    return ThresholdVerdict(
+        threshold, selector, None if found is None else found.bucket(selector.data_bucket)
+    )
+
+
+def median(runs: Sequence[Measurement]) -> Measurement:
+    """Number by number; the curves are those of the run whose average is nearest to the median."""
+    if len(runs) == 1:
+        return runs[0]
+    average = statistics.median(run.average for run in runs)
+    nearest = min(runs, key=lambda run: abs(run.average - average))
+    throughput = _median_summary([run.throughput for run in runs])
+    verdict = nearest.verdict
+    if verdict is not None:
+        verdict = ThresholdVerdict(
+            verdict.threshold, verdict.selector, _median([run.verdict.value for run in runs if run.verdict])
+        )
+    return Measurement(
+        name=nearest.name,
+        scheduled=nearest.scheduled,
+        seconds=statistics.median(run.seconds for run in runs),
+        overall=statistics.median(run.overall for run in runs),
+        throughput=throughput,
+        cpu_ms_per_pod=_median([run.cpu_ms_per_pod for run in runs]),
+        peak_mib=_median([run.peak_mib for run in runs]),
+        attempts_ms=_median_summary([run.attempts_ms for run in runs]),
+        metrics=nearest.metrics,
+        verdict=verdict,
+        samples=nearest.samples,
+        latencies=nearest.latencies,
+    )
+
+
+def _median(numbers: Sequence[float | None]) -> float | None:
+    known = [number for number in numbers if number is not None]
+    return statistics.median(known) if known else None
+
+
+def _median_summary(summaries: Sequence[Distribution | None]) -> Distribution | None:
+    known = [summary for summary in summaries if summary is not None]
+    if not known:
+        return None
+    return Distribution(
+        *(statistics.median(getattr(each, part.name) for each in known) for part in fields(Distribution))
+    )
+
+
+def plain(measurement: Measurement) -> dict[str, Any]:
+    """For programs: numbers with their units in their names."""
+    verdict = measurement.verdict
+    return {
+        "name": measurement.name,
+        "scheduled": measurement.scheduled,
+        "seconds": _rounded(measurement.seconds),
+        "podsPerSecond": {
+            "average": _rounded(measurement.average),
+            "sampled": measurement.sampled,
+            "overall": _rounded(measurement.overall),
+            **_percentiles(measurement.throughput),
+        },
+        "cpuMsPerPod": _rounded(measurement.cpu_ms_per_pod),
+        "peakMiB": _rounded(measurement.peak_mib),
+        "attemptMs": None if measurement.attempts_ms is None else _with_average(measurement.attempts_ms),
+        "threshold": None
+        if verdict is None
+        else {
+            "metric": verdict.selector.name,
+            "bucket": verdict.selector.data_bucket,
+            "labels": verdict.selector.labels,
+            "wanted": verdict.threshold,
+            "expectLower": verdict.selector.expect_lower,
+            "got": _rounded(verdict.value),
+            "met": verdict.met,
+        },
+        "metricsMs": [
+            {"metric": each.name, "labels": dict(each.labels), **_with_average(each.data)}
+            for each in measurement.metrics
+        ],
+        "samples": [
+            {"atSeconds": _rounded(at), "podsPerSecond": _rounded(rate), "scheduled": scheduled}
+            for at, rate, scheduled in measurement.samples
+        ],
+    }
+
+
+def _percentiles(summary: Distribution | None) -> dict[str, Any]:
+    names = ("p50", "p90", "p95", "p99")
+    values = (
+        [None] * 4 if summary is None else (summary.perc50, summary.perc90, summary.perc95, summary.perc99)
+    )
+    return {name: _rounded(value) for name, value in zip(names, values, strict=True)}
+
+
+def _with_average(summary: Distribution) -> dict[str, Any]:
+    return {"average": _rounded(summary.average), **_percentiles(summary)}
+
+
+def _rounded(number: float | None) -> float | None:
+    return None if number is None else round(number, 4)

@@ -1,0 +1,253 @@
+"""The objects that a workload makes, as JSON: nodes, pods, volumes and their claims, priority classes.
+
+In: an operation, its templates, and the number of an object. Out: bytes to send. Defaults (a node of 4 CPU
+and 32 GiB, a pod that asks for a tenth of a CPU and 500 MiB) are scheduler_perf's, so that figures compare.
+"""
+
+from __future__ import annotations
+
+import copy
+import random
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from kuberth.api.wire import encode
+from kuberth.bench.cases import TestCase
+from kuberth.bench.operations import CreateNodes, CreatePods
+from kuberth.bench.templating import Template
+from kuberth.errors import ConfigError
+
+Tree = dict[str, Any]
+
+HOSTNAME: Final = "kubernetes.io/hostname"
+_MIGRATED: Final = "storage.alpha.kubernetes.io/migrated-plugins"
+_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
+"""Of which Kubernetes makes the ends of generated names."""
+_NODE_SIZE: Final = {"pods": "110", "cpu": "4", "memory": "32Gi"}
+_POD_SIZE: Final = {"cpu": "100m", "memory": "500Mi"}
+_BASE_POD: Final[Tree] = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"generateName": "pod-"},
+    "spec": {
+        "containers": [
+            {
+                "name": "pause",
+                "image": "registry.k8s.io/pause:3.10.1",
+                "ports": [{"containerPort": 80}],
+                "resources": {"limits": _POD_SIZE, "requests": _POD_SIZE},
+            }
+        ]
+    },
+}
+
+
+class NodeObjects(NamedTuple):
+    node: bytes
+    csi_node: bytes | None
+
+
+class NodeMaker:
+    """Nodes of one operation; names are drawn by lot, so that no order of them means anything."""
+
+    def __init__(self, operation: CreateNodes, case: TestCase, number: int, rng: random.Random) -> None:
+        self._operation = operation
+        self._prefix = f"node-{number}-"
+        self._template = _template(case, operation.node_template_path, "Node")
+        self._rng = rng
+        self._names: set[str] = set()
+
+    def make(self, index: int) -> NodeObjects:
+        operation = self._operation
+        if self._template is None:
+            node: Tree = {"metadata": {"generateName": self._prefix}, "status": _base_status()}
+        else:
+            node = copy.deepcopy(self._template.tree(index, operation.count))
+        node |= {"apiVersion": "v1", "kind": "Node"}
+        metadata = node.setdefault("metadata", {})
+        name = metadata.get("name") or self._draw(metadata.get("generateName") or self._prefix)
+        labels = metadata["labels"] = {**(metadata.get("labels") or {}), HOSTNAME: name}
+        metadata["name"] = name
+        # The first of these that is there counts, as upstream's code has it.
+        if operation.node_allocatable_strategy is not None:
+            status = node.setdefault("status", {})
+            # What is not said to be allocatable is the capacity, which an API server would see to.
+            status["allocatable"] = {
+                **(status.get("allocatable") or status.get("capacity") or {}),
+                **operation.node_allocatable_strategy.node_allocatable,
+            }
+        elif operation.label_node_prepare_strategy is not None:
+            values = operation.label_node_prepare_strategy.label_values
+            labels[operation.label_node_prepare_strategy.label_key] = values[index % len(values)]
+        elif operation.unique_node_label_strategy is not None:
+            labels[operation.unique_node_label_strategy.label_key] = str(
+                uuid.UUID(int=self._rng.getrandbits(128))
+            )
+        return NodeObjects(encode(node), self._csi_node(name))
+
+    def _draw(self, prefix: str) -> str:
+        while True:
+            name = prefix + "".join(self._rng.choices(_LETTERS, k=5))
+            if name not in self._names:
+                self._names.add(name)
+                return name
+
+    def _csi_node(self, name: str) -> bytes | None:
+        strategy = self._operation.node_allocatable_strategy
+        if strategy is None or not (strategy.csi_node_allocatable or strategy.migrated_plugins):
+            return None
+        drivers = [
+            {
+                "name": driver,
+                "nodeID": name,
+                "topologyKeys": None,
+                "allocatable": {} if limits.count is None else {"count": limits.count},
+            }
+            for driver, limits in strategy.csi_node_allocatable.items()
+        ]
+        return encode(
+            {
+                "apiVersion": "storage.k8s.io/v1",
+                "kind": "CSINode",
+                "metadata": {"name": name, "annotations": {_MIGRATED: ",".join(strategy.migrated_plugins)}},
+                "spec": {"drivers": drivers},
+            }
+        )
+
+
+def _base_status() -> Tree:
+    return {
+        "capacity": _NODE_SIZE,
+        "allocatable": _NODE_SIZE,
+        "phase": "Running",
+        "conditions": [{"type": "Ready", "status": "True"}],
+    }
+
+
+class VolumeObjects(NamedTuple):
+    """A claim, and the volume that it is bound to; both are made first and get their status after that."""
+
+    claim_name: str
+    claim: bytes
+    volume_name: str
+    volume: bytes
+
+
+class PodMaker:
+    """Pods of one operation, each with a volume of its own if there are templates for it."""
+
+    def __init__(
+        self, operation: CreatePods, case: TestCase, namespace: str, admission: PodAdmission
+    ) -> None:
+        self._count = operation.count
+        self._namespace = namespace
+        self._admission = admission
+        path = operation.pod_template_path
+        if path or case.default_pod_template is None:
+            self._template = _template(case, path, "Pod")
+        else:
+            self._template = _read(case.default_pod_template, "Pod")
+        self._volume = _template(case, operation.persistent_volume_template_path, "PersistentVolume")
+        self._claim = _template(
+            case, operation.persistent_volume_claim_template_path, "PersistentVolumeClaim"
+        )
+        self._same: bytes | None = None
+
+    @property
+    def has_volumes(self) -> bool:
+        return self._volume is not None
+
+    def pod(self, index: int) -> bytes:
+        if self._same is not None:
+            return self._same
+        tree = _BASE_POD if self._template is None else self._template.tree(index, self._count)
+        tree = self._admission.completed({**tree, "apiVersion": "v1", "kind": "Pod"})
+        if self.has_volumes:
+            claim = {"claimName": f"pvc-{index}"}
+            spec = {**tree.get("spec", {}), "volumes": [{"name": "vol", "persistentVolumeClaim": claim}]}
+            return encode({**tree, "spec": spec})
+        body = encode(tree)
+        if self._template is None or self._template.static:
+            self._same = body
+        return body
+
+    def volumes(self, index: int) -> VolumeObjects:
+        assert self._volume is not None
+        assert self._claim is not None
+        claim_name = f"pvc-{index}"
+        name = f"{self._namespace}-vol-{index}"
+        volume = copy.deepcopy(self._volume.tree(index, self._count))
+        spec = volume["spec"]
+        if "csi" in spec:
+            spec["csi"]["volumeHandle"] = name
+        elif "awsElasticBlockStore" in spec:
+            spec["awsElasticBlockStore"]["volumeID"] = f"vol-{index}"
+        spec["claimRef"] = {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "namespace": self._namespace,
+            "name": claim_name,
+        }
+        volume |= {"apiVersion": "v1", "kind": "PersistentVolume", "status": {"phase": "Bound"}}
+        volume["metadata"] = {**volume.get("metadata", {}), "name": name}
+        claim = copy.deepcopy(self._claim.tree(index, self._count))
+        claim |= {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "status": {"phase": "Bound"}}
+        claim["metadata"] = {**claim.get("metadata", {}), "name": claim_name, "namespace": self._namespace}
+        claim["spec"]["volumeName"] = name
+        return VolumeObjects(claim_name, encode(claim), name, encode(volume))
+
+
+class PodAdmission:
+    """What a pod has to bring along where the server checks it, as every real cluster does.
+
+    scheduler_perf's API server has that turned off: pods state their priority, and have no service account.
+    Elsewhere each priority that a workload uses gets a class, and pods have the default account from the
+    start, so that an update need not know of it.
+    """
+
+    def __init__(self, *, needed: bool) -> None:
+        self._needed = needed
+        self._pending: dict[int, str] = {}
+        self._known: set[int] = set()
+
+    def completed(self, pod: Tree) -> Tree:
+        """The pod with its account, and with the class of its priority if it states one."""
+        spec = pod.get("spec")
+        if not self._needed or not isinstance(spec, dict):
+            return pod
+        added = {"serviceAccountName": "default", "serviceAccount": "default"}
+        priority = spec.get("priority")
+        if isinstance(priority, int) and priority and "priorityClassName" not in spec:
+            name = f"bench-{'minus-' if priority < 0 else ''}{abs(priority)}"
+            added["priorityClassName"] = name
+            if priority not in self._known:
+                self._pending[priority] = name
+        return {**pod, "spec": {**added, **spec}}
+
+    def take_pending_classes(self) -> Iterator[bytes]:
+        """Classes that somebody has to make before the pods that name them."""
+        while self._pending:
+            value, name = self._pending.popitem()
+            self._known.add(value)
+            yield encode(
+                {
+                    "apiVersion": "scheduling.k8s.io/v1",
+                    "kind": "PriorityClass",
+                    "metadata": {"name": name},
+                    "value": value,
+                }
+            )
+
+
+def _template(case: TestCase, relative: str, kind: str) -> Template | None:
+    return _read(case.path(relative), kind) if relative else None
+
+
+def _read(path: Path, kind: str) -> Template:
+    template = Template.read(path)
+    found = template.tree(0, 1).get("kind", kind)
+    if found != kind:
+        raise ConfigError(f"template {path}: expected a {kind}, found a {found}")
+    return template

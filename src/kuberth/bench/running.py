@@ -1,0 +1,118 @@
+"""Runs workloads: for each of them every contender, as often as asked, each on a cluster of its own.
+
+In: workloads and contenders. Out: a result for each workload: the median measurements of every contender.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kuberth.bench.arenas import IN_PROCESS, arena
+from kuberth.bench.cases import Workload
+from kuberth.bench.contenders import KUBERTH, Contender
+from kuberth.bench.executor import Executor, Pace, Progress
+from kuberth.bench.measurements import Measurement, median, plain
+from kuberth.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class BenchSettings:
+    """What the command line decided."""
+
+    target: str = IN_PROCESS
+    assets: Path | None = None
+    repeat: int = 1
+    pace: Pace = field(default_factory=Pace)
+    gates: Mapping[str, bool] = field(default_factory=dict)
+    """Over those of the workloads."""
+    with_latencies: bool = False
+    """Whether latencies over time are wanted, for which metrics are read every second."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Which run is under way, and where it stands."""
+
+    workload: Workload
+    contender: str
+    run: int
+    runs: int
+    progress: Progress
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadResult:
+    """Measurements by contender, ours first; every contender has the same stretches."""
+
+    workload: Workload
+    measurements: Mapping[str, Sequence[Measurement]]
+
+    def rows(self) -> Iterator[tuple[str, Measurement, float | None]]:
+        """Contender, measurement, and how many times the first peer's rate it is."""
+        peer = next((name for name in self.measurements if name != KUBERTH), None)
+        for name, measurements in self.measurements.items():
+            for index, measurement in enumerate(measurements):
+                other = self.measurements[peer][index].average if peer is not None else 0.0
+                yield name, measurement, measurement.average / other if other and name != peer else None
+
+    @property
+    def missed(self) -> bool:
+        """Whether ours stayed behind a threshold."""
+        ours = self.measurements.get(KUBERTH, ())
+        return any(each.verdict is not None and each.verdict.met is False for each in ours)
+
+    def plain(self) -> dict[str, Any]:
+        rows: list[dict[str, Any]] = []
+        for name, measurement, ratio in self.rows():
+            shown = None if ratio is None else round(ratio, 3)
+            rows.append({"scheduler": name, "ratioToFirstPeer": shown, **plain(measurement)})
+        return {"case": self.workload.case.name, "workload": self.workload.name, "measurements": rows}
+
+
+async def run_workload(
+    workload: Workload,
+    contenders: Sequence[Contender],
+    settings: BenchSettings,
+    tell: Callable[[Standing], None] = lambda standing: None,
+) -> WorkloadResult:
+    """Every contender, `repeat` times, in turns: what else the machine does hits all of them alike."""
+    if refusal := workload.refusal():
+        raise ConfigError(f"{workload.where}: {refusal}")
+    runs: dict[str, list[Sequence[Measurement]]] = {contender.name: [] for contender in contenders}
+    for number in range(settings.repeat):
+        for contender in contenders:
+
+            def told(progress: Progress, name: str = contender.name, run: int = number + 1) -> None:
+                tell(Standing(workload, name, run, settings.repeat, progress))
+
+            runs[contender.name].append(await _run_once(workload, contender, settings, told))
+    return WorkloadResult(
+        workload,
+        {name: [median(same) for same in zip(*found, strict=True)] for name, found in runs.items()},
+    )
+
+
+async def _run_once(
+    workload: Workload, contender: Contender, settings: BenchSettings, tell: Callable[[Progress], None]
+) -> Sequence[Measurement]:
+    # Batching is off unless a workload turns it on, as in scheduler_perf.
+    gates = {"OpportunisticBatching": False, **workload.gates, **settings.gates}
+    tell(Progress("starting", 0, 0))
+    with tempfile.TemporaryDirectory(prefix="kuberth-bench-", ignore_cleanup_errors=True) as folder:
+        async with (
+            arena(settings.target, gates=gates, folder=Path(folder), assets=settings.assets) as place,
+            contender.running(place, workload, gates) as meter,
+        ):
+            executor = Executor(
+                workload,
+                place.access,
+                meter,
+                pace=settings.pace,
+                tell=tell,
+                with_latencies=settings.with_latencies,
+            )
+            return await executor.run()

@@ -1,0 +1,189 @@
+"""Object templates: text with `{{.Index}}` in it → plain trees.
+
+In: a file, and the number of the object and of all objects. Out: the tree of one object. Of Go's
+text/template only what workloads use is understood: `.Index`, `.Count`, numbers, calls of arithmetic
+functions, comments and the trimming of spaces. Whatever else stands between braces is refused by name.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Final
+
+from kuberth.errors import ConfigError
+from kuberth.text.documents import read_tree
+from kuberth.text.field_errors import InvalidConfiguration
+
+Number = int | float
+
+_ACTION: Final = re.compile(r"\{\{(- )?(.*?)( -)?\}\}", re.DOTALL)
+_COMMENT: Final = re.compile(r"\s*/\*.*\*/\s*", re.DOTALL)
+_TOKEN: Final = re.compile(
+    r"\s*(?:([()])|(\.?[A-Za-z_]\w*)|([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)|(\S+))"
+)
+
+
+def _divided(dividend: Number, divisor: Number) -> float:
+    if divisor == 0:
+        raise ValueError("division by zero")
+    return dividend / divisor
+
+
+def _remainder(dividend: Number, divisor: Number) -> int:
+    if int(divisor) == 0:
+        raise ValueError("division by zero")
+    return int(math.fmod(int(dividend), int(divisor)))  # with the sign of the dividend, as Go's
+
+
+FUNCTIONS: Final[Mapping[str, Callable[..., Number]]] = {
+    "AddFloat": lambda *numbers: float(sum(numbers)),
+    "AddInt": lambda *numbers: int(sum(numbers)),
+    "DivideFloat": _divided,
+    "DivideInt": lambda dividend, divisor: int(_divided(dividend, divisor)),
+    "Mod": _remainder,
+    "MultiplyFloat": lambda *numbers: float(math.prod(numbers)),
+    "MultiplyInt": lambda *numbers: int(math.prod(numbers)),
+    "SubtractFloat": lambda number, less: float(number - less),
+    "SubtractInt": lambda number, less: int(number - less),
+}
+
+Values = Mapping[str, int]
+_Part = str | Callable[[Values], Number]
+
+
+class Template:
+    """One file. `static`: it has no actions, and every object made from it is the same."""
+
+    def __init__(self, text: str, *, source: str) -> None:
+        self._source = source
+        self._parts = _parse(text, source)
+        self.static = all(isinstance(part, str) for part in self._parts)
+        self._tree: Any = None
+
+    @classmethod
+    def read(cls, path: Path) -> Template:
+        try:
+            return cls(path.read_text(encoding="utf-8"), source=str(path))
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise ConfigError(f"template {path} cannot be read: {reason}") from error
+
+    def text(self, index: int, count: int) -> str:
+        values = {"Index": index, "Count": count}
+        try:
+            return "".join(part if isinstance(part, str) else _shown(part(values)) for part in self._parts)
+        except (ValueError, TypeError) as error:
+            raise ConfigError(f"template {self._source}, object {index} of {count}: {error}") from error
+
+    def tree(self, index: int, count: int) -> dict[str, Any]:
+        """The object; it is to be read, not changed: a static template gives the same one again."""
+        if self.static and self._tree is not None:
+            return self._tree  # type: ignore[no-any-return]  # it was checked when it was kept
+        tree = self._read(self.text(index, count))
+        if self.static:
+            self._tree = tree
+        return tree
+
+    def _read(self, text: str) -> dict[str, Any]:
+        try:
+            tree, errors = read_tree(text)
+        except InvalidConfiguration as error:
+            raise ConfigError(f"template {self._source} is no YAML: {error}") from error
+        if errors:
+            raise ConfigError(f"template {self._source}: {errors[0]}")
+        if not isinstance(tree, dict) or not isinstance(tree.get("metadata", {}), dict):
+            raise ConfigError(f"template {self._source}: expected one Kubernetes object")
+        return tree
+
+
+def _parse(text: str, source: str) -> Sequence[_Part]:
+    parts: list[_Part] = []
+    end, trim_next = 0, False
+    for found in _ACTION.finditer(text):
+        literal = text[end : found.start()]
+        if trim_next:
+            literal = literal.lstrip()
+        parts.append(literal.rstrip() if found[1] else literal)
+        if not _COMMENT.fullmatch(found[2]):
+            parts.append(_Expression(found[2], source).compiled())
+        end, trim_next = found.end(), bool(found[3])
+    rest = text[end:]
+    parts.append(rest.lstrip() if trim_next else rest)
+    if "{{" in "".join(part for part in parts if isinstance(part, str)):
+        raise ConfigError(f"template {source}: a {{{{ has no }}}}")
+    return parts
+
+
+class _Expression:
+    """What stands between the braces, compiled to a function of the values."""
+
+    def __init__(self, text: str, source: str) -> None:
+        self._text = text.strip()
+        self._source = source
+        self._tokens = [found for found in _TOKEN.finditer(self._text) if found[0].strip()]
+        self._at = 0
+
+    def compiled(self) -> Callable[[Values], Number]:
+        compiled = self._call()
+        if self._at < len(self._tokens):
+            raise self._not_understood(self._tokens[self._at][0].strip())
+        return compiled
+
+    def _call(self) -> Callable[[Values], Number]:
+        """A function and what it is given, or one value alone."""
+        name = self._tokens[self._at][2] if self._at < len(self._tokens) else None
+        if name is None or name.startswith("."):
+            return self._value()
+        function = FUNCTIONS.get(name)
+        if function is None:
+            raise self._not_understood(name)
+        self._at += 1
+        arguments = []
+        while self._at < len(self._tokens) and self._tokens[self._at][1] != ")":
+            arguments.append(self._value())
+        return lambda values: function(*(argument(values) for argument in arguments))
+
+    def _value(self) -> Callable[[Values], Number]:
+        if self._at == len(self._tokens):
+            raise self._not_understood("nothing")
+        token = self._tokens[self._at]
+        self._at += 1
+        if token[1] == "(":
+            inner = self._call()
+            if self._at == len(self._tokens) or self._tokens[self._at][1] != ")":
+                raise self._not_understood("a ( without )")
+            self._at += 1
+            return inner
+        if token[2] in (".Index", ".Count"):
+            name = token[2][1:]
+            return lambda values: values[name]
+        if token[3]:
+            number = _number(token[3])
+            return lambda _values: number
+        raise self._not_understood(token[0].strip())
+
+    def _not_understood(self, what: str) -> ConfigError:
+        return ConfigError(
+            f"template {self._source}: {{{{ {self._text} }}}} has {what}, which is not understood here; "
+            f"understood are .Index, .Count, numbers and {', '.join(FUNCTIONS)}"
+        )
+
+
+def _number(text: str) -> Number:
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)
+
+
+def _shown(number: Number) -> str:
+    """As Go prints it: the shortest digits, an exponent only far from one."""
+    if isinstance(number, int):
+        return str(number)
+    if number == 0 or 1e-4 <= abs(number) < 1e21:
+        return format(Decimal(repr(number)), "f").removesuffix(".0")
+    return repr(number)

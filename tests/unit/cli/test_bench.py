@@ -1,0 +1,204 @@
+"""`kuberth bench`: what it runs, what it shows, and what it says when something is wrong."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kuberth.bench.cases import ThresholdMetricSelector
+from kuberth.bench.finding import shipped
+from kuberth.bench.measurements import ThresholdVerdict
+from kuberth.bench.running import WorkloadResult
+from kuberth.bench.throughput import Distribution
+from kuberth.cli import main
+from kuberth.cli.bench_display import notes, results_table
+from tests.unit.bench.test_measurements import measured
+
+CASES = """
+- name: Tiny
+  workloadTemplate:
+  - {opcode: createNodes, count: 2}
+  - {opcode: createPods, countParam: $pods, namespace: measured, collectMetrics: true}
+  workloads:
+  - {name: two, params: {pods: 2}, labels: [short]}
+  - {name: three, params: {pods: 3}, threshold: 100000}
+  - {name: wrong, params: {pods: 3, nodes: 1}, labels: [broken]}
+- name: Devices
+  labels: [dra]
+  workloadTemplate:
+  - {opcode: createResourceDriver, driverName: d, nodes: "*"}
+  - {opcode: createPods, count: 1, collectMetrics: true}
+  workloads: [{name: one}]
+"""
+PLUGIN = """
+from kuberth.framework import ScorePlugin
+class Flat(ScorePlugin):
+    name = "Flat"
+    def score(self, state, pod, node):
+        return 1
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "cases.yaml").write_text(CASES, encoding="utf-8")
+    return tmp_path
+
+
+def bench(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as exit_:
+        main(args=["bench", *args])
+    said = capsys.readouterr()
+    assert "Traceback" not in said.err
+    return int(exit_.value.code or 0), said.out, said.err
+
+
+def test_one_workload_as_a_table(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = bench(capsys, "cases.yaml", "Tiny/two")
+    assert code == 0
+    head, row, *rest = out.splitlines()
+    assert head.split()[:4] == ["workload", "scheduler", "pods", "pods/s"]
+    assert row.split()[:3] == ["Tiny/two", "kuberth", "2"]
+    assert "too short for samples a second apart" in rest[0]
+    assert "CPU and memory are of this whole process" in rest[1]
+
+
+def test_several_as_json_with_a_median(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    args = ("cases.yaml", "Tiny/two", "Tiny/three", "-o", "json", "--repeat", "2", "--plot", "p.svg")
+    code, out, _ = bench(capsys, *args)
+    assert code == 0
+    tree = json.loads(out)
+    assert (tree["target"], tree["repeat"]) == ("inproc", 2)
+    found = [(each["workload"], each["measurements"][0]["scheduled"]) for each in tree["results"]]
+    assert found == [("two", 2), ("three", 3)]
+    assert tree["results"][1]["measurements"][0]["threshold"]["met"] is None, "too short to be sampled"
+    assert (folder / "p.svg").read_text(encoding="utf-8").startswith("<svg")
+
+
+def test_a_plugin_of_ones_own_and_a_profile(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "flat_score.py").write_text(PLUGIN, encoding="utf-8")
+    (folder / "scheduler.yaml").write_text(
+        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+        "profiles: [{plugins: {multiPoint: {enabled: [{name: Flat}]}}}]\n",
+        encoding="utf-8",
+    )
+    monkeypatch.syspath_prepend(str(folder))
+    args = ("cases.yaml", "Tiny/two", "--plugin", "flat_score:Flat", "--scheduler-config", "scheduler.yaml")
+    code, _, _ = bench(capsys, *args, "--profile", "flame.svg")
+    assert code == 0
+    assert "Kuberth, Tiny/two: " in (folder / "flame.svg").read_text(encoding="utf-8")
+
+
+def test_the_list(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main_ended = bench_list(capsys, "cases.yaml")
+    assert main_ended.splitlines() == [
+        "Tiny/two  [short]",
+        "Tiny/three  [threshold 100000]",
+        "Tiny/wrong  [broken; cannot run: no operation takes $nodes; is a name misspelled, or does only the "
+        "Go code of its test read it?]",
+        "Devices/one  [dra; cannot run: createResourceDriver needs DRA: nobody here plays the controller of "
+        "resource claims or allocates devices]",
+    ]
+    assert bench_list(capsys, "cases.yaml", "--label-filter", "short") == "Tiny/two  [short]\n"
+    assert "Quick/100Nodes  [quick]" in bench_list(capsys)
+
+
+def bench_list(capsys: pytest.CaptureFixture[str], *args: str) -> str:
+    code, out, _ = bench(capsys, "--list", *args)
+    assert code == 0
+    return out
+
+
+@pytest.mark.parametrize(
+    "args, told",
+    [
+        (["gone.yaml"], "gone.yaml: No such file or directory"),
+        (["cases.yaml", "Tini"], 'there is no case Tini; did you mean "Tiny"?'),
+        (["cases.yaml", "Tiny/wrong"], "case Tiny: workload wrong: no operation takes $nodes"),
+        (["cases.yaml", "Devices"], "case Devices: workload one: createResourceDriver needs DRA"),
+        (["cases.yaml", "Tiny/two", "--peer", "blind"], "needs a server to talk to: add --target up or"),
+        (["cases.yaml", "Tiny/two", "--timeout", "soon"], "--timeout soon: expected a duration"),
+        (["cases.yaml", "Tiny/two", "--plot", "p.gif"], "ends with .svg or .png"),
+        (["cases.yaml", "Tiny/two", "--profile", "p.txt"], "--profile p.txt: the name ends with .svg"),
+        (["cases.yaml", "Tiny/two", "--feature-gates", "Nope=true"], "unknown feature gate"),
+        (["cases.yaml", "Tiny/two", "--plugin", "nowhere:X"], "nowhere"),
+        (
+            ["cases.yaml", "Tiny/two", "--target", "assets", "--assets", "."],
+            "etcd is not in .; run `make envtest`",
+        ),
+        (["--upstream", "cases.yaml"], "two sources of workloads"),
+        (["--upstream"], "name a case or CASE/WORKLOAD"),
+        (["--upstream", "SchedulingBasic"], "`make envtest` brings its sources"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_what_is_wrong_is_one_line(
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    args: list[str],
+    told: str,
+) -> None:
+    monkeypatch.setenv("GOMODCACHE", str(folder / "no-modules"))
+    code, _, err = bench(capsys, *args)
+    assert code in (1, 2)
+    assert told in err
+
+
+def test_workloads_that_cannot_run_are_left_out_of_many(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "cases.yaml").write_text(CASES.replace("labels: [dra]", "labels: [short]"), encoding="utf-8")
+    code, out, err = bench(capsys, "cases.yaml", "--label-filter", "short")
+    assert code == 0
+    assert "Devices/one is left out: createResourceDriver needs DRA" in err
+    assert "Tiny/two" in out
+
+
+def test_one_that_fails_does_not_lose_the_others(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = CASES.replace("{opcode: createNodes, count: 2}", "{opcode: createNodes, count: 0}")
+    second = CASES.replace("name: Tiny", "name: Fine").split("- name: Devices")[0]
+    (folder / "cases.yaml").write_text(text + second.lstrip(), encoding="utf-8")
+    code, out, err = bench(capsys, "cases.yaml", "Tiny/two", "Fine/two", "--timeout", "3s")
+    assert code == 1
+    assert "case Tiny: workload two: op 1 (createPods): only 0 of 2 pods" in err
+    assert "Fine/two" in out
+
+
+@pytest.mark.parametrize("got, code", [(50.0, 1), (200.0, 0)])
+def test_a_missed_threshold_is_an_exit_code_for_who_asks(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, got: float, code: int
+) -> None:
+    async def ran(workload: Any, *_: Any) -> WorkloadResult:
+        verdict = ThresholdVerdict(100, ThresholdMetricSelector(), got)
+        return WorkloadResult(workload, {"kuberth": [measured(got, verdict=verdict)]})
+
+    monkeypatch.setattr("kuberth.cli.bench_run.run_workload", ran)
+    assert bench(capsys, "cases.yaml", "Tiny/three", "--check-thresholds")[0] == code
+    checked, out, _ = bench(capsys, "cases.yaml", "Tiny/three")
+    assert checked == 0
+    assert ("> 100 missed" if code else "> 100 met") in out
+
+
+def test_the_table_has_ratios_and_a_dash_for_what_nobody_knows() -> None:
+    attempts = Distribution(2, 1, 2, 3, 4)
+    found = WorkloadResult(
+        shipped()[0],
+        {
+            "kuberth": [measured(300, attempts_ms=attempts)],
+            "kube-scheduler": [measured(100, cpu_ms_per_pod=None)],
+        },
+    )
+    table = results_table([found])
+    cells = {str(column.header): list(column.cells) for column in table.columns}
+    assert cells["workload"] == ["Quick/100Nodes", ""]
+    assert cells["ratio"] == ["3.00", ""]
+    assert cells["CPU ms/pod"] == ["1.00", "–"]
+    assert cells["attempt ms p50/p90/p99"] == ["1.0 / 2.0 / 4.0", "–"]
+    assert notes([found], target="assets") == []
