@@ -127,7 +127,6 @@ class ClusterTable:
         self._order: NodeOrder | None = None
         self._order_may_differ = False
         self._observers: list[PlacementObserver] = []
-        self._questions = 0
         self.problems: dict[str, str] = {}
         """Nodes with something unreadable in them, and what; that part counts as zero."""
 

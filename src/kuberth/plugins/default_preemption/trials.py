@@ -31,7 +31,7 @@ from kuberth.framework.verdict import Mask
 Rows = NDArray[np.int64]
 
 
-class Lane:
+class VictimLane:
     """What happens on one row while the others are tried beside it."""
 
     __slots__ = ("condemned", "possible", "protected", "row")
@@ -76,15 +76,15 @@ class TrialError(KuberthError):
 class Trial(Protocol):
     """A what-if over some rows, all of whose pods of lower priority have left."""
 
-    def fitting(self, diagnosis: Diagnosis) -> Sequence[Lane]:
+    def fitting(self, diagnosis: Diagnosis) -> Sequence[VictimLane]:
         """The rows where the pod fits now; why it does not on the others goes to `diagnosis`."""
         ...
 
-    def begin(self, lanes: Sequence[Lane]) -> None:
+    def begin(self, lanes: Sequence[VictimLane]) -> None:
         """From now on the possible victims of the lanes keep their order."""
         ...
 
-    def spare(self, lanes: Sequence[Lane], turn: int) -> Sequence[bool]:
+    def spare(self, lanes: Sequence[VictimLane], turn: int) -> Sequence[bool]:
         """On each lane bring the `turn`-th possible victim back; it leaves again unless the pod fits."""
         ...
 
@@ -99,12 +99,12 @@ class PodTrial:
         self._state = preemptor.state.clone()
         self._cluster = preemptor.cluster
         self._what_if = what_if
-        self._lanes = [Lane(row, preemptor.pods_below(row)) for row in rows.tolist()]
+        self._lanes = [VictimLane(row, preemptor.pods_below(row)) for row in rows.tolist()]
         for lane in self._lanes:
             for info in lane.possible:
                 self._remove(info, lane.row)
 
-    def fitting(self, diagnosis: Diagnosis) -> Sequence[Lane]:
+    def fitting(self, diagnosis: Diagnosis) -> Sequence[VictimLane]:
         lanes = self._lanes
         if len(lanes) > 1:
             passing = self._fits_on_each(lanes, diagnosis)
@@ -119,10 +119,10 @@ class PodTrial:
                 diagnosis.set(self._cluster.names[lane.row], status)
         return fitting
 
-    def begin(self, lanes: Sequence[Lane]) -> None:
+    def begin(self, lanes: Sequence[VictimLane]) -> None:
         pass
 
-    def spare(self, lanes: Sequence[Lane], turn: int) -> Sequence[bool]:
+    def spare(self, lanes: Sequence[VictimLane], turn: int) -> Sequence[bool]:
         for lane in lanes:
             self._add(lane.possible[turn], lane.row)
         spared = self._fits(lanes)
@@ -145,18 +145,18 @@ class PodTrial:
         if not status.is_success:
             raise TrialError(status)
 
-    def _status_on(self, lane: Lane) -> Status:
+    def _status_on(self, lane: VictimLane) -> Status:
         """Whether the pod fits on the node as things stand, pods nominated for it considered."""
         return self._runner.filter_status(self._state, self._preemptor.pod, NodeRow(self._cluster, lane.row))
 
-    def _fits(self, lanes: Sequence[Lane]) -> Sequence[bool]:
+    def _fits(self, lanes: Sequence[VictimLane]) -> Sequence[bool]:
         if len(lanes) > 1:
             passing = self._fits_on_each(lanes, Diagnosis())
             if passing is not None:
                 return passing
         return [self._status_on(lane).is_success for lane in lanes]
 
-    def _fits_on_each(self, lanes: Sequence[Lane], diagnosis: Diagnosis) -> Sequence[bool] | None:
+    def _fits_on_each(self, lanes: Sequence[VictimLane], diagnosis: Diagnosis) -> Sequence[bool] | None:
         """The same for many nodes at once. None: a plugin failed, so each has to be asked on its own."""
         view = Nodes(self._cluster, np.array([lane.row for lane in lanes], np.int64))
         passing = self._runner.run_filter(self._state, self._preemptor.pod, view, diagnosis)
@@ -183,12 +183,12 @@ class SumsTrial:
         self._possible = present[:, :0]
         self._place: dict[int, tuple[int, int]] = {}
 
-    def fitting(self, diagnosis: Diagnosis) -> Sequence[Lane]:
+    def fitting(self, diagnosis: Diagnosis) -> Sequence[VictimLane]:
         passing = self._fits(self._rows, self._present, diagnosis)
         # Here nothing is done for a row that is hopeless, as most are where preemption does not help.
-        return [Lane(row, self._preemptor.pods_below(row)) for row in self._rows[passing].tolist()]
+        return [VictimLane(row, self._preemptor.pods_below(row)) for row in self._rows[passing].tolist()]
 
-    def begin(self, lanes: Sequence[Lane]) -> None:
+    def begin(self, lanes: Sequence[VictimLane]) -> None:
         self._possible = amounts_of([info for lane in lanes for info in lane.possible], self._cluster)
         firsts = accumulate((len(lane.possible) for lane in lanes), initial=0)
         positions = {row: position for position, row in enumerate(self._rows.tolist())}
@@ -198,7 +198,7 @@ class SumsTrial:
         # They have let the pod pass, and what they go by does not change in this what-if.
         self._state.skip_filter |= self._runner.filters_of_node_objects
 
-    def spare(self, lanes: Sequence[Lane], turn: int) -> Sequence[bool]:
+    def spare(self, lanes: Sequence[VictimLane], turn: int) -> Sequence[bool]:
         positions, firsts = np.array([self._place[lane.row] for lane in lanes], np.int64).T
         trial = self._present[:, positions] + self._possible[:, firsts + turn]
         spared = self._fits(self._rows[positions], trial)

@@ -18,11 +18,11 @@ from kuberth.plugins.default_preemption.budgets import Budgets
 from kuberth.plugins.default_preemption.importance import importance
 from kuberth.plugins.default_preemption.plans import VictimPlan, Victims
 from kuberth.plugins.default_preemption.trials import (
-    Lane,
     Preemptor,
     Rows,
     Trial,
     TrialError,
+    VictimLane,
     pod_trial,
     sums_trial,
 )
@@ -73,14 +73,14 @@ class VictimSearch:
                 turn += 1
         self._keep(diagnosis, lanes)
 
-    def _rank(self, lane: Lane) -> None:
+    def _rank(self, lane: VictimLane) -> None:
         """Those that a budget protects come first, and in each group the most important."""
         split = self._budgets.split(sorted(lane.possible, key=importance))
         lane.possible = [*split.violating, *split.others]
         lane.protected = len(split.violating)
         self._plan.cover(lane.row, split.covering)
 
-    def _keep(self, diagnosis: Diagnosis, lanes: Sequence[Lane]) -> None:
+    def _keep(self, diagnosis: Diagnosis, lanes: Sequence[VictimLane]) -> None:
         cluster, plan = self._cluster, self._plan
         for rows, status in diagnosis.rows():
             plan.refuse(rows, status, cluster)
@@ -96,7 +96,7 @@ class VictimSearch:
                 plan.refuse(np.array([lane.row], np.int64), nobody, cluster)
 
 
-def _victims(lane: Lane) -> Victims:
+def _victims(lane: VictimLane) -> Victims:
     pods = [info for info, _breaks in lane.condemned]
     violations = sum(breaks for _info, breaks in lane.condemned)
     if violations:  # otherwise they went in the order of importance
