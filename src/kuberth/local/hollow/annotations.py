@@ -8,7 +8,8 @@ read is as good as none: nobody checks annotations when they are written.
                                            for ever, or for a second if the pod is a Job's
     kuberth.dev/exit-code: "1"             how they end; 0 is the default
     kuberth.dev/stop-seconds: "20"         how long they take to stop when the pod is deleted; at most its
-                                           grace period, at whose end they are killed; at once without it
+                                           grace period, at whose end they are killed; without it as long
+                                           as a preStop hook of theirs sleeps, or no time at all
     kuberth.dev/ready: "false"             its readiness probe fails, for as long as this stands there
     kuberth.dev/ready-after-seconds: "5"   it succeeds so long after each start, and not before
     kuberth.dev/live-seconds: "60"         the liveness probe fails so long after each start
@@ -69,6 +70,7 @@ class Course:
 
 def course_of(pod: Obj) -> Course:
     notes = _annotations(pod)
+    stop_seconds = _number(notes.get(STOP_SECONDS))
     run_seconds = _number(notes.get(RUN_SECONDS))
     if run_seconds is None:
         owners = pod["metadata"].get("ownerReferences") or ()
@@ -77,7 +79,7 @@ def course_of(pod: Obj) -> Course:
     return Course(
         run_seconds=run_seconds,
         exit_code=int(_number(notes.get(EXIT_CODE)) or 0),
-        stop_seconds=_number(notes.get(STOP_SECONDS)) or 0.0,
+        stop_seconds=_longest_sleep(pod) if stop_seconds is None else stop_seconds,
         ready=notes.get(READY) != "false",
         ready_after_seconds=_number(notes.get(READY_AFTER_SECONDS)) or 0.0,
         live_seconds=_number(notes.get(LIVE_SECONDS)),
@@ -90,6 +92,13 @@ def says_ready(node: Obj) -> bool:
 
 def is_silent(node: Obj) -> bool:
     return _annotations(node).get(HEARTBEAT) == "stop"
+
+
+def _longest_sleep(pod: Obj) -> float:
+    """For how long preStop hooks sleep, the only thing that hooks can do in a container that runs nothing."""
+    containers = (*pod["spec"].get("containers", ()), *(pod["spec"].get("initContainers") or ()))
+    hooks = ((each.get("lifecycle") or {}).get("preStop") or {} for each in containers)
+    return max((_number((hook.get("sleep") or {}).get("seconds")) or 0.0 for hook in hooks), default=0.0)
 
 
 def _annotations(obj: Obj) -> Obj:

@@ -70,6 +70,28 @@ def test_a_deleted_pod_is_terminating_until_its_containers_have_stopped(
     virtual(main)
 
 
+@pytest.mark.parametrize(
+    ("grace", "notes", "seconds"),
+    [(80, {}, 79.0), (30, {}, 31.0), (80, {"stop-seconds": "20"}, 20.0)],
+    ids=["the hook's end", "killed before", "the annotation counts first"],
+)
+def test_a_hook_that_sleeps_keeps_a_deleted_pod_terminating(
+    grace: int, notes: dict[str, str], seconds: float
+) -> None:
+    async def main() -> None:
+        async with playing(nodes=1) as world:
+            body = pod("a", notes=notes, terminationGracePeriodSeconds=grace)
+            body["spec"]["containers"][0]["lifecycle"] = {"preStop": {"sleep": {"seconds": 79}}}
+            await world.create(body)
+            await world.status("Pod", "a", phase="Running")
+            await world.delete("Pod", "a")
+            await world.quiet(seconds=seconds - 1.5)
+            assert pod_status(await world.get("Pod", "a")) == "Terminating"
+            await world.gone("Pod", "a", seconds=2)
+
+    virtual(main)
+
+
 def test_a_deletion_can_be_hurried() -> None:
     async def main() -> None:
         async with playing(nodes=1) as world:
