@@ -46,6 +46,7 @@ def modules_after(arguments: list[str], **environment: str) -> set[str]:
         pytest.param(["run", "--help"], {}, id="run-help"),
         pytest.param(["run", "--version"], {}, id="run-version"),
         pytest.param(["up", "--help"], {}, id="up-help"),
+        pytest.param(["bench", "--help"], {}, id="bench-help"),
         pytest.param(["config", "print", "--help"], {}, id="config-help"),
         pytest.param([], {"_KUBERTH_COMPLETE": "zsh_source"}, id="completion-script"),
         pytest.param(
