@@ -104,7 +104,10 @@ class BindingCycle:
         except Exception as exc:  # a defect of ours must not lose the pod
             logger.exception("binding pod %s failed", placement.info.key)
             status = Status.error(exc)
-        self._conclude(placement, status)
+        try:
+            self._conclude(placement, status)
+        except Exception:
+            logger.exception("bind %s failed", placement.info.key)
 
     @property
     def under_way(self) -> Mapping[asyncio.Future[Any], Placement]:

@@ -157,6 +157,22 @@ def test_a_refused_binding_is_undone_and_tried_again() -> None:
     scheduling(script, then=refused)
 
 
+def test_a_defect_after_the_binding_is_told_and_stops_nobody(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def script(scheduler: Scheduler, api: PostOffice) -> None:
+        recorder = scheduler.recorder
+        monkeypatch.setattr(recorder, "record", lambda *_, **__: 1 / 0)
+        await until(lambda: api.node_of())
+        await until(lambda: "bind default/p failed" in caplog.text)
+        api.put(make_pod("q", uid="v", cpu="1"))
+        await until(lambda: "bind default/q failed" in caplog.text)
+        assert api.node_of("q") == "n1"
+        assert scheduler.metrics.goroutines.values == {("binding",): 0}
+
+    scheduling(script)
+
+
 @pytest.mark.parametrize("happened", [True, False], ids=["bound", "not-bound"])
 def test_when_the_answer_is_lost_the_pod_itself_is_asked(happened: bool) -> None:
     async def lost(api: PostOffice, binding: Binding) -> None:
