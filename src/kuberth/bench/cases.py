@@ -16,6 +16,7 @@ import msgspec
 from kuberth.bench.operations import (
     NEEDS_DRA,
     NOT_RUN,
+    CreateAny,
     CreatePods,
     CreatePodSets,
     Operation,
@@ -134,8 +135,8 @@ class Workload:
         for operation in self.case.operations:
             if reason := NOT_RUN.get(type(operation)):
                 return f"{operation.opcode} {reason}"
-        if self.gates.get("DynamicResourceAllocation"):
-            return f"the gate DynamicResourceAllocation {NEEDS_DRA}"
+            if isinstance(operation, CreateAny) and _is_of_dra(self.case.path(operation.template_path)):
+                return f"createAny of {operation.template_path} {NEEDS_DRA}"
         if unused := self._filled_in()[1]:
             names = ", ".join(f"${name}" for name in unused)
             return (
@@ -155,6 +156,13 @@ class Workload:
             except ValueError as error:
                 raise ConfigError(f"{self.where}: op {index} ({operation.opcode}): {error}") from error
         return steps, params.unused()
+
+
+def _is_of_dra(template: Path) -> bool:
+    try:
+        return "apiVersion: resource.k8s.io/" in template.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return False  # what is wrong with it is told when it is used
 
 
 def _taken_apart(operation: Operation, params: Params) -> Iterator[Operation]:

@@ -231,6 +231,15 @@ def test_parameters_that_do_not_fit(tmp_path: Path, operation: str, workload: st
     assert told in str(error.value)
 
 
+def test_objects_of_dynamic_resource_allocation_are_refused(tmp_path: Path) -> None:
+    (found,) = of_file(written(tmp_path, case_with("{opcode: createAny, templatePath: class.yaml}")))
+    assert found.refusal() is None
+    found.case.path("class.yaml").write_text(
+        "apiVersion: resource.k8s.io/v1\nkind: DeviceClass\n", encoding="utf-8"
+    )
+    assert str(found.refusal()).startswith("createAny of class.yaml needs DRA: ")
+
+
 def test_a_parameter_that_nobody_takes(tmp_path: Path) -> None:
     (found,) = of_file(written(tmp_path, case_with(workload="{name: w, params: {nodes: 1}}")))
     assert str(found.refusal()).startswith("no operation takes $nodes; is a name misspelled")
