@@ -34,14 +34,18 @@ def full_registry(
 
 
 def assemble(
-    config: KubeSchedulerConfiguration, *, registry: Registry, handle: Handle, metrics: SchedulerMetrics
+    config: KubeSchedulerConfiguration,
+    *,
+    registry: Registry,
+    handle: Handle,
+    metrics: SchedulerMetrics,
+    with_plans: bool = True,
 ) -> Mapping[str, Runner]:
     """The runners by scheduler name, in the configuration's order.
 
     Each profile gets its own copy of the handle, which knows the profile's runner.
     """
     runners: dict[str, Runner] = {}
-    with_plans = handle.feature_gates.enabled("OpportunisticBatching")
     for profile_config in config.profiles:
         own = replace(handle, profile_name=profile_config.scheduler_name)
         profile = build_profile(profile_config, registry, own)

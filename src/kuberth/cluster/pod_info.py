@@ -168,16 +168,18 @@ class PodInfo:
         return self._of(replace(self.pod, spec=replace(self.pod.spec, node_name=node_name)))
 
     def renewed(self, pod: Pod) -> PodInfo | None:
-        """The same for a newer version of the pod; None if what is derived may differ."""
+        """The same for a newer version of the pod; None if more than its class may differ."""
         old, new = self.pod.metadata, pod.metadata
         if (
             self.pod.spec != pod.spec
-            or old.labels != new.labels
             or (old.deletion_timestamp is None) != (new.deletion_timestamp is None)
             or _reported(self.pod) != _reported(pod)
         ):
             return None
-        return self._of(pod)
+        twin = self._of(pod)
+        if old.labels != new.labels:  # a binding brings those of the node's topology
+            twin.pod_class = _class_of(new)
+        return twin
 
     def _of(self, pod: Pod) -> PodInfo:
         twin = PodInfo.__new__(PodInfo)

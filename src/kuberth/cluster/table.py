@@ -381,7 +381,7 @@ class ClusterTable:
     update_pod = add_pod
 
     def renew_pod(self, pod: Pod) -> bool:
-        """As `add_pod`, if the pod is here and nothing that counts has changed; False: it is not done."""
+        """As `add_pod`, if the pod is here and takes the room it took; False: it is not done."""
         placed = self._placed.get(pod.metadata.uid)
         if placed is None or placed.node_name != pod.spec.node_name:
             return False
@@ -396,6 +396,9 @@ class ClusterTable:
             self._without_node[placed.node_name][info.uid] = info
         else:
             self._pods_at[row][info.uid] = info
+            if info.pod_class != old.pod_class:
+                self.terms.add(old, row, -1)
+                self.terms.add(info, row, 1)
             self.generation += 1
             self.row_generation[row] = self.settled_generation[row] = self.generation
             self.changes.note(row)

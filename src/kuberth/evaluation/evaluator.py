@@ -86,7 +86,9 @@ class Evaluator:
         profile: str | None = None,
         plugins: Mapping[str, PluginFactory] | None = None,
         feature_gates: FeatureGates | None = None,
+        with_plans: bool = True,
     ) -> None:
+        """`with_plans`: equal pods share what is known of the nodes. No answer depends on it."""
         self.stores = Stores()
         """The objects it was given, by kind."""
         self.cluster = ClusterTable()
@@ -112,7 +114,13 @@ class Evaluator:
             spawn=lambda work, *, name: self._background.append(work),
             metrics=metrics,
         )
-        runners = assemble(config, registry=full_registry(plugins), handle=handle, metrics=metrics)
+        runners = assemble(
+            config,
+            registry=full_registry(plugins),
+            handle=handle,
+            metrics=metrics,
+            with_plans=with_plans,
+        )
         if profile is not None and profile not in runners:
             raise KuberthError(f"no profile is called {profile!r}; there are: {', '.join(runners)}")
         self.runner: Runner = runners[profile] if profile is not None else next(iter(runners.values()))

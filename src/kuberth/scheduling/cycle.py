@@ -10,8 +10,6 @@ import time
 from collections.abc import Mapping
 from typing import Final
 
-import numpy as np
-
 from kuberth.api.core import Pod
 from kuberth.cluster.nodes import Nodes
 from kuberth.cluster.table import ClusterTable
@@ -128,7 +126,7 @@ class SchedulingCycle:
     def _best(self, scores: NodeScores) -> int:
         """The position of a node with the highest total; among equals anyone, by lot."""
         totals = scores.totals
-        best = np.flatnonzero(totals == totals.item(totals.argmax()))
+        best = (totals == totals.item(totals.argmax())).nonzero()[0]
         return int(best[0] if len(best) == 1 else best[self._rng.randrange(len(best))])
 
     # Taking the node

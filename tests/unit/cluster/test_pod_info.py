@@ -158,7 +158,7 @@ REPORTED = {"name": "c", "resources": {"requests": {"cpu": "2"}}, "allocatedReso
         pytest.param({"metadata": {"annotations": {"a": "b"}}}, True, id="an-annotation"),
         pytest.param({"status": {"containerStatuses": [{"name": "c", "ready": True}]}}, True, id="readiness"),
         pytest.param({"node": "n2"}, False, id="its-node"),
-        pytest.param({"labels": {"app": "db"}}, False, id="a-label"),
+        pytest.param({"labels": {"app": "db"}}, True, id="a-label"),
         pytest.param({"cpu": "2"}, False, id="its-requests"),
         pytest.param({"priority": 7}, False, id="its-priority"),
         pytest.param(

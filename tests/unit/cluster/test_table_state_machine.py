@@ -231,15 +231,21 @@ class TableMachine(RuleBasedStateMachine):
         self._add(info.placed_on(info.node_name if node is None else node))
 
     @precondition(lambda self: self.pods)
-    @rule(data=st.data(), kind=st.none() | KINDS, node=st.none() | NODES)
-    def renew(self, data: st.DataObject, kind: int | None, node: str | None) -> None:
+    @rule(
+        data=st.data(), kind=st.none() | KINDS, node=st.none() | NODES, label=st.sampled_from(["", "a", "b"])
+    )
+    def renew(self, data: st.DataObject, kind: int | None, node: str | None, label: str) -> None:
         """A new version, of which perhaps nothing counts; what the table does not take over is added."""
         last = self.pods[data.draw(st.sampled_from(sorted(self.pods)))]
         pod = last.pod if kind is None else make_info(last.uid, kind, 0, last.node_name).pod
         replace = msgspec.structs.replace
         pod = replace(
             pod,
-            metadata=replace(pod.metadata, resource_version=f"{last.pod.metadata.resource_version}1"),
+            metadata=replace(
+                pod.metadata,
+                resource_version=f"{last.pod.metadata.resource_version}1",
+                labels={**pod.metadata.labels, "app": label} if label else pod.metadata.labels,
+            ),
             spec=replace(pod.spec, node_name=last.node_name if node is None else node),
             status=replace(pod.status, phase="Running"),
         )
@@ -247,7 +253,11 @@ class TableMachine(RuleBasedStateMachine):
         if not self.table.renew_pod(pod):
             self._add(info)
             return
-        assert all(getattr(info, slot) == getattr(last, slot) for slot in PodInfo.__slots__ if slot != "pod")
+        assert all(
+            getattr(info, slot) == getattr(last, slot)
+            for slot in PodInfo.__slots__
+            if slot not in ("pod", "pod_class")
+        )
         placed = self.table.placed(info.uid)
         assert placed is not None
         assert placed.pod is pod

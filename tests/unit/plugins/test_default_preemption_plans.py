@@ -20,7 +20,7 @@ from kuberth.api.policy import PodDisruptionBudget
 from kuberth.api.wire import convert
 from kuberth.cluster.nodes import NodeRow, Nodes
 from kuberth.cluster.pod_info import PodInfo
-from kuberth.config import FeatureGates, load
+from kuberth.config import load
 from kuberth.config.plugin_args import DefaultPreemptionArgs
 from kuberth.evaluation import Evaluator
 from kuberth.framework.cycle_state import CycleState
@@ -221,7 +221,7 @@ class World:
 
     def __init__(self, *, enough: int, preemptor: dict[str, Any]) -> None:
         # The memory is the world's own, not that of the runner's plans.
-        self.judge = Evaluator(feature_gates=FeatureGates({"OpportunisticBatching": False}))
+        self.judge = Evaluator(with_plans=False)
         self.plugin = Watched(self.judge, enough=enough)
         self.enough = enough
         self.template = preemptor
@@ -536,8 +536,7 @@ class Scene:
         objects: list[Any] = [make_node(name, cpu="1") for name in names]
         objects += [make_pod(f"low-{name}", node=name, cpu="1", priority=0) for name in names]
         # The memory is the scene's own, not that of the runner's plans.
-        gates = FeatureGates({"OpportunisticBatching": False})
-        self.judge = Evaluator(objects, config=load(tree), plugins={"Moody": Moody}, feature_gates=gates)
+        self.judge = Evaluator(objects, config=load(tree), plugins={"Moody": Moody}, with_plans=False)
         self.plugin = Watched(self.judge, enough=100)
         self.memory: dict[Any, Any] = {}
         moody = self.judge.runner.profile.plugins["Moody"]

@@ -19,7 +19,7 @@ from kuberth.api.meta import ObjectMeta
 from kuberth.cluster.node_order import NodeOrder
 from kuberth.cluster.nodes import NodeRow, Nodes
 from kuberth.cluster.pod_info import PodInfo
-from kuberth.config import FeatureGates, KubeSchedulerConfiguration
+from kuberth.config import KubeSchedulerConfiguration
 from kuberth.evaluation import Evaluator
 from kuberth.framework import (
     CycleState,
@@ -60,8 +60,7 @@ class World:
     """One of the two."""
 
     def __init__(self, config: KubeSchedulerConfiguration | None, plugins: Mapping[str, Any], *, plans: bool):
-        gates = FeatureGates({"OpportunisticBatching": plans})
-        self.evaluator = Evaluator(config=config, plugins=plugins, feature_gates=gates)
+        self.evaluator = Evaluator(config=config, plugins=plugins, with_plans=plans)
         self.cluster = self.evaluator.cluster
         self.cycle = SchedulingCycle(
             self.cluster,

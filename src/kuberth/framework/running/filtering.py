@@ -18,7 +18,7 @@ from kuberth.framework.extension_points import Plugin, PostFilterResult, PreFilt
 from kuberth.framework.plans import AnswerRecorder
 from kuberth.framework.running.asking import nonsense
 from kuberth.framework.running.judging import Judging
-from kuberth.framework.status import SUCCESS, Code, Status
+from kuberth.framework.status import SKIP, SKIP_FOR_GOOD, SUCCESS, Code, Status
 
 
 class PreFilterOutcome(NamedTuple):
@@ -78,6 +78,9 @@ class Filtering(Judging):
                 )
                 if recorder is not None:
                     recorder.note(plugin, answer, plugin.pre_filter_depends_on)
+            if answer is SKIP or answer is SKIP_FOR_GOOD:  # as nearly always
+                skipped.add(plugin.name)
+                continue
             if isinstance(answer, PreFilterResult) and _is_narrowing(answer.node_names):
                 if answer.node_names is None:
                     continue

@@ -64,6 +64,14 @@ class _KeptBlock(NamedTuple):
 Blocks = list[_Block | _KeptBlock]
 
 
+class _Filters(NamedTuple):
+    """The filters that judge a pod: kept ones that look at the node's object, at its pods, and all others."""
+
+    by_object: Sequence[FilterPlugin]
+    by_pods: Sequence[FilterPlugin]
+    asked: Sequence[FilterPlugin]
+
+
 class Judgement(NamedTuple):
     """What Filter says of a view."""
 
@@ -129,6 +137,7 @@ class Judging(Phase):
         self._pod_filters = [
             plugin for plugin in self._kept_filters if plugin.filter_depends_on.looks_at_pods
         ]
+        self._filters: dict[frozenset[str], _Filters] = {}
         self._order = {plugin.name: order for order, plugin in enumerate(profile.filter)}
         self._promised_rows = PromisedRows(nominator, cluster)
         self._scores_look_at_pods = any(
@@ -318,15 +327,26 @@ class Judging(Phase):
         if np.count_nonzero(alive) < len(alive):
             positions = np.flatnonzero(~alive)
             blocks.append(_KeptBlock(plan.verdicts, positions, nodes.rows_at(positions)))
-        # What is in the plan is not to be written to.
-        return self._ask_all(self._asked_filters, state, pod, nodes, alive.copy(), blocks)
+        alive = alive.copy()  # what is in the plan is not to be written to
+        asked = self._filters_without(state.skip_filter).asked
+        return self._ask_all(asked, state, pod, nodes, alive, blocks) if asked else (blocks, alive)
+
+    def _filters_without(self, skipped: frozenset[str]) -> _Filters:
+        """The filters that judge; pods rarely differ in that."""
+        known = self._filters.get(skipped)
+        if known is None:
+            known = self._filters[skipped] = _Filters(
+                *(
+                    [plugin for plugin in plugins if plugin.name not in skipped]
+                    for plugins in (self._object_filters, self._pod_filters, self._asked_filters)
+                )
+            )
+        return known
 
     def _refresh(self, plan: Plan, rows: Rows, state: CycleState, pod: Pod) -> bool:
         """Judge rows anew. False: a plugin failed, and what comes of that is to be seen without a plan."""
         table, kept, known = self._cluster, plan.verdicts, plan.known(self._cluster)
-        skipped = state.skip_filter
-        by_object = [plugin for plugin in self._object_filters if plugin.name not in skipped]
-        by_pods = [plugin for plugin in self._pod_filters if plugin.name not in skipped]
+        by_object, by_pods, _asked = self._filters_without(state.skip_filter)
         if len(rows) <= FEW_NODES:
             for row in rows.tolist():
                 node, ids = NodeRow(table, row), kept.ids
@@ -527,7 +547,7 @@ class Judging(Phase):
         self, plan: Plan | None, state: CycleState, pod: Pod, nodes: Nodes
     ) -> Blocks | Status:
         """Many promised nodes in one what-if, and with a plan only those where something changed."""
-        if plan is None or not all(plugin.name in state.skip_filter for plugin in self._asked_filters):
+        if plan is None or self._filters_without(state.skip_filter).asked:
             judged = self._judge_as_promised(state, pod, nodes)
             return judged if isinstance(judged, Status) else judged[0]
         table, rows, priority = self._cluster, nodes.rows(), pod_priority(pod)

@@ -23,11 +23,13 @@ class Reserving(Phase):
         started = time.perf_counter()
         outcome = SUCCESS
         for plugin in self.profile.reserve:
-            outcome = self._asked.status(
+            answer = self._asked.ask(
                 plugin, "Reserve", plugin.reserve, state, pod, node_name, timed=state.record_plugin_metrics
             )
-            if not outcome.is_success:
-                break
+            if answer is not None:
+                outcome = self._asked.checked(plugin, "Reserve", answer)
+                if not outcome.is_success:
+                    break
         self._asked.observe("Reserve", outcome, started)
         return outcome
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,10 +23,31 @@ from kuberth.framework.plans import AnswerRecorder, KeptScores, Plan, Plans, Row
 from kuberth.framework.profile import Profile
 from kuberth.framework.running.asking import FEW_NODES, NORMALIZE, Phase, nonsense
 from kuberth.framework.scores import MAX_NODE_SCORE, MIN_NODE_SCORE
-from kuberth.framework.status import SUCCESS, Code, Status
+from kuberth.framework.status import SKIP, SKIP_FOR_GOOD, SUCCESS, Code, Status
 from kuberth.observe.metrics import SchedulerMetrics
 
 _BIG: Final = 2**63
+
+
+class _KeptScorer(NamedTuple):
+    """A plugin whose raw scores a plan keeps."""
+
+    plugin: ScorePlugin
+    place: int
+    weight: int
+    """0 if its scores are still to be normalised."""
+    looks_at_pods: bool
+
+
+class _Scorers(NamedTuple):
+    """The plugins that score a pod."""
+
+    all: Sequence[tuple[ScorePlugin, int | None]]
+    """Each with its place among those whose raw scores are kept."""
+    names: tuple[str, ...]
+    not_summed: Sequence[tuple[ScorePlugin, int | None]]
+    """Those whose scores are not among a plan's sums."""
+    kept: Sequence[_KeptScorer]
 
 
 class NodeScores:
@@ -62,7 +83,7 @@ class Scoring(Phase):
         plans: Plans | None = None,
     ) -> None:
         super().__init__(profile, cluster=cluster, nominator=nominator, metrics=metrics, plans=plans)
-        self._scorers: dict[frozenset[str], tuple[Sequence[ScorePlugin], tuple[str, ...]]] = {}
+        self._scorers: dict[frozenset[str], _Scorers] = {}
         self._whole_table_score = {
             plugin.name: type(plugin).score_nodes is not ScorePlugin.score_nodes for plugin in profile.score
         }
@@ -92,10 +113,6 @@ class Scoring(Phase):
             ],
             np.int64,
         )
-        self._kept_in_detail = {
-            plugin.name: (index, self._kept_weights.item(index), plugin.score_depends_on.looks_at_pods)
-            for index, plugin in enumerate(kept)
-        }
         if plans is not None:
             plans.scorers = len(kept)
 
@@ -119,6 +136,9 @@ class Scoring(Phase):
             )
             if recorder is not None:
                 recorder.note(plugin, answer, plugin.pre_score_depends_on)
+            if answer is SKIP or answer is SKIP_FOR_GOOD:  # as nearly always
+                skipped.add(plugin.name)
+                continue
             status = self._asked.checked(plugin, "PreScore", answer)
             if status.code == Code.SKIP:
                 skipped.add(plugin.name)
@@ -140,33 +160,29 @@ class Scoring(Phase):
 
     def _score(self, state: CycleState, pod: Pod, nodes: Nodes) -> NodeScores | Status:
         weights = self.profile.score_weights
-        plugins, names = self._scorers_without(state.skip_score)
-        kept = self._kept_scores(plugins, state, pod, nodes)
-        parts: dict[str, Scores] = {}
-        for plugin in plugins:
-            index = None if kept is None else self._kept_scorers.get(plugin.name)
+        scorers = self._scorers_without(state.skip_score)
+        kept = self._kept_scores(scorers, state, pod, nodes)
+        totals, parts = None, dict[str, Scores]()
+        if kept is not None and kept.places is not None and nodes.places is not None:
+            totals = kept.places.sums[nodes.places]
+        for plugin, index in scorers.all if kept is None else scorers.not_summed:
+            scores: Scores | Status | None
             if kept is None or index is None:
-                scores = self._final_scores(
-                    plugin, state, pod, nodes, self._raw_scores(plugin, state, pod, nodes)
-                )
-            elif plugin.name in self._normalizing:
-                scores = self._normalized_kept(kept.scores, index, plugin, state, pod, nodes)
+                raw = self._raw_scores(plugin, state, pod, nodes)
+                scores = self._final_scores(plugin, state, pod, nodes, raw)
             else:
-                continue  # among the plan's sums
+                scores = self._normalized_kept(kept.scores, index, plugin, state, pod, nodes)
             if isinstance(scores, Status):
                 return scores
             if scores is not None:
-                parts[plugin.name] = scores * weights[plugin.name]
-        if kept is not None and kept.places is not None and nodes.places is not None:
-            totals = kept.places.sums[nodes.places]
-            for part in parts.values():
-                totals = totals + part
-        else:
-            totals = sum(parts.values(), start=np.zeros(len(nodes), np.int64))
+                part = parts[plugin.name] = scores * weights[plugin.name]
+                totals = part if totals is None else totals + part
+        if totals is None:
+            totals = np.zeros(len(nodes), np.int64)
 
         def by_plugin() -> list[Scores]:
             found = []
-            for plugin in plugins:
+            for plugin, _index in scorers.all:
                 part = parts.get(plugin.name)
                 if part is None:
                     index = self._kept_scorers.get(plugin.name)
@@ -177,14 +193,33 @@ class Scoring(Phase):
                 found.append(part)
             return found
 
-        return NodeScores(names, totals, by_plugin)
+        return NodeScores(scorers.names, totals, by_plugin)
 
-    def _scorers_without(self, skipped: frozenset[str]) -> tuple[Sequence[ScorePlugin], tuple[str, ...]]:
-        """The plugins that score, and their names; pods rarely differ in that."""
+    def _scorers_without(self, skipped: frozenset[str]) -> _Scorers:
+        """The plugins that score; pods rarely differ in that."""
         known = self._scorers.get(skipped)
         if known is None:
             plugins = [plugin for plugin in self.profile.score if plugin.name not in skipped]
-            known = self._scorers[skipped] = plugins, tuple(plugin.name for plugin in plugins)
+            indexed = [(plugin, self._kept_scorers.get(plugin.name)) for plugin in plugins]
+            known = self._scorers[skipped] = _Scorers(
+                all=indexed,
+                names=tuple(plugin.name for plugin in plugins),
+                not_summed=[
+                    (plugin, index)
+                    for plugin, index in indexed
+                    if index is None or plugin.name in self._normalizing
+                ],
+                kept=[
+                    _KeptScorer(
+                        plugin,
+                        index,
+                        self._kept_weights.item(index),
+                        looks_at_pods=plugin.score_depends_on.looks_at_pods,
+                    )
+                    for plugin, index in indexed
+                    if index is not None
+                ],
+            )
         return known
 
     def _normalized_kept(
@@ -211,9 +246,7 @@ class Scoring(Phase):
         scores = self._normalized(plugin, state, pod, raw)
         return scores if isinstance(scores, Status) else self._within_range(plugin, scores, nodes)
 
-    def _kept_scores(
-        self, plugins: Sequence[ScorePlugin], state: CycleState, pod: Pod, nodes: Nodes
-    ) -> Plan | None:
+    def _kept_scores(self, scorers: _Scorers, state: CycleState, pod: Pod, nodes: Nodes) -> Plan | None:
         """The plan, its raw scores true of every node of the view; None without one or if a plugin fails."""
         plan = None if self._cluster.is_supposing or nodes.places is None else state.plan
         if plan is None:
@@ -221,24 +254,19 @@ class Scoring(Phase):
         known = plan.known(self._cluster)
         unscored = known.unscored[nodes.places]
         if np.count_nonzero(unscored) and not self._rescore(
-            plan, plugins, nodes.rows()[unscored], state, pod
+            plan, scorers, nodes.rows()[unscored], state, pod
         ):
             return None
         return plan
 
-    def _rescore(
-        self, plan: Plan, plugins: Sequence[ScorePlugin], rows: Rows, state: CycleState, pod: Pod
-    ) -> bool:
+    def _rescore(self, plan: Plan, scorers: _Scorers, rows: Rows, state: CycleState, pod: Pod) -> bool:
         """Score rows anew. False: a plugin failed, and what comes of that is to be seen without a plan."""
         table, kept, known = self._cluster, plan.scores, plan.known(self._cluster)
         if len(rows) <= FEW_NODES:
-            return all(self._rescore_one(plan, plugins, row, state, pod) for row in rows.tolist())
+            return all(self._rescore_one(plan, scorers, row, state, pod) for row in rows.tolist())
         renewed = rows[table.node_generation.take(rows) > kept.scored_at.take(rows)]
-        for plugin in plugins:
-            index = self._kept_scorers.get(plugin.name)
-            if index is None:
-                continue
-            some = rows if plugin.score_depends_on.looks_at_pods else renewed
+        for plugin, index, _weight, looks_at_pods in scorers.kept:
+            some = rows if looks_at_pods else renewed
             if not len(some):
                 continue
             view = Nodes(table, some)
@@ -257,19 +285,13 @@ class Scoring(Phase):
         known.write(known.unscored, rows, False)
         return True
 
-    def _rescore_one(
-        self, plan: Plan, plugins: Sequence[ScorePlugin], row: int, state: CycleState, pod: Pod
-    ) -> bool:
+    def _rescore_one(self, plan: Plan, scorers: _Scorers, row: int, state: CycleState, pod: Pod) -> bool:
         """The same of one row, without arrays."""
         table, kept, known = self._cluster, plan.scores, plan.places
         assert known is not None
         node, total = NodeRow(table, row), 0
         is_renewed = table.node_generation.item(row) > kept.scored_at.item(row)
-        for plugin in plugins:
-            scorer = self._kept_in_detail.get(plugin.name)
-            if scorer is None:
-                continue
-            index, weight, looks_at_pods = scorer
+        for plugin, index, weight, looks_at_pods in scorers.kept:
             if looks_at_pods or is_renewed:
                 score = self._raw_score(plugin, state, pod, node)
                 if score is None:

@@ -6,17 +6,20 @@ so that a pod is not drawn to the one node where its image happened to land firs
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import numpy as np
 
 from kuberth.api.core import Pod
+from kuberth.cluster.images import ImageColumn
 from kuberth.cluster.nodes import Nodes
-from kuberth.framework.cycle_state import CycleState
+from kuberth.cluster.table import ClusterTable
+from kuberth.framework.cycle_state import CycleState, StateKey
 from kuberth.framework.extension_points import ScorePlugin, Scores
 from kuberth.framework.scores import MAX_NODE_SCORE
 
+_COLUMNS: Final = StateKey[list[ImageColumn]]("ImageLocality/columns of the containers' images")
 _MEBIBYTE: Final = 1024 * 1024
 MIN_BYTES: Final = 23 * _MEBIBYTE
 """Images that come to less are not worth going for: score 0."""
@@ -26,11 +29,14 @@ MAX_BYTES_PER_CONTAINER: Final = 1000 * _MEBIBYTE
 
 class ImageLocality(ScorePlugin):
     name = "ImageLocality"
+    reads = frozenset({"spec.containers", "spec.init_containers"})
 
-    def score_nodes(self, _state: CycleState, pod: Pod, nodes: Nodes) -> Scores:
+    def score_nodes(self, state: CycleState, pod: Pod, nodes: Nodes) -> Scores:
         table = nodes.table
         found = np.zeros(len(nodes), np.int64)
-        columns = [table.image_column(normalized_image_name(image)) for image in _images(pod)]
+        columns = state.recall(_COLUMNS, None, lambda: _columns(table, _container_images(pod)))
+        if any(volume.image is not None for volume in pod.spec.volumes):
+            columns = [*columns, *_columns(table, _volume_images(pod))]
         if not any(column.node_count for column in columns):
             return found
         for column in columns:
@@ -47,9 +53,13 @@ def normalized_image_name(image: str) -> str:
     return image if image.rfind(":") > image.rfind("/") else f"{image}:latest"
 
 
-def _images(pod: Pod) -> Iterator[str]:
-    for container in (*pod.spec.init_containers, *pod.spec.containers):
-        yield container.image
-    for volume in pod.spec.volumes:
-        if volume.image is not None:
-            yield volume.image.reference
+def _columns(table: ClusterTable, images: Iterable[str]) -> list[ImageColumn]:
+    return [table.image_column(normalized_image_name(image)) for image in images]
+
+
+def _container_images(pod: Pod) -> Iterator[str]:
+    return (container.image for container in (*pod.spec.init_containers, *pod.spec.containers))
+
+
+def _volume_images(pod: Pod) -> Iterator[str]:
+    return (volume.image.reference for volume in pod.spec.volumes if volume.image is not None)

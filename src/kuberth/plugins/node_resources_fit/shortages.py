@@ -35,10 +35,11 @@ def shortage(node: NodeRow, amounts: Amounts) -> Status | None:
     hopeless = False
     if table.pod_count.item(row) >= table.allowed_pods.item(row):
         reasons.append(TOO_MANY_PODS)
+    indices, offered, taken = table.resources, table.allocatable, table.requested
     for resource, amount in amounts.items():
-        index = table.resource_index(resource)
-        allocatable = 0 if index is None else table.allocatable.item(index, row)
-        requested = 0 if index is None else table.requested.item(index, row)
+        index = indices.get(resource)
+        allocatable = 0 if index is None else offered.item(index, row)
+        requested = 0 if index is None else taken.item(index, row)
         if allocatable - requested < amount:
             reasons.append(_insufficient(resource))
             hopeless = hopeless or allocatable < amount

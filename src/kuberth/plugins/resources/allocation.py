@@ -100,15 +100,16 @@ how much of it is allocatable, allocated without the pod, and added by the pod."
 def uses(node: NodeRow, shares: tuple[Share, ...], *, with_defaults: bool) -> list[Use]:
     """What `allocation` tells, of one node; resources that it does not have are left out."""
     table, row = node.table, node.row
+    indices, offered, requested = table.resources, table.allocatable, table.requested
     found = []
-    for share in shares:
-        index = table.resource_index(share.resource)
+    for resource, weight, amount in shares:
+        index = indices.get(resource)
         if index is None:
             continue
-        allocatable = table.allocatable.item(index, row)
+        allocatable = offered.item(index, row)
         if allocatable:
-            counts = table.nonzero_requested if with_defaults and index <= MEMORY else table.requested
-            found.append((share.weight, allocatable, counts.item(index, row), share.amount))
+            counts = table.nonzero_requested if with_defaults and index <= MEMORY else requested
+            found.append((weight, allocatable, counts.item(index, row), amount))
     return found
 
 
