@@ -40,7 +40,7 @@ class Sampler:
     """Enough nodes for a good choice; remembers where to start the next search.
 
     Nodes are judged in stretches, so that those which come after enough were found are not judged at all. The
-    first stretch is as long as the last search was: pods come in series.
+    first stretch is about as long as the last search was: pods come in series.
     """
 
     tells_all = False
@@ -55,6 +55,8 @@ class Sampler:
         start = self._start % total
         # Only one more than enough says that the others need no look.
         stretch = max(enough, self._stretch) + 1
+        if self._stretch > enough:  # where some do not pass, as many again may not pass in a little more
+            stretch += stretch // 8
         found: list[Rows] = []
         count = judged = 0
         while judged < total and count <= enough:
