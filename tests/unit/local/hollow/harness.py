@@ -189,12 +189,16 @@ class _Faults(logging.Handler):
 
 
 async def bind_all(core: Core) -> None:
-    """Binds every pending pod to some node, one after the other."""
+    """Binds every pending pod to some node, one after the other; nodes that nobody plays take no pods."""
     turn = 0
     async for type_, pod in core.watch("pods"):
         if type_ == "DELETED" or pod["spec"].get("nodeName") or pod["spec"].get("schedulingGates"):
             continue
-        nodes = [name_of(node) for node in (await core.list("nodes"))["items"]]
+        nodes = [
+            name_of(node)
+            for node in (await core.list("nodes"))["items"]
+            if (node.get("status") or {}).get("nodeInfo", {}).get("kubeletVersion")
+        ]
         if not nodes:
             continue
         turn += 1
