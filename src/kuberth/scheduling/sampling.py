@@ -49,8 +49,19 @@ class Sampler:
         self._start = 0
         self._stretch = 0
 
-    def choose(self, order: NodeOrder, enough: int, judge: Judge) -> tuple[Places, int] | Status:
-        """The places of the first `enough` nodes that pass, and how many were looked at."""
+    @property
+    def start(self) -> int:
+        """The place where the next search starts."""
+        return self._start
+
+    def choose(
+        self, order: NodeOrder, enough: int, judge: Judge, *, nodes: int
+    ) -> tuple[Places, int] | Status:
+        """The places of the first `enough` nodes that pass, and how many were looked at.
+
+        `nodes` is how many there are, in `order` or not: the start goes round among them all, whatever part
+        of them a search was narrowed to.
+        """
         total = len(order)
         start = self._start % total
         # Only one more than enough says that the others need no look.
@@ -66,19 +77,20 @@ class Sampler:
                 return passing
             hits = int(np.count_nonzero(passing))
             if not judged and hits == end - begin > enough:
-                return self._looked_at(enough, start, total, slice(start, start + enough))
+                return self._looked_at(enough, slice(start, start + enough), nodes)
             found.append(np.flatnonzero(passing) + begin)
             count += hits
             judged += end - begin
             stretch *= 2
         places = found[0] if len(found) == 1 else np.concatenate(found)
         if count <= enough:
-            return self._looked_at(total, start, total, places)
-        return self._looked_at(int(places[enough - 1]) + 1 - start, start, total, places[:enough])
+            return self._looked_at(total, places, nodes)
+        # The next that passes is where the next search starts.
+        return self._looked_at(int(places[enough]) - start, places[:enough], nodes)
 
-    def _looked_at(self, number: int, start: int, total: int, places: Places) -> tuple[Places, int]:
+    def _looked_at(self, number: int, places: Places, nodes: int) -> tuple[Places, int]:
         self._stretch = number
-        self._start = (start + number) % total
+        self._start = (self._start + number) % nodes
         return places, number
 
 
@@ -87,6 +99,8 @@ class EveryNode:
 
     tells_all = True
 
-    def choose(self, order: NodeOrder, _enough: int, judge: Judge) -> tuple[Places, int] | Status:
+    def choose(
+        self, order: NodeOrder, _enough: int, judge: Judge, *, nodes: int
+    ) -> tuple[Places, int] | Status:
         passing = judge(slice(0, len(order)))
         return passing if isinstance(passing, Status) else (np.flatnonzero(passing), len(order))

@@ -33,7 +33,9 @@ class Sampling(Protocol):
         """Whether it matters why nodes do not pass even if others do."""
         ...
 
-    def choose(self, order: NodeOrder, enough: int, judge: Judge, /) -> tuple[Places, int] | Status:
+    def choose(
+        self, order: NodeOrder, enough: int, judge: Judge, /, *, nodes: int
+    ) -> tuple[Places, int] | Status:
         """Places of nodes that pass, and how many were looked at to find `enough` of them."""
         ...
 
@@ -107,7 +109,8 @@ class NodeSearch:
             judgements.append(judgement)
             return judgement.passing
 
-        chosen = self._sampling.choose(order, self._enough(runner, len(order)), judge)
+        enough = self._enough(runner, len(order))
+        chosen = self._sampling.choose(order, enough, judge, nodes=self._cluster.node_count)
         status = chosen if isinstance(chosen, Status) else SUCCESS
         if not isinstance(chosen, Status) and (self._sampling.tells_all or _is_empty(chosen[0])):
             for judgement in judgements:

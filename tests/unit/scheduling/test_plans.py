@@ -52,8 +52,10 @@ class _Few:
     def __init__(self) -> None:
         self._sampler = Sampler()
 
-    def choose(self, order: NodeOrder, _enough: int, judge: Judge) -> tuple[Places, int] | Status:
-        return self._sampler.choose(order, min(2, len(order)), judge)
+    def choose(
+        self, order: NodeOrder, _enough: int, judge: Judge, *, nodes: int
+    ) -> tuple[Places, int] | Status:
+        return self._sampler.choose(order, min(2, len(order)), judge, nodes=nodes)
 
 
 class World:

@@ -43,7 +43,7 @@ def chosen(
     mask = np.array([letter == "x" for letter in passing], np.bool_)
     rows = np.array(range(len(passing)) if order is None else order, np.int64)
     walk = NodeOrder(rows, len(passing))
-    answer = sampler.choose(walk, enough, lambda stretch: mask[walk.twice[stretch]])
+    answer = sampler.choose(walk, enough, lambda stretch: mask[walk.twice[stretch]], nodes=len(rows))
     assert not isinstance(answer, Status)
     places, looked_at = answer
     return walk.twice[places].tolist(), looked_at
@@ -59,8 +59,17 @@ def test_the_search_ends_when_enough_are_found_and_goes_on_there() -> None:
 def test_nodes_that_do_not_pass_are_looked_at_too() -> None:
     sampler = Sampler()
     assert chosen(sampler, ".x.xx.x", 2) == ([1, 3], 4)
-    assert chosen(sampler, ".x.xx.x", 2) == ([4, 6], 3)
-    assert chosen(sampler, ".x.xx.x", 2) == ([1, 3], 4)
+    # And so are those between the last that was wanted and the next that passes.
+    assert chosen(sampler, ".x.xx.x", 2) == ([4, 6], 4)
+    assert chosen(sampler, ".x.xx.x", 2) == ([1, 3], 3)
+
+
+def test_the_start_goes_round_among_all_nodes_whatever_a_search_is_narrowed_to() -> None:
+    sampler = Sampler()
+    few = NodeOrder(np.array([5, 2, 7]), 8)
+    for expected in (3, 6, 1):
+        assert sampler.choose(few, 3, lambda _stretch: np.ones(3, np.bool_), nodes=8)
+        assert sampler.start == expected
 
 
 @pytest.mark.parametrize(
