@@ -1,4 +1,4 @@
-"""The phase that finds nodes: PreFilter, Filter (`judging`), PostFilter.
+"""The phase that finds nodes: PreFilter, Filter (`judging`, `keeping`, `promising`), PostFilter.
 
 In: a cycle state, a pod, a view of the cluster table. Out: which nodes pass, why the others do not, and what
 making room achieved.
@@ -17,7 +17,7 @@ from kuberth.framework.diagnosis import Diagnosis
 from kuberth.framework.extension_points import Plugin, PostFilterResult, PreFilterResult
 from kuberth.framework.plans import AnswerRecorder
 from kuberth.framework.running.asking import nonsense
-from kuberth.framework.running.judging import Judging
+from kuberth.framework.running.promising import Promising
 from kuberth.framework.status import SKIP, SKIP_FOR_GOOD, SUCCESS, Code, Status
 
 
@@ -29,7 +29,7 @@ class PreFilterOutcome(NamedTuple):
     narrowed_by: frozenset[str]
 
 
-class Filtering(Judging):
+class Filtering(Promising):
     """Asks PreFilter, Filter and PostFilter plugins."""
 
     def run_pre_filter(self, state: CycleState, pod: Pod, nodes: Nodes) -> PreFilterOutcome:
