@@ -75,9 +75,12 @@ def run_bench(extras: Extras, file: Path | None, names: Sequence[str], flags: Ma
     with tempfile.TemporaryDirectory(prefix="kuberth-bench-") as folder:
         folded = Path(folder, "stacks.folded") if flags["profile"] is not None else None
         contenders = _contenders(extras, flags, folded)
+        results: list[WorkloadResult] = []
         try:
-            results, failed = run_on_fastest_loop(_run_all(workloads, contenders, _settings(flags), display))
-        except asyncio.CancelledError:
+            failed = run_on_fastest_loop(_run_all(workloads, contenders, _settings(flags), display, results))
+        except (asyncio.CancelledError, KeyboardInterrupt):
+            if results:  # hours may have gone into what is measured already
+                _tell(results, display, flags)
             raise click.Abort from None  # SIGTERM, told as Ctrl-C is
         if folded is not None:
             names_of_all = ", ".join(str(workload) for workload in workloads)
@@ -86,6 +89,12 @@ def run_bench(extras: Extras, file: Path | None, names: Sequence[str], flags: Ma
             )
     if flags["plot"] is not None:
         write_plot(flags["plot"], results)
+    _tell(results, display, flags)
+    missed = flags["check_thresholds"] and any(result.missed for result in results)
+    return 1 if missed or failed else 0
+
+
+def _tell(results: Sequence[WorkloadResult], display: Display, flags: Mapping[str, Any]) -> None:
     if flags["output"] == "json":
         tree = {
             "kuberth": kuberth.__version__,
@@ -96,8 +105,6 @@ def run_bench(extras: Extras, file: Path | None, names: Sequence[str], flags: Ma
         click.echo(msgspec.json.format(msgspec.json.encode(tree)).decode())
     else:
         display.show(results, target=flags["target"])
-    missed = flags["check_thresholds"] and any(result.missed for result in results)
-    return 1 if missed or failed else 0
 
 
 def _chosen(
@@ -157,13 +164,13 @@ async def _run_all(
     contenders: Sequence[Contender],
     settings: BenchSettings,
     display: Display,
-) -> tuple[Sequence[WorkloadResult], int]:
-    """What came out, and how many could not be run; one that cannot does not lose the others."""
+    results: list[WorkloadResult],
+) -> int:
+    """Fills `results` as they come; how many could not be run. One that cannot does not lose the others."""
     task = asyncio.current_task()
     assert task is not None
     # As Ctrl-C does: whatever was started is ended on the way out.
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    results: list[WorkloadResult] = []
     with display:
         for workload in workloads:
             try:
@@ -174,7 +181,7 @@ async def _run_all(
                 display.failed(_first(error))
             else:
                 display.finished(results[-1])
-    return results, len(workloads) - len(results)
+    return len(workloads) - len(results)
 
 
 def _first(error: BaseException) -> KuberthError:
