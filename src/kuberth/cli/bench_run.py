@@ -10,7 +10,7 @@ import signal
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 import msgspec
@@ -50,6 +50,9 @@ def list_workloads(file: Path | None, names: Sequence[str], *, upstream: bool, l
         if refusal := workload.refusal():
             notes.append(f"cannot run: {refusal}")
         click.echo(f"{workload}  [{'; '.join(notes)}]" if notes else str(workload))
+
+
+_AGAIN_SECONDS: Final = 5.0
 
 
 def run_bench(extras: Extras, file: Path | None, names: Sequence[str], flags: Mapping[str, Any]) -> int:
@@ -169,8 +172,16 @@ async def _run_all(
     """Fills `results` as they come; how many could not be run. One that cannot does not lose the others."""
     task = asyncio.current_task()
     assert task is not None
-    # As Ctrl-C does: whatever was started is ended on the way out.
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        """Whatever was started is ended on the way out."""
+        task.cancel()
+        # An await that ends in the same moment may lose a cancellation (asyncio.wait_for does).
+        loop.call_later(_AGAIN_SECONDS, stop)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop)
     with display:
         for workload in workloads:
             try:
