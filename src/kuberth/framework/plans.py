@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 MAX_BYTES: Final = 128 * 2**20
 """What all plans of a profile may hold; the one unused for longest goes first."""
+MAX_PLANS: Final = 1024
+"""However small the cluster: a plan is more than its columns."""
 MAX_SIGNATURES: Final = 4096
 """Signatures seen once that are remembered. A plan is made for the second equal pod: most pods that are not
 one of many never have an equal."""
@@ -277,7 +279,7 @@ class Plans:
         self._plans: OrderedDict[bytes, Plan] = OrderedDict()
         self._seen: OrderedDict[bytes, None] = OrderedDict()
         self._max_bytes = max_bytes
-        self._checks = 0
+        self._uses = 0
         self.scorers = 0
         """How many plugins have their raw scores kept; the runner says so."""
 
@@ -286,11 +288,13 @@ class Plans:
         if self._sign is None:
             return None
         signature = self._sign(info)
+        if signature is None:
+            return None
         plan = self._plans.get(signature)
         if plan is not None:
             self._plans.move_to_end(signature)
-            self._checks += 1
-            if self._checks % _CHECK_EVERY == 0:
+            self._uses += 1
+            if self._uses % _CHECK_EVERY == 0:  # the cluster may have grown, and the plans with it
                 self._drop_surplus()
             return plan
         if signature in self._seen:
@@ -304,20 +308,16 @@ class Plans:
         return None
 
     def _drop_surplus(self) -> None:
-        """Plans grow with the nodes they are asked about; the one in use stays."""
-        surplus = self.size - self._max_bytes
-        while surplus > 0 and len(self._plans) > 1:
-            _signature, plan = self._plans.popitem(last=False)
-            surplus -= plan.size
-
-    @property
-    def size(self) -> int:
-        """Bytes of all plans."""
-        return sum(plan.size for plan in self._plans.values())
+        """Plans over one table are about of one size, that of the one used last, which stays."""
+        latest = next(reversed(self._plans.values()), None)
+        if latest is not None:
+            most = max(1, min(MAX_PLANS, self._max_bytes // max(latest.size, 1)))
+            while len(self._plans) > most:
+                self._plans.popitem(last=False)
 
     def __len__(self) -> int:
         return len(self._plans)
 
 
-_CHECK_EVERY: Final = 256
+_CHECK_EVERY: Final = 64
 _MAX_OF_ZEROS: Final = 64

@@ -1,11 +1,13 @@
 """Signatures: which pods no plugin can tell apart.
 
-In: the fields of a pod that plugins say they read. Out: bytes that are equal for pods that agree in them all.
+In: the fields of a pod that plugins say they read. Out: bytes that are equal for pods that agree in them all;
+few bytes, however large a pod somebody makes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from hashlib import sha256
 from operator import attrgetter
 from typing import Final
 
@@ -16,7 +18,11 @@ from kuberth.cluster.pod_info import PodInfo
 from kuberth.errors import ConfigError
 from kuberth.framework.extension_points import Plugin
 
-Signer = Callable[[PodInfo], bytes]
+Signer = Callable[[PodInfo], bytes | None]
+"""None: the pod holds something that cannot be signed, and is like no other."""
+
+_LONG: Final = 512
+"""From so many bytes on a digest stands for them."""
 
 _DERIVED: Final = "info."
 _ANY_POD: Final = PodInfo(Pod())
@@ -29,7 +35,15 @@ def signer(plugins: Iterable[Plugin]) -> Signer | None:
     if not fields:
         return None
     values_of = attrgetter(*fields)
-    return lambda info: _encode(values_of(info))
+
+    def sign(info: PodInfo) -> bytes | None:
+        try:
+            encoded = _encode(values_of(info))
+        except OverflowError:  # a number beyond 64 bits, which no API server lets through
+            return None
+        return encoded if len(encoded) < _LONG else sha256(encoded).digest()
+
+    return sign
 
 
 def read_fields(plugins: Iterable[Plugin]) -> Sequence[str]:

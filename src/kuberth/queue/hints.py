@@ -57,7 +57,8 @@ class Hints:
         """Waiting pods for which this is equal get equal hints of the plugin about nodes."""
         profile = queued.pod.spec.scheduler_name
         sign = self._signers(profile).get(plugin)
-        return queued.uid if sign is None else (profile, sign(queued.info))
+        signature = None if sign is None else sign(queued.info)
+        return queued.uid if signature is None else (profile, signature)
 
     def would_help(
         self, plugin: str, queued: QueuedPod, event: ClusterEvent, old: object, new: object
