@@ -20,6 +20,9 @@ from kuberth.api.wire import encode
 MAX_KEPT: Final = 4096
 """Different values of one field that are remembered; with more, all are forgotten and sharing begins anew."""
 
+MAX_BYTES: Final = 2**20
+"""Of the values of one field, encoded; a value that alone would take a sixteenth of it is not shared."""
+
 _METADATA: Final = ("labels", "annotations", "owner_references")
 _SPEC: Final = (
     "containers",
@@ -43,6 +46,7 @@ class PodSharing:
         self._kept: dict[str, dict[bytes, Any]] = {
             field: {} for fields in (_METADATA, _SPEC, _STATUS) for field in fields
         }
+        self._bytes = dict.fromkeys(self._kept, 0)
 
     def __call__(self, pod: Pod, old: Pod | None) -> None:
         """Give the pod shared parts, those of its last version first; all of them equal to what it had."""
@@ -71,11 +75,16 @@ class PodSharing:
         kept = self._kept[field]
         key = encode(value)
         found = kept.get(key)
-        if found is None:
-            if len(kept) >= MAX_KEPT:
-                kept.clear()
-            found = kept[key] = value
-        return found
+        if found is not None:
+            return found
+        if len(key) > MAX_BYTES // 16:
+            return value
+        if len(kept) >= MAX_KEPT or self._bytes[field] + len(key) > MAX_BYTES:
+            kept.clear()
+            self._bytes[field] = 0
+        self._bytes[field] += len(key)
+        kept[key] = value
+        return value
 
 
 def _give_texts(pod: Pod) -> None:

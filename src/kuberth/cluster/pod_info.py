@@ -208,6 +208,7 @@ class PodInfo:
 
 
 _MAX_SHARED: Final = 4096
+_MANY_LABELS: Final = 64
 _CLASSES: Final[dict[tuple[int, str, bool], tuple[Mapping[str, str], PodClass]]] = {}
 """By the identity of their labels, which are kept beside them: replicas share theirs."""
 _REQUESTS: Final[dict[tuple[int, ...], PodRequest]] = {}
@@ -218,6 +219,8 @@ def _class_of(metadata: ObjectMeta) -> PodClass:
     key = id(labels), metadata.namespace, terminating
     found = _CLASSES.get(key)
     if found is None:
+        if len(labels) > _MANY_LABELS:  # not worth remembering what somebody makes up
+            return PodClass(metadata.namespace, frozenset(labels.items()), terminating)
         if len(_CLASSES) >= _MAX_SHARED:
             _CLASSES.clear()
         found = labels, PodClass(metadata.namespace, frozenset(labels.items()), terminating)

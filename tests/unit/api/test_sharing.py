@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kuberth.api import sharing
 from kuberth.api.core import Pod
-from kuberth.api.sharing import PodSharing
+from kuberth.api.sharing import MAX_BYTES, PodSharing
 from kuberth.api.wire import decode, encode
 from kuberth.testing import make_pod
 
@@ -83,3 +83,17 @@ def test_what_is_remembered_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None
         share(pod, None)
         assert pod.metadata.labels == {"app": str(number % 5)}
     assert all(len(kept) <= 3 for kept in share._kept.values())
+
+
+def test_what_is_remembered_is_bounded_in_bytes() -> None:
+    sharing = PodSharing()
+    for number in range(400):
+        sharing(make_pod("p", metadata={"annotations": {"a": f"{number}" * 4000}}), None)
+    for kept in sharing._kept.values():
+        assert sum(map(len, kept)) <= MAX_BYTES
+    large = {"a": "x" * MAX_BYTES}
+    first, second = (make_pod("p", metadata={"annotations": dict(large)}) for _ in range(2))
+    for pod in (first, second):
+        sharing(pod, None)
+    assert first.metadata.annotations == second.metadata.annotations == large
+    assert first.metadata.annotations is not second.metadata.annotations
