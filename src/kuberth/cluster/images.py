@@ -6,12 +6,16 @@ In: the images that nodes report. Out: a column of sizes per image name, and how
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kuberth.api.core import ContainerImage
 from kuberth.cluster.counting import Column, resized
+
+MAX_UNKNOWN: Final = 1024
+"""Columns of images that no node has; with more they are forgotten, and made anew when asked for."""
 
 
 class ImageColumn:
@@ -40,7 +44,10 @@ class ImageColumns:
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
+        self._limit = MAX_UNKNOWN
         self._columns: dict[str, ImageColumn] = {}
+        self.version = 0
+        """Grows whenever a column that was given out is kept up to date no longer."""
         self._images: dict[int, dict[str, int]] = {}
 
     def set(self, row: int, images: Sequence[ContainerImage]) -> None:
@@ -57,10 +64,18 @@ class ImageColumns:
     def column(self, name: str) -> ImageColumn:
         column = self._columns.get(name)
         if column is None:
+            if len(self._columns) >= self._limit:
+                self._forget_those_nobody_has()
             column = self._columns[name] = ImageColumn(self._capacity)
             for row, sizes in self._images.items():
                 column.set(row, sizes.get(name))
         return column
+
+    def _forget_those_nobody_has(self) -> None:
+        """Pods may name whatever images they like; what counts is what nodes have."""
+        self._columns = {name: column for name, column in self._columns.items() if column.node_count}
+        self._limit = len(self._columns) + MAX_UNKNOWN
+        self.version += 1
 
     def grow(self, capacity: int) -> None:
         self._capacity = capacity

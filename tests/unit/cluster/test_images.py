@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kuberth.api.core import ContainerImage
-from kuberth.cluster.images import ImageColumns
+from kuberth.cluster.images import MAX_UNKNOWN, ImageColumns
 
 IMAGES = st.lists(
     st.builds(
@@ -46,3 +46,14 @@ def test_an_image_of_no_size_is_still_there() -> None:
     columns = ImageColumns(2)
     columns.set(1, [ContainerImage(names=("scratch",), size_bytes=0)])
     assert columns.column("scratch").present.tolist() == [False, True]
+
+
+def test_names_that_no_node_has_are_forgotten_in_the_end() -> None:
+    columns = ImageColumns(4)
+    columns.set(1, [ContainerImage(names=("known",), size_bytes=7)])
+    known, version = columns.column("known"), columns.version
+    for number in range(3 * MAX_UNKNOWN):
+        assert columns.column(f"made-up-{number}").node_count == 0
+    assert len(columns._columns) <= 1 + MAX_UNKNOWN
+    assert columns.version > version, "whoever keeps a column hears that it is out of date"
+    assert columns.column("known") is known

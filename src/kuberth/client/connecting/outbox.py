@@ -19,13 +19,13 @@ from kuberth.client.connecting.dialing import Dialer
 from kuberth.client.connecting.failures import connect_failure, exchange_failure
 from kuberth.client.connecting.lane import Lane, Post
 from kuberth.client.connecting.pool import IDLE_SECONDS
+from kuberth.client.connecting.sweeping import SWEEP_SECONDS, SweepTimer
 from kuberth.client.identity.client_config import ClientConfig
 from kuberth.errors import ApiError, UnreachableError
 
 CAUTION_SECONDS: Final = 60.0
 """So long after a connection ended with posts in line behind another, each is sent alone: whoever stands
 between may not understand several at once."""
-_SWEEP_SECONDS: Final = 30.0
 _CLOSE_SECONDS: Final = 1.0
 
 
@@ -69,8 +69,8 @@ class Outbox:
         self._flushing: asyncio.Handle | None = None
         self._flush_is_late = False
         """The flush that is planned waits for company."""
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = 0.0
+        # One timer for all, because most are answered long before their deadline.
+        self._timer = SweepTimer(self._sweep)
         self._alone_until = 0.0
         self._closed = False
 
@@ -83,8 +83,7 @@ class Outbox:
             self._flushing.cancel()
             self._flush_is_late = False
             self._flushing = asyncio.get_running_loop().call_soon(self._flush)
-        if self._timer is None or post.deadline < self._timer_at:
-            self._set_timer(post.deadline)
+        self._timer.no_later_than(post.deadline)
 
     async def close(self) -> None:
         """Refuse what waits, give what is under way a moment, then end every connection."""
@@ -106,9 +105,7 @@ class Outbox:
                 lane.abort()
             # Their transports have a last word to say to the loop.
             await asyncio.wait(ends, timeout=_CLOSE_SECONDS)
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._timer.stop()
 
     # Sending
 
@@ -216,19 +213,8 @@ class Outbox:
             self._on_loss(post, failure)
         self._plan_flush()
 
-    # Deadlines: one timer for all, because most posts are answered long before theirs
-
-    def _set_timer(self, at: float) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        loop = asyncio.get_running_loop()
-        self._timer_at = min(at, loop.time() + _SWEEP_SECONDS)
-        self._timer = loop.call_at(self._timer_at, self._sweep)
-
-    def _sweep(self) -> None:
-        self._timer = None
-        now = asyncio.get_running_loop().time()
-        following = now + _SWEEP_SECONDS
+    def _sweep(self, now: float) -> float | None:
+        following = now + SWEEP_SECONDS
         for lane in tuple(self._lanes):
             oldest = lane.oldest
             if oldest is None:
@@ -243,8 +229,7 @@ class Outbox:
             self._refuse(self._waiting.popleft(), problem, None)
         if self._waiting:
             following = min(following, self._waiting[0].deadline)
-        if self._lanes or self._waiting:
-            self._set_timer(following)
+        return following if self._lanes or self._waiting else None
 
     def _refuse_waiting(self, problem: str, cause: BaseException | None = None) -> None:
         while self._waiting:

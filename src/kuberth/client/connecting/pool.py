@@ -16,13 +16,13 @@ from typing import Final, NamedTuple
 from kuberth.client.connecting.connection import AnswerTooLargeError, Connection, HttpAnswer
 from kuberth.client.connecting.dialing import Dialer
 from kuberth.client.connecting.failures import connect_failure, exchange_failure
+from kuberth.client.connecting.sweeping import SWEEP_SECONDS, SweepTimer
 from kuberth.client.identity.client_config import ClientConfig
 from kuberth.client.identity.credentials import Credential
 from kuberth.errors import UnreachableError
 
 IDLE_SECONDS: Final = 90.0
 """A connection that was not used for so long is closed; servers close theirs later."""
-_SWEEP_SECONDS: Final = 30.0
 _CLOSE_SECONDS: Final = 1.0
 
 
@@ -61,8 +61,8 @@ class Pool:
         # While someone waits here, nothing is idle: what is released goes to the first in line.
         self._line: deque[asyncio.Future[Connection | None]] = deque()
         self._all: set[Connection] = set()
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = 0.0
+        # One timer for all, because most are answered long before their deadline.
+        self._timer = SweepTimer(self._sweep)
         self._closed = False
 
     async def ask(self, request: OutgoingRequest, credential: Credential) -> HttpAnswer:
@@ -74,8 +74,7 @@ class Pool:
                 connection = await self._acquire(request, credential, fresh=fresh)
             reused = connection.exchanges > 0
             connection.deadline = request.deadline
-            if self._timer is None or request.deadline < self._timer_at:
-                self._set_timer(request.deadline)
+            self._timer.no_later_than(request.deadline)
             try:
                 answer = await connection.start(request.data, cap=request.cap)
             except asyncio.CancelledError:
@@ -119,9 +118,7 @@ class Pool:
         if connections:
             # Their transports have a last word to say to the loop.
             await asyncio.wait([each.closed for each in connections], timeout=_CLOSE_SECONDS)
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._timer.stop()
 
     # Handing out
 
@@ -234,19 +231,8 @@ class Pool:
                 return
         self._open -= 1
 
-    # Deadlines: one timer for all exchanges, because most of them end long before theirs
-
-    def _set_timer(self, at: float) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        loop = asyncio.get_running_loop()
-        self._timer_at = min(at, loop.time() + _SWEEP_SECONDS)
-        self._timer = loop.call_at(self._timer_at, self._sweep)
-
-    def _sweep(self) -> None:
-        self._timer = None
-        now = asyncio.get_running_loop().time()
-        following = now + _SWEEP_SECONDS
+    def _sweep(self, now: float) -> float | None:
+        following = now + SWEEP_SECONDS
         for connection in tuple(self._all):
             if connection.deadline == 0.0:
                 continue
@@ -257,5 +243,4 @@ class Pool:
         for connection in tuple(self._idle):
             if now - connection.idle_since >= IDLE_SECONDS:
                 connection.close()
-        if self._all:
-            self._set_timer(following)
+        return following if self._all else None

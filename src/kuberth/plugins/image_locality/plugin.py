@@ -34,7 +34,9 @@ class ImageLocality(ScorePlugin):
     def score_nodes(self, state: CycleState, pod: Pod, nodes: Nodes) -> Scores:
         table = nodes.table
         found = np.zeros(len(nodes), np.int64)
-        columns = state.recall(_COLUMNS, None, lambda: _columns(table, _container_images(pod)))
+        columns = state.recall(
+            _COLUMNS, table.images.version, lambda: _columns(table, _container_images(pod))
+        )
         if any(volume.image is not None for volume in pod.spec.volumes):
             columns = [*columns, *_columns(table, _volume_images(pod))]
         if not any(column.node_count for column in columns):
