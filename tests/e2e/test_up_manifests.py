@@ -232,7 +232,7 @@ def test_a_custom_kind_with_a_schema(up: Cluster) -> None:
     error = up("apply", "-f", "-", stdin=json.dumps(bad), refused=True)
     assert 'The CronTab "bad" is invalid' in error
     assert "spec.replicas in body should be less than or equal to 10" in error
-    unknown = {**good, "spec": {**good["spec"], "colour": "red"}}  # type: ignore[dict-item]
+    unknown = {**good, "spec": {**good["spec"], "colour": "red"}}  # type: ignore[dict-item]  # a field too many
     error = up("apply", "-f", "-", stdin=json.dumps(unknown), refused=True)
     assert 'strict decoding error: unknown field "spec.colour"' in error
     assert "When it runs." in up("explain", "crontab.spec.cronSpec")

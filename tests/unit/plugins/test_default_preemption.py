@@ -601,7 +601,7 @@ class Fixed(random.Random):
         super().__init__()
         self._start = start
 
-    def randrange(self, *_args: int) -> int:  # type: ignore[override]
+    def randrange(self, *_args: int) -> int:  # type: ignore[override]  # not by lot
         return self._start
 
 

@@ -212,7 +212,7 @@ class _Turn(random.Random):
         super().__init__()
         self._plugin = plugin
 
-    def randrange(self, stop: int) -> int:  # type: ignore[override]
+    def randrange(self, stop: int) -> int:  # type: ignore[override]  # not by lot
         return self._plugin.begin_at % stop
 
 

@@ -186,7 +186,7 @@ def test_every_pod_is_counted_once_whatever_write_fails(mode: str, seed: int) ->
                     raise StatusError(504, "Timeout", "the answer was lost")
                 return written
 
-            world.core.update = unreliable  # type: ignore[method-assign]
+            world.core.update = unreliable  # type: ignore[method-assign]  # a fault of the server
             body = job(completions=6, parallelism=3, seconds=3, completionMode=mode, backoffLimit=6)
             await world.create(body)
             await world.quiet(seconds=4)

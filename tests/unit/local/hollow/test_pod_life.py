@@ -447,7 +447,7 @@ def test_a_step_is_written_once() -> None:
                 written.append((resource, name))
                 return await update(resource, name, body, **options)
 
-            world.core.update = counted  # type: ignore[method-assign]
+            world.core.update = counted  # type: ignore[method-assign]  # a fault: it counts
             await world.create(pod("runs", initContainers=[{"name": "init", "image": "busybox"}]))
             await world.create(pod("ends", notes={"run-seconds": "5"}, restartPolicy="Never"))
             await world.quiet(seconds=20)
@@ -504,7 +504,7 @@ def test_no_crash_is_lost_or_told_twice_whatever_write_fails(seed: int) -> None:
                     raise StatusError(504, "Timeout", "the answer was lost")
                 return written
 
-            world.core.update = unreliable  # type: ignore[method-assign]
+            world.core.update = unreliable  # type: ignore[method-assign]  # a fault of the server
             await world.create(pod("a", notes={"run-seconds": "20", "exit-code": "1"}))
             await world.status("Pod", "a", phase="Running")
             seen = []

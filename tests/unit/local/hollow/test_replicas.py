@@ -104,7 +104,7 @@ def settling(pods: Pods, owner: Obj = OWNER) -> Settling:
 
 def counting(*present: Obj) -> tuple[Pods, Replicas, FakeClock]:
     pods, clock = Pods(), FakeClock()
-    informer: Informer = pods  # type: ignore[assignment]
+    informer: Informer = pods  # type: ignore[assignment]  # as much of one as is asked
     pods.replicas = Replicas(informer, clock=clock)
     for each in present:
         pods.put(each)
