@@ -20,9 +20,15 @@ class Followed:
         self.events: list[WatchEvent] = []
         self.bookmarks: list[WatchEvent] = []
         self._came = asyncio.Event()
+        self._ended = ""
 
     def take(self, event: WatchEvent) -> None:
         (self.bookmarks if event.object is None else self.events).append(event)
+        self._came.set()
+
+    def end(self, task: asyncio.Task[None]) -> None:
+        """The watch is over: whoever still waits is told at once, not after the last second."""
+        self._ended = "cancelled" if task.cancelled() else f"ended with {task.exception()!r}"
         self._came.set()
 
     async def count(self, number: int) -> list[WatchEvent]:
@@ -41,6 +47,7 @@ class Followed:
     async def _until(self, condition: Any) -> None:
         async with asyncio.timeout(WAIT_SECONDS):
             while not condition():
+                assert not self._ended, f"the watch {self._ended} before what the test waits for"
                 self._came.clear()
                 await self._came.wait()
 
@@ -57,6 +64,7 @@ async def following(
             followed.take(event)
 
     task = asyncio.create_task(follow(), name="follow")
+    task.add_done_callback(followed.end)
     try:
         yield followed
         if task.done():

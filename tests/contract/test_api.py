@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -615,14 +616,28 @@ def test_a_watch_from_the_future_brings_nothing_older(run: Run) -> None:
     run(scenario)
 
 
-def test_a_quiet_watch_gets_bookmarks(run: Run) -> None:
+def test_a_watch_that_has_nothing_to_tell_gets_bookmarks(run: Run) -> None:
     async def scenario(subject: Subject) -> None:
+        async def keep_changing_another() -> None:
+            # A real server has nothing to mark as long as nothing newer than the watch's beginning happened.
+            for number in itertools.count():
+                await subject.api.create(pod(subject, f"other-{number}"))
+                await asyncio.sleep(1)
+
         created = await subject.api.create(pod(subject))
-        async with following(subject.api, Pod, created.metadata.resource_version) as followed:
+        start = created.metadata.resource_version
+        async with following(subject.api, Pod, start, field_selector="metadata.name=p") as followed:
+            changing = asyncio.create_task(keep_changing_another(), name="change another")
             bookmark = await followed.bookmark()
             assert bookmark.type is WatchType.BOOKMARK
-            assert int(bookmark.resource_version) >= int(created.metadata.resource_version)
-        async with following(subject.api, Pod, bookmark.resource_version) as resumed:
+            assert int(bookmark.resource_version) > int(start)
+            assert not followed.events
+            changing.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await changing
+        async with following(
+            subject.api, Pod, bookmark.resource_version, field_selector="metadata.name=p"
+        ) as resumed:
             await subject.api.delete(Pod, "p", namespace=subject.namespace)
             assert await resumed.told(2) == ["MODIFIED p", "DELETED p"]
 

@@ -153,6 +153,8 @@ class MemoryApi:
             for obj in present:
                 if _matches(selection, obj) and (event := read(WatchType.ADDED, obj)) is not None:
                     yield event
+            loop = asyncio.get_running_loop()
+            next_bookmark = loop.time() + BOOKMARK_SECONDS
             while True:
                 waker.clear()
                 with told_as_api_errors(what):
@@ -165,10 +167,11 @@ class MemoryApi:
                             yield event
                 if self._version == seen:
                     try:
-                        async with asyncio.timeout(BOOKMARK_SECONDS):
+                        async with asyncio.timeout_at(next_bookmark):
                             await waker.wait()
                     except TimeoutError:
                         yield WatchEvent(WatchType.BOOKMARK, None, str(seen))
+                        next_bookmark = loop.time() + BOOKMARK_SECONDS
         finally:
             self._wakers.discard(waker)
 
