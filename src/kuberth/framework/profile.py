@@ -6,7 +6,7 @@ in order at each of its extension points, with weights and the events it registe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -66,6 +66,8 @@ class RegisteredHint(NamedTuple):
     """Whether the framework registered the plugin for it, not the plugin itself."""
     sign: Signer | None = None
     """Pods of equal signature get equal hints about nodes; None: the plugin does not say what it reads."""
+    keeps_out: Callable[[], Container[str]] | None = None
+    """The UIDs of pods that the plugin gates now, whatever happens; None: it is no gate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,8 +184,9 @@ def _registered_hints(plugin: Plugin, *, hints_enabled: bool) -> Sequence[Regist
                     "EventWithHint(ClusterEvent(resource, Action), hint function or None)"
                 )
     sign = signer((plugin,))
+    keeps_out = plugin.keeps_out if isinstance(plugin, PreEnqueuePlugin) else None
     registered = [
-        RegisteredHint(plugin.name, event, hint if hints_enabled else None, sign=sign)
+        RegisteredHint(plugin.name, event, hint if hints_enabled else None, sign=sign, keeps_out=keeps_out)
         for event, hint in events
     ]
     node_actions = [event.action for event, _ in events if event.resource == Resource.NODE]

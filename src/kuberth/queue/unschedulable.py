@@ -2,7 +2,7 @@
 
 In: rejected and gated pods. Out: for an event, only those it may concern, in the order they came: an event
 costs nothing for pods whose plugins did not register for it, however many they are, and one hint for all pods
-that the plugin cannot tell apart.
+that the plugin cannot tell apart. Of the pods before a gate, those that the gate keeps out are left alone.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ ANYONE: Final = ""
 class _Filed(NamedTuple):
     number: int
     queued: QueuedPod
+    gate: str
+    """The plugin that holds the pod back before it is even tried; none: it was rejected."""
     drawers: Sequence[tuple[str, Hashable]]
-    """By plugin and, within, by what the plugin knows the pod by."""
+    """Of a rejected pod: by plugin and, within, by what the plugin knows the pod by."""
 
 
 class UnschedulableRoom:
@@ -34,6 +36,7 @@ class UnschedulableRoom:
         self._numbers = count()
         self._pods: dict[str, _Filed] = {}
         self._by_plugin: dict[str, dict[Hashable, dict[str, _Filed]]] = {}
+        self._by_gate: dict[str, dict[str, _Filed]] = {}
 
     def add(self, queued: QueuedPod) -> bool:
         """Bring a pod in, or file it anew if it is in already. True: it was not."""
@@ -41,7 +44,10 @@ class UnschedulableRoom:
         if old is not None:
             self._unfile(queued.key, old)
         number = next(self._numbers) if old is None else old.number
-        filed = self._pods[queued.key] = _Filed(number, queued, self._drawers_of(queued))
+        filed = _Filed(number, queued, queued.gating_plugin, self._drawers_of(queued))
+        self._pods[queued.key] = filed
+        if filed.gate:
+            self._by_gate.setdefault(filed.gate, {})[queued.key] = filed
         for plugin, signature in filed.drawers:
             self._by_plugin.setdefault(plugin, {}).setdefault(signature, {})[queued.key] = filed
         return old is None
@@ -68,6 +74,13 @@ class UnschedulableRoom:
             for equals in self._by_plugin.get(plugin, {}).values():
                 if not self._is_vain(plugin, equals, event, old, new):
                     found |= equals
+            if gated := self._by_gate.get(plugin):
+                kept_out = self._hints.kept_out(plugin, event)
+                found |= {
+                    key: filed
+                    for key, filed in gated.items()
+                    if not any(filed.queued.info.uid in uids for uids in kept_out)
+                }
         return [filed.queued for filed in sorted(found.values(), key=lambda filed: filed.number)]
 
     def __contains__(self, key: object) -> bool:
@@ -91,12 +104,16 @@ class UnschedulableRoom:
     def _drawers_of(self, queued: QueuedPod) -> Sequence[tuple[str, Hashable]]:
         """A gate is opened by its own plugin's events alone, whoever else rejected the pod before."""
         if queued.gated:
-            return ((queued.gating_plugin, queued.uid),)
+            return ()
         if not self._hints.knows(queued.pod.spec.scheduler_name) or not queued.rejectors:
             return ((ANYONE, ""),)
         return [(plugin, self._hints.signature(plugin, queued)) for plugin in queued.rejectors]
 
     def _unfile(self, key: str, filed: _Filed) -> None:
+        if filed.gate:
+            del self._by_gate[filed.gate][key]
+            if not self._by_gate[filed.gate]:
+                del self._by_gate[filed.gate]
         for plugin, signature in filed.drawers:
             drawers = self._by_plugin[plugin]
             del drawers[signature][key]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
@@ -63,6 +63,9 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, EnqueueExtensions):
         if self._evictions.turns_away(pod):
             return Status.unresolvable("waiting for the preemption for this pod to be finished")
         return None
+
+    def keeps_out(self) -> Container[str]:
+        return self._evictions.turn_away()
 
     def events_to_register(self) -> Iterable[EventWithHint]:
         # Registered so that the gate is asked again. Whether the pod is worth a try is for the plugins to
