@@ -23,6 +23,7 @@ from kuberth.clock import Clock, SystemClock
 from kuberth.cluster.table import ClusterTable
 from kuberth.config import FeatureGates, KubeSchedulerConfiguration, default_configuration
 from kuberth.errors import ConfigError, KuberthError
+from kuberth.extenders import build_extenders
 from kuberth.framework.handle import Handle
 from kuberth.framework.nominator import Nominator
 from kuberth.framework.registry import PluginFactory, Registry
@@ -40,6 +41,7 @@ from kuberth.queue.guard import GuardedQueue
 from kuberth.queue.interface import QueueContext, QueueFactory, SchedulingQueue
 from kuberth.queue.priority_queue import PriorityQueue
 from kuberth.scheduling.cycle import SchedulingCycle
+from kuberth.scheduling.extended_cycle import ExtendedCycle
 from kuberth.scheduling.loop import SchedulingLoop
 
 logger = logging.getLogger(__name__)
@@ -93,6 +95,7 @@ class Scheduler:
             registry = full_registry(plugins)
         elif plugins:
             registry.merge(Registry(plugins))
+        self.extenders = build_extenders(config.extenders, api=api, clock=self._clock)
         handle = Handle(
             api=api,
             stores=self.stores,
@@ -105,6 +108,7 @@ class Scheduler:
             recorder=self.recorder,
             spawn=self.spawn,
             metrics=self.metrics,
+            extenders=self.extenders,
         )
         self.runners = assemble(config, registry=registry, handle=handle, metrics=self.metrics)
         self.queue = self._make_queue(queue, max_unschedulable_seconds)
@@ -161,20 +165,31 @@ class Scheduler:
             spawn=self.spawn,
             announce_nomination=self.feature_gates.enabled("NominatedNodeNameForExpectation"),
         )
+        cycle = SchedulingCycle(
+            self.cluster,
+            nominator=self.nominator,
+            metrics=self.metrics,
+            percentage_of_nodes_to_score=self.config.percentage_of_nodes_to_score,
+            rng=rng,
+        )
         self.loop = SchedulingLoop(
             queue=self.queue,
             cluster=self.cluster,
             runners=self.runners,
-            cycle=SchedulingCycle(
-                self.cluster,
-                nominator=self.nominator,
-                metrics=self.metrics,
-                percentage_of_nodes_to_score=self.config.percentage_of_nodes_to_score,
-                rng=rng,
-            ),
+            cycle=cycle,
             failures=failures,
             recorder=self.recorder,
             bind=self._start_binding,
+            extended=ExtendedCycle(
+                cycle,
+                cluster=self.cluster,
+                nominator=self.nominator,
+                pods=self.stores.of(Pod),
+                derive=derive,
+                metrics=self.metrics,
+            ),
+            spawn=self.spawn,
+            parallelism=self.config.parallelism,
         )
         self.intake = Intake(
             cluster=self.cluster,
@@ -206,6 +221,7 @@ class Scheduler:
             )
             for kind in self._kinds_to_watch()
         ]
+        self._reflectors += self.extenders.reflectors
         self.stores.seal()
 
     def _kinds_to_watch(self) -> list[type[Any]]:
@@ -239,6 +255,7 @@ class Scheduler:
         finally:
             self._tasks = None
             self._binding.give_up()
+            await self.extenders.close()
             self.queue.close()
 
     async def _schedule(self, begin: Awaitable[object] | None) -> None:

@@ -201,6 +201,15 @@ class PostFilterPlugin(Plugin):
     ) -> tuple[PostFilterResult | None, Status | None]:
         """Success ends the phase; a rejection lets the next PostFilter plugin try."""
 
+    async def post_filter_waiting(
+        self, state: CycleState, pod: Pod, diagnosis: Diagnosis
+    ) -> tuple[PostFilterResult | None, Status | None]:
+        """Optional: the same in a cycle that may wait, for who asks extenders (`handle.extenders`).
+
+        Others are scheduled meanwhile: what was found before an `await` may be true no longer after it.
+        """
+        return self.post_filter(state, pod, diagnosis)
+
 
 class PreScorePlugin(Plugin):
     """Prepares scoring of the nodes that passed; Skip spares this plugin's Score."""

@@ -53,6 +53,8 @@ _IMPLIED_BY_NODE_ADD: Final = {
     False: (Action.UPDATE_NODE_LABEL, Action.UPDATE_NODE_TAINT),
 }
 """What whoever registers for new nodes gets besides, with hints and without."""
+EXTENDER: Final = "Extender"
+"""Stands for all extenders where a plugin's name is expected: among those who rejected a pod."""
 _MAY_REJECT = (PreEnqueuePlugin, PreFilterPlugin, FilterPlugin, ReservePlugin, PermitPlugin)
 
 
@@ -124,16 +126,18 @@ def build_profile(config: KubeSchedulerProfile, registry: Registry, handle: Hand
     if not by_point["bind"]:
         raise ConfigError(f"profile {resolved.scheduler_name!r} needs at least one bind plugin")
     hints_enabled = handle.feature_gates.enabled("SchedulerQueueingHints")
+    hints = [
+        hint for plugin in plugins.values() for hint in _registered_hints(plugin, hints_enabled=hints_enabled)
+    ]
+    if handle.extenders:
+        # No extender says what it waits for, so anything may help a pod that one of them turned away.
+        hints += (RegisteredHint(EXTENDER, event, None) for event, _hint in ALL_EVENTS)
     return Profile(
         scheduler_name=resolved.scheduler_name,
         percentage_of_nodes_to_score=resolved.percentage_of_nodes_to_score,
         plugins=plugins,
         score_weights=dict(resolved.score_weights),
-        hints=tuple(
-            hint
-            for plugin in plugins.values()
-            for hint in _registered_hints(plugin, hints_enabled=hints_enabled)
-        ),
+        hints=tuple(hints),
         **by_point,
     )
 
