@@ -5,9 +5,9 @@ In: the parts the composition root wires. Out: one `Handle`, valid for the plugi
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from kuberth.api.core import Pod
 from kuberth.clock import Clock
@@ -22,6 +22,8 @@ from kuberth.observe.metrics import SchedulerMetrics
 if TYPE_CHECKING:
     from kuberth.client.protocol import Api
     from kuberth.framework.runner import Runner
+
+T = TypeVar("T")
 
 
 class Activator(Protocol):
@@ -57,6 +59,24 @@ class Spawner(Protocol):
         ...
 
 
+class Shared:
+    """What plugins must not keep each for itself: it outlives them when the configuration changes.
+
+    An allocation noted by one profile's plugin counts for all profiles, and for the plugins that a new
+    configuration brings while pods of the old one are still being bound.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[str, Any] = {}
+
+    def of(self, name: str, make: Callable[[], T]) -> T:
+        """What is kept under the name; made if nobody has asked for it before."""
+        if name not in self._kept:
+            self._kept[name] = make()
+        kept: T = self._kept[name]
+        return kept
+
+
 @dataclass(slots=True)
 class Handle:
     """Everything a plugin can reach. The cluster table and the API are not in step with each other."""
@@ -85,6 +105,8 @@ class Handle:
     """The scheduler's own metrics."""
     extenders: Extenders = NO_EXTENDERS
     """The HTTP extenders, which only what awaits can ask."""
+    shared: Shared = field(default_factory=Shared)
+    """What the plugins of all profiles share, also with those of a later configuration."""
     profile_name: str = ""
     """The scheduler name of the profile that this plugin is part of."""
     runner: Runner | None = field(default=None, repr=False)

@@ -86,6 +86,7 @@ class Intake:
         self._queueing_hints = feature_gates.enabled("SchedulerQueueingHints")
         self._compare_tolerations = feature_gates.enabled("TaintTolerationComparisonOperators")
         self._derive = derive
+        self._event_kinds = event_kinds(runners.values())
         self._labels: dict[ClusterEvent, tuple[str]] = {}
         """Those of events, which are few, as metrics want them."""
 
@@ -96,15 +97,32 @@ class Intake:
         if kind is Node:
             return self.node
         resource = REGISTRY.of(kind).event_resource
-        moves_pods = resource in _ALWAYS_EVENTS or kind in event_kinds(self._runners.values())
 
         def handle(old: Any, new: Any) -> None:
             if kind is Namespace:
                 self.namespace(old, new)
-            if moves_pods:
+            if resource in _ALWAYS_EVENTS or kind in self._event_kinds:
                 self._other(resource, old, new)
 
         return handle
+
+    def note_profiles(self, pods: Iterable[Pod]) -> None:
+        """The profiles are others than before: of all pods, those that are ours now are queued, and no more.
+
+        Pods that are on their way to a node go there, whoever sent them.
+        """
+        self._event_kinds = event_kinds(self._runners.values())
+        in_flight = {pod.metadata.uid for pod in self._queue.in_flight()}
+        for pod in pods:
+            metadata = pod.metadata
+            if pod.spec.node_name or metadata.uid in in_flight or self._cluster.is_assumed(metadata.uid):
+                continue
+            waits = self._queue.get(f"{metadata.namespace}/{metadata.name}") is not None
+            if waits and not self._is_ours(pod):
+                self._queue.delete(pod)
+                self._nominator.withdraw(pod)
+            elif self._is_ours(pod) and not waits:
+                self._add_pending(pod)
 
     # Nodes and namespaces
 

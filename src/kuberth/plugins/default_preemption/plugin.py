@@ -67,10 +67,13 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, EnqueueExtensions):
         self._plan = StateKey[VictimPlan]("DefaultPreemption/plan")
         self._plans = VictimPlans()
         self._pods = handle.stores.of(Pod)
-        self._evictions = Evictions(
-            handle,
-            plugin=self.name,
-            asynchronous=handle.feature_gates.enabled("SchedulerAsyncPreemption"),
+        self._evictions = handle.shared.of(
+            "DefaultPreemption/evictions",
+            lambda: Evictions(
+                handle,
+                plugin=self.name,
+                asynchronous=handle.feature_gates.enabled("SchedulerAsyncPreemption"),
+            ),
         )
 
     # The gate

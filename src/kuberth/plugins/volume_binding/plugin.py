@@ -75,8 +75,10 @@ class VolumeBinding(
     def __init__(self, args: VolumeBindingArgs | None, handle: Handle) -> None:
         args = VolumeBindingArgs() if args is None else args
         gates, stores = handle.feature_gates, handle.stores
-        claims = Assumptions(stores.of(PersistentVolumeClaim))
-        volumes = Assumptions(stores.of(PersistentVolume))
+        claims = handle.shared.of(
+            "VolumeBinding/claims", lambda: Assumptions(stores.of(PersistentVolumeClaim))
+        )
+        volumes = handle.shared.of("VolumeBinding/volumes", lambda: Assumptions(stores.of(PersistentVolume)))
         self._cluster = handle.cluster
         self._errors = handle.metrics.volume_stage_errors
         self._finder = VolumeFinder(handle, claims=claims, volumes=volumes)
