@@ -66,6 +66,7 @@ SECTIONS: Final = (
             "kuberth.framework",
             "Plugin",
             *dict.fromkeys(point.interface.__name__ for point in EXTENSION_POINTS),
+            "PodGroupPostFilterPlugin",
             "PreFilterExtensions",
             "EnqueueExtensions",
             "DependsOn",
@@ -77,6 +78,7 @@ SECTIONS: Final = (
         (
             *of("kuberth.framework", "Status", "Code", "SUCCESS", "SKIP", "PreFilterResult", "Verdict"),
             *of("kuberth.framework", "PostFilterResult", "PermitResult"),
+            *of("kuberth.framework", "PlacementCandidate", "ProposedPlacement"),
             Entry("kuberth.framework", "MIN_NODE_SCORE", notes={"MIN_NODE_SCORE": "The lowest score."}),
             *of("kuberth.framework", "MAX_NODE_SCORE"),
             *of("kuberth.framework.scores", "normalized"),
@@ -92,7 +94,7 @@ SECTIONS: Final = (
         "Data of a cycle",
         "Each attempt to place a pod has a state of its own, which every point of that attempt is given.",
         (
-            *of("kuberth.framework", "CycleState", "StateKey"),
+            *of("kuberth.framework", "CycleState", "GroupAttempt", "StateKey"),
             *of("kuberth.framework.cycle_state", "Cloneable"),
         ),
     ),
@@ -118,6 +120,11 @@ SECTIONS: Final = (
             Entry("kuberth.cluster.counting", "RowCounts", omit=words("add add_all of")),
             *of("kuberth.cluster.table", "PlacementObserver"),
             Entry("kuberth.cluster.what_if", "WhatIf", omit=words("undo")),
+            Entry("kuberth.cluster.what_if", "Rehearsal", omit=words("undo")),
+            Entry("kuberth.cluster.pod_groups", "PodGroups", omit=words("arrive assume forget assign leave")),
+            Entry(
+                "kuberth.cluster.pod_groups", "GroupMembers", omit=words("arrive assume forget assign leave")
+            ),
         ),
     ),
     Section(

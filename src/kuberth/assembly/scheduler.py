@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Coroutine, Mapping
 from typing import Any, Final
 
 from kuberth.api.core import Namespace, Node, Pod
+from kuberth.api.scheduling import PodGroup
 from kuberth.api.sharing import PodSharing
 from kuberth.assembly.profiles import assemble, derive_with, effective_gates, full_registry
 from kuberth.binding.cycle import BindingCycle
@@ -31,15 +32,17 @@ from kuberth.framework.waiting_pods import WaitingPods
 from kuberth.informers.reflector import Reflector
 from kuberth.informers.store import Stores
 from kuberth.intake.intake import Intake, event_kinds
-from kuberth.observe.metrics import SchedulerMetrics
+from kuberth.observe.metrics import PodGroupMetrics, SchedulerMetrics
 from kuberth.outcomes.event_recorder import ApiEventRecorder
 from kuberth.outcomes.failure_handling import FailureHandler
+from kuberth.outcomes.group_status import PodGroupStatusWriter
 from kuberth.outcomes.placement import Placement
 from kuberth.outcomes.status_writer import PodStatusWriter
 from kuberth.queue.guard import GuardedQueue
 from kuberth.queue.interface import QueueContext, QueueFactory, SchedulingQueue
 from kuberth.queue.priority_queue import PriorityQueue
 from kuberth.scheduling.cycle import SchedulingCycle
+from kuberth.scheduling.groups.cycle import GroupCycle
 from kuberth.scheduling.loop import SchedulingLoop
 
 logger = logging.getLogger(__name__)
@@ -128,6 +131,7 @@ class Scheduler:
             max_unschedulable_seconds=max_unschedulable_seconds,
             queueing_hints=self.feature_gates.enabled("SchedulerQueueingHints"),
             pop_from_backoff=self.feature_gates.enabled("SchedulerPopFromBackoffQ"),
+            pod_groups=self.feature_gates.enabled("GenericWorkload"),
         )
         queue = PriorityQueue(context) if factory is None else factory(context)
         if not isinstance(queue, SchedulingQueue):
@@ -161,20 +165,22 @@ class Scheduler:
             spawn=self.spawn,
             announce_nomination=self.feature_gates.enabled("NominatedNodeNameForExpectation"),
         )
+        cycle = SchedulingCycle(
+            self.cluster,
+            nominator=self.nominator,
+            metrics=self.metrics,
+            percentage_of_nodes_to_score=self.config.percentage_of_nodes_to_score,
+            rng=rng,
+        )
         self.loop = SchedulingLoop(
             queue=self.queue,
             cluster=self.cluster,
             runners=self.runners,
-            cycle=SchedulingCycle(
-                self.cluster,
-                nominator=self.nominator,
-                metrics=self.metrics,
-                percentage_of_nodes_to_score=self.config.percentage_of_nodes_to_score,
-                rng=rng,
-            ),
+            cycle=cycle,
             failures=failures,
             recorder=self.recorder,
             bind=self._start_binding,
+            groups=self._group_cycle(cycle, rng) if self.feature_gates.enabled("GenericWorkload") else None,
         )
         self.intake = Intake(
             cluster=self.cluster,
@@ -207,6 +213,24 @@ class Scheduler:
             for kind in self._kinds_to_watch()
         ]
         self.stores.seal()
+
+    def _group_cycle(self, cycle: SchedulingCycle, rng: random.Random) -> GroupCycle:
+        groups = self.stores.of(PodGroup)
+        self.metrics.groups = PodGroupMetrics()
+        return GroupCycle(
+            queue=self.queue,
+            cluster=self.cluster,
+            nominator=self.nominator,
+            runners=self.runners,
+            cycle=cycle,
+            groups=groups,
+            writer=PodGroupStatusWriter(self._api, self.spawn, self._clock, groups=groups),
+            metrics=self.metrics.groups,
+            hold=self._binding.start_waiting,
+            by_topology=self.feature_gates.enabled("TopologyAwareWorkloadScheduling"),
+            preempts=self.feature_gates.enabled("WorkloadAwarePreemption"),
+            rng=rng,
+        )
 
     def _kinds_to_watch(self) -> list[type[Any]]:
         """What plugins look up or registered events of; nodes first, so that pods find theirs."""

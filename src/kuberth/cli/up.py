@@ -127,7 +127,7 @@ def up(extras: Extras | None, /, **flags: Any) -> None:
         queue=queue_factory(extras, flags["queue_reference"]),
         with_scheduler=not flags["no_scheduler"],
         without=frozenset(flags["without"]),
-        feature_gates=dict(FeatureGates(gates)),
+        feature_gates=dict(FeatureGates(wanted.feature_gates)),
     )
     # A cluster is hundreds of thousands of trees without a cycle: looking for cycles among them every few
     # hundred allocations is time for nothing.

@@ -44,6 +44,7 @@ class GuardedQueue(SchedulingQueue):
 
     def __init__(self, queue: SchedulingQueue, clock: Clock) -> None:
         self._queue = queue
+        self.gives_out_of_order = queue.gives_out_of_order
         self._clock = clock
         self._name = f"{type(queue).__module__}.{type(queue).__qualname__}"
         self._notify: Callable[[], None] = lambda: None
@@ -109,6 +110,23 @@ class GuardedQueue(SchedulingQueue):
         if deleted:
             self.done(queued.uid)
             return self.pop_nowait()
+        self._in_flight.add(queued.uid)
+        return queued
+
+    def take_nowait(self, pod: Pod) -> QueuedPod | None:
+        key = f"{pod.metadata.namespace}/{pod.metadata.name}"
+        if _deletion(key) in self._debts:
+            return None
+        try:
+            queued = self._queue.take_nowait(pod)
+            if queued is None:
+                return None
+            if not isinstance(queued, QueuedPod) or queued.key != key:
+                raise TypeError(f"gave {queued!r:.200} where the QueuedPod of {key} or None is expected")
+        except BaseException as exc:
+            self._tell(exc, "take_nowait", key, then="its group is tried without it")
+            return None
+        self._forget_debts(key)
         self._in_flight.add(queued.uid)
         return queued
 

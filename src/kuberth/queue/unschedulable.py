@@ -18,6 +18,9 @@ from kuberth.queue.hints import Hints
 ANYONE: Final = ""
 """Where pods are filed that every event may concern, as no plugin speaks for them."""
 
+_GATED: Final = "gated"
+"""Apart from those that the plugin rejected: hints about gated pods read other fields."""
+
 
 class _Filed(NamedTuple):
     number: int
@@ -82,16 +85,22 @@ class UnschedulableRoom:
     def _is_vain(
         self, plugin: str, equals: Mapping[str, _Filed], event: ClusterEvent, old: object, new: object
     ) -> bool:
-        """Whether the plugin would say of all these pods, one for all, that a node's event does not help."""
-        if event.resource != Resource.NODE or len(equals) == 1 or plugin == ANYONE:
+        """Whether the plugin would say of all these pods, one for all, that the event does not help.
+
+        Of pods that it rejected, equal ones are known to get equal hints about nodes; of pods that it gates,
+        about everything.
+        """
+        if len(equals) == 1 or plugin == ANYONE:
             return False
         anyone = next(iter(equals.values())).queued
+        if event.resource != Resource.NODE and not anyone.gated:
+            return False
         return not self._hints.would_help(plugin, anyone, event, old, new)
 
     def _drawers_of(self, queued: QueuedPod) -> Sequence[tuple[str, Hashable]]:
         """A gate is opened by its own plugin's events alone, whoever else rejected the pod before."""
         if queued.gated:
-            return ((queued.gating_plugin, queued.uid),)
+            return ((queued.gating_plugin, (_GATED, self._hints.gate_signature(queued))),)
         if not self._hints.knows(queued.pod.spec.scheduler_name) or not queued.rejectors:
             return ((ANYONE, ""),)
         return [(plugin, self._hints.signature(plugin, queued)) for plugin in queued.rejectors]

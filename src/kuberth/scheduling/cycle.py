@@ -12,6 +12,7 @@ from typing import Final
 
 from kuberth.api.core import Pod
 from kuberth.cluster.nodes import Nodes
+from kuberth.cluster.pod_info import PodInfo
 from kuberth.cluster.table import ClusterTable
 from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.diagnosis import Diagnosis, FitError
@@ -63,14 +64,25 @@ class SchedulingCycle:
     def run(self, queued: QueuedPod, runner: Runner) -> Placement | Rejection:
         """Find a node for the pod and take it."""
         started = time.perf_counter()
-        state = CycleState(queued.info, record_plugin_metrics=self._rng.random() < PLUGIN_METRICS_SAMPLE)
-        choice = self._decide(state, queued, runner, started)
-        self._metrics.algorithm_duration.observe((), time.perf_counter() - started)
+        state = self.new_state(queued.info)
+        choice = self.decide(state, queued, runner, started)
         if isinstance(choice, Rejection):
             return choice
-        return self._take(state, queued, runner, choice, started)
+        return self.take(state, queued, runner, choice, started)
+
+    def new_state(self, info: PodInfo) -> CycleState:
+        """What a cycle of this pod begins with."""
+        return CycleState(info, record_plugin_metrics=self._rng.random() < PLUGIN_METRICS_SAMPLE)
 
     # Deciding
+
+    def decide(
+        self, state: CycleState, queued: QueuedPod, runner: Runner, started: float
+    ) -> Choice | Rejection:
+        """Find a node for the pod, and leave it at that."""
+        choice = self._decide(state, queued, runner, started)
+        self._metrics.algorithm_duration.observe((), time.perf_counter() - started)
+        return choice
 
     def _decide(
         self, state: CycleState, queued: QueuedPod, runner: Runner, started: float
@@ -103,7 +115,7 @@ class SchedulingCycle:
         self, state: CycleState, pod: Pod, runner: Runner, diagnosis: Diagnosis
     ) -> tuple[Nodes, int] | Status:
         """The nodes to choose from, and how many were looked at; a Status: nothing can be chosen."""
-        if self._cluster.node_count == 0:
+        if self._node_count(state) == 0:
             return Status.unresolvable(NO_NODES)
         return self._search.run(state, pod, runner, diagnosis)
 
@@ -117,11 +129,17 @@ class SchedulingCycle:
     ) -> tuple[PostFilterResult | None, Status]:
         """No node passed: let PostFilter plugins try; the status tells all about it."""
         result: PostFilterResult | None = None
-        if runner.profile.post_filter:
+        if runner.profile.post_filter and (state.group is None or state.group.makes_room):
             result, status = runner.run_post_filter(state, pod, diagnosis)
             diagnosis.post_filter = status
-        error = FitError(diagnosis, self._cluster.node_count)
+        error = FitError(diagnosis, self._node_count(state))
         return result, Status(Code.UNSCHEDULABLE, str(error), cause=error)
+
+    def _node_count(self, state: CycleState) -> int:
+        """How many nodes there are, as far as this pod is concerned."""
+        if state.group is None or state.group.nodes is None:
+            return self._cluster.node_count
+        return len(state.group.nodes)
 
     def _best(self, scores: NodeScores) -> int:
         """The position of a node with the highest total; among equals anyone, by lot."""
@@ -131,9 +149,10 @@ class SchedulingCycle:
 
     # Taking the node
 
-    def _take(
+    def take(
         self, state: CycleState, queued: QueuedPod, runner: Runner, choice: Choice, started: float
     ) -> Placement | Rejection:
+        """Give the pod its node: assumed there, reserved and permitted, or all of it taken back."""
         info = queued.info.placed_on(choice.node_name)
         self._cluster.assume_pod(info)
         self._nominator.withdraw(info.pod)

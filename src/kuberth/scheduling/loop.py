@@ -25,6 +25,7 @@ from kuberth.outcomes.placement import Placement
 from kuberth.outcomes.rejection import Rejection
 from kuberth.queue.interface import SchedulingQueue
 from kuberth.scheduling.cycle import SchedulingCycle
+from kuberth.scheduling.groups.cycle import GroupCycle
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +45,9 @@ class SchedulingLoop:
         failures: FailureHandler,
         recorder: EventRecorder,
         bind: Callable[[Placement], None],
+        groups: GroupCycle | None = None,
     ) -> None:
+        """With `groups`, pods of a pod group are tried together (feature gate GenericWorkload)."""
         self._queue = queue
         self._cluster = cluster
         self._runners = runners
@@ -52,6 +55,7 @@ class SchedulingLoop:
         self._failures = failures
         self._recorder = recorder
         self._bind = bind
+        self._groups = groups
         self._ready = asyncio.Event()
         self._stopping = False
         self.ended = asyncio.Event()
@@ -83,7 +87,9 @@ class SchedulingLoop:
 
     def schedule_one(self) -> bool:
         """Try the next pod. False: the queue has none."""
-        queued = self._queue.pop_nowait()
+        queued = None if self._groups is None else self._groups.next_held()
+        if queued is None:
+            queued = self._queue.pop_nowait()
         if queued is None:
             return False
         try:
@@ -100,6 +106,8 @@ class SchedulingLoop:
                 "pod %s asks for scheduler %r, which is not here", queued.key, queued.pod.spec.scheduler_name
             )
             self._queue.done(queued.uid)
+        elif self._groups is not None and queued.info.group:
+            self._groups.run(queued, self._finish, self._needs_no_scheduling)
         elif self._needs_no_scheduling(queued):
             self._queue.done(queued.uid)
         else:
@@ -116,6 +124,11 @@ class SchedulingLoop:
             logger.exception("the scheduling cycle failed with pod %s; it is queued again", queued.key)
             self._cluster.forget_pod(queued.uid)
             outcome = Rejection(queued, Status.error(exc), runner, started)
+        self._finish(outcome)
+
+    def _finish(self, outcome: Placement | Rejection) -> None:
+        """The pod on its way to its node, or back to the queue."""
+        queued, runner = outcome.queued, outcome.runner
         if isinstance(outcome, Placement):
             if outcome.state.pods_to_activate:
                 self._queue.activate(outcome.state.pods_to_activate)
@@ -131,7 +144,7 @@ class SchedulingLoop:
                 )
                 runner.run_unreserve(outcome.state, outcome.pod, outcome.node_name)
                 self._cluster.forget_pod(queued.uid)
-                outcome = Rejection(queued, Status.error(exc), runner, started)
+                outcome = Rejection(queued, Status.error(exc), runner, outcome.started)
         if verbosity.level >= 2 and outcome.status.is_rejected:
             verbosity.tell(2, verbosity.NO_FIT, pod=queued.pod, err=outcome.status.message)
         self._failures.handle(outcome)
