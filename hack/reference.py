@@ -51,9 +51,10 @@ def of(module: str, *names: str) -> tuple[Entry, ...]:
 
 _WRITING: Final = words(
     "set_node remove_node assume_pod forget_pod add_pod update_pod remove_pod put take set_namespace "
-    "reorder set_amounts"
+    "reorder set_amounts settle"
 )
 """Methods of the table that only its owner calls."""
+_MEMBERSHIP: Final = words("arrive assume forget assign leave")
 
 SECTIONS: Final = (
     Section(
@@ -121,10 +122,8 @@ SECTIONS: Final = (
             *of("kuberth.cluster.table", "PlacementObserver"),
             Entry("kuberth.cluster.what_if", "WhatIf", omit=words("undo")),
             Entry("kuberth.cluster.what_if", "Rehearsal", omit=words("undo")),
-            Entry("kuberth.cluster.pod_groups", "PodGroups", omit=words("arrive assume forget assign leave")),
-            Entry(
-                "kuberth.cluster.pod_groups", "GroupMembers", omit=words("arrive assume forget assign leave")
-            ),
+            Entry("kuberth.cluster.pod_groups", "PodGroups", omit=_MEMBERSHIP),
+            Entry("kuberth.cluster.pod_groups", "GroupMembers", omit=_MEMBERSHIP),
         ),
     ),
     Section(

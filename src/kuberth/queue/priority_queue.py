@@ -40,6 +40,7 @@ class PriorityQueue(SchedulingQueue):
     """Pods are popped by the QueueSort plugin, or in the order of rooms that `room` makes."""
 
     gives_out_of_order = True
+    """A pod can be taken from whichever room it waits in."""
 
     def __init__(self, context: QueueContext, *, room: RoomFactory = OrderedRoom) -> None:
         sort_value = sort_value_of(context.sort)
