@@ -54,7 +54,7 @@ _WRITING: Final = words(
     "reorder set_amounts settle"
 )
 """Methods of the table that only its owner calls."""
-_MEMBERSHIP: Final = words("arrive assume forget assign leave")
+_MEMBERSHIP: Final = words("arrive assume forget assign leave take_in_hand let_go")
 
 SECTIONS: Final = (
     Section(

@@ -11,7 +11,7 @@ need not exist. A group is known as long as one of its pods is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from kuberth.cluster.pod_info import PodInfo
 
@@ -19,17 +19,18 @@ from kuberth.cluster.pod_info import PodInfo
 class GroupMembers:
     """The pods of one group, by UID."""
 
-    __slots__ = ("_pending", "assigned", "assumed", "in_hand", "unscheduled")
+    __slots__ = ("_in_hand", "_pending", "assigned", "assumed", "queued", "unscheduled")
 
     def __init__(self) -> None:
         self.unscheduled: dict[str, PodInfo] = {}
         """Those that have no node."""
+        self.queued: dict[str, PodInfo] = {}
+        """Those of them that no scheduling cycle of the group is busy with."""
         self.assumed: dict[str, PodInfo] = {}
         """Those that count on a node which the API has not confirmed, with it."""
         self.assigned: dict[str, PodInfo] = {}
         """Those that are bound."""
-        self.in_hand: set[str] = set()
-        """Those that a group's scheduling cycle is busy with: nobody else can bring them forward."""
+        self._in_hand: set[str] = set()
         self._pending: dict[str, PodInfo] = {}
         """Assumed pods as the API knows them, without a node."""
 
@@ -48,24 +49,36 @@ class GroupMembers:
         yield from self.assigned.values()
         yield from self.assumed.values()
 
+    def take_in_hand(self, uids: Collection[str]) -> None:
+        """A cycle of the group begins with these pods: nobody else can bring them forward."""
+        self._in_hand.update(uids)
+        for uid in uids:
+            self.queued.pop(uid, None)
+
+    def let_go(self, uids: Collection[str]) -> None:
+        """The cycle has ended."""
+        self._in_hand.difference_update(uids)
+        self.queued.update((uid, self.unscheduled[uid]) for uid in uids if uid in self.unscheduled)
+
     def arrive(self, info: PodInfo) -> None:
         """A pod without a node is new, or has a new version."""
         if info.uid in self.assumed:
             self._pending[info.uid] = info
         elif info.uid not in self.assigned:
-            self.unscheduled[info.uid] = info
+            self._wait(info)
 
     def assume(self, info: PodInfo) -> None:
         """The pod counts on the node in its spec. One that has left meanwhile is not taken in again."""
         pending = self.unscheduled.pop(info.uid, None)
         if pending is not None:
+            self.queued.pop(info.uid, None)
             self._pending[info.uid] = pending
             self.assumed[info.uid] = info
 
     def forget(self, uid: str) -> None:
         """It does not any more."""
         if self.assumed.pop(uid, None) is not None:
-            self.unscheduled[uid] = self._pending.pop(uid)
+            self._wait(self._pending.pop(uid))
 
     def assign(self, info: PodInfo) -> None:
         """The API says that the pod is on the node in its spec."""
@@ -74,8 +87,13 @@ class GroupMembers:
 
     def leave(self, uid: str) -> None:
         """The pod is gone, wherever it was."""
-        for pods in (self.unscheduled, self.assumed, self.assigned, self._pending):
+        for pods in (self.unscheduled, self.queued, self.assumed, self.assigned, self._pending):
             pods.pop(uid, None)
+
+    def _wait(self, info: PodInfo) -> None:
+        self.unscheduled[info.uid] = info
+        if info.uid not in self._in_hand:
+            self.queued[info.uid] = info
 
 
 class PodGroups:

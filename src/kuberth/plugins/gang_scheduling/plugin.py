@@ -101,13 +101,13 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, EnqueueExtensions):
             return Status.error(unknown_group(key))
         if members.scheduled < gang.min_count:
             # Pods that the group's own cycle holds come without being called.
-            if missing := members.unscheduled.keys() - members.in_hand:
-                infos = [members.unscheduled[uid] for uid in missing]
-                self._handle.activator.activate({info.key: info.pod for info in infos})
+            if members.queued:
+                self._handle.activator.activate({info.key: info.pod for info in members.queued.values()})
             return PermitResult.wait(PERMIT_SECONDS, "waiting for minCount pods from a gang to be scheduled")
-        for uid in members.assumed:
-            if (waiting := self._handle.waiting_pods.get(uid)) is not None:
-                waiting.allow(self.name)
+        if len(self._handle.waiting_pods):
+            for uid in members.assumed:
+                if (waiting := self._handle.waiting_pods.get(uid)) is not None:
+                    waiting.allow(self.name)
         return None
 
 

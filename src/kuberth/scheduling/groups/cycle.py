@@ -91,11 +91,11 @@ class GroupCycle:
             return
         pods = self._gathering.gather(popped, members)
         in_hand = {queued.uid for queued in pods}
-        members.in_hand |= in_hand
+        members.take_in_hand(in_hand)
         try:
             self._attend_to(key, pods, started, finish, needs_none)
         finally:
-            members.in_hand -= in_hand
+            members.let_go(in_hand)
 
     def _attend_to(
         self,
