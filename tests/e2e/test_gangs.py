@@ -109,7 +109,7 @@ class Stage:
         pods = self.cluster.pods()
         said: Counter[tuple[str, ...]] = Counter()
         for name, found in pods.items():
-            condition = next(
+            condition: Object = next(
                 (c for c in found["status"].get("conditions", ()) if c["type"] == "PodScheduled"), {}
             )
             which = found["spec"].get("schedulingGroup", {}).get("podGroupName", name)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar, overload
 
 import msgspec
@@ -199,6 +199,10 @@ class KindRegistry:
             if self._by_event.get(name) in (None, present):
                 self._by_event[name] = info
         return info
+
+    def add_holder(self, holder: type[Any], *, of: type[Any]) -> None:
+        """Another type for a kind that is known, for those who read its objects in another form."""
+        self._by_type[holder] = replace(self.of(of), type=holder)
 
 
 def _same(present: KindInfo, given: KindInfo) -> bool:

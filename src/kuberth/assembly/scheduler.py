@@ -24,6 +24,7 @@ from kuberth.clock import Clock, SystemClock
 from kuberth.cluster.table import ClusterTable
 from kuberth.config import FeatureGates, KubeSchedulerConfiguration, default_configuration
 from kuberth.errors import ConfigError, KuberthError
+from kuberth.extenders import build_extenders
 from kuberth.framework.handle import Handle
 from kuberth.framework.nominator import Nominator
 from kuberth.framework.registry import PluginFactory, Registry
@@ -42,6 +43,7 @@ from kuberth.queue.guard import GuardedQueue
 from kuberth.queue.interface import QueueContext, QueueFactory, SchedulingQueue
 from kuberth.queue.priority_queue import PriorityQueue
 from kuberth.scheduling.cycle import SchedulingCycle
+from kuberth.scheduling.extended_cycle import ExtendedCycle
 from kuberth.scheduling.groups.cycle import GroupCycle
 from kuberth.scheduling.loop import SchedulingLoop
 
@@ -96,6 +98,7 @@ class Scheduler:
             registry = full_registry(plugins)
         elif plugins:
             registry.merge(Registry(plugins))
+        self.extenders = build_extenders(config.extenders, api=api, clock=self._clock)
         handle = Handle(
             api=api,
             stores=self.stores,
@@ -108,6 +111,7 @@ class Scheduler:
             recorder=self.recorder,
             spawn=self.spawn,
             metrics=self.metrics,
+            extenders=self.extenders,
         )
         self.runners = assemble(config, registry=registry, handle=handle, metrics=self.metrics)
         self.queue = self._make_queue(queue, max_unschedulable_seconds)
@@ -180,6 +184,16 @@ class Scheduler:
             failures=failures,
             recorder=self.recorder,
             bind=self._start_binding,
+            extended=ExtendedCycle(
+                cycle,
+                cluster=self.cluster,
+                nominator=self.nominator,
+                pods=self.stores.of(Pod),
+                derive=derive,
+                metrics=self.metrics,
+            ),
+            spawn=self.spawn,
+            parallelism=self.config.parallelism,
             groups=self._group_cycle(cycle, rng) if self.feature_gates.enabled("GenericWorkload") else None,
         )
         self.intake = Intake(
@@ -212,6 +226,7 @@ class Scheduler:
             )
             for kind in self._kinds_to_watch()
         ]
+        self._reflectors += self.extenders.reflectors
         self.stores.seal()
 
     def _group_cycle(self, cycle: SchedulingCycle, rng: random.Random) -> GroupCycle:
@@ -263,6 +278,7 @@ class Scheduler:
         finally:
             self._tasks = None
             self._binding.give_up()
+            await self.extenders.close()
             self.queue.close()
 
     async def _schedule(self, begin: Awaitable[object] | None) -> None:

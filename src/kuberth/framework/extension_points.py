@@ -11,7 +11,7 @@ from __future__ import annotations
 import abc
 import asyncio
 import enum
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Container, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Union
 
 import numpy as np
@@ -110,6 +110,13 @@ class PreEnqueuePlugin(Plugin):
     def pre_enqueue(self, pod: Pod) -> MaybeStatus:
         """Anything but success keeps the pod gated until it changes or a registered event hints Queue."""
 
+    def keeps_out(self) -> Container[str]:
+        """The UIDs of pods whose gate no event opens right now, so that none is asked about them.
+
+        Worth saying where many pods wait at the gate and few get through at a time.
+        """
+        return ()
+
 
 class PreFilterResult(NamedTuple):
     """Success of PreFilter that narrows the search: only these nodes are filtered. None: all nodes."""
@@ -200,6 +207,15 @@ class PostFilterPlugin(Plugin):
         self, state: CycleState, pod: Pod, diagnosis: Diagnosis
     ) -> tuple[PostFilterResult | None, Status | None]:
         """Success ends the phase; a rejection lets the next PostFilter plugin try."""
+
+    async def post_filter_waiting(
+        self, state: CycleState, pod: Pod, diagnosis: Diagnosis
+    ) -> tuple[PostFilterResult | None, Status | None]:
+        """Optional: the same in a cycle that may wait, for who asks extenders (`handle.extenders`).
+
+        Others are scheduled meanwhile: what was found before an `await` may be true no longer after it.
+        """
+        return self.post_filter(state, pod, diagnosis)
 
 
 class PreScorePlugin(Plugin):

@@ -13,6 +13,7 @@ from kuberth.api.core import Pod
 from kuberth.clock import Clock
 from kuberth.cluster.table import ClusterTable
 from kuberth.config.feature_gates import FeatureGates
+from kuberth.extenders import NO_EXTENDERS, Extenders
 from kuberth.framework.nominator import Nominator
 from kuberth.framework.waiting_pods import WaitingPods
 from kuberth.informers.store import Stores
@@ -82,6 +83,8 @@ class Handle:
     """Runs work that awaits, in the background."""
     metrics: SchedulerMetrics
     """The scheduler's own metrics."""
+    extenders: Extenders = NO_EXTENDERS
+    """The HTTP extenders, which only what awaits can ask."""
     profile_name: str = ""
     """The scheduler name of the profile that this plugin is part of."""
     runner: Runner | None = field(default=None, repr=False)

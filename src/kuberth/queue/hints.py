@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 import logging
 import time
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Container, Hashable, Mapping, Sequence
 
 from kuberth.errors import reraise_interrupt
 from kuberth.framework.cluster_events import ClusterEvent, Hint, concerns
@@ -85,6 +85,22 @@ class Hints:
                 for registered in self._hints[profile]
                 if registered.sign_gated is not None
             }
+        return found
+
+    def kept_out(self, plugin: str, event: ClusterEvent) -> Sequence[Container[str]]:
+        """The UIDs of pods that stand before a gate of this plugin in vain, by profile."""
+        found = []
+        for profile in self._hints:
+            for registered in self._registered(profile, event):
+                if registered.plugin == plugin and registered.keeps_out is not None:
+                    try:
+                        found.append(registered.keeps_out())
+                    except BaseException as exc:
+                        reraise_interrupt(exc)
+                        logger.exception(
+                            "plugin %r failed in keeps_out; asking its gate for every pod", plugin
+                        )
+                    break
         return found
 
     def _signers(self, profile: str) -> Mapping[str, Signer]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from kuberth.api.core import Pod, PodCondition
@@ -25,6 +25,8 @@ logger = logging.getLogger(__name__)
 
 DISRUPTION_TARGET: Final = "DisruptionTarget"
 PREEMPTION_BY_SCHEDULER: Final = "PreemptionByScheduler"
+AT_ONCE: Final = 16
+"""So many victims are evicted at the same time: a thousand preemptions leave connections to other writers."""
 FEW_CONDEMNED: Final = 64
 """So many victims are worth no look at which of them are gone."""
 
@@ -86,6 +88,7 @@ class Evictions:
         self._condemned: dict[str, PodInfo] = {}
         """Victims by UID, from the decision on; those the informers no longer know are dropped in time."""
         self._next_look = FEW_CONDEMNED
+        self._places = asyncio.Semaphore(AT_ONCE)
 
     def is_leaving(self, info: PodInfo) -> bool:
         """Whether a placed pod is on its way out because of a preemption.
@@ -99,17 +102,20 @@ class Evictions:
     def turns_away(self, preemptor: Pod | PodGroup) -> bool:
         """Whether a preemption for this pod, or pod group, is still under way."""
         running = self._running.get(preemptor.metadata.uid)
-        if running is None:
-            return False
-        running.turned_away = not self._is_last_victim_leaving(running)
+        return running is not None and self._turn_away(running)
+
+    def turn_away(self) -> Container[str]:
+        """All pods, by UID, that are turned away because the preemption for them is still under way."""
+        return {uid for uid, running in self._running.items() if self._turn_away(running)}
+
+    def _turn_away(self, running: _Running) -> bool:
+        running.turned_away = running.last_victim is None or not self._is_seen_to_leave(running.last_victim)
         return running.turned_away
 
-    def _is_last_victim_leaving(self, running: _Running) -> bool:
+    def _is_seen_to_leave(self, last_victim: PodInfo) -> bool:
         # The news of its deletion may arrive before the answer to the request that deleted it. It may be
         # the last event that brings the preemptor back, so the gate must be open by then.
-        if running.last_victim is None:
-            return False
-        stored = self._stored(running.last_victim)
+        stored = self._stored(last_victim)
         return stored is None or _is_terminating(stored)
 
     def _stored(self, victim: PodInfo) -> Pod | None:
@@ -191,6 +197,10 @@ class Evictions:
         return True
 
     async def _evict(self, victim: PodInfo, preemptor: Beneficiary, *, node_name: str) -> None:
+        async with self._places:
+            await self._evict_now(victim, preemptor, node_name=node_name)
+
+    async def _evict_now(self, victim: PodInfo, preemptor: Beneficiary, *, node_name: str) -> None:
         note = f"Preempted by {preemptor.kind} {preemptor.uid} on node {node_name}"
         waiting = self._handle.waiting_pods.get(victim.uid)
         if waiting is not None and waiting.preempt(self._plugin, "preempted"):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -28,9 +28,16 @@ from kuberth.framework.extension_points import (
 )
 from kuberth.framework.handle import Handle
 from kuberth.framework.status import Code, Status
-from kuberth.informers.store import Store
+from kuberth.informers.store import Store, object_key
 from kuberth.plugins.default_preemption.budgets import Budgets
-from kuberth.plugins.default_preemption.candidates import NO_ROWS, Search, resolvable_rows, search
+from kuberth.plugins.default_preemption.candidates import (
+    NO_ROWS,
+    Candidate,
+    Search,
+    resolvable_rows,
+    search,
+)
+from kuberth.plugins.default_preemption.council import Council
 from kuberth.plugins.default_preemption.eviction import Beneficiary, Evictions
 from kuberth.plugins.default_preemption.group_victims import GroupVictims
 from kuberth.plugins.default_preemption.plans import VictimPlan, VictimPlans
@@ -41,6 +48,14 @@ NOT_TO_PREEMPT: Final = "not eligible due to preemptionPolicy=Never."
 CLEAR_NOMINATION: Final = PostFilterResult("")
 
 Outcome = tuple[PostFilterResult | None, Status | None]
+
+
+class _Chosen(NamedTuple):
+    """Preemption helps."""
+
+    preemptor: Pod
+    search: Search
+    best: Candidate
 
 
 class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPlugin, EnqueueExtensions):
@@ -83,6 +98,9 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
             return Status.unresolvable("waiting for the preemption for this pod to be finished")
         return None
 
+    def keeps_out(self) -> Container[str]:
+        return self._evictions.turn_away()
+
     def events_to_register(self) -> Iterable[EventWithHint]:
         # Registered so that the gate is asked again. Whether the pod is worth a try is for the plugins to
         # say whose rejection the preemption was to resolve.
@@ -94,7 +112,30 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
     # Preemption
 
     def post_filter(self, state: CycleState, pod: Pod, diagnosis: Diagnosis) -> Outcome:
-        result, status = self._preempt(state, pod, diagnosis)
+        found = self._find(state, pod, diagnosis)
+        return self._told(self._evict_for(state, *found) if isinstance(found, _Chosen) else found)
+
+    async def post_filter_waiting(self, state: CycleState, pod: Pod, diagnosis: Diagnosis) -> Outcome:
+        """The same, with a word of the extenders about the candidates."""
+        found = self._find(state, pod, diagnosis)
+        if not isinstance(found, _Chosen):
+            return self._told(found)
+        extenders = self._handle.extenders.preempting(found.preemptor)
+        if not extenders:
+            return self._told(self._evict_for(state, *found))
+        council = Council(self._handle)
+        agreed = await council.ask(extenders, found.preemptor, found.search)
+        if isinstance(agreed, Status):
+            return self._told((None, agreed))
+        if self._pods.get_by_key(object_key(found.preemptor)) is None:
+            return self._told((None, Status.error(f'pod "{pod.metadata.name}" not found')))
+        best = council.best_that_helps(agreed, state, found.preemptor)
+        if best is None:
+            return self._told((None, Status.unschedulable("no candidate node for preemption")))
+        return self._told(self._evict_for(state, found.preemptor, found.search, best))
+
+    def _told(self, outcome: Outcome) -> Outcome:
+        result, status = outcome
         self._handle.metrics.preemption_attempts.inc()
         if status is None or not status.reasons:
             return result, status
@@ -126,7 +167,8 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
             return "not eligible due to workload aware preemption enabled"
         return ""
 
-    def _preempt(self, state: CycleState, pod: Pod, diagnosis: Diagnosis) -> Outcome:
+    def _find(self, state: CycleState, pod: Pod, diagnosis: Diagnosis) -> _Chosen | Outcome:
+        """The candidates and the best of them, or why there is nothing to be done."""
         if pod.spec.scheduling_group is not None and (why := self._why_not_for_member(pod)):
             return None, Status.unschedulable(why)
         metadata = pod.metadata
@@ -145,9 +187,12 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
                 return None, Status.error(found.error)
             why = found.diagnosis().message(self._handle.cluster.node_count)
             return CLEAR_NOMINATION, Status.unschedulable(why)
+        return _Chosen(current, found, best)
+
+    def _evict_for(self, state: CycleState, preemptor: Pod, _search: Search, best: Candidate) -> Outcome:
         info = state.pod_info
-        if info is None or info.pod is not current:
-            info = PodInfo(current)
+        if info is None or info.pod is not preemptor:
+            info = PodInfo(preemptor)
         self._evictions.start(info, best)
         return PostFilterResult(best.node_name), None
 

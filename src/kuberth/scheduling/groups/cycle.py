@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from kuberth.api.scheduling import PodGroup
+from kuberth.cluster.pod_info import PodInfo
 from kuberth.cluster.table import ClusterTable
 from kuberth.cluster.what_if import Rehearsal
 from kuberth.framework.cycle_state import GroupAttempt
@@ -81,6 +82,11 @@ class GroupCycle:
         """The next pod that was popped while a group was gathered, and is not of that group."""
         return self._gathering.next_held()
 
+    def takes(self, queued: QueuedPod, runner: Runner) -> bool:
+        """Whether the pod is tried with its group. One that extenders decide about is not, as no cycle of
+        many pods can wait for their answers: it takes its place alone, and Permit has it wait."""
+        return bool(queued.info.group) and not _waits_for_extenders(queued.info, runner)
+
     def run(self, popped: QueuedPod, finish: Finish, needs_none: Callable[[QueuedPod], bool]) -> None:
         """Try the group of a popped pod. `needs_none` says which pods need no scheduling any more."""
         started, key = time.perf_counter(), popped.info.group
@@ -89,13 +95,18 @@ class GroupCycle:
             why = f"error while retrieving pod group state: pod group state not found for pod group {key}"
             self._reject_all([popped], Status.error(why), finish, nomination=None)
             return
-        pods = self._gathering.gather(popped, members)
+        fellows = [info for uid, info in members.unscheduled.items() if uid != popped.uid]
+        pods = self._gathering.gather(popped, [info for info in fellows if self._may_join(info)])
         in_hand = {queued.uid for queued in pods}
         members.take_in_hand(in_hand)
         try:
             self._attend_to(key, pods, started, finish, needs_none)
         finally:
             members.let_go(in_hand)
+
+    def _may_join(self, info: PodInfo) -> bool:
+        runner = self._runners.get(info.pod.spec.scheduler_name)
+        return runner is None or not _waits_for_extenders(info, runner)
 
     def _attend_to(
         self,
@@ -273,6 +284,10 @@ class GroupCycle:
         self._metrics.schedule_attempts.inc(labels)
         self._metrics.attempt_duration.observe(labels, time.perf_counter() - started)
         self._writer.write(key, is_scheduled=status.is_success, reason=reason, message=status.message)
+
+
+def _waits_for_extenders(info: PodInfo, runner: Runner) -> bool:
+    return bool(runner.extenders) and runner.extenders.decide_about(info.pod)
 
 
 def not_found(key: str) -> str:

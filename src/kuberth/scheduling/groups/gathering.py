@@ -8,10 +8,9 @@ what comes before them is held, and is tried next.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
-from kuberth.cluster.pod_groups import GroupMembers
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.framework.queued_pod import QueuedPod
 from kuberth.queue.interface import SchedulingQueue
@@ -31,9 +30,8 @@ class Gathering:
         """The next pod that was popped ahead; it comes before all that are in the queue."""
         return self._held.popleft() if self._held else None
 
-    def gather(self, popped: QueuedPod, members: GroupMembers) -> list[QueuedPod]:
+    def gather(self, popped: QueuedPod, fellows: Sequence[PodInfo]) -> list[QueuedPod]:
         """The pods of the group that can be tried now: by priority, then by who became ready first."""
-        fellows = [info for uid, info in members.unscheduled.items() if uid != popped.uid]
         if self._queue.gives_out_of_order:
             taken = (self._queue.take_nowait(info.pod) for info in fellows)
             found = [popped, *(queued for queued in taken if queued is not None)]

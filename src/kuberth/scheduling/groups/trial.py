@@ -123,7 +123,7 @@ class GroupTrial:
     def _try(self, queued: QueuedPod, attempt: GroupAttempt) -> tuple[MemberResult, PodInfo | None]:
         """The pod's outcome, and how it counts on its node if it has one."""
         started = time.perf_counter()
-        runner, state = self._runner, self._cycle.new_state(queued.info)
+        runner, state = self._runner, self._cycle.begin(queued)
         state.group = attempt
         outcome = self._cycle.decide(state, queued, runner, started)
         status, nomination = SUCCESS, None
