@@ -89,8 +89,8 @@ class KindInfo:
         return f'apiGroups: ["{self.group}"], resources: ["{name}"], verbs: [{allowed}]'
 
 
-def _row(type_: type[Any], group: str, plural: str, *, namespaced: bool) -> KindInfo:
-    return KindInfo(type_.__name__, group, "v1", plural, namespaced, type_)
+def _row(type_: type[Any], group: str, plural: str, *, namespaced: bool, version: str = "v1") -> KindInfo:
+    return KindInfo(type_.__name__, group, version, plural, namespaced, type_)
 
 
 # Keyed by kind. Two kinds share the name Event: the key "Event" is the one the scheduler writes.
@@ -120,6 +120,12 @@ KINDS: dict[str, KindInfo] = {
         policy.PodDisruptionBudget, "policy", "poddisruptionbudgets", namespaced=True
     ),
     "PriorityClass": _row(scheduling.PriorityClass, "scheduling.k8s.io", "priorityclasses", namespaced=False),
+    "PodGroup": _row(
+        scheduling.PodGroup, "scheduling.k8s.io", "podgroups", namespaced=True, version="v1alpha2"
+    ),
+    "Workload": _row(
+        scheduling.Workload, "scheduling.k8s.io", "workloads", namespaced=True, version="v1alpha2"
+    ),
     "TokenReview": _row(
         authentication.TokenReview, "authentication.k8s.io", "tokenreviews", namespaced=False
     ),

@@ -16,6 +16,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from kuberth.api.core import Namespace, Node, Pod
+from kuberth.api.scheduling import PodGroup
 from kuberth.api.sharing import PodSharing
 from kuberth.assembly.following import Following
 from kuberth.assembly.profiles import assemble, derive_with, effective_gates, full_registry
@@ -34,9 +35,10 @@ from kuberth.framework.waiting_pods import WaitingPods
 from kuberth.informers.reflector import Reflector
 from kuberth.informers.store import Stores
 from kuberth.intake.intake import Intake, event_kinds
-from kuberth.observe.metrics import SchedulerMetrics
+from kuberth.observe.metrics import PodGroupMetrics, SchedulerMetrics
 from kuberth.outcomes.event_recorder import ApiEventRecorder
 from kuberth.outcomes.failure_handling import FailureHandler
+from kuberth.outcomes.group_status import PodGroupStatusWriter
 from kuberth.outcomes.placement import Placement
 from kuberth.outcomes.status_writer import PodStatusWriter
 from kuberth.queue.guard import GuardedQueue
@@ -44,6 +46,7 @@ from kuberth.queue.interface import QueueContext, QueueFactory, SchedulingQueue
 from kuberth.queue.priority_queue import PriorityQueue
 from kuberth.scheduling.cycle import SchedulingCycle
 from kuberth.scheduling.extended_cycle import ExtendedCycle
+from kuberth.scheduling.groups.cycle import GroupCycle
 from kuberth.scheduling.loop import SchedulingLoop
 
 logger = logging.getLogger(__name__)
@@ -148,6 +151,7 @@ class Scheduler:
             max_unschedulable_seconds=self._max_unschedulable_seconds,
             queueing_hints=self.feature_gates.enabled("SchedulerQueueingHints"),
             pop_from_backoff=self.feature_gates.enabled("SchedulerPopFromBackoffQ"),
+            pod_groups=self.feature_gates.enabled("GenericWorkload"),
         )
         queue = PriorityQueue(context) if factory is None else factory(context)
         if not isinstance(queue, SchedulingQueue):
@@ -206,6 +210,7 @@ class Scheduler:
             ),
             spawn=self.spawn,
             parallelism=self.config.parallelism,
+            groups=self._group_cycle(cycle, rng) if self.feature_gates.enabled("GenericWorkload") else None,
         )
         self.intake = Intake(
             cluster=self.cluster,
@@ -230,6 +235,24 @@ class Scheduler:
         kinds: list[type[Any]] = [Namespace, Node, *sorted(others, key=_kind_name), Pod]
         self._following = Following([*(self._reflector(kind) for kind in kinds), *self.extenders.reflectors])
         self.stores.seal()
+
+    def _group_cycle(self, cycle: SchedulingCycle, rng: random.Random) -> GroupCycle:
+        groups = self.stores.of(PodGroup)
+        self.metrics.groups = PodGroupMetrics()
+        return GroupCycle(
+            queue=self.queue,
+            cluster=self.cluster,
+            nominator=self.nominator,
+            runners=self.runners,
+            cycle=cycle,
+            groups=groups,
+            writer=PodGroupStatusWriter(self._api, self.spawn, self._clock, groups=groups),
+            metrics=self.metrics.groups,
+            hold=self._binding.start_waiting,
+            by_topology=self.feature_gates.enabled("TopologyAwareWorkloadScheduling"),
+            preempts=self.feature_gates.enabled("WorkloadAwarePreemption"),
+            rng=rng,
+        )
 
     def _kinds_wanted(self, runners: Mapping[str, Runner]) -> set[type[Any]]:
         """What plugins look up or registered events of."""

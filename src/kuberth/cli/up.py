@@ -130,7 +130,7 @@ def up(extras: Extras | None, /, **flags: Any) -> None:
         queue=queue_factory(extras, flags["queue_reference"]),
         with_scheduler=not flags["no_scheduler"],
         without=frozenset(flags["without"]),
-        feature_gates=dict(FeatureGates(gates)),
+        feature_gates=dict(FeatureGates(wanted.feature_gates)),
         rules=reading.read,
         rule_sources=reading.sources(),
     )

@@ -45,6 +45,7 @@ class GuardedQueue(SchedulingQueue):
 
     def __init__(self, queue: SchedulingQueue, clock: Clock) -> None:
         self._queue = queue
+        self.gives_out_of_order = queue.gives_out_of_order
         self._clock = clock
         self._name = _name_of(queue)
         self._notify: Callable[[], None] = lambda: None
@@ -113,6 +114,23 @@ class GuardedQueue(SchedulingQueue):
         self._in_flight.add(queued.uid)
         return queued
 
+    def take_nowait(self, pod: Pod) -> QueuedPod | None:
+        key = f"{pod.metadata.namespace}/{pod.metadata.name}"
+        if _deletion(key) in self._debts:
+            return None
+        try:
+            queued = self._queue.take_nowait(pod)
+            if queued is None:
+                return None
+            if not isinstance(queued, QueuedPod) or queued.key != key:
+                raise TypeError(f"gave {queued!r:.200} where the QueuedPod of {key} or None is expected")
+        except BaseException as exc:
+            self._tell(exc, "take_nowait", key, then="its group is tried without it")
+            return None
+        self._forget_debts(key)
+        self._in_flight.add(queued.uid)
+        return queued
+
     def requeue(self, queued: QueuedPod) -> None:
         self._in_flight.discard(queued.uid)
         try:
@@ -136,6 +154,7 @@ class GuardedQueue(SchedulingQueue):
         """Another queue takes this one's place, with all pods that wait in it."""
         old, waiting = self._queue, [queued.info for room in self.rooms().values() for queued in room]
         self._queue, self._name = queue, _name_of(queue)
+        self.gives_out_of_order = queue.gives_out_of_order
         # Whom the old queue had yet to take, the new one has to; all else it owed went with it.
         self._debts = {key: debt for key, debt in self._debts.items() if key[0] == _ADDITION}
         self._tells_when_ready, self._pop_failed = True, False

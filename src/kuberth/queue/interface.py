@@ -68,6 +68,8 @@ class QueueContext:
     """Feature gate SchedulerQueueingHints."""
     pop_from_backoff: bool = True
     """Feature gate SchedulerPopFromBackoffQ."""
+    pod_groups: bool = False
+    """Feature gate GenericWorkload: pods of a group are tried together, and come back by their backoff."""
 
 
 QueueFactory = Callable[[QueueContext], "SchedulingQueue"]
@@ -92,6 +94,17 @@ class SchedulingQueue(abc.ABC):
     @abc.abstractmethod
     def pop_nowait(self) -> QueuedPod | None:
         """The next pod to try, which is in flight from now on; None if there is none."""
+
+    gives_out_of_order: bool = False
+    """Whether the queue has a `take_nowait`. Without one, a pod group is gathered by popping pods until its
+    members have come; pods of others that come before them are tried right after the group, in order."""
+
+    def take_nowait(self, pod: Pod) -> QueuedPod | None:
+        """Give out this pod though it is not its turn, wherever it waits; it is in flight from now on.
+
+        For queues that set `gives_out_of_order`. None: it does not wait here, or a gate holds it back.
+        """
+        return None
 
     @abc.abstractmethod
     def requeue(self, queued: QueuedPod) -> None:

@@ -27,6 +27,7 @@ from kuberth.outcomes.rejection import Rejection
 from kuberth.queue.interface import SchedulingQueue
 from kuberth.scheduling.cycle import SchedulingCycle
 from kuberth.scheduling.extended_cycle import ExtendedCycle
+from kuberth.scheduling.groups.cycle import GroupCycle
 from kuberth.scheduling.overlapping import Overlapping
 
 logger = logging.getLogger(__name__)
@@ -50,8 +51,10 @@ class SchedulingLoop:
         extended: ExtendedCycle,
         spawn: Spawner,
         parallelism: int = 16,
+        groups: GroupCycle | None = None,
     ) -> None:
-        """`parallelism`: how many cycles that wait for extenders may overlap."""
+        """`parallelism`: how many cycles that wait for extenders may overlap. With `groups`, pods of a pod
+        group are tried together (feature gate GenericWorkload)."""
         self._queue = queue
         self._cluster = cluster
         self._runners = runners
@@ -61,6 +64,7 @@ class SchedulingLoop:
         self._bind = bind
         self._extended = extended
         self._overlapping = Overlapping(self._attend_waiting, spawn=spawn, limit=parallelism)
+        self._groups = groups
         self._ready = asyncio.Event()
         self._stopping = False
         self.ended = asyncio.Event()
@@ -93,7 +97,9 @@ class SchedulingLoop:
 
     def schedule_one(self) -> bool:
         """Try the next pod. False: the queue has none."""
-        queued = self._queue.pop_nowait()
+        queued = None if self._groups is None else self._groups.next_held()
+        if queued is None:
+            queued = self._queue.pop_nowait()
         if queued is None:
             return False
         try:
@@ -110,6 +116,8 @@ class SchedulingLoop:
                 "pod %s asks for scheduler %r, which is not here", queued.key, queued.pod.spec.scheduler_name
             )
             self._queue.done(queued.uid)
+        elif self._groups is not None and self._groups.takes(queued, runner):
+            self._groups.run(queued, self._conclude, self._needs_no_scheduling)
         elif self._needs_no_scheduling(queued):
             self._queue.done(queued.uid)
         elif runner.extenders and runner.extenders.decide_about(queued.pod):
