@@ -24,6 +24,7 @@ from kuberth.scheduling.cycle import SchedulingCycle
 from kuberth.scheduling.sampling import Sampler
 from tests.conformance.cases import Case
 from tests.conformance.queue_trace import replay_queue
+from tests.conformance.selectors import differing_answers
 
 _OBJECTS = {
     "nodes": "Node",
@@ -43,6 +44,8 @@ _OBJECTS = {
 
 def differences(case: Case) -> list[str]:
     """What Kuberth answers otherwise."""
+    if case["kind"] == "cel":
+        return differing_answers(case)
     answer = _ANSWERS[case["kind"]]
     expected = case["expect"]
     if case["kind"] == "large":
