@@ -50,7 +50,7 @@ class Council:
                 agreed = await self._ask_one(extender, pod, agreed)
             except ExtenderError as exc:
                 if not extender.config.ignorable:
-                    return Status.error(exc)
+                    return Status.error(str(exc))
                 logger.warning(_IGNORED, exc)
             if not agreed:
                 break
