@@ -12,7 +12,7 @@ from tests.certificates import authority, server_pair
 from tests.e2e.api_client import RefusedError, path_of
 from tests.e2e.cluster import Cluster
 from tests.e2e.conftest import StartScheduler
-from tests.e2e.control_plane import ADMIN
+from tests.e2e.control_plane import SECOND_SCHEDULER, UPSTREAM
 from tests.e2e.objects import HOSTNAME, Object, configuration, node, pod
 from tests.e2e.schedulers import KUBERTH
 from tests.e2e.waiting import wait_for
@@ -120,6 +120,37 @@ SCENES = {
         series(2),
         {"weight": 5, "nodeCacheCapable": False},
     ),
+    "whole nodes come back without their pods": Scene(
+        {"filter": everyone},
+        [
+            node("n1", cpu="16", memory="64Gi"),
+            node("n2", cpu="4", memory="8Gi"),
+            extended("load", cpu="15", memory="60Gi", nodeName="n1"),
+        ],
+        series(1),
+        {"nodeCacheCapable": False},
+    ),
+    "and without what spreads pods over nodes": Scene(
+        {"filter": everyone},
+        [
+            node("n1", cpu="16", memory="64Gi"),
+            node("n2"),
+            *(extended(f"there-{index}", labels={"app": "a"}, nodeName="n1") for index in range(3)),
+        ],
+        series(
+            1,
+            labels={"app": "a"},
+            topologySpreadConstraints=[
+                {
+                    "maxSkew": 1,
+                    "topologyKey": HOSTNAME,
+                    "whenUnsatisfiable": "ScheduleAnyway",
+                    "labelSelector": {"matchLabels": {"app": "a"}},
+                }
+            ],
+        ),
+        {"nodeCacheCapable": False},
+    ),
     "plugins outweigh it": Scene(
         {"prioritize": scores(n1=1)},
         [node("n1", cpu="2"), node("n2", cpu="64", memory="64Gi")],
@@ -212,7 +243,9 @@ def play(scene: Scene, cluster: Cluster, start_scheduler: StartScheduler, progra
             **scene.extender,
         }
         scheduler = start_scheduler(
-            configuration({"schedulerName": NAME}, extenders=[extender]), program=program, user=ADMIN
+            configuration({"schedulerName": NAME}, extenders=[extender]),
+            program=program,
+            user=SECOND_SCHEDULER if program == KUBERTH else UPSTREAM,
         )
         for each in scene.pods:
             name = each["metadata"]["name"]

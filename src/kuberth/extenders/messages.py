@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
+from kuberth.config.types import Int64
 from kuberth.errors import WireError
 
 T = TypeVar("T")
@@ -103,7 +104,7 @@ class _FilterResult(msgspec.Struct):
 
 class _HostPriority(msgspec.Struct):
     host: str | None = None
-    score: int | None = None
+    score: Int64 | None = None
 
 
 class _MetaPod(msgspec.Struct):
@@ -112,7 +113,7 @@ class _MetaPod(msgspec.Struct):
 
 class _MetaVictims(msgspec.Struct):
     pods: list[_MetaPod] | None = None
-    numpdbviolations: int | None = None
+    numpdbviolations: Int64 | None = None
 
 
 class _PreemptionResult(msgspec.Struct):

@@ -12,7 +12,8 @@ import asyncio
 import enum
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 import numpy as np
@@ -23,6 +24,7 @@ from kuberth.cluster.pod_info import PodInfo
 from kuberth.cluster.table import ClusterTable
 from kuberth.errors import ExtenderError
 from kuberth.extenders import HttpExtender
+from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.diagnosis import Diagnosis
 from kuberth.framework.extension_points import PostFilterResult, Scores
 from kuberth.framework.nominator import Nominator
@@ -122,6 +124,8 @@ class _Attempt:
         self._pod = queued.pod
         self._runner = runner
         self._started = started
+        self._bare = False
+        """Whether an extender gave nodes back as objects."""
         self._restart()
 
     def _restart(self) -> None:
@@ -132,9 +136,13 @@ class _Attempt:
     async def run(self) -> Placement | Rejection | Again:
         if self._cluster.node_count == 0:
             return self._rejected(Status.unresolvable(NO_NODES))
-        left, looked_at = await self._promised(), 1
+        left: Sequence[str] = ()
+        looked_at = 1
+        if self._pod.status.nominated_node_name:
+            left = await self._promised()
+            if not left:
+                self._restart()
         if not left:
-            self._restart()
             found = self._search()
             if isinstance(found, Status):
                 return self._rejected(found)
@@ -164,8 +172,6 @@ class _Attempt:
 
     async def _promised(self) -> Sequence[str]:
         """The node the pod is nominated for, if that and the extenders take it; otherwise none."""
-        if not self._pod.status.nominated_node_name:
-            return ()
         prepared = self._runner.run_pre_filter(self._state, self._pod, self._cluster.all_nodes())
         if not prepared.status.is_success:
             return ()
@@ -196,6 +202,7 @@ class _Attempt:
             for name, why in passed.unresolvable.items():
                 diagnosis.set(name, Status.unresolvable(why))
             names = passed.names
+            self._bare = self._bare or not passed.by_name
         if len(names) != before:
             diagnosis.note_plugins((EXTENDER,))
         return names
@@ -257,18 +264,31 @@ class _Attempt:
             kept = passing
         if len(kept) == 1:
             return Choice(kept[0], looked_at, len(names))
+        chosen = set(kept)
+        positions = [position for position, name in enumerate(names) if name in chosen]
         nodes = Nodes(self._cluster, np.array([self._cluster.row_of(name) for name in kept], np.int64))
-        scores = self._cycle.rank(self._state, self._pod, self._runner, nodes)
-        if isinstance(scores, Status):
-            return self._rejected(scores)
-        if added:
-            chosen = set(kept)
-            positions = [position for position, name in enumerate(names) if name in chosen]
-            scores = _with_extenders(scores, {each: of[positions] for each, of in added.items()})
-        best = self._cycle.best(scores)
-        if verbosity.level >= verbosity.SCORES_LEVEL:
-            verbosity.tell_scores(self._pod, nodes.name, scores, best)
+        with self._as_scored(nodes) as state:
+            scores = self._cycle.rank(state, self._pod, self._runner, nodes)
+            if isinstance(scores, Status):
+                return self._rejected(scores)
+            if added:
+                scores = _with_extenders(scores, {each: of[positions] for each, of in added.items()})
+            best = self._cycle.best(scores)
+            if verbosity.level >= verbosity.SCORES_LEVEL:
+                verbosity.tell_scores(self._pod, nodes.name, scores, best)
         return Choice(nodes.name(best), looked_at, len(names))
+
+    @contextmanager
+    def _as_scored(self, nodes: Nodes) -> Iterator[CycleState]:
+        """The nodes as kube-scheduler scores them; see `CycleState.scores_bare_nodes`."""
+        if not self._bare:
+            yield self._state
+            return
+        state, rows = self._state.clone(), nodes.rows()
+        state.scores_bare_nodes = True
+        with self._cluster.what_if_requests(rows) as what_if:
+            what_if.set(np.zeros_like(self._cluster.amounts_at(rows)), rows)
+            yield state
 
     # No node is left
 
