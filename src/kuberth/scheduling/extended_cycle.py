@@ -197,10 +197,12 @@ class _Attempt:
                     return Status.error(exc)
                 logger.warning("Skipping extender as it returned error and has ignorable flag set: %s", exc)
                 continue
-            for name, why in passed.failed.items():
-                diagnosis.set(name, Status.unschedulable(why))
-            for name, why in passed.unresolvable.items():
-                diagnosis.set(name, Status.unresolvable(why))
+            # What it says of nodes that it was not asked about is nobody's answer.
+            for name in names:
+                if (why := passed.unresolvable.get(name)) is not None:
+                    diagnosis.set(name, Status.unresolvable(why))
+                elif (why := passed.failed.get(name)) is not None:
+                    diagnosis.set(name, Status.unschedulable(why))
             names = passed.names
             self._bare = self._bare or not passed.by_name
         if len(names) != before:
