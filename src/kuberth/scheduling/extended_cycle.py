@@ -27,13 +27,14 @@ from kuberth.extenders import HttpExtender
 from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.diagnosis import Diagnosis
 from kuberth.framework.extension_points import PostFilterResult, Scores
+from kuberth.framework.moments import Moment, moment
 from kuberth.framework.nominator import Nominator
 from kuberth.framework.profile import EXTENDER
 from kuberth.framework.queued_pod import QueuedPod
 from kuberth.framework.runner import Runner
 from kuberth.framework.running.scoring import NodeScores
 from kuberth.framework.status import Status
-from kuberth.informers.store import Store
+from kuberth.informers.store import Stores
 from kuberth.observe import verbosity
 from kuberth.observe.metrics import SchedulerMetrics
 from kuberth.outcomes.placement import Choice, Placement
@@ -67,34 +68,34 @@ class ExtendedCycle:
         *,
         cluster: ClusterTable,
         nominator: Nominator,
-        pods: Store[Pod],
+        stores: Stores,
         derive: Callable[[Pod], PodInfo],
         metrics: SchedulerMetrics,
     ) -> None:
-        """`pods` are the last known versions."""
-        self._cycle = cycle
-        self._cluster = cluster
+        self.cycle = cycle
+        self.cluster = cluster
+        self.metrics = metrics
         self._nominator = nominator
-        self._pods = pods
+        self._stores = stores
+        self._pods = stores.of(Pod)
         self._derive = derive
-        self._metrics = metrics
 
     async def run(self, queued: QueuedPod, runner: Runner) -> Placement | Rejection | None:
         """Find a node for the pod and take it; None: there is no such pod to be scheduled any more."""
         started = time.perf_counter()
         for _round in range(MAX_ROUNDS):
-            if self._follow(queued) is Again.GONE:
+            if self.follow(queued) is Again.GONE:
                 return None
-            attempt = _Attempt(self, queued, runner, started)
-            outcome = await attempt.run()
+            outcome = await _Attempt(self, queued, runner, started).run()
             if outcome is Again.GONE:
                 return None
             if outcome is not Again.OVERTAKEN:
                 return outcome
+        self.metrics.algorithm_duration.observe((), time.perf_counter() - started)
         problem = f"other pods took the nodes that extenders left to this one, {MAX_ROUNDS} times in a row"
         return Rejection(queued, Status.error(problem), runner, started)
 
-    def _follow(self, queued: QueuedPod) -> Again | None:
+    def follow(self, queued: QueuedPod) -> Again | None:
         """Take over the pod's present version, if it is another as far as scheduling goes."""
         old = queued.pod
         new = self._pods.get(old.metadata.name, namespace=old.metadata.namespace)
@@ -107,9 +108,9 @@ class ExtendedCycle:
         queued.info = self._derive(new)
         return Again.OVERTAKEN
 
-    def _moment(self) -> tuple[int, int]:
-        """Is another whenever something was placed, left or promised, or a node changed."""
-        return self._cluster.changes.version, self._nominator.changes.version
+    def moment(self) -> Moment:
+        """Is another whenever what was found before may be so no longer."""
+        return moment(self.cluster, self._nominator, self._stores)
 
 
 class _Attempt:
@@ -117,9 +118,9 @@ class _Attempt:
 
     def __init__(self, extended: ExtendedCycle, queued: QueuedPod, runner: Runner, started: float) -> None:
         self._extended = extended
-        self._cycle = extended._cycle
-        self._cluster = extended._cluster
-        self._metrics = extended._metrics
+        self._cycle = extended.cycle
+        self._cluster = extended.cluster
+        self._metrics = extended.metrics
         self._queued = queued
         self._pod = queued.pod
         self._runner = runner
@@ -131,7 +132,7 @@ class _Attempt:
     def _restart(self) -> None:
         self._state = self._cycle.begin(self._queued)
         self._diagnosis = Diagnosis()
-        self._seen = self._extended._moment()
+        self._seen = self._extended.moment()
 
     async def run(self) -> Placement | Rejection | Again:
         if self._cluster.node_count == 0:
@@ -155,7 +156,7 @@ class _Attempt:
             return await self._make_room()
         scores = await self._ask_for_scores(left) if len(left) > 1 else {}
         # From here to the end nobody else has a turn.
-        if (changed := self._extended._follow(self._queued)) is not None:
+        if (changed := self._extended.follow(self._queued)) is not None:
             return changed
         choice = self._choose(left, scores, looked_at)
         if not isinstance(choice, Choice):
@@ -256,7 +257,7 @@ class _Attempt:
         self, names: Sequence[str], added: Mapping[HttpExtender, Scores], looked_at: int
     ) -> Choice | Rejection | Again:
         kept = names
-        if self._extended._moment() != self._seen:
+        if self._extended.moment() != self._seen:
             self._restart()
             passing = self._cycle.nodes.still_passing(self._state, self._pod, self._runner, names)
             if isinstance(passing, Status):
@@ -295,7 +296,7 @@ class _Attempt:
     # No node is left
 
     async def _make_room(self) -> Rejection | Again:
-        if self._extended._moment() != self._seen:
+        if self._extended.moment() != self._seen:
             # What plugins prepared at PreFilter may not be so any more; the verdicts tell where to try.
             self._state = self._cycle.begin(self._queued)
             prepared = self._runner.run_pre_filter(self._state, self._pod, self._cluster.all_nodes())
