@@ -204,7 +204,7 @@ class Scheduler:
                 cycle,
                 cluster=self.cluster,
                 nominator=self.nominator,
-                pods=self.stores.of(Pod),
+                stores=self.stores,
                 derive=derive,
                 metrics=self.metrics,
             ),
