@@ -10,7 +10,15 @@ import pytest
 from tests.conformance.cases import CORPUS, Case, family, read_cases
 from tests.conformance.replay import differences
 
-COUNTS = {"large": 200, "schedule": 1700, "preempt": 400, "hint": 1000, "queue": 400}
+COUNTS = {
+    "large": 200,
+    "schedule": 1700,
+    "preempt": 400,
+    "hint": 1000,
+    "queue": 400,
+    "dra": 1200,
+    "dra-hint": 400,
+}
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""resource.k8s.io (v1): claims of devices, templates of claims, what drivers offer, and classes of devices."""
+"""resource.k8s.io (v1): claims of devices, their templates, what drivers offer, and classes of it."""
 
 from __future__ import annotations
 
@@ -45,18 +45,18 @@ class DeviceCapacity(Wire):
     request_policy: CapacityRequestPolicy | None = None
 
 
-class Counter(Wire):
+class DeviceCounter(Wire):
     value: QuantityValue = "0"
 
 
 class CounterSet(Wire):
     name: str = ""
-    counters: Mapping[str, Counter] = msgspec.field(default_factory=dict)
+    counters: Mapping[str, DeviceCounter] = msgspec.field(default_factory=dict)
 
 
 class DeviceCounterConsumption(Wire):
     counter_set: str = ""
-    counters: Mapping[str, Counter] = msgspec.field(default_factory=dict)
+    counters: Mapping[str, DeviceCounter] = msgspec.field(default_factory=dict)
 
 
 class DeviceTaint(Wire):
@@ -112,7 +112,7 @@ class CELDeviceSelector(Wire):
     expression: str = ""
 
 
-class DeviceSelector(Wire):
+class DeviceSelectorSpec(Wire):
     cel: CELDeviceSelector | None = None
 
 
@@ -130,7 +130,7 @@ class CapacityRequirements(Wire):
 
 class ExactDeviceRequest(Wire):
     device_class_name: str = ""
-    selectors: tuple[DeviceSelector, ...] = ()
+    selectors: tuple[DeviceSelectorSpec, ...] = ()
     allocation_mode: str = ""
     count: int = 0
     admin_access: bool | None = None
@@ -143,7 +143,7 @@ class DeviceSubRequest(Wire):
 
     name: str = ""
     device_class_name: str = ""
-    selectors: tuple[DeviceSelector, ...] = ()
+    selectors: tuple[DeviceSelectorSpec, ...] = ()
     allocation_mode: str = ""
     count: int = 0
     tolerations: tuple[DeviceToleration, ...] = ()
@@ -271,7 +271,7 @@ class DeviceClassConfiguration(Wire):
 
 
 class DeviceClassSpec(Wire):
-    selectors: tuple[DeviceSelector, ...] = ()
+    selectors: tuple[DeviceSelectorSpec, ...] = ()
     config: tuple[DeviceClassConfiguration, ...] = ()
     extended_resource_name: str | None = None
 

@@ -14,6 +14,7 @@ from kuberth.clock import Clock
 from kuberth.cluster.table import ClusterTable
 from kuberth.config.feature_gates import FeatureGates
 from kuberth.framework.nominator import Nominator
+from kuberth.framework.sharing import SharedObjects
 from kuberth.framework.waiting_pods import WaitingPods
 from kuberth.informers.store import Stores
 from kuberth.observe.metrics import SchedulerMetrics
@@ -82,6 +83,8 @@ class Handle:
     """Runs work that awaits, in the background."""
     metrics: SchedulerMetrics
     """The scheduler's own metrics."""
+    shared: SharedObjects = field(default_factory=SharedObjects)
+    """What plugins of all profiles share: `shared.of(Ledger, make)` is the same ledger for all of them."""
     profile_name: str = ""
     """The scheduler name of the profile that this plugin is part of."""
     runner: Runner | None = field(default=None, repr=False)

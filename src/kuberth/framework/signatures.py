@@ -19,7 +19,7 @@ from kuberth.errors import ConfigError
 from kuberth.framework.extension_points import Plugin
 
 Signer = Callable[[PodInfo], bytes | None]
-"""None: the pod holds something that cannot be signed, and is like no other."""
+"""None: the pod holds something that cannot be signed, or a plugin says that it is like no other."""
 
 _LONG: Final = 512
 """From so many bytes on a digest stands for them."""
@@ -31,12 +31,17 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 
 def signer(plugins: Iterable[Plugin]) -> Signer | None:
     """How pods are signed for these plugins; None if none of them says what it reads."""
+    plugins = tuple(plugins)
     fields = read_fields(plugins)
     if not fields:
         return None
     values_of = attrgetter(*fields)
+    telling = [plugin.tells_apart for plugin in plugins if type(plugin).tells_apart is not Plugin.tells_apart]
 
     def sign(info: PodInfo) -> bytes | None:
+        for tells_apart in telling:
+            if tells_apart(info):
+                return None
         try:
             encoded = _encode(values_of(info))
         except OverflowError:  # a number beyond 64 bits, which no API server lets through
