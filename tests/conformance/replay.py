@@ -25,6 +25,7 @@ from kuberth.scheduling.sampling import Sampler
 from tests.conformance.cases import Case
 from tests.conformance.devices import devices_answer, without_cel_texts, without_empty_conditions
 from tests.conformance.queue_trace import replay_queue
+from tests.conformance.selectors import differing_answers
 
 _OBJECTS = {
     "nodes": "Node",
@@ -47,6 +48,8 @@ _OBJECTS = {
 
 def differences(case: Case) -> list[str]:
     """What Kuberth answers otherwise."""
+    if case["kind"] == "cel":
+        return differing_answers(case)
     answer = _ANSWERS[case["kind"]]
     expected = case["expect"]
     if case["kind"] == "large":

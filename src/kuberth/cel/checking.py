@@ -25,6 +25,7 @@ from kuberth.cel.static_types import (
     list_of,
     map_of,
     optional_of,
+    type_of,
     unwrap_optional,
 )
 from kuberth.cel.syntax import (
@@ -77,6 +78,8 @@ class Checker:
         for scope in reversed(self._scopes):
             if name in scope:
                 return scope[name]
+        if name == DEVICE.name:
+            return type_of(DEVICE)
         return VARIABLES.get(name) or TYPE_NAMES.get(name)
 
     def _complain(self, node: Expression, message: str) -> None:
@@ -247,6 +250,8 @@ class Checker:
         return most_general(before, given) if self._bindings.assignable(before, given) else DYN
 
     def _message(self, node: MessageLiteral) -> Type:
+        if node.name.removeprefix(".") == DEVICE.name:
+            return self._device(node)
         for field in node.fields:
             self._check(field.value)
         found = self._lookup(node.name)
@@ -257,6 +262,18 @@ class Checker:
         else:
             self._complain(node, f"'{node.name}' is not a message type")
         return ERROR
+
+    def _device(self, node: MessageLiteral) -> Type:
+        """The one message there is; that none can be made shows when it is tried."""
+        for field in node.fields:
+            wanted = DEVICE_FIELDS.get(field.name)
+            given = self._check(field.value)
+            if wanted is None:
+                self._problems.append(Problem(field.offset, f"undefined field '{field.name}'"))
+            elif not self._bindings.assignable(wanted, given):
+                told = f"expected type of field '{field.name}' is '{wanted}' but provided type is '{given}'"
+                self._problems.append(Problem(field.offset, told))
+        return DEVICE
 
     def _comprehension(self, node: Comprehension) -> Type:
         source = self._bindings.resolve(self._check(node.source))

@@ -28,6 +28,7 @@ from kuberth.cel.syntax import (
     ListLiteral,
     Literal,
     MapLiteral,
+    MessageLiteral,
     Name,
     Select,
 )
@@ -77,11 +78,11 @@ class Compiled:
     """A compiled node.
 
     `constant` holds its value in a list if it is known already. An access (a name, a field, an index, a
-    choice between some) has `root` and `accesses`; it costs 1 more when it is evaluated on its own than as a
-    part of a larger one.
+    choice between some) has `root` and `accesses`; it costs `surcharge` more when it is evaluated on its own
+    than as a part of a larger one.
     """
 
-    __slots__ = ("accesses", "constant", "evaluate", "optional", "root")
+    __slots__ = ("accesses", "constant", "evaluate", "optional", "root", "surcharge")
 
     def __init__(
         self,
@@ -91,8 +92,10 @@ class Compiled:
         root: Evaluate | None = None,
         accesses: tuple[Access, ...] = (),
         optional: tuple[bool, ...] = (),
+        surcharge: int = 1,
     ) -> None:
         self.evaluate = evaluate
+        self.surcharge = surcharge
         self.constant = constant
         self.root = root
         self.accesses = accesses
@@ -110,14 +113,16 @@ def _constant(value: Value) -> Compiled:
     return Compiled(lambda _frame: value, constant=[value])
 
 
-def _access_plan(root: Evaluate, accesses: tuple[Access, ...], optional: tuple[bool, ...]) -> Compiled:
+def _access_plan(
+    root: Evaluate, accesses: tuple[Access, ...], optional: tuple[bool, ...], surcharge: int = 1
+) -> Compiled:
     resolve = _walk(root, accesses, optional)
 
     def evaluate(frame: Frame) -> Value:
-        frame[COST] += 1
+        frame[COST] += surcharge
         return resolve(frame)
 
-    return Compiled(evaluate, root=root, accesses=accesses, optional=optional)
+    return Compiled(evaluate, root=root, accesses=accesses, optional=optional, surcharge=surcharge)
 
 
 def _walk(root: Evaluate, accesses: tuple[Access, ...], optional: tuple[bool, ...]) -> Evaluate:
@@ -214,6 +219,8 @@ class Compiler:
             return self._list(node)
         if isinstance(node, MapLiteral):
             return self._map(node)
+        if isinstance(node, MessageLiteral):
+            return self._message(node)
         assert isinstance(node, Comprehension)
         return self._comprehension(node)
 
@@ -233,7 +240,8 @@ class Compiler:
 
     def _extend(self, operand: Compiled, access: Access, *, optional: bool) -> Compiled:
         root = operand.evaluate if operand.root is None else operand.root
-        return _access_plan(root, (*operand.accesses, access), (*operand.optional, optional))
+        surcharge = 1 if operand.root is None else operand.surcharge
+        return _access_plan(root, (*operand.accesses, access), (*operand.optional, optional), surcharge)
 
     def _select(self, node: Select) -> Compiled:
         operand = self._plan(node.operand)
@@ -372,6 +380,17 @@ class Compiler:
         def evaluate(frame: Frame) -> Value:
             frame[COST] += MAP_COST
             return build(frame)
+
+        return Compiled(evaluate)
+
+    def _message(self, node: MessageLiteral) -> Compiled:
+        values = [self._plan(field.value).evaluate for field in node.fields]
+        name = node.name.removeprefix(".")
+
+        def evaluate(frame: Frame) -> Value:
+            for value in values:
+                value(frame)
+            raise CelRuntimeError(f"unknown type '{name}'")
 
         return Compiled(evaluate)
 
@@ -546,7 +565,7 @@ def _conditional(plans: list[Compiled]) -> Compiled:
             return otherwise(frame)
         raise no_such_overload()
 
-    return Compiled(choose, root=choose)
+    return Compiled(choose, root=choose, surcharge=0)
 
 
 def _alternative(plans: list[Compiled], *, whole: bool) -> Compiled:
@@ -581,7 +600,7 @@ def _constant_membership(element: Compiled, container: Value) -> Compiled | None
         return _constant(False)
     known: set[Hashable] = set()
     for one in container:
-        if type(one) not in (str, int, Uint, float, bool, type(None)):
+        if type(one) not in _KEYS:
             return None
         known.add(token(one))
         if type(one) in (int, Uint, float):

@@ -49,6 +49,5 @@ TYPE_NAMES: dict[str, Type] = {
         NAMED["IP"],
         NAMED["CIDR"],
         optional_of(parameter("V")),
-        DEVICE,
     )
 }

@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from kuberth.cel.source import Problem
 from kuberth.cel.syntax import Call, Comprehension, Expression, ListLiteral, Literal, MapLiteral, Name, Select
 
-ACCUMULATOR = "__result__"
+ACCUMULATOR = "@result"
+_FORMER_ACCUMULATOR = "__result__"
 UNUSED = "#unused"
 _SORT_INPUT = "@__sortBy_input__"
 
@@ -42,7 +43,7 @@ def _variable(node: Expression, complaint: str) -> str:
 
 def _loop_variable(node: Expression, complaint: str) -> str:
     name = _variable(node, complaint)
-    if name == ACCUMULATOR:
+    if name == _FORMER_ACCUMULATOR:
         raise MacroProblem(node.offset, "iteration variable overwrites accumulator variable")
     return name
 
@@ -228,7 +229,6 @@ _MACROS: dict[tuple[str, int, bool], _Expand] = {
     ("exists", 3, True): _exists(2),
     ("exists_one", 2, True): _exists_one(1),
     ("exists_one", 3, True): _exists_one(2),
-    ("existsOne", 2, True): _exists_one(1),
     ("existsOne", 3, True): _exists_one(2),
     ("map", 2, True): _map,
     ("map", 3, True): _map,

@@ -66,7 +66,7 @@ def format_double(value: float) -> str:
         return "+Inf" if value > 0 else "-Inf"
     sign, digits, point = _digits(value)
     exponent = point - 1
-    if -4 <= exponent < max(len(digits), 6) and (exponent < 21 or len(digits) > 21) and exponent < 21:
+    if -4 <= exponent < 6:
         return sign + _plain(digits, point)
     mantissa = digits[0] + (f".{digits[1:]}" if len(digits) > 1 else "")
     return f"{sign}{mantissa}e{'-' if exponent < 0 else '+'}{abs(exponent):02d}"

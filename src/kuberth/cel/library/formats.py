@@ -57,8 +57,10 @@ def _wrong(rule: str, pattern: str, *examples: str) -> str:
     return f"{rule} (e.g. {shown}regex used for validation is '{pattern}')"
 
 
-def _too_long(text: str, most: int) -> list[str]:
-    return [f"must be no more than {most} bytes"] if len(text.encode("utf-8", "surrogatepass")) > most else []
+def _too_long(text: str, most: int, unit: str = "characters") -> list[str]:
+    return (
+        [f"must be no more than {most} {unit}"] if len(text.encode("utf-8", "surrogatepass")) > most else []
+    )
 
 
 def _check_label(text: str) -> list[str]:
@@ -107,7 +109,7 @@ def _check_qualified_name(text: str) -> list[str]:
     if len(parts) == 2:
         prefix = _check_subdomain(parts[0]) if parts[0] else ["must be non-empty"]
         problems += [f"prefix part {problem}" for problem in prefix]
-    name = _too_long(parts[-1], 63) if parts[-1] else ["must be non-empty"]
+    name = _too_long(parts[-1], 63, "bytes") if parts[-1] else ["must be non-empty"]
     if not _shape(_KEY, parts[-1]):
         name.append(wrong_key)
     return problems + [f"name part {problem}" for problem in name]

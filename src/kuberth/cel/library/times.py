@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from kuberth.cel.declarations import Overload, method
@@ -71,14 +72,15 @@ def parse_timestamp(text: str) -> Timestamp | None:
 
 
 def format_timestamp(timestamp: Timestamp) -> str:
-    moment, nanoseconds = _local(timestamp, timezone(timedelta(seconds=timestamp.offset)))
-    fraction = f".{nanoseconds:09d}".rstrip("0") if nanoseconds else ""
+    moment = _civil(timestamp, timestamp.offset)
+    fraction = f".{moment.nanosecond:09d}".rstrip("0") if moment.nanosecond else ""
     zone = "Z"
     if timestamp.offset:
         sign = "-" if timestamp.offset < 0 else "+"
         minutes = abs(timestamp.offset) // 60
         zone = f"{sign}{minutes // 60:02d}:{minutes % 60:02d}"
-    return f"{moment.strftime('%Y').zfill(4)}{moment.strftime('-%m-%dT%H:%M:%S')}{fraction}{zone}"
+    date = f"{moment.year:04d}-{moment.month:02d}-{moment.day:02d}"
+    return f"{date}T{moment.hour:02d}:{moment.minute:02d}:{moment.second:02d}{fraction}{zone}"
 
 
 def parse_duration(text: str) -> Duration | None:
@@ -117,27 +119,62 @@ def timestamp_of_seconds(seconds: int) -> Timestamp:
     return check_timestamp(seconds * SECOND, 0)
 
 
-def _local(timestamp: Timestamp, zone: tzinfo) -> tuple[datetime, int]:
-    seconds, nanoseconds = divmod(timestamp.nanoseconds, SECOND)
+class _Moment(NamedTuple):
+    """A timestamp on the calendar and clock of a zone."""
+
+    year: int
+    month: int
+    day: int
+    hour: int
+    minute: int
+    second: int
+    nanosecond: int
+    weekday: int
+    yearday: int
+
+
+_CYCLE_DAYS = 146097  # the calendar repeats every 400 years
+_CYCLE_SECONDS = _CYCLE_DAYS * 86400
+
+
+def _civil(timestamp: Timestamp, offset: int) -> _Moment:
+    seconds, nanosecond = divmod(timestamp.nanoseconds, SECOND)
+    # An offset leads beyond the years that datetime knows (year 0): move by whole cycles into their middle.
+    cycles, seconds = divmod(seconds + offset, _CYCLE_SECONDS)
+    moment = _EPOCH + timedelta(seconds=seconds)
+    return _Moment(
+        moment.year + 400 * cycles,
+        moment.month,
+        moment.day,
+        moment.hour,
+        moment.minute,
+        moment.second,
+        nanosecond,
+        moment.isoweekday() % 7,
+        moment.timetuple().tm_yday - 1,
+    )
+
+
+def _offset(timestamp: Timestamp, name: str) -> int:
+    """Seconds east of UTC in the zone of this name, at this time."""
+    head, colon, tail = name.partition(":")
     try:
-        moment = _EPOCH + timedelta(seconds=seconds)
-        # Beside the years that datetime has, the offset alone may lead out of them.
-        return moment.astimezone(zone), nanoseconds
-    except (OverflowError, ValueError) as exc:
-        raise CelRuntimeError("timestamp overflow") from exc
+        if colon:
+            hours, minutes = _whole(head), _whole(tail)
+            return 60 * (hours * 60 - minutes if name[0] == "-" else hours * 60 + minutes)
+        if name in ("", "UTC"):
+            return 0
+        zone = _zone(name)
+        seconds = min(max(timestamp.nanoseconds // SECOND, _FIRST_SECOND + 86400), _LAST_SECOND - 86400)
+        shift = (_EPOCH + timedelta(seconds=seconds)).astimezone(zone).utcoffset()
+        return 0 if shift is None else shift // timedelta(seconds=1)
+    except (ValueError, OverflowError, OSError, KeyError) as exc:
+        raise CelRuntimeError(f"unknown time zone {name}") from exc
 
 
 @lru_cache(maxsize=64)
-def _zone(name: str) -> tzinfo:
-    head, colon, tail = name.partition(":")
-    try:
-        if not colon:
-            return UTC if name in ("", "UTC") else ZoneInfo(name)
-        hours, minutes = _whole(head), _whole(tail)
-        offset = hours * 60 - minutes if name[0] == "-" else hours * 60 + minutes
-        return timezone(timedelta(minutes=offset))
-    except (ValueError, OverflowError, OSError, KeyError) as exc:
-        raise CelRuntimeError(f"unknown time zone {name}") from exc
+def _zone(name: str) -> ZoneInfo:
+    return ZoneInfo(name)
 
 
 def _whole(text: str) -> int:
@@ -146,18 +183,18 @@ def _whole(text: str) -> int:
     return int(text)
 
 
-_Ask = Callable[[datetime, int], int]
+_Ask = Callable[[_Moment], int]
 _PARTS: tuple[tuple[str, str, _Ask], ...] = (
-    ("getFullYear", "timestamp_to_year", lambda moment, _ns: moment.year),
-    ("getMonth", "timestamp_to_month", lambda moment, _ns: moment.month - 1),
-    ("getDayOfYear", "timestamp_to_day_of_year", lambda moment, _ns: moment.timetuple().tm_yday - 1),
-    ("getDayOfMonth", "timestamp_to_day_of_month", lambda moment, _ns: moment.day - 1),
-    ("getDate", "timestamp_to_day_of_month_1_based", lambda moment, _ns: moment.day),
-    ("getDayOfWeek", "timestamp_to_day_of_week", lambda moment, _ns: moment.isoweekday() % 7),
-    ("getHours", "timestamp_to_hours", lambda moment, _ns: moment.hour),
-    ("getMinutes", "timestamp_to_minutes", lambda moment, _ns: moment.minute),
-    ("getSeconds", "timestamp_to_seconds", lambda moment, _ns: moment.second),
-    ("getMilliseconds", "timestamp_to_milliseconds", lambda _moment, ns: ns // 10**6),
+    ("getFullYear", "timestamp_to_year", lambda moment: moment.year),
+    ("getMonth", "timestamp_to_month", lambda moment: moment.month - 1),
+    ("getDayOfYear", "timestamp_to_day_of_year", lambda moment: moment.yearday),
+    ("getDayOfMonth", "timestamp_to_day_of_month", lambda moment: moment.day - 1),
+    ("getDate", "timestamp_to_day_of_month_1_based", lambda moment: moment.day),
+    ("getDayOfWeek", "timestamp_to_day_of_week", lambda moment: moment.weekday),
+    ("getHours", "timestamp_to_hours", lambda moment: moment.hour),
+    ("getMinutes", "timestamp_to_minutes", lambda moment: moment.minute),
+    ("getSeconds", "timestamp_to_seconds", lambda moment: moment.second),
+    ("getMilliseconds", "timestamp_to_milliseconds", lambda moment: moment.nanosecond // 10**6),
 )
 _SPANS = (
     ("getHours", "duration_to_hours", 3600 * SECOND),
@@ -169,7 +206,7 @@ _SPANS = (
 
 def _asking(ask: _Ask) -> Callable[..., Value]:
     def apply(timestamp: Timestamp, zone: str = "UTC") -> int:
-        return ask(*_local(timestamp, _zone(zone)))
+        return ask(_civil(timestamp, _offset(timestamp, zone)))
 
     return apply
 

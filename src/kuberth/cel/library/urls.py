@@ -68,7 +68,7 @@ def _parse(text: str, *, request: bool) -> URLValue:
         host = _parse_authority(scheme, authority)
     if _BAD_ESCAPE.search(rest):
         raise _URLError("invalid URL escape")
-    return URLValue(scheme, host, _escaped(rest), query, text)
+    return URLValue(scheme, host, _escaped(rest), query, scheme + text[len(scheme) :])
 
 
 def _parse_authority(scheme: str, authority: str) -> str:

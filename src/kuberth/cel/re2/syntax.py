@@ -95,7 +95,6 @@ class _Reader:
         self._pattern = pattern
         self._position = 0
         self._flags: frozenset[str] = frozenset()
-        self._names: set[str] = set()
 
     def read(self) -> Tree:
         pattern = self._pattern
@@ -175,9 +174,8 @@ class _Reader:
     def _open_named(self, groups: list[_Group]) -> None:
         pattern, start = self._pattern, self._position
         found = _GROUP_NAME.match(pattern, start)
-        if found is None or not re.fullmatch(r"[A-Za-z0-9_]+", found[1]) or found[1] in self._names:
+        if found is None or not re.fullmatch(r"[A-Za-z0-9_]+", found[1]):
             raise PatternError("invalid named capture", found[0] if found else pattern[start:])
-        self._names.add(found[1])
         self._position = found.end()
         groups.append(_Group(self._flags, pattern[start:]))
 
