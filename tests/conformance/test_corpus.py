@@ -12,7 +12,16 @@ from tests.conformance.cases import CORPUS, Case, family, read_cases
 from tests.conformance.replay import differences
 from tests.conformance.selectors import tally
 
-COUNTS = {"large": 200, "schedule": 1700, "preempt": 400, "hint": 1000, "queue": 400, "cel": 400}
+COUNTS = {
+    "large": 200,
+    "schedule": 1700,
+    "preempt": 400,
+    "hint": 1000,
+    "queue": 400,
+    "dra": 1200,
+    "dra-hint": 400,
+    "cel": 400,
+}
 
 
 @pytest.fixture(autouse=True)

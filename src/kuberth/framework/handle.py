@@ -5,9 +5,9 @@ In: the parts the composition root wires. Out: one `Handle`, valid for the plugi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kuberth.api.core import Pod
 from kuberth.clock import Clock
@@ -15,6 +15,7 @@ from kuberth.cluster.table import ClusterTable
 from kuberth.config.feature_gates import FeatureGates
 from kuberth.extenders import NO_EXTENDERS, Extenders
 from kuberth.framework.nominator import Nominator
+from kuberth.framework.sharing import SharedObjects
 from kuberth.framework.waiting_pods import WaitingPods
 from kuberth.informers.store import Stores
 from kuberth.observe.metrics import SchedulerMetrics
@@ -22,8 +23,6 @@ from kuberth.observe.metrics import SchedulerMetrics
 if TYPE_CHECKING:
     from kuberth.client.protocol import Api
     from kuberth.framework.runner import Runner
-
-T = TypeVar("T")
 
 
 class Activator(Protocol):
@@ -59,24 +58,6 @@ class Spawner(Protocol):
         ...
 
 
-class Shared:
-    """What plugins must not keep each for itself: it outlives them when the configuration changes.
-
-    An allocation noted by one profile's plugin counts for all profiles, and for the plugins that a new
-    configuration brings while pods of the old one are still being bound.
-    """
-
-    def __init__(self) -> None:
-        self._kept: dict[str, Any] = {}
-
-    def of(self, name: str, make: Callable[[], T]) -> T:
-        """What is kept under the name; made if nobody has asked for it before."""
-        if name not in self._kept:
-            self._kept[name] = make()
-        kept: T = self._kept[name]
-        return kept
-
-
 @dataclass(slots=True)
 class Handle:
     """Everything a plugin can reach. The cluster table and the API are not in step with each other."""
@@ -105,8 +86,9 @@ class Handle:
     """The scheduler's own metrics."""
     extenders: Extenders = NO_EXTENDERS
     """The HTTP extenders, which only what awaits can ask."""
-    shared: Shared = field(default_factory=Shared)
-    """What the plugins of all profiles share, also with those of a later configuration."""
+    shared: SharedObjects = field(default_factory=SharedObjects)
+    """What plugins of all profiles share: `shared.of(Ledger, make)` is the same ledger for all of them, and
+    for those that another configuration brings later."""
     profile_name: str = ""
     """The scheduler name of the profile that this plugin is part of."""
     runner: Runner | None = field(default=None, repr=False)

@@ -81,7 +81,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
         if gates.enabled("WorkloadAwarePreemption"):
             self._for_groups = GroupVictims(handle.cluster, groups=self._groups, budgets=self._budgets)
         self._evictions = handle.shared.of(
-            "DefaultPreemption/evictions",
+            Evictions,
             lambda: Evictions(
                 handle,
                 plugin=self.name,
