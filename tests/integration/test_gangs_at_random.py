@@ -41,8 +41,12 @@ steps = st.lists(
         st.builds(Step, st.just("drop pending"), gangs),
         st.builds(Step, st.just("wait"), number=st.integers(0, 4)),
     ),
-    max_size=18,
+    max_size=12,
 )
+at_first = st.tuples(
+    *(st.builds(Step, st.just("pod"), st.just(gang), st.integers(0, 6)) for gang in MIN_COUNTS)
+)
+"""Gangs that are there from the start, with more pods than there is room for, more often than not."""
 
 
 class Play:
@@ -133,16 +137,27 @@ class Play:
             assert known.queued == known.unscheduled
 
 
-@settings(max_examples=40)
-@given(steps=steps, gates=st.sampled_from([GATES, ALL_GATES]), pops_only=st.booleans())
+@settings(max_examples=25)
+@given(
+    cpu=st.integers(1, 9),
+    at_first=at_first,
+    steps=steps,
+    gates=st.sampled_from([GATES, ALL_GATES]),
+    pops_only=st.booleans(),
+)
 def test_whatever_comes_gangs_stay_whole(
-    steps: Sequence[Step], gates: dict[str, bool], pops_only: bool
+    cpu: int, at_first: Sequence[Step], steps: Sequence[Step], gates: dict[str, bool], pops_only: bool
 ) -> None:
     async def scenario() -> None:
         options: dict[str, Any] = {"queue": Turn} if pops_only else {}
-        nodes = [make_node("first", cpu="3", labels={"zone": "0"})]
+        nodes = [make_node("first", cpu=str(cpu), labels={"zone": "0"})]
         async with running(*nodes, gates=gates, **options) as world:
             play = Play(world)
+            for step in at_first:
+                await play.play(Step("group", step.gang))
+                await play.play(step)
+            await play.rest()
+            play.check()
             for step in steps:
                 await play.play(step)
             await play.rest()

@@ -169,3 +169,11 @@ def test_a_member_does_not_preempt_by_itself(
     assert result is None
     assert status is not None
     assert status.message == message
+
+
+def test_many_who_can_stay_are_tried_at_once() -> None:
+    pods = [running(f"low-{number}", 1, started=number % 60) for number in range(100)]
+    scene = Scene(*pods, needs=2)
+    victims, _why = scene.find()
+    assert len(victims) == 2
+    assert scene.tries < 30  # one by one it would be more than a hundred
