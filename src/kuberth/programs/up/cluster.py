@@ -17,7 +17,7 @@ from typing import Any
 from kuberth.api.core import Pod
 from kuberth.assembly.scheduler import Scheduler
 from kuberth.clock import Clock, SystemClock
-from kuberth.config import KubeSchedulerConfiguration
+from kuberth.config import FeatureGates, KubeSchedulerConfiguration
 from kuberth.errors import ConfigError, KuberthError
 from kuberth.framework.registry import Registry
 from kuberth.local.apiserver.http.api_service import Page
@@ -207,6 +207,7 @@ def _make_scheduler(settings: ClusterSettings, core: Core, clock: Clock) -> Sche
         config=settings.config,
         registry=settings.registry,
         queue=settings.queue,
+        feature_gates=FeatureGates(settings.feature_gates),
         clock=clock,
     )
 
