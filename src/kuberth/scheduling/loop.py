@@ -60,7 +60,9 @@ class SchedulingLoop:
         self._recorder = recorder
         self._bind = bind
         self._extended = extended
-        self._overlapping = Overlapping(self._attend_waiting, spawn=spawn, limit=parallelism)
+        self._overlapping = Overlapping(
+            self._attend_waiting, spawn=spawn, limit=parallelism, give_back=self._give_back
+        )
         self._ready = asyncio.Event()
         self._stopping = False
         self.ended = asyncio.Event()
