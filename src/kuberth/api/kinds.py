@@ -89,8 +89,8 @@ class KindInfo:
         return f'apiGroups: ["{self.group}"], resources: ["{name}"], verbs: [{allowed}]'
 
 
-def _row(type_: type[Any], group: str, plural: str, *, namespaced: bool) -> KindInfo:
-    return KindInfo(type_.__name__, group, "v1", plural, namespaced, type_)
+def _row(type_: type[Any], group: str, plural: str, *, namespaced: bool, version: str = "v1") -> KindInfo:
+    return KindInfo(type_.__name__, group, version, plural, namespaced, type_)
 
 
 # Keyed by kind. Two kinds share the name Event: the key "Event" is the one the scheduler writes.
@@ -120,6 +120,12 @@ KINDS: dict[str, KindInfo] = {
         policy.PodDisruptionBudget, "policy", "poddisruptionbudgets", namespaced=True
     ),
     "PriorityClass": _row(scheduling.PriorityClass, "scheduling.k8s.io", "priorityclasses", namespaced=False),
+    "PodGroup": _row(
+        scheduling.PodGroup, "scheduling.k8s.io", "podgroups", namespaced=True, version="v1alpha2"
+    ),
+    "Workload": _row(
+        scheduling.Workload, "scheduling.k8s.io", "workloads", namespaced=True, version="v1alpha2"
+    ),
     "TokenReview": _row(
         authentication.TokenReview, "authentication.k8s.io", "tokenreviews", namespaced=False
     ),
@@ -128,6 +134,9 @@ KINDS: dict[str, KindInfo] = {
     ),
     "Lease": _row(coordination.Lease, "coordination.k8s.io", "leases", namespaced=True),
     "ResourceClaim": _row(resource.ResourceClaim, "resource.k8s.io", "resourceclaims", namespaced=True),
+    "ResourceClaimTemplate": _row(
+        resource.ResourceClaimTemplate, "resource.k8s.io", "resourceclaimtemplates", namespaced=True
+    ),
     "ResourceSlice": _row(resource.ResourceSlice, "resource.k8s.io", "resourceslices", namespaced=False),
     "DeviceClass": _row(resource.DeviceClass, "resource.k8s.io", "deviceclasses", namespaced=False),
 }

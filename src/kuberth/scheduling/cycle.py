@@ -64,8 +64,7 @@ class SchedulingCycle:
         """Find a node for the pod and take it."""
         started = time.perf_counter()
         state = self.begin(queued)
-        choice = self._decide(state, queued, runner, started)
-        self._metrics.algorithm_duration.observe((), time.perf_counter() - started)
+        choice = self.decide(state, queued, runner, started)
         if isinstance(choice, Rejection):
             return choice
         return self.take(state, queued, runner, choice, started)
@@ -75,6 +74,14 @@ class SchedulingCycle:
         return CycleState(queued.info, record_plugin_metrics=self._rng.random() < PLUGIN_METRICS_SAMPLE)
 
     # Deciding
+
+    def decide(
+        self, state: CycleState, queued: QueuedPod, runner: Runner, started: float
+    ) -> Choice | Rejection:
+        """Find a node for the pod, and leave it at that."""
+        choice = self._decide(state, queued, runner, started)
+        self._metrics.algorithm_duration.observe((), time.perf_counter() - started)
+        return choice
 
     def _decide(
         self, state: CycleState, queued: QueuedPod, runner: Runner, started: float
@@ -101,7 +108,7 @@ class SchedulingCycle:
         self, state: CycleState, pod: Pod, runner: Runner, diagnosis: Diagnosis
     ) -> tuple[Nodes, int] | Status:
         """The nodes to choose from, and how many were looked at; a Status: nothing can be chosen."""
-        if self._cluster.node_count == 0:
+        if self._node_count(state) == 0:
             return Status.unresolvable(NO_NODES)
         return self.nodes.run(state, pod, runner, diagnosis)
 
@@ -115,14 +122,20 @@ class SchedulingCycle:
     ) -> tuple[PostFilterResult | None, Status]:
         """No node passed: let PostFilter plugins try; the status tells all about it."""
         result: PostFilterResult | None = None
-        if runner.profile.post_filter:
+        if runner.profile.post_filter and (state.group is None or state.group.makes_room):
             result, diagnosis.post_filter = runner.run_post_filter(state, pod, diagnosis)
-        return result, self.no_fit(diagnosis)
+        return result, self.no_fit(diagnosis, self._node_count(state))
 
-    def no_fit(self, diagnosis: Diagnosis) -> Status:
-        """No node takes the pod, and this is why."""
-        error = FitError(diagnosis, self._cluster.node_count)
+    def no_fit(self, diagnosis: Diagnosis, nodes: int | None = None) -> Status:
+        """No node takes the pod, and this is why; `nodes` is how many there are, if not all count."""
+        error = FitError(diagnosis, self._cluster.node_count if nodes is None else nodes)
         return Status(Code.UNSCHEDULABLE, str(error), cause=error)
+
+    def _node_count(self, state: CycleState) -> int:
+        """How many nodes there are, as far as this pod is concerned."""
+        if state.group is None or state.group.nodes is None:
+            return self._cluster.node_count
+        return len(state.group.nodes)
 
     def best(self, scores: NodeScores) -> int:
         """The position of a node with the highest total; among equals anyone, by lot."""

@@ -15,14 +15,13 @@ from typing import Any, Final, NamedTuple
 
 from kuberth.framework.handle import Spawner
 from kuberth.framework.queued_pod import QueuedPod
-from kuberth.framework.runner import Runner
 
 LONGEST_LINE: Final = 1000
 """Beyond, the least important goes back to the queue."""
 _CROWD: Final = 64
 """Among so many that came together the most important is first; those that came after wait for them all."""
 
-Attend = Callable[[QueuedPod, Runner], Coroutine[Any, Any, None]]
+Attend = Callable[[QueuedPod], Coroutine[Any, Any, None]]
 """A whole cycle; it never raises."""
 
 
@@ -33,7 +32,6 @@ class _Place(NamedTuple):
     unimportance: int
     number: int
     queued: QueuedPod
-    runner: Runner
 
 
 class Overlapping:
@@ -60,10 +58,10 @@ class Overlapping:
         """How many stand in line."""
         return len(self._line)
 
-    def add(self, queued: QueuedPod, runner: Runner) -> None:
+    def add(self, queued: QueuedPod) -> None:
         """Run the pod's cycle now, or when its turn comes."""
         number = next(self._numbers)
-        heapq.heappush(self._line, _Place(number // _CROWD, -queued.info.priority, number, queued, runner))
+        heapq.heappush(self._line, _Place(number // _CROWD, -queued.info.priority, number, queued))
         self._fill()
         if len(self._line) > LONGEST_LINE:
             last = max(self._line, key=lambda place: (place.unimportance, place.number))
@@ -79,12 +77,12 @@ class Overlapping:
     def _fill(self) -> None:
         while self._line and self._running < self._limit:
             place = heapq.heappop(self._line)
-            self._spawn(self._run(place.queued, place.runner), name=f"schedule {place.queued.key}")
+            self._spawn(self._run(place.queued), name=f"schedule {place.queued.key}")
             self._running += 1
 
-    async def _run(self, queued: QueuedPod, runner: Runner) -> None:
+    async def _run(self, queued: QueuedPod) -> None:
         try:
-            await self._attend(queued, runner)
+            await self._attend(queued)
         except asyncio.CancelledError:
             self.stop()  # one is cancelled only when all come to an end
             raise

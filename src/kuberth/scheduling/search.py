@@ -56,7 +56,7 @@ class NodeSearch:
         self._cluster = cluster
         self._metrics = metrics
         self._sampling = sampling
-        self._percentage = percentage_of_nodes_to_score
+        self.percentage = percentage_of_nodes_to_score
 
     def run(
         self,
@@ -72,7 +72,9 @@ class NodeSearch:
 
         `tells_all`: why nodes do not pass goes to `diagnosis` even if others do.
         """
-        outcome = runner.run_pre_filter(state, pod, self._cluster.all_nodes())
+        only = None if state.group is None else state.group.nodes
+        nodes = self._cluster.all_nodes() if only is None else only
+        outcome = runner.run_pre_filter(state, pod, nodes)
         diagnosis.note_plugins(outcome.narrowed_by)
         if not outcome.status.is_success:
             if not outcome.status.is_rejected:
@@ -86,12 +88,17 @@ class NodeSearch:
             if promised is not None:
                 return promised, 1
         order = self._cluster.node_order()
+        if only is not None:
+            order = NodeOrder(only.rows(), self._cluster.slots)
+        total = len(order)
         if outcome.node_names is not None:
-            order = NodeOrder(self._cluster.nodes_named(outcome.node_names).rows(), self._cluster.slots)
+            named = self._cluster.nodes_named(outcome.node_names).rows()
+            rows = named if only is None else named[np.isin(named, only.rows())]
+            order = NodeOrder(rows, self._cluster.slots)
         if not len(order):
             return self._none(), 0
         tells_all = tells_all or self._sampling.tells_all
-        return self._filter(state, pod, runner, order, diagnosis, tells_all=tells_all)
+        return self._filter(state, pod, runner, order, diagnosis, tells_all=tells_all, total=total)
 
     def still_passing(
         self, state: CycleState, pod: Pod, runner: Runner, names: Sequence[str]
@@ -117,6 +124,9 @@ class NodeSearch:
         node = self._cluster.node_named(pod.status.nominated_node_name)
         if node is None:
             return None
+        only = None if state.group is None else state.group.nodes
+        if only is not None and node.row not in only.rows():
+            return None
         passing = runner.run_filter(state, pod, node.alone, Diagnosis())
         if isinstance(passing, Status) or not passing.any():
             return None
@@ -131,6 +141,7 @@ class NodeSearch:
         diagnosis: Diagnosis,
         *,
         tells_all: bool,
+        total: int,
     ) -> tuple[Nodes, int] | Status:
         started = time.perf_counter()
         judgements: list[Judgement] = []
@@ -147,7 +158,7 @@ class NodeSearch:
             return judgement.passing
 
         enough = self._enough(runner, len(order))
-        chosen = self._sampling.choose(order, enough, judge, nodes=self._cluster.node_count)
+        chosen = self._sampling.choose(order, enough, judge, nodes=total)
         status = chosen if isinstance(chosen, Status) else SUCCESS
         if not isinstance(chosen, Status) and (tells_all or _is_empty(chosen[0])):
             for judgement in judgements:
@@ -166,7 +177,7 @@ class NodeSearch:
         if not runner.profile.score and not runner.extenders.look_at_nodes:
             return 1  # any one will do
         percentage = runner.profile.percentage_of_nodes_to_score
-        return nodes_to_find(total, self._percentage if percentage is None else percentage)
+        return nodes_to_find(total, self.percentage if percentage is None else percentage)
 
     def _none(self) -> Nodes:
         return Nodes(self._cluster, np.zeros(0, np.int64))

@@ -9,10 +9,9 @@ import pytest
 from kuberth.clock import run_in_virtual_time
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.errors import KuberthError
-from kuberth.framework import QueuedPod, Runner
+from kuberth.framework import QueuedPod
 from kuberth.scheduling.overlapping import LONGEST_LINE, Overlapping
 from kuberth.testing import make_pod
-from tests.unit.scheduling.parts import parts
 
 
 def queued(name: str, priority: int = 0) -> QueuedPod:
@@ -24,13 +23,11 @@ def nobody(pod: QueuedPod) -> None:
 
 
 def test_so_many_at_once_the_most_important_of_the_others_next() -> None:
-    runner = parts().runner
-
     async def scenario() -> None:
         began: list[str] = []
         doors: dict[str, asyncio.Event] = {}
 
-        async def attend(pod: QueuedPod, _runner: Runner) -> None:
+        async def attend(pod: QueuedPod) -> None:
             began.append(pod.pod.metadata.name)
             await doors.setdefault(pod.pod.metadata.name, asyncio.Event()).wait()
 
@@ -41,7 +38,7 @@ def test_so_many_at_once_the_most_important_of_the_others_next() -> None:
 
             overlapping = Overlapping(attend, spawn=spawn, limit=2, give_back=nobody)
             for name, priority in (("a", 0), ("b", 0), ("c", 1), ("d", 5), ("e", 5)):
-                overlapping.add(queued(name, priority), runner)
+                overlapping.add(queued(name, priority))
             await asyncio.sleep(0)
             assert (began, overlapping.running, overlapping.waiting) == (["a", "b"], 2, 3)
             doors["b"].set()
@@ -59,12 +56,10 @@ def test_so_many_at_once_the_most_important_of_the_others_next() -> None:
 
 
 def test_a_cycle_that_fails_leaves_its_place() -> None:
-    runner = parts().runner
-
     async def scenario() -> None:
         began: list[str] = []
 
-        async def attend(pod: QueuedPod, _runner: Runner) -> None:
+        async def attend(pod: QueuedPod) -> None:
             began.append(pod.pod.metadata.name)
             raise RuntimeError("broken")
 
@@ -76,7 +71,7 @@ def test_a_cycle_that_fails_leaves_its_place() -> None:
             give_back=nobody,
         )
         for name in ("a", "b"):
-            overlapping.add(queued(name), runner)
+            overlapping.add(queued(name))
         await asyncio.sleep(1)
         assert (began, overlapping.running) == (["a", "b"], 0)
         assert [str(task.exception()) for task in tasks] == ["broken", "broken"]
@@ -89,21 +84,21 @@ def test_a_place_that_could_not_be_used_is_not_counted() -> None:
         work.close()
         raise KuberthError("not running")
 
-    async def attend(_pod: QueuedPod, _runner: Runner) -> None:
+    async def attend(_pod: QueuedPod) -> None:
         raise AssertionError
 
     overlapping = Overlapping(attend, spawn=spawn, limit=1, give_back=nobody)
     with pytest.raises(KuberthError):
-        overlapping.add(queued("a"), parts().runner)
+        overlapping.add(queued("a"))
     assert overlapping.running == 0
 
 
-async def never(_pod: QueuedPod, _runner: Runner) -> None:
+async def never(_pod: QueuedPod) -> None:
     raise AssertionError
 
 
 def test_the_line_is_bounded_and_the_least_important_goes_back() -> None:
-    runner, back = parts().runner, list[str]()
+    back = list[str]()
     overlapping = Overlapping(
         never,
         spawn=lambda work, *, name: work.close(),
@@ -111,25 +106,24 @@ def test_the_line_is_bounded_and_the_least_important_goes_back() -> None:
         give_back=lambda pod: back.append(pod.pod.metadata.name),
     )
     for number in range(LONGEST_LINE):
-        overlapping.add(queued(f"p{number}", priority=1 if number == 500 else 5), runner)
+        overlapping.add(queued(f"p{number}", priority=1 if number == 500 else 5))
     assert back == []
-    overlapping.add(queued("late", priority=9), runner)
-    overlapping.add(queued("later", priority=9), runner)
-    overlapping.add(queued("unimportant", priority=0), runner)
+    overlapping.add(queued("late", priority=9))
+    overlapping.add(queued("later", priority=9))
+    overlapping.add(queued("unimportant", priority=0))
     assert back == ["p500", f"p{LONGEST_LINE - 1}", "unimportant"]
     assert overlapping.waiting == LONGEST_LINE
 
 
 def test_nobody_stands_in_line_for_ever() -> None:
     """However many come that are more important."""
-    runner = parts().runner
 
     async def scenario() -> None:
         began: list[str] = []
 
-        async def attend(pod: QueuedPod, _runner: Runner) -> None:
+        async def attend(pod: QueuedPod) -> None:
             began.append(pod.pod.metadata.name)
-            overlapping.add(queued(f"important-{len(began)}", priority=9), runner)
+            overlapping.add(queued(f"important-{len(began)}", priority=9))
 
         tasks: list[asyncio.Task[None]] = []
         overlapping = Overlapping(
@@ -138,8 +132,8 @@ def test_nobody_stands_in_line_for_ever() -> None:
             limit=1,
             give_back=nobody,
         )
-        overlapping.add(queued("first", priority=9), runner)
-        overlapping.add(queued("patient"), runner)
+        overlapping.add(queued("first", priority=9))
+        overlapping.add(queued("patient"))
         while "patient" not in began:
             await asyncio.sleep(0)
             assert len(began) < 100
