@@ -222,7 +222,7 @@ class ClaimWriter:
     def _resolve_doubt(self, claim: ResourceClaim) -> None:
         self.in_doubt.discard(claim.metadata.uid)
 
-    async def settle(self, claim: ResourceClaim) -> None:
+    async def settle(self, claim: ResourceClaim, then: Callable[[], None]) -> None:
         """Find out whether a write happened whose answer was lost; until then its devices stay taken."""
         uid = claim.metadata.uid
         try:
@@ -239,6 +239,7 @@ class ClaimWriter:
         finally:
             self.in_doubt.discard(uid)
             self._claims.land(uid)
+            then()
 
 
 def _is_ours(claim: ResourceClaim, allocation: AllocationResult | None) -> bool:
