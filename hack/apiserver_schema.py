@@ -21,6 +21,7 @@ ROOTS = (
     "io.k8s.api.batch.v1.Job CronJob",
     "io.k8s.api.policy.v1.PodDisruptionBudget Eviction",
     "io.k8s.api.scheduling.v1.PriorityClass",
+    "io.k8s.api.scheduling.v1alpha2.PodGroup Workload",
     "io.k8s.api.storage.v1.StorageClass CSINode CSIDriver CSIStorageCapacity VolumeAttachment",
     "io.k8s.api.coordination.v1.Lease",
     "io.k8s.api.events.v1.Event",

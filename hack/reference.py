@@ -51,9 +51,10 @@ def of(module: str, *names: str) -> tuple[Entry, ...]:
 
 _WRITING: Final = words(
     "set_node remove_node assume_pod forget_pod add_pod update_pod remove_pod put take set_namespace "
-    "reorder set_amounts"
+    "reorder set_amounts settle"
 )
 """Methods of the table that only its owner calls."""
+_MEMBERSHIP: Final = words("arrive assume forget assign leave take_in_hand let_go")
 
 SECTIONS: Final = (
     Section(
@@ -66,6 +67,7 @@ SECTIONS: Final = (
             "kuberth.framework",
             "Plugin",
             *dict.fromkeys(point.interface.__name__ for point in EXTENSION_POINTS),
+            "PodGroupPostFilterPlugin",
             "PreFilterExtensions",
             "EnqueueExtensions",
             "DependsOn",
@@ -77,6 +79,7 @@ SECTIONS: Final = (
         (
             *of("kuberth.framework", "Status", "Code", "SUCCESS", "SKIP", "PreFilterResult", "Verdict"),
             *of("kuberth.framework", "PostFilterResult", "PermitResult"),
+            *of("kuberth.framework", "PlacementCandidate", "ProposedPlacement"),
             Entry("kuberth.framework", "MIN_NODE_SCORE", notes={"MIN_NODE_SCORE": "The lowest score."}),
             *of("kuberth.framework", "MAX_NODE_SCORE"),
             *of("kuberth.framework.scores", "normalized"),
@@ -92,7 +95,7 @@ SECTIONS: Final = (
         "Data of a cycle",
         "Each attempt to place a pod has a state of its own, which every point of that attempt is given.",
         (
-            *of("kuberth.framework", "CycleState", "StateKey"),
+            *of("kuberth.framework", "CycleState", "GroupAttempt", "StateKey"),
             *of("kuberth.framework.cycle_state", "Cloneable"),
         ),
     ),
@@ -118,6 +121,9 @@ SECTIONS: Final = (
             Entry("kuberth.cluster.counting", "RowCounts", omit=words("add add_all of")),
             *of("kuberth.cluster.table", "PlacementObserver"),
             Entry("kuberth.cluster.what_if", "WhatIf", omit=words("undo")),
+            Entry("kuberth.cluster.what_if", "Rehearsal", omit=words("undo")),
+            Entry("kuberth.cluster.pod_groups", "PodGroups", omit=_MEMBERSHIP),
+            Entry("kuberth.cluster.pod_groups", "GroupMembers", omit=_MEMBERSHIP),
         ),
     ),
     Section(

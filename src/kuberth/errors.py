@@ -8,6 +8,7 @@
     ├── CelRuntimeError      a device selector has no answer for a device
     ├── ConfigError          a configuration file or flag is wrong (the user can mend it)
     ├── PluginError          a plugin raised or answered nonsense (its author can mend it)
+    ├── ExtenderError        an extender cannot be reached, refused, or answered nonsense
     ├── QueueError           an operation the scheduling queue refuses
     ├── ServingError         a server cannot start (the user can mend it)
     ├── LeadershipLost       the lease could not be renewed in time: stop writing, end the process
@@ -65,6 +66,14 @@ class PluginError(KuberthError):
         self.plugin = plugin
         self.point = point
         self.problem = problem
+
+
+class ExtenderError(KuberthError):
+    """An extender cannot be reached, said that it failed, or answered what cannot be."""
+
+    def __init__(self, extender: str, problem: str) -> None:
+        super().__init__(problem)
+        self.extender = extender
 
 
 class QueueError(KuberthError):

@@ -11,6 +11,7 @@ import json
 import socket
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -50,13 +51,17 @@ def free_port() -> int:
 class ControlPlane:
     """etcd and kube-apiserver. `start()` returns when the server is ready; `stop()` leaves nothing behind."""
 
-    def __init__(self, folder: Path, assets: Assets, *, audit: bool = True) -> None:
+    def __init__(
+        self, folder: Path, assets: Assets, *, audit: bool = True, flags: Sequence[str] = ()
+    ) -> None:
+        """`flags` are further ones for the API server."""
         self.folder = folder
         self.assets = assets
         self.authority = AuthorityFolder(folder / "pki")
         self.signer = ServiceAccountSigner(folder / "service-account.key")
         self.audit = AuditLog(folder / "audit.log")
         self._audit = audit
+        self._flags = tuple(flags)
         self._certificate = self.authority.issue("127.0.0.1")
         self._policy = folder / "audit-policy.json"
         self._policy.write_text(json.dumps(POLICY), encoding="utf-8")
@@ -129,6 +134,7 @@ class ControlPlane:
             "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
             "--endpoint-reconciler-type=none",
             "--profiling=false",
+            *self._flags,
         ]
         if self._audit:
             command += [f"--audit-policy-file={self._policy}", f"--audit-log-path={self.audit.file}"]

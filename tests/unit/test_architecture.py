@@ -32,6 +32,7 @@ SAME_NAME = {
     "Event": "the kind exists in two API groups",
     "EventSeries": "the kind exists in two API groups",
     "NodeAffinity": "upstream calls the plugin and the field of a pod alike",
+    "Workload": "upstream calls the kind and what a benchmark runs alike",
 }
 
 

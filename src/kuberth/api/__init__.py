@@ -36,7 +36,7 @@ from kuberth.api.pod_resources import PodRequest, compute_pod_request, pod_prior
 from kuberth.api.policy import PodDisruptionBudget
 from kuberth.api.quantity import Quantity, format_quantity, milli_value, parse, value
 from kuberth.api.resource import DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice
-from kuberth.api.scheduling import PriorityClass
+from kuberth.api.scheduling import PodGroup, PriorityClass, Workload
 from kuberth.api.selectors import (
     FieldSelector,
     Selector,
@@ -77,6 +77,7 @@ __all__ = [
     "PlainObject",
     "Pod",
     "PodDisruptionBudget",
+    "PodGroup",
     "PodRequest",
     "PodSpec",
     "PodStatus",
@@ -95,6 +96,7 @@ __all__ = [
     "Toleration",
     "VolumeAttachment",
     "Wire",
+    "Workload",
     "always",
     "compile_label_selector",
     "compile_node_selector",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar, overload
 
 import msgspec
@@ -89,8 +89,8 @@ class KindInfo:
         return f'apiGroups: ["{self.group}"], resources: ["{name}"], verbs: [{allowed}]'
 
 
-def _row(type_: type[Any], group: str, plural: str, *, namespaced: bool) -> KindInfo:
-    return KindInfo(type_.__name__, group, "v1", plural, namespaced, type_)
+def _row(type_: type[Any], group: str, plural: str, *, namespaced: bool, version: str = "v1") -> KindInfo:
+    return KindInfo(type_.__name__, group, version, plural, namespaced, type_)
 
 
 # Keyed by kind. Two kinds share the name Event: the key "Event" is the one the scheduler writes.
@@ -120,6 +120,12 @@ KINDS: dict[str, KindInfo] = {
         policy.PodDisruptionBudget, "policy", "poddisruptionbudgets", namespaced=True
     ),
     "PriorityClass": _row(scheduling.PriorityClass, "scheduling.k8s.io", "priorityclasses", namespaced=False),
+    "PodGroup": _row(
+        scheduling.PodGroup, "scheduling.k8s.io", "podgroups", namespaced=True, version="v1alpha2"
+    ),
+    "Workload": _row(
+        scheduling.Workload, "scheduling.k8s.io", "workloads", namespaced=True, version="v1alpha2"
+    ),
     "TokenReview": _row(
         authentication.TokenReview, "authentication.k8s.io", "tokenreviews", namespaced=False
     ),
@@ -196,6 +202,10 @@ class KindRegistry:
             if self._by_event.get(name) in (None, present):
                 self._by_event[name] = info
         return info
+
+    def add_holder(self, holder: type[Any], *, of: type[Any]) -> None:
+        """Another type for a kind that is known, for those who read its objects in another form."""
+        self._by_type[holder] = replace(self.of(of), type=holder)
 
 
 def _same(present: KindInfo, given: KindInfo) -> bool:

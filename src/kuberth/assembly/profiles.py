@@ -12,7 +12,7 @@ from functools import partial
 
 from kuberth.api.core import Pod
 from kuberth.cluster.pod_info import PodInfo
-from kuberth.config import FeatureGates, KubeSchedulerConfiguration
+from kuberth.config import FeatureGates, KubeSchedulerConfiguration, leaving_to_extenders
 from kuberth.framework.handle import Handle
 from kuberth.framework.plans import Plans
 from kuberth.framework.profile import build_profile
@@ -46,7 +46,7 @@ def assemble(
     Each profile gets its own copy of the handle, which knows the profile's runner.
     """
     runners: dict[str, Runner] = {}
-    for profile_config in config.profiles:
+    for profile_config in leaving_to_extenders(config):
         own = replace(handle, profile_name=profile_config.scheduler_name)
         profile = build_profile(profile_config, registry, own)
         own.runner = Runner(
@@ -56,6 +56,7 @@ def assemble(
             metrics=metrics,
             plans=Plans(profile.plugins.values()) if with_plans else None,
         )
+        own.runner.extenders = handle.extenders
         runners[profile.scheduler_name] = own.runner
     return runners
 

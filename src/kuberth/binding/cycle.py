@@ -66,7 +66,7 @@ class BindingCycle:
 
     def start_waiting(self, placement: Placement) -> None:
         """From now on plugins can see, approve and reject the pod if Permit asked to wait."""
-        if placement.permit_timeouts:
+        if placement.permit_timeouts and self._waiting_pods.get(placement.info.uid) is None:
             self._waiting_pods.add(placement.pod, placement.permit_timeouts)
 
     def begin(self, placement: Placement) -> bool:
@@ -74,6 +74,7 @@ class BindingCycle:
 
         Most pods go this way: no plugin holds them at Permit or has anything to do before the binding.
         """
+        self._settle_permit(placement)
         if placement.permit_timeouts or not self._announce_nomination:
             return False
         runner, state, node_name = placement.runner, placement.state, placement.node_name
@@ -89,6 +90,15 @@ class BindingCycle:
         self._under_way[under_way.future] = placement
         under_way.future.add_done_callback(partial(self._end, placement, under_way))
         return True
+
+    def _settle_permit(self, placement: Placement) -> None:
+        """A pod that was allowed before its binding began waits no more: the last of a gang allows all."""
+        if placement.permit_timeouts:
+            waiting = self._waiting_pods.get(placement.info.uid)
+            if waiting is not None and waiting.is_allowed:
+                self._waiting_pods.remove(placement.info.uid)
+                placement.permit_timeouts = {}
+                self._metrics.permit_wait_duration.observe((SUCCESS.code.label,), 0.0)
 
     def _end(self, placement: Placement, under_way: BindUnderWay, future: asyncio.Future[Any]) -> None:
         """What `run` does after its task's binding, for one that had no task; never raises."""

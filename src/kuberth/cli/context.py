@@ -105,8 +105,3 @@ def notices(
                 f"the installed plugin {entry.value} is called {own_name} by its class but {entry.name} by "
                 f"its entry point; the configuration must call it {entry.name}"
             )
-    for extender in config.extenders:
-        yield (
-            f"the extender {extender.url_prefix} is configured but will not be called: Kuberth calls no "
-            "extenders; write a plugin instead"
-        )

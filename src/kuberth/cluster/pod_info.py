@@ -86,6 +86,7 @@ class PodInfo:
     __slots__ = (
         "attachable_volumes",
         "disks",
+        "group",
         "host_ports",
         "key",
         "pod",
@@ -110,6 +111,8 @@ class PodInfo:
         """Its UID, by which the table and the waiting pods know it."""
         self.key = f"{metadata.namespace}/{metadata.name}"
         """`namespace/name`."""
+        self.group = group_of(pod)
+        """`namespace/name` of its pod group; "" if it has none."""
         self.priority = pod_priority(pod)
         """Its priority; 0 if it has none."""
         self.pod_class = _class_of(metadata)
@@ -205,6 +208,14 @@ class PodInfo:
 
     def __repr__(self) -> str:
         return f"<PodInfo {self.key}>"
+
+
+def group_of(pod: Pod) -> str:
+    """`namespace/name` of the pod group that the pod says it belongs to; "" if it says none."""
+    named = pod.spec.scheduling_group
+    if named is None or not named.pod_group_name:
+        return ""
+    return f"{pod.metadata.namespace}/{named.pod_group_name}"
 
 
 _MAX_SHARED: Final = 4096

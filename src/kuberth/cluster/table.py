@@ -28,12 +28,13 @@ from kuberth.cluster.interning import InternedColumn
 from kuberth.cluster.labels import LabelColumn, LabelColumns
 from kuberth.cluster.node_order import NodeOrder, interleaved_by_zone
 from kuberth.cluster.nodes import NodeRow, Nodes
+from kuberth.cluster.pod_groups import PodGroups
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.cluster.pod_volumes import Disk
 from kuberth.cluster.request_sums import COUNT, NONZERO, Amounts, RequestsBelow
 from kuberth.cluster.resource_columns import CPU, MAX_RESOURCES, MEMORY, ResourceColumns
 from kuberth.cluster.terms import Terms
-from kuberth.cluster.what_if import RequestsWhatIf, WhatIf
+from kuberth.cluster.what_if import Rehearsal, RequestsWhatIf, WhatIf
 from kuberth.errors import KuberthError, QuantityError
 
 _FIRST_CAPACITY: Final = 64
@@ -110,6 +111,8 @@ class ClusterTable:
         """The image columns; ask `image_column` for one."""
         self.terms = Terms()
         """Counts of placed pods by what terms say of them."""
+        self.pod_groups = PodGroups()
+        """The groups that pods say they belong to."""
         self.claims: dict[str, RowCounts] = {}
         """Pods per row that use a claim, by namespace/name of the claim."""
         self.disks: dict[Disk, RowCounts] = {}
@@ -362,6 +365,8 @@ class ClusterTable:
         if info.uid in self._placed:
             raise KuberthError(f"pod {info.key} is already in the cluster table, it cannot be assumed")
         self._place(info, assumed=True)
+        if info.group:
+            self.pod_groups.assume(info)
 
     def forget_pod(self, uid: str) -> bool:
         """Undo an assumption that did not come true. False: the pod is gone already, or really bound."""
@@ -369,6 +374,8 @@ class ClusterTable:
         if placed is None or not placed.assumed:
             return False
         self._remove(placed)
+        if placed.info.group:
+            self.pod_groups.forget(placed.info)
         return True
 
     def add_pod(self, info: PodInfo) -> None:
@@ -377,6 +384,8 @@ class ClusterTable:
         if placed is not None:
             self._remove(placed)
         self._place(info, assumed=False)
+        if info.group:
+            self.pod_groups.assign(info)
 
     update_pod = add_pod
 
@@ -402,6 +411,8 @@ class ClusterTable:
             self.generation += 1
             self.row_generation[row] = self.settled_generation[row] = self.generation
             self.changes.note(row)
+        if info.group:
+            self.pod_groups.assign(info)
         for observer in self._observers:
             observer.pod_removed(old)
             observer.pod_placed(info)
@@ -411,6 +422,8 @@ class ClusterTable:
         placed = self._placed.get(uid)
         if placed is not None:
             self._remove(placed)
+            if placed.info.group:
+                self.pod_groups.leave(placed.info)
 
     def is_assumed(self, uid: str) -> bool:
         """Whether the pod of this UID counts on a node that the API has not confirmed yet."""
@@ -444,7 +457,7 @@ class ClusterTable:
             self._without_node.setdefault(node_name, {})[info.uid] = info
         else:
             self.put(info, row)
-            self._settle(row)
+            self.settle(row)
         for observer in self._observers:
             observer.pod_placed(info)
 
@@ -459,7 +472,7 @@ class ClusterTable:
                 del self._without_node[placed.node_name]
         else:
             self.take(info, row)
-            self._settle(row)
+            self.settle(row)
         for observer in self._observers:
             observer.pod_removed(info)
 
@@ -515,9 +528,10 @@ class ClusterTable:
     def _touch(self, row: int) -> None:
         self.generation += 1
         self.row_generation[row] = self.generation
-        self._settle(row)
+        self.settle(row)
 
-    def _settle(self, row: int) -> None:
+    def settle(self, row: int) -> None:
+        """Whoever remembers something of the row is to look again."""
         self.settled_generation[row] = self.generation
         self.changes.note(row)
         self.counted_changes.note(row)
@@ -530,6 +544,15 @@ class ClusterTable:
         question = WhatIf(self)
         with self._undone(question):
             yield question
+
+    @contextmanager
+    def rehearsal(self) -> Iterator[Rehearsal]:
+        """Change rows for a long question: all that is remembered follows it, and follows it back."""
+        question = Rehearsal(self)
+        try:
+            yield question
+        finally:
+            question.undo()
 
     @contextmanager
     def what_if_requests(self, rows: NDArray[np.int64]) -> Iterator[RequestsWhatIf]:

@@ -63,6 +63,59 @@ class WhatIf:
         self._before.clear()
 
 
+class Rehearsal(WhatIf):
+    """A what-if that is told in the table's change log, when it is made and when it is taken back.
+
+    Whoever remembers something of a row (plans, sums) looks at it again both times, so what is remembered
+    stays exact and can be used and kept meanwhile. A pod group is tried in it: its thousandth pod costs what
+    the thousandth replica does. In return a change costs its readers as much as a real one.
+    """
+
+    def __init__(self, table: ClusterTable) -> None:
+        super().__init__(table)
+        self._assumed: dict[str, PodInfo] = {}
+
+    def add_pod(self, info: PodInfo, row: int) -> None:
+        """As if the pod were on the row."""
+        super().add_pod(info, row)
+        self._table.settle(row)
+
+    def remove_pod(self, info: PodInfo, row: int) -> None:
+        """As if the pod had left the row."""
+        super().remove_pod(info, row)
+        self._table.settle(row)
+
+    def assume_pod(self, info: PodInfo) -> bool:
+        """As if the pod had been given the node in its spec. False: there is no such node."""
+        row = self._table.row_of(info.node_name)
+        if row is None:
+            return False
+        self.add_pod(info, row)
+        self._assumed[info.uid] = info
+        if info.group:
+            self._table.pod_groups.assume(info)
+        return True
+
+    def forget_pod(self, info: PodInfo) -> None:
+        """As if it had not been given it after all."""
+        del self._assumed[info.uid]
+        row = self._table.row_of(info.node_name)
+        if row is not None:
+            self.remove_pod(info, row)
+        if info.group:
+            self._table.pod_groups.forget(info)
+
+    def undo(self) -> None:
+        """Take all changes back."""
+        for info in reversed(self._assumed.values()):
+            self._table.pod_groups.forget(info)
+        self._assumed.clear()
+        rows = tuple(self._before)
+        super().undo()
+        for row in rows:
+            self._table.settle(row)
+
+
 class RequestsWhatIf:
     """The same for many rows at once, as far as sums of requests and numbers of pods are concerned.
 

@@ -8,7 +8,7 @@ from kuberth.config.defaults import apply_defaults, default_configuration
 from kuberth.config.feature_gates import FeatureGates
 from kuberth.config.loading import load, parse
 from kuberth.config.printing import to_json, to_yaml
-from kuberth.config.resolve import ResolvedProfile, resolve_profile
+from kuberth.config.resolve import ResolvedProfile, leaving_to_extenders, resolve_profile
 from kuberth.config.types import KubeSchedulerConfiguration, KubeSchedulerProfile
 from kuberth.config.validation import validate
 from kuberth.text.field_errors import FieldError, InvalidConfiguration
@@ -22,6 +22,7 @@ __all__ = [
     "ResolvedProfile",
     "apply_defaults",
     "default_configuration",
+    "leaving_to_extenders",
     "load",
     "parse",
     "resolve_profile",

@@ -65,7 +65,7 @@ IN_TREE_PLUGINS: Mapping[str, InTreePlugin] = {
     "TaintToleration": InTreePlugin(("filter", "preScore", "score"), weight=3),
     "NodeAffinity": InTreePlugin(_FILTERING_AND_SCORING, weight=2),
     "NodePorts": InTreePlugin(_FILTERING),
-    "NodeResourcesFit": InTreePlugin(_FILTERING_AND_SCORING, weight=1),
+    "NodeResourcesFit": InTreePlugin((*_FILTERING_AND_SCORING, "placementScore"), weight=1),
     "VolumeRestrictions": InTreePlugin(_FILTERING),
     "NodeVolumeLimits": InTreePlugin(_FILTERING),
     "VolumeBinding": InTreePlugin(("preFilter", "filter", "reserve", "preBind", "preScore", "score")),

@@ -6,14 +6,18 @@ builds its call lists from. The order is kube-scheduler's, since it decides whic
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from kuberth.config.plugin_args import NodeResourcesFitArgs
 from kuberth.config.types import (
     EXTENSION_POINTS,
     SCORING_POINTS,
+    Extender,
+    KubeSchedulerConfiguration,
     KubeSchedulerProfile,
     Plugins,
     PluginSet,
@@ -34,6 +38,35 @@ class ResolvedProfile(Struct, frozen=True, kw_only=True):
     def names(self) -> tuple[str, ...]:
         """Every plugin that takes part anywhere, once, in the order of the first point it is found at."""
         return tuple(dict.fromkeys(name for names in self.plugins.values() for name in names))
+
+
+def ignored_resources(extenders: Iterable[Extender]) -> tuple[str, ...]:
+    """Resources that extenders look after, so that NodeResourcesFit need not."""
+    return tuple(
+        resource.name
+        for extender in extenders
+        for resource in extender.managed_resources
+        if resource.ignored_by_scheduler
+    )
+
+
+def leaving_to_extenders(config: KubeSchedulerConfiguration) -> tuple[KubeSchedulerProfile, ...]:
+    """The profiles as they run: where extenders name resources to ignore, these are the ones ignored."""
+    ignored = ignored_resources(config.extenders)
+    if not ignored:
+        return config.profiles
+    return tuple(
+        replace(
+            profile,
+            plugin_config=tuple(
+                replace(entry, args=replace(entry.args, ignored_resources=ignored))
+                if isinstance(entry.args, NodeResourcesFitArgs)
+                else entry
+                for entry in profile.plugin_config
+            ),
+        )
+        for profile in config.profiles
+    )
 
 
 def resolve_profile(

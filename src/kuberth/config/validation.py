@@ -14,10 +14,16 @@ import msgspec
 
 from kuberth.config.defaults import IN_TREE_POINTS
 from kuberth.config.feature_gates import FeatureGates, gate_problems
-from kuberth.config.plugin_args import IN_TREE_ARGS
+from kuberth.config.plugin_args import IN_TREE_ARGS, NodeResourcesFitArgs
 from kuberth.config.plugin_args_validation import validate_args
 from kuberth.config.qualified_names import extended_resource_problem
-from kuberth.config.resolve import ResolvedProfile, normal_points, plugins_named, resolve_profile
+from kuberth.config.resolve import (
+    ResolvedProfile,
+    ignored_resources,
+    normal_points,
+    plugins_named,
+    resolve_profile,
+)
 from kuberth.config.types import (
     EXTENSION_POINTS,
     MAX_NODE_SCORE,
@@ -69,6 +75,7 @@ def validate(
         errors += _plugin_config(profile, path, known_plugins, types, gates)
     errors += _across_profiles(config.profiles, resolved)
     errors += _extenders(config.extenders)
+    errors += _ignored_resources(config)
     return tuple(errors)
 
 
@@ -265,6 +272,8 @@ def _extenders(extenders: tuple[Extender, ...]) -> Iterator[FieldError]:
         if extender.prioritize_verb and extender.weight <= 0:
             rule = "must be greater than 0 when there is a prioritizeVerb"
             yield _invalid(child(path, "weight"), extender.weight, rule)
+        if extender.http_timeout < timedelta(0):
+            yield FieldError(child(path, "httpTimeout"), "must not be negative", extender.http_timeout)
         for number, resource in enumerate(extender.managed_resources):
             where = child(item(child(path, "managedResources"), number), "name")
             problem = extended_resource_problem(resource.name)
@@ -279,6 +288,18 @@ def _extenders(extenders: tuple[Extender, ...]) -> Iterator[FieldError]:
     if len(binders) > 1:
         which = ", ".join(str(index) for index in binders)
         yield FieldError("extenders", f"only one extender can bind, but extenders {which} have a bindVerb")
+
+
+def _ignored_resources(config: KubeSchedulerConfiguration) -> Iterator[FieldError]:
+    if not ignored_resources(config.extenders):
+        return
+    for index, profile in enumerate(config.profiles):
+        if not any(isinstance(entry.args, NodeResourcesFitArgs) for entry in profile.plugin_config):
+            message = (
+                "an extender has NodeResourcesFit ignore a resource, but this profile has no such plugin; "
+                "enable it, or remove ignoredByScheduler"
+            )
+            yield FieldError(child(item("profiles", index), "plugins"), message)
 
 
 def _invalid(path: str, value: Any, rule: str) -> FieldError:

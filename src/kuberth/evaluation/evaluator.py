@@ -26,6 +26,7 @@ from kuberth.cluster.table import ClusterTable
 from kuberth.config import FeatureGates, KubeSchedulerConfiguration, default_configuration
 from kuberth.errors import KuberthError
 from kuberth.evaluation.dry_run import DryRunApi
+from kuberth.extenders.http_extender import is_interested
 from kuberth.framework.cluster_events import ClusterEvent, Hint, concerns
 from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.diagnosis import Diagnosis
@@ -61,6 +62,8 @@ class Answer:
     """Node: the sum of its scores."""
     message: str = ""
     """What the FailedScheduling event would say; empty if some node passes."""
+    not_asked: tuple[str, ...] = ()
+    """Extenders that have a say about the pod, by URL. Here they are not asked, nor do they count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +104,7 @@ class Evaluator:
         config = default_configuration(feature_gates) if config is None else config
         gates = effective_gates(config, feature_gates)
         self._derive = derive_with(gates)
+        self._extenders = config.extenders
         handle = Handle(
             api=self._api,
             stores=self.stores,
@@ -189,10 +193,17 @@ class Evaluator:
         state, diagnosis = CycleState(self._derive(pod)), Diagnosis()
         found = self._cycle.search(state, pod, self.runner, diagnosis)
         if not isinstance(found, Status):
-            return _Question(self.cluster, state, diagnosis, found[0])
+            return _Question(self.cluster, state, diagnosis, found[0], not_asked=self._not_asked(pod))
         if found.message != NO_NODES:
             raise KuberthError(found.message) from found.cause
         return _Question(self.cluster, state, diagnosis, self.cluster.all_nodes(), message=NO_NODES)
+
+    def _not_asked(self, pod: Pod) -> tuple[str, ...]:
+        return tuple(
+            extender.url_prefix
+            for extender in self._extenders
+            if is_interested(frozenset(each.name for each in extender.managed_resources), pod)
+        )
 
     @contextmanager
     def _pending(self, pod: Pod) -> Iterator[None]:
@@ -221,6 +232,7 @@ class _Question(NamedTuple):
     nodes: Nodes
     """Those that pass."""
     message: str = ""
+    not_asked: tuple[str, ...] = ()
 
     def answer(self, *, scores: NodeScores | None = None) -> Answer:
         names = self.nodes.names()
@@ -234,6 +246,7 @@ class _Question(NamedTuple):
             pre_filter=diagnosis.pre_filter,
             considered=None if diagnosis.considered is None else tuple(sorted(diagnosis.considered)),
             message=self.message or ("" if names else diagnosis.message(self.cluster.node_count)),
+            not_asked=self.not_asked,
         )
         if scores is None:
             return answer

@@ -6,7 +6,7 @@ and scores go out. This package knows no plugin by name.
 """
 
 from kuberth.framework.cluster_events import Action, ClusterEvent, EventWithHint, Hint, Resource
-from kuberth.framework.cycle_state import CycleState, StateKey
+from kuberth.framework.cycle_state import CycleState, GroupAttempt, StateKey
 from kuberth.framework.diagnosis import Diagnosis, FitError
 from kuberth.framework.extension_points import (
     BindPlugin,
@@ -15,7 +15,11 @@ from kuberth.framework.extension_points import (
     FilterPlugin,
     PermitPlugin,
     PermitResult,
+    PlacementCandidate,
+    PlacementGeneratePlugin,
+    PlacementScorePlugin,
     Plugin,
+    PodGroupPostFilterPlugin,
     PostBindPlugin,
     PostFilterPlugin,
     PostFilterResult,
@@ -25,6 +29,7 @@ from kuberth.framework.extension_points import (
     PreFilterPlugin,
     PreFilterResult,
     PreScorePlugin,
+    ProposedPlacement,
     QueueSortPlugin,
     ReservePlugin,
     ScorePlugin,
@@ -54,11 +59,16 @@ __all__ = [
     "EventWithHint",
     "FilterPlugin",
     "FitError",
+    "GroupAttempt",
     "Handle",
     "Hint",
     "PermitPlugin",
     "PermitResult",
+    "PlacementCandidate",
+    "PlacementGeneratePlugin",
+    "PlacementScorePlugin",
     "Plugin",
+    "PodGroupPostFilterPlugin",
     "PostBindPlugin",
     "PostFilterPlugin",
     "PostFilterResult",
@@ -69,6 +79,7 @@ __all__ = [
     "PreFilterResult",
     "PreScorePlugin",
     "Profile",
+    "ProposedPlacement",
     "QueueSortPlugin",
     "QueuedPod",
     "Registry",

@@ -9,6 +9,7 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast, runtime_checkable
 
 if TYPE_CHECKING:
+    from kuberth.cluster.nodes import Nodes
     from kuberth.cluster.pod_info import PodInfo
     from kuberth.framework.plans import Plan
 
@@ -37,16 +38,34 @@ class StateKey(Generic[T]):
         return f"StateKey({self.name!r})"
 
 
+class GroupAttempt:
+    """One try at placing the pods of a group together. It may come to nothing: every pod is taken back."""
+
+    __slots__ = ("key", "makes_room", "nodes", "state")
+
+    def __init__(self, key: str, *, nodes: Nodes | None = None, makes_room: bool = True) -> None:
+        self.key = key
+        """`namespace/name` of the group."""
+        self.nodes = nodes
+        """The only nodes that its pods may go to, in the order they are tried; None: all."""
+        self.makes_room = makes_room
+        """Whether PostFilter plugins are asked about pods that fit nowhere."""
+        self.state = CycleState()
+        """What plugins keep for all pods of the group, for as long as the attempt lasts."""
+
+
 class CycleState:
     """The state of one pod's scheduling context."""
 
     __slots__ = (
         "_data",
+        "group",
         "memory",
         "plan",
         "pod_info",
         "pods_to_activate",
         "record_plugin_metrics",
+        "scores_bare_nodes",
         "skip_filter",
         "skip_pre_bind",
         "skip_score",
@@ -56,6 +75,8 @@ class CycleState:
         self._data: dict[StateKey[Any], Any] = {}
         self.pod_info = pod_info
         """What is derived from the pod once: its requests and affinity terms."""
+        self.group: GroupAttempt | None = None
+        """Set while the pod is tried as one of its group; None again when it is placed for good."""
         self.memory: dict[StateKey[Any], tuple[Hashable, Any]] | None = None
         """What was worked out for equal pods before this one; see `recall`. None: nothing is remembered."""
         self.plan: Plan | None = None
@@ -68,6 +89,9 @@ class CycleState:
         """Plugins whose PreScore said Skip."""
         self.skip_pre_bind: frozenset[str] = frozenset()
         """Plugins whose pre-flight said there is nothing to do before the binding."""
+        self.scores_bare_nodes = False
+        """Whether nodes are scored as if they held no pods and no images: so kube-scheduler sees nodes that
+        an extender's filter gave back as objects. What pods ask for in sum is zero in the table then."""
         self.pods_to_activate: dict[str, Any] = {}
         """Pods (by namespace/name) that a plugin wants tried again once this one is placed."""
 
@@ -122,6 +146,8 @@ class CycleState:
         copy._data = {
             key: value.clone() if isinstance(value, Cloneable) else value for key, value in self._data.items()
         }
+        copy.group = self.group
+        copy.scores_bare_nodes = self.scores_bare_nodes
         copy.skip_filter = self.skip_filter
         copy.skip_score = self.skip_score
         copy.skip_pre_bind = self.skip_pre_bind

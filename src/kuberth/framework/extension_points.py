@@ -11,7 +11,7 @@ from __future__ import annotations
 import abc
 import asyncio
 import enum
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Container, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Union
 
 import numpy as np
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from kuberth.api.core import Pod
 from kuberth.cluster.nodes import NodeRow, Nodes
 from kuberth.cluster.pod_info import PodInfo
+from kuberth.cluster.what_if import Rehearsal
 from kuberth.framework.cluster_events import EventWithHint
 from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.diagnosis import Diagnosis
@@ -83,6 +84,12 @@ class _TwoForms(Plugin):
 class EnqueueExtensions(Plugin):
     """Says which cluster events may make a pod schedulable that this plugin rejected."""
 
+    hints_read: ClassVar[frozenset[str] | None] = None
+    """The fields of a waiting pod that its hints depend on, written as for `reads`. None promises nothing.
+
+    A promise that spares work: one hint answers for all pods that the plugin gates and that agree in them.
+    """
+
     @abc.abstractmethod
     def events_to_register(self) -> Iterable[EventWithHint]:
         """The events, each with a hint function. No event at all: only the pod's own update helps."""
@@ -106,6 +113,13 @@ class PreEnqueuePlugin(Plugin):
     @abc.abstractmethod
     def pre_enqueue(self, pod: Pod) -> MaybeStatus:
         """Anything but success keeps the pod gated until it changes or a registered event hints Queue."""
+
+    def keeps_out(self) -> Container[str]:
+        """The UIDs of pods whose gate no event opens right now, so that none is asked about them.
+
+        Worth saying where many pods wait at the gate and few get through at a time.
+        """
+        return ()
 
 
 class PreFilterResult(NamedTuple):
@@ -197,6 +211,15 @@ class PostFilterPlugin(Plugin):
         self, state: CycleState, pod: Pod, diagnosis: Diagnosis
     ) -> tuple[PostFilterResult | None, Status | None]:
         """Success ends the phase; a rejection lets the next PostFilter plugin try."""
+
+    async def post_filter_waiting(
+        self, state: CycleState, pod: Pod, diagnosis: Diagnosis
+    ) -> tuple[PostFilterResult | None, Status | None]:
+        """Optional: the same in a cycle that may wait, for who asks extenders (`handle.extenders`).
+
+        Others are scheduled meanwhile: what was found before an `await` may be true no longer after it.
+        """
+        return self.post_filter(state, pod, diagnosis)
 
 
 class PreScorePlugin(Plugin):
@@ -303,6 +326,62 @@ class PostBindPlugin(Plugin):
         """The pod is bound; nothing can be changed any more."""
 
 
+class PlacementCandidate(NamedTuple):
+    """A part of the cluster that a whole pod group may go to."""
+
+    name: str
+    """What it is called in messages: the topology domain; "" for the whole cluster."""
+    nodes: Nodes
+    """Its nodes, in the order they are tried."""
+
+
+class PlacementGeneratePlugin(Plugin):
+    """Says which parts of the cluster a pod group may go to. At most one in a profile."""
+
+    @abc.abstractmethod
+    def generate_placements(
+        self, state: CycleState, group: str, nodes: Nodes
+    ) -> Sequence[PlacementCandidate] | Status:
+        """The candidates among `nodes`, each of which is tried for the group `namespace/name`."""
+
+
+class ProposedPlacement(NamedTuple):
+    """A candidate that takes the group, and where in it its pods would go."""
+
+    candidate: PlacementCandidate
+    """The part of the cluster."""
+    pods: Sequence[PodInfo]
+    """The pods that have a node there, with it."""
+
+
+class PlacementScorePlugin(Plugin):
+    """Ranks candidates that take the group; after normalising, 0 to 100."""
+
+    @abc.abstractmethod
+    def score_placement(self, state: CycleState, group: str, proposed: ProposedPlacement) -> int | Status:
+        """A whole number; or a status that is not success, which ends the group's attempt."""
+
+    def normalize_placement_scores(
+        self, state: CycleState, group: str, scores: Sequence[int]
+    ) -> Sequence[int] | Status | None:
+        """Optional: bring this plugin's own scores into 0 to 100. None: they are already."""
+        return None
+
+
+class PodGroupPostFilterPlugin(Plugin):
+    """Called when a pod group as a whole does not fit, to make room for it (WorkloadAwarePreemption)."""
+
+    @abc.abstractmethod
+    def post_filter_group(
+        self,
+        group: str,
+        pods: Sequence[PodInfo],
+        rehearsal: Rehearsal,
+        try_again: Callable[[], Status],
+    ) -> MaybeStatus:
+        """Change the cluster in `rehearsal` and `try_again`; success: room is being made."""
+
+
 class ExtensionPoint(NamedTuple):
     """One row of the table of points, from which configuration, profiles, metrics and checks are made."""
 
@@ -339,8 +418,10 @@ EXTENSION_POINTS: Final[Sequence[ExtensionPoint]] = (
     ExtensionPoint("preBind", PreBindPlugin, _REJECTIONS),
     ExtensionPoint("bind", BindPlugin, _REJECTIONS | {Code.SKIP}),
     ExtensionPoint("postBind", PostBindPlugin, _NOTHING_ELSE),
+    ExtensionPoint("placementGenerate", PlacementGeneratePlugin, _REJECTIONS),
+    ExtensionPoint("placementScore", PlacementScorePlugin, _NOTHING_ELSE),
 )
-"""In the order a pod meets them."""
+"""In the order a pod meets them; those of pod groups last."""
 
 
 def points_of(plugin: type[Plugin]) -> tuple[str, ...]:

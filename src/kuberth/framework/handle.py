@@ -13,6 +13,7 @@ from kuberth.api.core import Pod
 from kuberth.clock import Clock
 from kuberth.cluster.table import ClusterTable
 from kuberth.config.feature_gates import FeatureGates
+from kuberth.extenders import NO_EXTENDERS, Extenders
 from kuberth.framework.nominator import Nominator
 from kuberth.framework.sharing import SharedObjects
 from kuberth.framework.waiting_pods import WaitingPods
@@ -83,8 +84,11 @@ class Handle:
     """Runs work that awaits, in the background."""
     metrics: SchedulerMetrics
     """The scheduler's own metrics."""
+    extenders: Extenders = NO_EXTENDERS
+    """The HTTP extenders, which only what awaits can ask."""
     shared: SharedObjects = field(default_factory=SharedObjects)
-    """What plugins of all profiles share: `shared.of(Ledger, make)` is the same ledger for all of them."""
+    """What plugins of all profiles share: `shared.of(Ledger, make)` is the same ledger for all of them, and
+    for those that another configuration brings later."""
     profile_name: str = ""
     """The scheduler name of the profile that this plugin is part of."""
     runner: Runner | None = field(default=None, repr=False)

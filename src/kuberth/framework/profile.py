@@ -6,7 +6,7 @@ in order at each of its extension points, with weights and the events it registe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -29,6 +29,8 @@ from kuberth.framework.extension_points import (
     ExtensionPoint,
     FilterPlugin,
     PermitPlugin,
+    PlacementGeneratePlugin,
+    PlacementScorePlugin,
     Plugin,
     PostBindPlugin,
     PostFilterPlugin,
@@ -43,7 +45,7 @@ from kuberth.framework.extension_points import (
 )
 from kuberth.framework.handle import Handle
 from kuberth.framework.registry import Registry
-from kuberth.framework.signatures import Signer, signer
+from kuberth.framework.signatures import Signer, field_signer, signer
 
 _IMPLIED_BY_NODE_ADD: Final = {
     # A new node is usually not ready at first; its pods must get a second look when the taint goes.
@@ -53,6 +55,8 @@ _IMPLIED_BY_NODE_ADD: Final = {
     False: (Action.UPDATE_NODE_LABEL, Action.UPDATE_NODE_TAINT),
 }
 """What whoever registers for new nodes gets besides, with hints and without."""
+EXTENDER: Final = "Extender"
+"""Stands for all extenders where a plugin's name is expected: among those who rejected a pod."""
 _MAY_REJECT = (PreEnqueuePlugin, PreFilterPlugin, FilterPlugin, ReservePlugin, PermitPlugin)
 
 
@@ -66,6 +70,10 @@ class RegisteredHint(NamedTuple):
     """Whether the framework registered the plugin for it, not the plugin itself."""
     sign: Signer | None = None
     """Pods of equal signature get equal hints about nodes; None: the plugin does not say what it reads."""
+    sign_gated: Signer | None = None
+    """Pods of equal signature that the plugin gates get equal hints; None: it does not say what they read."""
+    keeps_out: Callable[[], Container[str]] | None = None
+    """The UIDs of pods that the plugin gates now, whatever happens; None: it is no gate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +96,9 @@ class Profile:
     pre_bind: Sequence[PreBindPlugin]
     bind: Sequence[BindPlugin]
     post_bind: Sequence[PostBindPlugin]
+    placement_generate: Sequence[PlacementGeneratePlugin]
+    placement_score: Sequence[PlacementScorePlugin]
+    placement_score_weights: dict[str, int]
     hints: Sequence[RegisteredHint]
 
 
@@ -122,16 +133,19 @@ def build_profile(config: KubeSchedulerProfile, registry: Registry, handle: Hand
     if not by_point["bind"]:
         raise ConfigError(f"profile {resolved.scheduler_name!r} needs at least one bind plugin")
     hints_enabled = handle.feature_gates.enabled("SchedulerQueueingHints")
+    hints = [
+        hint for plugin in plugins.values() for hint in _registered_hints(plugin, hints_enabled=hints_enabled)
+    ]
+    if handle.extenders:
+        # No extender says what it waits for, so anything may help a pod that one of them turned away.
+        hints += (RegisteredHint(EXTENDER, event, None) for event, _hint in ALL_EVENTS)
     return Profile(
         scheduler_name=resolved.scheduler_name,
         percentage_of_nodes_to_score=resolved.percentage_of_nodes_to_score,
         plugins=plugins,
         score_weights=dict(resolved.score_weights),
-        hints=tuple(
-            hint
-            for plugin in plugins.values()
-            for hint in _registered_hints(plugin, hints_enabled=hints_enabled)
-        ),
+        placement_score_weights=dict(resolved.placement_score_weights),
+        hints=tuple(hints),
         **by_point,
     )
 
@@ -182,8 +196,18 @@ def _registered_hints(plugin: Plugin, *, hints_enabled: bool) -> Sequence[Regist
                     "EventWithHint(ClusterEvent(resource, Action), hint function or None)"
                 )
     sign = signer((plugin,))
+    read = plugin.hints_read if isinstance(plugin, EnqueueExtensions) else None
+    sign_gated = None if read is None else field_signer(plugin.name, read)
+    keeps_out = plugin.keeps_out if isinstance(plugin, PreEnqueuePlugin) else None
     registered = [
-        RegisteredHint(plugin.name, event, hint if hints_enabled else None, sign=sign)
+        RegisteredHint(
+            plugin.name,
+            event,
+            hint if hints_enabled else None,
+            sign=sign,
+            sign_gated=sign_gated,
+            keeps_out=keeps_out,
+        )
         for event, hint in events
     ]
     node_actions = [event.action for event, _ in events if event.resource == Resource.NODE]

@@ -12,12 +12,13 @@ import time
 from kuberth.api.core import Pod
 from kuberth.framework.running.binding import BindingPoints
 from kuberth.framework.running.filtering import Filtering
+from kuberth.framework.running.placing import Placing
 from kuberth.framework.running.reserving import Reserving
 from kuberth.framework.running.scoring import Scoring
 from kuberth.framework.status import SUCCESS, Status
 
 
-class Runner(Filtering, Scoring, Reserving, BindingPoints):
+class Runner(Filtering, Scoring, Reserving, BindingPoints, Placing):
     """Runs all extension points of one profile: its phases, one file each, side by side."""
 
     def run_pre_enqueue(self, pod: Pod, first: str = "") -> Status:

@@ -33,10 +33,17 @@ def signer(plugins: Iterable[Plugin]) -> Signer | None:
     """How pods are signed for these plugins; None if none of them says what it reads."""
     plugins = tuple(plugins)
     fields = read_fields(plugins)
-    if not fields:
-        return None
-    values_of = attrgetter(*fields)
     telling = [plugin.tells_apart for plugin in plugins if type(plugin).tells_apart is not Plugin.tells_apart]
+    return _signer_of(fields, telling) if fields else None
+
+
+def field_signer(plugin: str, fields: Iterable[str]) -> Signer:
+    """How pods are signed by these fields, which a plugin names. ConfigError for one that is not there."""
+    return _signer_of(sorted(_path(plugin, field) for field in fields))
+
+
+def _signer_of(paths: Sequence[str], telling: Sequence[Callable[[PodInfo], bool]] = ()) -> Signer:
+    values_of = attrgetter(*paths)
 
     def sign(info: PodInfo) -> bytes | None:
         for tells_apart in telling:
@@ -56,13 +63,17 @@ def read_fields(plugins: Iterable[Plugin]) -> Sequence[str]:
     fields: set[str] = set()
     for plugin in plugins:
         for field in plugin.reads or ():
-            path = field.removeprefix(_DERIVED) if field.startswith(_DERIVED) else f"pod.{field}"
-            try:
-                attrgetter(path)(_ANY_POD)
-            except AttributeError:
-                raise ConfigError(
-                    f"plugin {plugin.name!r} says it reads {field!r}, which pods do not have; "
-                    "name an attribute of Pod, such as 'spec.tolerations', or of PodInfo: 'info.priority'"
-                ) from None
-            fields.add(path)
+            fields.add(_path(plugin.name, field))
     return sorted(fields)
+
+
+def _path(plugin: str, field: str) -> str:
+    path = field.removeprefix(_DERIVED) if field.startswith(_DERIVED) else f"pod.{field}"
+    try:
+        attrgetter(path)(_ANY_POD)
+    except AttributeError:
+        raise ConfigError(
+            f"plugin {plugin!r} says it reads {field!r}, which pods do not have; "
+            "name an attribute of Pod, such as 'spec.tolerations', or of PodInfo: 'info.priority'"
+        ) from None
+    return path

@@ -33,6 +33,11 @@ class WaitingPod:
         """The plugins that have not allowed the pod yet."""
         return tuple(self._timers)
 
+    @property
+    def is_allowed(self) -> bool:
+        """Whether every plugin has allowed the pod, which need not wait any more."""
+        return self._outcome.done() and self._outcome.result().is_success
+
     def allow(self, plugin: str) -> None:
         """`plugin` approves; the pod goes on once all have."""
         if (timer := self._timers.pop(plugin, None)) is not None:

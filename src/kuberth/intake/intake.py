@@ -38,6 +38,9 @@ _NO_KINDS: Final = frozenset({Resource.ANY, Resource.ASSIGNED_POD, Resource.UNSC
 ADMISSION_FILTERS: Final = frozenset({"NodeResourcesFit", "NodeAffinity", "NodeName", "NodePorts"})
 """Filters about a node alone, as a kubelet applies them; what they refuse, other changes cannot mend."""
 
+GANG_PLUGIN: Final = "GangScheduling"
+"""Whoever it gates waits for pods that have no node, of which nobody else wants to hear."""
+
 
 def event_kinds(runners: Iterable[Runner]) -> frozenset[type[Any]]:
     """The kinds whose events plugins registered for; ConfigError for a name that is no kind's."""
@@ -85,7 +88,11 @@ class Intake:
         self._metrics = metrics
         self._queueing_hints = feature_gates.enabled("SchedulerQueueingHints")
         self._compare_tolerations = feature_gates.enabled("TaintTolerationComparisonOperators")
+        self._pods_complete_gangs = feature_gates.enabled("GangScheduling") or any(
+            GANG_PLUGIN in runner.profile.plugins for runner in runners.values()
+        )
         self._derive = derive
+        self._event_kinds = event_kinds(runners.values())
         self._labels: dict[ClusterEvent, tuple[str]] = {}
         """Those of events, which are few, as metrics want them."""
 
@@ -96,15 +103,32 @@ class Intake:
         if kind is Node:
             return self.node
         resource = REGISTRY.of(kind).event_resource
-        moves_pods = resource in _ALWAYS_EVENTS or kind in event_kinds(self._runners.values())
 
         def handle(old: Any, new: Any) -> None:
             if kind is Namespace:
                 self.namespace(old, new)
-            if moves_pods:
+            if resource in _ALWAYS_EVENTS or kind in self._event_kinds:
                 self._other(resource, old, new)
 
         return handle
+
+    def note_profiles(self, pods: Iterable[Pod]) -> None:
+        """The profiles are others than before: of all pods, those that are ours now are queued, and no more.
+
+        Pods that are on their way to a node go there, whoever sent them.
+        """
+        self._event_kinds = event_kinds(self._runners.values())
+        in_flight = {pod.metadata.uid for pod in self._queue.in_flight()}
+        for pod in pods:
+            metadata = pod.metadata
+            if pod.spec.node_name or metadata.uid in in_flight or self._cluster.is_assumed(metadata.uid):
+                continue
+            waits = self._queue.get(f"{metadata.namespace}/{metadata.name}") is not None
+            if waits and not self._is_ours(pod):
+                self._queue.delete(pod)
+                self._nominator.withdraw(pod)
+            elif self._is_ours(pod) and not waits:
+                self._add_pending(pod)
 
     # Nodes and namespaces
 
@@ -218,13 +242,19 @@ class Intake:
         started = time.perf_counter()
         info = self._derive(pod)
         self._nominator.adopt(info)
+        if info.group:
+            self._cluster.pod_groups.arrive(info)
         self._queue.add(info)
+        if self._pods_complete_gangs:
+            self._queue.move(cluster_events.UNSCHEDULED_POD_ADD, None, pod)
         self._observe(cluster_events.UNSCHEDULED_POD_ADD, started)
 
     def _update_pending(self, old: Pod, new: Pod) -> None:
         if old.metadata.resource_version == new.metadata.resource_version:
             return
         started = time.perf_counter()
+        if new.spec.scheduling_group is not None:
+            self._cluster.pod_groups.arrive(self._derive(new))
         if self._cluster.is_assumed(new.metadata.uid):
             # It is on its way to a node; only its deletion matters now.
             if new.metadata.deletion_timestamp is not None and old.metadata.deletion_timestamp is None:
@@ -245,6 +275,8 @@ class Intake:
         started = time.perf_counter()
         self._queue.delete(pod)
         self._nominator.withdraw(pod)
+        if pod.spec.scheduling_group is not None:
+            self._cluster.pod_groups.leave(self._derive(pod))
         if self._cluster.is_assumed(pod.metadata.uid):
             self._drop_assumed(pod)
         elif pod.status.nominated_node_name:

@@ -134,10 +134,44 @@ class _Families:
         return (value for value in vars(self).values() if isinstance(value, Family))
 
 
+class PodGroupMetrics(_Families):
+    """Families that there are only with the feature gate GenericWorkload."""
+
+    def __init__(self) -> None:
+        self.schedule_attempts = Counter(
+            "scheduler_podgroup_schedule_attempts_total",
+            "Number of attempts to schedule pod group, by the result. 'unschedulable' means a pod group "
+            "could not be scheduled, while 'error' means an internal scheduler problem.",
+            ("result", "profile"),
+            stability=ALPHA,
+        )
+        self.attempt_duration = Histogram(
+            "scheduler_podgroup_scheduling_attempt_duration_seconds",
+            "Pod group scheduling attempt latency in seconds (scheduling algorithm + binding)",
+            ("result", "profile"),
+            buckets=exponential_buckets(0.001, 2, 15),
+            stability=ALPHA,
+        )
+        self.algorithm_duration = Histogram(
+            "scheduler_podgroup_scheduling_algorithm_duration_seconds",
+            "Pod group scheduling algorithm latency in seconds",
+            buckets=exponential_buckets(0.001, 2, 15),
+            stability=ALPHA,
+        )
+
+
 class SchedulerMetrics(_Families):
     """All families of one scheduler."""
 
+    def families(self) -> Iterator[Family]:
+        """Every family, for exposition."""
+        yield from super().families()
+        if self.groups is not None:
+            yield from self.groups.families()
+
     def __init__(self) -> None:
+        self.groups: PodGroupMetrics | None = None
+        """Those of pod groups, if pods are scheduled in groups."""
         self.schedule_attempts = Counter(
             "scheduler_schedule_attempts_total",
             "Number of attempts to schedule pods, by the result. 'unschedulable' means a pod could not be "
@@ -274,6 +308,13 @@ class SchedulerMetrics(_Families):
             "Number of pods that were successfully scheduled after being flushed from unschedulablePods due "
             "to timeout. This metric helps detect potential queueing hint misconfigurations or event "
             "handling issues.",
+            stability=ALPHA,
+        )
+        self.configuration_reloads = Counter(
+            "kuberth_configuration_reloads_total",
+            "Number of configurations read while the scheduler ran, by the result. 'error' means that the "
+            "old one stayed in force.",
+            ("result",),
             stability=ALPHA,
         )
         self.goroutines = Counter(

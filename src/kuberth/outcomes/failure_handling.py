@@ -22,7 +22,7 @@ from kuberth.framework.queued_pod import QueuedPod
 from kuberth.framework.status import Status
 from kuberth.informers.store import Store
 from kuberth.observe.metrics import SchedulerMetrics
-from kuberth.outcomes.rejection import NO_NODES, Rejection
+from kuberth.outcomes.rejection import NO_NODES, PodGroupError, Rejection
 from kuberth.queue.interface import SchedulingQueue
 
 logger = logging.getLogger(__name__)
@@ -103,6 +103,8 @@ class FailureHandler:
             queued.unschedulable_plugins = set(diagnosis.unschedulable_plugins)
             queued.pending_plugins = set(diagnosis.pending_plugins)
             logger.info("pod %s does not fit: %s", queued.key, status.message)
+        elif isinstance(status.cause, PodGroupError):
+            logger.info("pod %s waits for its pod group: %s", queued.key, status.message)
         elif status.message == NO_NODES:
             logger.info("pod %s waits: there are no nodes", queued.key)
         else:

@@ -27,6 +27,19 @@ class Rejection:
     """The node PostFilter nominated, "" to clear, None to leave as it is."""
 
 
+class PodGroupError(Exception):
+    """The pod's group cannot be scheduled, whatever is true of the pod. Raised nowhere: it travels as the
+    cause of a `Status`, whose first reason it is."""
+
+    def __init__(self) -> None:
+        super().__init__("pod group is unschedulable")
+
+    @classmethod
+    def of(cls, status: Status) -> str:
+        """The error of a status, if it is this one; otherwise ""."""
+        return str(status.cause) if isinstance(status.cause, cls) else ""
+
+
 def rejected_on(node_name: str, status: Status) -> Status:
     """A rejection after the node was chosen, told as a rejection by that one node; errors stay errors."""
     if not status.is_rejected:

@@ -53,9 +53,21 @@ class BackoffRoom:
     """The backoff room and its twin for errors."""
 
     def __init__(
-        self, backoff: Backoff, *, sort_value: SortValue, windows: bool, room: RoomFactory = OrderedRoom
+        self,
+        backoff: Backoff,
+        *,
+        sort_value: SortValue,
+        windows: bool,
+        room: RoomFactory = OrderedRoom,
+        keeps_groups: bool = False,
     ) -> None:
+        """With `keeps_groups`, pods of a group wait out their delay too.
+
+        Others are here because something happened that may help them. A group comes here after every attempt:
+        cut short, its delay would be none, and the scheduler would try nothing else.
+        """
         self._backoff = backoff
+        self._keeps_groups = keeps_groups
 
         def by_expiry(queued: QueuedPod) -> int:
             return backoff.expires_ns(queued)
@@ -68,7 +80,8 @@ class BackoffRoom:
 
     def add(self, queued: QueuedPod) -> None:
         self.remove(queued.key)
-        (self._failed if queued.waits_after_error else self._rejected).add(queued)
+        waits = queued.waits_after_error or (self._keeps_groups and queued.info.group)
+        (self._failed if waits else self._rejected).add(queued)
 
     def resort(self, queued: QueuedPod) -> None:
         """The pod has a new version; it stays in its room."""

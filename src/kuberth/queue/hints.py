@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 import logging
 import time
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Container, Hashable, Mapping, Sequence
 
 from kuberth.errors import reraise_interrupt
 from kuberth.framework.cluster_events import ClusterEvent, Hint, concerns
@@ -38,6 +38,7 @@ class Hints:
         self._concerned: dict[tuple[str, ClusterEvent], tuple[RegisteredHint, ...]] = {}
         self._plugins_concerned: dict[ClusterEvent, frozenset[str]] = {}
         self._signers_of: dict[str, Mapping[str, Signer]] = {}
+        self._gate_signers_of: dict[str, Mapping[str, Signer]] = {}
 
     def knows(self, profile: str) -> bool:
         return profile in self._hints
@@ -60,6 +61,13 @@ class Hints:
         signature = None if sign is None else sign(queued.info)
         return queued.uid if signature is None else (profile, signature)
 
+    def gate_signature(self, queued: QueuedPod) -> Hashable:
+        """Pods that their gating plugin holds back and for which this is equal get equal hints of it."""
+        profile = queued.pod.spec.scheduler_name
+        sign = self._gate_signers(profile).get(queued.gating_plugin) if self.knows(profile) else None
+        signature = None if sign is None else sign(queued.info)
+        return queued.uid if signature is None else (profile, signature)
+
     def would_help(
         self, plugin: str, queued: QueuedPod, event: ClusterEvent, old: object, new: object
     ) -> bool:
@@ -68,6 +76,32 @@ class Hints:
             registered.plugin == plugin and self._ask(registered, queued, event, old, new) is not Hint.SKIP
             for registered in self._registered(queued.pod.spec.scheduler_name, event)
         )
+
+    def _gate_signers(self, profile: str) -> Mapping[str, Signer]:
+        found = self._gate_signers_of.get(profile)
+        if found is None:
+            found = self._gate_signers_of[profile] = {
+                registered.plugin: registered.sign_gated
+                for registered in self._hints[profile]
+                if registered.sign_gated is not None
+            }
+        return found
+
+    def kept_out(self, plugin: str, event: ClusterEvent) -> Sequence[Container[str]]:
+        """The UIDs of pods that stand before a gate of this plugin in vain, by profile."""
+        found = []
+        for profile in self._hints:
+            for registered in self._registered(profile, event):
+                if registered.plugin == plugin and registered.keeps_out is not None:
+                    try:
+                        found.append(registered.keeps_out())
+                    except BaseException as exc:
+                        reraise_interrupt(exc)
+                        logger.exception(
+                            "plugin %r failed in keeps_out; asking its gate for every pod", plugin
+                        )
+                    break
+        return found
 
     def _signers(self, profile: str) -> Mapping[str, Signer]:
         found = self._signers_of.get(profile)

@@ -68,6 +68,8 @@ class QueueContext:
     """Feature gate SchedulerQueueingHints."""
     pop_from_backoff: bool = True
     """Feature gate SchedulerPopFromBackoffQ."""
+    pod_groups: bool = False
+    """Feature gate GenericWorkload: pods of a group are tried together, and come back by their backoff."""
 
 
 QueueFactory = Callable[[QueueContext], "SchedulingQueue"]
@@ -92,6 +94,17 @@ class SchedulingQueue(abc.ABC):
     @abc.abstractmethod
     def pop_nowait(self) -> QueuedPod | None:
         """The next pod to try, which is in flight from now on; None if there is none."""
+
+    gives_out_of_order: bool = False
+    """Whether the queue has a `take_nowait`. Without one, a pod group is gathered by popping pods until its
+    members have come; pods of others that come before them are tried right after the group, in order."""
+
+    def take_nowait(self, pod: Pod) -> QueuedPod | None:
+        """Give out this pod though it is not its turn, wherever it waits; it is in flight from now on.
+
+        For queues that set `gives_out_of_order`. None: it does not wait here, or a gate holds it back.
+        """
+        return None
 
     @abc.abstractmethod
     def requeue(self, queued: QueuedPod) -> None:
@@ -120,6 +133,15 @@ class SchedulingQueue(abc.ABC):
     @abc.abstractmethod
     def tick(self) -> float:
         """Do the periodic work that is due and return in how many seconds to call again."""
+
+    def take_over(self, other: SchedulingQueue) -> None:
+        """The rules have changed, and this queue, made by the new ones, takes the place of another.
+
+        Whoever waits there is to wait here, where gates and hints are asked anew. What this leaves out, such
+        as how often a pod was tried, is lost; a queue that can keep it does. The other one is closed then.
+        """
+        for queued in [queued for room in other.rooms().values() for queued in room]:
+            self.add(queued.info)
 
     def close(self) -> None:  # noqa: B027  # a queue without anything to close need not say so
         """The scheduler has ended and calls nothing more: let go of files, threads and the like."""

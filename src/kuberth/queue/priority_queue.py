@@ -39,6 +39,9 @@ POD_POPPED: Final = "PodPopped"
 class PriorityQueue(SchedulingQueue):
     """Pods are popped by the QueueSort plugin, or in the order of rooms that `room` makes."""
 
+    gives_out_of_order = True
+    """A pod can be taken from whichever room it waits in."""
+
     def __init__(self, context: QueueContext, *, room: RoomFactory = OrderedRoom) -> None:
         sort_value = sort_value_of(context.sort)
         self._context = context
@@ -53,7 +56,11 @@ class PriorityQueue(SchedulingQueue):
         )
         self._active = room(sort_value)
         self._backing_off = BackoffRoom(
-            self._backoff, sort_value=sort_value, windows=context.pop_from_backoff, room=room
+            self._backoff,
+            sort_value=sort_value,
+            windows=context.pop_from_backoff,
+            room=room,
+            keeps_groups=context.pod_groups,
         )
         self._unschedulable = UnschedulableRoom(self._hints)
         self._in_flight = InFlight()
@@ -124,15 +131,28 @@ class PriorityQueue(SchedulingQueue):
                     self._metrics.queue_incoming_pods.inc(("active", cluster_events.POP_FROM_BACKOFF))
             if queued is None:
                 return None
-            queued.attempts += 1
-            self._attempt += 1
-            self._count_rejectors(queued, -1)
-            if not self._context.queueing_hints:
+            if self._start(queued):
                 return queued
-            if self._in_flight.start(queued.pod):
-                self._metrics.inflight_events.inc((POD_POPPED,))
-                return queued
-            logger.error("pod %s was popped while it is being scheduled; dropping the second one", queued.key)
+
+    def take_nowait(self, pod: Pod) -> QueuedPod | None:
+        key = f"{pod.metadata.namespace}/{pod.metadata.name}"
+        if key not in self._active:
+            self._bring_forward(key)
+        queued = self._active.remove(key)
+        return queued if queued is not None and self._start(queued) else None
+
+    def _start(self, queued: QueuedPod) -> bool:
+        """An attempt begins: the pod is in flight. False: it is already, which is someone's mistake."""
+        queued.attempts += 1
+        self._attempt += 1
+        self._count_rejectors(queued, -1)
+        if not self._context.queueing_hints:
+            return True
+        if self._in_flight.start(queued.pod):
+            self._metrics.inflight_events.inc((POD_POPPED,))
+            return True
+        logger.error("pod %s was popped while it is being scheduled; dropping the second one", queued.key)
+        return False
 
     def requeue(self, queued: QueuedPod) -> None:
         try:
@@ -170,6 +190,9 @@ class PriorityQueue(SchedulingQueue):
         if not self._context.queueing_hints:
             moved_meanwhile = self._attempt_of_last_move >= self._attempt
             return Worth.AFTER_BACKOFF if moved_meanwhile else Worth.NOTHING
+        if self._context.pod_groups and queued.info.group:
+            # What would help one pod may not help its group: groups come back by their backoff alone.
+            return Worth.AFTER_BACKOFF
         missed = self._in_flight.missed_by(queued.uid)
         if missed is None:
             logger.error("pod %s came back without having been in flight", queued.key)
@@ -191,6 +214,19 @@ class PriorityQueue(SchedulingQueue):
         self._metrics.inflight_events.inc((POD_POPPED,), -1)
         for label, number in self._in_flight.finish(uid).items():
             self._metrics.inflight_events.inc((label,), -number)
+
+    def take_over(self, other: SchedulingQueue) -> None:
+        """Pods keep their history and the rest of their backoff; what rejected them may let them pass now."""
+        self._metrics.inflight_events.values.clear()  # the other one's
+        for pod in other.in_flight():
+            if self._context.queueing_hints and self._in_flight.start(pod):
+                self._metrics.inflight_events.inc((POD_POPPED,))
+        self._note_in_flight(cluster_events.CONFIGURATION_CHANGE, None, None)
+        for queued in [queued for room in other.rooms().values() for queued in room]:
+            queued.gating_plugin = ""  # the plugin may be another one, or none
+            queued.backoff_expires_ns = None
+            self._send(queued, Worth.AFTER_BACKOFF, cluster_events.CONFIGURATION_CHANGE.label)
+        self._attempt_of_last_move = self._attempt
 
     # Events
 
@@ -234,17 +270,20 @@ class PriorityQueue(SchedulingQueue):
 
     def activate(self, pods: Mapping[str, Pod]) -> None:
         for key, pod in pods.items():
-            queued = self._unschedulable.get(key)
-            if queued is not None:
-                activated = self._enter_active(queued, cluster_events.FORCE_ACTIVATE)
-            elif (queued := self._backing_off.remove(key)) is not None:
-                activated = self._enter_active(queued, cluster_events.FORCE_ACTIVATE, from_backoff=True)
-            else:
-                activated = False
-            if not activated:
+            if not self._bring_forward(key):
                 if pod.metadata.uid in self._in_flight:
                     self._note_in_flight(cluster_events.FORCED_ACTIVATION, None, pod)
                 self._attempt_of_last_move = self._attempt
+
+    def _bring_forward(self, key: str) -> bool:
+        """Bring a pod to the active room from wherever it waits. False: it waits elsewhere, or nowhere."""
+        queued = self._unschedulable.get(key)
+        if queued is not None:
+            return self._enter_active(queued, cluster_events.FORCE_ACTIVATE)
+        queued = self._backing_off.remove(key)
+        if queued is None:
+            return False
+        return self._enter_active(queued, cluster_events.FORCE_ACTIVATE, from_backoff=True)
 
     # Time passes
 

@@ -2,7 +2,7 @@
 
 In: rejected and gated pods. Out: for an event, only those it may concern, in the order they came: an event
 costs nothing for pods whose plugins did not register for it, however many they are, and one hint for all pods
-that the plugin cannot tell apart.
+that the plugin cannot tell apart. Of the pods before a gate, those that the gate keeps out are left alone.
 """
 
 from __future__ import annotations
@@ -22,8 +22,12 @@ ANYONE: Final = ""
 class _Filed(NamedTuple):
     number: int
     queued: QueuedPod
+    gate: str
+    """The plugin that holds the pod back before it is even tried; none: it was rejected."""
+    equals: Hashable
+    """Of a gated pod: what it shares with those of which one hint of the gate speaks for all."""
     drawers: Sequence[tuple[str, Hashable]]
-    """By plugin and, within, by what the plugin knows the pod by."""
+    """Of a rejected pod: by plugin and, within, by what the plugin knows the pod by."""
 
 
 class UnschedulableRoom:
@@ -34,6 +38,7 @@ class UnschedulableRoom:
         self._numbers = count()
         self._pods: dict[str, _Filed] = {}
         self._by_plugin: dict[str, dict[Hashable, dict[str, _Filed]]] = {}
+        self._by_gate: dict[str, dict[Hashable, dict[str, _Filed]]] = {}
 
     def add(self, queued: QueuedPod) -> bool:
         """Bring a pod in, or file it anew if it is in already. True: it was not."""
@@ -41,7 +46,11 @@ class UnschedulableRoom:
         if old is not None:
             self._unfile(queued.key, old)
         number = next(self._numbers) if old is None else old.number
-        filed = self._pods[queued.key] = _Filed(number, queued, self._drawers_of(queued))
+        equals = self._hints.gate_signature(queued) if queued.gated else None
+        filed = _Filed(number, queued, queued.gating_plugin, equals, self._drawers_of(queued))
+        self._pods[queued.key] = filed
+        if filed.gate:
+            self._by_gate.setdefault(filed.gate, {}).setdefault(equals, {})[queued.key] = filed
         for plugin, signature in filed.drawers:
             self._by_plugin.setdefault(plugin, {}).setdefault(signature, {})[queued.key] = filed
         return old is None
@@ -68,6 +77,16 @@ class UnschedulableRoom:
             for equals in self._by_plugin.get(plugin, {}).values():
                 if not self._is_vain(plugin, equals, event, old, new):
                     found |= equals
+            if gated := self._by_gate.get(plugin):
+                kept_out = self._hints.kept_out(plugin, event)
+                for equals in gated.values():
+                    if len(equals) > 1 and not self._would_help(plugin, equals, event, old, new):
+                        continue
+                    found |= {
+                        key: filed
+                        for key, filed in equals.items()
+                        if not any(filed.queued.info.uid in uids for uids in kept_out)
+                    }
         return [filed.queued for filed in sorted(found.values(), key=lambda filed: filed.number)]
 
     def __contains__(self, key: object) -> bool:
@@ -85,22 +104,35 @@ class UnschedulableRoom:
         """Whether the plugin would say of all these pods, one for all, that a node's event does not help."""
         if event.resource != Resource.NODE or len(equals) == 1 or plugin == ANYONE:
             return False
-        anyone = next(iter(equals.values())).queued
-        return not self._hints.would_help(plugin, anyone, event, old, new)
+        return not self._would_help(plugin, equals, event, old, new)
+
+    def _would_help(
+        self, plugin: str, equals: Mapping[str, _Filed], event: ClusterEvent, old: object, new: object
+    ) -> bool:
+        """What the plugin says of one of these pods, which is what it would say of each."""
+        return self._hints.would_help(plugin, next(iter(equals.values())).queued, event, old, new)
 
     def _drawers_of(self, queued: QueuedPod) -> Sequence[tuple[str, Hashable]]:
         """A gate is opened by its own plugin's events alone, whoever else rejected the pod before."""
         if queued.gated:
-            return ((queued.gating_plugin, queued.uid),)
+            return ()
         if not self._hints.knows(queued.pod.spec.scheduler_name) or not queued.rejectors:
             return ((ANYONE, ""),)
         return [(plugin, self._hints.signature(plugin, queued)) for plugin in queued.rejectors]
 
     def _unfile(self, key: str, filed: _Filed) -> None:
+        if filed.gate:
+            _take_out(self._by_gate, filed.gate, filed.equals, key)
         for plugin, signature in filed.drawers:
-            drawers = self._by_plugin[plugin]
-            del drawers[signature][key]
-            if not drawers[signature]:
-                del drawers[signature]
-                if not drawers:
-                    del self._by_plugin[plugin]
+            _take_out(self._by_plugin, plugin, signature, key)
+
+
+def _take_out(
+    cabinet: dict[str, dict[Hashable, dict[str, _Filed]]], plugin: str, signature: Hashable, key: str
+) -> None:
+    drawers = cabinet[plugin]
+    del drawers[signature][key]
+    if not drawers[signature]:
+        del drawers[signature]
+        if not drawers:
+            del cabinet[plugin]

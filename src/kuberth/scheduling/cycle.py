@@ -35,8 +35,8 @@ PLUGIN_METRICS_SAMPLE: Final = 0.1
 class SchedulingCycle:
     """Decides over the cluster table. Everything it changes it changes for a placement only.
 
-    `run` is the whole cycle. Its steps, `search`, `rank` and `make_room`, are there for those who ask what
-    it would decide without wanting it done.
+    `run` is the whole cycle. Its steps are there for those who ask what it would decide without wanting it
+    done, and for the cycle that waits between them (`kuberth.scheduling.extended_cycle`).
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class SchedulingCycle:
         self._nominator = nominator
         self._metrics = metrics
         self._rng = random.Random() if rng is None else rng
-        self._search = NodeSearch(
+        self.nodes = NodeSearch(
             cluster,
             metrics=metrics,
             sampling=Sampler() if sampling is None else sampling,
@@ -63,14 +63,25 @@ class SchedulingCycle:
     def run(self, queued: QueuedPod, runner: Runner) -> Placement | Rejection:
         """Find a node for the pod and take it."""
         started = time.perf_counter()
-        state = CycleState(queued.info, record_plugin_metrics=self._rng.random() < PLUGIN_METRICS_SAMPLE)
-        choice = self._decide(state, queued, runner, started)
-        self._metrics.algorithm_duration.observe((), time.perf_counter() - started)
+        state = self.begin(queued)
+        choice = self.decide(state, queued, runner, started)
         if isinstance(choice, Rejection):
             return choice
-        return self._take(state, queued, runner, choice, started)
+        return self.take(state, queued, runner, choice, started)
+
+    def begin(self, queued: QueuedPod) -> CycleState:
+        """A state for one attempt."""
+        return CycleState(queued.info, record_plugin_metrics=self._rng.random() < PLUGIN_METRICS_SAMPLE)
 
     # Deciding
+
+    def decide(
+        self, state: CycleState, queued: QueuedPod, runner: Runner, started: float
+    ) -> Choice | Rejection:
+        """Find a node for the pod, and leave it at that."""
+        choice = self._decide(state, queued, runner, started)
+        self._metrics.algorithm_duration.observe((), time.perf_counter() - started)
+        return choice
 
     def _decide(
         self, state: CycleState, queued: QueuedPod, runner: Runner, started: float
@@ -82,19 +93,13 @@ class SchedulingCycle:
         nodes, looked_at = found
         if len(nodes) == 0:
             result, status = self.make_room(state, pod, runner, diagnosis)
-            if verbosity.level >= 5:
-                said = "" if diagnosis.post_filter is None else diagnosis.post_filter.message
-                verbosity.tell(5, "Status after running PostFilter plugins for pod", pod=pod, status=said)
-            nomination: str | None = CLEAR_NOMINATION
-            if runner.profile.post_filter:
-                nomination = None if result is None else result.nominated_node
-            return Rejection(queued, status, runner, started, nomination)
+            return fits_nowhere(queued, runner, result, status, diagnosis, started=started)
         best = 0
         if len(nodes) > 1 and runner.profile.score:
             scores = self.rank(state, pod, runner, nodes)
             if isinstance(scores, Status):
                 return Rejection(queued, scores, runner, started)
-            best = self._best(scores)
+            best = self.best(scores)
             if verbosity.level >= verbosity.SCORES_LEVEL:
                 verbosity.tell_scores(pod, nodes.name, scores, best)
         return Choice(nodes.name(best), looked_at, len(nodes))
@@ -103,9 +108,9 @@ class SchedulingCycle:
         self, state: CycleState, pod: Pod, runner: Runner, diagnosis: Diagnosis
     ) -> tuple[Nodes, int] | Status:
         """The nodes to choose from, and how many were looked at; a Status: nothing can be chosen."""
-        if self._cluster.node_count == 0:
+        if self._node_count(state) == 0:
             return Status.unresolvable(NO_NODES)
-        return self._search.run(state, pod, runner, diagnosis)
+        return self.nodes.run(state, pod, runner, diagnosis)
 
     def rank(self, state: CycleState, pod: Pod, runner: Runner, nodes: Nodes) -> NodeScores | Status:
         """The scores of nodes that take the pod; a Status: a plugin failed."""
@@ -117,13 +122,22 @@ class SchedulingCycle:
     ) -> tuple[PostFilterResult | None, Status]:
         """No node passed: let PostFilter plugins try; the status tells all about it."""
         result: PostFilterResult | None = None
-        if runner.profile.post_filter:
-            result, status = runner.run_post_filter(state, pod, diagnosis)
-            diagnosis.post_filter = status
-        error = FitError(diagnosis, self._cluster.node_count)
-        return result, Status(Code.UNSCHEDULABLE, str(error), cause=error)
+        if runner.profile.post_filter and (state.group is None or state.group.makes_room):
+            result, diagnosis.post_filter = runner.run_post_filter(state, pod, diagnosis)
+        return result, self.no_fit(diagnosis, self._node_count(state))
 
-    def _best(self, scores: NodeScores) -> int:
+    def no_fit(self, diagnosis: Diagnosis, nodes: int | None = None) -> Status:
+        """No node takes the pod, and this is why; `nodes` is how many there are, if not all count."""
+        error = FitError(diagnosis, self._cluster.node_count if nodes is None else nodes)
+        return Status(Code.UNSCHEDULABLE, str(error), cause=error)
+
+    def _node_count(self, state: CycleState) -> int:
+        """How many nodes there are, as far as this pod is concerned."""
+        if state.group is None or state.group.nodes is None:
+            return self._cluster.node_count
+        return len(state.group.nodes)
+
+    def best(self, scores: NodeScores) -> int:
         """The position of a node with the highest total; among equals anyone, by lot."""
         totals = scores.totals
         best = (totals == totals.item(totals.argmax())).nonzero()[0]
@@ -131,9 +145,10 @@ class SchedulingCycle:
 
     # Taking the node
 
-    def _take(
+    def take(
         self, state: CycleState, queued: QueuedPod, runner: Runner, choice: Choice, started: float
     ) -> Placement | Rejection:
+        """Count the pod on the node, reserve and permit; all is undone if a plugin says no."""
         info = queued.info.placed_on(choice.node_name)
         self._cluster.assume_pod(info)
         self._nominator.withdraw(info.pod)
@@ -146,3 +161,22 @@ class SchedulingCycle:
         runner.run_unreserve(state, info.pod, choice.node_name)
         self._cluster.forget_pod(info.uid)
         return Rejection(queued, rejected_on(choice.node_name, status), runner, started)
+
+
+def fits_nowhere(
+    queued: QueuedPod,
+    runner: Runner,
+    result: PostFilterResult | None,
+    status: Status,
+    diagnosis: Diagnosis,
+    *,
+    started: float,
+) -> Rejection:
+    """The end of a cycle in which no node passed, whatever PostFilter made of it."""
+    if verbosity.level >= 5:
+        said = "" if diagnosis.post_filter is None else diagnosis.post_filter.message
+        verbosity.tell(5, "Status after running PostFilter plugins for pod", pod=queued.pod, status=said)
+    nomination: str | None = CLEAR_NOMINATION
+    if runner.profile.post_filter:
+        nomination = None if result is None else result.nominated_node
+    return Rejection(queued, status, runner, started, nomination)

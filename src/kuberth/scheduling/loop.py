@@ -2,7 +2,8 @@
 
 In: a queue that has pods and raises nothing (`kuberth.queue.guard`). Out: every placement handed to the
 binding cycles, every rejection to the failure handler. Whatever goes wrong with one pod is told by the name
-of what failed, the pod goes back, and the loop goes on with the next.
+of what failed, the pod goes back, and the loop goes on with the next. A pod that extenders have a say about
+is scheduled in a task of its own, which the others do not wait for.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Final
 
 from kuberth.cluster.table import ClusterTable
 from kuberth.errors import QueueError
-from kuberth.framework.handle import EventRecorder
+from kuberth.framework.handle import EventRecorder, Spawner
 from kuberth.framework.queued_pod import QueuedPod
 from kuberth.framework.runner import Runner
 from kuberth.framework.status import Status
@@ -25,6 +26,9 @@ from kuberth.outcomes.placement import Placement
 from kuberth.outcomes.rejection import Rejection
 from kuberth.queue.interface import SchedulingQueue
 from kuberth.scheduling.cycle import SchedulingCycle
+from kuberth.scheduling.extended_cycle import ExtendedCycle
+from kuberth.scheduling.groups.cycle import GroupCycle
+from kuberth.scheduling.overlapping import Overlapping
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +48,13 @@ class SchedulingLoop:
         failures: FailureHandler,
         recorder: EventRecorder,
         bind: Callable[[Placement], None],
+        extended: ExtendedCycle,
+        spawn: Spawner,
+        parallelism: int = 16,
+        groups: GroupCycle | None = None,
     ) -> None:
+        """`parallelism`: how many cycles that wait for extenders may overlap. With `groups`, pods of a pod
+        group are tried together (feature gate GenericWorkload)."""
         self._queue = queue
         self._cluster = cluster
         self._runners = runners
@@ -52,6 +62,9 @@ class SchedulingLoop:
         self._failures = failures
         self._recorder = recorder
         self._bind = bind
+        self._extended = extended
+        self._overlapping = Overlapping(self._attend_waiting, spawn=spawn, limit=parallelism)
+        self._groups = groups
         self._ready = asyncio.Event()
         self._stopping = False
         self.ended = asyncio.Event()
@@ -79,11 +92,14 @@ class SchedulingLoop:
     def stop(self) -> None:
         """Pop no more pods."""
         self._stopping = True
+        self._overlapping.stop()
         self._ready.set()
 
     def schedule_one(self) -> bool:
         """Try the next pod. False: the queue has none."""
-        queued = self._queue.pop_nowait()
+        queued = None if self._groups is None else self._groups.next_held()
+        if queued is None:
+            queued = self._queue.pop_nowait()
         if queued is None:
             return False
         try:
@@ -100,8 +116,12 @@ class SchedulingLoop:
                 "pod %s asks for scheduler %r, which is not here", queued.key, queued.pod.spec.scheduler_name
             )
             self._queue.done(queued.uid)
+        elif self._groups is not None and self._groups.takes(queued, runner):
+            self._groups.run(queued, self._conclude, self._needs_no_scheduling)
         elif self._needs_no_scheduling(queued):
             self._queue.done(queued.uid)
+        elif runner.extenders and runner.extenders.decide_about(queued.pod):
+            self._overlapping.add(queued, runner)
         else:
             self._schedule(queued, runner)
 
@@ -113,9 +133,35 @@ class SchedulingLoop:
         try:
             outcome = self._cycle.run(queued, runner)
         except Exception as exc:
-            logger.exception("the scheduling cycle failed with pod %s; it is queued again", queued.key)
-            self._cluster.forget_pod(queued.uid)
-            outcome = Rejection(queued, Status.error(exc), runner, started)
+            outcome = self._failed(queued, runner, exc, started)
+        self._conclude(outcome)
+
+    async def _attend_waiting(self, queued: QueuedPod, runner: Runner) -> None:
+        started = time.perf_counter()
+        outcome: Placement | Rejection | None
+        try:
+            if verbosity.level >= 3:
+                verbosity.tell(3, "Attempting to schedule pod", pod=queued.pod)
+            try:
+                outcome = await self._extended.run(queued, runner)
+            except Exception as exc:
+                outcome = self._failed(queued, runner, exc, started)
+            if outcome is None:
+                logger.info("pod %s is gone, assigned or being deleted; it is not scheduled", queued.key)
+                self._queue.done(queued.uid)
+            else:
+                self._conclude(outcome)
+        except Exception:  # as in schedule_one
+            logger.exception("the scheduling loop failed with pod %s; it is queued again", queued.key)
+            self._give_back(queued)
+
+    def _failed(self, queued: QueuedPod, runner: Runner, exc: Exception, started: float) -> Rejection:
+        logger.error("the scheduling cycle failed with pod %s; it is queued again", queued.key, exc_info=exc)
+        self._cluster.forget_pod(queued.uid)
+        return Rejection(queued, Status.error(exc), runner, started)
+
+    def _conclude(self, outcome: Placement | Rejection) -> None:
+        queued, runner = outcome.queued, outcome.runner
         if isinstance(outcome, Placement):
             if outcome.state.pods_to_activate:
                 self._queue.activate(outcome.state.pods_to_activate)
@@ -131,7 +177,7 @@ class SchedulingLoop:
                 )
                 runner.run_unreserve(outcome.state, outcome.pod, outcome.node_name)
                 self._cluster.forget_pod(queued.uid)
-                outcome = Rejection(queued, Status.error(exc), runner, started)
+                outcome = Rejection(queued, Status.error(exc), runner, outcome.started)
         if verbosity.level >= 2 and outcome.status.is_rejected:
             verbosity.tell(2, verbosity.NO_FIT, pod=queued.pod, err=outcome.status.message)
         self._failures.handle(outcome)

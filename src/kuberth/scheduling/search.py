@@ -7,6 +7,7 @@ scheduling cycle and whoever asks without scheduling (evaluation) search in this
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
@@ -55,13 +56,24 @@ class NodeSearch:
         self._cluster = cluster
         self._metrics = metrics
         self._sampling = sampling
-        self._percentage = percentage_of_nodes_to_score
+        self.percentage = percentage_of_nodes_to_score
 
     def run(
-        self, state: CycleState, pod: Pod, runner: Runner, diagnosis: Diagnosis
+        self,
+        state: CycleState,
+        pod: Pod,
+        runner: Runner,
+        diagnosis: Diagnosis,
+        *,
+        promised_first: bool = True,
+        tells_all: bool = False,
     ) -> tuple[Nodes, int] | Status:
-        """The nodes to score, and how many were looked at; a Status aborts the cycle."""
-        nodes = self._cluster.all_nodes()
+        """The nodes to score, and how many were looked at; a Status aborts the cycle.
+
+        `tells_all`: why nodes do not pass goes to `diagnosis` even if others do.
+        """
+        only = None if state.group is None else state.group.nodes
+        nodes = self._cluster.all_nodes() if only is None else only
         outcome = runner.run_pre_filter(state, pod, nodes)
         diagnosis.note_plugins(outcome.narrowed_by)
         if not outcome.status.is_success:
@@ -71,21 +83,49 @@ class NodeSearch:
             return self._none(), 0
         if outcome.node_names is not None:
             diagnosis.narrow(outcome.node_names, by=outcome.narrowed_by)
-        if pod.status.nominated_node_name:
-            promised = self._promised_node(state, pod, runner)
+        if promised_first and pod.status.nominated_node_name:
+            promised = self.promised_node(state, pod, runner)
             if promised is not None:
                 return promised, 1
         order = self._cluster.node_order()
+        if only is not None:
+            order = NodeOrder(only.rows(), self._cluster.slots)
+        total = len(order)
         if outcome.node_names is not None:
-            order = NodeOrder(self._cluster.nodes_named(outcome.node_names).rows(), self._cluster.slots)
+            named = self._cluster.nodes_named(outcome.node_names).rows()
+            rows = named if only is None else named[np.isin(named, only.rows())]
+            order = NodeOrder(rows, self._cluster.slots)
         if not len(order):
             return self._none(), 0
-        return self._filter(state, pod, runner, order, diagnosis)
+        tells_all = tells_all or self._sampling.tells_all
+        return self._filter(state, pod, runner, order, diagnosis, tells_all=tells_all, total=total)
 
-    def _promised_node(self, state: CycleState, pod: Pod, runner: Runner) -> Nodes | None:
+    def still_passing(
+        self, state: CycleState, pod: Pod, runner: Runner, names: Sequence[str]
+    ) -> Sequence[str] | Status:
+        """Which of the nodes take the pod as things stand now; the state is new."""
+        outcome = runner.run_pre_filter(state, pod, self._cluster.all_nodes())
+        if not outcome.status.is_success:
+            return () if outcome.status.is_rejected else outcome.status
+        left = [
+            (name, row)
+            for name in names
+            if (row := self._cluster.row_of(name)) is not None
+            and (outcome.node_names is None or name in outcome.node_names)
+        ]
+        nodes = Nodes(self._cluster, np.array([row for _name, row in left], np.int64))
+        judgement = runner.judge(state, pod, nodes)
+        if isinstance(judgement, Status):
+            return judgement
+        return [name for (name, _row), passes in zip(left, judgement.passing, strict=True) if passes]
+
+    def promised_node(self, state: CycleState, pod: Pod, runner: Runner) -> Nodes | None:
         """The node the pod is nominated for, if it takes the pod; otherwise all nodes are searched."""
         node = self._cluster.node_named(pod.status.nominated_node_name)
         if node is None:
+            return None
+        only = None if state.group is None else state.group.nodes
+        if only is not None and node.row not in only.rows():
             return None
         passing = runner.run_filter(state, pod, node.alone, Diagnosis())
         if isinstance(passing, Status) or not passing.any():
@@ -93,7 +133,15 @@ class NodeSearch:
         return node.alone
 
     def _filter(
-        self, state: CycleState, pod: Pod, runner: Runner, order: NodeOrder, diagnosis: Diagnosis
+        self,
+        state: CycleState,
+        pod: Pod,
+        runner: Runner,
+        order: NodeOrder,
+        diagnosis: Diagnosis,
+        *,
+        tells_all: bool,
+        total: int,
     ) -> tuple[Nodes, int] | Status:
         started = time.perf_counter()
         judgements: list[Judgement] = []
@@ -110,9 +158,9 @@ class NodeSearch:
             return judgement.passing
 
         enough = self._enough(runner, len(order))
-        chosen = self._sampling.choose(order, enough, judge, nodes=self._cluster.node_count)
+        chosen = self._sampling.choose(order, enough, judge, nodes=total)
         status = chosen if isinstance(chosen, Status) else SUCCESS
-        if not isinstance(chosen, Status) and (self._sampling.tells_all or _is_empty(chosen[0])):
+        if not isinstance(chosen, Status) and (tells_all or _is_empty(chosen[0])):
             for judgement in judgements:
                 status = runner.tell(judgement, diagnosis)
                 if not status.is_success:
@@ -126,10 +174,10 @@ class NodeSearch:
         return view(places), looked_at
 
     def _enough(self, runner: Runner, total: int) -> int:
-        if not runner.profile.score:
+        if not runner.profile.score and not runner.extenders.look_at_nodes:
             return 1  # any one will do
         percentage = runner.profile.percentage_of_nodes_to_score
-        return nodes_to_find(total, self._percentage if percentage is None else percentage)
+        return nodes_to_find(total, self.percentage if percentage is None else percentage)
 
     def _none(self) -> Nodes:
         return Nodes(self._cluster, np.zeros(0, np.int64))

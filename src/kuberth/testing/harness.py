@@ -104,6 +104,7 @@ async def running(
     profiles: Sequence[Mapping[str, Any]] | None = None,
     plugins: Mapping[str, PluginFactory] | None = None,
     gates: Mapping[str, bool] | None = None,
+    extenders: Sequence[Mapping[str, Any]] = (),
     api: MemoryApi | None = None,
     **options: Any,
 ) -> AsyncIterator[World]:
@@ -114,8 +115,10 @@ async def running(
         api.put(obj)
     feature_gates = FeatureGates(gates or {})
     config = None
-    if profiles is not None:
-        tree = {"apiVersion": API_VERSION, "kind": "KubeSchedulerConfiguration", "profiles": profiles}
+    if profiles is not None or extenders:
+        tree = {"apiVersion": API_VERSION, "kind": "KubeSchedulerConfiguration", "extenders": extenders}
+        if profiles is not None:
+            tree["profiles"] = profiles
         config = load(tree, feature_gates=feature_gates.explicit)
     scheduler = Scheduler(
         api,

@@ -12,7 +12,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import lru_cache, partial
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
 import msgspec
@@ -34,7 +34,7 @@ from kuberth.local.apiserver.refusals import (
     too_large_version,
 )
 from kuberth.local.apiserver.resources import ServedResource
-from kuberth.local.apiserver.schema.catalogue import ROWS
+from kuberth.local.apiserver.schema.catalogue import GATED_ROWS, ROWS
 from kuberth.local.apiserver.verbs.deletion import plan_deletion
 from kuberth.local.apiserver.verbs.listing import parse_version
 from kuberth.local.apiserver.verbs.pod_binding import bound_pod, read_binding
@@ -50,7 +50,9 @@ KEEP_CHANGES: Final = 20_000
 """How many changes a watch can catch up with; who is further behind has to list again."""
 _FIRST_VERSION: Final = 1
 """Of an empty cluster: zero means "any" in the API."""
-_SERVED: Final = {(row.group, row.version, row.plural): row for row in ROWS}
+_SERVED: Final = {
+    (row.group, row.version, row.plural): row for row in (*ROWS, *chain.from_iterable(GATED_ROWS.values()))
+}
 
 
 class MemoryApi:

@@ -87,10 +87,16 @@ def test_print_as_json_and_with_gates() -> None:
     }
 
 
-def test_a_gate_whose_plugin_is_not_there_is_told() -> None:
-    result = run("print", "--feature-gates", "GenericWorkload=true,GangScheduling=true")
+def test_a_gate_brings_its_plugin() -> None:
+    result = run("print", "-o", "json", "--feature-gates", "GenericWorkload=true,GangScheduling=true")
+    enabled = json.loads(result.stdout)["profiles"][0]["plugins"]["multiPoint"]["enabled"]
+    assert enabled[-1] == {"name": "GangScheduling"}
+
+
+def test_a_gate_without_the_one_it_needs_is_refused() -> None:
+    result = run("print", "--feature-gates", "GangScheduling=true")
     assert result.exit_code == 1
-    assert "GangScheduling" in result.stderr
+    assert "GangScheduling: needs GenericWorkload, which is off" in result.stderr
 
 
 PLUGIN = """

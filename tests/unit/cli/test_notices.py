@@ -62,12 +62,6 @@ def test_an_entry_point_under_another_name(own_module: str, monkeypatch: pytest.
     assert "is called Own by its class but Other by its entry point" in notice
 
 
-def test_extenders() -> None:
-    extenders = [{"urlPrefix": "http://one.example", "filterVerb": "filter"}]
-    (notice,) = told(document(extenders=extenders))
-    assert notice.startswith("the extender http://one.example is configured but will not be called")
-
-
 def test_the_check_of_a_configuration_tells_them_too(own_module: str) -> None:
     result = CliRunner().invoke(
         config_group, ["validate", "-", "--plugin", own_module], input=str(document())

@@ -84,6 +84,7 @@ def test_the_default_profile() -> None:
         "reserve": ["VolumeBinding", "DynamicResources"],
         "preBind": ["VolumeBinding", "DynamicResources"],
         "bind": ["DefaultBinder"],
+        "placementScore": ["NodeResourcesFit"],
     }
     assert resolved.score_weights == {
         "TaintToleration": 3,
@@ -96,7 +97,7 @@ def test_the_default_profile() -> None:
         "NodeResourcesBalancedAllocation": 1,
         "ImageLocality": 1,
     }
-    assert resolved.placement_score_weights == {}
+    assert resolved.placement_score_weights == {"NodeResourcesFit": 1}
 
 
 @pytest.mark.parametrize(

@@ -120,6 +120,8 @@ def test_the_points_are_those_of_the_configuration() -> None:
         ("preBind", "PreBind"),
         ("bind", "Bind"),
         ("postBind", "PostBind"),
+        ("placementGenerate", "PlacementGenerate"),
+        ("placementScore", "PlacementScore"),
     ]
 
 

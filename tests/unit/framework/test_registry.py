@@ -63,7 +63,7 @@ def install(folder: Path, *entry_points: str, module: str = FINE, name: str = "m
 def test_every_plugin_of_kuberth_is_registered_under_its_name() -> None:
     registry = in_tree_registry()
     assert registry.names() == tuple(each.name for each in IN_TREE)
-    assert len(registry) == len(IN_TREE) == 20
+    assert len(registry) == len(IN_TREE) == 23
     assert all(registry[each.name] is each for each in IN_TREE)
 
 

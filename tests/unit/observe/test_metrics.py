@@ -12,6 +12,7 @@ from kuberth.observe.metrics import (
     HealthMetrics,
     Histogram,
     LeaderElectionMetrics,
+    PodGroupMetrics,
     SchedulerMetrics,
     exponential_buckets,
 )
@@ -48,6 +49,15 @@ FACTS: Sequence[tuple[str, str, str, str, Sequence[float]]] = [
         TENTHS,
     ),
     ("scheduler_queue_incoming_pods_total", "counter", "queue event", "STABLE", ()),
+    ("scheduler_podgroup_schedule_attempts_total", "counter", "result profile", "ALPHA", ()),
+    (
+        "scheduler_podgroup_scheduling_attempt_duration_seconds",
+        "histogram",
+        "result profile",
+        "ALPHA",
+        MILLISECONDS,
+    ),
+    ("scheduler_podgroup_scheduling_algorithm_duration_seconds", "histogram", "", "ALPHA", MILLISECONDS),
     ("scheduler_scheduling_algorithm_duration_seconds", "histogram", "", "ALPHA", MILLISECONDS),
     ("scheduler_pod_scheduling_sli_duration_seconds", "histogram", "attempts", "BETA", CENTISECONDS),
     (
@@ -98,7 +108,9 @@ FACTS: Sequence[tuple[str, str, str, str, Sequence[float]]] = [
 
 
 def every_family() -> dict[str, Family]:
-    groups = (SchedulerMetrics(), ClientMetrics(), LeaderElectionMetrics(), HealthMetrics())
+    scheduler = SchedulerMetrics()
+    scheduler.groups = PodGroupMetrics()
+    groups = (scheduler, ClientMetrics(), LeaderElectionMetrics(), HealthMetrics())
     return {family.name: family for group in groups for family in group.families()}
 
 

@@ -21,7 +21,7 @@ from kuberth.framework.waiting_pods import WaitingPods
 from kuberth.informers.store import Stores
 from kuberth.observe.metrics import SchedulerMetrics
 from kuberth.plugins.default_preemption.candidates import Candidate
-from kuberth.plugins.default_preemption.eviction import FEW_CONDEMNED, Evictions
+from kuberth.plugins.default_preemption.eviction import AT_ONCE, FEW_CONDEMNED, Evictions
 from kuberth.plugins.default_preemption.plans import Victims
 from kuberth.testing.clock import FakeClock
 from kuberth.testing.factories import make_pod
@@ -369,9 +369,11 @@ def test_the_gate_is_shut_until_the_last_victim_goes() -> None:
         scene.api.held["first"].set()
         await settle()
         assert scene.evictions.turns_away(pod)
+        assert scene.evictions.turn_away() == {"uid-incoming"}
         # The informer hears of the deletion before the request that caused it is answered.
         scene.stores.of(Pod).remove(last)
         assert not scene.evictions.turns_away(pod)
+        assert scene.evictions.turn_away() == set()
         scene.api.held["last"].set()
         await task
         assert not scene.evictions.turns_away(pod)
@@ -404,6 +406,15 @@ def test_when_the_last_victim_counts_as_gone(change: dict[str, Any], still_shut:
     asyncio.run(scenario())
 
 
+def _one_asks(scene: Surroundings) -> bool:
+    return scene.evictions.turns_away(preemptor())
+
+
+def _all_are_named(scene: Surroundings) -> bool:
+    return "uid-incoming" in scene.evictions.turn_away()
+
+
+@pytest.mark.parametrize("is_turned_away", [_one_asks, _all_are_named])
 @pytest.mark.parametrize(
     ("heard_of", "woken"),
     [
@@ -412,17 +423,37 @@ def test_when_the_last_victim_counts_as_gone(change: dict[str, Any], still_shut:
         pytest.param([], False, id="all deletions are still to come"),
     ],
 )
-def test_a_pod_that_was_turned_away_is_woken_if_nothing_else_would(heard_of: list[str], woken: bool) -> None:
+def test_a_pod_that_was_turned_away_is_woken_if_nothing_else_would(
+    heard_of: list[str], woken: bool, is_turned_away: Callable[[Surroundings], bool]
+) -> None:
     victims = [victim("first"), victim("last")]
     scene = Surroundings(*victims)
     scene.start(preemptor(), *victims)
     for pod in victims:
         if pod.metadata.name in heard_of:
             scene.stores.of(Pod).remove(pod)
-    assert scene.evictions.turns_away(preemptor())
+    assert is_turned_away(scene)
     asyncio.run(scene.finish())
     assert scene.activated == (["default/incoming"] if woken else [])
     assert not scene.evictions.turns_away(preemptor())
+
+
+def test_many_preemptions_leave_connections_to_others() -> None:
+    async def scenario() -> None:
+        victims = [victim(f"low-{number}") for number in range(AT_ONCE + 3)]
+        scene = Surroundings(*victims)
+        scene.api.held = {pod.metadata.name: asyncio.Event() for pod in victims}
+        for number, pod in enumerate(victims):
+            scene.start(make_pod(f"incoming-{number}", uid=f"uid-{number}", priority=100), pod)
+        tasks = [asyncio.create_task(work, name="preemption") for work in scene.work]
+        await settle()
+        assert len(scene.deleted) == AT_ONCE
+        for event in scene.api.held.values():
+            event.set()
+        await asyncio.gather(*tasks)
+        assert sorted(scene.deleted) == sorted(pod.metadata.name for pod in victims)
+
+    asyncio.run(scenario())
 
 
 def test_a_cancelled_preemption_leaves_the_gate_open() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Container, Sequence
 
 import pytest
 
@@ -222,3 +222,44 @@ def test_pods_of_different_schedulers_are_not_equal() -> None:
             made.add(parked(f"{scheduler}-{number}", "A", scheduler=scheduler))
     assert not made.concerned_by(NODE_ADD, None, make_node("n"))
     assert sorted(seen) == ["one", "two"]
+
+
+def at_gate(name: str) -> QueuedPod:
+    return parked(name, "A", gate="Gate")
+
+
+def gate_room(keeps_out: Callable[[], Container[str]] | None) -> UnschedulableRoom:
+    hints = [RegisteredHint("Gate", NODE_ADD, None, keeps_out=keeps_out), *on("A", NODE_ADD)]
+    return UnschedulableRoom(Hints({SCHEDULER: hints, "another": on("Gate", NODE_ADD)}, SchedulerMetrics()))
+
+
+def test_pods_that_their_gate_keeps_out_are_left_alone() -> None:
+    first, second = at_gate("first"), at_gate("second")
+    made = gate_room(lambda: {first.uid})
+    for queued in (first, second, parked("rejected", "A")):
+        made.add(queued)
+    assert concerned(made, NODE_ADD) == ["second", "rejected"]
+    assert concerned(made, NODE_TAINT) == []
+    # Who was let through once and rejected then no longer stands before the gate.
+    first.gating_plugin = ""
+    made.add(first)
+    assert concerned(made, NODE_ADD) == ["first", "second", "rejected"]
+    made.remove(second.key)
+    assert concerned(made, NODE_ADD) == ["first", "rejected"]
+
+
+def test_what_periodic_flushes_bring_is_asked_whatever_the_gate_says() -> None:
+    kept = at_gate("kept")
+    made = gate_room(lambda: {kept.uid})
+    made.add(kept)
+    assert made.concerned_by(events.UNSCHEDULABLE_TIMEOUT, None, None) == [kept]
+
+
+def test_a_gate_that_cannot_say_whom_it_keeps_out_is_asked_for_all(caplog: pytest.LogCaptureFixture) -> None:
+    def fail() -> Container[str]:
+        raise RuntimeError("broken")
+
+    made = gate_room(fail)
+    made.add(at_gate("first"))
+    assert concerned(made, NODE_ADD) == ["first"]
+    assert "plugin 'Gate' failed in keeps_out" in caplog.text

@@ -18,6 +18,7 @@ from kuberth.outcomes.rejection import Rejection
 from kuberth.queue.interface import QueueContext
 from kuberth.queue.priority_queue import PriorityQueue
 from kuberth.scheduling.cycle import SchedulingCycle
+from kuberth.scheduling.extended_cycle import ExtendedCycle
 from kuberth.scheduling.loop import SchedulingLoop
 from kuberth.testing import FakeClock
 from tests.unit.framework.rig import Framework, framework
@@ -108,7 +109,7 @@ def parts(
         )
     )
     written = Written()
-    pods = Store[Pod]()
+    pods = made.handle.stores.of(Pod)
     cycle = SchedulingCycle(
         made.cluster,
         nominator=made.nominator,
@@ -145,5 +146,14 @@ def parts(
         failures=failures,
         recorder=made.outside,
         bind=placements.append,
+        extended=ExtendedCycle(
+            cycle,
+            cluster=made.cluster,
+            nominator=made.nominator,
+            stores=made.handle.stores,
+            derive=PodInfo,
+            metrics=made.metrics,
+        ),
+        spawn=made.outside.spawn,
     )
     return Parts(made, queue, pods, written, cycle, failures, binding, loop, placements)

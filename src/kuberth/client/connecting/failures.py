@@ -60,7 +60,7 @@ def exchange_failure(
 
 def _subject(config: ClientConfig) -> str:
     via = f" (by way of proxy {config.proxy})" if config.proxy is not None else ""
-    return f"the API server at {config.server}{via}"
+    return f"the {config.peer} at {config.server}{via}"
 
 
 def _problem(error: BaseException, config: ClientConfig) -> str:
@@ -82,7 +82,7 @@ def _problem(error: BaseException, config: ClientConfig) -> str:
     if isinstance(error, TimeoutError):
         return f"did not answer in time; check the network and the server in {source}"
     if isinstance(error, OSError):
-        return _system_problem(error, source)
+        return _system_problem(error, config)
     return f"cannot be reached: {error}; see {source}"
 
 
@@ -104,7 +104,8 @@ def _certificate_problem(error: ssl.SSLCertVerificationError, config: ClientConf
     )
 
 
-def _system_problem(error: OSError, source: str) -> str:
+def _system_problem(error: OSError, config: ClientConfig) -> str:
+    source = config.source
     # Several addresses were tried: asyncio joins what each said into one text.
     numbers = {int(each) for each in _ERRNO.findall(str(error))} | {error.errno or 0}
     if errno.ECONNREFUSED in numbers:
@@ -113,7 +114,7 @@ def _system_problem(error: OSError, source: str) -> str:
         return f"is not reachable from here; check the network and the server in {source}"
     if isinstance(error, ConnectionError):
         problem = f"closed the connection before anything was asked ({describe(error)})"
-        return f"{problem}; is it a Kubernetes API server, and does it want a client certificate?"
+        return f"{problem}; is it the {config.peer}, and does it want a client certificate?"
     return f"cannot be reached: {describe(error)}; see {source}"
 
 

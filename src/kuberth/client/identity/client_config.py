@@ -102,6 +102,8 @@ class ClientConfig:
     """`https://host:port`, perhaps with a path under which the API lives."""
     source: str = "the client configuration"
     """Where this comes from, for messages: a file and context, or the pod's service account."""
+    peer: str = "API server"
+    """What the server is, for messages."""
     namespace: str = "default"
     tls: TlsSettings = TlsSettings()
     proxy: Proxy | None = None

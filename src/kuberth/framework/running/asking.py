@@ -10,12 +10,13 @@ import asyncio
 import inspect
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from kuberth.api.core import Pod
 from kuberth.cluster.table import ClusterTable
 from kuberth.errors import PluginError, reraise_interrupt
+from kuberth.extenders import NO_EXTENDERS, Extenders
 from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.extension_points import EXTENSION_POINTS, Plugin
 from kuberth.framework.nominator import Nominator
@@ -64,6 +65,8 @@ class Phase:
         self._cluster = cluster
         self._nominator = nominator
         self._asked = Asking(profile.scheduler_name, metrics)
+        self.extenders: Extenders = NO_EXTENDERS
+        """Who is asked over HTTP besides the plugins; swapped as a whole."""
 
 
 class Asking:
@@ -117,24 +120,43 @@ class Asking:
     ) -> Status:
         """Ask and await; a plain function runs in a thread, so that nobody else has to wait for it."""
         started = time.perf_counter()
-        try:
+
+        async def asking() -> Any:
             if inspect.iscoroutinefunction(method):
-                answer = await method(state, pod, node_name)
-            else:
-                answer = await asyncio.to_thread(method, state, pod, node_name)
-                if inspect.isawaitable(answer):
-                    answer = await answer
+                return await method(state, pod, node_name)
+            answer = await asyncio.to_thread(method, state, pod, node_name)
+            return await answer if inspect.isawaitable(answer) else answer
+
+        status = self.checked(plugin, point, await self._awaited(plugin, point, asking()))
+        if state.record_plugin_metrics:
+            self._time(plugin, point, status, started)
+        return status
+
+    async def ask_waiting(
+        self, plugin: Plugin, point: str, method: Callable[..., Any], *args: Any, timed: bool = False
+    ) -> Any:
+        """As `ask`, for a coroutine function; it runs on the event loop."""
+        started = time.perf_counter()
+
+        async def asking() -> Any:
+            answer = method(*args)
+            return await answer if inspect.isawaitable(answer) else answer
+
+        answer = await self._awaited(plugin, point, asking())
+        if timed:
+            self._time(plugin, point, answer, started)
+        return answer
+
+    async def _awaited(self, plugin: Plugin, point: str, asking: Awaitable[Any]) -> Any:
+        try:
+            return await asking
         except BaseException as exc:
             if isinstance(exc, asyncio.CancelledError):
                 task = asyncio.current_task()
                 if task is not None and task.cancelling():
                     raise
                 # Not we are cancelled: something that the plugin awaited was.
-            answer = raised(plugin, point, exc)
-        status = self.checked(plugin, point, answer)
-        if state.record_plugin_metrics:
-            self._time(plugin, point, status, started)
-        return status
+            return raised(plugin, point, exc)
 
     def checked(self, plugin: Plugin, point: str, answer: object) -> Status:
         """The answer as a status that the point allows, attributed to the plugin."""

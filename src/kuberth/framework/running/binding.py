@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from functools import cached_property
 from typing import NamedTuple
 
 from kuberth.api.core import Pod
+from kuberth.errors import ExtenderError
 from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.extension_points import BindPlugin
 from kuberth.framework.running.asking import PRE_FLIGHT, Phase, nonsense, raised
 from kuberth.framework.status import SKIP, SUCCESS, Code, Status
+
+logger = logging.getLogger(__name__)
 
 
 class BindUnderWay(NamedTuple):
@@ -76,6 +80,8 @@ class BindingPoints(Phase):
         end to `end_bind`.
         """
         plugin = self._binds_nowait
+        if self.extenders and self.extenders.binding(pod):
+            return None
         if plugin is None or len(state.skip_pre_bind) < len(self.profile.pre_bind):
             return None
         started = time.perf_counter()
@@ -115,7 +121,21 @@ class BindingPoints(Phase):
         return plugin if plugin is not None and _can_bind_nowait(plugin) else None
 
     async def run_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
-        """Ask bind plugins in order until one does not Skip. All skipping is a Skip: no one bound the pod."""
+        """Ask bind plugins in order until one does not Skip. All skipping is a Skip: no one bound the pod.
+
+        An extender that binds comes before them all.
+        """
+        for extender in self.extenders.binding(pod) if self.extenders else ():
+            try:
+                await extender.bind(pod, node_name)
+            except ExtenderError as exc:
+                if not extender.config.ignorable:
+                    return Status.error(exc)
+                logger.warning(
+                    "Skipping extender in bind as it returned error and has ignorable flag set: %s", exc
+                )
+            else:
+                return SUCCESS
         started = time.perf_counter()
         outcome = SKIP
         for plugin in self.profile.bind:

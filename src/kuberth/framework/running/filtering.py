@@ -111,10 +111,7 @@ class Filtering(Promising):
     ) -> tuple[PostFilterResult | None, Status]:
         """Ask PostFilter plugins until one makes the pod schedulable or says that nothing can."""
         started = time.perf_counter()
-        result: PostFilterResult | None = None
-        reasons: list[str] = []
-        rejector = ""
-        outcome: Status | None = None
+        tries = _PostFilterTries()
         for plugin in self.profile.post_filter:
             answer = self._asked.ask(
                 plugin,
@@ -125,20 +122,31 @@ class Filtering(Promising):
                 diagnosis,
                 timed=state.record_plugin_metrics,
             )
-            given, status = self._post_filter_answer(plugin, answer)
-            if status.is_success or status.code == Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
-                result, outcome = given, status
+            if tries.end_with(plugin, *self._post_filter_answer(plugin, answer)):
                 break
-            if status.code == Code.ERROR:
-                result, outcome = None, status
+        self._asked.observe("PostFilter", tries.status, started)
+        return tries.result, tries.status
+
+    async def run_post_filter_waiting(
+        self, state: CycleState, pod: Pod, diagnosis: Diagnosis
+    ) -> tuple[PostFilterResult | None, Status]:
+        """The same in a cycle that may wait."""
+        started = time.perf_counter()
+        tries = _PostFilterTries()
+        for plugin in self.profile.post_filter:
+            answer = await self._asked.ask_waiting(
+                plugin,
+                "PostFilter",
+                plugin.post_filter_waiting,
+                state,
+                pod,
+                diagnosis,
+                timed=state.record_plugin_metrics,
+            )
+            if tries.end_with(plugin, *self._post_filter_answer(plugin, answer)):
                 break
-            result = given if given is not None else result
-            reasons.extend(status.reasons)
-            rejector = rejector or plugin.name
-        if outcome is None:
-            outcome = Status(Code.UNSCHEDULABLE, *reasons, plugin=rejector)
-        self._asked.observe("PostFilter", outcome, started)
-        return result, outcome
+        self._asked.observe("PostFilter", tries.status, started)
+        return tries.result, tries.status
 
     def _post_filter_answer(self, plugin: Plugin, answer: object) -> tuple[PostFilterResult | None, Status]:
         if isinstance(answer, Status):
@@ -148,6 +156,32 @@ class Filtering(Promising):
             if given is None or isinstance(given, PostFilterResult):
                 return given, self._asked.checked(plugin, "PostFilter", status)
         return None, nonsense(plugin, "PostFilter", answer, "(PostFilterResult or None, Status or None)")
+
+
+class _PostFilterTries:
+    """What PostFilter plugins achieved so far, one after the other."""
+
+    def __init__(self) -> None:
+        self.result: PostFilterResult | None = None
+        self._reasons: list[str] = []
+        self._rejector = ""
+        self._end: Status | None = None
+
+    @property
+    def status(self) -> Status:
+        return self._end or Status(Code.UNSCHEDULABLE, *self._reasons, plugin=self._rejector)
+
+    def end_with(self, plugin: Plugin, given: PostFilterResult | None, status: Status) -> bool:
+        """Take an answer in; True: no other plugin is to be asked."""
+        if status.is_success or status.code == Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+            self.result, self._end = given, status
+        elif status.code == Code.ERROR:
+            self.result, self._end = None, status
+        else:
+            self.result = given if given is not None else self.result
+            self._reasons.extend(status.reasons)
+            self._rejector = self._rejector or plugin.name
+        return self._end is not None
 
 
 def _is_narrowing(node_names: object) -> bool:

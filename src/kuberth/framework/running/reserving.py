@@ -14,6 +14,8 @@ from kuberth.framework.status import SUCCESS, Status
 MAX_PERMIT_SECONDS: Final = 15 * 60.0
 """The longest a Permit plugin can keep a pod waiting."""
 
+ASKED_TO_WAIT: Final = "one or more plugins asked to wait and no plugin rejected pod"
+
 
 class Reserving(Phase):
     """Asks Reserve and Permit plugins."""
@@ -44,7 +46,7 @@ class Reserving(Phase):
         """Approve, deny, or Wait with the time limit of every plugin that asked for it."""
         started = time.perf_counter()
         timeouts: dict[str, float] = {}
-        outcome = SUCCESS
+        outcome, why = SUCCESS, SUCCESS
         for plugin in self.profile.permit:
             answer = self._asked.ask(
                 plugin, "Permit", plugin.permit, state, pod, node_name, timed=state.record_plugin_metrics
@@ -58,10 +60,11 @@ class Reserving(Phase):
                     outcome = nonsense(plugin, "Permit", timeout, "a time limit in seconds")
                     break
                 timeouts[plugin.name] = min(float(timeout), MAX_PERMIT_SECONDS)
+                why = status
             elif not status.is_success:
                 outcome = status
                 break
         if outcome.is_success and timeouts:
-            outcome = Status.wait("one or more plugins asked to wait and no plugin rejected pod")
+            outcome = Status.wait(*why.reasons, ASKED_TO_WAIT)
         self._asked.observe("Permit", outcome, started)
         return outcome, timeouts if outcome.is_wait else {}

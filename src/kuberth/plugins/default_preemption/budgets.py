@@ -69,6 +69,20 @@ class Budgets:
             (violating if self._breaks(victim, used) else others).append(victim)
         return Split(violating, others, frozenset(used))
 
+    def split_units(
+        self, units: Sequence[Sequence[PodInfo]]
+    ) -> tuple[Sequence[Sequence[PodInfo]], Sequence[Sequence[PodInfo]]]:
+        """The same for pods that are only evicted together: those that break a budget, and the others."""
+        self.catch_up()
+        used: dict[str, int] = {}
+        violating: list[Sequence[PodInfo]] = []
+        others: list[Sequence[PodInfo]] = []
+        for unit in units:
+            # The first pod that breaks one settles it; those after it are not counted.
+            breaks = any(self._breaks(victim, used) for victim in unit)
+            (violating if breaks else others).append(unit)
+        return violating, others
+
     def _breaks(self, victim: PodInfo, used: dict[str, int]) -> bool:
         index, labels = self._filed.get(victim.namespace), victim.labels
         # A pod without labels is covered by no budget, not even by one that asks for a label's absence.

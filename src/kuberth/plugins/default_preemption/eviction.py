@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Container, Mapping, Sequence
+from typing import Final, NamedTuple
 
 from kuberth.api.core import Pod, PodCondition
+from kuberth.api.scheduling import PodGroup
 from kuberth.api.wire import to_builtins
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.errors import ApiError, ConflictError, NotFoundError
@@ -24,8 +25,43 @@ logger = logging.getLogger(__name__)
 
 DISRUPTION_TARGET: Final = "DisruptionTarget"
 PREEMPTION_BY_SCHEDULER: Final = "PreemptionByScheduler"
+AT_ONCE: Final = 16
+"""So many victims are evicted at the same time: a thousand preemptions leave connections to other writers."""
 FEW_CONDEMNED: Final = 64
 """So many victims are worth no look at which of them are gone."""
+
+
+class Beneficiary(NamedTuple):
+    """Whom victims give way to: a pod, or a whole pod group."""
+
+    uid: str
+    key: str
+    """`namespace/name`."""
+    priority: int
+    kind: str
+    """What events and conditions call it: pod, or podgroup."""
+    obj: Pod | PodGroup
+    pods: Mapping[str, Pod]
+    """Those that are to be tried again, by namespace/name."""
+    scheduler_name: str
+
+    @classmethod
+    def pod(cls, info: PodInfo) -> Beneficiary:
+        pod = info.pod
+        return cls(info.uid, info.key, info.priority, "pod", pod, {info.key: pod}, pod.spec.scheduler_name)
+
+    @classmethod
+    def group(cls, group: PodGroup, pods: Sequence[PodInfo]) -> Beneficiary:
+        """The pods are those of the group that are being scheduled; at least one."""
+        return cls(
+            group.metadata.uid,
+            f"{group.metadata.namespace}/{group.metadata.name}",
+            group.spec.priority or 0,
+            "podgroup",
+            group,
+            {info.key: info.pod for info in pods},
+            pods[0].pod.spec.scheduler_name,
+        )
 
 
 class _Running:
@@ -52,6 +88,7 @@ class Evictions:
         self._condemned: dict[str, PodInfo] = {}
         """Victims by UID, from the decision on; those the informers no longer know are dropped in time."""
         self._next_look = FEW_CONDEMNED
+        self._places = asyncio.Semaphore(AT_ONCE)
 
     def is_leaving(self, info: PodInfo) -> bool:
         """Whether a placed pod is on its way out because of a preemption.
@@ -62,20 +99,23 @@ class Evictions:
         condemned = info.uid in self._condemned and self._stored(info) is not None
         return condemned or _is_terminating_by_preemption(info.pod)
 
-    def turns_away(self, preemptor: Pod) -> bool:
-        """Whether a preemption for this pod is still under way."""
+    def turns_away(self, preemptor: Pod | PodGroup) -> bool:
+        """Whether a preemption for this pod, or pod group, is still under way."""
         running = self._running.get(preemptor.metadata.uid)
-        if running is None:
-            return False
-        running.turned_away = not self._is_last_victim_leaving(running)
+        return running is not None and self._turn_away(running)
+
+    def turn_away(self) -> Container[str]:
+        """All pods, by UID, that are turned away because the preemption for them is still under way."""
+        return {uid for uid, running in self._running.items() if self._turn_away(running)}
+
+    def _turn_away(self, running: _Running) -> bool:
+        running.turned_away = running.last_victim is None or not self._is_seen_to_leave(running.last_victim)
         return running.turned_away
 
-    def _is_last_victim_leaving(self, running: _Running) -> bool:
+    def _is_seen_to_leave(self, last_victim: PodInfo) -> bool:
         # The news of its deletion may arrive before the answer to the request that deleted it. It may be
         # the last event that brings the preemptor back, so the gate must be open by then.
-        if running.last_victim is None:
-            return False
-        stored = self._stored(running.last_victim)
+        stored = self._stored(last_victim)
         return stored is None or _is_terminating(stored)
 
     def _stored(self, victim: PodInfo) -> Pod | None:
@@ -84,16 +124,21 @@ class Evictions:
         return stored if stored is not None and stored.metadata.uid == victim.uid else None
 
     def start(self, preemptor: PodInfo, candidate: Candidate) -> None:
+        """Make room for a pod on the candidate's node."""
+        beneficiary = Beneficiary.pod(preemptor)
+        self.start_for(beneficiary, candidate.victims.pods, node_name=candidate.node_name)
+
+    def start_for(self, preemptor: Beneficiary, condemned: Sequence[PodInfo], *, node_name: str) -> None:
         """Begin to evict the victims that are not on their way out already."""
-        victims = [info for info in candidate.victims.pods if not _is_terminating(info.pod)]
+        victims = [info for info in condemned if not _is_terminating(info.pod)]
         if self._asynchronous and not victims:
             return
-        self._handle.metrics.preemption_victims.observe((), len(candidate.victims.pods))
+        self._handle.metrics.preemption_victims.observe((), len(condemned))
         running = self._running[preemptor.uid] = _Running()
         self._forget_the_gone()
         self._condemned.update((info.uid, info) for info in victims)
         self._handle.spawn(
-            self._carry_out(preemptor, victims, node_name=candidate.node_name, running=running),
+            self._carry_out(preemptor, victims, node_name=node_name, running=running),
             name=f"preemption for {preemptor.key}",
         )
 
@@ -104,14 +149,15 @@ class Evictions:
             self._next_look = 2 * len(self._condemned) + FEW_CONDEMNED
 
     async def _carry_out(
-        self, preemptor: PodInfo, victims: Sequence[PodInfo], *, node_name: str, running: _Running
+        self, preemptor: Beneficiary, victims: Sequence[PodInfo], *, node_name: str, running: _Running
     ) -> None:
         way = self._evict_concurrently if self._asynchronous else self._evict_in_order
         started, succeeded = time.perf_counter(), False
         try:
             succeeded = await way(preemptor, victims, node_name=node_name, running=running)
         except Exception:
-            logger.exception("preemption for pod %s on node %s failed", preemptor.key, node_name)
+            what = f"{preemptor.kind} {preemptor.key}"
+            logger.exception("preemption for %s on node %s failed", what, node_name)
         finally:
             result = ("success" if succeeded else "error",)
             self._handle.metrics.preemption_goroutines_execution.inc(result)
@@ -126,47 +172,49 @@ class Evictions:
         # failure, or if it was turned away at the last one.
         missed_the_last = running.turned_away and not any(map(self._stored, victims))
         if missed_the_last or not succeeded:
-            self._handle.activator.activate({preemptor.key: preemptor.pod})
+            self._handle.activator.activate(preemptor.pods)
 
     async def _evict_concurrently(
-        self, preemptor: PodInfo, victims: Sequence[PodInfo], *, node_name: str, running: _Running
+        self, preemptor: Beneficiary, victims: Sequence[PodInfo], *, node_name: str, running: _Running
     ) -> bool:
         """All victims but one at once, then that one; the first failure ends it."""
         cleared = await self._clear_lesser_promises(preemptor, node_name)
         async with asyncio.TaskGroup() as group:
             for info in victims[:-1]:
-                group.create_task(
-                    self._evict(info, preemptor.pod, node_name=node_name), name=f"evict {info.key}"
-                )
+                group.create_task(self._evict(info, preemptor, node_name=node_name), name=f"evict {info.key}")
         running.last_victim = victims[-1]
-        await self._evict(victims[-1], preemptor.pod, node_name=node_name)
+        await self._evict(victims[-1], preemptor, node_name=node_name)
         return cleared
 
     async def _evict_in_order(
-        self, preemptor: PodInfo, victims: Sequence[PodInfo], *, node_name: str, running: _Running
+        self, preemptor: Beneficiary, victims: Sequence[PodInfo], *, node_name: str, running: _Running
     ) -> bool:
         """The way of SchedulerAsyncPreemption turned off. No cycle can wait for it, but the pod does."""
         for index, info in enumerate(victims, start=1):
             running.last_victim = info if index == len(victims) else None
-            await self._evict(info, preemptor.pod, node_name=node_name)
+            await self._evict(info, preemptor, node_name=node_name)
         await self._clear_lesser_promises(preemptor, node_name)
         return True
 
-    async def _evict(self, victim: PodInfo, preemptor: Pod, *, node_name: str) -> None:
-        note = f"Preempted by pod {preemptor.metadata.uid} on node {node_name}"
+    async def _evict(self, victim: PodInfo, preemptor: Beneficiary, *, node_name: str) -> None:
+        async with self._places:
+            await self._evict_now(victim, preemptor, node_name=node_name)
+
+    async def _evict_now(self, victim: PodInfo, preemptor: Beneficiary, *, node_name: str) -> None:
+        note = f"Preempted by {preemptor.kind} {preemptor.uid} on node {node_name}"
         waiting = self._handle.waiting_pods.get(victim.uid)
         if waiting is not None and waiting.preempt(self._plugin, "preempted"):
             # It is not bound yet: it leaves the node without being deleted, and is queued again.
             self._condemned.pop(victim.uid, None)
             note += " (in kube-scheduler memory)."
         elif not await self._delete(victim.pod, preemptor):
-            logger.info("victim %s of pod %s is gone already", victim.key, preemptor.metadata.name)
+            logger.info("victim %s of %s %s is gone already", victim.key, preemptor.kind, preemptor.key)
             return
         self._handle.recorder.record(
-            victim.pod, reason="Preempted", action="Preempting", note=note, related=preemptor
+            victim.pod, reason="Preempted", action="Preempting", note=note, related=preemptor.obj
         )
 
-    async def _delete(self, victim: Pod, preemptor: Pod) -> bool:
+    async def _delete(self, victim: Pod, preemptor: Beneficiary) -> bool:
         """Say in the victim's status why, then delete it. False: it is no longer there."""
         metadata = victim.metadata
         condition = self._condition(victim, preemptor)
@@ -191,9 +239,9 @@ class Evictions:
             return True
         return current.metadata.uid != metadata.uid
 
-    def _condition(self, victim: Pod, preemptor: Pod) -> PodCondition | None:
+    def _condition(self, victim: Pod, preemptor: Beneficiary) -> PodCondition | None:
         """Why the victim is deleted; None if its status says so already."""
-        message = f"{preemptor.spec.scheduler_name}: preempting to accommodate a higher priority pod"
+        message = f"{preemptor.scheduler_name}: preempting to accommodate a higher priority {preemptor.kind}"
         since = moment(self._handle.clock.now_ns())
         old = _disruption_target(victim)
         if old is not None and old.status == "True":
@@ -209,7 +257,7 @@ class Evictions:
             last_transition_time=since,
         )
 
-    async def _clear_lesser_promises(self, preemptor: PodInfo, node_name: str) -> bool:
+    async def _clear_lesser_promises(self, preemptor: Beneficiary, node_name: str) -> bool:
         """Pods of lower priority that were promised the node look for another one. False: it failed."""
         cleared = True
         for info in self._handle.nominator.nominated_on(node_name):

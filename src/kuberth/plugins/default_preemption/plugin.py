@@ -3,41 +3,62 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from kuberth.api.core import Pod
 from kuberth.api.pod_resources import pod_priority
 from kuberth.api.policy import PodDisruptionBudget
-from kuberth.cluster.pod_info import PodInfo
+from kuberth.api.scheduling import PodGroup
+from kuberth.cluster.pod_info import PodInfo, group_of
+from kuberth.cluster.what_if import Rehearsal
 from kuberth.config.plugin_args import DefaultPreemptionArgs
 from kuberth.framework.cluster_events import Action, ClusterEvent, EventWithHint, Hint, Resource
 from kuberth.framework.cycle_state import CycleState, StateKey
 from kuberth.framework.diagnosis import Diagnosis
 from kuberth.framework.extension_points import (
     EnqueueExtensions,
+    PodGroupPostFilterPlugin,
     PostFilterPlugin,
     PostFilterResult,
     PreEnqueuePlugin,
 )
 from kuberth.framework.handle import Handle
 from kuberth.framework.status import Code, Status
+from kuberth.informers.store import Store, object_key
 from kuberth.plugins.default_preemption.budgets import Budgets
-from kuberth.plugins.default_preemption.candidates import NO_ROWS, Search, resolvable_rows, search
-from kuberth.plugins.default_preemption.eviction import Evictions
+from kuberth.plugins.default_preemption.candidates import (
+    NO_ROWS,
+    Candidate,
+    Search,
+    resolvable_rows,
+    search,
+)
+from kuberth.plugins.default_preemption.council import Council
+from kuberth.plugins.default_preemption.eviction import Beneficiary, Evictions
+from kuberth.plugins.default_preemption.group_victims import GroupVictims
 from kuberth.plugins.default_preemption.plans import VictimPlan, VictimPlans
 from kuberth.plugins.default_preemption.trials import Preemptor
 
 NEVER: Final = "Never"
+NOT_TO_PREEMPT: Final = "not eligible due to preemptionPolicy=Never."
 CLEAR_NOMINATION: Final = PostFilterResult("")
 
 Outcome = tuple[PostFilterResult | None, Status | None]
 
 
-class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, EnqueueExtensions):
+class _Chosen(NamedTuple):
+    """Preemption helps."""
+
+    preemptor: Pod
+    search: Search
+    best: Candidate
+
+
+class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPlugin, EnqueueExtensions):
     name = "DefaultPreemption"
 
     def __init__(
@@ -51,18 +72,37 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, EnqueueExtensions):
         self._plan = StateKey[VictimPlan]("DefaultPreemption/plan")
         self._plans = VictimPlans()
         self._pods = handle.stores.of(Pod)
-        self._evictions = Evictions(
-            handle,
-            plugin=self.name,
-            asynchronous=handle.feature_gates.enabled("SchedulerAsyncPreemption"),
+        gates = handle.feature_gates
+        self._by_topology = gates.enabled("TopologyAwareWorkloadScheduling")
+        self._for_groups: GroupVictims | None = None
+        self._groups: Store[PodGroup] = Store()
+        if self._by_topology or gates.enabled("WorkloadAwarePreemption"):
+            self._groups = handle.stores.of(PodGroup)
+        if gates.enabled("WorkloadAwarePreemption"):
+            self._for_groups = GroupVictims(handle.cluster, groups=self._groups, budgets=self._budgets)
+        self._evictions = handle.shared.of(
+            Evictions,
+            lambda: Evictions(
+                handle,
+                plugin=self.name,
+                asynchronous=gates.enabled("SchedulerAsyncPreemption"),
+            ),
         )
 
     # The gate
 
     def pre_enqueue(self, pod: Pod) -> Status | None:
+        if self._for_groups is not None and pod.spec.scheduling_group is not None:
+            group = self._groups.get_by_key(group_of(pod))
+            if group is not None and self._evictions.turns_away(group):
+                return Status.unresolvable("waiting for the preemption for this pod group to be finished")
+            return None
         if self._evictions.turns_away(pod):
             return Status.unresolvable("waiting for the preemption for this pod to be finished")
         return None
+
+    def keeps_out(self) -> Container[str]:
+        return self._evictions.turn_away()
 
     def events_to_register(self) -> Iterable[EventWithHint]:
         # Registered so that the gate is asked again. Whether the pod is worth a try is for the plugins to
@@ -75,13 +115,65 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, EnqueueExtensions):
     # Preemption
 
     def post_filter(self, state: CycleState, pod: Pod, diagnosis: Diagnosis) -> Outcome:
-        result, status = self._preempt(state, pod, diagnosis)
+        found = self._find(state, pod, diagnosis)
+        return self._told(self._evict_for(state, *found) if isinstance(found, _Chosen) else found)
+
+    async def post_filter_waiting(self, state: CycleState, pod: Pod, diagnosis: Diagnosis) -> Outcome:
+        """The same, with a word of the extenders about the candidates."""
+        found = self._find(state, pod, diagnosis)
+        if not isinstance(found, _Chosen):
+            return self._told(found)
+        extenders = self._handle.extenders.preempting(found.preemptor)
+        if not extenders:
+            return self._told(self._evict_for(state, *found))
+        council = Council(self._handle)
+        agreed = await council.ask(extenders, found.preemptor, found.search)
+        if isinstance(agreed, Status):
+            return self._told((None, agreed))
+        if self._pods.get_by_key(object_key(found.preemptor)) is None:
+            return self._told((None, Status.error(f'pod "{pod.metadata.name}" not found')))
+        best = council.best_that_helps(agreed, state, found.preemptor)
+        if best is None:
+            return self._told((None, Status.unschedulable("no candidate node for preemption")))
+        return self._told(self._evict_for(state, found.preemptor, found.search, best))
+
+    def _told(self, outcome: Outcome) -> Outcome:
+        result, status = outcome
         self._handle.metrics.preemption_attempts.inc()
         if status is None or not status.reasons:
             return result, status
         return result, Status(status.code, f"preemption: {status.message}", cause=status.cause)
 
-    def _preempt(self, state: CycleState, pod: Pod, diagnosis: Diagnosis) -> Outcome:
+    def post_filter_group(
+        self, group: str, pods: Sequence[PodInfo], rehearsal: Rehearsal, try_again: Callable[[], Status]
+    ) -> Status | None:
+        found = self._groups.get_by_key(group)
+        if found is None or self._for_groups is None:
+            return Status.error(f'podgroup.scheduling.k8s.io "{group.partition("/")[2]}" not found')
+        if any(info.pod.spec.preemption_policy == NEVER for info in pods):
+            return Status.unschedulable(NOT_TO_PREEMPT)
+        victims = self._for_groups.find(found, rehearsal, try_again)
+        if isinstance(victims, Status):
+            return victims
+        self._evictions.start_for(Beneficiary.group(found, pods), victims, node_name="cluster")
+        return None
+
+    def _why_not_for_member(self, pod: Pod) -> str:
+        """Why a pod of a group may not preempt others by itself; empty if it may."""
+        if self._by_topology:
+            group = self._groups.get_by_key(group_of(pod))
+            if group is None:
+                return "pod group for pod not found"
+            if group.spec.scheduling_constraints is not None:
+                return "not eligible due to placement-based pod group scheduling limitation"
+        if self._for_groups is not None:
+            return "not eligible due to workload aware preemption enabled"
+        return ""
+
+    def _find(self, state: CycleState, pod: Pod, diagnosis: Diagnosis) -> _Chosen | Outcome:
+        """The candidates and the best of them, or why there is nothing to be done."""
+        if pod.spec.scheduling_group is not None and (why := self._why_not_for_member(pod)):
+            return None, Status.unschedulable(why)
         metadata = pod.metadata
         current = self._pods.get(metadata.name, namespace=metadata.namespace)
         if current is None:
@@ -98,16 +190,19 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, EnqueueExtensions):
                 return None, Status.error(found.error)
             why = found.diagnosis().message(self._handle.cluster.node_count)
             return CLEAR_NOMINATION, Status.unschedulable(why)
+        return _Chosen(current, found, best)
+
+    def _evict_for(self, state: CycleState, preemptor: Pod, _search: Search, best: Candidate) -> Outcome:
         info = state.pod_info
-        if info is None or info.pod is not current:
-            info = PodInfo(current)
+        if info is None or info.pod is not preemptor:
+            info = PodInfo(preemptor)
         self._evictions.start(info, best)
         return PostFilterResult(best.node_name), None
 
     def _why_not_eligible(self, pod: Pod, diagnosis: Diagnosis) -> str:
         """Why the pod may not preempt others; empty if it may."""
         if pod.spec.preemption_policy == NEVER:
-            return "not eligible due to preemptionPolicy=Never."
+            return NOT_TO_PREEMPT
         nominated = pod.status.nominated_node_name
         if not nominated:
             return ""

@@ -17,8 +17,10 @@ from kuberth.framework.extension_points import (
     DependsOn,
     EnqueueExtensions,
     FilterPlugin,
+    PlacementScorePlugin,
     PreFilterPlugin,
     PreScorePlugin,
+    ProposedPlacement,
     ScorePlugin,
     Scores,
 )
@@ -31,6 +33,7 @@ from kuberth.plugins.node_resources_fit.hints import (
     after_node_event,
     after_pod_event,
 )
+from kuberth.plugins.node_resources_fit.placements import fullness
 from kuberth.plugins.node_resources_fit.shortages import NOTHING, shortage, shortages
 from kuberth.plugins.node_resources_fit.strategies import strategy_of
 from kuberth.plugins.resources.allocation import Share, allocation, shares_of, uses
@@ -46,7 +49,9 @@ _AMOUNTS: Final = StateKey[Amounts]("NodeResourcesFit/amounts")
 _SHARES: Final = StateKey[tuple[Share, ...]]("NodeResourcesFit/shares")
 
 
-class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, EnqueueExtensions):
+class NodeResourcesFit(
+    PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, PlacementScorePlugin, EnqueueExtensions
+):
     name = "NodeResourcesFit"
     reads = REQUEST_FIELDS
     pre_filter_depends_on = DependsOn.POD
@@ -116,6 +121,9 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
 
     def score_nodes(self, state: CycleState, _pod: Pod, nodes: Nodes) -> Scores:
         return self._strategy.scores(allocation(nodes, state.read(_SHARES), with_defaults=True))
+
+    def score_placement(self, _state: CycleState, _group: str, proposed: ProposedPlacement) -> int:
+        return fullness(proposed, self._resources)
 
     def events_to_register(self) -> Iterable[EventWithHint]:
         node_change = Action.ADD | Action.UPDATE_NODE_ALLOCATABLE

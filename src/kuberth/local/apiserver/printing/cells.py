@@ -278,6 +278,27 @@ def claim_state(claim: Obj) -> str:
     return ",".join(states)
 
 
+def group_policy(group: Obj) -> str:
+    policy = group.get("spec", {}).get("schedulingPolicy", {})
+    return "Gang" if policy.get("gang") is not None else "Basic"
+
+
+def group_workload(group: Obj) -> str:
+    reference = group.get("spec", {}).get("podGroupTemplateRef") or {}
+    name: str = (reference.get("workload") or {}).get("workloadName", "")
+    return name or NONE
+
+
+def group_status(group: Obj) -> str:
+    conditions = {each["type"]: each for each in group.get("status", {}).get("conditions", ())}
+    if "DisruptionTarget" in conditions:
+        return str(conditions["DisruptionTarget"].get("reason", ""))
+    scheduled = conditions.get("PodGroupScheduled")
+    if scheduled is None:
+        return "Pending"
+    return "Scheduled" if scheduled.get("status") == "True" else "Unschedulable"
+
+
 def token_audiences(driver: Obj) -> str:
     requests = driver.get("spec", {}).get("tokenRequests", ())
     return ",".join(each.get("audience", "") for each in requests) or UNSET

@@ -26,6 +26,9 @@ from kuberth.local.apiserver.printing.cells import (
     event_object,
     event_path,
     event_source,
+    group_policy,
+    group_status,
+    group_workload,
     job_completions,
     job_duration,
     job_status,
@@ -241,6 +244,13 @@ PRIORITY_CLASS: Final = (
     Column("Global-Default", at("globalDefault", False), type="boolean"),
     AGE,
     Column("PreemptionPolicy", at("preemptionPolicy")),
+)
+POD_GROUP: Final = (
+    NAME,
+    Column("Policy", shown(group_policy)),
+    Column("Workload", shown(group_workload)),
+    Column("Status", shown(group_status)),
+    AGE,
 )
 STORAGE_CLASS: Final = (
     Column("Name", shown(class_name), format="name", description=NAME.description),

@@ -23,6 +23,7 @@ from kuberth.local.apiserver.status_errors import Cause
 from kuberth.local.apiserver.verbs.pod_binding import with_condition
 
 GATE: Final = "PodSchedulingReadiness"
+GROUPS_GATE: Final = "GenericWorkload"
 _CLASSES: Final = "priorityclasses.scheduling.k8s.io"
 _NAMESPACES: Final = ServedResource("", "v1", "Namespace", "namespaces", namespaced=False)
 _PODS: Final = ServedResource("", "v1", "Pod", "pods")
@@ -61,6 +62,8 @@ def prepare_pod(new: Obj, old: Obj | None, situation: Situation) -> None:
     if not situation.gates.get(GATE, True) and not (old or {}).get("spec", {}).get("schedulingGates"):
         # The field is dropped, save on pods that have it from before the gate was turned off.
         spec.pop("schedulingGates", None)
+    if not situation.gates.get(GROUPS_GATE, False) and not (old or {}).get("spec", {}).get("schedulingGroup"):
+        spec.pop("schedulingGroup", None)
     if old is not None:
         for field in ("priority", "preemptionPolicy"):
             if field not in spec and field in old["spec"]:
@@ -85,20 +88,27 @@ def prepare_pod(new: Obj, old: Obj | None, situation: Situation) -> None:
         new["status"] = with_condition(new["status"], condition, now=situation.now)
 
 
-def _establish_priority(pod: Obj, situation: Situation) -> None:
-    spec = pod["spec"]
+def priority_from_class(row: ServedResource, obj: Obj, situation: Situation) -> tuple[int, str]:
+    """Priority and preemption policy of the class a spec names, or of the default, which it then names."""
+    spec = obj["spec"]
     name = spec.get("priorityClassName", "")
     if name:
         found = situation.store.latest(_CLASSES, name)
         if found is None:
-            raise forbidden(_PODS, name_of(pod), f"no PriorityClass with name {name} was found")
+            raise forbidden(row, name_of(obj), f"no PriorityClass with name {name} was found")
     else:
         defaults = [each for each in situation.store.latest_list(_CLASSES) if each.get("globalDefault")]
         found = min(defaults, key=lambda each: each.get("value", 0), default=None)
-    value, policy = 0, "PreemptLowerPriority"
-    if found is not None:
-        spec["priorityClassName"] = name_of(found)
-        value, policy = found.get("value", 0), found.get("preemptionPolicy", policy)
+    policy = "PreemptLowerPriority"
+    if found is None:
+        return 0, policy
+    spec["priorityClassName"] = name_of(found)
+    return found.get("value", 0), found.get("preemptionPolicy", policy)
+
+
+def _establish_priority(pod: Obj, situation: Situation) -> None:
+    spec = pod["spec"]
+    value, policy = priority_from_class(_PODS, pod, situation)
     if spec.get("priority", value) != value:
         why = (
             f"the integer value of priority ({spec['priority']}) must not be provided in pod spec; priority "

@@ -16,6 +16,7 @@ from kuberth.local.apiserver.resources import ServedResource
 from kuberth.local.apiserver.rules import (
     admission,
     defaulting,
+    group_rules,
     network_validation,
     platform_defaults,
     platform_validation,
@@ -118,6 +119,12 @@ RULES: Final[Mapping[str, KindRules]] = {
         defaulting.default_priority_class,
         admission.prepare_priority_class,
         workload_validation.validate_priority_class,
+    ),
+    "podgroups.scheduling.k8s.io": KindRules(
+        prepare=group_rules.prepare_pod_group, validate=group_rules.validate_pod_group
+    ),
+    group_rules.WORKLOADS: KindRules(
+        prepare=group_rules.prepare_workload, validate=group_rules.validate_workload
     ),
     "storageclasses.storage.k8s.io": KindRules(
         defaulting.default_storage_class, validate=workload_validation.validate_storage_class

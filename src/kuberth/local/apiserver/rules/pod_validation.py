@@ -76,6 +76,13 @@ def validate_pod_spec(spec: Obj, path: str, *, claims: Collection[str] = ()) -> 
         why = f"must be between 1 and {_MAX_INT32}, inclusive"
         causes.append(invalid_value(f"{path}.activeDeadlineSeconds", deadline, why))
     causes += validate_affinity(spec.get("affinity") or {}, f"{path}.affinity")
+    group = spec.get("schedulingGroup")
+    if group is not None:
+        where, name = f"{path}.schedulingGroup.podGroupName", group.get("podGroupName")
+        if name is None:
+            causes.append(invalid_value(where, None, "must specify one of: `podGroupName`"))
+        else:
+            causes += invalid_values(where, name, names.subdomain_problems(name))
     causes += validate_gates(spec.get("schedulingGates", ()), f"{path}.schedulingGates")
     causes += validate_spread(spec.get("topologySpreadConstraints", []), f"{path}.topologySpreadConstraints")
     causes += validate_tolerations(spec.get("tolerations", ()), f"{path}.tolerations")

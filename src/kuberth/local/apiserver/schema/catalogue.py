@@ -1,11 +1,12 @@
 """The built-in resources, one row each.
 
-In: nothing. Out: `ROWS`, the rows the server starts with. Names, short names, categories and selectable
-fields are upstream's.
+In: nothing. Out: `ROWS`, the rows the server starts with, and `GATED_ROWS`. Names, short names, categories
+and selectable fields are upstream's.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from kuberth.local.apiserver.printing import columns
@@ -368,3 +369,34 @@ ROWS: Final = (
     ),
     *platform_rows.ROWS,
 )
+
+GATED_ROWS: Final[Mapping[str, tuple[ServedResource, ...]]] = {
+    "GenericWorkload": (
+        ServedResource(
+            "scheduling.k8s.io",
+            "v1alpha2",
+            "PodGroup",
+            "podgroups",
+            subresources=("status",),
+            columns=columns.POD_GROUP,
+            schema="scheduling.v1alpha2.PodGroup",
+            has_generation=True,
+        ),
+        ServedResource(
+            "scheduling.k8s.io",
+            "v1alpha2",
+            "Workload",
+            "workloads",
+            columns=columns.NAME_AND_AGE,
+            schema="scheduling.v1alpha2.Workload",
+            has_generation=True,
+        ),
+    ),
+}
+"""Rows that are served only while a feature gate is on."""
+
+
+def rows_with(gates: Mapping[str, bool]) -> tuple[ServedResource, ...]:
+    """The rows to serve with these gates; one that is not mentioned is off."""
+    gated = (row for gate, rows in GATED_ROWS.items() if gates.get(gate, False) for row in rows)
+    return (*ROWS, *gated)

@@ -29,7 +29,7 @@ from kuberth.local.apiserver.rules.metadata_validation import required
 from kuberth.local.apiserver.rules.molds import Molds
 from kuberth.local.apiserver.rules.pod_admission import ACCOUNTS, DEFAULT_ACCOUNT
 from kuberth.local.apiserver.schema import crds, fields
-from kuberth.local.apiserver.schema.catalogue import ROWS
+from kuberth.local.apiserver.schema.catalogue import rows_with
 from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.apiserver.store.store import CompactedError, RevisionStore, StorageError
 from kuberth.local.apiserver.verbs import eviction, pod_binding, scale
@@ -59,7 +59,7 @@ class Core:
         self._clock = clock
         self._writer = Writer(store, clock=clock, gates=dict(feature_gates or {}))
         self._molds = Molds(store)
-        self.resources = ResourceTable(ROWS)
+        self.resources = ResourceTable(rows_with(feature_gates or {}))
         for crd in store.latest_list(crds.CRDS):
             self._serve(crd)
         for resource, obj in bootstrap.objects():

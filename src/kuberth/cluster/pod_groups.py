@@ -1,0 +1,144 @@
+"""Which pods belong to a group, and how far each of them has come.
+
+In: pods as intake and the cluster table see them come, take a node and leave. Out: per group the pods that
+are unscheduled, assumed and assigned. It goes by the pods' `spec.schedulingGroup` alone: PodGroup objects
+need not exist. A group is known as long as one of its pods is.
+
+    pod:   (unknown) ──arrive──▶ unscheduled ──assume──▶ assumed ──assign (seen on the API)──▶ assigned
+                                      ▲                     │
+                                      └───────forget────────┘        leave: from anywhere to (unknown)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from kuberth.cluster.pod_info import PodInfo
+
+
+class GroupMembers:
+    """The pods of one group, by UID."""
+
+    __slots__ = ("_in_hand", "_pending", "assigned", "assumed", "queued", "unscheduled")
+
+    def __init__(self) -> None:
+        self.unscheduled: dict[str, PodInfo] = {}
+        """Those that have no node."""
+        self.queued: dict[str, PodInfo] = {}
+        """Those of them that no scheduling cycle of the group is busy with."""
+        self.assumed: dict[str, PodInfo] = {}
+        """Those that count on a node which the API has not confirmed, with it."""
+        self.assigned: dict[str, PodInfo] = {}
+        """Those that are bound."""
+        self._in_hand: set[str] = set()
+        self._pending: dict[str, PodInfo] = {}
+        """Assumed pods as the API knows them, without a node."""
+
+    @property
+    def total(self) -> int:
+        """How many pods there are."""
+        return len(self.unscheduled) + len(self.assumed) + len(self.assigned)
+
+    @property
+    def scheduled(self) -> int:
+        """How many of them have a node, confirmed or not."""
+        return len(self.assumed) + len(self.assigned)
+
+    def scheduled_pods(self) -> Iterator[PodInfo]:
+        """Those that have a node, with it."""
+        yield from self.assigned.values()
+        yield from self.assumed.values()
+
+    def take_in_hand(self, uids: Collection[str]) -> None:
+        """A cycle of the group begins with these pods: nobody else can bring them forward."""
+        self._in_hand.update(uids)
+        for uid in uids:
+            self.queued.pop(uid, None)
+
+    def let_go(self, uids: Collection[str]) -> None:
+        """The cycle has ended."""
+        self._in_hand.difference_update(uids)
+        self.queued.update((uid, self.unscheduled[uid]) for uid in uids if uid in self.unscheduled)
+
+    def arrive(self, info: PodInfo) -> None:
+        """A pod without a node is new, or has a new version."""
+        if info.uid in self.assumed:
+            self._pending[info.uid] = info
+        elif info.uid not in self.assigned:
+            self._wait(info)
+
+    def assume(self, info: PodInfo) -> None:
+        """The pod counts on the node in its spec. One that has left meanwhile is not taken in again."""
+        pending = self.unscheduled.pop(info.uid, None)
+        if pending is not None:
+            self.queued.pop(info.uid, None)
+            self._pending[info.uid] = pending
+            self.assumed[info.uid] = info
+
+    def forget(self, uid: str) -> None:
+        """It does not any more."""
+        if self.assumed.pop(uid, None) is not None:
+            self._wait(self._pending.pop(uid))
+
+    def assign(self, info: PodInfo) -> None:
+        """The API says that the pod is on the node in its spec."""
+        self.leave(info.uid)
+        self.assigned[info.uid] = info
+
+    def leave(self, uid: str) -> None:
+        """The pod is gone, wherever it was."""
+        for pods in (self.unscheduled, self.queued, self.assumed, self.assigned, self._pending):
+            pods.pop(uid, None)
+
+    def _wait(self, info: PodInfo) -> None:
+        self.unscheduled[info.uid] = info
+        if info.uid not in self._in_hand:
+            self.queued[info.uid] = info
+
+
+class PodGroups:
+    """All groups, by `namespace/name`. Every pod that comes here has one."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, GroupMembers] = {}
+
+    def get(self, group: str) -> GroupMembers | None:
+        """The pods of a group; None if not one is known."""
+        return self._groups.get(group)
+
+    def arrive(self, info: PodInfo) -> None:
+        """A pod without a node is new, or has a new version."""
+        self._of(info).arrive(info)
+
+    def assume(self, info: PodInfo) -> None:
+        """The pod counts on the node in its spec."""
+        members = self._groups.get(info.group)
+        if members is not None:
+            members.assume(info)
+
+    def forget(self, info: PodInfo) -> None:
+        """It does not any more."""
+        members = self._groups.get(info.group)
+        if members is not None:
+            members.forget(info.uid)
+
+    def assign(self, info: PodInfo) -> None:
+        """The API says that the pod is on the node in its spec."""
+        self._of(info).assign(info)
+
+    def leave(self, info: PodInfo) -> None:
+        """A pod is gone: deleted, or it has ended."""
+        members = self._groups.get(info.group)
+        if members is not None:
+            members.leave(info.uid)
+            if not members.total:
+                del self._groups[info.group]
+
+    def _of(self, info: PodInfo) -> GroupMembers:
+        members = self._groups.get(info.group)
+        if members is None:
+            members = self._groups[info.group] = GroupMembers()
+        return members
+
+    def __len__(self) -> int:
+        return len(self._groups)

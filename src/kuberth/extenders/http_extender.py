@@ -1,0 +1,236 @@
+"""One extender: its questions go out as HTTP posts, its answers are checked.
+
+In: an `Extender` of the configuration. Out: nodes, scores, victims, or an `ExtenderError` that names the
+extender and says what happened, in kube-scheduler's words where it has some. Each question has one deadline,
+`httpTimeout`, for connecting, sending and reading; an answer may be little larger than its question.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple, TypeVar
+from urllib.parse import quote, unquote, urlsplit, urlunsplit
+
+from kuberth.api.core import Container, Pod
+from kuberth.client.connecting.dialing import Dialer
+from kuberth.client.connecting.pool import OutgoingRequest, Pool
+from kuberth.client.identity.client_config import ClientConfig, Secret, TlsSettings
+from kuberth.client.identity.credentials import fixed_or_file
+from kuberth.client.identity.proxies import proxy_from_environment
+from kuberth.client.rest.request_heads import RequestHeads
+from kuberth.clock import Clock
+from kuberth.config.types import Extender, ExtenderTLSConfig
+from kuberth.errors import ApiError, ConfigError, ExtenderError, WireError
+from kuberth.extenders.messages import (
+    ProposedVictims,
+    binding_request,
+    nodes_request,
+    preemption_request,
+    read_binding,
+    read_filter,
+    read_scores,
+    read_victims,
+)
+from kuberth.extenders.whole_objects import WholeObjects
+
+T = TypeVar("T")
+
+MAX_CONNECTIONS: Final = 64
+MAX_ANSWER_BYTES: Final = 10 * 1024 * 1024
+"""Besides twice the size of the question: who is sent nodes may send them back."""
+_OK: Final = 200
+
+
+class Passed(NamedTuple):
+    """What an extender's filter leaves of the nodes it was asked about."""
+
+    names: Sequence[str]
+    by_name: bool
+    """Whether it gave names, and not the nodes themselves."""
+    failed: Mapping[str, str]
+    unresolvable: Mapping[str, str]
+
+
+class HttpExtender:
+    """Asks one extender. Nothing is connected before the first question."""
+
+    def __init__(self, config: Extender, objects: WholeObjects, *, index: int, clock: Clock) -> None:
+        """ConfigError: its address or certificates cannot be used. `index` is its place in the file."""
+        self.config = config
+        self._objects = objects
+        client = _client_config(config, index)
+        self.name = client.server
+        """How messages call it: its URL, without a password."""
+        self._managed = frozenset(resource.name for resource in config.managed_resources)
+        self._timeout = config.http_timeout.total_seconds()
+        self._credentials = fixed_or_file(client, clock)
+        self._heads = RequestHeads(client)
+        self._pool = Pool(client, Dialer(client, clock), max_connections=MAX_CONNECTIONS)
+
+    def __repr__(self) -> str:
+        return f"<HttpExtender {self.name}>"
+
+    @property
+    def weighs(self) -> int:
+        """By how much a score of its own counts in the sum: its weight, brought to the scale of plugins."""
+        return self.config.weight * SCALE
+
+    def is_interested(self, pod: Pod) -> bool:
+        """Whether the pod has to do with a resource that the extender manages; without any, every pod has."""
+        return is_interested(self._managed, pod)
+
+    async def filter(self, pod: Pod, names: Sequence[str]) -> Passed:
+        """Which of the nodes it lets the pod onto."""
+        body = await self._nodes_request(pod, names)
+        answer = await self._ask(self.config.filter_verb, body, read_filter)
+        if answer.error:
+            raise self._failed(self.config.filter_verb, answer.error)
+        by_name = self.config.node_cache_capable and answer.names is not None
+        left = self._known(answer.names if by_name else answer.node_names, names)
+        return Passed(left, by_name, answer.failed, answer.unresolvable)
+
+    def _known(self, left: Sequence[str] | None, asked: Sequence[str]) -> Sequence[str]:
+        known = frozenset(asked)
+        for name in left or ():
+            if name not in known:
+                raise ExtenderError(
+                    self.name,
+                    f'extender "{self.name}" claims a filtered node "{name}" which is not found in the '
+                    "input node list",
+                )
+        return tuple(dict.fromkeys(left or ()))
+
+    async def prioritize(self, pod: Pod, names: Sequence[str]) -> Sequence[tuple[str, int]]:
+        """Its scores, on its own scale, as it gave them."""
+        body = await self._nodes_request(pod, names)
+        return await self._ask(self.config.prioritize_verb, body, read_scores)
+
+    async def preempt(
+        self, pod: Pod, victims: Mapping[str, ProposedVictims], pods: Mapping[str, Pod]
+    ) -> Mapping[str, ProposedVictims | None]:
+        """The nodes where it agrees to evict, and whom. `pods` are the victims by UID."""
+        whole: dict[str, bytes] | None = None
+        if not self.config.node_cache_capable:
+            whole = {uid: await self._whole(victim) for uid, victim in pods.items()}
+        body = preemption_request(await self._whole(pod), victims, whole=whole)
+        return await self._ask(self.config.preempt_verb, body, read_victims)
+
+    async def bind(self, pod: Pod, node_name: str) -> None:
+        """Have it bind the pod."""
+        metadata = pod.metadata
+        body = binding_request(
+            name=metadata.name, namespace=metadata.namespace, uid=metadata.uid, node_name=node_name
+        )
+        problem = await self._ask(self.config.bind_verb, body, read_binding, repeatable=False)
+        if problem:
+            raise self._failed(self.config.bind_verb, problem)
+
+    async def close(self) -> None:
+        await self._pool.close()
+
+    # Asking
+
+    async def _nodes_request(self, pod: Pod, names: Sequence[str]) -> bytes:
+        whole = await self._whole(pod)
+        if self.config.node_cache_capable:
+            return nodes_request(whole, nodes=None, names=names)
+        try:
+            return nodes_request(whole, nodes=await self._objects.nodes(names), names=None)
+        except ApiError as error:
+            raise ExtenderError(self.name, f"{self} cannot be sent the nodes: {error}") from error
+
+    async def _whole(self, pod: Pod) -> bytes:
+        try:
+            return await self._objects.pod(pod)
+        except ApiError as error:
+            raise ExtenderError(self.name, f"{self} cannot be sent the pod: {error}") from error
+
+    async def _ask(self, verb: str, body: bytes, read: Callable[[bytes], T], *, repeatable: bool = True) -> T:
+        path = "/" + quote(verb, safe="/%?&=+,;:@~!$'()*")
+        url = f"{self.name}{path}"
+        credential = await self._credentials.current()
+        request = OutgoingRequest(
+            f'Post "{url}"',
+            self._heads.post(path, body, credential),
+            repeatable=repeatable,
+            deadline=asyncio.get_running_loop().time() + self._timeout,
+            cap=MAX_ANSWER_BYTES + 2 * len(body),
+        )
+        try:
+            answer = await self._pool.ask(request, credential)
+        except ApiError as error:
+            raise ExtenderError(self.name, str(error)) from error
+        if answer.status != _OK:
+            raise ExtenderError(self.name, f"failed {verb} with extender at URL {url}, code {answer.status}")
+        try:
+            return read(answer.body)
+        except WireError as error:
+            problem = f"extender at URL {url} answered what cannot be read: {error}"
+            raise ExtenderError(self.name, problem) from error
+
+    def _failed(self, verb: str, problem: str) -> ExtenderError:
+        return ExtenderError(self.name, f'extender "{self.name}" failed {verb}: {problem}')
+
+
+MAX_EXTENDER_SCORE: Final = 10
+SCALE: Final = 100 // MAX_EXTENDER_SCORE
+"""Extenders score from 0 to 10, plugins from 0 to 100."""
+
+
+def is_interested(managed: frozenset[str], pod: Pod) -> bool:
+    """Whether a container asks for, or is limited in, one of these resources; of no resources: always."""
+    return not managed or any(
+        _has_any(container, managed) for container in (*pod.spec.containers, *pod.spec.init_containers)
+    )
+
+
+def _has_any(container: Container, managed: frozenset[str]) -> bool:
+    resources = container.resources
+    return not (managed.isdisjoint(resources.requests) and managed.isdisjoint(resources.limits))
+
+
+def _client_config(config: Extender, index: int) -> ClientConfig:
+    where = f"extenders[{index}]"
+    try:
+        parts = urlsplit(config.url_prefix if "://" in config.url_prefix else f"http://{config.url_prefix}")
+        user, password = parts.username, parts.password
+    except ValueError:
+        raise ConfigError(f"{where}.urlPrefix: cannot be read; write it as http://host:port/path") from None
+    server = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2])).rstrip("/")
+    client = ClientConfig(
+        server=server,
+        source=where,
+        peer="extender",
+        tls=_tls_settings(config, where),
+        username=unquote(user or ""),
+        password=Secret(unquote(password)) if password else None,
+    )
+    return replace(client, proxy=proxy_from_environment(client.address, os.environ))
+
+
+def _tls_settings(config: Extender, where: str) -> TlsSettings:
+    tls = config.tls_config or ExtenderTLSConfig()
+    has_ca = bool(tls.ca_file or tls.ca_data)
+    if tls.insecure and has_ca:
+        raise ConfigError(f"{where}.tlsConfig: insecure and a certificate authority exclude each other")
+    return TlsSettings(
+        ca_data=_text(tls.ca_data, f"{where}.tlsConfig.caData"),
+        ca_file=tls.ca_file,
+        server_name=tls.server_name,
+        # HTTPS that is asked for without an authority trusts anybody, as with kube-scheduler.
+        insecure=tls.insecure or (config.enable_https and not has_ca),
+        certificate_data=_text(tls.cert_data, f"{where}.tlsConfig.certData"),
+        certificate_file=tls.cert_file,
+        key_data=Secret(_text(tls.key_data, f"{where}.tlsConfig.keyData")) if tls.key_data else None,
+        key_file=tls.key_file,
+    )
+
+
+def _text(data: bytes, where: str) -> str:
+    try:
+        return data.decode("ascii")
+    except UnicodeDecodeError:
+        raise ConfigError(f"{where}: must be a PEM text, base64 encoded") from None

@@ -1,0 +1,112 @@
+"""Pods and nodes with every field they have, as JSON that is ready to be sent.
+
+In: the API. Out: for an extender, what kube-scheduler would send it. The scheduler's own structs hold what
+scheduling reads (ADR 8), an extender may read anything; so with extenders that are sent objects, these are
+followed a second time, in this form. What is not known here yet is asked of the API.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Final, TypeVar
+
+import msgspec
+
+from kuberth.api.core import Node, Pod
+from kuberth.api.kinds import REGISTRY
+from kuberth.api.meta import ObjectMeta
+from kuberth.api.wire import TreeHolder, convert
+from kuberth.client.protocol import Api
+from kuberth.errors import NotFoundError, WireError
+from kuberth.informers.reflector import Reflector
+from kuberth.informers.store import Store
+
+UNFINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
+PENDING: Final = f"spec.nodeName=,{UNFINISHED}"
+
+W = TypeVar("W", bound="WholeObject")
+
+
+class WholeObject(TreeHolder):
+    """One object. As in Go, what kind it is stands in no field of it."""
+
+    __slots__ = ("json", "metadata")
+
+    _unsent: ClassVar[Sequence[str]] = ()
+    """Parts of the metadata that kube-scheduler does not keep either."""
+
+    def __init__(self, tree: Mapping[str, Any] | None = None, *, metadata: ObjectMeta | None = None) -> None:
+        if metadata is not None:  # a deletion of which no more is known
+            self.metadata, self.json = metadata, b"{}"
+            return
+        if not isinstance(tree, Mapping) or not isinstance(tree.get("metadata"), Mapping):
+            raise WireError(f"{type(self).__name__}: no object with metadata")
+        self.metadata = convert(ObjectMeta, tree["metadata"])
+        sent = {name: part for name, part in tree.items() if name not in ("apiVersion", "kind")}
+        sent["metadata"] = {name: part for name, part in tree["metadata"].items() if name not in self._unsent}
+        self.json = msgspec.json.encode(sent)
+
+    @property
+    def tree(self) -> Mapping[str, Any]:  # type: ignore[override]  # read-only: it is kept as text
+        """The whole tree."""
+        found: Mapping[str, Any] = msgspec.json.decode(self.json)
+        return found
+
+
+class WholePod(WholeObject):
+    __slots__ = ()
+    _unsent = ("managedFields",)
+
+
+class WholeNode(WholeObject):
+    __slots__ = ()
+
+
+REGISTRY.add_holder(WholePod, of=Pod)
+REGISTRY.add_holder(WholeNode, of=Node)
+
+
+class WholeObjects:
+    """Follows the pods and nodes that extenders are sent."""
+
+    def __init__(self, api: Api, *, pods: str | None = None, nodes: bool = False) -> None:
+        """`pods` is a field selector, None: none are followed, each is asked for."""
+        self._api = api
+        self._pods: Store[WholePod] = Store()
+        self._nodes: Store[WholeNode] = Store()
+        self.reflectors: list[Reflector[Any]] = []
+        """To be run by whoever runs the scheduler."""
+        if nodes:
+            self.reflectors.append(Reflector(api, WholeNode, self._nodes, _nobody))
+        if pods is not None:
+            self.reflectors.append(Reflector(api, WholePod, self._pods, _nobody, field_selector=pods))
+
+    async def pod(self, pod: Pod) -> bytes:
+        """The pod, at least as new as this version of it; NotFoundError if it is gone."""
+        metadata = pod.metadata
+        found = self._pods.get(metadata.name, namespace=metadata.namespace)
+        if found is None or found.metadata.uid != metadata.uid or _is_older(found.metadata, metadata):
+            found = await self._api.get(WholePod, metadata.name, namespace=metadata.namespace)
+            if found.metadata.uid != metadata.uid:
+                raise NotFoundError(f"pod {metadata.namespace}/{metadata.name} was made again meanwhile")
+        return found.json
+
+    async def nodes(self, names: Iterable[str]) -> Sequence[bytes]:
+        """The nodes of these names that exist, in order."""
+        found = []
+        for name in names:
+            node = self._nodes.get(name)
+            try:
+                found.append((await self._api.get(WholeNode, name) if node is None else node).json)
+            except NotFoundError:
+                continue  # deleted since it was looked at
+        return found
+
+
+def _is_older(found: ObjectMeta, wanted: ObjectMeta) -> bool:
+    versions = found.resource_version, wanted.resource_version
+    return all(version.isdecimal() for version in versions) and int(versions[0]) < int(versions[1])
+
+
+def _nobody(_old: object, _new: object) -> None:
+    """No one has to be told of a change."""

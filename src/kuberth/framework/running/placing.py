@@ -1,0 +1,138 @@
+"""The phase that chooses a part of the cluster for a whole pod group: PlacementGenerate, PlacementScore.
+
+In: a group and the nodes. Out: the parts it may go to; of those that take it, the scores.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from kuberth.cluster.nodes import Nodes
+from kuberth.cluster.pod_info import PodInfo
+from kuberth.cluster.what_if import Rehearsal
+from kuberth.framework.cycle_state import GroupAttempt
+from kuberth.framework.extension_points import (
+    PlacementCandidate,
+    PlacementScorePlugin,
+    PodGroupPostFilterPlugin,
+    ProposedPlacement,
+)
+from kuberth.framework.running.asking import Phase, nonsense
+from kuberth.framework.scores import MAX_NODE_SCORE, MIN_NODE_SCORE
+from kuberth.framework.status import SUCCESS, Status
+
+NO_PLACEMENTS = "no feasible placements found"
+
+
+class Placing(Phase):
+    """Asks the plugins that look at a group as a whole."""
+
+    @property
+    def group_post_filter(self) -> PodGroupPostFilterPlugin | None:
+        """The plugin that makes room for whole groups, if the profile has one."""
+        plugins = (each for each in self.profile.post_filter if isinstance(each, PodGroupPostFilterPlugin))
+        return next(plugins, None)
+
+    def run_group_post_filter(
+        self,
+        plugin: PodGroupPostFilterPlugin,
+        key: str,
+        pods: Sequence[PodInfo],
+        rehearsal: Rehearsal,
+        try_again: Callable[[], Status],
+    ) -> Status:
+        """Have the plugin make room for a group. Success: it is on its way."""
+        return self._asked.status(
+            plugin, "PostFilter", plugin.post_filter_group, key, pods, rehearsal, try_again, timed=True
+        )
+
+    def run_placement_generate(
+        self, attempt: GroupAttempt, nodes: Nodes
+    ) -> Sequence[PlacementCandidate] | Status:
+        """The parts of the cluster to try; without a plugin, the whole cluster."""
+        if not self.profile.placement_generate:
+            return [PlacementCandidate("", nodes)]
+        started = time.perf_counter()
+        plugin = self.profile.placement_generate[0]
+        answer = self._asked.ask(
+            plugin,
+            "PlacementGenerate",
+            plugin.generate_placements,
+            attempt.state,
+            attempt.key,
+            nodes,
+            timed=True,
+        )
+        outcome: Sequence[PlacementCandidate] | Status
+        if isinstance(answer, Status):
+            outcome = self._asked.checked(plugin, "PlacementGenerate", answer)
+            if outcome.is_success:
+                outcome = nonsense(plugin, "PlacementGenerate", answer, "placements, or why there are none")
+        elif not isinstance(answer, Sequence) or not all(
+            isinstance(candidate, PlacementCandidate) for candidate in answer
+        ):
+            outcome = nonsense(plugin, "PlacementGenerate", answer, "a sequence of PlacementCandidate")
+        else:
+            outcome = answer or Status.unschedulable(NO_PLACEMENTS).by(plugin.name)
+        status = outcome if isinstance(outcome, Status) else SUCCESS
+        self._asked.observe("PlacementGenerate", status, started)
+        return outcome
+
+    def run_placement_score(
+        self, attempt: GroupAttempt, proposed: Sequence[ProposedPlacement]
+    ) -> Sequence[int] | Status:
+        """The weighted sum of all plugins' scores for each proposal."""
+        started = time.perf_counter()
+        totals, outcome = [0] * len(proposed), SUCCESS
+        for plugin in self.profile.placement_score:
+            scores = self._placement_scores(plugin, attempt, proposed)
+            if isinstance(scores, Status):
+                outcome = scores
+                break
+            weight = self.profile.placement_score_weights[plugin.name]
+            totals = [total + weight * score for total, score in zip(totals, scores, strict=True)]
+        self._asked.observe("PlacementScore", outcome, started)
+        return totals if outcome.is_success else outcome
+
+    def _placement_scores(
+        self, plugin: PlacementScorePlugin, attempt: GroupAttempt, proposed: Sequence[ProposedPlacement]
+    ) -> Sequence[int] | Status:
+        scores: list[int] = []
+        for each in proposed:
+            answer = self._asked.ask(
+                plugin,
+                "PlacementScore",
+                plugin.score_placement,
+                attempt.state,
+                attempt.key,
+                each,
+                timed=True,
+            )
+            if isinstance(answer, Status):
+                status = self._asked.checked(plugin, "PlacementScore", answer)
+                if not status.is_success:
+                    return status
+            if not isinstance(answer, int) or isinstance(answer, bool):
+                return nonsense(plugin, "PlacementScore", answer, "a whole number")
+            scores.append(answer)
+        normalized = self._asked.ask(
+            plugin,
+            "PlacementScore",
+            plugin.normalize_placement_scores,
+            attempt.state,
+            attempt.key,
+            tuple(scores),
+        )
+        if isinstance(normalized, Status):
+            status = self._asked.checked(plugin, "PlacementScore", normalized)
+            if not status.is_success:
+                return status
+            normalized = None
+        final = scores if normalized is None else normalized
+        if not isinstance(final, Sequence) or len(final) != len(scores):
+            return nonsense(plugin, "PlacementScore", final, f"{len(scores)} scores")
+        for score in final:
+            if not isinstance(score, int) or not MIN_NODE_SCORE <= score <= MAX_NODE_SCORE:
+                return nonsense(plugin, "PlacementScore", score, "a score from 0 to 100 after normalising")
+        return final

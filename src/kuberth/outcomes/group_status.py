@@ -1,0 +1,74 @@
+"""The condition of a PodGroup, written without any cycle waiting for it.
+
+In: what a group's cycle decided. Out: a patch of the PodGroup's status, if that says something new. A group
+that was scheduled once stays so: pods that come later and do not fit change nothing about that.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Final
+
+from kuberth.api.scheduling import PodGroup
+from kuberth.client.protocol import Api
+from kuberth.clock import Clock
+from kuberth.errors import ApiError, ConflictError, NotFoundError
+from kuberth.framework.handle import Spawner
+from kuberth.informers.store import Store
+from kuberth.text.timestamps import timestamp
+
+logger = logging.getLogger(__name__)
+
+SCHEDULED: Final = "PodGroupScheduled"
+
+
+class PodGroupStatusWriter:
+    """Writes the condition `PodGroupScheduled`."""
+
+    def __init__(self, api: Api, spawn: Spawner, clock: Clock, *, groups: Store[PodGroup]) -> None:
+        self._api = api
+        self._spawn = spawn
+        self._clock = clock
+        self._groups = groups
+
+    def write(self, key: str, *, is_scheduled: bool, reason: str, message: str) -> None:
+        """Say what became of a group's attempt, as far as it is known which group that is."""
+        group = self._groups.get_by_key(key)
+        if group is None:
+            logger.info("pod group %s is gone, its status is not written", key)
+            return
+        old = next((each for each in group.status.conditions if each.type == SCHEDULED), None)
+        status, generation = str(is_scheduled), group.metadata.generation
+        if old is not None:
+            if old.status == "True" and not is_scheduled:
+                return
+            known = (old.status, old.reason, old.message, old.observed_generation)
+            if known == (status, reason, message, generation):
+                return
+        condition: dict[str, Any] = {
+            "type": SCHEDULED,
+            "status": status,
+            "reason": reason,
+            "message": message,
+            "observedGeneration": generation,
+        }
+        if old is None or old.status != status:
+            condition["lastTransitionTime"] = timestamp(self._clock.now_ns())
+        self._spawn(self._patch(group, condition), name=f"status of pod group {key}")
+
+    async def _patch(self, group: PodGroup, condition: dict[str, Any]) -> None:
+        metadata = group.metadata
+        try:
+            await self._api.patch(
+                PodGroup,
+                metadata.name,
+                {"metadata": {"uid": metadata.uid}, "status": {"conditions": [condition]}},
+                namespace=metadata.namespace,
+                subresource="status",
+            )
+        except (NotFoundError, ConflictError):  # deleted, perhaps made again under the same name
+            logger.debug("pod group %s/%s is gone", metadata.namespace, metadata.name)
+        except ApiError:
+            logger.exception(
+                "the status of pod group %s/%s could not be written", metadata.namespace, metadata.name
+            )

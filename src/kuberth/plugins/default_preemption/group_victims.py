@@ -1,0 +1,96 @@
+"""Whom a pod group would have to evict, anywhere in the cluster: as few and as unimportant as possible.
+
+In: a group that does not fit, and a way to try it again on the table as it is now. Out: the victims, or why
+there are none. All pods of lower priority leave in a rehearsal; then each comes back that the group can do
+without evicting, the most important first. Pods of a group that is only disrupted as a whole go together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from kuberth.api.scheduling import PodGroup
+from kuberth.cluster.pod_info import PodInfo
+from kuberth.cluster.table import ClusterTable
+from kuberth.cluster.what_if import Rehearsal
+from kuberth.framework.status import Status
+from kuberth.informers.store import Store
+from kuberth.plugins.default_preemption.budgets import Budgets
+from kuberth.plugins.default_preemption.importance import start_time
+
+NO_VICTIMS: Final = "No preemption victims found for incoming preemptor"
+AS_A_WHOLE: Final = "PodGroup"
+"""The disruption mode of groups whose pods are evicted together or not at all."""
+
+Unit = Sequence[PodInfo]
+"""Pods that are evicted together; most are one pod."""
+
+
+class GroupVictims:
+    """Finds victims for groups, over one cluster table."""
+
+    def __init__(self, cluster: ClusterTable, *, groups: Store[PodGroup], budgets: Budgets) -> None:
+        self._cluster = cluster
+        self._groups = groups
+        self._budgets = budgets
+
+    def find(
+        self, group: PodGroup, rehearsal: Rehearsal, try_again: Callable[[], Status]
+    ) -> Sequence[PodInfo] | Status:
+        """The pods to evict, the most important first."""
+        priority = group.spec.priority or 0
+        units = [unit for unit in self._units() if self._priority(unit) < priority]
+        if not units:
+            return Status.unresolvable(NO_VICTIMS)
+        for unit in units:
+            self._leave(unit, rehearsal)
+        status = try_again()
+        if not status.is_success:
+            return status
+        units.sort(key=self._importance)
+        violating, others = self._budgets.split_units(units)
+        condemned: list[Unit] = []
+        for unit in (*violating, *others):
+            self._return(unit, rehearsal)
+            if not try_again().is_success:
+                self._leave(unit, rehearsal)
+                condemned.append(unit)
+        condemned.sort(key=self._importance)
+        return [info for unit in condemned for info in unit]
+
+    def _units(self) -> list[Unit]:
+        """All pods on nodes, by those who go together."""
+        together: dict[str, list[PodInfo]] = {}
+        for row in self._cluster.order().tolist():
+            for info in self._cluster.pods_at(row):
+                whole = self._whole_group(info)
+                together.setdefault(whole.metadata.uid if whole else info.uid, []).append(info)
+        return list(together.values())
+
+    def _whole_group(self, info: PodInfo) -> PodGroup | None:
+        """The pod's group, if it is only disrupted as a whole."""
+        group = self._groups.get_by_key(info.group) if info.group else None
+        return group if group is not None and group.spec.disruption_mode == AS_A_WHOLE else None
+
+    def _priority(self, unit: Unit) -> int:
+        whole = self._whole_group(unit[0])
+        return unit[0].priority if whole is None else whole.spec.priority or 0
+
+    def _importance(self, unit: Unit) -> tuple[object, ...]:
+        """A sort key: by priority; groups before single pods, large ones first; then who started first."""
+        in_group = bool(unit[0].group)
+        started = min(start_time(info) for info in unit)
+        return -self._priority(unit), not in_group, -len(unit) if in_group else 0, started
+
+    def _leave(self, unit: Unit, rehearsal: Rehearsal) -> None:
+        for info in unit:
+            row = self._cluster.row_of(info.node_name)
+            assert row is not None
+            rehearsal.remove_pod(info, row)
+
+    def _return(self, unit: Unit, rehearsal: Rehearsal) -> None:
+        for info in unit:
+            row = self._cluster.row_of(info.node_name)
+            assert row is not None
+            rehearsal.add_pod(info, row)

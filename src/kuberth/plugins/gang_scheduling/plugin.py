@@ -1,0 +1,115 @@
+"""All or nothing: pods of a gang wait until enough of them exist, and are bound when enough have a node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from kuberth.api.core import Pod
+from kuberth.api.scheduling import PodGroup
+from kuberth.cluster.pod_info import group_of
+from kuberth.framework.cluster_events import Action, ClusterEvent, EventWithHint, Hint, Resource
+from kuberth.framework.cycle_state import CycleState
+from kuberth.framework.extension_points import (
+    EnqueueExtensions,
+    PermitPlugin,
+    PermitResult,
+    PreEnqueuePlugin,
+)
+from kuberth.framework.handle import Handle
+from kuberth.framework.status import Status
+
+PERMIT_SECONDS: Final = 5 * 60.0
+"""How long a pod keeps its node while its gang is incomplete."""
+
+
+class GangScheduling(PreEnqueuePlugin, PermitPlugin, EnqueueExtensions):
+    name = "GangScheduling"
+    hints_read = frozenset({"info.group"})
+
+    def __init__(self, _args: object, handle: Handle) -> None:
+        self._handle = handle
+        self._groups = handle.stores.of(PodGroup)
+        self._members = handle.cluster.pod_groups
+
+    # The gate
+
+    def pre_enqueue(self, pod: Pod) -> Status | None:
+        key = group_of(pod)
+        if not key:
+            return None
+        group = self._groups.get_by_key(key)
+        if group is None:
+            name = key.partition("/")[2]
+            return Status.unresolvable(
+                f'waiting for pods\'s pod group "{name}" to appear in scheduling queue'
+            )
+        gang = group.spec.scheduling_policy.gang
+        if gang is None:
+            return None
+        members = self._members.get(key)
+        if members is None:
+            return Status.error(unknown_group(key))
+        if members.total < gang.min_count:
+            return Status.unresolvable("waiting for minCount pods from a gang to appear in scheduling queue")
+        return None
+
+    def events_to_register(self) -> Iterable[EventWithHint]:
+        # Neither a PodGroup's policy nor a pod's group ever changes, so additions are all there is.
+        return [
+            EventWithHint(ClusterEvent(Resource.POD, Action.ADD), self._after_pod),
+            EventWithHint(ClusterEvent(Resource.POD_GROUP, Action.ADD), self._after_group),
+        ]
+
+    def _after_pod(self, pod: Pod, _old: object, new: object) -> Hint:
+        key = group_of(pod)
+        if not isinstance(new, Pod) or not key or group_of(new) != key:
+            return Hint.SKIP
+        # The gate would not open for one pod of many that are still missing.
+        return Hint.QUEUE if self._is_complete(key) else Hint.SKIP
+
+    def _is_complete(self, key: str) -> bool:
+        group, members = self._groups.get_by_key(key), self._members.get(key)
+        if group is None:
+            return False
+        gang = group.spec.scheduling_policy.gang
+        return gang is None or members is None or members.total >= gang.min_count
+
+    def _after_group(self, pod: Pod, _old: object, new: object) -> Hint:
+        if not isinstance(new, PodGroup):
+            return Hint.SKIP
+        key = f"{new.metadata.namespace}/{new.metadata.name}"
+        return Hint.QUEUE if group_of(pod) == key else Hint.SKIP
+
+    # Bound together
+
+    def permit(self, state: CycleState, pod: Pod, node_name: str) -> PermitResult | Status | None:
+        key = group_of(pod)
+        if not key:
+            return None
+        group = self._groups.get_by_key(key)
+        if group is None:
+            name = key.partition("/")[2]
+            return Status.error(
+                f'failed to get podGroup {key}: podgroup.scheduling.k8s.io "{name}" not found'
+            )
+        gang = group.spec.scheduling_policy.gang
+        if gang is None:
+            return None
+        members = self._members.get(key)
+        if members is None:
+            return Status.error(unknown_group(key))
+        if members.scheduled < gang.min_count:
+            # Pods that the group's own cycle holds come without being called.
+            if members.queued:
+                self._handle.activator.activate({info.key: info.pod for info in members.queued.values()})
+            return PermitResult.wait(PERMIT_SECONDS, "waiting for minCount pods from a gang to be scheduled")
+        if len(self._handle.waiting_pods):
+            for uid in members.assumed:
+                if (waiting := self._handle.waiting_pods.get(uid)) is not None:
+                    waiting.allow(self.name)
+        return None
+
+
+def unknown_group(key: str) -> str:
+    return f"pod group state not found for pod group {key}"

@@ -1,0 +1,43 @@
+"""How full a part of the cluster gets with a pod group in it: the fuller, the better, whatever the strategy.
+
+In: a part of the cluster and the pods that would go there. Out: a score from 0 to 100, of the sums over all
+its nodes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+import numpy as np
+
+from kuberth.cluster.resource_columns import MEMORY
+from kuberth.config.plugin_args import ResourceSpec
+from kuberth.errors import QuantityError
+from kuberth.framework.extension_points import ProposedPlacement
+from kuberth.plugins.node_resources_fit.strategies import most_allocated_of_one
+from kuberth.plugins.resources.allocation import Use, shares_of
+from kuberth.plugins.resources.requests import amounts_for_fit_score
+
+
+def fullness(proposed: ProposedPlacement, resources: Iterable[ResourceSpec]) -> int:
+    asked: Counter[str] = Counter()
+    for info in proposed.pods:
+        try:
+            asked.update(amounts_for_fit_score(info.pod, info))
+        except QuantityError:
+            continue  # it asks for nothing that can be read
+    nodes, table = proposed.candidate.nodes, proposed.candidate.nodes.table
+    found: list[Use] = []
+    for share in shares_of(resources, asked):
+        index = table.resource_index(share.resource)
+        if index is None:
+            continue
+        offered = nodes.take(table.allocatable[index])
+        counts = table.nonzero_requested if index <= MEMORY else table.requested
+        has = offered != 0
+        whole = int(offered.sum())
+        if whole:
+            taken = int(np.where(has, nodes.take(counts[index]), 0).sum())
+            found.append((share.weight, whole, taken, share.amount))
+    return most_allocated_of_one(found)

@@ -1,0 +1,296 @@
+"""The scheduling cycle of a pod group: gather its pods, try them together, carry out what came of it.
+
+In: a popped pod of a group. Out: every pod of the group that was gathered is on its way to its node, or back
+in the queue with its reason; the PodGroup's condition says what became of the group.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from kuberth.api.scheduling import PodGroup
+from kuberth.cluster.pod_info import PodInfo
+from kuberth.cluster.table import ClusterTable
+from kuberth.cluster.what_if import Rehearsal
+from kuberth.framework.cycle_state import GroupAttempt
+from kuberth.framework.nominator import Nominator
+from kuberth.framework.queued_pod import QueuedPod
+from kuberth.framework.runner import Runner
+from kuberth.framework.status import Status
+from kuberth.informers.store import Store
+from kuberth.observe.metrics import PodGroupMetrics
+from kuberth.outcomes.group_status import PodGroupStatusWriter
+from kuberth.outcomes.placement import Placement
+from kuberth.outcomes.rejection import CLEAR_NOMINATION, Rejection
+from kuberth.queue.interface import SchedulingQueue
+from kuberth.scheduling.cycle import SchedulingCycle
+from kuberth.scheduling.groups.gathering import Gathering
+from kuberth.scheduling.groups.placements import PlacementSearch
+from kuberth.scheduling.groups.trial import GroupResult, GroupTrial, MemberResult, group_rejected
+
+logger = logging.getLogger(__name__)
+
+NO_GROUP_PREEMPTION: Final = (
+    "default preemption plugin is not registered, workload aware preemption is disabled"
+)
+CONSTRAINED: Final = "workload aware preemption is not supported for pod groups with scheduling constraints"
+
+Finish = Callable[[Placement | Rejection], None]
+"""Binds a pod that has its node, or sends one back that has none."""
+
+
+class GroupCycle:
+    """Serial cycles over one queue and one cluster table, beside those of single pods."""
+
+    def __init__(
+        self,
+        *,
+        queue: SchedulingQueue,
+        cluster: ClusterTable,
+        nominator: Nominator,
+        runners: Mapping[str, Runner],
+        cycle: SchedulingCycle,
+        groups: Store[PodGroup],
+        writer: PodGroupStatusWriter,
+        metrics: PodGroupMetrics,
+        hold: Callable[[Placement], None],
+        by_topology: bool = False,
+        preempts: bool = False,
+        rng: random.Random | None = None,
+    ) -> None:
+        """`hold` has plugins see a pod that Permit wants to wait; `by_topology` and `preempts` are the gates
+        TopologyAwareWorkloadScheduling and WorkloadAwarePreemption."""
+        self._queue = queue
+        self._cluster = cluster
+        self._nominator = nominator
+        self._runners = runners
+        self._cycle = cycle
+        self._groups = groups
+        self._writer = writer
+        self._metrics = metrics
+        self._hold = hold
+        self._preempts = preempts
+        self._gathering = Gathering(queue)
+        rng = random.Random() if rng is None else rng
+        self._placements = PlacementSearch(cluster, rng=rng) if by_topology else None
+
+    def next_held(self) -> QueuedPod | None:
+        """The next pod that was popped while a group was gathered, and is not of that group."""
+        return self._gathering.next_held()
+
+    def takes(self, queued: QueuedPod, runner: Runner) -> bool:
+        """Whether the pod is tried with its group. One that extenders decide about is not, as no cycle of
+        many pods can wait for their answers: it takes its place alone, and Permit has it wait."""
+        return bool(queued.info.group) and not _waits_for_extenders(queued.info, runner)
+
+    def run(self, popped: QueuedPod, finish: Finish, needs_none: Callable[[QueuedPod], bool]) -> None:
+        """Try the group of a popped pod. `needs_none` says which pods need no scheduling any more."""
+        started, key = time.perf_counter(), popped.info.group
+        members = self._cluster.pod_groups.get(key)
+        if members is None:
+            why = f"error while retrieving pod group state: pod group state not found for pod group {key}"
+            self._reject_all([popped], Status.error(why), finish, nomination=None)
+            return
+        fellows = [info for uid, info in members.unscheduled.items() if uid != popped.uid]
+        pods = self._gathering.gather(popped, [info for info in fellows if self._may_join(info)])
+        in_hand = {queued.uid for queued in pods}
+        members.take_in_hand(in_hand)
+        try:
+            self._attend_to(key, pods, started, finish, needs_none)
+        finally:
+            members.let_go(in_hand)
+
+    def _may_join(self, info: PodInfo) -> bool:
+        runner = self._runners.get(info.pod.spec.scheduler_name)
+        return runner is None or not _waits_for_extenders(info, runner)
+
+    def _attend_to(
+        self,
+        key: str,
+        pods: Sequence[QueuedPod],
+        started: float,
+        finish: Finish,
+        needs_none: Callable[[QueuedPod], bool],
+    ) -> None:
+        name = pods[0].pod.spec.scheduler_name
+        other = next((q.pod.spec.scheduler_name for q in pods if q.pod.spec.scheduler_name != name), None)
+        if other is not None:
+            why = (
+                "all pods in a single pod group should have the same .spec.schedulerName set, "
+                f'got: "{other}" and "{name}"'
+            )
+            self._reject_all(pods, Status.error(why), finish)
+            return
+        wanted = []
+        for queued in pods:
+            if needs_none(queued):
+                self._queue.done(queued.uid)
+            else:
+                wanted.append(queued)
+        if wanted:
+            runner = self._runners[name]
+            result = self._decide(key, wanted, runner, started)
+            self._submit(wanted, runner, result, finish)
+            self._tell(key, runner, result, started)
+
+    def _reject_all(
+        self,
+        pods: Sequence[QueuedPod],
+        status: Status,
+        finish: Finish,
+        nomination: str | None = CLEAR_NOMINATION,
+    ) -> None:
+        for queued in pods:
+            runner = self._runners[queued.pod.spec.scheduler_name]
+            finish(Rejection(queued, status, runner, time.perf_counter(), nomination))
+
+    # Deciding
+
+    def _decide(self, key: str, pods: Sequence[QueuedPod], runner: Runner, started: float) -> GroupResult:
+        """Try the group, and where it does not fit see whether room can be made for all of it."""
+        try:
+            with self._cluster.rehearsal() as rehearsal:
+                result = self._try(key, pods, runner, rehearsal)
+            self._metrics.algorithm_duration.observe((), time.perf_counter() - started)
+            if self._preempts and result.status.is_rejected:
+                with self._cluster.rehearsal() as rehearsal:
+                    result = self._make_room(key, pods, runner, rehearsal, result)
+        except Exception as exc:  # a defect of ours must not cost anyone their pod, nor stop the loop
+            logger.exception("the scheduling cycle failed with pod group %s; its pods are queued again", key)
+            result = GroupResult(Status.error(exc))
+        return result
+
+    def _try(
+        self,
+        key: str,
+        pods: Sequence[QueuedPod],
+        runner: Runner,
+        rehearsal: Rehearsal,
+        *,
+        makes_room: bool = True,
+    ) -> GroupResult:
+        trial = GroupTrial(pods, runner, rehearsal, cycle=self._cycle, nominator=self._nominator)
+        if self._placements is not None:
+            return self._placements.run(trial, runner, key, makes_room=makes_room)
+        return trial.run(GroupAttempt(key, makes_room=makes_room))
+
+    def _make_room(
+        self,
+        key: str,
+        pods: Sequence[QueuedPod],
+        runner: Runner,
+        rehearsal: Rehearsal,
+        result: GroupResult,
+    ) -> GroupResult:
+        """The result, in the light of a preemption for the group as a whole."""
+        group = self._groups.get_by_key(key)
+        if group is None:
+            return GroupResult(
+                Status.error(f"failed to get pod group object: {not_found(key)}"), result.members
+            )
+        constraints = group.spec.scheduling_constraints
+        plugin = runner.group_post_filter
+        if plugin is None:
+            status = Status.unschedulable(NO_GROUP_PREEMPTION)
+        elif constraints is not None and constraints.topology:
+            status = Status.unschedulable(CONSTRAINED)
+        else:
+
+            def try_again() -> Status:
+                return self._try(key, pods, runner, rehearsal, makes_room=False).status
+
+            infos = [queued.info for queued in pods]
+            status = runner.run_group_post_filter(plugin, key, infos, rehearsal, try_again)
+        if status.is_success:
+            return GroupResult(result.status, result.members, waits_for_preemption=True)
+        if not status.is_rejected:
+            return GroupResult(status, result.members)
+        told = Status(result.status.code, *result.status.reasons, *status.reasons, cause=result.status.cause)
+        return GroupResult(told, result.members, result.waits_for_preemption)
+
+    # Carrying it out
+
+    def _submit(self, pods: Sequence[QueuedPod], runner: Runner, result: GroupResult, finish: Finish) -> None:
+        """Every pod on its way. Those that have a node are bound when all have been permitted: then most need
+        not wait for each other any more."""
+        placements: list[Placement] = []
+        for index, queued in enumerate(pods):
+            member = result.members[index] if index < len(result.members) else None
+            seconds = 0.0 if member is None else member.seconds
+            started = time.perf_counter() - seconds
+            outcome = self._outcome(queued, member, runner, result, started)
+            if isinstance(outcome, Placement):
+                self._hold(outcome)
+                placements.append(outcome)
+            else:
+                finish(outcome)
+        for placement in placements:
+            finish(placement)
+
+    def _outcome(
+        self,
+        queued: QueuedPod,
+        member: MemberResult | None,
+        runner: Runner,
+        result: GroupResult,
+        started: float,
+    ) -> Placement | Rejection:
+        group = result.status
+        if not group.is_success and not group.is_rejected:
+            own = None if member is None or member.status.is_rejected else member.status
+            failed = group if own is None or own.is_success else own
+            return Rejection(queued, failed, runner, started)
+        if member is None:
+            return Rejection(queued, group, runner, started, None)
+        if member.choice is None:
+            return Rejection(queued, member.status, runner, started, member.nomination)
+        if group.is_success and member.status.is_success:
+            return self._take(member, runner, started)
+        if not result.waits_for_preemption:
+            # Whatever it would have had to wait for: it cannot go because its group cannot.
+            return Rejection(queued, group_rejected(*member.permit.reasons), runner, started)
+        if member.status.is_success:
+            return Rejection(queued, group, runner, started, member.choice.node_name)
+        return Rejection(queued, member.status, runner, started, member.nomination)
+
+    def _take(self, member: MemberResult, runner: Runner, started: float) -> Placement | Rejection:
+        """The same node again, now for good."""
+        queued, state = member.queued, member.state
+        assert member.choice is not None
+        state.group = None
+        try:
+            return self._cycle.take(state, queued, runner, member.choice, started)
+        except Exception as exc:
+            logger.exception("the scheduling cycle failed with pod %s; it is queued again", queued.key)
+            self._cluster.forget_pod(queued.uid)
+            return Rejection(queued, Status.error(exc), runner, started)
+
+    def _tell(self, key: str, runner: Runner, result: GroupResult, started: float) -> None:
+        """The PodGroup's condition, and the metrics."""
+        status = result.status
+        if status.is_success:
+            label, reason = "scheduled", "Scheduled"
+        elif status.is_rejected:
+            label = "waiting_on_preemption" if result.waits_for_preemption else "unschedulable"
+            reason = "Unschedulable"
+        else:
+            label, reason = "error", "SchedulerError"
+            logger.error("scheduling pod group %s failed, it will be retried: %s", key, status.message)
+        labels = (label, runner.profile.scheduler_name)
+        self._metrics.schedule_attempts.inc(labels)
+        self._metrics.attempt_duration.observe(labels, time.perf_counter() - started)
+        self._writer.write(key, is_scheduled=status.is_success, reason=reason, message=status.message)
+
+
+def _waits_for_extenders(info: PodInfo, runner: Runner) -> bool:
+    return bool(runner.extenders) and runner.extenders.decide_about(info.pod)
+
+
+def not_found(key: str) -> str:
+    """How the API tells of a PodGroup that there is not."""
+    name = key.partition("/")[2]
+    return f'podgroup.scheduling.k8s.io "{name}" not found'

@@ -1,0 +1,166 @@
+"""One pass over a group's pods: would they fit together?
+
+In: the pods in order, on the cluster table in a rehearsal. Out: per pod a node or a rejection, and whether
+the group as a whole can go. Every pod that finds a node counts there for those after it; at the end all of
+them have left again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from kuberth.cluster.pod_info import PodInfo
+from kuberth.cluster.what_if import Rehearsal
+from kuberth.framework.cycle_state import CycleState, GroupAttempt
+from kuberth.framework.nominator import Nominator
+from kuberth.framework.queued_pod import QueuedPod
+from kuberth.framework.runner import Runner
+from kuberth.framework.status import SUCCESS, Code, Status
+from kuberth.outcomes.placement import Choice
+from kuberth.outcomes.rejection import (
+    CLEAR_NOMINATION,
+    PodGroupError,
+    Rejection,
+    rejected_on,
+)
+from kuberth.scheduling.cycle import SchedulingCycle
+
+WAITING_FOR_PREEMPTION: Final = "pod group is waiting for preemption to complete"
+
+
+@dataclass(frozen=True, slots=True)
+class MemberResult:
+    """What became of one pod."""
+
+    queued: QueuedPod
+    state: CycleState
+    status: Status
+    """Success: it has a node. Otherwise why not, even if room for it is being made."""
+    choice: Choice | None = None
+    """Its node, or the one that is being cleared for it; None: there is none."""
+    nomination: str | None = None
+    """As a `Rejection` has it."""
+    permit: Status = SUCCESS
+    """What Permit said; only of pods that have a `choice`."""
+    seconds: float = 0.0
+    """How long it took."""
+
+    @property
+    def needs_preemption(self) -> bool:
+        """Whether there is only room for it once others have left."""
+        return self.choice is not None and not self.status.is_success
+
+
+@dataclass(frozen=True, slots=True)
+class GroupResult:
+    """What became of the group."""
+
+    status: Status
+    """Success: its pods that have a node can be bound. Rejected: none can now. Error: nobody knows."""
+    members: Sequence[MemberResult] = ()
+    """In the order they were tried; fewer than there are pods if it ended early."""
+    waits_for_preemption: bool = False
+    """Whether it fits as soon as others have left; then it is rejected."""
+
+    def rejected(self, *reasons: str) -> GroupResult:
+        """The same group, which cannot go for these reasons."""
+        return replace(self, status=Status(Code.UNSCHEDULABLE, *reasons), waits_for_preemption=False)
+
+
+def group_rejected(*reasons: str) -> Status:
+    """The group cannot go as a whole, and neither can any pod of it."""
+    error = PodGroupError()
+    return Status(Code.UNSCHEDULABLE, str(error), *reasons, cause=error)
+
+
+class GroupTrial:
+    """Tries one group's pods with one profile."""
+
+    def __init__(
+        self,
+        pods: Sequence[QueuedPod],
+        runner: Runner,
+        rehearsal: Rehearsal,
+        *,
+        cycle: SchedulingCycle,
+        nominator: Nominator,
+    ) -> None:
+        self._pods = pods
+        self._runner = runner
+        self._rehearsal = rehearsal
+        self._cycle = cycle
+        self._nominator = nominator
+
+    def run(self, attempt: GroupAttempt) -> GroupResult:
+        """Try all pods, then take them back. A gang can go with its last pod that counts, and Permit knows
+        which that is: its last word stands."""
+        result, members = group_rejected(), list[MemberResult]()
+        placed: list[tuple[MemberResult, PodInfo]] = []
+        waits = needs_preemption = False
+        try:
+            for queued in self._pods:
+                member, info = self._try(queued, attempt)
+                members.append(member)
+                if info is None:
+                    if member.status.is_rejected:
+                        continue  # the others may be enough
+                    why = f"failed to schedule other pod from a pod group: {member.status.message}"
+                    result, waits = Status(Code.ERROR, why, cause=member.status.cause), False
+                    break
+                placed.append((member, info))
+                needs_preemption = needs_preemption or member.needs_preemption
+                if member.permit.is_success:
+                    waits = needs_preemption
+                    result = group_rejected(WAITING_FOR_PREEMPTION) if waits else SUCCESS
+        finally:
+            for member, info in reversed(placed):
+                self._take_back(member.state, info)
+        return GroupResult(result, members, waits)
+
+    def _try(self, queued: QueuedPod, attempt: GroupAttempt) -> tuple[MemberResult, PodInfo | None]:
+        """The pod's outcome, and how it counts on its node if it has one."""
+        started = time.perf_counter()
+        runner, state = self._runner, self._cycle.begin(queued)
+        state.group = attempt
+        outcome = self._cycle.decide(state, queued, runner, started)
+        status, nomination = SUCCESS, None
+        if isinstance(outcome, Rejection):
+            status, nomination = outcome.status, outcome.nomination
+            if not nomination:
+                member = MemberResult(queued, state, status, None, nomination, seconds=_since(started))
+                return member, None
+            outcome = Choice(nomination, 0, 0)
+        info = queued.info.placed_on(outcome.node_name)
+        refusal, permit = self._assume(state, info)
+        if refusal is not None:
+            member = MemberResult(queued, state, refusal, None, CLEAR_NOMINATION, seconds=_since(started))
+            return member, None
+        return MemberResult(queued, state, status, outcome, nomination, permit, _since(started)), info
+
+    def _assume(self, state: CycleState, info: PodInfo) -> tuple[Status | None, Status]:
+        """Why the pod cannot have the node after all, or None; and what Permit said."""
+        runner, pod, node_name = self._runner, info.pod, info.node_name
+        if not self._rehearsal.assume_pod(info):
+            return Status.error(f"node {node_name} is gone"), SUCCESS
+        self._nominator.withdraw(pod)
+        status, permit = runner.run_reserve(state, pod, node_name), SUCCESS
+        if status.is_success:
+            status = permit = runner.run_permit(state, pod, node_name)[0]
+        if status.is_success or status.is_wait:
+            return None, permit
+        self._take_back(state, info)
+        return rejected_on(node_name, status), permit
+
+    def _take_back(self, state: CycleState, info: PodInfo) -> None:
+        self._runner.run_unreserve(state, info.pod, info.node_name)
+        self._rehearsal.forget_pod(info)
+        # What the API knows to be promised to the pod still is.
+        if state.pod_info is not None:
+            self._nominator.adopt(state.pod_info)
+
+
+def _since(started: float) -> float:
+    return time.perf_counter() - started

@@ -1,0 +1,317 @@
+"""Pod groups on a real API server with the gates on: upstream's own scenarios, and the same objects given to
+kube-scheduler: the same pods bound, the same conditions, the same words."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.assets import Assets
+from tests.e2e.cluster import Cluster
+from tests.e2e.conftest import StartScheduler
+from tests.e2e.control_plane import UPSTREAM, ControlPlane
+from tests.e2e.objects import ZONE, Object, configuration, node, pod
+from tests.e2e.schedulers import KUBE_SCHEDULER, KUBERTH
+from tests.e2e.waiting import wait_for
+
+pytestmark = pytest.mark.e2e
+
+API_VERSION = "scheduling.k8s.io/v1alpha2"
+GANGS = ("GenericWorkload", "GangScheduling")
+BY_TOPOLOGY = "TopologyAwareWorkloadScheduling"
+PREEMPTING = "WorkloadAwarePreemption"
+NAME = "default-scheduler"
+
+
+def switched_on(*gates: str) -> str:
+    return f"--feature-gates={','.join(f'{gate}=true' for gate in gates)}"
+
+
+@pytest.fixture(scope="module")
+def control_plane(assets: Assets, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    flags = [switched_on(*GANGS, BY_TOPOLOGY, PREEMPTING), f"--runtime-config={API_VERSION}=true"]
+    control_plane = ControlPlane(tmp_path_factory.mktemp("with-groups"), assets, flags=flags)
+    control_plane.start()
+    try:
+        yield control_plane
+    finally:
+        control_plane.stop()
+
+
+def group(name: str, *, min_count: int | None = None, **spec: Any) -> Object:
+    policy: Object = {"basic": {}} if min_count is None else {"gang": {"minCount": min_count}}
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "PodGroup",
+        "metadata": {"name": name},
+        "spec": {"schedulingPolicy": policy, **spec},
+    }
+
+
+def member(name: str, of: str, *, cpu: str = "1", **spec: Any) -> Object:
+    return pod(name, scheduler=NAME, cpu=cpu, schedulingGroup={"podGroupName": of}, **spec)
+
+
+def single(name: str, *, cpu: str = "1", **spec: Any) -> Object:
+    return pod(name, scheduler=NAME, cpu=cpu, **spec)
+
+
+def priority_class(name: str, value: int) -> Object:
+    return {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": name},
+        "value": value,
+    }
+
+
+class Stage:
+    """One scenario on one scheduler."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+
+    def create(self, *objects: Object) -> None:
+        self.cluster.create(*objects)
+
+    def bound(self, *names: str) -> None:
+        self.cluster.wait_bound(*names, seconds=90)
+
+    def unschedulable(self, *names: str) -> None:
+        for name in names:
+            self.cluster.wait_unschedulable(name, seconds=60)
+
+    def group_is(self, name: str, status: str, reason: str) -> None:
+        def is_so() -> bool:
+            found = self.condition(name)
+            return found is not None and found[:2] == (status, reason)
+
+        wait_for(f"{name} to be {reason}", is_so, seconds=60, explain=self.cluster._pending)
+
+    def condition(self, name: str) -> tuple[Any, ...] | None:
+        stored = self.cluster.api.get(API_VERSION, "PodGroup", name, namespace=self.cluster.namespace)
+        conditions = stored.get("status", {}).get("conditions", [])
+        assert all("lastTransitionTime" in each for each in conditions)
+        fields = ("status", "reason", "message", "observedGeneration", "type")
+        return tuple(conditions[0].get(field, "") for field in fields) if conditions else None
+
+    def gone(self, *names: str) -> None:
+        wait_for(
+            f"{', '.join(names)} to be gone", lambda: not {*names} & self.cluster.pods().keys(), seconds=60
+        )
+
+    def outcome(self, *groups: str) -> object:
+        """Who is bound, what is said of whom, in a form that does not depend on who was tried first."""
+        pods = self.cluster.pods()
+        said: Counter[tuple[str, ...]] = Counter()
+        for name, found in pods.items():
+            condition: Object = next(
+                (c for c in found["status"].get("conditions", ()) if c["type"] == "PodScheduled"), {}
+            )
+            which = found["spec"].get("schedulingGroup", {}).get("podGroupName", name)
+            fields = ("status", "reason", "message")
+            said[(which, *(condition.get(field, "") for field in fields))] += 1
+        return {
+            "bound": Counter(
+                found["spec"].get("schedulingGroup", {}).get("podGroupName", name)
+                for name, found in pods.items()
+                if found["spec"].get("nodeName")
+            ),
+            "said": said,
+            "groups": {name: self.condition(name) for name in groups},
+        }
+
+
+# Scenarios: what upstream's integration tests of pod groups do, told from outside
+
+
+def fits(stage: Stage) -> object:
+    stage.create(node("n", cpu="4"), group("pg", min_count=3))
+    stage.create(*(member(f"p{number}", "pg") for number in range(3)))
+    stage.bound("p0", "p1", "p2")
+    stage.group_is("pg", "True", "Scheduled")
+    return stage.outcome("pg")
+
+
+def waits_for_its_quorum(stage: Stage) -> object:
+    stage.create(node("n", cpu="4"), group("pg", min_count=3))
+    stage.create(member("p0", "pg"), member("p1", "pg"), single("other"))
+    stage.bound("other")
+    assert stage.cluster.placements().keys() == {"other"}
+    early = stage.outcome("pg")
+    stage.create(member("p2", "pg"))
+    stage.bound("p0", "p1", "p2")
+    stage.group_is("pg", "True", "Scheduled")
+    return early, stage.outcome("pg")
+
+
+def waits_for_its_group_then_for_room(stage: Stage) -> object:
+    stage.create(node("n", cpu="4"), single("blocker", cpu="2"))
+    stage.bound("blocker")
+    stage.create(*(member(f"p{number}", "pg") for number in range(3)))
+    stage.create(single("other", cpu="100m"))
+    stage.bound("other")
+    early = stage.outcome()
+    stage.create(group("pg", min_count=3))
+    stage.unschedulable("p0", "p1", "p2")
+    stage.group_is("pg", "False", "Unschedulable")
+    late = stage.outcome("pg")
+    stage.cluster.delete_pod("blocker")
+    stage.bound("p0", "p1", "p2")
+    stage.group_is("pg", "True", "Scheduled")
+    return early, late, stage.outcome("pg")
+
+
+def more_pods_than_count(stage: Stage) -> object:
+    stage.create(node("n", cpu="4"), single("blocker", cpu="1"))
+    stage.bound("blocker")
+    stage.create(*(member(f"p{number}", "pg") for number in range(4)))
+    stage.create(group("pg", min_count=3))
+    wait_for("three pods to be bound", lambda: len(stage.cluster.placements()) == 4, seconds=60)
+    (left,) = stage.cluster.pods().keys() - stage.cluster.placements().keys()
+    stage.unschedulable(left)
+    stage.group_is("pg", "True", "Scheduled")
+    early = stage.outcome("pg")
+    stage.cluster.delete_pod("blocker")
+    stage.bound("p0", "p1", "p2", "p3")
+    return early, stage.outcome("pg")
+
+
+def compete(stage: Stage) -> object:
+    stage.create(node("n", cpu="4"), group("a", min_count=3), group("b", min_count=3))
+    for number in range(3):
+        stage.create(member(f"a{number}", "a"), member(f"b{number}", "b"))
+    stage.bound("a0", "a1", "a2")
+    stage.unschedulable("b0", "b1", "b2")
+    stage.group_is("b", "False", "Unschedulable")
+    return stage.outcome("a", "b")
+
+
+def preempts(stage: Stage) -> object:
+    stage.create(priority_class("low", 10), priority_class("high", 100), node("n", cpu="4"))
+    stage.create(single("low", cpu="2", priorityClassName="low"))
+    stage.bound("low")
+    stage.create(group("pg", min_count=3))
+    stage.create(*(member(f"p{number}", "pg", priorityClassName="high") for number in range(4)))
+    stage.gone("low")
+    stage.bound("p0", "p1", "p2", "p3")
+    stage.group_is("pg", "True", "Scheduled")
+    return stage.outcome("pg")
+
+
+def basic(stage: Stage) -> object:
+    stage.create(node("n", cpu="4"), single("blocker", cpu="2"))
+    stage.bound("blocker")
+    stage.create(*(member(f"p{number}", "pg") for number in range(3)))
+    stage.create(group("pg"))
+    wait_for("two pods to be bound", lambda: len(stage.cluster.placements()) == 3, seconds=60)
+    (left,) = stage.cluster.pods().keys() - stage.cluster.placements().keys()
+    stage.unschedulable(left)
+    stage.group_is("pg", "True", "Scheduled")
+    early = stage.outcome("pg")
+    stage.cluster.delete_pod("blocker")
+    stage.bound("p0", "p1", "p2")
+    return early, stage.outcome("pg")
+
+
+def preempts_as_a_whole(stage: Stage) -> object:
+    stage.create(priority_class("lowest", 5), priority_class("low", 10), priority_class("mid", 50))
+    stage.create(node("n", cpu="4"))
+    for name in ("lowest", "low"):
+        stage.create(*(single(f"{name}-{number}", priorityClassName=name) for number in range(2)))
+    stage.bound("lowest-0", "lowest-1", "low-0", "low-1")
+    stage.create(group("pg", min_count=2, priorityClassName="mid"))
+    stage.create(*(member(f"p{number}", "pg", priorityClassName="mid") for number in range(2)))
+    stage.gone("lowest-0", "lowest-1")
+    stage.bound("p0", "p1", "low-0", "low-1")
+    stage.group_is("pg", "True", "Scheduled")
+    return stage.outcome("pg")
+
+
+def finds_no_victims(stage: Stage) -> object:
+    stage.create(priority_class("low", 10), node("n", cpu="1"))
+    stage.create(group("pg", min_count=2, priorityClassName="low"))
+    stage.create(*(member(f"p{number}", "pg", priorityClassName="low") for number in range(2)))
+    stage.unschedulable("p0", "p1")
+    stage.group_is("pg", "False", "Unschedulable")
+    return stage.outcome("pg")
+
+
+TOPOLOGY = {"topology": [{"key": ZONE}]}
+
+
+def goes_to_one_zone(stage: Stage) -> object:
+    for zone, cpu in (("a", "1"), ("b", "2")):
+        stage.create(*(node(f"{zone}{number}", cpu=cpu, labels={ZONE: zone}) for number in range(2)))
+    stage.create(group("pg", min_count=3, schedulingConstraints=TOPOLOGY))
+    stage.create(*(member(f"p{number}", "pg") for number in range(3)))
+    stage.bound("p0", "p1", "p2")
+    assert {name[0] for name in stage.cluster.placements().values()} == {"b"}
+    stage.group_is("pg", "True", "Scheduled")
+    return stage.outcome("pg")
+
+
+def fits_no_zone(stage: Stage) -> object:
+    stage.create(priority_class("low", 5), priority_class("mid", 50))
+    for zone in "ab":
+        stage.create(node(zone, cpu="2", labels={ZONE: zone}))
+    stage.create(*(single(f"low-{number}", cpu="2", priorityClassName="low") for number in range(2)))
+    stage.bound("low-0", "low-1")
+    stage.create(group("pg", min_count=3, schedulingConstraints=TOPOLOGY))
+    stage.create(*(member(f"p{number}", "pg", priorityClassName="mid") for number in range(3)))
+    stage.unschedulable("p0", "p1", "p2")
+    stage.group_is("pg", "False", "Unschedulable")
+    return stage.outcome("pg")
+
+
+def has_no_zones(stage: Stage) -> object:
+    stage.create(node("n"), group("pg", min_count=2, schedulingConstraints=TOPOLOGY))
+    stage.create(member("p0", "pg"), member("p1", "pg"))
+    stage.unschedulable("p0", "p1")
+    stage.group_is("pg", "False", "Unschedulable")
+    return stage.outcome("pg")
+
+
+SCENARIOS: dict[str, tuple[Callable[[Stage], object], tuple[str, ...]]] = {
+    "fits": (fits, GANGS),
+    "waits-for-its-quorum": (waits_for_its_quorum, GANGS),
+    "waits-for-its-group-then-for-room": (waits_for_its_group_then_for_room, GANGS),
+    "more-pods-than-count": (more_pods_than_count, GANGS),
+    "two-compete": (compete, GANGS),
+    "preempts": (preempts, GANGS),
+    "basic": (basic, GANGS),
+    "preempts-as-a-whole": (preempts_as_a_whole, (*GANGS, PREEMPTING)),
+    "finds-no-victims": (finds_no_victims, (*GANGS, PREEMPTING)),
+    "goes-to-one-zone": (goes_to_one_zone, (*GANGS, BY_TOPOLOGY)),
+    "fits-no-zone": (fits_no_zone, (*GANGS, BY_TOPOLOGY)),
+    "fits-no-zone-and-may-not-preempt": (fits_no_zone, (*GANGS, BY_TOPOLOGY, PREEMPTING)),
+    "has-no-zones": (has_no_zones, (*GANGS, BY_TOPOLOGY)),
+    "no-constraint-with-zones": (fits, (*GANGS, BY_TOPOLOGY)),
+}
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_the_outcome_is_kube_schedulers(
+    name: str, control_plane: ControlPlane, start_scheduler: StartScheduler, peer: str, tmp_path: Path
+) -> None:
+    scenario, gates = SCENARIOS[name]
+    outcomes = {}
+    for program in (KUBERTH, peer):
+        scheduler = start_scheduler(
+            configuration({"schedulerName": NAME}),
+            program=program,
+            user=UPSTREAM,
+            name=program,
+            flags=[switched_on(*gates)],
+        )
+        own = Cluster(control_plane)
+        try:
+            outcomes[program] = scenario(Stage(own))
+        finally:
+            scheduler.kill()
+            own.clean_up()
+    assert outcomes[KUBERTH] == outcomes[KUBE_SCHEDULER]

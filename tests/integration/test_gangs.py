@@ -1,0 +1,437 @@
+"""Gangs on a whole scheduler in virtual time: all or nothing, whatever happens on the way."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from kuberth.api.core import Pod
+from kuberth.api.scheduling import PodGroup
+from kuberth.api.wire import convert
+from kuberth.clock import run_in_virtual_time
+from kuberth.framework.queued_pod import QueuedPod
+from kuberth.queue import PriorityQueue
+from kuberth.testing import make_node, make_pod
+from kuberth.testing.harness import World, running
+
+GATES = {"GenericWorkload": True, "GangScheduling": True}
+
+
+def make_group(name: str, *, min_count: int | None = None, **more: Any) -> PodGroup:
+    policy: dict[str, Any] = {"basic": {}} if min_count is None else {"gang": {"minCount": min_count}}
+    return convert(
+        PodGroup,
+        {
+            "metadata": {"name": name, "namespace": "default", "uid": f"group-{name}", "generation": 1},
+            "spec": {"schedulingPolicy": policy, **more},
+        },
+    )
+
+
+def member(name: str, group: str, *, cpu: str = "1", **more: Any) -> Pod:
+    return make_pod(name, cpu=cpu, schedulingGroup={"podGroupName": group}, **more)
+
+
+def members(group: str, count: int, **more: Any) -> list[Pod]:
+    return [member(f"{group}-{number}", group, **more) for number in range(count)]
+
+
+def bound(world: World) -> Counter[str]:
+    """How many pods of each group have a node."""
+    return Counter(
+        pod.spec.scheduling_group.pod_group_name or ""
+        for pod in world.api.all(Pod)
+        if pod.spec.node_name and pod.spec.scheduling_group is not None
+    )
+
+
+def condition(world: World, group: str) -> tuple[str, str, str] | None:
+    found = world.api.read(PodGroup, f"default/{group}").status.conditions
+    return (found[0].status, found[0].reason, found[0].message) if found else None
+
+
+def message(world: World, pod: str) -> str:
+    conditions = world.pod(pod).status.conditions
+    return next((each.message for each in conditions if each.type == "PodScheduled"), "")
+
+
+Scenario = Callable[[], Coroutine[Any, Any, None]]
+
+
+def test_a_gang_that_fits_is_bound_and_its_group_says_so() -> None:
+    async def scenario() -> None:
+        async with running(make_node("n1", cpu="4"), gates=GATES) as world:
+            world.api.put(make_group("g", min_count=3))
+            for pod in members("g", 3):
+                world.api.put(pod)
+            await world.bound("g-0", "g-1", "g-2")
+            await world.until(lambda: condition(world, "g") is not None)
+            assert condition(world, "g") == ("True", "Scheduled", "")
+            stored = world.api.read(PodGroup, "default/g").status.conditions[0]
+            assert (stored.observed_generation, stored.last_transition_time is not None) == (1, True)
+            # Nobody had to wait for anybody, so nobody was promised a node.
+            assert all(not pod.status.nominated_node_name for pod in world.api.all(Pod))
+            assert len(world.scheduler.waiting_pods) == 0
+
+    run_in_virtual_time(scenario)
+
+
+def test_a_gang_that_does_not_fit_waits_as_a_whole() -> None:
+    async def scenario() -> None:
+        async with running(make_node("n1", cpu="2"), gates=GATES) as world:
+            world.api.put(make_group("g", min_count=3))
+            for pod in members("g", 3):
+                world.api.put(pod)
+            await world.until(lambda: condition(world, "g") is not None)
+            assert condition(world, "g") == ("False", "Unschedulable", "pod group is unschedulable")
+            assert not bound(world)
+            told = Counter(message(world, f"g-{number}").partition(".")[0] for number in range(3))
+            assert told == {
+                "pod group is unschedulable, waiting for minCount pods from a gang to be scheduled, "
+                "one or more plugins asked to wait and no plugin rejected pod": 2,
+                "0/1 nodes are available: 1 Insufficient cpu": 1,
+            }
+            assert {world.room_of(f"g-{number}") for number in range(3)} == {"backoff"}
+            world.api.put(make_node("n2", cpu="2"))
+            await world.bound("g-0", "g-1", "g-2")
+            await world.until(lambda: condition(world, "g") == ("True", "Scheduled", ""))
+
+    run_in_virtual_time(scenario)
+
+
+def test_of_a_hundred_gangs_sixty_run_and_none_in_part() -> None:
+    async def scenario() -> None:
+        nodes = [make_node(f"n{number}", cpu="20") for number in range(30)]  # room for 600 pods
+        async with running(*nodes, gates=GATES) as world:
+            for gang in range(100):
+                world.api.put(make_group(f"g{gang}", min_count=10))
+                for pod in members(f"g{gang}", 10):
+                    world.api.put(pod)
+            await world.until(lambda: sum(bound(world).values()) == 600)
+            await world.quiet(seconds=120)
+            assert sorted(bound(world).values()) == [10] * 60
+            told = Counter(condition(world, f"g{gang}") for gang in range(100))
+            assert told == {
+                ("True", "Scheduled", ""): 60,
+                ("False", "Unschedulable", "pod group is unschedulable"): 40,
+            }
+            assert_consistent(world)
+
+    run_in_virtual_time(scenario)
+
+
+def test_two_gangs_that_fit_one_at_a_time_both_finish() -> None:
+    async def scenario() -> None:
+        async with running(make_node("n1", cpu="4"), gates=GATES) as world:
+            for gang in ("a", "b"):
+                world.api.put(make_group(gang, min_count=3))
+            for pods in zip(members("a", 3), members("b", 3), strict=True):
+                for pod in pods:
+                    world.api.put(pod)
+            await world.until(lambda: bool(bound(world)))
+            await world.quiet(seconds=30)
+            assert len(bound(world)) == 1
+            (first,) = bound(world)
+            second = "b" if first == "a" else "a"
+            assert bound(world)[first] == 3
+            for number in range(3):
+                world.api.remove(Pod, f"default/{first}-{number}")
+            await world.bound(*(f"{second}-{number}" for number in range(3)))
+            assert_consistent(world)
+
+    run_in_virtual_time(scenario)
+
+
+def test_pods_that_arrive_one_by_one_wait_for_the_last() -> None:
+    async def scenario() -> None:
+        async with running(make_node("n1", cpu="4"), gates=GATES) as world:
+            world.api.put(make_group("g", min_count=3))
+            for pod in members("g", 2):
+                world.api.put(pod)
+                await world.quiet(seconds=20)
+                assert world.room_of(pod.metadata.name) == "gated"
+            queued = world.scheduler.queue.get("default/g-0")
+            assert queued is not None
+            assert queued.gating_plugin == "GangScheduling"
+            world.api.put(member("g-2", "g"))
+            await world.bound("g-0", "g-1", "g-2")
+
+    run_in_virtual_time(scenario)
+
+
+def test_pods_may_be_there_before_their_group() -> None:
+    async def scenario() -> None:
+        async with running(make_node("n1", cpu="4"), gates=GATES) as world:
+            for pod in members("g", 3):
+                world.api.put(pod)
+            await world.quiet(seconds=20)
+            assert {world.room_of(f"g-{number}") for number in range(3)} == {"gated"}
+            world.api.put(make_group("other", min_count=1))
+            await world.quiet(seconds=20)
+            assert {world.room_of(f"g-{number}") for number in range(3)} == {"gated"}
+            world.api.put(make_group("g", min_count=3))
+            await world.bound("g-0", "g-1", "g-2")
+
+    run_in_virtual_time(scenario)
+
+
+def test_pods_that_come_late_join_those_that_run() -> None:
+    """More pods than minCount: enough of them are bound, the others follow when there is room."""
+
+    async def scenario() -> None:
+        async with running(make_node("n1", cpu="3"), gates=GATES) as world:
+            world.api.put(make_group("g", min_count=3))
+            for pod in members("g", 4):
+                world.api.put(pod)
+            await world.until(lambda: bound(world)["g"] == 3)
+            await world.quiet(seconds=30)
+            assert bound(world)["g"] == 3
+            (left,) = [pod for pod in world.api.all(Pod) if not pod.spec.node_name]
+            assert message(world, left.metadata.name).startswith(
+                "0/1 nodes are available: 1 Insufficient cpu."
+            )
+            # The group was scheduled; that one pod of it does not fit is that pod's affair.
+            assert condition(world, "g") == ("True", "Scheduled", "")
+            world.api.put(make_node("n2", cpu="3"))
+            await world.bound(left.metadata.name)
+            world.api.put(member("late", "g"))
+            await world.bound("late")
+
+    run_in_virtual_time(scenario)
+
+
+def test_a_group_that_is_deleted_gates_its_pods_again() -> None:
+    async def scenario() -> None:
+        async with running(make_node("n1", cpu="1"), gates=GATES) as world:
+            world.api.put(make_group("g", min_count=2))
+            for pod in members("g", 2):
+                world.api.put(pod)
+            await world.until(lambda: condition(world, "g") is not None)
+            world.api.remove(PodGroup, "default/g")
+            await world.until(lambda: {world.room_of("g-0"), world.room_of("g-1")} == {"gated"})
+            world.api.put(make_node("n2", cpu="1"))
+            await world.quiet(seconds=30)
+            assert not bound(world)
+            world.api.put(make_group("g", min_count=2))
+            await world.bound("g-0", "g-1")
+
+    run_in_virtual_time(scenario)
+
+
+def test_a_group_that_is_made_anew_with_another_count() -> None:
+    async def scenario() -> None:
+        async with running(make_node("n1", cpu="2"), gates=GATES) as world:
+            world.api.put(make_group("g", min_count=3))
+            for pod in members("g", 3):
+                world.api.put(pod)
+            await world.until(lambda: condition(world, "g") is not None)
+            world.api.remove(PodGroup, "default/g")
+            world.api.put(make_group("g", min_count=2))
+            await world.until(lambda: bound(world)["g"] == 2)
+            await world.until(lambda: condition(world, "g") == ("True", "Scheduled", ""))
+
+    run_in_virtual_time(scenario)
+
+
+def test_a_basic_group_is_bound_as_far_as_it_fits() -> None:
+    async def scenario() -> None:
+        async with running(make_node("n1", cpu="2"), gates=GATES) as world:
+            world.api.put(make_group("g"))
+            for pod in members("g", 3):
+                world.api.put(pod)
+            await world.until(lambda: bound(world)["g"] == 2)
+            await world.until(lambda: condition(world, "g") == ("True", "Scheduled", ""))
+
+    run_in_virtual_time(scenario)
+
+
+def test_the_gang_of_higher_priority_goes_first() -> None:
+    async def scenario() -> None:
+        async with running(make_node("busy", cpu="1"), gates=GATES) as world:
+            for gang, priority in (("low", 1), ("high", 9)):
+                world.api.put(make_group(gang, min_count=3))
+                for pod in members(gang, 3, priority=priority):
+                    world.api.put(pod)
+            await world.until(lambda: condition(world, "low") is not None)
+            assert not bound(world)
+            # Both wait out their backoff; the node brings nobody back before that.
+            world.api.put(make_node("n1", cpu="3", labels={"room": "yes"}))
+            await world.until(lambda: bool(bound(world)), seconds=120)
+            await world.quiet(seconds=1)
+            assert sum(bound(world).values()) == 3
+
+    run_in_virtual_time(scenario)
+
+
+def test_within_a_gang_pods_are_tried_by_priority() -> None:
+    async def scenario() -> None:
+        async with running(make_node("n1", cpu="2"), gates=GATES) as world:
+            world.api.put(make_group("g", min_count=2))
+            for number, priority in enumerate((1, 5, 9)):
+                world.api.put(member(f"p{priority}", "g", priority=priority, uid=f"uid-{number}"))
+            await world.bound("p9", "p5")
+            assert world.node_of("p1") == ""
+
+    run_in_virtual_time(scenario)
+
+
+def test_a_gang_preempts_and_is_bound_when_its_victims_are_gone() -> None:
+    async def scenario() -> None:
+        async with running(make_node("n1", cpu="4"), gates=GATES) as world:
+            world.api.put(make_pod("low", cpu="2", priority=1))
+            await world.bound("low")
+            world.api.put(make_group("g", min_count=3))
+            for pod in members("g", 4, priority=100):
+                world.api.put(pod)
+            await world.until(lambda: world.pod("low").metadata.deletion_timestamp is not None)
+            await world.until(lambda: condition(world, "g") is not None)
+            assert condition(world, "g") == (
+                "False",
+                "Unschedulable",
+                "pod group is unschedulable, pod group is waiting for preemption to complete",
+            )
+            told = Counter(message(world, f"g-{number}").partition(":")[0] for number in range(4))
+            assert told == {
+                "pod group is unschedulable, pod group is waiting for preemption to complete": 2,
+                "0/1 nodes are available": 2,
+            }
+            await world.until(lambda: all(world.pod(f"g-{n}").status.nominated_node_name for n in range(4)))
+            assert not bound(world)
+            world.api.remove(Pod, "default/low")
+            await world.bound(*(f"g-{number}" for number in range(4)))
+            await world.until(lambda: condition(world, "g") == ("True", "Scheduled", ""))
+
+    run_in_virtual_time(scenario)
+
+
+class Turn(PriorityQueue):
+    """A queue that gives out pods in its own order only, as one of somebody's own may."""
+
+    gives_out_of_order = False
+
+    def take_nowait(self, pod: Pod) -> QueuedPod | None:
+        raise AssertionError("nobody said that this queue can do that")
+
+
+def test_a_queue_that_only_pops_schedules_gangs_too() -> None:
+    async def scenario() -> None:
+        nodes = [make_node(f"n{number}", cpu="4") for number in range(2)]
+        async with running(*nodes, gates=GATES, queue=Turn) as world:
+            for gang in ("a", "b", "c"):
+                world.api.put(make_group(gang, min_count=3))
+            singles = [make_pod(f"single-{number}", cpu="1") for number in range(2)]
+            rows = zip(members("a", 3), members("b", 3), members("c", 3), strict=True)
+            for pod in (singles[0], *(pod for row in rows for pod in row), singles[1]):
+                world.api.put(pod)
+            await world.bound("single-0", "single-1")
+            await world.until(lambda: sum(bound(world).values()) == 6)
+            await world.quiet(seconds=60)
+            assert sorted(bound(world).values()) == [3, 3]
+            left = next(gang for gang in ("a", "b", "c") if gang not in bound(world))
+            world.api.put(make_node("n2", cpu="4"))
+            await world.bound(*(f"{left}-{number}" for number in range(3)))
+            assert_consistent(world)
+
+    run_in_virtual_time(scenario)
+
+
+def test_a_scheduler_that_starts_anew_counts_those_that_are_bound() -> None:
+    async def scenario() -> None:
+        half = [member(f"g-{number}", "g", node="n1") for number in range(2)]
+        rest = [member(f"g-{number}", "g") for number in range(2, 4)]
+        objects = [make_node("n1", cpu="8"), make_group("g", min_count=4), *half, *rest]
+        async with running(*objects, gates=GATES) as world:
+            await world.bound("g-2", "g-3")
+            await world.until(lambda: condition(world, "g") == ("True", "Scheduled", ""))
+
+    run_in_virtual_time(scenario)
+
+
+def test_permit_gives_up_after_five_minutes() -> None:
+    """The plugin named in a configuration, without the gates: no group cycle, so each pod takes its place and
+    waits for the others."""
+
+    async def scenario() -> None:
+        profile = {"plugins": {"multiPoint": {"enabled": [{"name": "GangScheduling"}]}}}
+        async with running(make_node("n1", cpu="2"), profiles=[profile]) as world:
+            world.api.put(make_group("g", min_count=3))
+            for pod in members("g", 3):
+                world.api.put(pod)
+            await world.until(lambda: len(world.scheduler.waiting_pods) == 2)
+            await world.quiet(seconds=290)
+            assert len(world.scheduler.waiting_pods) == 2
+            timeout = "rejected due to timeout after waiting 5m0s at plugin GangScheduling"
+
+            def is_told() -> bool:
+                return any(timeout in message(world, f"g-{number}") for number in range(3))
+
+            assert not is_told()
+            await world.until(is_told, seconds=30)
+            assert not bound(world)
+            world.api.put(make_node("n2", cpu="2"))
+            await world.bound("g-0", "g-1", "g-2", seconds=900)
+
+    run_in_virtual_time(scenario)
+
+
+def test_pods_of_two_schedulers_cannot_be_one_group() -> None:
+    async def scenario() -> None:
+        profiles = [{"schedulerName": "A"}, {"schedulerName": "B"}]
+        async with running(make_node("n1"), profiles=profiles, gates=GATES) as world:
+            world.api.put(make_group("g", min_count=2))
+            world.api.put(member("g-0", "g", scheduler="A", priority=5))
+            world.api.put(member("g-1", "g", scheduler="B"))
+            await world.until(lambda: bool(message(world, "g-0")) and bool(message(world, "g-1")))
+            assert message(world, "g-0") == (
+                "all pods in a single pod group should have the same .spec.schedulerName set, "
+                'got: "B" and "A"'
+            )
+
+    run_in_virtual_time(scenario)
+
+
+def test_a_member_that_is_being_deleted_is_left_out() -> None:
+    async def scenario() -> None:
+        async with running(make_node("n1", cpu="1"), gates=GATES) as world:
+            world.api.put(make_group("g", min_count=2))
+            for pod in members("g", 3):
+                world.api.put(pod)
+            await world.until(lambda: condition(world, "g") is not None)
+            world.api.remove(Pod, "default/g-0")
+            world.api.put(make_node("n2", cpu="4"))
+            await world.bound("g-1", "g-2")
+            assert_consistent(world)
+
+    run_in_virtual_time(scenario)
+
+
+def test_nothing_changes_with_the_gates_off() -> None:
+    async def scenario() -> None:
+        async with running(make_node("n1", cpu="1")) as world:
+            world.api.put(make_group("g", min_count=2))
+            for pod in members("g", 2):
+                world.api.put(pod)
+            await world.until(lambda: bound(world)["g"] == 1)
+            await world.quiet(seconds=30)
+            assert condition(world, "g") is None
+            left = next(pod.metadata.name for pod in world.api.all(Pod) if not pod.spec.node_name)
+            assert world.room_of(left) == "unschedulable"
+            assert not any("podgroup" in family.name for family in world.scheduler.metrics.families())
+
+    run_in_virtual_time(scenario)
+
+
+def assert_consistent(world: World) -> None:
+    """No node holds more than it has, no pod is lost, and the table agrees with the API."""
+    api, scheduler = world.api, world.scheduler
+    waiting = {queued.key for pods in scheduler.queue.rooms().values() for queued in pods}
+    in_flight = {f"{pod.metadata.namespace}/{pod.metadata.name}" for pod in scheduler.queue.in_flight()}
+    for pod in api.all(Pod):
+        key = f"{pod.metadata.namespace}/{pod.metadata.name}"
+        assert bool(pod.spec.node_name) != (key in waiting or key in in_flight), key
+        placed = scheduler.cluster.placed(pod.metadata.uid)
+        assert (placed is not None) == bool(pod.spec.node_name)
+    cluster = scheduler.cluster
+    assert not cluster.is_supposing
+    assert (cluster.requested[:, : cluster.slots] <= cluster.allocatable[:, : cluster.slots]).all()
