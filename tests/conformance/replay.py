@@ -68,16 +68,16 @@ def differences(case: Case) -> list[str]:
     return _compare("", expected, given)
 
 
-def _object(kind: str, tree: dict[str, Any]) -> Any:
+def object_of(kind: str, tree: dict[str, Any]) -> Any:
     return wire.convert(KINDS[kind].type, tree)
 
 
-def _objects(case: Case) -> list[Any]:
-    return [_object(kind, tree) for field, kind in _OBJECTS.items() for tree in case.get(field) or ()]
+def objects_of(case: Case) -> list[Any]:
+    return [object_of(kind, tree) for field, kind in _OBJECTS.items() for tree in case.get(field) or ()]
 
 
 def evaluator_of(case: Case) -> Evaluator:
-    objects = _objects(case)
+    objects = objects_of(case)
     config: KubeSchedulerConfiguration | None = load(case["config"]) if case.get("config") else None
     return Evaluator(objects, config=config)
 
@@ -85,7 +85,7 @@ def evaluator_of(case: Case) -> Evaluator:
 def warmed_evaluator_of(case: Case) -> Evaluator:
     """One that has met pods like the case's before, in a cluster that changed meanwhile and changed back."""
     evaluator = evaluator_of(case)
-    cluster, pod = evaluator.cluster, _object("Pod", case["pod"])
+    cluster, pod = evaluator.cluster, object_of("Pod", case["pod"])
     with suppress(KuberthError):  # the case's own question will meet it again
         for _ in range(2):  # the second makes a plan, the case's own uses it
             evaluator.evaluate(pod)
@@ -122,7 +122,7 @@ def _filtering(answer: Answer) -> dict[str, Any]:
 
 
 def _schedule(case: Case) -> dict[str, Any]:
-    answer = warmed_evaluator_of(case).evaluate(_object("Pod", case["pod"]))
+    answer = warmed_evaluator_of(case).evaluate(object_of("Pod", case["pod"]))
     told = _filtering(answer)
     if answer.feasible:
         told["scores"] = {plugin: dict(scores) for plugin, scores in answer.scores.items()}
@@ -131,7 +131,7 @@ def _schedule(case: Case) -> dict[str, Any]:
 
 
 def _preempt(case: Case) -> dict[str, Any]:
-    answer, preemption = warmed_evaluator_of(case).preempt(_object("Pod", case["pod"]))
+    answer, preemption = warmed_evaluator_of(case).preempt(object_of("Pod", case["pod"]))
     told = _filtering(answer)
     if preemption is not None:
         told["postFilter"] = {
@@ -158,7 +158,7 @@ def _large(case: Case) -> dict[str, Any]:
     )
     steps = []
     for tree in case["podSequence"]:
-        pod = _object("Pod", tree)
+        pod = object_of("Pod", tree)
         state, diagnosis, start = CycleState(PodInfo(pod)), Diagnosis(), sampler.start
         found = cycle.search(state, pod, runner, diagnosis)
         if isinstance(found, Status):
@@ -180,9 +180,9 @@ def _large(case: Case) -> dict[str, Any]:
 def _hint(case: Case) -> dict[str, Any]:
     event = case["event"]
     kind = event["resource"].rpartition("/")[2]
-    old, new = (_object(kind, event[which]) if event.get(which) else None for which in ("old", "new"))
+    old, new = (object_of(kind, event[which]) if event.get(which) else None for which in ("old", "new"))
     hints = evaluator_of(case).hints(
-        _object("Pod", case["pod"]),
+        object_of("Pod", case["pod"]),
         ClusterEvent(event["resource"], Action.from_label(event["action"])),
         old,
         new,
@@ -191,7 +191,7 @@ def _hint(case: Case) -> dict[str, Any]:
 
 
 def _devices(case: Case) -> dict[str, Any]:
-    return devices_answer(case, _objects(case))
+    return devices_answer(case, objects_of(case))
 
 
 _ANSWERS = {

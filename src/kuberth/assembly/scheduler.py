@@ -269,6 +269,16 @@ class Scheduler:
             share=PodSharing() if kind is Pod else None,
         )
 
+    @property
+    def registry(self) -> Registry:
+        """Where the plugins come from now."""
+        return self._registry
+
+    @property
+    def max_unschedulable_seconds(self) -> float:
+        """After so long a rejected pod is tried again without an event."""
+        return self._max_unschedulable_seconds
+
     # Another configuration
 
     async def reconfigure(

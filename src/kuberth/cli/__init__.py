@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 COMMANDS: Final = {
     "bench": "kuberth.cli.bench:bench",
     "config": "kuberth.cli.config:config_group",
+    "explain": "kuberth.cli.explain:explain",
     "run": "kuberth.cli.run:run",
     "up": "kuberth.cli.up:up",
 }
@@ -63,11 +64,13 @@ def main(
     plugins: Mapping[str, PluginFactory] | None = None,
     queue: QueueFactory | None = None,
     args: list[str] | None = None,
+    *,
+    prog_name: str = "kuberth",
 ) -> None:
     """Run the command line; `plugins` and `queue` are there as if they came with Kuberth."""
     error: BaseException | None = None
     try:
-        cli.main(args=args, prog_name="kuberth", obj=Extras(plugins or {}, queue))
+        cli.main(args=args, prog_name=prog_name, obj=Extras(plugins or {}, queue))
     except* KuberthError as group:
         # Tasks fail in groups; the first failure is the one that tells what to do.
         error = group
@@ -76,3 +79,8 @@ def main(
     if error is not None:
         click.echo(f"Error: {error}", err=True)
         sys.exit(1)
+
+
+def kubectl_plugin() -> None:
+    """`kubectl kuberth ...`: kubectl runs the program kubectl-kuberth for it."""
+    main(prog_name="kubectl kuberth")

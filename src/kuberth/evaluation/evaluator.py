@@ -32,7 +32,7 @@ from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.diagnosis import Diagnosis
 from kuberth.framework.handle import Handle
 from kuberth.framework.nominator import Nominator
-from kuberth.framework.registry import PluginFactory
+from kuberth.framework.registry import PluginFactory, Registry
 from kuberth.framework.runner import Runner
 from kuberth.framework.running.scoring import NodeScores
 from kuberth.framework.status import Status
@@ -64,6 +64,8 @@ class Answer:
     """What the FailedScheduling event would say; empty if some node passes."""
     not_asked: tuple[str, ...] = ()
     """Extenders that have a say about the pod, by URL. Here they are not asked, nor do they count."""
+    rejected_by: tuple[str, ...] = ()
+    """Plugins that rejected the pod anywhere, or left no more than some nodes to look at, by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +91,13 @@ class Evaluator:
         profile: str | None = None,
         plugins: Mapping[str, PluginFactory] | None = None,
         feature_gates: FeatureGates | None = None,
+        registry: Registry | None = None,
         with_plans: bool = True,
     ) -> None:
-        """`with_plans`: equal pods share what is known of the nodes. No answer depends on it."""
+        """`plugins` are added to the in-tree ones; a `registry` takes the place of both.
+
+        `with_plans`: equal pods share what is known of the nodes. No answer depends on it.
+        """
         self.stores = Stores()
         """The objects it was given, by kind."""
         self.cluster = ClusterTable()
@@ -120,7 +126,7 @@ class Evaluator:
         )
         runners = assemble(
             config,
-            registry=full_registry(plugins),
+            registry=full_registry(plugins) if registry is None else registry,
             handle=handle,
             metrics=metrics,
             with_plans=with_plans,
@@ -145,6 +151,17 @@ class Evaluator:
             elif isinstance(obj, Pod) and obj.spec.node_name:
                 self.cluster.add_pod(self._derive(obj))
 
+    def remove(self, *objects: Any) -> None:
+        """Forget objects again: the opposite of `add`."""
+        for obj in objects:
+            self.stores.of(type(obj)).remove(obj)
+            if isinstance(obj, Node):
+                self.cluster.remove_node(obj.metadata.name)
+            elif isinstance(obj, Namespace):
+                self.cluster.set_namespace(obj.metadata.name, None)
+            elif isinstance(obj, Pod):
+                self.cluster.remove_pod(obj.metadata.uid)
+
     def evaluate(self, pod: Pod, *, score: bool = True) -> Answer:
         """Filter all nodes and score those that pass, as a scheduling cycle would without sampling.
 
@@ -157,6 +174,10 @@ class Evaluator:
         if isinstance(scores, Status):
             raise KuberthError(scores.message) from scores.cause
         return question.answer(scores=scores)
+
+    def feasible(self, pod: Pod) -> list[str]:
+        """The nodes that pass, in no order, and nothing of the others: the shortest answer there is."""
+        return self._ask(pod).nodes.names()
 
     def preempt(self, pod: Pod) -> tuple[Answer, Preemption | None]:
         """Judge the pod, and if it fits nowhere run PostFilter: whom would it evict, and where?"""
@@ -174,6 +195,26 @@ class Evaluator:
             nominated_node=result.nominated_node if result else "",
             victims=tuple(sorted(victims)),
         )
+
+    def objections(self, pod: Pod) -> dict[str, tuple[Status, ...]]:
+        """By node: what every Filter plugin has against it, not only the first one that rejects it.
+
+        Empty if PreFilter rejects the pod: then no plugin is prepared to look at a node.
+        """
+        state, nodes = CycleState(self._derive(pod)), self.cluster.all_nodes()
+        if not self.runner.run_pre_filter(state, pod, nodes).status.is_success:
+            return {}
+        blocks = self.runner.objections(state, pod, nodes)
+        if isinstance(blocks, Status):
+            raise KuberthError(blocks.message) from blocks.cause
+        found: dict[str, list[Status]] = {}
+        for block in blocks:
+            statuses: dict[int, Status] = {}
+            for position, code in zip(block.positions.tolist(), block.codes.tolist(), strict=True):
+                if code not in statuses:
+                    statuses[code] = block.verdict.status(code).by(block.plugin)
+                found.setdefault(nodes.name(position), []).append(statuses[code])
+        return {name: tuple(given) for name, given in found.items()}
 
     def hints(self, pod: Pod, event: ClusterEvent, old: object, new: object) -> dict[str, Hint]:
         """What every plugin that registered itself for the event thinks it means for the pod."""
@@ -247,6 +288,7 @@ class _Question(NamedTuple):
             considered=None if diagnosis.considered is None else tuple(sorted(diagnosis.considered)),
             message=self.message or ("" if names else diagnosis.message(self.cluster.node_count)),
             not_asked=self.not_asked,
+            rejected_by=tuple(sorted(diagnosis.unschedulable_plugins)),
         )
         if scores is None:
             return answer

@@ -33,11 +33,12 @@ def scheduler_routes(
     livez: Sequence[HealthCheck] = (),
     readyz: Sequence[HealthCheck] = (),
     clock: Clock | None = None,
+    more: Mapping[str, Handler] | None = None,
 ) -> dict[str, Handler]:
     """`metrics` gives the families of /metrics (those of the process are added), `pods` those that count.
 
-    Upstream's checks are `leaderElection` at healthz and readyz, and `shutdown` and `sched-handler-sync`
-    at readyz.
+    `more` are pages that kube-scheduler does not have, by path. Upstream's checks are `leaderElection` at
+    healthz and readyz, and `shutdown` and `sched-handler-sync` at readyz.
     """
     health = HealthMetrics()
     routes: dict[str, Handler] = {
@@ -49,6 +50,7 @@ def scheduler_routes(
         "/metrics/slis": families_page(lambda: [*health.families(), *start_time_families()]),
         "/configz": configz_page(config),
         "/flagz": flagz_page({} if flags is None else flags),
+        **({} if more is None else more),
     }
     routes["/statusz"] = statusz_page(list(routes), clock=SystemClock() if clock is None else clock)
     return routes

@@ -6,7 +6,7 @@ the mask of those that pass. Plugins are asked over all nodes of the view at onc
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -158,6 +158,19 @@ class Judging(Phase):
                 if blocks is judgement.promised:
                     told.update(positions.tolist())
         return SUCCESS
+
+    def objections(self, state: CycleState, pod: Pod, nodes: Nodes) -> Sequence[Block] | Status:
+        """What every plugin has against the nodes of a view, also against those that others rejected before.
+
+        For people: a cycle is content with the first who rejects a node. A Status: a plugin failed.
+        """
+        found: list[Block] = []
+        for plugin in self.profile.filter:
+            judged = self._ask_all((plugin,), state, pod, nodes, nodes.live(), [])
+            if isinstance(judged, Status):
+                return judged
+            found += plain(judged[0])
+        return found
 
     def admits(self, info: PodInfo, node: NodeRow, *, filters: Collection[str]) -> bool:
         """Whether these filters alone would let the pod onto the node."""

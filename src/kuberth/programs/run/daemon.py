@@ -30,6 +30,8 @@ from kuberth.client.protocol import Api
 from kuberth.clock import SystemClock
 from kuberth.config import KubeSchedulerConfiguration
 from kuberth.errors import ApiError, LeadershipLost, UnauthorizedError
+from kuberth.explaining.page import PATH as EXPLAIN_PATH
+from kuberth.explaining.page import explain_page
 from kuberth.framework.registry import Registry
 from kuberth.observe.metrics import ClientMetrics, Family, LeaderElectionMetrics
 from kuberth.programs.reloading import Reloading, Rules, file_source
@@ -220,6 +222,7 @@ def _serve(
                 "sched-handler-sync", lambda: None if scheduler.synced else "informers are not synced"
             ),
         ],
+        more={EXPLAIN_PATH: explain_page(scheduler)},
     )
     certificates: CertificateFiles | SelfSigned
     if serving.cert_file is not None and serving.key_file is not None:

@@ -19,6 +19,8 @@ from kuberth.assembly.scheduler import Scheduler
 from kuberth.clock import Clock, SystemClock
 from kuberth.config import FeatureGates, KubeSchedulerConfiguration
 from kuberth.errors import ConfigError, KuberthError
+from kuberth.explaining.page import PATH as EXPLAIN_PATH
+from kuberth.explaining.page import explain_page
 from kuberth.framework.registry import Registry
 from kuberth.local.apiserver.http.api_service import Page
 from kuberth.local.apiserver.http.credentials import ClusterCredentials, kubeconfig_tree
@@ -112,7 +114,7 @@ async def running_cluster(
                 port=settings.port,
                 credentials=credentials,
                 clock=clock,
-                pages={} if scheduler is None else _metrics_pages(scheduler),
+                pages={} if scheduler is None else _scheduler_pages(scheduler),
             )
         )
         with _files_told(settings):
@@ -212,14 +214,16 @@ def _make_scheduler(settings: ClusterSettings, core: Core, clock: Clock) -> Sche
     )
 
 
-def _metrics_pages(scheduler: Scheduler) -> Mapping[str, Page]:
-    """The scheduler's metrics, under the paths they have on kube-scheduler's own port."""
+def _scheduler_pages(scheduler: Scheduler) -> Mapping[str, Page]:
+    """The scheduler's metrics and explanations, under the paths they have on a scheduler's own port."""
     routes = scheduler_routes(
         metrics=lambda: [*scheduler.metrics.families(), *feature_families(scheduler.feature_gates)],
         config=lambda: scheduler.config,
         pods=lambda: tuple(scheduler.stores.of(Pod)),
+        more={EXPLAIN_PATH: explain_page(scheduler)},
     )
-    return {path: page for path, page in routes.items() if path in ("/metrics", "/metrics/resources")}
+    served = ("/metrics", "/metrics/resources", EXPLAIN_PATH)
+    return {path: page for path, page in routes.items() if path in served}
 
 
 def _chosen(without: frozenset[str]) -> set[str]:

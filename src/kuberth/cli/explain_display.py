@@ -1,0 +1,173 @@
+"""An explanation for people: what it comes down to first, then why, then what would help.
+
+In: the tree of an explanation (`trees.to_tree`), so that one that came over the wire reads the same. Out:
+lines on a console, which wraps them to its width and leaves colours out where nobody sees them.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from rich.console import Console, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+Tree = Mapping[str, Any]
+
+NAMES_SHOWN: Final = 3
+GROUPS_SHOWN: Final = 5
+NARROW: Final = 60
+"""On terminals of fewer columns scores are told line by line."""
+
+
+def tell(tree: Tree, console: Console, *, names: bool = False, now: float | None = None) -> None:
+    """Print it. `names`: every node is named. `now` is the time that ages are counted from."""
+    console.print(Text(_headline(tree), style="bold"))
+    for title, section in _SECTIONS:
+        lines = list(section(tree, _Style(names=names, now=now, narrow=console.width < NARROW)))
+        if not lines:
+            continue
+        console.print()
+        console.print(Text(title, style="bold cyan"))
+        for line in lines:
+            console.print(Padding(line, (0, 0, 0, 2), expand=False))
+
+
+class _Style:
+    def __init__(self, *, names: bool, now: float | None, narrow: bool) -> None:
+        self.names = names
+        self.now = now
+        self.narrow = narrow
+
+    def on(self, nodes: Sequence[str]) -> str:
+        """`on 12 nodes (n1, n2, n3, …)`."""
+        shown = nodes if self.names else nodes[:NAMES_SHOWN]
+        listed = ", ".join(shown) + (", …" if len(shown) < len(nodes) else "")
+        return f"on node {nodes[0]}" if len(nodes) == 1 else f"on {len(nodes)} nodes ({listed})"
+
+    def groups(self, given: Sequence[Tree]) -> Sequence[Tree]:
+        return given if self.names else given[:GROUPS_SHOWN]
+
+
+def _headline(tree: Tree) -> str:
+    pod = f"Pod {tree['pod']['namespace']}/{tree['pod']['name']}"
+    match tree["verdict"]:
+        case "placed":
+            return f"{pod} is on node {tree['node']}."
+        case "fits":
+            return f"{pod} fits on {len(tree['feasible'])} of {tree['nodes']} nodes."
+        case "gated":
+            return f"{pod} is held back: {tree['message']}"
+        case _:
+            return f"{pod} fits on none of {tree['nodes']} nodes."
+
+
+def _waits(tree: Tree, style: _Style) -> Iterator[RenderableType]:
+    waiting = tree.get("waiting")
+    if waiting is None:
+        return
+    text = f"in the {waiting['room']} room" if waiting["room"] != "in flight" else "it is being tried now"
+    if since := waiting.get("since"):
+        text += f" since {since}{_age(since, style.now)}"
+    tries = waiting["attempts"]
+    text += f"; tried {'once' if tries == 1 else f'{tries} times'}" if tries else "; not tried yet"
+    if at := waiting.get("nextAttempt"):
+        text += f"; tried again at {at} at the latest"
+    yield Text(text)
+
+
+def _age(stamp: str, now: float | None) -> str:
+    if now is None:
+        return ""
+    seconds = max(0, round(now - datetime.datetime.fromisoformat(stamp).timestamp()))
+    return f" ({seconds // 60} min {seconds % 60} s)" if seconds >= 60 else f" ({seconds} s)"
+
+
+def _rejections(tree: Tree, style: _Style) -> Iterator[RenderableType]:
+    if tree["verdict"] == "placed":
+        return
+    for group in tree.get("rejected", ()):
+        reason = ", ".join(group["reasons"]) or group["code"]
+        by = f"{group['plugin']}: " if group["plugin"] else ""
+        yield Text(f"{by}{reason} {style.on(group['nodes'])}")
+
+
+def _nearest(tree: Tree, style: _Style) -> Iterator[RenderableType]:
+    groups = tree.get("nearest", ())
+    for group in style.groups(groups):
+        yield Text(f"{'; '.join(group['misses'])} {style.on(group['nodes'])}")
+    if len(groups) > len(style.groups(groups)):
+        yield Text(f"and {len(groups) - len(style.groups(groups))} more kinds of nodes (--names shows them)")
+
+
+def _preemption(tree: Tree, _style: _Style) -> Iterator[RenderableType]:
+    story = tree.get("preemption")
+    if story is None:
+        return
+    if story["nominatedNode"]:
+        yield Text(f"would clear node {story['nominatedNode']} by evicting {', '.join(story['victims'])}")
+        return
+    yield Text(
+        f"left: others could make room on {_number(story['nodesThatCouldHelp'])}, "
+        f"and not on {_number(story['nodesBeyondHelp'])}, whoever left"
+    )
+    if story["message"]:
+        yield Text(story["message"])
+
+
+def _number(nodes: int) -> str:
+    return "1 node" if nodes == 1 else f"{nodes} nodes"
+
+
+def _awaited(tree: Tree, _style: _Style) -> Iterator[RenderableType]:
+    for waiter in tree.get("events", ()):
+        yield Text(f"{waiter['plugin']} waits for {'; '.join(waiter['events'])}")
+
+
+def _freeing(tree: Tree, _style: _Style) -> Iterator[RenderableType]:
+    for proposal in tree.get("proposals", ()):
+        yield Text(f"• {proposal['text']}")
+    if not tree.get("proposals") and tree["verdict"] in ("rejected", "gated"):
+        yield Text("nothing that was tried")
+
+
+def _scores(tree: Tree, style: _Style) -> Iterator[RenderableType]:
+    table = tree.get("scores")
+    if table is None or tree["verdict"] == "gated":
+        return
+    yield Text(table["reason"])
+    if style.narrow:
+        for row in table["best"]:
+            parts = ", ".join(f"{plugin} {score}" for plugin, score in row["byPlugin"].items() if score)
+            yield Text(f"{row['node']}: {row['total']} ({parts})")
+        return
+    # Plugins are rows: their names are long, and there are more of them than of nodes worth seeing.
+    shown = table["best"][:NAMES_SHOWN]
+    grid = Table(box=None, pad_edge=False)
+    grid.add_column("")
+    for row in shown:
+        grid.add_column(row["node"], justify="right")
+    for plugin in shown[0]["byPlugin"]:
+        grid.add_row(plugin, *(str(row["byPlugin"][plugin]) for row in shown))
+    grid.add_row("total", *(str(row["total"]) for row in shown))
+    yield grid
+
+
+def _notes(tree: Tree, _style: _Style) -> Iterator[RenderableType]:
+    for note in tree.get("notes", ()):
+        yield Text(note)
+
+
+_SECTIONS: Final[Sequence[tuple[str, Callable[[Tree, _Style], Iterator[RenderableType]]]]] = (
+    ("Waits", _waits),
+    ("Rejected", _rejections),
+    ("Nearest nodes miss", _nearest),
+    ("Preemption", _preemption),
+    ("Comes back when", _awaited),
+    ("Would free it (each was tried)", _freeing),
+    ("Scores", _scores),
+    ("Note", _notes),
+)

@@ -1,0 +1,158 @@
+"""Where `kuberth explain` gets its answer: a Kuberth that runs, a cluster that is only read, or files.
+
+In: what the command line decided. Out: the tree of an explanation.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from kuberth.api.core import Pod
+from kuberth.cli.event_loops import run_on_fastest_loop
+from kuberth.client.http_api import HttpApi
+from kuberth.client.identity.client_config import ClientConfig, TlsSettings
+from kuberth.client.identity.kubeconfig import load_client_config
+from kuberth.config import FeatureGates, KubeSchedulerConfiguration
+from kuberth.errors import ApiError, ConfigError, KuberthError
+from kuberth.evaluation import Evaluator
+from kuberth.explaining import Question, explain
+from kuberth.explaining.page import PATH
+from kuberth.explaining.sources import (
+    Target,
+    find_in_dump,
+    find_pod,
+    read_cluster,
+    read_dump,
+    read_pod,
+    read_template,
+    with_priority,
+)
+from kuberth.explaining.trees import API_VERSION, KIND, to_tree
+from kuberth.framework.registry import Registry
+
+
+@dataclass(frozen=True, slots=True)
+class Inquiry:
+    """What the command line decided."""
+
+    target: Target | None
+    """None: the manifest says it."""
+    manifest: Path | None
+    namespace: str | None
+    kubeconfig: str | None
+    context: str | None
+    dump: Path | None
+    server: str | None
+    certificate_authority: str | None
+    insecure: bool
+    dry_run: bool
+    config: KubeSchedulerConfiguration | None
+    registry: Registry
+    feature_gates: FeatureGates
+
+    def question(self, pod: Pod, objects: list[Any], notes: tuple[str, ...] = ()) -> Question:
+        return Question(
+            with_priority(pod, objects),
+            objects,
+            config=self.config,
+            registry=self.registry,
+            feature_gates=self.feature_gates,
+            notes=notes,
+        )
+
+
+def answer_tree(inquiry: Inquiry) -> dict[str, Any]:
+    """Ask whom there is to ask."""
+    if inquiry.dump is not None:
+        return to_tree(explain(_from_files(inquiry, inquiry.dump)))
+    client = load_client_config(kubeconfig=inquiry.kubeconfig, context=inquiry.context)
+    found = run_on_fastest_loop(_ask(inquiry, client))
+    return to_tree(explain(found)) if isinstance(found, Question) else found
+
+
+def _from_files(inquiry: Inquiry, dump: Path) -> Question:
+    objects, manifests = read_dump(dump)
+    if inquiry.manifest is not None:
+        return inquiry.question(read_pod(inquiry.manifest, namespace=inquiry.namespace), objects)
+    assert inquiry.target is not None
+    pod = find_in_dump(objects, manifests, inquiry.target, inquiry.namespace or "default")
+    return inquiry.question(pod, objects)
+
+
+async def _ask(inquiry: Inquiry, client: ClientConfig) -> Question | dict[str, Any]:
+    namespace = inquiry.namespace or client.namespace
+    if inquiry.server is not None:
+        return await _ask_kuberth(inquiry, _serving(inquiry, client), namespace)
+    api = HttpApi(client)
+    try:
+        if not inquiry.dry_run and inquiry.target is not None and inquiry.target.kind == "Pod":
+            # `kuberth up` serves the page beside its API; any other server knows no such path.
+            tree = await _page(api, inquiry.target, namespace)
+            if tree is not None:
+                return tree
+        evaluator = Evaluator(
+            config=inquiry.config, registry=inquiry.registry, feature_gates=inquiry.feature_gates
+        )
+        objects, notes = await read_cluster(api, evaluator)
+        return inquiry.question(await _pod(inquiry, api, objects, namespace), objects, notes)
+    finally:
+        await api.close()
+
+
+async def _pod(inquiry: Inquiry, api: HttpApi, objects: list[Any], namespace: str) -> Pod:
+    if inquiry.manifest is not None:
+        return read_pod(inquiry.manifest, namespace=inquiry.namespace)
+    assert inquiry.target is not None
+    if inquiry.target.kind == "Pod":
+        return find_pod(objects, inquiry.target, namespace)
+    return await read_template(api, inquiry.target, namespace)
+
+
+def _serving(inquiry: Inquiry, client: ClientConfig) -> ClientConfig:
+    """The same person at another door."""
+    tls = replace(
+        client.tls,
+        ca_data="" if inquiry.certificate_authority or inquiry.insecure else client.tls.ca_data,
+        ca_file=inquiry.certificate_authority or ("" if inquiry.insecure else client.tls.ca_file),
+        insecure=inquiry.insecure,
+        server_name="",
+    )
+    assert isinstance(tls, TlsSettings)
+    return replace(client, server=str(inquiry.server), peer="Kuberth", source="--server", tls=tls)
+
+
+async def _ask_kuberth(inquiry: Inquiry, serving: ClientConfig, namespace: str) -> dict[str, Any]:
+    if inquiry.target is None or inquiry.target.kind != "Pod":
+        raise ConfigError("--server explains pods alone; leave it out to try a workload's template")
+    api = HttpApi(serving)
+    try:
+        tree = await _page(api, inquiry.target, namespace)
+    finally:
+        await api.close()
+    if tree is None:
+        raise ConfigError(f"{inquiry.server} serves no {PATH}: is it Kuberth, and of this version?")
+    return tree
+
+
+async def _page(api: HttpApi, target: Target, namespace: str) -> dict[str, Any] | None:
+    """The answer of a Kuberth that runs; None: there is none at this address."""
+    query = urlencode({"pod": target.name, "namespace": namespace})
+    try:
+        tree = json.loads(await api.call("GET", f"{PATH}?{query}"))
+    except ApiError as error:
+        if "there is no pod" in str(error):
+            raise ConfigError(str(error)) from error
+        if error.code in (403, 404, 406):
+            return None
+        raise
+    except ValueError:
+        return None
+    if not isinstance(tree, dict):
+        return None
+    if tree.get("kind") == "Status":
+        raise KuberthError(str(tree.get("message")))
+    return tree if tree.get("kind") == KIND and tree.get("apiVersion") == API_VERSION else None

@@ -1,0 +1,294 @@
+"""The answer: all that can be said about a pod and its cluster, as values.
+
+In: a `Question`. Out: an `Explanation`, which `trees` turns into JSON for programs and displays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from kuberth.assembly.profiles import effective_gates
+from kuberth.cluster.nodes import NodeRow
+from kuberth.cluster.pod_info import PodInfo
+from kuberth.config import default_configuration
+from kuberth.evaluation import Answer
+from kuberth.explaining.proposals import NearNode, Proposal, proposals
+from kuberth.explaining.question import Judge, Question, Waiting
+from kuberth.explaining.shortcomings import shortcomings, suit
+from kuberth.framework.cluster_events import Action, ClusterEvent
+from kuberth.framework.status import Code, Status
+from kuberth.informers.store import object_key
+
+BEST_NODES: Final = 10
+"""So many are in the score table."""
+NEAREST_LOOKED_AT: Final = 10_000
+"""Of nodes that miss equally little, so many are looked at closely."""
+NOT_LOOKED_AT: Final = "not looked at: the pod leaves only nodes that it names"
+_SINGLE: Final = tuple(action for action in Action if action.value & (action.value - 1) == 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """Nodes that one plugin rejects for the same reasons."""
+
+    plugin: str
+    code: Code
+    reasons: tuple[str, ...]
+    nodes: tuple[str, ...]
+    """Sorted by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Near:
+    """Nodes that miss the same things."""
+
+    misses: tuple[str, ...]
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PreemptionStory:
+    """What making room was about."""
+
+    message: str
+    """What the plugin said in the end."""
+    nodes_that_could_help: int
+    """Nodes that could take the pod if others left."""
+    nodes_beyond_help: int
+    """Nodes that would not take it, whoever left."""
+    nominated_node: str = ""
+    victims: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreTable:
+    """The best nodes, the best first, and what every plugin gives them."""
+
+    nodes: tuple[str, ...]
+    plugins: tuple[str, ...]
+    scores: tuple[tuple[int, ...], ...]
+    """[node][plugin], after normalising and weighing."""
+    totals: tuple[int, ...]
+    feasible: int
+    """How many nodes were scored."""
+    winner: str
+    """The node the pod has, or would get."""
+    reason: str
+    """Why that one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What is to be said about one pod."""
+
+    pod: str
+    """namespace/name."""
+    profile: str
+    """The scheduler name it was judged by."""
+    verdict: str
+    """`placed`, `fits`, `rejected` or `gated`."""
+    answer: Answer
+    """What the scheduler's own search says of every node."""
+    nodes: int
+    """How many the cluster has."""
+    node: str = ""
+    """The node it has."""
+    message: str = ""
+    """What the FailedScheduling event says, or who holds it back."""
+    waiting: Waiting | None = None
+    rejected: tuple[Rejected, ...] = ()
+    near: tuple[Near, ...] = ()
+    preemption: PreemptionStory | None = None
+    events: Mapping[str, tuple[str, ...]] | None = None
+    """By plugin: which events bring the pod back."""
+    proposals: tuple[Proposal, ...] = ()
+    scores: ScoreTable | None = None
+    notes: tuple[str, ...] = ()
+
+
+def explain(question: Question) -> Explanation:
+    """Judge the pod, and find out what would free it if nothing takes it."""
+    judge = Judge(question)
+    pod, evaluator = judge.pod, judge.evaluator
+    gate = judge.gate(pod)
+    answer = evaluator.evaluate(pod)
+    told = Explanation(
+        pod=object_key(question.pod),
+        profile=judge.profile,
+        verdict=_verdict(judge.node, gate, answer),
+        nodes=evaluator.cluster.node_count,
+        node=judge.node,
+        answer=answer,
+        waiting=question.waiting,
+        rejected=tuple(_groups(answer, evaluator.cluster.names)),
+        scores=_table(answer, judge.node) if answer.feasible else None,
+        notes=(*question.notes, *_notes(answer)),
+    )
+    if told.verdict in ("placed", "fits"):
+        return told
+    story: PreemptionStory | None = None
+    victims: tuple[str, ...] = ()
+    message = answer.message
+    if not answer.feasible:
+        after, preemption = evaluator.preempt(pod)
+        message = after.message
+        if preemption is not None:
+            victims = preemption.victims
+            story = PreemptionStory(
+                preemption.status.message,
+                *_helpful(answer),
+                nominated_node=preemption.nominated_node,
+                victims=preemption.victims,
+            )
+    near = _near(question, judge, answer)
+    rejectors = answer.rejected_by if gate is None else (gate.plugin,)
+    return replace(
+        told,
+        message=gate.message if gate is not None else message,
+        near=tuple(_near_groups(near)),
+        preemption=story,
+        events={plugin: tuple(_events(judge, plugin)) for plugin in rejectors},
+        proposals=proposals(judge, _one_of_each(near), victims=victims),
+    )
+
+
+def _verdict(node: str, gate: Status | None, answer: Answer) -> str:
+    if node:
+        return "placed"
+    if gate is not None:
+        return "gated"
+    return "fits" if answer.feasible else "rejected"
+
+
+def _groups(answer: Answer, names: Iterable[str]) -> Iterator[Rejected]:
+    """Who rejects the pod where; the reason that most nodes have comes first."""
+    if answer.pre_filter is not None:
+        everywhere = tuple(sorted(filter(None, names)))
+        yield Rejected(
+            answer.pre_filter.plugin, answer.pre_filter.code, answer.pre_filter.reasons, everywhere
+        )
+        return
+    by_status: dict[Status, list[str]] = {}
+    for name, status in answer.rejections.items():
+        by_status.setdefault(status, []).append(name)
+    groups = [
+        Rejected(status.plugin, status.code, status.reasons, tuple(sorted(nodes)))
+        for status, nodes in by_status.items()
+    ]
+    yield from sorted(groups, key=lambda group: (-len(group.nodes), group.plugin, group.reasons))
+    if answer.considered is not None:
+        others = sorted(set(filter(None, names)).difference(answer.considered))
+        if others:
+            yield Rejected("", Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (NOT_LOOKED_AT,), tuple(others))
+
+
+def _notes(answer: Answer) -> Iterator[str]:
+    for url in answer.not_asked:
+        yield f"the extender {url} has a say about this pod and was not asked"
+
+
+def _helpful(answer: Answer) -> tuple[int, int]:
+    codes = [status.code for status in answer.rejections.values()]
+    hopeless = codes.count(Code.UNSCHEDULABLE_AND_UNRESOLVABLE)
+    return len(codes) - hopeless, hopeless
+
+
+def _near(question: Question, judge: Judge, answer: Answer) -> list[NearNode]:
+    """Rejected nodes with what they miss, those that miss least first."""
+    evaluator = judge.evaluator
+    # A node that passes every filter may still be rejected: because it is promised to others.
+    against = {name: (status,) for name, status in answer.rejections.items()} | {
+        name: statuses
+        for name, statuses in evaluator.objections(judge.pod).items()
+        if answer.considered is None or name in answer.considered
+    }
+    nearest = sorted(against, key=lambda name: (sum(len(one.reasons) for one in against[name]), name))
+    config = question.config or default_configuration(question.feature_gates)
+    gates = effective_gates(config, question.feature_gates)
+    asks = suit(PodInfo(judge.pod), compares_taints=gates.enabled("TaintTolerationComparisonOperators"))
+    found = []
+    for name in nearest[:NEAREST_LOOKED_AT]:
+        row = evaluator.cluster.row_of(name)
+        if row is not None:
+            found.append(NearNode(name, shortcomings(asks, NodeRow(evaluator.cluster, row), against[name])))
+    found.sort(key=lambda node: (len(node.misses), sum(missed.distance for missed in node.misses), node.name))
+    return found
+
+
+def _missed(node: NearNode) -> tuple[str, ...]:
+    return tuple(missed.text for missed in node.misses)
+
+
+def _near_groups(near: Iterable[NearNode]) -> Iterator[Near]:
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for node in near:
+        groups.setdefault(_missed(node), []).append(node.name)
+    for misses, nodes in groups.items():
+        yield Near(misses, tuple(nodes))
+
+
+def _one_of_each(near: Iterable[NearNode]) -> list[NearNode]:
+    """A node for each pattern of what is missing, in their order."""
+    return list({_missed(node): node for node in reversed(list(near))}.values())[::-1]
+
+
+def _events(judge: Judge, plugin: str) -> Iterator[str]:
+    """What the plugin asked to be told of."""
+    for registered in judge.evaluator.runner.profile.hints:
+        if registered.plugin == plugin and not registered.implied:
+            yield event_text(registered.event)
+
+
+def event_text(event: ClusterEvent) -> str:
+    """`Node: Add, UpdateNodeTaint`."""
+    left, labels = event.action, []
+    for action in (Action.ALL, Action.UPDATE, *_SINGLE):  # the widest name for as much as it says
+        if left & action == action:
+            labels.append(action.label)
+            left &= ~action
+    return f"{event.resource}: {', '.join(sorted(labels))}"
+
+
+def _table(answer: Answer, node: str) -> ScoreTable:
+    ranked = sorted(answer.totals, key=lambda name: (-answer.totals[name], name))
+    shown = ranked[:BEST_NODES]
+    if node in answer.totals and node not in shown:
+        shown[-1] = node
+    plugins = tuple(answer.scores)
+    return ScoreTable(
+        nodes=tuple(shown),
+        plugins=plugins,
+        scores=tuple(tuple(answer.scores[plugin][name] for plugin in plugins) for name in shown),
+        totals=tuple(answer.totals[name] for name in shown),
+        feasible=len(answer.feasible),
+        winner=node or ranked[0],
+        reason=_reason(answer, ranked, node),
+    )
+
+
+def _reason(answer: Answer, ranked: list[str], node: str) -> str:
+    """Why the winner is the winner, told by the plugins that make the difference."""
+    best = ranked[0]
+    top = [name for name in ranked if answer.totals[name] == answer.totals[best]]
+    if node and node not in answer.totals:
+        return f"{node} would not take the pod as things stand now"
+    winner = node or best
+    if winner not in top:
+        return (
+            f"as things stand now {best} would score {answer.totals[best]} and {winner} "
+            f"{answer.totals[winner]}: {_lead(answer, best, winner)}"
+        )
+    if len(ranked) == 1:
+        return f"{winner} is the only node that takes the pod"
+    if len(top) > 1:
+        return f"{len(top)} nodes share the highest score, {answer.totals[best]}; the lot decides"
+    return f"{winner} leads {ranked[1]} by {_lead(answer, winner, ranked[1])}"
+
+
+def _lead(answer: Answer, one: str, other: str) -> str:
+    """By how much each plugin prefers the one to the other."""
+    leads = {plugin: scores[one] - scores[other] for plugin, scores in answer.scores.items()}
+    told = sorted(((plugin, lead) for plugin, lead in leads.items() if lead), key=lambda pair: -pair[1])
+    return ", ".join(f"{lead:+d} {plugin}" for plugin, lead in told)

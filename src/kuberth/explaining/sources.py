@@ -1,0 +1,256 @@
+"""Where clusters and pods come from: an API server that is only read, or files.
+
+In: an `Api`, or manifests. Out: objects, and the pod that is asked about. What cannot be read is either an
+error that says what to do, or a note where the answer hardly depends on it.
+"""
+
+from __future__ import annotations
+
+import copy
+import difflib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Protocol
+
+from msgspec.structs import replace as with_fields
+
+from kuberth.api.core import Namespace, Node, Pod
+from kuberth.api.kinds import REGISTRY
+from kuberth.api.scheduling import PriorityClass
+from kuberth.api.wire import convert
+from kuberth.client.protocol import Api
+from kuberth.errors import ConfigError, ForbiddenError, NotFoundError
+from kuberth.evaluation import Evaluator
+from kuberth.informers.store import object_key
+from kuberth.local.apiserver.rules.pod_defaults import default_pod
+from kuberth.local.manifests import Manifest, read_manifests
+
+Tree = Mapping[str, Any]
+
+UNFINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
+SUGGESTED: Final = 3
+
+
+class WorkloadKind(NamedTuple):
+    """A kind whose objects carry the pods they make as a template."""
+
+    plural: str
+    path: str
+    template: tuple[str, ...] = ("spec", "template")
+
+
+WORKLOADS: Final[Mapping[str, WorkloadKind]] = {
+    "Deployment": WorkloadKind("deployments", "/apis/apps/v1"),
+    "ReplicaSet": WorkloadKind("replicasets", "/apis/apps/v1"),
+    "StatefulSet": WorkloadKind("statefulsets", "/apis/apps/v1"),
+    "DaemonSet": WorkloadKind("daemonsets", "/apis/apps/v1"),
+    "Job": WorkloadKind("jobs", "/apis/batch/v1"),
+    "CronJob": WorkloadKind("cronjobs", "/apis/batch/v1", ("spec", "jobTemplate", "spec", "template")),
+    "ReplicationController": WorkloadKind("replicationcontrollers", "/api/v1"),
+}
+_SHORT: Final = {
+    "po": "pod", "deploy": "deployment", "rs": "replicaset", "sts": "statefulset", "ds": "daemonset",
+    "cj": "cronjob", "rc": "replicationcontroller",
+}  # fmt: skip
+
+
+class Target(NamedTuple):
+    """What is asked about: `Pod` or a workload's kind, and its name."""
+
+    kind: str
+    name: str
+
+
+class RawApi(Protocol):
+    """An API that answers any path."""
+
+    async def call(self, method: str, path: str) -> bytes: ...
+
+
+def read_target(words: Sequence[str]) -> Target:
+    """`pod NAME`, `pod/NAME`, `deploy/NAME`, or a pod's NAME alone."""
+    parts = words[0].split("/") if len(words) == 1 else list(words)
+    if len(parts) == 1:
+        parts = ["pod", parts[0]]
+    if len(parts) != 2 or not all(parts):
+        raise ConfigError(f"expected pod NAME, KIND/NAME or -f FILE, got {' '.join(words)!r}")
+    given, name = parts
+    kind = _SHORT.get(given.lower(), given.lower()).removesuffix("s")
+    known = {"pod": "Pod"} | {name.lower(): name for name in WORKLOADS}
+    if kind not in known:
+        raise ConfigError(f"{given}: there is no such kind with pods; known are {', '.join(sorted(known))}")
+    return Target(known[kind], name)
+
+
+# An API server
+
+
+async def read_cluster(api: Api, evaluator: Evaluator) -> tuple[list[Any], tuple[str, ...]]:
+    """All objects that the evaluator's plugins read, and notes about kinds that could not be listed."""
+    objects: list[Any] = []
+    notes: list[str] = []
+    kinds: list[type[Any]] = [Namespace, Node, Pod, PriorityClass, *evaluator.stores.kinds()]
+    for kind in dict.fromkeys(kinds):
+        selector = UNFINISHED if kind is Pod else ""
+        try:
+            objects += (await api.list(kind, field_selector=selector)).items
+        except (NotFoundError, ForbiddenError) as error:
+            if kind in (Node, Pod):
+                raise
+            if isinstance(error, ForbiddenError):
+                notes.append(f"{REGISTRY.of(kind).plural} could not be read and count as absent: {error}")
+    return objects, tuple(notes)
+
+
+async def read_template(api: RawApi, target: Target, namespace: str) -> Pod:
+    """A pod as the workload would make it."""
+    kind = WORKLOADS[target.kind]
+    path = f"{kind.path}/namespaces/{namespace}/{kind.plural}"
+    try:
+        tree = json.loads(await api.call("GET", f"{path}/{target.name}"))
+    except NotFoundError:
+        found = json.loads(await api.call("GET", path))
+        names = [item["metadata"]["name"] for item in found.get("items") or ()]
+        raise _unknown(target, namespace, names) from None
+    return template_pod(tree)
+
+
+def find_pod(objects: Iterable[Any], target: Target, namespace: str) -> Pod:
+    """The pod of this name; the nearest names are suggested if there is none."""
+    pods = {object_key(obj): obj for obj in objects if isinstance(obj, Pod)}
+    pod = pods.get(f"{namespace}/{target.name}")
+    if pod is not None:
+        return pod
+    elsewhere = [key for key in pods if key.endswith(f"/{target.name}")]
+    if elsewhere:
+        where = elsewhere[0].partition("/")[0]
+        raise ConfigError(
+            f"there is no pod {target.name} in namespace {namespace}, but one in {where}: use -n {where}"
+        )
+    here = [pod.metadata.name for pod in pods.values() if pod.metadata.namespace == namespace]
+    raise _unknown(target, namespace, here)
+
+
+def _unknown(target: Target, namespace: str, names: Sequence[str]) -> ConfigError:
+    near = difflib.get_close_matches(target.name, names, n=SUGGESTED, cutoff=0.4)
+    hint = f"; did you mean {' or '.join(near)}?" if near else ""
+    return ConfigError(f"there is no {target.kind.lower()} {target.name} in namespace {namespace}{hint}")
+
+
+# Files
+
+
+def read_dump(path: Path) -> tuple[list[Any], list[Manifest]]:
+    """The objects of a dump that scheduling knows of, and its manifests as they are."""
+    manifests = list(read_manifests(path))
+    objects = [obj for manifest in manifests if (obj := _object(manifest)) is not None]
+    if not any(isinstance(obj, Node) for obj in objects):
+        kinds = sorted({str(manifest.tree["kind"]) for manifest in manifests})
+        raise ConfigError(
+            f"{path} is no dump of a cluster: it has no nodes, only {', '.join(kinds) or 'nothing'}; "
+            "make one with: kubectl get nodes,pods,namespaces,pv,pvc,sc,pdb -A -o yaml"
+        )
+    return objects, manifests
+
+
+def _object(manifest: Manifest) -> Any:
+    group, _, version = str(manifest.tree.get("apiVersion", "")).rpartition("/")
+    info = REGISTRY.find(group, version, str(manifest.tree["kind"]))
+    if info is None:
+        return None
+    obj = convert(info.type, manifest.tree)
+    if isinstance(obj, Node | Pod) and not obj.metadata.name:
+        raise ConfigError(f"{manifest}: it needs metadata.name")
+    return _identified(obj) if isinstance(obj, Pod) else obj
+
+
+def _identified(pod: Pod) -> Pod:
+    """Pods that somebody wrote have no UID, by which the cluster tells them apart, and often no namespace."""
+    metadata = pod.metadata
+    namespace = metadata.namespace or "default"
+    uid = metadata.uid or f"{namespace}/{metadata.name}"
+    return with_fields(pod, metadata=with_fields(metadata, namespace=namespace, uid=uid))
+
+
+def find_in_dump(
+    objects: Sequence[Any], manifests: Sequence[Manifest], target: Target, namespace: str
+) -> Pod:
+    """The pod, or one made of the workload's template, out of a dump."""
+    if target.kind == "Pod":
+        return find_pod(objects, target, namespace)
+    found = {
+        manifest.tree["metadata"]["name"]: manifest.tree
+        for manifest in manifests
+        if manifest.tree["kind"] == target.kind
+        and (manifest.tree["metadata"].get("namespace") or "default") == namespace
+    }
+    if target.name not in found:
+        raise _unknown(target, namespace, list(found))
+    return template_pod(found[target.name])
+
+
+def read_pod(path: Path, *, namespace: str | None) -> Pod:
+    """The one pod, or workload with a template, of a manifest file."""
+    manifests = list(read_manifests(path))
+    asked = [each for each in manifests if each.tree["kind"] == "Pod" or each.tree["kind"] in WORKLOADS]
+    if len(asked) != 1:
+        kinds = ", ".join(sorted({str(each.tree["kind"]) for each in manifests})) or "nothing"
+        problem = (
+            f"holds {len(asked)} pods or workloads" if asked else f"holds no pod or workload, but {kinds}"
+        )
+        listed = f": {'; '.join(map(str, asked[:SUGGESTED]))}" if asked else ""
+        raise ConfigError(f"{path} {problem}{listed}; explain takes one at a time")
+    tree = copy.deepcopy(dict(asked[0].tree))
+    metadata = tree.get("metadata")
+    if not isinstance(metadata, dict) or not (metadata.get("name") or metadata.get("generateName")):
+        raise ConfigError(f"{asked[0]}: it needs metadata.name")
+    if namespace is not None:
+        metadata["namespace"] = namespace
+    if tree["kind"] in WORKLOADS:
+        return template_pod(tree)
+    return _defaulted(tree)
+
+
+def template_pod(tree: Tree) -> Pod:
+    """A pod as the controller of a workload would make it."""
+    kind, metadata = WORKLOADS[tree["kind"]], tree["metadata"]
+    template: Any = tree
+    for field in kind.template:
+        template = template.get(field) if isinstance(template, Mapping) else None
+    if not isinstance(template, Mapping) or not isinstance(template.get("spec"), Mapping):
+        raise ConfigError(
+            f"{tree['kind']} {metadata['name']} has no pod template at {'.'.join(kind.template)}"
+        )
+    own = {
+        **(template.get("metadata") or {}),
+        "name": metadata["name"],
+        "namespace": metadata.get("namespace") or "default",
+        "ownerReferences": [{"kind": tree["kind"], "name": metadata["name"], "controller": True}],
+    }
+    return _defaulted({"apiVersion": "v1", "kind": "Pod", "metadata": own, "spec": template["spec"]})
+
+
+def _defaulted(tree: Tree) -> Pod:
+    """As the API server would complete it before any scheduler sees it."""
+    whole = copy.deepcopy(dict(tree))
+    default_pod(whole)
+    return _identified(convert(Pod, whole))
+
+
+def with_priority(pod: Pod, objects: Iterable[Any]) -> Pod:
+    """The priority of the pod's class, as the API server would look it up for a pod that is created."""
+    if pod.spec.priority is not None:
+        return pod
+    classes = [obj for obj in objects if isinstance(obj, PriorityClass)]
+    name = pod.spec.priority_class_name
+    for one in classes:
+        if one.metadata.name == name or (not name and one.global_default):
+            policy = pod.spec.preemption_policy or one.preemption_policy
+            spec = with_fields(pod.spec, priority=one.value, preemption_policy=policy)
+            return with_fields(pod, spec=spec)
+    if name.startswith("system-"):
+        return pod
+    if name and classes:
+        raise ConfigError(f"pod {pod.metadata.name}: there is no PriorityClass {name}")
+    return pod
