@@ -1,4 +1,4 @@
-"""Every pod that kube-scheduler rejected in the corpus: an explanation says of each node what was recorded."""
+"""Every pod that kube-scheduler rejected in the corpus: explained, each node gets the recorded verdict."""
 
 from __future__ import annotations
 

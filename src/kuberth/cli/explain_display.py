@@ -19,6 +19,7 @@ Tree = Mapping[str, Any]
 
 NAMES_SHOWN: Final = 3
 GROUPS_SHOWN: Final = 5
+INDENT: Final = 2
 NARROW: Final = 60
 """On terminals of fewer columns scores are told line by line."""
 
@@ -33,7 +34,16 @@ def tell(tree: Tree, console: Console, *, names: bool = False, now: float | None
         console.print()
         console.print(Text(title, style="bold cyan"))
         for line in lines:
-            console.print(Padding(line, (0, 0, 0, 2), expand=False))
+            _print_indented(line, console)
+
+
+def _print_indented(line: RenderableType, console: Console) -> None:
+    if not isinstance(line, Text):
+        console.print(Padding(line, (0, 0, 0, INDENT), expand=False))
+        return
+    for part in line.wrap(console, max(1, console.width - INDENT)):
+        part.rstrip()  # in place
+        console.print(Text(" " * INDENT) + part)
 
 
 class _Style:

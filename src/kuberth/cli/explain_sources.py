@@ -22,7 +22,7 @@ from kuberth.evaluation import Evaluator
 from kuberth.explaining import Question, explain
 from kuberth.explaining.page import PATH
 from kuberth.explaining.sources import (
-    Target,
+    Asked,
     find_in_dump,
     find_pod,
     read_cluster,
@@ -39,7 +39,7 @@ from kuberth.framework.registry import Registry
 class Inquiry:
     """What the command line decided."""
 
-    target: Target | None
+    target: Asked | None
     """None: the manifest says it."""
     manifest: Path | None
     namespace: str | None
@@ -138,7 +138,7 @@ async def _ask_kuberth(inquiry: Inquiry, serving: ClientConfig, namespace: str) 
     return tree
 
 
-async def _page(api: HttpApi, target: Target, namespace: str) -> dict[str, Any] | None:
+async def _page(api: HttpApi, target: Asked, namespace: str) -> dict[str, Any] | None:
     """The answer of a Kuberth that runs; None: there is none at this address."""
     query = urlencode({"pod": target.name, "namespace": namespace})
     try:

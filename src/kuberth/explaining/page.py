@@ -17,7 +17,7 @@ from kuberth.clock import NANOSECONDS
 from kuberth.errors import ConfigError, KuberthError
 from kuberth.explaining.explanation import explain
 from kuberth.explaining.question import Question, Waiting
-from kuberth.explaining.sources import Target, find_pod
+from kuberth.explaining.sources import Asked, find_pod
 from kuberth.explaining.trees import to_tree
 from kuberth.https.messages import JSON, Request, Response
 from kuberth.serving.messages import Handler, failure
@@ -35,7 +35,7 @@ def explain_page(scheduler: Scheduler) -> Handler:
         if not name:
             return failure(400, "BadRequest", "which pod? ask for /explain?pod=NAME&namespace=NAMESPACE")
         try:
-            pod = find_pod(scheduler.stores.of(Pod), Target("Pod", name), namespace)
+            pod = find_pod(scheduler.stores.of(Pod), Asked("Pod", name), namespace)
         except ConfigError as error:
             return failure(404, "NotFound", str(error))
         return Response(_answer(question_of(scheduler, pod), turn), content_type=JSON)

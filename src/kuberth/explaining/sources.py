@@ -20,7 +20,7 @@ from kuberth.api.kinds import REGISTRY
 from kuberth.api.scheduling import PriorityClass
 from kuberth.api.wire import convert
 from kuberth.client.protocol import Api
-from kuberth.errors import ConfigError, ForbiddenError, NotFoundError
+from kuberth.errors import ConfigError, ForbiddenError, NotFoundError, WireError
 from kuberth.evaluation import Evaluator
 from kuberth.informers.store import object_key
 from kuberth.local.apiserver.rules.pod_defaults import default_pod
@@ -55,7 +55,7 @@ _SHORT: Final = {
 }  # fmt: skip
 
 
-class Target(NamedTuple):
+class Asked(NamedTuple):
     """What is asked about: `Pod` or a workload's kind, and its name."""
 
     kind: str
@@ -68,7 +68,7 @@ class RawApi(Protocol):
     async def call(self, method: str, path: str) -> bytes: ...
 
 
-def read_target(words: Sequence[str]) -> Target:
+def read_target(words: Sequence[str]) -> Asked:
     """`pod NAME`, `pod/NAME`, `deploy/NAME`, or a pod's NAME alone."""
     parts = words[0].split("/") if len(words) == 1 else list(words)
     if len(parts) == 1:
@@ -80,7 +80,7 @@ def read_target(words: Sequence[str]) -> Target:
     known = {"pod": "Pod"} | {name.lower(): name for name in WORKLOADS}
     if kind not in known:
         raise ConfigError(f"{given}: there is no such kind with pods; known are {', '.join(sorted(known))}")
-    return Target(known[kind], name)
+    return Asked(known[kind], name)
 
 
 # An API server
@@ -103,7 +103,7 @@ async def read_cluster(api: Api, evaluator: Evaluator) -> tuple[list[Any], tuple
     return objects, tuple(notes)
 
 
-async def read_template(api: RawApi, target: Target, namespace: str) -> Pod:
+async def read_template(api: RawApi, target: Asked, namespace: str) -> Pod:
     """A pod as the workload would make it."""
     kind = WORKLOADS[target.kind]
     path = f"{kind.path}/namespaces/{namespace}/{kind.plural}"
@@ -116,7 +116,7 @@ async def read_template(api: RawApi, target: Target, namespace: str) -> Pod:
     return template_pod(tree)
 
 
-def find_pod(objects: Iterable[Any], target: Target, namespace: str) -> Pod:
+def find_pod(objects: Iterable[Any], target: Asked, namespace: str) -> Pod:
     """The pod of this name; the nearest names are suggested if there is none."""
     pods = {object_key(obj): obj for obj in objects if isinstance(obj, Pod)}
     pod = pods.get(f"{namespace}/{target.name}")
@@ -132,7 +132,7 @@ def find_pod(objects: Iterable[Any], target: Target, namespace: str) -> Pod:
     raise _unknown(target, namespace, here)
 
 
-def _unknown(target: Target, namespace: str, names: Sequence[str]) -> ConfigError:
+def _unknown(target: Asked, namespace: str, names: Sequence[str]) -> ConfigError:
     near = difflib.get_close_matches(target.name, names, n=SUGGESTED, cutoff=0.4)
     hint = f"; did you mean {' or '.join(near)}?" if near else ""
     return ConfigError(f"there is no {target.kind.lower()} {target.name} in namespace {namespace}{hint}")
@@ -159,7 +159,10 @@ def _object(manifest: Manifest) -> Any:
     info = REGISTRY.find(group, version, str(manifest.tree["kind"]))
     if info is None:
         return None
-    obj = convert(info.type, manifest.tree)
+    try:
+        obj = convert(info.type, manifest.tree)
+    except WireError as error:
+        raise ConfigError(f"{manifest.origin}: {error}") from error
     if isinstance(obj, Node | Pod) and not obj.metadata.name:
         raise ConfigError(f"{manifest}: it needs metadata.name")
     return _identified(obj) if isinstance(obj, Pod) else obj
@@ -173,9 +176,7 @@ def _identified(pod: Pod) -> Pod:
     return with_fields(pod, metadata=with_fields(metadata, namespace=namespace, uid=uid))
 
 
-def find_in_dump(
-    objects: Sequence[Any], manifests: Sequence[Manifest], target: Target, namespace: str
-) -> Pod:
+def find_in_dump(objects: Sequence[Any], manifests: Sequence[Manifest], target: Asked, namespace: str) -> Pod:
     """The pod, or one made of the workload's template, out of a dump."""
     if target.kind == "Pod":
         return find_pod(objects, target, namespace)

@@ -162,3 +162,40 @@ def test_extenders_that_are_not_asked_are_named() -> None:
     assert answer.not_asked == ("http://gpu", "http://any")
     assert answer.feasible == ("a", "b", "full")
     assert three_nodes().evaluate(make_pod("p")).not_asked == ()
+
+
+def test_objections_are_those_of_every_plugin() -> None:
+    taint = [{"key": "a", "effect": "NoSchedule"}]
+    evaluator = Evaluator(
+        [make_node("both", cpu="1", taints=taint), make_node("small", cpu="1"), make_node("ok")]
+    )
+    pod = make_pod("p", cpu="2")
+    found = evaluator.objections(pod)
+    assert {name: [status.plugin for status in given] for name, given in found.items()} == {
+        "both": ["TaintToleration", "NodeResourcesFit"],
+        "small": ["NodeResourcesFit"],
+    }
+    # The first of them is what a cycle goes by.
+    assert {name: given[0] for name, given in found.items()} == evaluator.evaluate(pod).rejections
+
+
+def test_without_pre_filter_nobody_can_object() -> None:
+    volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "gone"}}]
+    evaluator = three_nodes()
+    assert evaluator.evaluate(make_pod("p", volumes=volumes)).rejected_by == ("VolumeBinding",)
+    assert evaluator.objections(make_pod("p", volumes=volumes)) == {}
+
+
+def test_what_is_removed_counts_no_longer() -> None:
+    evaluator = three_nodes()
+    pod = make_pod("p", cpu="1")
+    assert sorted(evaluator.feasible(pod)) == ["a", "b"]
+    evaluator.remove(BUSY)
+    assert sorted(evaluator.feasible(pod)) == ["a", "b", "full"]
+    evaluator.remove(make_node("a"), make_node("b"))
+    assert evaluator.feasible(pod) == ["full"]
+    evaluator.add(BUSY)
+    assert evaluator.feasible(pod) == []
+    evaluator.remove(make_node("full"))
+    assert evaluator.feasible(pod) == []
+    assert evaluator.evaluate(pod).message == "no nodes available to schedule pods"

@@ -1,0 +1,177 @@
+"""The whole answer: verdicts, groups, preemption, events and scores."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kuberth.config import load
+from kuberth.errors import ConfigError
+from kuberth.explaining import Explanation, Question, explain
+from kuberth.explaining.explanation import BEST_NODES, event_text
+from kuberth.framework.cluster_events import Action, ClusterEvent, Resource
+from kuberth.testing import make_node, make_pod
+
+TAINT = [{"key": "a", "effect": "NoSchedule"}]
+
+
+def ask(pod: Any, *objects: Any, **more: Any) -> Explanation:
+    return explain(Question(pod, objects, **more))
+
+
+def test_a_rejected_pod() -> None:
+    pod = make_pod("p", cpu="2")
+    told = ask(pod, pod, make_node("a", cpu="1"), make_node("b", cpu="1"), make_node("c", taints=TAINT))
+    assert (told.pod, told.verdict, told.nodes, told.node) == ("default/p", "rejected", 3, "")
+    assert [(group.plugin, group.reasons, group.nodes) for group in told.rejected] == [
+        ("NodeResourcesFit", ("Insufficient cpu",), ("a", "b")),
+        ("TaintToleration", ("node(s) had untolerated taint(s)",), ("c",)),
+    ]
+    assert told.message.startswith(
+        "0/3 nodes are available: 1 node(s) had untolerated taint(s), 2 Insufficient cpu."
+    )
+    assert told.events is not None
+    assert told.events["TaintToleration"] == ("Node: Add, UpdateNodeTaint", "Pod: UpdatePodToleration")
+    assert told.preemption is not None
+    assert (told.preemption.nodes_that_could_help, told.preemption.nodes_beyond_help) == (0, 3)
+    assert told.scores is None
+
+
+def test_preemption_that_would_happen() -> None:
+    told = ask(
+        make_pod("p", cpu="2", priority=5),
+        make_node("n", cpu="2"),
+        make_pod("q", cpu="1", node="n", priority=1),
+    )
+    assert told.preemption is not None
+    assert (told.preemption.nominated_node, told.preemption.victims) == ("n", ("default/q",))
+
+
+def test_a_gated_pod_is_judged_all_the_same() -> None:
+    told = ask(make_pod("p", gates=["g"]), make_node("n"))
+    assert (told.verdict, told.message) == ("gated", "waiting for scheduling gates: [g]")
+    assert told.events == {"SchedulingGates": ("Pod: UpdatePodSchedulingGatesEliminated",)}
+    assert told.answer.feasible == ("n",)
+
+
+def test_a_placed_pod_is_judged_as_if_it_were_not() -> None:
+    pod = make_pod("p", cpu="3", node="n")
+    told = ask(pod, pod, make_node("n", cpu="4"), make_node("m", cpu="16"))
+    assert (told.verdict, told.node) == ("placed", "n")
+    assert told.scores is not None
+    assert told.scores.winner == "n"
+    assert set(told.scores.nodes) == {"n", "m"}
+    assert told.scores.reason.startswith("as things stand now m would score ")
+    assert told.scores.totals == tuple(map(sum, told.scores.scores))
+
+
+@pytest.mark.parametrize(
+    "objects, reason",
+    [
+        pytest.param([make_node("n")], "n is the only node that takes the pod", id="only-one"),
+        pytest.param([make_node("n"), make_node("m")], "2 nodes share the highest score", id="equals"),
+        pytest.param([make_node("n", cpu="64"), make_node("m")], "n leads m by +", id="a-lead"),
+    ],
+)
+def test_why_the_winner_won(objects: list[Any], reason: str) -> None:
+    told = ask(make_pod("p", cpu="1"), *objects)
+    assert told.verdict == "fits"
+    assert told.scores is not None
+    assert told.scores.reason.startswith(reason)
+
+
+def test_a_node_that_would_not_take_its_pod_any_more() -> None:
+    pod = make_pod("p", node="n")
+    told = ask(pod, pod, make_node("n", taints=TAINT), make_node("m"))
+    assert told.scores is not None
+    assert told.scores.reason == "n would not take the pod as things stand now"
+
+
+def test_the_table_has_the_best_nodes_and_the_pods_own() -> None:
+    pod = make_pod("p", cpu="1", node="z")
+    nodes = [make_node(f"n{number:02}", cpu="64") for number in range(20)]
+    told = ask(pod, pod, *nodes, make_node("z", cpu="2"))
+    assert told.scores is not None
+    assert len(told.scores.nodes) == BEST_NODES
+    assert told.scores.nodes[-1] == "z"
+    assert told.scores.feasible == 21
+
+
+def test_a_pod_that_is_in_no_cluster_yet_asks_for_a_node_by_name() -> None:
+    told = ask(make_pod("p", node="n"), make_node("m"))
+    assert (told.verdict, told.rejected[0].plugin) == ("rejected", "NodeName")
+
+
+def test_finished_pods_take_no_room() -> None:
+    done = make_pod("done", cpu="4", node="n", phase="Succeeded")
+    assert ask(make_pod("p", cpu="4"), make_node("n", cpu="4"), done).verdict == "fits"
+
+
+def test_nodes_promised_to_others_are_taken() -> None:
+    promised = make_pod("q", cpu="4", priority=9, status={"nominatedNodeName": "n"})
+    told = ask(make_pod("p", cpu="4"), make_node("n", cpu="4"), promised)
+    assert told.verdict == "rejected"
+    assert told.near[0].nodes == ("n",)
+
+
+def test_nodes_the_pod_does_not_name_are_not_looked_at() -> None:
+    terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["a"]}]}]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    pod = make_pod("p", cpu="9", affinity={"nodeAffinity": required})
+    told = ask(pod, make_node("a"), make_node("b"))
+    assert [(group.plugin, group.nodes) for group in told.rejected] == [
+        ("NodeResourcesFit", ("a",)),
+        ("", ("b",)),
+    ]
+    assert [group.nodes for group in told.near] == [("a",)]
+
+
+def test_what_pre_filter_rejects_is_rejected_everywhere() -> None:
+    volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "gone"}}]
+    told = ask(make_pod("p", volumes=volumes), make_node("a"), make_node("b"))
+    assert [(group.nodes, group.reasons) for group in told.rejected] == [
+        (("a", "b"), ('persistentvolumeclaim "gone" not found',))
+    ]
+    assert told.near == ()
+
+
+def test_nothing_is_changed_by_asking() -> None:
+    objects = [make_node("n", cpu="2", taints=TAINT), make_pod("q", cpu="1", node="n")]
+    question = Question(make_pod("p", cpu="2"), objects)
+    assert explain(question) == explain(question)
+
+
+def test_a_scheduler_that_the_configuration_does_not_know() -> None:
+    with pytest.raises(ConfigError, match=r"'volcano'.*default-scheduler.*--config"):
+        ask(make_pod("p", scheduler="volcano"), make_node("n"))
+
+
+def test_the_profile_is_the_pods_own() -> None:
+    config = load(
+        {
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            "profiles": [
+                {"schedulerName": "default-scheduler"},
+                {
+                    "schedulerName": "brave",
+                    "plugins": {"multiPoint": {"disabled": [{"name": "TaintToleration"}]}},
+                },
+            ],
+        }
+    )
+    pod = make_pod("p", scheduler="brave")
+    assert ask(pod, make_node("n", taints=TAINT), config=config).verdict == "fits"
+
+
+@pytest.mark.parametrize(
+    "event, text",
+    [
+        (ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT), "Node: Add, UpdateNodeTaint"),
+        (ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE), "Node: Add, Update"),
+        (ClusterEvent(Resource.POD, Action.ALL), "Pod: All"),
+    ],
+)
+def test_events_have_names(event: ClusterEvent, text: str) -> None:
+    assert event_text(event) == text

@@ -1,0 +1,260 @@
+"""What is proposed helps, and nothing in it is superfluous: on clusters that chance made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import combinations
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kuberth.api.core import Node, Pod
+from kuberth.evaluation import Evaluator
+from kuberth.explaining import Explanation, Question, explain
+from kuberth.explaining.edits import (
+    AddNodes,
+    DeletePod,
+    DropNodeSelector,
+    Edit,
+    RemoveGate,
+    RemoveTaint,
+    ScaleRequest,
+    Scene,
+    SetLabel,
+    Tolerate,
+    Uncordon,
+    applied,
+)
+from kuberth.explaining.proposals import TRIED_IN_FULL, minimal
+from kuberth.testing import make_node, make_pod
+
+GPU = {"key": "gpu", "value": "a", "effect": "NoSchedule"}
+BROKEN = {"key": "broken", "effect": "NoExecute"}
+
+
+def ask(pod: Pod, *objects: Any) -> Explanation:
+    return explain(Question(pod, objects))
+
+
+def edits(told: Explanation) -> list[tuple[Edit, ...]]:
+    return [proposal.edits for proposal in told.proposals]
+
+
+def takes(pod: Pod, objects: Iterable[Any], changes: Iterable[Edit]) -> bool:
+    """Judged from scratch, by an evaluator that knows nothing of what was tried before."""
+    everything = list(objects)
+    nodes = {obj.metadata.name: obj for obj in everything if isinstance(obj, Node)}
+    scene = Scene(pod, nodes.get)
+    for change in changes:
+        scene = change.apply(scene)
+    changed, cluster = applied(scene, everything)
+    evaluator = Evaluator(cluster)
+    gated = not evaluator.runner.run_pre_enqueue(changed).is_success
+    return not gated and bool(evaluator.evaluate(changed).feasible)
+
+
+CASES = [
+    pytest.param(
+        make_pod("p", cpu="1400m"),
+        [make_node("n", cpu="1")],
+        {(ScaleRequest("main", "cpu", "1400m", "1"),)},
+        id="scale-to-a-node-that-is-too-small",
+    ),
+    pytest.param(
+        make_pod("p", cpu="1"),
+        [make_node("n", cpu="1"), make_pod("q", cpu="1", node="n")],
+        {(DeletePod("default/q", "n"),), (AddNodes("n", 1),)},
+        id="nothing-is-left-to-scale-to",
+    ),
+    pytest.param(
+        make_pod("p"),
+        [make_node("n", taints=[GPU])],
+        {(RemoveTaint("n", "gpu", "a", "NoSchedule"),), (Tolerate("gpu", "a", "NoSchedule"),)},
+        id="taint",
+    ),
+    pytest.param(
+        make_pod("p"),
+        [make_node("n", unschedulable=True)],
+        {(Uncordon("n"),), (AddNodes("n", 1),)},
+        id="cordon",
+    ),
+    pytest.param(
+        make_pod("p", nodeSelector={"disk": "ssd"}),
+        [make_node("n")],
+        {(SetLabel("n", "disk", "ssd"),), (DropNodeSelector("disk"),)},
+        id="label",
+    ),
+    pytest.param(
+        make_pod("p", gates=["a", "b"]),
+        [make_node("n")],
+        {(RemoveGate("a"), RemoveGate("b"))},
+        id="gates",
+    ),
+    pytest.param(
+        make_pod("p", cpu="2", gates=["a"]),
+        [make_node("n", cpu="1")],
+        {(RemoveGate("a"), ScaleRequest("main", "cpu", "2", "1"))},
+        id="gate-and-request",
+    ),
+    pytest.param(
+        make_pod("p", cpu="1", priority=10),
+        [make_node("n", cpu="1"), make_pod("q", cpu="1", node="n", priority=1)],
+        {(DeletePod("default/q", "n", preempted=True),), (DeletePod("default/q", "n"),), (AddNodes("n", 1),)},
+        id="preemption",
+    ),
+    pytest.param(
+        make_pod("p", cpu="1"),
+        [
+            make_node("n", cpu="1"),
+            make_pod("ds", cpu="1", node="n", metadata={"ownerReferences": [{"kind": "DaemonSet"}]}),
+        ],
+        {(AddNodes("n", 1),)},
+        id="pods-that-come-back-are-left-alone",
+    ),
+    pytest.param(make_pod("p", cpu="1"), [], set(), id="no-nodes"),
+]
+
+
+@pytest.mark.parametrize("pod, objects, expected", CASES)
+def test_proposals(pod: Pod, objects: list[Any], expected: set[tuple[Edit, ...]]) -> None:
+    found = edits(ask(pod, *objects))
+    assert set(found) == expected
+    assert len(found) == len(expected)
+
+
+def test_what_a_node_misses_is_made_up_for_together() -> None:
+    told = ask(make_pod("p", cpu="3"), make_node("n", cpu="2", taints=[GPU, BROKEN], unschedulable=True))
+    found = [set(changes) for changes in edits(told)]
+    assert {
+        ScaleRequest("main", "cpu", "3", "2"),
+        RemoveTaint("n", "gpu", "a", "NoSchedule"),
+        RemoveTaint("n", "broken", "", "NoExecute"),
+        Uncordon("n"),
+    } in found
+
+
+def test_the_mildest_scale_is_proposed_alone() -> None:
+    nodes = [make_node(f"n{cpu}", cpu=str(cpu)) for cpu in (1, 2, 3)]
+    assert edits(ask(make_pod("p", cpu="4"), *nodes)) == [(ScaleRequest("main", "cpu", "4", "3"),)]
+
+
+def test_several_containers_give_way_the_largest_first() -> None:
+    containers = [
+        {"name": "small", "resources": {"requests": {"cpu": "500m"}}},
+        {"name": "large", "resources": {"requests": {"cpu": "2"}}},
+    ]
+    told = ask(make_pod("p", containers=containers), make_node("n", cpu="400m"))
+    assert edits(told) == [
+        (ScaleRequest("large", "cpu", "2", "0"), ScaleRequest("small", "cpu", "500m", "400m"))
+    ]
+
+
+def test_a_text_lists_all_changes() -> None:
+    told = ask(make_pod("p", gates=["a", "b"]), make_node("n"))
+    assert told.proposals[0].text == "remove the scheduling gate a and remove the scheduling gate b"
+
+
+@pytest.mark.parametrize("number", [3, TRIED_IN_FULL, TRIED_IN_FULL + 3])
+def test_what_is_not_needed_is_left_out(number: int) -> None:
+    changes = [RemoveGate(str(each)) for each in range(number)]
+    needed = {changes[0], changes[2]}
+    assert set(minimal(changes, lambda given: needed <= set(given))) == needed
+
+
+def test_of_changes_that_do_not_help_nothing_is_left() -> None:
+    assert minimal([RemoveGate("a")], lambda _given: False) == ()
+
+
+# By chance
+
+CPU = st.sampled_from(["500m", "1", "2", "3"])
+TAINTS = st.lists(st.sampled_from([GPU, BROKEN]), max_size=2, unique_by=lambda taint: taint["key"])
+LABELS = st.dictionaries(st.sampled_from(["zone", "disk"]), st.sampled_from(["a", "b"]), max_size=2)
+APPS = st.sampled_from(["web", "db"])
+
+
+def spread(app: str) -> list[dict[str, Any]]:
+    return [
+        {
+            "maxSkew": 1,
+            "topologyKey": "kubernetes.io/hostname",
+            "whenUnsatisfiable": "DoNotSchedule",
+            "labelSelector": {"matchLabels": {"app": app}},
+        }
+    ]
+
+
+def apart(app: str) -> dict[str, Any]:
+    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": app}}}
+    return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> list[Any]:
+    objects: list[Any] = []
+    for number in range(draw(st.integers(1, 4))):
+        name = f"n{number}"
+        objects.append(
+            make_node(
+                name,
+                cpu=draw(CPU),
+                pods=draw(st.sampled_from(["1", "2", "110"])),
+                labels=draw(LABELS),
+                taints=draw(TAINTS),
+                unschedulable=draw(st.integers(0, 5)) == 0,
+            )
+        )
+        for other in range(draw(st.integers(0, 3))):
+            app = draw(APPS)
+            more: dict[str, Any] = {"affinity": apart(app)} if draw(st.integers(0, 4)) == 0 else {}
+            objects.append(
+                make_pod(
+                    f"q{number}-{other}",
+                    cpu=draw(CPU),
+                    node=name,
+                    labels={"app": app},
+                    priority=draw(st.integers(0, 2)),
+                    **more,
+                )
+            )
+    return objects
+
+
+@st.composite
+def pending(draw: st.DrawFn) -> Pod:
+    app = draw(APPS)
+    more: dict[str, Any] = {}
+    if draw(st.booleans()):
+        more["nodeSelector"] = draw(LABELS)
+    if draw(st.integers(0, 3)) == 0:
+        more["topologySpreadConstraints"] = spread(app)
+    if draw(st.integers(0, 3)) == 0:
+        more["affinity"] = apart(draw(APPS))
+    if draw(st.integers(0, 3)) == 0:
+        more["tolerations"] = [{"key": "gpu", "operator": "Exists"}]
+    return make_pod(
+        "p",
+        cpu=draw(CPU),
+        memory=draw(st.sampled_from([None, "1Gi", "16Gi"])),
+        labels={"app": app},
+        priority=draw(st.integers(0, 2)),
+        gates=draw(st.lists(st.sampled_from(["g", "h"]), max_size=2, unique=True)),
+        **more,
+    )
+
+
+@given(pending(), clusters())
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+def test_every_proposal_helps_and_none_is_superfluous(pod: Pod, objects: list[Any]) -> None:
+    told = ask(pod, *objects)
+    assert (told.verdict == "fits") == takes(pod, objects, ())
+    if told.verdict == "fits":
+        assert told.proposals == ()
+    for proposal in told.proposals:
+        assert takes(pod, objects, proposal.edits), proposal
+        for size in range(len(proposal.edits)):
+            for part in combinations(proposal.edits, size):
+                if len(proposal.edits) <= TRIED_IN_FULL or size == len(proposal.edits) - 1:
+                    assert not takes(pod, objects, part), (proposal, part)

@@ -1,0 +1,134 @@
+"""What a node misses, in the words that people get."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kuberth.api.core import Pod
+from kuberth.explaining import Question, explain
+from kuberth.explaining.shortcomings import amount_text
+from kuberth.testing import make_node, make_pod
+
+PORT = [{"name": "main", "ports": [{"containerPort": 80, "hostPort": 80, "protocol": "TCP"}]}]
+
+
+def wants(*expressions: dict[str, Any]) -> dict[str, Any]:
+    terms = [{"matchExpressions": list(expressions)}]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    return {"nodeAffinity": required}
+
+
+CASES = [
+    pytest.param(make_pod("p", cpu="1400m"), {"cpu": "1"}, ["400m cpu short"], id="cpu"),
+    pytest.param(make_pod("p", memory="3Gi"), {"memory": "1Gi"}, ["2Gi memory short"], id="memory"),
+    pytest.param(
+        make_pod("p", requests={"example.com/gpu": "2"}),
+        {"allocatable": {"example.com/gpu": "1"}},
+        ["1 example.com/gpu short"],
+        id="extended",
+    ),
+    pytest.param(
+        make_pod("p", cpu="5", memory="9Gi"), {}, ["1 cpu short", "1Gi memory short"], id="two-resources"
+    ),
+    pytest.param(make_pod("p"), {"pods": "0"}, ["room for one more pod"], id="pods"),
+    pytest.param(
+        make_pod("p"),
+        {"taints": [{"key": "a", "effect": "NoSchedule"}, {"key": "b", "value": "c", "effect": "NoExecute"}]},
+        ["a toleration of the taint a:NoSchedule", "a toleration of the taint b=c:NoExecute"],
+        id="taints",
+    ),
+    pytest.param(
+        make_pod("p", tolerations=[{"key": "a", "operator": "Exists"}]),
+        {"taints": [{"key": "a", "effect": "NoSchedule"}, {"key": "b", "effect": "NoSchedule"}]},
+        ["a toleration of the taint b:NoSchedule"],
+        id="tolerated-taint",
+    ),
+    pytest.param(
+        make_pod("p"), {"unschedulable": True}, ["being open to new pods (it is cordoned)"], id="cordon"
+    ),
+    pytest.param(make_pod("p", nodeSelector={"disk": "ssd"}), {}, ["the label disk=ssd"], id="node-selector"),
+    pytest.param(
+        make_pod("p", affinity=wants({"key": "zone", "operator": "In", "values": ["a", "b"]})),
+        {},
+        ["a label with zone in (a, b)"],
+        id="affinity-in",
+    ),
+    pytest.param(
+        make_pod("p", affinity=wants({"key": "zone", "operator": "NotIn", "values": ["a"]})),
+        {"labels": {"zone": "a"}},
+        ["a label with zone not in (a)"],
+        id="affinity-not-in",
+    ),
+    pytest.param(
+        make_pod("p", affinity=wants({"key": "cores", "operator": "Gt", "values": ["8"]})),
+        {"labels": {"cores": "4"}},
+        ["a label with cores Gt 8"],
+        id="affinity-gt",
+    ),
+    pytest.param(
+        make_pod(
+            "p",
+            affinity=wants(
+                {"key": "kubernetes.io/hostname", "operator": "Exists"}, {"key": "x", "operator": "Exists"}
+            ),
+        ),
+        {},
+        ["a label with the key x"],
+        id="only-what-is-unmet",
+    ),
+    pytest.param(make_pod("p", node="other"), {}, ["the name other, which the pod asks for"], id="node-name"),
+]
+
+
+@pytest.mark.parametrize("pod, node, expected", CASES)
+def test_what_a_node_misses(pod: Pod, node: dict[str, Any], expected: list[str]) -> None:
+    (near,) = explain(Question(pod, [make_node("n", **node)])).near
+    assert list(near.misses) == expected
+    assert near.nodes == ("n",)
+
+
+def test_a_port_names_the_pod_that_has_it() -> None:
+    objects = [make_node("n"), make_pod("q", node="n", containers=PORT)]
+    told = explain(Question(make_pod("p", containers=PORT), objects))
+    assert told.near[0].misses == ("the host port 80/TCP, which pod default/q has",)
+    assert told.proposals[0].text == "delete pod default/q on node n"
+
+
+def test_a_plugin_that_nobody_described_is_quoted() -> None:
+    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "db"}}}
+    affinity = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    told = explain(Question(make_pod("p", affinity=affinity), [make_node("n")]))
+    assert told.near[0].misses == ("node(s) didn't match pod affinity rules",)
+
+
+def test_nodes_that_miss_least_come_first_and_equal_ones_together() -> None:
+    taint = [{"key": "a", "effect": "NoSchedule"}]
+    nodes = [
+        make_node("both", cpu="1", taints=taint),
+        make_node("far", cpu="1"),
+        make_node("near-2", cpu="1900m"),
+        make_node("near-1", cpu="1900m"),
+    ]
+    told = explain(Question(make_pod("p", cpu="2"), nodes))
+    assert [(group.misses, group.nodes) for group in told.near] == [
+        (("100m cpu short",), ("near-1", "near-2")),
+        (("1 cpu short",), ("far",)),
+        (("a toleration of the taint a:NoSchedule", "1 cpu short"), ("both",)),
+    ]
+
+
+@pytest.mark.parametrize(
+    "resource, amount, text",
+    [
+        ("cpu", 1500, "1500m"),
+        ("cpu", 2000, "2"),
+        ("memory", 2**30, "1Gi"),
+        ("memory", 1000, "1k"),
+        ("hugepages-2Mi", 2**21, "2Mi"),
+        ("example.com/gpu", 3, "3"),
+    ],
+)
+def test_amounts_read_as_kubernetes_writes_them(resource: str, amount: int, text: str) -> None:
+    assert amount_text(resource, amount) == text

@@ -1,0 +1,236 @@
+"""Clusters and pods from an API that is only read, and from files."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from kuberth.api.core import Node, Pod
+from kuberth.api.kinds import KINDS
+from kuberth.api.scheduling import PriorityClass
+from kuberth.client.protocol import ObjectList
+from kuberth.errors import ConfigError, ForbiddenError, NotFoundError
+from kuberth.evaluation import Evaluator
+from kuberth.explaining.sources import (
+    WORKLOADS,
+    Asked,
+    find_in_dump,
+    find_pod,
+    read_cluster,
+    read_dump,
+    read_pod,
+    read_target,
+    read_template,
+    template_pod,
+    with_priority,
+)
+from kuberth.testing import MemoryApi, make_node, make_pod
+
+CONTAINER = {"name": "main", "resources": {"limits": {"cpu": "2"}}}
+TEMPLATE = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [CONTAINER]}}
+NODE = {
+    "apiVersion": "v1",
+    "kind": "Node",
+    "metadata": {"name": "n1"},
+    "status": {"allocatable": {"cpu": "4"}},
+}
+
+
+def workload(kind: str, name: str = "web") -> dict[str, Any]:
+    tree: dict[str, Any] = {"apiVersion": "v1", "kind": kind, "metadata": {"name": name}}
+    inner = tree
+    for field in WORKLOADS[kind].template[:-1]:
+        inner = inner.setdefault(field, {})
+    inner[WORKLOADS[kind].template[-1]] = TEMPLATE
+    return tree
+
+
+def written(path: Path, *trees: dict[str, Any]) -> Path:
+    file = path / "objects.yaml"
+    file.write_text(yaml.safe_dump_all(trees))
+    return file
+
+
+@pytest.mark.parametrize(
+    "words, expected",
+    [
+        (["pod", "web-0"], Asked("Pod", "web-0")),
+        (["pods/web-0"], Asked("Pod", "web-0")),
+        (["po", "web-0"], Asked("Pod", "web-0")),
+        (["web-0"], Asked("Pod", "web-0")),
+        (["deployment/web"], Asked("Deployment", "web")),
+        (["deploy", "web"], Asked("Deployment", "web")),
+        (["sts/db"], Asked("StatefulSet", "db")),
+        (["cronjobs/nightly"], Asked("CronJob", "nightly")),
+    ],
+)
+def test_what_is_asked_about(words: list[str], expected: Asked) -> None:
+    assert read_target(words) == expected
+
+
+@pytest.mark.parametrize("words", [["service/web"], ["pod", "a", "b"], ["pod/"], ["a/b/c"]])
+def test_what_cannot_be_asked_about(words: list[str]) -> None:
+    with pytest.raises(ConfigError):
+        read_target(words)
+
+
+@pytest.mark.parametrize("kind", WORKLOADS)
+def test_a_workloads_pod_is_its_template(kind: str) -> None:
+    pod = template_pod(workload(kind))
+    assert (pod.metadata.namespace, pod.metadata.name) == ("default", "web")
+    assert pod.metadata.labels == {"app": "web"}
+    assert pod.metadata.owner_references[0].kind == kind
+    assert pod.spec.scheduler_name == "default-scheduler"
+    assert pod.spec.containers[0].resources.requests == {"cpu": "2"}  # as its limits say
+
+
+def test_a_workload_without_a_template() -> None:
+    with pytest.raises(ConfigError, match=r"Deployment web has no pod template at spec\.template"):
+        template_pod({"kind": "Deployment", "metadata": {"name": "web"}, "spec": {}})
+
+
+def test_the_nearest_names_are_suggested() -> None:
+    pods = [make_pod("web-0"), make_pod("web-1"), make_pod("db"), make_pod("far", namespace="other")]
+    assert find_pod(pods, Asked("Pod", "db"), "default").metadata.name == "db"
+    with pytest.raises(
+        ConfigError, match=r"no pod wbe-0 in namespace default; did you mean web-0 or web-1\?"
+    ):
+        find_pod(pods, Asked("Pod", "wbe-0"), "default")
+    with pytest.raises(ConfigError, match="no pod far in namespace default, but one in other: use -n other"):
+        find_pod(pods, Asked("Pod", "far"), "default")
+    with pytest.raises(ConfigError, match=r"no pod zzz in namespace default$"):
+        find_pod(pods, Asked("Pod", "zzz"), "default")
+
+
+def test_a_dump(tmp_path: Path) -> None:
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"nodeName": "n1"}}
+    config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}}
+    items = {"apiVersion": "v1", "kind": "List", "items": [NODE, pod, config_map, workload("Deployment")]}
+    objects, manifests = read_dump(written(tmp_path, items))
+    assert [type(obj) for obj in objects] == [Node, Pod]
+    assert objects[1].metadata.uid == "default/p"
+    assert find_in_dump(objects, manifests, Asked("Pod", "p"), "default") is objects[1]
+    assert find_in_dump(objects, manifests, Asked("Deployment", "web"), "default").metadata.name == "web"
+    with pytest.raises(ConfigError, match=r"no deployment wen in namespace default; did you mean web\?"):
+        find_in_dump(objects, manifests, Asked("Deployment", "wen"), "default")
+
+
+@pytest.mark.parametrize(
+    "text, problem",
+    [
+        (
+            "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\n",
+            "it has no nodes, only ConfigMap; make one",
+        ),
+        ("just: text\n", "expected Kubernetes objects with apiVersion and kind"),
+        ("{", "cannot be read as YAML or JSON"),
+        ("apiVersion: v1\nkind: Node\nmetadata: {name: 7}\n", r"dump\.yaml: Node: field metadata\.name"),
+    ],
+)
+def test_a_dump_of_something_else(tmp_path: Path, text: str, problem: str) -> None:
+    file = tmp_path / "dump.yaml"
+    file.write_text(text)
+    with pytest.raises(ConfigError, match=problem):
+        read_dump(file)
+
+
+def test_a_manifest_of_one_pod(tmp_path: Path) -> None:
+    tree = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [CONTAINER]}}
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "p"}}
+    pod = read_pod(written(tmp_path, tree, service), namespace="mine")
+    assert (pod.metadata.namespace, pod.spec.scheduler_name) == ("mine", "default-scheduler")
+    assert (
+        read_pod(written(tmp_path, workload("Job")), namespace=None).metadata.owner_references[0].kind
+        == "Job"
+    )
+
+
+@pytest.mark.parametrize(
+    "trees, problem",
+    [
+        ([workload("Job", "a"), workload("Job", "b")], "holds 2 pods or workloads: .*Job a.*Job b"),
+        ([NODE], "holds no pod or workload, but Node"),
+        ([{"apiVersion": "v1", "kind": "Pod", "metadata": {}}], "it needs metadata.name"),
+    ],
+)
+def test_a_manifest_that_does_not_say_which_pod(
+    tmp_path: Path, trees: list[dict[str, Any]], problem: str
+) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        read_pod(written(tmp_path, *trees), namespace=None)
+
+
+def test_priorities_come_from_their_classes() -> None:
+    def named(name: str, value: int, **more: Any) -> PriorityClass:
+        metadata = make_node(name).metadata
+        return PriorityClass(metadata=metadata, value=value, **more)
+
+    classes = [named("high", 9, preemption_policy="Never"), named("usual", 3, global_default=True)]
+    high = with_priority(make_pod("p", priorityClassName="high"), classes)
+    assert (high.spec.priority, high.spec.preemption_policy) == (9, "Never")
+    assert with_priority(make_pod("p"), classes).spec.priority == 3
+    assert with_priority(make_pod("p", priority=1), classes).spec.priority == 1
+    assert with_priority(make_pod("p"), []).spec.priority is None
+    with pytest.raises(ConfigError, match="there is no PriorityClass none"):
+        with_priority(make_pod("p", priorityClassName="none"), classes)
+
+
+class Guarded(MemoryApi):
+    """Refuses some kinds, and keeps book of the verbs."""
+
+    def __init__(self, **refused: Exception) -> None:
+        super().__init__()
+        self._refused = {KINDS[name].type: error for name, error in refused.items()}
+
+    async def list(
+        self, kind: type[Any], *, resource_version: str = "", field_selector: str = ""
+    ) -> ObjectList:
+        if kind in self._refused:
+            raise self._refused[kind]
+        return await super().list(kind, resource_version=resource_version, field_selector=field_selector)
+
+
+def test_a_cluster_is_read_as_far_as_one_may() -> None:
+    api = Guarded(
+        StorageClass=ForbiddenError("no"),
+        DeviceClass=ForbiddenError("no"),
+        ResourceSlice=NotFoundError("none"),
+    )
+    for obj in (make_node("n"), make_pod("p"), make_pod("done", phase="Succeeded")):
+        api.put(obj)
+    objects, notes = asyncio.run(read_cluster(api, Evaluator()))
+    assert {obj.metadata.name for obj in objects} >= {"n", "p"}
+    assert "done" not in {obj.metadata.name for obj in objects}
+    assert sorted(note.partition(" ")[0] for note in notes) == ["deviceclasses", "storageclasses"]
+
+
+@pytest.mark.parametrize("kind", ["Node", "Pod"])
+def test_without_nodes_and_pods_there_is_no_answer(kind: str) -> None:
+    with pytest.raises(ForbiddenError):
+        asyncio.run(read_cluster(Guarded(**{kind: ForbiddenError("no")}), Evaluator()))
+
+
+class Raw:
+    """Answers paths from a dictionary."""
+
+    def __init__(self, answers: dict[str, Any]) -> None:
+        self._answers = answers
+
+    async def call(self, method: str, path: str) -> bytes:
+        assert method == "GET"
+        if path not in self._answers:
+            raise NotFoundError(path)
+        return json.dumps(self._answers[path]).encode()
+
+
+def test_a_template_is_read_from_the_api() -> None:
+    path = "/apis/apps/v1/namespaces/x/deployments"
+    api = Raw({f"{path}/web": workload("Deployment"), path: {"items": [workload("Deployment")]}})
+    assert asyncio.run(read_template(api, Asked("Deployment", "web"), "x")).metadata.name == "web"
+    with pytest.raises(ConfigError, match=r"no deployment wbe in namespace x; did you mean web\?"):
+        asyncio.run(read_template(api, Asked("Deployment", "wbe"), "x"))
