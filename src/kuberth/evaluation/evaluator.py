@@ -237,7 +237,9 @@ class Evaluator:
             return _Question(self.cluster, state, diagnosis, found[0], not_asked=self._not_asked(pod))
         if found.message != NO_NODES:
             raise KuberthError(found.message) from found.cause
-        return _Question(self.cluster, state, diagnosis, self.cluster.all_nodes(), message=NO_NODES)
+        # Not the whole table: it may have rows of nodes that were removed.
+        nothing = self.cluster.nodes_named(())
+        return _Question(self.cluster, state, diagnosis, nothing, message=NO_NODES)
 
     def _not_asked(self, pod: Pod) -> tuple[str, ...]:
         return tuple(

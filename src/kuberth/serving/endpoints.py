@@ -50,7 +50,7 @@ def scheduler_routes(
         "/metrics/slis": families_page(lambda: [*health.families(), *start_time_families()]),
         "/configz": configz_page(config),
         "/flagz": flagz_page({} if flags is None else flags),
-        **({} if more is None else more),
     }
     routes["/statusz"] = statusz_page(list(routes), clock=SystemClock() if clock is None else clock)
-    return routes
+    # After statusz, which tells whoever compares what kube-scheduler's tells.
+    return {**routes, **({} if more is None else more)}

@@ -182,7 +182,7 @@ def test_objections_are_those_of_every_plugin() -> None:
 def test_without_pre_filter_nobody_can_object() -> None:
     volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "gone"}}]
     evaluator = three_nodes()
-    assert evaluator.evaluate(make_pod("p", volumes=volumes)).rejected_by == ("VolumeBinding",)
+    assert evaluator.evaluate(make_pod("p", volumes=volumes)).rejected_by == ("VolumeRestrictions",)
     assert evaluator.objections(make_pod("p", volumes=volumes)) == {}
 
 
