@@ -209,3 +209,24 @@ def test_configurations_of_the_page_are_valid(page: Path, folder: Path) -> None:
             if words[:2] == ["kuberth", "config"] and all((folder / file).exists() for file in files):
                 ended = CliRunner().invoke(cli, words[1:], obj=Extras())
                 assert ended.exit_code == 0, ended.output
+
+
+def outputs(block: Block) -> Iterator[tuple[list[str], str]]:
+    """Every command of a block with the lines that the page shows below it."""
+    for part in block.text.split("$ ")[1:]:
+        line, _, shown = part.partition("\n")
+        yield shlex.split(line), shown
+
+
+@pytest.mark.parametrize("page", pages_with("console"))
+def test_explanations_of_the_page_are_what_is_printed(
+    page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`kuberth explain` on files that the page shows."""
+    write_files(page, folder)
+    monkeypatch.setenv("COLUMNS", "80")
+    for block in BLOCKS[page]:
+        for words, shown in outputs(block) if block.language == "console" else ():
+            if words[:2] == ["kuberth", "explain"] and "--cluster" in words:
+                ended = CliRunner().invoke(cli, words[1:], obj=Extras())
+                assert ended.output == shown, ended.output

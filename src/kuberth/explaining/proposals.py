@@ -96,7 +96,8 @@ def _candidates(
     for node in near[:MOST_PATTERNS]:
         yield from _remedied(judge, node, gates)
     for model in _shapes(judge):
-        for count in range(1, MOST_ADDED + 1):
+        # One pod needs one node, unless its constraints count domains.
+        for count in range(1, (MOST_ADDED if judge.pod.spec.topology_spread_constraints else 1) + 1):
             edits = (*gates, AddNodes(model, count))
             if judge.frees(edits):
                 yield edits

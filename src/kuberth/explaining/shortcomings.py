@@ -7,7 +7,7 @@ know is quoted with its own reason.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
 
@@ -61,6 +61,8 @@ class Suit:
     """What it asks for by resource, in the units of the columns."""
     compares_taints: bool = False
     """Feature gate TaintTolerationComparisonOperators."""
+    shortages: dict[tuple[str, str, int, bool], Shortcoming] = field(default_factory=dict, compare=False)
+    """By plugin, resource, amount, and whether the node would be large enough: what was found already."""
 
     @property
     def pod(self) -> Pod:
@@ -98,14 +100,18 @@ def _resources(asks: Suit, node: NodeRow, status: Status) -> Iterator[Shortcomin
         short = amount - (allocatable - node.requested(resource))
         if short <= 0 or f"Insufficient {resource}" not in status.reasons:
             continue
-        scaled = scaled_requests(asks.pod, resource, short) if short < amount else ()
-        yield Shortcoming(
-            status.plugin,
-            f"{amount_text(resource, short)} {resource} short",
-            remedies=(scaled,) if scaled else (),
-            distance=short / amount,
-            room_helps=allocatable >= amount,
-        )
+        # Thousands of nodes are short of the same.
+        key = status.plugin, resource, short, allocatable >= amount
+        if (known := asks.shortages.get(key)) is None:
+            scaled = scaled_requests(asks.pod, resource, short) if short < amount else ()
+            known = asks.shortages[key] = Shortcoming(
+                status.plugin,
+                f"{amount_text(resource, short)} {resource} short",
+                remedies=(scaled,) if scaled else (),
+                distance=short / amount,
+                room_helps=allocatable >= amount,
+            )
+        yield known
 
 
 def scaled_requests(pod: Pod, resource: str, short: int) -> Remedy:
