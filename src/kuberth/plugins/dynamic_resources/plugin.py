@@ -218,6 +218,8 @@ class DynamicResources(
         cycle = state.get(_STATE)
         if cycle is None:
             return None
+        if cycle.to_allocate:
+            self._inventory.refresh()  # the cycle may have waited for somebody since PreFilter
         failures: list[Status] = []
         codes = self._codes(cycle, pod, nodes, failures)
         if not np.count_nonzero(codes):
@@ -388,6 +390,7 @@ class DynamicResources(
         cycle = state.get(_STATE)
         if cycle is None or not cycle.to_allocate:
             return scores
+        self._inventory.refresh()
         before = cycle.score_of_allocated()
         sites = nodes.take(self._inventory.sites.of_row)
         bits = cycle.bits(nodes, self._inventory.classes)
@@ -411,11 +414,18 @@ class DynamicResources(
         node = self._cluster.node_named(node_name)
         if node is None:
             return Status.error(f'node "{node_name}" does not exist any more')
+        # Other cycles may have passed this one while it waited for somebody: look again at what is left.
+        self._inventory.refresh()
+        claims = self._inventory.claims
+        for index in cycle.to_allocate:
+            metadata = cycle.claims[index].metadata
+            if metadata.uid in claims.in_flight:
+                name = f"{metadata.namespace}/{metadata.name}"
+                return Status.unresolvable(f"resource claim {name} is in the process of being allocated")
         if not self._settle(cycle, pod, node):
             if any(index != cycle.special for index in cycle.to_allocate):
                 return Status.error("claim allocation not found for node")
             return None
-        claims = self._inventory.claims
         for index, allocation in cycle.allocations.items():
             claim = cycle.claims[index]
             if index == cycle.special and cycle.created is not None:
