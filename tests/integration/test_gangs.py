@@ -460,7 +460,7 @@ def test_a_defect_in_the_group_cycle_costs_no_pod() -> None:
                     raise RuntimeError("another defect")
                 return deciding(*arguments)
 
-            cycle._decide = decide  # type: ignore[method-assign]  # the same
+            cycle._decide = decide  # type: ignore[assignment]  # the same
             world.api.put(make_group("g", min_count=2))
             for pod in members("g", 2):
                 world.api.put(pod)
