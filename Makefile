@@ -67,6 +67,7 @@ conformance: $(STAMP)  ## replay what kube-scheduler answered, with counts per f
 
 bench: $(STAMP)  ## micro-benchmarks: a scheduling cycle, preemption, extenders, the queue, the client, the embedded API server
 	$(BIN)/python -m benchmarks.cycle
+	$(BIN)/python -m benchmarks.gangs
 	$(BIN)/python -m benchmarks.preemption
 	$(BIN)/python -m benchmarks.extenders
 	$(BIN)/python -m benchmarks.queue

@@ -28,6 +28,7 @@ from kuberth.cli import cli
 from kuberth.cli.context import Extras
 from kuberth.clock import SystemClock
 from kuberth.config import load
+from kuberth.config.feature_gates import GATES
 from kuberth.framework import Plugin, Registry
 from kuberth.local.apiserver.store.store import RevisionStore
 from kuberth.local.apiserver.verbs.core import Core
@@ -146,7 +147,7 @@ async def apply_all(manifests: list[Any]) -> None:
     """To the local cluster's own server, which decodes, completes and checks them."""
     store = await RevisionStore.open(None)
     try:
-        core = Core(store, clock=SystemClock())
+        core = Core(store, clock=SystemClock(), feature_gates=dict.fromkeys(GATES, True))
         for manifest in manifests:
             await apply(core, Manifest(manifest))
     finally:

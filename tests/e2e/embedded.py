@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +27,7 @@ class Embedded:
 
 
 @contextmanager
-def embedded_server(folder: Path) -> Iterator[Embedded]:
+def embedded_server(folder: Path, *, feature_gates: Mapping[str, bool] | None = None) -> Iterator[Embedded]:
     """An empty cluster with the namespaces every cluster has."""
     credentials = ClusterCredentials.in_directory(folder / "pki")
     started = threading.Event()
@@ -38,7 +38,7 @@ def embedded_server(folder: Path) -> Iterator[Embedded]:
         clock = SystemClock()
         store = await RevisionStore.open(folder / "cluster.db")
         try:
-            core = Core(store, clock=clock)
+            core = Core(store, clock=clock, feature_gates=feature_gates)
             async with HttpServer(core, credentials=credentials, clock=clock) as server:
                 stop = asyncio.Event()
                 stopping.append((asyncio.get_running_loop(), stop))

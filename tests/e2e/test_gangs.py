@@ -13,9 +13,11 @@ import pytest
 from tests.e2e.assets import Assets
 from tests.e2e.cluster import Cluster
 from tests.e2e.conftest import StartScheduler
-from tests.e2e.control_plane import UPSTREAM, ControlPlane
+from tests.e2e.control_plane import ADMIN, UPSTREAM, ControlPlane, token_of
+from tests.e2e.embedded import embedded_server
 from tests.e2e.objects import ZONE, Object, configuration, node, pod
 from tests.e2e.schedulers import KUBE_SCHEDULER, KUBERTH
+from tests.e2e.test_same_answers import MERGE, Ask, Reply, asker
 from tests.e2e.waiting import wait_for
 
 pytestmark = pytest.mark.e2e
@@ -53,7 +55,7 @@ def group(name: str, *, min_count: int | None = None, **spec: Any) -> Object:
 
 
 def member(name: str, of: str, *, cpu: str = "1", **spec: Any) -> Object:
-    return pod(name, scheduler=NAME, cpu=cpu, schedulingGroup={"podGroupName": of}, **spec)
+    return pod(name, scheduler=NAME, cpu=cpu, **{"schedulingGroup": {"podGroupName": of}, **spec})
 
 
 def single(name: str, *, cpu: str = "1", **spec: Any) -> Object:
@@ -315,3 +317,92 @@ def test_the_outcome_is_kube_schedulers(
             scheduler.kill()
             own.clean_up()
     assert outcomes[KUBERTH] == outcomes[KUBE_SCHEDULER]
+
+
+# The local API server beside the real one
+
+GANG: Object = {"gang": {"minCount": 3}}
+
+
+def workload(*templates: str, **spec: Any) -> Object:
+    made = [{"name": name, "schedulingPolicy": GANG} for name in templates]
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "Workload",
+        "metadata": {"name": "w"},
+        "spec": {"podGroupTemplates": made, **spec},
+    }
+
+
+REFUSED: dict[str, Object] = {
+    "no-policy": group("g", schedulingPolicy={}),
+    "two-policies": group("g", schedulingPolicy={"basic": {}, **GANG}),
+    "no-count": group("g", schedulingPolicy={"gang": {}}),
+    "negative-count": group("g", min_count=-1),
+    "two-keys": group("g", schedulingConstraints={"topology": [{"key": "a"}, {"key": "b"}]}),
+    "bad-key": group("g", schedulingConstraints={"topology": [{"key": "no key!"}]}),
+    "no-key": group("g", schedulingConstraints={"topology": [{}]}),
+    "bad-mode": group("g", disruptionMode="All"),
+    "no-template": group("g", podGroupTemplateRef={}),
+    "no-names": group("g", podGroupTemplateRef={"workload": {}}),
+    "no-such-workload": group(
+        "g", podGroupTemplateRef={"workload": {"workloadName": "w", "podGroupTemplateName": "t"}}
+    ),
+    "bad-class": group("g", priorityClassName="Bad Name"),
+    "no-such-class": group("g", priorityClassName="none"),
+    "another-priority": group("g", priority=5),
+    "bad-name": group("Bad Name"),
+    "no-templates": workload(),
+    "nine-templates": workload(*(f"t{number}" for number in range(9))),
+    "one-template-twice": workload("t", "t"),
+    "bad-template": workload("No"),
+    "no-controller": workload("t", controllerRef={"kind": "Job"}),
+    "bad-controller": workload("t", controllerRef={"kind": "Job", "name": "a/b", "apiGroup": "Bad G"}),
+}
+CHANGES: dict[str, Object] = {
+    "count": {"schedulingPolicy": {"gang": {"minCount": 4}}},
+    "policy": {"schedulingPolicy": {"gang": None, "basic": {}}},
+    "priority": {"priority": 7},
+    "mode": {"disruptionMode": "PodGroup"},
+    "topology": {"schedulingConstraints": {"topology": [{"key": "z"}]}},
+}
+
+
+@pytest.fixture
+def both(control_plane: ControlPlane, tmp_path: Path) -> Iterator[tuple[Ask, Ask]]:
+    """Upstream and the local server, with the same gates."""
+    gates = dict.fromkeys((*GANGS, BY_TOPOLOGY, PREEMPTING), True)
+    with embedded_server(tmp_path, feature_gates=gates) as local:
+        ca_file = tmp_path / "ca.crt"
+        ca_file.write_bytes(local.credentials.ca_certificate)
+        theirs = asker(control_plane.server, token_of(ADMIN), control_plane.authority.file)
+        yield theirs, asker(local.url, local.credentials.token, ca_file)
+
+
+def said(reply: Reply) -> object:
+    assert reply.status >= 400, reply
+    causes = reply.body.get("details", {}).get("causes", [])
+    words = [(cause.get("reason"), cause.get("field"), cause.get("message")) for cause in causes]
+    return reply.status, sorted(words), sorted(reply.body["message"].split(", "))
+
+
+def test_the_local_server_refuses_in_the_same_words(both: tuple[Ask, Ask]) -> None:
+    different = {}
+    for name, body in REFUSED.items():
+        path = f"/apis/{API_VERSION}/namespaces/default/{body['kind'].lower()}s"
+        theirs, ours = (said(ask("POST", path, body)) for ask in both)
+        if theirs != ours:
+            different[name] = (theirs, ours)
+    for ask in both:
+        assert ask("POST", f"/apis/{API_VERSION}/namespaces/default/podgroups", group("u", min_count=1))
+    for name, change in CHANGES.items():
+        path = f"/apis/{API_VERSION}/namespaces/default/podgroups/u"
+        theirs, ours = (said(ask("PATCH", path, {"spec": change}, MERGE)) for ask in both)
+        if theirs != ours:
+            different[name] = (theirs, ours)
+    for named in ({}, {"podGroupName": ""}, {"podGroupName": "Bad Name"}):
+        body = member("p", "", schedulingGroup=named)
+        theirs, ours = (said(ask("POST", "/api/v1/namespaces/default/pods", body)) for ask in both)
+        if theirs != ours:
+            different[f"pod of {named}"] = (theirs, ours)
+    assert not different

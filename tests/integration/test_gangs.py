@@ -435,3 +435,38 @@ def assert_consistent(world: World) -> None:
     cluster = scheduler.cluster
     assert not cluster.is_supposing
     assert (cluster.requested[:, : cluster.slots] <= cluster.allocatable[:, : cluster.slots]).all()
+
+
+def test_a_defect_in_the_group_cycle_costs_no_pod() -> None:
+    async def scenario() -> None:
+        async with running(make_node("n1", cpu="4"), gates=GATES) as world:
+            cycle = world.scheduler.loop._groups
+            assert cycle is not None
+            writing = cycle._writer.write
+            failures = 2
+
+            def fail(*arguments: Any, **more: Any) -> None:
+                nonlocal failures
+                failures -= 1
+                if failures >= 0:
+                    raise RuntimeError("a defect of ours")
+                writing(*arguments, **more)
+
+            cycle._writer.write = fail  # type: ignore[method-assign]  # a fault that nobody expects
+            deciding = cycle._decide
+
+            def decide(*arguments: Any) -> Any:
+                if failures > 0:
+                    raise RuntimeError("another defect")
+                return deciding(*arguments)
+
+            cycle._decide = decide  # type: ignore[assignment]  # the same
+            world.api.put(make_group("g", min_count=2))
+            for pod in members("g", 2):
+                world.api.put(pod)
+            await world.until(lambda: world.room_of("g-0") == "backoff")
+            failures = 1
+            await world.bound("g-0", "g-1")
+            assert_consistent(world)
+
+    run_in_virtual_time(scenario)

@@ -36,9 +36,10 @@ class GroupVictims:
         self._budgets = budgets
 
     def find(
-        self, group: PodGroup, rehearsal: Rehearsal, try_again: Callable[[], Status]
+        self, group: PodGroup, rehearsal: Rehearsal, try_again: Callable[[], Status], *, together: bool
     ) -> Sequence[PodInfo] | Status:
-        """The pods to evict, the most important first."""
+        """The pods to evict, the most important first. `together`: nobody who comes back can help the group,
+        so many may come back at once."""
         priority = group.spec.priority or 0
         units = [unit for unit in self._units() if self._priority(unit) < priority]
         if not units:
@@ -50,14 +51,39 @@ class GroupVictims:
             return status
         units.sort(key=self._importance)
         violating, others = self._budgets.split_units(units)
-        condemned: list[Unit] = []
-        for unit in (*violating, *others):
-            self._return(unit, rehearsal)
-            if not try_again().is_success:
-                self._leave(unit, rehearsal)
-                condemned.append(unit)
+        condemned = self._condemned([*violating, *others], rehearsal, try_again, together=together)
         condemned.sort(key=self._importance)
         return [info for unit in condemned for info in unit]
+
+    def _condemned(
+        self, units: Sequence[Unit], rehearsal: Rehearsal, try_again: Callable[[], Status], *, together: bool
+    ) -> list[Unit]:
+        """Those of `units`, all of which have left, that cannot come back one after the other.
+
+        If the group fits with all of them back, it fits with each as it comes: few are condemned, and those
+        are found by halves.
+        """
+        if not together:
+            return [unit for unit in units if not self._can_return([unit], rehearsal, try_again)]
+        if self._can_return(units, rehearsal, try_again):
+            return []
+        if len(units) == 1:
+            return list(units)
+        middle = len(units) // 2
+        first = self._condemned(units[:middle], rehearsal, try_again, together=True)
+        return [*first, *self._condemned(units[middle:], rehearsal, try_again, together=True)]
+
+    def _can_return(
+        self, units: Sequence[Unit], rehearsal: Rehearsal, try_again: Callable[[], Status]
+    ) -> bool:
+        """Whether the group fits with these back; if not, they have left again."""
+        for unit in units:
+            self._return(unit, rehearsal)
+        fits = try_again().is_success
+        if not fits:
+            for unit in units:
+                self._leave(unit, rehearsal)
+        return fits
 
     def _units(self) -> list[Unit]:
         """All pods on nodes, by those who go together."""

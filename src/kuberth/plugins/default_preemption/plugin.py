@@ -152,7 +152,10 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
             return Status.error(f'podgroup.scheduling.k8s.io "{group.partition("/")[2]}" not found')
         if any(info.pod.spec.preemption_policy == NEVER for info in pods):
             return Status.unschedulable(NOT_TO_PREEMPT)
-        victims = self._for_groups.find(found, rehearsal, try_again)
+        seeks_company = any(
+            info.required_affinity or info.pod.spec.topology_spread_constraints for info in pods
+        )
+        victims = self._for_groups.find(found, rehearsal, try_again, together=not seeks_company)
         if isinstance(victims, Status):
             return victims
         self._evictions.start_for(Beneficiary.group(found, pods), victims, node_name="cluster")

@@ -17,7 +17,7 @@ from typing import Any
 from kuberth.api.core import Pod
 from kuberth.assembly.scheduler import Scheduler
 from kuberth.clock import Clock, SystemClock
-from kuberth.config import KubeSchedulerConfiguration
+from kuberth.config import FeatureGates, KubeSchedulerConfiguration
 from kuberth.errors import ConfigError, KuberthError
 from kuberth.framework.registry import Registry
 from kuberth.local.apiserver.http.api_service import Page
@@ -32,7 +32,7 @@ from kuberth.local.hollow.running import CONTROLLERS, HollowCluster
 from kuberth.local.hollow.shapes import load_shapes
 from kuberth.local.in_process import InProcessApi
 from kuberth.local.manifests import Manifest
-from kuberth.programs.reloading import Reloading, Rules, Source
+from kuberth.programs.reloading import Reloading, Rules, RuleSource
 from kuberth.programs.up.kubeconfig_files import merge_into, of_this_process
 from kuberth.programs.up.node_counts import settle
 from kuberth.programs.up.own_configuration import OwnConfiguration
@@ -72,7 +72,7 @@ class ClusterSettings:
     feature_gates: Mapping[str, bool] = field(default_factory=dict)
     rules: Callable[[str | None], Rules] | None = None
     """What the scheduler goes by, from the text of the cluster's own configuration if there is one."""
-    rule_sources: Sequence[Source] = ()
+    rule_sources: Sequence[RuleSource] = ()
     """Where else the rules come from: files and modules that may change."""
 
 
@@ -207,6 +207,7 @@ def _make_scheduler(settings: ClusterSettings, core: Core, clock: Clock) -> Sche
         config=settings.config,
         registry=settings.registry,
         queue=settings.queue,
+        feature_gates=FeatureGates(settings.feature_gates),
         clock=clock,
     )
 

@@ -6,6 +6,7 @@ in the queue with its reason; the PodGroup's condition says what became of the g
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import random
 import time
@@ -16,6 +17,7 @@ from kuberth.api.scheduling import PodGroup
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.cluster.table import ClusterTable
 from kuberth.cluster.what_if import Rehearsal
+from kuberth.errors import QueueError
 from kuberth.framework.cycle_state import GroupAttempt
 from kuberth.framework.nominator import Nominator
 from kuberth.framework.queued_pod import QueuedPod
@@ -99,23 +101,36 @@ class GroupCycle:
         pods = self._gathering.gather(popped, [info for info in fellows if self._may_join(info)])
         in_hand = {queued.uid for queued in pods}
         members.take_in_hand(in_hand)
+        left = {queued.uid: queued for queued in pods}
+
+        def settle(outcome: Placement | Rejection) -> None:
+            left.pop(outcome.queued.uid, None)
+            finish(outcome)
+
         try:
-            self._attend_to(key, pods, started, finish, needs_none)
+            for queued in pods:
+                if needs_none(queued):
+                    self._queue.done(left.pop(queued.uid).uid)
+            self._attend_to(key, list(left.values()), started, settle)
+        except Exception:  # a defect of ours must not cost anyone their pod, nor stop the loop
+            logger.exception("the scheduling cycle failed with pod group %s; its pods are queued again", key)
+            for queued in left.values():
+                self._give_back(queued)
         finally:
             members.let_go(in_hand)
+
+    def _give_back(self, queued: QueuedPod) -> None:
+        queued.unschedulable_plugins, queued.pending_plugins = set(), set()
+        with contextlib.suppress(QueueError):  # it waits there already
+            self._queue.requeue(queued)
 
     def _may_join(self, info: PodInfo) -> bool:
         runner = self._runners.get(info.pod.spec.scheduler_name)
         return runner is None or not _waits_for_extenders(info, runner)
 
-    def _attend_to(
-        self,
-        key: str,
-        pods: Sequence[QueuedPod],
-        started: float,
-        finish: Finish,
-        needs_none: Callable[[QueuedPod], bool],
-    ) -> None:
+    def _attend_to(self, key: str, pods: Sequence[QueuedPod], started: float, finish: Finish) -> None:
+        if not pods:
+            return
         name = pods[0].pod.spec.scheduler_name
         other = next((q.pod.spec.scheduler_name for q in pods if q.pod.spec.scheduler_name != name), None)
         if other is not None:
@@ -125,17 +140,10 @@ class GroupCycle:
             )
             self._reject_all(pods, Status.error(why), finish)
             return
-        wanted = []
-        for queued in pods:
-            if needs_none(queued):
-                self._queue.done(queued.uid)
-            else:
-                wanted.append(queued)
-        if wanted:
-            runner = self._runners[name]
-            result = self._decide(key, wanted, runner, started)
-            self._submit(wanted, runner, result, finish)
-            self._tell(key, runner, result, started)
+        runner = self._runners[name]
+        result = self._decide(key, pods, runner, started)
+        self._submit(pods, runner, result, finish)
+        self._tell(key, runner, result, started)
 
     def _reject_all(
         self,

@@ -6,6 +6,7 @@ resolved, causes in upstream's words. What a group is for never changes once it 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -60,8 +61,8 @@ def prepare_pod_group(new: Obj, old: Obj | None, situation: Situation) -> None:
 def _expect_template(group: Obj, situation: Situation) -> None:
     """The workload that a group names has to exist, and to have the template."""
     reference = (group["spec"].get("podGroupTemplateRef") or {}).get("workload")
-    if reference is None:
-        return
+    if reference is None or validate_pod_group(group, None):
+        return  # what is wrong with it is told first
     name, template = reference.get("workloadName", ""), reference.get("podGroupTemplateName", "")
     found = situation.store.latest(WORKLOADS, f"{group['metadata'].get('namespace', '')}/{name}")
     if found is None:
@@ -92,7 +93,7 @@ def validate_pod_group(new: Obj, old: Obj | None) -> list[Cause]:
     if old is not None:
         before = old["spec"]
         return [
-            invalid_value(f"spec.{field}", spec.get(field), "field is immutable")
+            invalid_value(f"spec.{field}", None, "field is immutable")
             for field in _FIXED
             if spec.get(field) != before.get(field)
         ]
@@ -157,7 +158,7 @@ def _claim_causes(claims: list[Obj], path: str) -> list[Cause]:
         where = f"{path}[{index}]"
         causes += _name_causes(claim, "name", where, names.label_problems)
         if claim.get("name") in seen:
-            causes.append(duplicate(where, claim.get("name")))
+            causes.append(duplicate(where, claim))
         seen.add(claim.get("name", ""))
         given = [name for name in ("resourceClaimName", "resourceClaimTemplateName") if claim.get(name)]
         members = "`resourceClaimName`, `resourceClaimTemplateName`"
@@ -174,7 +175,7 @@ def validate_workload(new: Obj, old: Obj | None) -> list[Cause]:
     if old is not None:
         before = old["spec"]
         return [
-            invalid_value(f"spec.{field}", spec.get(field), "field is immutable")
+            invalid_value(f"spec.{field}", None, "field is immutable")
             for field in ("controllerRef", "podGroupTemplates")
             if spec.get(field) != before.get(field)
             and not (field == "controllerRef" and before.get(field) is None)
@@ -197,7 +198,10 @@ def validate_workload(new: Obj, old: Obj | None) -> list[Cause]:
         at = f"{where}[{index}]"
         causes += _name_causes(template, "name", at, names.label_problems)
         if template.get("name") in seen:
-            causes.append(duplicate(at, template.get("name")))
+            # Here upstream shows a struct: its fields in their order, and one that is never left out.
+            shown = {"name": "", "schedulingPolicy": {}, "schedulingConstraints": None, **template}
+            text = json.dumps(shown, ensure_ascii=False, separators=(",", ":"))
+            causes.append(Cause(at, f"Duplicate value: {text}", "FieldValueDuplicate"))
         seen.add(template.get("name", ""))
         causes += _group_causes(template, at)
     return causes

@@ -1,0 +1,209 @@
+"""Workloads and pod groups on the local API server: served with their gate, judged as upstream does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kuberth.local.apiserver.objects import Obj
+from kuberth.local.apiserver.printing.tables import to_table
+from tests.unit.local.apiserver.core_rig import Rig, refused, run
+
+GROUPS, WORKLOADS = "podgroups.scheduling.k8s.io", "workloads.scheduling.k8s.io"
+ON = {"GenericWorkload": True}
+ALL = {
+    **ON,
+    "GangScheduling": True,
+    "TopologyAwareWorkloadScheduling": True,
+    "WorkloadAwarePreemption": True,
+    "DRAWorkloadResourceClaims": True,
+}
+GANG: Obj = {"gang": {"minCount": 3}}
+
+
+def group(name: str = "g", **spec: Any) -> Obj:
+    return {"metadata": {"name": name}, "spec": {"schedulingPolicy": GANG, **spec}}
+
+
+def workload(*templates: str, **spec: Any) -> Obj:
+    made = [{"name": name, "schedulingPolicy": GANG} for name in templates]
+    return {"metadata": {"name": "w"}, "spec": {"podGroupTemplates": made, **spec}}
+
+
+async def create(rig: Rig, body: Obj, resource: str = GROUPS) -> Obj:
+    return await rig.core.create(resource, body, namespace="default")
+
+
+def test_without_the_gate_there_is_no_such_resource() -> None:
+    async def test(rig: Rig) -> None:
+        assert rig.core.resources.by_id(GROUPS) is None
+        pod = await rig.pod("p", schedulingGroup={"podGroupName": "g"})
+        assert "schedulingGroup" not in pod["spec"]
+
+    run(test)
+
+
+def test_with_the_gate_pods_keep_their_group() -> None:
+    async def test(rig: Rig) -> None:
+        pod = await rig.pod("p", schedulingGroup={"podGroupName": "g"})
+        assert pod["spec"]["schedulingGroup"] == {"podGroupName": "g"}
+        other = {**pod, "spec": {**pod["spec"], "schedulingGroup": {"podGroupName": "other"}}}
+        await refused(rig.core.update("pods", "p", other, namespace="default"), 422)
+        for wrong in ({}, {"podGroupName": ""}, {"podGroupName": "No Name"}):
+            await refused(rig.pod("q", schedulingGroup=wrong), 422)
+
+    run(test, feature_gates=ON)
+
+
+def test_a_group_is_stored_without_what_its_gates_do_not_allow() -> None:
+    async def test(rig: Rig) -> None:
+        made = await create(
+            rig,
+            {
+                **group(
+                    schedulingConstraints={"topology": [{"key": "zone"}]},
+                    disruptionMode="PodGroup",
+                    priority=5,
+                    resourceClaims=[{"name": "c", "resourceClaimName": "c"}],
+                ),
+                "status": {"conditions": [{"type": "Mine"}]},
+            },
+        )
+        assert made["spec"] == {"schedulingPolicy": GANG}
+        assert not made.get("status")
+        assert made["metadata"]["generation"] == 1
+
+    run(test, feature_gates=ON)
+
+
+def test_priority_comes_from_the_class() -> None:
+    async def test(rig: Rig) -> None:
+        classes = "priorityclasses.scheduling.k8s.io"
+        await rig.core.create(classes, {"metadata": {"name": "high"}, "value": 9})
+        made = await create(rig, group(priorityClassName="high"))
+        assert made["spec"]["priority"] == 9
+        error = await refused(create(rig, group("other", priorityClassName="high", priority=5)), 403)
+        assert "priority set in the pod group (5) must match the priority computed (9)" in str(error)
+        error = await refused(create(rig, group("other", priorityClassName="none")), 403)
+        assert "no PriorityClass with name none was found" in str(error)
+        assert (await create(rig, group("plain")))["spec"]["priority"] == 0
+
+    run(test, feature_gates=ALL)
+
+
+def reference(name: str, template: str) -> Obj:
+    return {"workload": {"workloadName": name, "podGroupTemplateName": template}}
+
+
+def test_a_group_names_a_template_that_exists() -> None:
+    async def test(rig: Rig) -> None:
+        await create(rig, workload("t"), WORKLOADS)
+        made = await create(rig, group(podGroupTemplateRef=reference("w", "t")))
+        assert made["spec"]["podGroupTemplateRef"] == reference("w", "t")
+        error = await refused(create(rig, group("x", podGroupTemplateRef=reference("no", "t"))), 403)
+        assert 'PodGroup rejected: Workload "no" not found' in str(error)
+        error = await refused(create(rig, group("x", podGroupTemplateRef=reference("w", "no"))), 403)
+        assert 'PodGroup rejected: PodGroupTemplate "no" not found in Workload "w"' in str(error)
+
+    run(test, feature_gates=ON)
+
+
+@pytest.mark.parametrize(
+    "spec, field",
+    [
+        ({"schedulingPolicy": {}}, "spec.schedulingPolicy"),
+        ({"schedulingPolicy": {"basic": {}, **GANG}}, "spec.schedulingPolicy"),
+        ({"schedulingPolicy": {"gang": {}}}, "spec.schedulingPolicy.gang.minCount"),
+        ({"schedulingPolicy": {"gang": {"minCount": -1}}}, "spec.schedulingPolicy.gang.minCount"),
+        (
+            {"schedulingConstraints": {"topology": [{"key": "a"}, {"key": "b"}]}},
+            "spec.schedulingConstraints.topology",
+        ),
+        (
+            {"schedulingConstraints": {"topology": [{"key": "no key!"}]}},
+            "spec.schedulingConstraints.topology[0].key",
+        ),
+        ({"disruptionMode": "All"}, "spec.disruptionMode"),
+        (
+            {"resourceClaims": [{"name": f"c{n}", "resourceClaimName": "c"} for n in range(5)]},
+            "spec.resourceClaims",
+        ),
+        ({"resourceClaims": [{"name": "c"}]}, "spec.resourceClaims[0]"),
+        ({"podGroupTemplateRef": {}}, "spec.podGroupTemplateRef"),
+    ],
+)
+def test_what_is_wrong_with_a_group(spec: Obj, field: str) -> None:
+    async def test(rig: Rig) -> None:
+        error = await refused(create(rig, group(**spec)), 422)
+        assert field in [cause.field for cause in error.causes]
+
+    run(test, feature_gates=ALL)
+
+
+def test_a_group_never_changes_what_it_is_for() -> None:
+    async def test(rig: Rig) -> None:
+        made = await create(rig, group())
+        labelled = {**made, "metadata": {**made["metadata"], "labels": {"a": "b"}}}
+        made = await rig.core.update(GROUPS, "g", labelled, namespace="default")
+        changed = {**made, "spec": {"schedulingPolicy": {"gang": {"minCount": 4}}}}
+        error = await refused(rig.core.update(GROUPS, "g", changed, namespace="default"), 422)
+        assert [cause.field for cause in error.causes] == ["spec.schedulingPolicy"]
+        assert "field is immutable" in str(error)
+
+    run(test, feature_gates=ON)
+
+
+@pytest.mark.parametrize(
+    "body, field",
+    [
+        (workload(), "spec.podGroupTemplates"),
+        (workload(*(f"t{n}" for n in range(9))), "spec.podGroupTemplates"),
+        (workload("t", "t"), "spec.podGroupTemplates[1]"),
+        (workload("No"), "spec.podGroupTemplates[0].name"),
+        (workload("t", controllerRef={"kind": "Job"}), "spec.controllerRef.name"),
+    ],
+)
+def test_what_is_wrong_with_a_workload(body: Obj, field: str) -> None:
+    async def test(rig: Rig) -> None:
+        error = await refused(create(rig, body, WORKLOADS), 422)
+        assert field in [cause.field for cause in error.causes]
+
+    run(test, feature_gates=ALL)
+
+
+def test_the_status_is_written_through_its_own_door_and_shown() -> None:
+    async def test(rig: Rig) -> None:
+        await create(rig, workload("t"), WORKLOADS)
+        await create(rig, group(podGroupTemplateRef=reference("w", "t")))
+        await create(rig, group("b", schedulingPolicy={"basic": {}}))
+
+        async def cells(name: str) -> list[Any]:
+            row = rig.core.resources.by_id(GROUPS)
+            assert row is not None
+            found = await rig.core.get(GROUPS, name, namespace="default")
+            table = to_table(row, [found], None, now=rig.clock.now_ns())
+            return list(table["rows"][0]["cells"][:4])
+
+        assert await cells("g") == ["g", "Gang", "w", "Pending"]
+        assert await cells("b") == ["b", "Basic", "<none>", "Pending"]
+        for status, shown in (("False", "Unschedulable"), ("True", "Scheduled")):
+            condition = {
+                "type": "PodGroupScheduled",
+                "status": status,
+                "reason": "Any",
+                "message": "",
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }
+            patch = {"status": {"conditions": [condition]}, "spec": {"schedulingPolicy": {"basic": {}}}}
+            await rig.core.patch(
+                GROUPS,
+                "g",
+                patch,
+                namespace="default",
+                subresource="status",
+                content_type="application/strategic-merge-patch+json",
+            )
+            assert await cells("g") == ["g", "Gang", "w", shown]
+
+    run(test, feature_gates=ON)
