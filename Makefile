@@ -65,10 +65,11 @@ reference: $(STAMP)  ## write docs/reference.md anew from the docstrings
 conformance: $(STAMP)  ## replay what kube-scheduler answered, with counts per family
 	$(BIN)/python -m tests.conformance
 
-bench: $(STAMP)  ## micro-benchmarks: a scheduling cycle, preemption, the queue, the client, the embedded API server
+bench: $(STAMP)  ## micro-benchmarks: a scheduling cycle, preemption, extenders, the queue, the client, the embedded API server
 	$(BIN)/python -m benchmarks.cycle
 	$(BIN)/python -m benchmarks.gangs
 	$(BIN)/python -m benchmarks.preemption
+	$(BIN)/python -m benchmarks.extenders
 	$(BIN)/python -m benchmarks.queue
 	$(BIN)/python -m benchmarks.client
 	$(BIN)/python -m benchmarks.apiserver

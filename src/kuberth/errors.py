@@ -4,6 +4,8 @@
     ├── WireError            an object's JSON does not have the shape its kind asks for
     ├── QuantityError        a quantity like "500m" cannot be read
     ├── SelectorError        a label, field or node selector cannot be compiled
+    ├── CelCompileError      a device selector is no CEL expression that answers yes or no
+    ├── CelRuntimeError      a device selector has no answer for a device
     ├── ConfigError          a configuration file or flag is wrong (the user can mend it)
     ├── PluginError          a plugin raised or answered nonsense (its author can mend it)
     ├── ExtenderError        an extender cannot be reached, refused, or answered nonsense
@@ -42,6 +44,14 @@ class QuantityError(KuberthError, ValueError):
 
 class SelectorError(KuberthError, ValueError):
     """A label, field or node selector cannot be compiled."""
+
+
+class CelCompileError(KuberthError, ValueError):
+    """A device selector is no CEL expression that answers yes or no; the text says where and why."""
+
+
+class CelRuntimeError(KuberthError):
+    """A device selector has no answer for a device: a key is missing, types do not fit, it costs too much."""
 
 
 class ConfigError(KuberthError):

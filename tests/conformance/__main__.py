@@ -13,6 +13,7 @@ from pathlib import Path
 
 from tests.conformance.cases import CORPUS, family, read_cases
 from tests.conformance.replay import differences
+from tests.conformance.selectors import tally
 
 
 def main() -> int:
@@ -30,6 +31,7 @@ def main() -> int:
     total: Counter[str] = Counter()
     matched: Counter[str] = Counter()
     shown = 0
+    selectors: Counter[str] = Counter()
     for path in options.files or sorted(CORPUS.glob("*.jsonl.gz")):
         if not path.exists():
             parser.error(f"{path} does not exist")
@@ -39,6 +41,8 @@ def main() -> int:
                 continue
             total[name] += 1
             found = differences(case)
+            if case["kind"] == "cel":
+                selectors += tally(case)
             matched[name] += not found
             if found and options.verbose and shown < options.show:
                 shown += 1
@@ -49,6 +53,10 @@ def main() -> int:
             print(f"{path.name}: {sum(total.values())} cases so far", file=sys.stderr)
     for name in total:
         print(f"{name}: {matched[name]}/{total[name]}")
+    if selectors:
+        print(f"cel answers: {selectors['answers']}/{selectors['expressions']}")
+        for what in ("texts", "costs"):
+            print(f"cel {what}, for information: {selectors[f'equal {what}']}/{selectors[what]}")
     print(f"total: {sum(matched.values())}/{sum(total.values())}")
     return 0 if matched == total and total else 1
 

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
 
 from tests.conformance.cases import CORPUS, Case, family, read_cases
 from tests.conformance.replay import differences
+from tests.conformance.selectors import tally
 
-COUNTS = {"large": 200, "schedule": 1700, "preempt": 400, "hint": 1000, "queue": 400}
+COUNTS = {
+    "large": 200,
+    "schedule": 1700,
+    "preempt": 400,
+    "hint": 1000,
+    "queue": 400,
+    "dra": 1200,
+    "dra-hint": 400,
+    "cel": 400,
+}
 
 
 @pytest.fixture(autouse=True)
@@ -43,6 +54,19 @@ def test_family(name: str) -> None:
     _kind, cases = FAMILIES[name]
     wrong = {case["id"]: found for case in cases if (found := differences(case))}
     assert not wrong, f"{len(cases) - len(wrong)}/{len(cases)} matched; first: {next(iter(wrong.items()))}"
+
+
+def test_selectors_answer_all_expressions() -> None:
+    counts = sum((tally(case) for case in FAMILIES["cel"][1]), Counter[str]())
+    assert counts["answers"] == counts["expressions"] == 4800
+
+
+def test_a_wrong_selector_is_noticed() -> None:
+    case = FAMILIES["cel"][1][0]
+    wrong = [
+        {"match": not one["match"]} if "match" in one else {"match": True} for one in case["expect"]["cel"]
+    ]
+    assert len(differences({**case, "expect": {"cel": wrong}})) == len(case["expressions"])
 
 
 def test_a_wrong_answer_is_noticed() -> None:

@@ -19,6 +19,7 @@ from kuberth.errors import (
     ForbiddenError,
     NotFoundError,
 )
+from kuberth.extenders.whole_objects import WholeNode, WholePod
 from tests.contract.custom_kinds import Nowhere, Planet, RawWidget, Widget, WidgetSpec
 from tests.contract.following import first_event, following
 from tests.contract.implementations import Run, Subject
@@ -740,6 +741,28 @@ def test_a_kind_without_a_namespace(run: Run) -> None:
         assert await subject.api.get(Planet, name) == created
         listed = await subject.api.list(Planet, field_selector=f"metadata.name={name}")
         assert [each.metadata.name for each in listed.items] == [name]
+
+    run(scenario)
+
+
+def test_pods_and_nodes_can_be_had_whole(run: Run) -> None:
+    async def scenario(subject: Subject) -> None:
+        api, namespace = subject.api, subject.namespace
+        start = (await api.list(WholePod, field_selector="spec.nodeName=")).resource_version
+        async with following(api, WholePod, start) as followed:
+            made = await api.create(pod(subject))
+            (event,) = await followed.count(1)
+            for whole in (event.object, await api.get(WholePod, "p", namespace=namespace)):
+                assert whole.metadata == made.metadata
+                assert msgspec.json.decode(whole.json)["spec"]["containers"][0]["name"] == "main"
+                assert "kind" not in whole.tree
+            listed = await api.list(WholePod)
+            assert made.metadata.name in {each.metadata.name for each in listed.items}
+            await api.delete(Pod, "p", namespace=namespace, grace_period_seconds=0)
+            assert (await followed.told(3))[2] == "DELETED p"
+        await api.create(node(subject))
+        whole_node = await api.get(WholeNode, subject.name("n"))
+        assert whole_node.tree["metadata"]["name"] == subject.name("n")
 
     run(scenario)
 

@@ -25,16 +25,19 @@ PLURALS = {
     "ClusterRole": "clusterroles",
     "ClusterRoleBinding": "clusterrolebindings",
     "CSIStorageCapacity": "csistoragecapacities",
+    "DeviceClass": "deviceclasses",
     "PriorityClass": "priorityclasses",
     "StorageClass": "storageclasses",
 }
 CLUSTER_SCOPED = {
     "ClusterRole",
     "ClusterRoleBinding",
+    "DeviceClass",
     "Namespace",
     "Node",
     "PersistentVolume",
     "PriorityClass",
+    "ResourceSlice",
     "StorageClass",
 }
 
@@ -91,7 +94,9 @@ class ApiClient:
     ) -> Object:
         """The decoded answer; raises RefusedError for an error and OSError for no answer."""
         target = f"{path}?{urlencode(query)}" if query else path
-        data = None if body is None else json.dumps(body).encode()
+        # As kubectl writes it: kube-apiserver keeps opaque parameters of claims byte by byte, and finds them
+        # changed by any later write that is spelled otherwise.
+        data = None if body is None else json.dumps(body, separators=(",", ":"), sort_keys=True).encode()
         status, raw = self._exchange(method, target, data, content_type)
         decoded: Object = json.loads(raw) if raw[:1] == b"{" else {"text": raw.decode(errors="replace")}
         if status >= 400:

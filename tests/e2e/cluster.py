@@ -19,6 +19,9 @@ _numbers = itertools.count(1)
 _LEFT_OVERS = (
     ("v1", "Pod"),
     ("policy/v1", "PodDisruptionBudget"),
+    ("resource.k8s.io/v1", "ResourceClaim"),
+    ("resource.k8s.io/v1", "ResourceSlice"),
+    ("resource.k8s.io/v1", "DeviceClass"),
     ("v1", "PersistentVolumeClaim"),
     ("v1", "PersistentVolume"),
     ("storage.k8s.io/v1", "StorageClass"),

@@ -105,12 +105,12 @@ def test_a_custom_resource_decides_and_its_events_bring_pods_back() -> None:
         ),
         pytest.param(
             Resource.RESOURCE_CLAIM,
-            lambda: ResourceClaim({"metadata": {"name": "c", "namespace": "default"}}),
+            lambda: ResourceClaim(metadata=ObjectMeta(name="c", namespace="default")),
             id="a-claim",
         ),
         pytest.param(
             "resourceclaims.v1.resource.k8s.io",
-            lambda: ResourceClaim({"metadata": {"name": "c", "namespace": "default"}}),
+            lambda: ResourceClaim(metadata=ObjectMeta(name="c", namespace="default")),
             id="a-claim-by-its-full-name",
         ),
         pytest.param(

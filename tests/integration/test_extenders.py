@@ -201,6 +201,36 @@ def test_what_it_says_of_nodes_is_told_as_a_plugins_words_are() -> None:
     run(scenario)
 
 
+def test_what_it_says_of_nodes_nobody_asked_about_is_not_counted() -> None:
+    def answer(_body: Any) -> Any:
+        return {"NodeNames": [], "FailedNodes": {"n1": "no", "n2": "no", "n3": "no", "n4": "no", "n9": "no"}}
+
+    async def scenario() -> None:
+        async with world_with({"filter": answer}, *NODES, make_node("n4", unschedulable=True)) as (
+            world,
+            _server,
+        ):
+            world.api.put(make_pod("p"))
+            _reason, message = await refused(world, "p")
+            assert message.startswith("0/4 nodes are available: 1 node(s) were unschedulable, 3 no.")
+
+    run(scenario)
+
+
+def test_endless_reasons_are_cut() -> None:
+    async def scenario() -> None:
+        async with world_with({"filter": only(why="x" * 1_000_000)}, make_node("n1")) as (world, server):
+            world.api.put(make_pod("p"))
+            _reason, message = await refused(world, "p")
+            assert len(message) < 1200
+            server.script["filter"] = lambda _body: {"Error": "y" * 1_000_000}
+            world.api.put(make_pod("q"))
+            _reason, message = await refused(world, "q")
+            assert len(message) < 1200
+
+    run(scenario)
+
+
 def test_any_event_brings_a_pod_back_that_an_extender_turned_away() -> None:
     async def scenario() -> None:
         async with world_with({"filter": only()}, *NODES) as (world, server):
@@ -415,6 +445,48 @@ def test_a_victim_that_left_meanwhile_is_no_reason_to_evict_others() -> None:
             await world.until(lambda: world.scheduler.cluster.placed_count == 0)
             server.release()
             await world.bound("high")
+
+    run(scenario)
+
+
+def test_two_who_preempt_at_once_do_not_take_the_same_victim() -> None:
+    async def scenario() -> None:
+        async with world_with({"preempt": agree("n1", "n2")}, *crowded()) as (world, server):
+            server.hold()
+            for name in ("first", "second"):
+                world.api.put(make_pod(name, cpu="2", priority=10))
+            await world.until(lambda: server.at_once == 2)
+            server.release()
+
+            def promised() -> list[str]:
+                return sorted(world.pod(name).status.nominated_node_name for name in ("first", "second"))
+
+            await world.until(lambda: promised() == ["n1", "n2"])
+            assert len(world.events("Preempted")) == 2
+
+    run(scenario)
+
+
+def test_a_pod_whose_nomination_an_extender_refuses_looks_elsewhere() -> None:
+    async def scenario() -> None:
+        async with world_with({"filter": only("n2")}, *NODES) as (world, server):
+            world.api.put(make_pod("p", status={"nominatedNodeName": "n1"}))
+            await world.bound("p")
+            assert world.node_of("p") == "n2"
+            asked = [sorted(body["NodeNames"]) for body in server.bodies("filter")]
+            assert asked == [["n1"], ["n1", "n2", "n3"]]
+
+    run(scenario)
+
+
+def test_a_pod_whose_nomination_stands_is_asked_about_that_node_alone() -> None:
+    async def scenario() -> None:
+        script: Script = {"filter": everyone, "prioritize": scores(n1=10)}
+        async with world_with(script, *NODES) as (world, server):
+            world.api.put(make_pod("p", status={"nominatedNodeName": "n3"}))
+            await world.bound("p")
+            assert world.node_of("p") == "n3"
+            assert [(asked.verb, asked.body["NodeNames"]) for asked in server.asked] == [("filter", ["n3"])]
 
     run(scenario)
 

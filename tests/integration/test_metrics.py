@@ -10,6 +10,7 @@ from kuberth.observe.metrics import ComputedGauge, Family
 from kuberth.testing import make_node, make_pod, run_in_virtual_time, running
 
 FED_ELSEWHERE = {
+    "kuberth_configuration_reloads_total",  # tests/unit/programs/test_reloading.py
     "scheduler_volume_scheduling_stage_error_total",  # tests/unit/plugins/test_volume_binding_binding.py
 }
 

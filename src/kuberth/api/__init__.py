@@ -35,7 +35,7 @@ from kuberth.api.plain import PlainObject
 from kuberth.api.pod_resources import PodRequest, compute_pod_request, pod_priority, pod_requests
 from kuberth.api.policy import PodDisruptionBudget
 from kuberth.api.quantity import Quantity, format_quantity, milli_value, parse, value
-from kuberth.api.resource import DeviceClass, ResourceClaim, ResourceSlice
+from kuberth.api.resource import DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice
 from kuberth.api.scheduling import PodGroup, PriorityClass, Workload
 from kuberth.api.selectors import (
     FieldSelector,
@@ -86,6 +86,7 @@ __all__ = [
     "ReplicaSet",
     "ReplicationController",
     "ResourceClaim",
+    "ResourceClaimTemplate",
     "ResourceSlice",
     "Selector",
     "Service",

@@ -134,6 +134,9 @@ KINDS: dict[str, KindInfo] = {
     ),
     "Lease": _row(coordination.Lease, "coordination.k8s.io", "leases", namespaced=True),
     "ResourceClaim": _row(resource.ResourceClaim, "resource.k8s.io", "resourceclaims", namespaced=True),
+    "ResourceClaimTemplate": _row(
+        resource.ResourceClaimTemplate, "resource.k8s.io", "resourceclaimtemplates", namespaced=True
+    ),
     "ResourceSlice": _row(resource.ResourceSlice, "resource.k8s.io", "resourceslices", namespaced=False),
     "DeviceClass": _row(resource.DeviceClass, "resource.k8s.io", "deviceclasses", namespaced=False),
 }

@@ -12,11 +12,13 @@ import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Coroutine, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from kuberth.api.core import Namespace, Node, Pod
 from kuberth.api.scheduling import PodGroup
 from kuberth.api.sharing import PodSharing
+from kuberth.assembly.following import Following
 from kuberth.assembly.profiles import assemble, derive_with, effective_gates, full_registry
 from kuberth.binding.cycle import BindingCycle
 from kuberth.client.protocol import Api
@@ -24,7 +26,7 @@ from kuberth.clock import Clock, SystemClock
 from kuberth.cluster.table import ClusterTable
 from kuberth.config import FeatureGates, KubeSchedulerConfiguration, default_configuration
 from kuberth.errors import ConfigError, KuberthError
-from kuberth.extenders import build_extenders
+from kuberth.extenders import Extenders, build_extenders
 from kuberth.framework.handle import Handle
 from kuberth.framework.nominator import Nominator
 from kuberth.framework.registry import PluginFactory, Registry
@@ -49,6 +51,8 @@ from kuberth.scheduling.loop import SchedulingLoop
 
 logger = logging.getLogger(__name__)
 
+LAST_REQUESTS_SECONDS: Final = 60.0
+"""So long extenders that are no longer configured may be asked by cycles that began before."""
 UNFINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
 """Finished pods take no room and are not kept."""
 
@@ -99,7 +103,13 @@ class Scheduler:
         elif plugins:
             registry.merge(Registry(plugins))
         self.extenders = build_extenders(config.extenders, api=api, clock=self._clock)
-        handle = Handle(
+        self._registry = registry
+        self._queue_factory = queue
+        self._max_unschedulable_seconds = max_unschedulable_seconds
+        self._given_gates = feature_gates
+        self._changing = asyncio.Lock()
+        self._retiring: list[asyncio.Task[None]] = []
+        self._handle = Handle(
             api=api,
             stores=self.stores,
             cluster=self.cluster,
@@ -113,13 +123,19 @@ class Scheduler:
             metrics=self.metrics,
             extenders=self.extenders,
         )
-        self.runners = assemble(config, registry=registry, handle=handle, metrics=self.metrics)
-        self.queue = self._make_queue(queue, max_unschedulable_seconds)
+        # Changed in place with the configuration: whoever was given it looks pods' profiles up in it.
+        self.runners = dict(assemble(config, registry=registry, handle=self._handle, metrics=self.metrics))
+        self.queue = GuardedQueue(self._make_queue(config, self.runners, queue), self._clock)
         self._wire(random.Random() if rng is None else rng)
 
-    def _make_queue(self, factory: QueueFactory | None, max_unschedulable_seconds: float) -> SchedulingQueue:
+    def _make_queue(
+        self,
+        config: KubeSchedulerConfiguration,
+        runners: Mapping[str, Runner],
+        factory: QueueFactory | None,
+    ) -> SchedulingQueue:
         context = QueueContext(
-            sort=_shared_queue_sort(self.runners),
+            sort=_shared_queue_sort(runners),
             clock=self._clock,
             cluster=self.cluster,
             nominator=self.nominator,
@@ -128,11 +144,11 @@ class Scheduler:
             api=self._api,
             recorder=self.recorder,
             spawn=self.spawn,
-            pre_enqueue={name: runner.run_pre_enqueue for name, runner in self.runners.items()},
-            hints={name: runner.profile.hints for name, runner in self.runners.items()},
-            initial_backoff_seconds=float(self.config.pod_initial_backoff_seconds),
-            max_backoff_seconds=float(self.config.pod_max_backoff_seconds),
-            max_unschedulable_seconds=max_unschedulable_seconds,
+            pre_enqueue={name: runner.run_pre_enqueue for name, runner in runners.items()},
+            hints={name: runner.profile.hints for name, runner in runners.items()},
+            initial_backoff_seconds=float(config.pod_initial_backoff_seconds),
+            max_backoff_seconds=float(config.pod_max_backoff_seconds),
+            max_unschedulable_seconds=self._max_unschedulable_seconds,
             queueing_hints=self.feature_gates.enabled("SchedulerQueueingHints"),
             pop_from_backoff=self.feature_gates.enabled("SchedulerPopFromBackoffQ"),
             pod_groups=self.feature_gates.enabled("GenericWorkload"),
@@ -143,7 +159,7 @@ class Scheduler:
                 f"the queue factory {factory!r} returned {queue!r}, which is not a "
                 "kuberth.queue.interface.SchedulingQueue"
             )
-        return GuardedQueue(queue, self._clock)
+        return queue
 
     def _wire(self, rng: random.Random) -> None:
         writer = PodStatusWriter(self._api, self.spawn, self._clock, metrics=self.metrics)
@@ -169,7 +185,7 @@ class Scheduler:
             spawn=self.spawn,
             announce_nomination=self.feature_gates.enabled("NominatedNodeNameForExpectation"),
         )
-        cycle = SchedulingCycle(
+        cycle = self._cycle = SchedulingCycle(
             self.cluster,
             nominator=self.nominator,
             metrics=self.metrics,
@@ -188,7 +204,7 @@ class Scheduler:
                 cycle,
                 cluster=self.cluster,
                 nominator=self.nominator,
-                pods=self.stores.of(Pod),
+                stores=self.stores,
                 derive=derive,
                 metrics=self.metrics,
             ),
@@ -214,19 +230,10 @@ class Scheduler:
             ("pods",): float(self.cluster.placed_count),
             ("assumed_pods",): float(self.cluster.assumed_count),
         }
-        self._reflectors: list[Reflector[Any]] = [
-            Reflector(
-                self._api,
-                kind,
-                self.stores.of(kind),
-                self.intake.handler(kind),
-                field_selector=UNFINISHED if kind is Pod else "",
-                optional=kind not in (Pod, Node),
-                share=PodSharing() if kind is Pod else None,
-            )
-            for kind in self._kinds_to_watch()
-        ]
-        self._reflectors += self.extenders.reflectors
+        # Nodes first, so that pods find theirs.
+        others = self._kinds_wanted(self.runners) - {Node, Namespace, Pod}
+        kinds: list[type[Any]] = [Namespace, Node, *sorted(others, key=_kind_name), Pod]
+        self._following = Following([*(self._reflector(kind) for kind in kinds), *self.extenders.reflectors])
         self.stores.seal()
 
     def _group_cycle(self, cycle: SchedulingCycle, rng: random.Random) -> GroupCycle:
@@ -247,11 +254,94 @@ class Scheduler:
             rng=rng,
         )
 
-    def _kinds_to_watch(self) -> list[type[Any]]:
-        """What plugins look up or registered events of; nodes first, so that pods find theirs."""
-        wanted = {*self.stores.kinds(), *event_kinds(self.runners.values())}
-        rest = sorted(wanted - {Node, Namespace, Pod}, key=lambda kind: kind.__name__)
-        return [Namespace, Node, *rest, Pod]
+    def _kinds_wanted(self, runners: Mapping[str, Runner]) -> set[type[Any]]:
+        """What plugins look up or registered events of."""
+        return {*self.stores.kinds(), *event_kinds(runners.values())}
+
+    def _reflector(self, kind: type[Any]) -> Reflector[Any]:
+        return Reflector(
+            self._api,
+            kind,
+            self.stores.of(kind),
+            self.intake.handler(kind),
+            field_selector=UNFINISHED if kind is Pod else "",
+            optional=kind not in (Pod, Node),
+            share=PodSharing() if kind is Pod else None,
+        )
+
+    # Another configuration
+
+    async def reconfigure(
+        self,
+        config: KubeSchedulerConfiguration,
+        *,
+        registry: Registry | None = None,
+        queue: QueueFactory | None = None,
+    ) -> None:
+        """Swap profiles, plugins, extenders and the queue's settings, between two cycles.
+
+        Pods that wait are asked at their gates and tried again by the new rules; those whose cycle has begun
+        are placed by the old ones. KuberthError: it cannot be, and nothing has changed. Plugins and the queue
+        are made anew, from `registry` and `queue` or as before.
+        """
+        async with self._changing:
+            registry = self._registry if registry is None else registry
+            factory = self._queue_factory if queue is None else queue
+            self._expect_same_gates(config)
+            extenders = self.extenders
+            if config.extenders != self.config.extenders:
+                extenders = build_extenders(config.extenders, api=self._api, clock=self._clock)
+            try:
+                with self.stores.opened():
+                    handle = replace(self._handle, extenders=extenders)
+                    runners = assemble(config, registry=registry, handle=handle, metrics=self.metrics)
+                    new_queue = self._make_queue(config, runners, factory)
+                    kinds = self._kinds_wanted(runners) - self._following.kinds()
+                    new = [self._reflector(kind) for kind in sorted(kinds, key=_kind_name)]
+                    if extenders is not self.extenders:
+                        new += extenders.reflectors
+                    await self._following.add(new)
+            except BaseException:
+                if extenders is not self.extenders:
+                    await extenders.close()
+                raise
+            self._registry, self._queue_factory = registry, factory
+            self._swap(config, handle, runners, new_queue)
+
+    def _expect_same_gates(self, config: KubeSchedulerConfiguration) -> None:
+        wanted = effective_gates(config, self._given_gates)
+        if changed := sorted(name for name in wanted if wanted[name] != self.feature_gates[name]):
+            raise ConfigError(
+                f"featureGates: {', '.join(changed)} cannot be turned on or off while the scheduler runs; "
+                "restart it with this configuration"
+            )
+
+    def _swap(
+        self,
+        config: KubeSchedulerConfiguration,
+        handle: Handle,
+        runners: Mapping[str, Runner],
+        queue: SchedulingQueue,
+    ) -> None:
+        """Nothing is awaited here, so no cycle sees half of it."""
+        old_extenders, self.extenders = self.extenders, handle.extenders
+        self.config, self._handle = config, handle
+        self.runners.clear()
+        self.runners.update(runners)
+        self.recorder.name_controllers(list(runners))
+        self._cycle.nodes.percentage = config.percentage_of_nodes_to_score
+        self.queue.replace(queue)
+        self.intake.note_profiles(self.stores.of(Pod))
+        if old_extenders is not self.extenders and self._tasks is not None:
+            self._retiring.append(self._tasks.create_task(self._retire(old_extenders), name="old extenders"))
+
+    async def _retire(self, extenders: Extenders) -> None:
+        """They are no longer configured; cycles that began before may still ask them."""
+        try:
+            await asyncio.sleep(LAST_REQUESTS_SECONDS)
+        finally:
+            self._following.drop(extenders.reflectors)
+            await extenders.close()
 
     # Running
 
@@ -264,16 +354,14 @@ class Scheduler:
         try:
             async with asyncio.TaskGroup() as tasks:
                 self._tasks = tasks
-                background = [
-                    tasks.create_task(reflector.run(), name=f"watch {reflector.kind.__name__}")
-                    for reflector in self._reflectors
-                ]
-                background.append(tasks.create_task(self.recorder.run(), name="event writers"))
+                self._following.start(tasks)
+                writing = tasks.create_task(self.recorder.run(), name="event writers")
                 scheduling = tasks.create_task(self._schedule(begin), name="scheduling")
                 await self._stopped.wait()
                 self.loop.stop()
                 await self._finish_work(grace_seconds)
-                for task in (*background, scheduling):
+                self._following.stop()
+                for task in (writing, scheduling, *self._retiring):
                     task.cancel()
         finally:
             self._tasks = None
@@ -308,12 +396,11 @@ class Scheduler:
 
     async def wait_synced(self) -> None:
         """Return once every watched kind was listed."""
-        for reflector in self._reflectors:
-            await reflector.synced.wait()
+        await self._following.wait_synced()
 
     @property
     def synced(self) -> bool:
-        return all(reflector.synced.is_set() for reflector in self._reflectors)
+        return self._following.synced
 
     def stop(self) -> None:
         """Begin to end; `run` returns when all is done."""
@@ -340,6 +427,10 @@ class Scheduler:
         except KuberthError:
             self.waiting_pods.remove(placement.info.uid)
             raise
+
+
+def _kind_name(kind: type[Any]) -> str:
+    return kind.__name__
 
 
 def _binding_name(placement: Placement) -> str:

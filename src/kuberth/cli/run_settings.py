@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -53,6 +54,8 @@ def run_scheduler(
         queue=queue_factory(extras, queue_reference),
         kubeconfig=flags["kubeconfig"],
         master=flags["master"],
+        read_again=partial(_read_again, flags, registry, plugin_references),
+        config_file=flags["config"],
         max_unschedulable_seconds=flags["pod-max-in-unschedulable-pods-duration"].total_seconds(),
         serving=_serving(flags),
         flags={
@@ -67,6 +70,15 @@ def run_scheduler(
         # Signals come in another way: somebody inside, a plugin most likely, wanted the process gone.
         logger.error("ended from inside by %r; ending, so that a restart can mend it", end)
         return 1
+
+
+def _read_again(
+    flags: Flags, registry: Registry, plugin_references: Sequence[str]
+) -> KubeSchedulerConfiguration:
+    config = configuration(flags, registry)
+    for notice in notices(config, registry, references=plugin_references):
+        logger.warning("%s", notice)
+    return config
 
 
 def configuration(flags: Flags, registry: Registry) -> KubeSchedulerConfiguration:

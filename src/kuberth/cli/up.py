@@ -10,7 +10,6 @@ from typing import Any, Final
 import click
 
 from kuberth.cli.context import Extras, build_registry, notices, plugin_option, queue_factory, queue_option
-from kuberth.errors import ConfigError
 
 _COLLECTED_AFTER: Final = (20_000, 10, 20)
 """Allocations, and collections of the younger generation, between two searches for cycles."""
@@ -78,6 +77,12 @@ def default_data() -> Path:
 @click.option("--no-scheduler", is_flag=True, help="Start no scheduler: bring your own.")
 @click.option("--without", multiple=True, metavar="CONTROLLER", help="Turn a controller off; repeatable.")
 @click.option("--feature-gates", default="", metavar="A=true,B=false", help="Turn features on or off.")
+@click.option(
+    "--reload",
+    "reload_modules",
+    is_flag=True,
+    help="Read the modules of --plugin and --queue again when their files change.",
+)
 @plugin_option
 @queue_option
 @click.pass_obj
@@ -86,33 +91,31 @@ def up(extras: Extras | None, /, **flags: Any) -> None:
     # Heavy, and not for --help.
     from kuberth.cli.event_loops import run_on_fastest_loop
     from kuberth.cli.up_display import run_cluster
-    from kuberth.config import FeatureGates, default_configuration, load
+    from kuberth.cli.up_rules import RuleReader, configuration
+    from kuberth.config import FeatureGates, default_configuration
     from kuberth.config.feature_gates import parse_settings
     from kuberth.local.manifests import read_manifests
     from kuberth.programs.up.cluster import ClusterSettings
-    from kuberth.text.field_errors import InvalidConfiguration
 
     if flags["remove_nodes"] and flags["nodes"] is None and flags["shapes"] is None:
         raise click.UsageError("--remove-nodes needs --nodes or --shapes to know which nodes stay")
     extras = extras or Extras()
     registry = build_registry(extras, flags["plugin_references"])
     gates = parse_settings(flags["feature_gates"])
-    config = None
-    if flags["config_path"] is not None:
-        try:
-            config = load(
-                flags["config_path"],
-                feature_gates=gates,
-                known_plugins=registry.names(),
-                extension_points=registry.extension_points(),
-                args_types=registry.args_types(),
-            )
-        except InvalidConfiguration as exc:
-            lines = (f"{flags['config_path']}: {error}" for error in exc.errors)
-            raise ConfigError("\n".join(lines)) from exc
-    wanted = config or default_configuration(FeatureGates(gates))
+    path: Path | None = flags["config_path"]
+    given = None if path is None else configuration(path, registry, gates)
+    wanted = given or default_configuration(FeatureGates(gates))
     for notice in notices(wanted, registry, references=flags["plugin_references"]):
         click.echo(f"Warning: {notice}", err=True)
+    reading = RuleReader(
+        extras,
+        registry,
+        plugins=flags["plugin_references"],
+        queue=flags["queue_reference"],
+        path=path,
+        gates=gates,
+        reloads_modules=flags["reload_modules"],
+    )
     settings = ClusterSettings(
         nodes=flags["nodes"],
         remove_nodes=flags["remove_nodes"],
@@ -122,12 +125,14 @@ def up(extras: Extras | None, /, **flags: Any) -> None:
         port=flags["port"],
         kubeconfig_out=flags["kubeconfig_out"],
         manifests=tuple(manifest for path in flags["filenames"] for manifest in read_manifests(path)),
-        config=config,
+        config=given,
         registry=registry,
         queue=queue_factory(extras, flags["queue_reference"]),
         with_scheduler=not flags["no_scheduler"],
         without=frozenset(flags["without"]),
         feature_gates=dict(FeatureGates(wanted.feature_gates)),
+        rules=reading.read,
+        rule_sources=reading.sources(),
     )
     # A cluster is hundreds of thousands of trees without a cycle: looking for cycles among them every few
     # hundred allocations is time for nothing.

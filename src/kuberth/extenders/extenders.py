@@ -16,6 +16,7 @@ from kuberth.config.types import Extender
 from kuberth.extenders.http_extender import HttpExtender
 from kuberth.extenders.whole_objects import PENDING, UNFINISHED, WholeObjects
 from kuberth.informers.reflector import Reflector
+from kuberth.observe import verbosity
 
 
 class Extenders:
@@ -74,6 +75,9 @@ def build_extenders(configs: Sequence[Extender], *, api: Api, clock: Clock) -> E
     extenders = [
         HttpExtender(config, objects, index=index, clock=clock) for index, config in enumerate(configs)
     ]
+    if verbosity.level >= 2:
+        for extender in extenders:
+            verbosity.tell(2, "Creating extender", extender=extender.name)
     return Extenders(extenders, objects=objects)
 
 

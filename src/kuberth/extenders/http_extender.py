@@ -25,7 +25,6 @@ from kuberth.clock import Clock
 from kuberth.config.types import Extender, ExtenderTLSConfig
 from kuberth.errors import ApiError, ConfigError, ExtenderError, WireError
 from kuberth.extenders.messages import (
-    NodesLeft,
     ProposedVictims,
     binding_request,
     nodes_request,
@@ -49,6 +48,8 @@ class Passed(NamedTuple):
     """What an extender's filter leaves of the nodes it was asked about."""
 
     names: Sequence[str]
+    by_name: bool
+    """Whether it gave names, and not the nodes themselves."""
     failed: Mapping[str, str]
     unresolvable: Mapping[str, str]
 
@@ -87,12 +88,11 @@ class HttpExtender:
         answer = await self._ask(self.config.filter_verb, body, read_filter)
         if answer.error:
             raise self._failed(self.config.filter_verb, answer.error)
-        return Passed(self._left(answer, names), answer.failed, answer.unresolvable)
+        by_name = self.config.node_cache_capable and answer.names is not None
+        left = self._known(answer.names if by_name else answer.node_names, names)
+        return Passed(left, by_name, answer.failed, answer.unresolvable)
 
-    def _left(self, answer: NodesLeft, asked: Sequence[str]) -> Sequence[str]:
-        left = answer.names if self.config.node_cache_capable else None
-        if left is None:
-            left = answer.node_names
+    def _known(self, left: Sequence[str] | None, asked: Sequence[str]) -> Sequence[str]:
         known = frozenset(asked)
         for name in left or ():
             if name not in known:

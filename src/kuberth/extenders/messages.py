@@ -12,12 +12,15 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
+from kuberth.config.types import Int64
 from kuberth.errors import WireError
 
 T = TypeVar("T")
 
 _EXCERPT: Final = 60
 """So many characters of an answer that is no JSON are repeated in the message."""
+_MAX_TEXT: Final = 1024
+"""So many of a reason or an error, which end up in the pod's status and events."""
 
 
 class NodesLeft(NamedTuple):
@@ -103,7 +106,7 @@ class _FilterResult(msgspec.Struct):
 
 class _HostPriority(msgspec.Struct):
     host: str | None = None
-    score: int | None = None
+    score: Int64 | None = None
 
 
 class _MetaPod(msgspec.Struct):
@@ -112,7 +115,7 @@ class _MetaPod(msgspec.Struct):
 
 class _MetaVictims(msgspec.Struct):
     pods: list[_MetaPod] | None = None
-    numpdbviolations: int | None = None
+    numpdbviolations: Int64 | None = None
 
 
 class _PreemptionResult(msgspec.Struct):
@@ -131,7 +134,7 @@ def read_filter(body: bytes) -> NodesLeft:
         listed,
         failed=_texts(result.failednodes),
         unresolvable=_texts(result.failedandunresolvablenodes),
-        error=result.error or "",
+        error=_bounded(result.error),
     )
 
 
@@ -161,7 +164,7 @@ def read_victims(body: bytes) -> Mapping[str, ProposedVictims | None]:
 
 def read_binding(body: bytes) -> str:
     """What went wrong; "" if nothing did."""
-    return _read(_BindingResult, _lowered(_tree(body))).error or ""
+    return _bounded(_read(_BindingResult, _lowered(_tree(body))).error)
 
 
 def _tree(body: bytes) -> Any:
@@ -198,7 +201,12 @@ def _lowered_victims(tree: Any) -> dict[str, Any] | None:
 
 
 def _texts(found: Mapping[str, str | None] | None) -> Mapping[str, str]:
-    return {name: text or "" for name, text in (found or {}).items()}
+    return {name: _bounded(text) for name, text in (found or {}).items()}
+
+
+def _bounded(text: str | None) -> str:
+    text = text or ""
+    return text if len(text) <= _MAX_TEXT else f"{text[: _MAX_TEXT - 1]}…"
 
 
 _KINDS: Final = {list: "array", str: "str", int: "int", float: "float", bool: "bool", dict: "object"}

@@ -142,6 +142,7 @@ UNSCHEDULED_POD_ADD: Final = ClusterEvent(Resource.UNSCHEDULABLE_POD, Action.ADD
 UNSCHEDULED_POD_UPDATE: Final = ClusterEvent(Resource.UNSCHEDULABLE_POD, Action.UPDATE)
 UNSCHEDULED_POD_DELETE: Final = ClusterEvent(Resource.UNSCHEDULABLE_POD, Action.DELETE)
 UNSCHEDULABLE_TIMEOUT: Final = ClusterEvent(Resource.ANY, Action.ALL, "UnschedulableTimeout")
+CONFIGURATION_CHANGE: Final = ClusterEvent(Resource.ANY, Action.ALL, "ConfigurationChange")
 FORCED_ACTIVATION: Final = ClusterEvent(Resource.ANY, Action.ALL, FORCE_ACTIVATE)
 
 

@@ -65,6 +65,7 @@ class CycleState:
         "pod_info",
         "pods_to_activate",
         "record_plugin_metrics",
+        "scores_bare_nodes",
         "skip_filter",
         "skip_pre_bind",
         "skip_score",
@@ -88,6 +89,9 @@ class CycleState:
         """Plugins whose PreScore said Skip."""
         self.skip_pre_bind: frozenset[str] = frozenset()
         """Plugins whose pre-flight said there is nothing to do before the binding."""
+        self.scores_bare_nodes = False
+        """Whether nodes are scored as if they held no pods and no images: so kube-scheduler sees nodes that
+        an extender's filter gave back as objects. What pods ask for in sum is zero in the table then."""
         self.pods_to_activate: dict[str, Any] = {}
         """Pods (by namespace/name) that a plugin wants tried again once this one is placed."""
 
@@ -143,6 +147,7 @@ class CycleState:
             key: value.clone() if isinstance(value, Cloneable) else value for key, value in self._data.items()
         }
         copy.group = self.group
+        copy.scores_bare_nodes = self.scores_bare_nodes
         copy.skip_filter = self.skip_filter
         copy.skip_score = self.skip_score
         copy.skip_pre_bind = self.skip_pre_bind

@@ -57,6 +57,10 @@ class Plugin(abc.ABC):
         A plugin that needs them says so: `def __init__(self, args: MyArgs, handle: Handle) -> None`.
         """
 
+    def tells_apart(self, info: PodInfo) -> bool:
+        """Optional: whether a pod is like no other, whatever its fields say; no plan is made for it."""
+        return False
+
     def __new__(cls, *_args: Any, **_kwargs: Any) -> Plugin:
         for base in (FilterPlugin, ScorePlugin):
             if issubclass(cls, base) and not base._is_implemented(cls):

@@ -15,6 +15,7 @@ from kuberth.cluster.table import ClusterTable
 from kuberth.config.feature_gates import FeatureGates
 from kuberth.extenders import NO_EXTENDERS, Extenders
 from kuberth.framework.nominator import Nominator
+from kuberth.framework.sharing import SharedObjects
 from kuberth.framework.waiting_pods import WaitingPods
 from kuberth.informers.store import Stores
 from kuberth.observe.metrics import SchedulerMetrics
@@ -85,6 +86,9 @@ class Handle:
     """The scheduler's own metrics."""
     extenders: Extenders = NO_EXTENDERS
     """The HTTP extenders, which only what awaits can ask."""
+    shared: SharedObjects = field(default_factory=SharedObjects)
+    """What plugins of all profiles share: `shared.of(Ledger, make)` is the same ledger for all of them, and
+    for those that another configuration brings later."""
     profile_name: str = ""
     """The scheduler name of the profile that this plugin is part of."""
     runner: Runner | None = field(default=None, repr=False)

@@ -44,7 +44,10 @@ _POD_CHANGES: Final[Sequence[tuple[Action, Callable[[Pod, Pod], bool]]]] = (
     ),
     (
         Action.UPDATE_POD_GENERATED_RESOURCE_CLAIM,
-        lambda old, new: old.status.resource_claim_statuses != new.status.resource_claim_statuses,
+        lambda old, new: (
+            old.status.resource_claim_statuses != new.status.resource_claim_statuses
+            or old.status.extended_resource_claim_status != new.status.extended_resource_claim_status
+        ),
     ),
 )
 

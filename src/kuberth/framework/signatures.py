@@ -19,7 +19,7 @@ from kuberth.errors import ConfigError
 from kuberth.framework.extension_points import Plugin
 
 Signer = Callable[[PodInfo], bytes | None]
-"""None: the pod holds something that cannot be signed, and is like no other."""
+"""None: the pod holds something that cannot be signed, or a plugin says that it is like no other."""
 
 _LONG: Final = 512
 """From so many bytes on a digest stands for them."""
@@ -31,8 +31,10 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 
 def signer(plugins: Iterable[Plugin]) -> Signer | None:
     """How pods are signed for these plugins; None if none of them says what it reads."""
+    plugins = tuple(plugins)
     fields = read_fields(plugins)
-    return _signer_of(fields) if fields else None
+    telling = [plugin.tells_apart for plugin in plugins if type(plugin).tells_apart is not Plugin.tells_apart]
+    return _signer_of(fields, telling) if fields else None
 
 
 def field_signer(plugin: str, fields: Iterable[str]) -> Signer:
@@ -40,10 +42,13 @@ def field_signer(plugin: str, fields: Iterable[str]) -> Signer:
     return _signer_of(sorted(_path(plugin, field) for field in fields))
 
 
-def _signer_of(paths: Sequence[str]) -> Signer:
+def _signer_of(paths: Sequence[str], telling: Sequence[Callable[[PodInfo], bool]] = ()) -> Signer:
     values_of = attrgetter(*paths)
 
     def sign(info: PodInfo) -> bytes | None:
+        for tells_apart in telling:
+            if tells_apart(info):
+                return None
         try:
             encoded = _encode(values_of(info))
         except OverflowError:  # a number beyond 64 bits, which no API server lets through

@@ -7,6 +7,7 @@ for those who derive something from the objects, which of them changed.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Generic, TypeVar, cast
 
 from kuberth.api.kinds import REGISTRY
@@ -109,6 +110,19 @@ class Stores:
     def seal(self) -> None:
         """From now on nobody begins to watch another kind: its store would stay empty for ever."""
         self._sealed = True
+
+    @contextmanager
+    def opened(self) -> Iterator[None]:
+        """While the block lasts, kinds can be asked for again; if it fails, the new ones are gone."""
+        before = dict(self._stores)
+        self._sealed = False
+        try:
+            yield
+        except BaseException:
+            self._stores = before
+            raise
+        finally:
+            self._sealed = True
 
     def kinds(self) -> tuple[type[Any], ...]:
         """Every kind that someone asked for."""

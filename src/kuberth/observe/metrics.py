@@ -310,6 +310,13 @@ class SchedulerMetrics(_Families):
             "handling issues.",
             stability=ALPHA,
         )
+        self.configuration_reloads = Counter(
+            "kuberth_configuration_reloads_total",
+            "Number of configurations read while the scheduler ran, by the result. 'error' means that the "
+            "old one stayed in force.",
+            ("result",),
+            stability=ALPHA,
+        )
         self.goroutines = Counter(
             "scheduler_goroutines",
             "Number of running goroutines split by the work they do such as binding.",

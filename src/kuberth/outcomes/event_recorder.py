@@ -87,9 +87,9 @@ class ApiEventRecorder:
         self._api = api
         self._posting = api if isinstance(api, PostingApi) else None
         self._clock = clock
-        self._controllers = tuple(controllers)
-        host = socket.gethostname()
-        self._instances = {controller: f"{controller}-{host}" for controller in self._controllers}
+        self._controllers: tuple[str, ...] = ()
+        self._instances: dict[str, str] = {}
+        self.name_controllers(controllers)
         self._renderer = EventRenderer()
         self._numbers = count(1)
         self._told: OrderedDict[_News, _Told] = OrderedDict()
@@ -97,6 +97,12 @@ class ApiEventRecorder:
         self._posts: set[asyncio.Future[None]] = set()
         self.dropped = 0
         """News that were not written because too many were waiting."""
+
+    def name_controllers(self, controllers: Sequence[str]) -> None:
+        """The profiles that report from now on; what others reported may still have to be written."""
+        self._controllers = tuple(controllers)
+        host = socket.gethostname()
+        self._instances |= {controller: f"{controller}-{host}" for controller in controllers}
 
     def record(
         self,

@@ -31,6 +31,7 @@ TICK_SECONDS: Final = 1.0
 LOST_EVENT: Final = ClusterEvent(Resource.ANY, Action.ALL, "LostEvent")
 """Stands for events that a queue failed at: any pod may have waited for one of them."""
 _EVENTS: Final = ("event", "")
+_ADDITION: Final = "addition"
 
 
 class _Debt(NamedTuple):
@@ -46,7 +47,7 @@ class GuardedQueue(SchedulingQueue):
         self._queue = queue
         self.gives_out_of_order = queue.gives_out_of_order
         self._clock = clock
-        self._name = f"{type(queue).__module__}.{type(queue).__qualname__}"
+        self._name = _name_of(queue)
         self._notify: Callable[[], None] = lambda: None
         self._tells_when_ready = True
         self._pop_failed = False
@@ -148,6 +149,29 @@ class GuardedQueue(SchedulingQueue):
         except BaseException as exc:
             self._tell(exc, "done", f"with uid {uid}", then="it will be told again")
             self._owe(("done", uid), partial(self._queue.done, uid))
+
+    def replace(self, queue: SchedulingQueue) -> None:
+        """Another queue takes this one's place, with all pods that wait in it."""
+        old, waiting = self._queue, [queued.info for room in self.rooms().values() for queued in room]
+        self._queue, self._name = queue, _name_of(queue)
+        self.gives_out_of_order = queue.gives_out_of_order
+        # Whom the old queue had yet to take, the new one has to; all else it owed went with it.
+        self._debts = {key: debt for key, debt in self._debts.items() if key[0] == _ADDITION}
+        self._tells_when_ready, self._pop_failed = True, False
+        self.when_ready(self._notify)
+        try:
+            queue.take_over(old)
+        except BaseException as exc:
+            self._tell(exc, "take_over", then="the pods that wait are added anew")
+        for info in waiting:
+            if self.get(info.key) is None:
+                self.add(info)
+        try:
+            old.close()
+        except BaseException as exc:
+            reraise_interrupt(exc)
+            logger.exception("queue %s failed in close; another one has taken its place", _name_of(old))
+        self._notify()
 
     # Events
 
@@ -257,8 +281,12 @@ class GuardedQueue(SchedulingQueue):
         return max(0, due_ns - self._clock.now_ns()) / NANOSECONDS
 
 
+def _name_of(queue: SchedulingQueue) -> str:
+    return f"{type(queue).__module__}.{type(queue).__qualname__}"
+
+
 def _addition(key: str) -> tuple[str, str]:
-    return "addition", key
+    return _ADDITION, key
 
 
 def _deletion(key: str) -> tuple[str, str]:

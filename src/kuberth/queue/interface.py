@@ -134,6 +134,15 @@ class SchedulingQueue(abc.ABC):
     def tick(self) -> float:
         """Do the periodic work that is due and return in how many seconds to call again."""
 
+    def take_over(self, other: SchedulingQueue) -> None:
+        """The rules have changed, and this queue, made by the new ones, takes the place of another.
+
+        Whoever waits there is to wait here, where gates and hints are asked anew. What this leaves out, such
+        as how often a pod was tried, is lost; a queue that can keep it does. The other one is closed then.
+        """
+        for queued in [queued for room in other.rooms().values() for queued in room]:
+            self.add(queued.info)
+
     def close(self) -> None:  # noqa: B027  # a queue without anything to close need not say so
         """The scheduler has ended and calls nothing more: let go of files, threads and the like."""
 

@@ -215,6 +215,19 @@ class PriorityQueue(SchedulingQueue):
         for label, number in self._in_flight.finish(uid).items():
             self._metrics.inflight_events.inc((label,), -number)
 
+    def take_over(self, other: SchedulingQueue) -> None:
+        """Pods keep their history and the rest of their backoff; what rejected them may let them pass now."""
+        self._metrics.inflight_events.values.clear()  # the other one's
+        for pod in other.in_flight():
+            if self._context.queueing_hints and self._in_flight.start(pod):
+                self._metrics.inflight_events.inc((POD_POPPED,))
+        self._note_in_flight(cluster_events.CONFIGURATION_CHANGE, None, None)
+        for queued in [queued for room in other.rooms().values() for queued in room]:
+            queued.gating_plugin = ""  # the plugin may be another one, or none
+            queued.backoff_expires_ns = None
+            self._send(queued, Worth.AFTER_BACKOFF, cluster_events.CONFIGURATION_CHANGE.label)
+        self._attempt_of_last_move = self._attempt
+
     # Events
 
     def move(

@@ -12,7 +12,8 @@ import asyncio
 import enum
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 import numpy as np
@@ -23,15 +24,17 @@ from kuberth.cluster.pod_info import PodInfo
 from kuberth.cluster.table import ClusterTable
 from kuberth.errors import ExtenderError
 from kuberth.extenders import HttpExtender
+from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.diagnosis import Diagnosis
 from kuberth.framework.extension_points import PostFilterResult, Scores
+from kuberth.framework.moments import Moment, moment
 from kuberth.framework.nominator import Nominator
 from kuberth.framework.profile import EXTENDER
 from kuberth.framework.queued_pod import QueuedPod
 from kuberth.framework.runner import Runner
 from kuberth.framework.running.scoring import NodeScores
 from kuberth.framework.status import Status
-from kuberth.informers.store import Store
+from kuberth.informers.store import Stores
 from kuberth.observe import verbosity
 from kuberth.observe.metrics import SchedulerMetrics
 from kuberth.outcomes.placement import Choice, Placement
@@ -65,34 +68,34 @@ class ExtendedCycle:
         *,
         cluster: ClusterTable,
         nominator: Nominator,
-        pods: Store[Pod],
+        stores: Stores,
         derive: Callable[[Pod], PodInfo],
         metrics: SchedulerMetrics,
     ) -> None:
-        """`pods` are the last known versions."""
-        self._cycle = cycle
-        self._cluster = cluster
+        self.cycle = cycle
+        self.cluster = cluster
+        self.metrics = metrics
         self._nominator = nominator
-        self._pods = pods
+        self._stores = stores
+        self._pods = stores.of(Pod)
         self._derive = derive
-        self._metrics = metrics
 
     async def run(self, queued: QueuedPod, runner: Runner) -> Placement | Rejection | None:
         """Find a node for the pod and take it; None: there is no such pod to be scheduled any more."""
         started = time.perf_counter()
         for _round in range(MAX_ROUNDS):
-            if self._follow(queued) is Again.GONE:
+            if self.follow(queued) is Again.GONE:
                 return None
-            attempt = _Attempt(self, queued, runner, started)
-            outcome = await attempt.run()
+            outcome = await _Attempt(self, queued, runner, started).run()
             if outcome is Again.GONE:
                 return None
             if outcome is not Again.OVERTAKEN:
                 return outcome
+        self.metrics.algorithm_duration.observe((), time.perf_counter() - started)
         problem = f"other pods took the nodes that extenders left to this one, {MAX_ROUNDS} times in a row"
         return Rejection(queued, Status.error(problem), runner, started)
 
-    def _follow(self, queued: QueuedPod) -> Again | None:
+    def follow(self, queued: QueuedPod) -> Again | None:
         """Take over the pod's present version, if it is another as far as scheduling goes."""
         old = queued.pod
         new = self._pods.get(old.metadata.name, namespace=old.metadata.namespace)
@@ -105,9 +108,9 @@ class ExtendedCycle:
         queued.info = self._derive(new)
         return Again.OVERTAKEN
 
-    def _moment(self) -> tuple[int, int]:
-        """Is another whenever something was placed, left or promised, or a node changed."""
-        return self._cluster.changes.version, self._nominator.changes.version
+    def moment(self) -> Moment:
+        """Is another whenever what was found before may be so no longer."""
+        return moment(self.cluster, self._nominator, self._stores)
 
 
 class _Attempt:
@@ -115,26 +118,32 @@ class _Attempt:
 
     def __init__(self, extended: ExtendedCycle, queued: QueuedPod, runner: Runner, started: float) -> None:
         self._extended = extended
-        self._cycle = extended._cycle
-        self._cluster = extended._cluster
-        self._metrics = extended._metrics
+        self._cycle = extended.cycle
+        self._cluster = extended.cluster
+        self._metrics = extended.metrics
         self._queued = queued
         self._pod = queued.pod
         self._runner = runner
         self._started = started
+        self._bare = False
+        """Whether an extender gave nodes back as objects."""
         self._restart()
 
     def _restart(self) -> None:
         self._state = self._cycle.begin(self._queued)
         self._diagnosis = Diagnosis()
-        self._seen = self._extended._moment()
+        self._seen = self._extended.moment()
 
     async def run(self) -> Placement | Rejection | Again:
         if self._cluster.node_count == 0:
             return self._rejected(Status.unresolvable(NO_NODES))
-        left, looked_at = await self._promised(), 1
+        left: Sequence[str] = ()
+        looked_at = 1
+        if self._pod.status.nominated_node_name:
+            left = await self._promised()
+            if not left:
+                self._restart()
         if not left:
-            self._restart()
             found = self._search()
             if isinstance(found, Status):
                 return self._rejected(found)
@@ -147,7 +156,7 @@ class _Attempt:
             return await self._make_room()
         scores = await self._ask_for_scores(left) if len(left) > 1 else {}
         # From here to the end nobody else has a turn.
-        if (changed := self._extended._follow(self._queued)) is not None:
+        if (changed := self._extended.follow(self._queued)) is not None:
             return changed
         choice = self._choose(left, scores, looked_at)
         if not isinstance(choice, Choice):
@@ -164,8 +173,6 @@ class _Attempt:
 
     async def _promised(self) -> Sequence[str]:
         """The node the pod is nominated for, if that and the extenders take it; otherwise none."""
-        if not self._pod.status.nominated_node_name:
-            return ()
         prepared = self._runner.run_pre_filter(self._state, self._pod, self._cluster.all_nodes())
         if not prepared.status.is_success:
             return ()
@@ -191,11 +198,14 @@ class _Attempt:
                     return Status.error(exc)
                 logger.warning("Skipping extender as it returned error and has ignorable flag set: %s", exc)
                 continue
-            for name, why in passed.failed.items():
-                diagnosis.set(name, Status.unschedulable(why))
-            for name, why in passed.unresolvable.items():
-                diagnosis.set(name, Status.unresolvable(why))
+            # What it says of nodes that it was not asked about is nobody's answer.
+            for name in names:
+                if (why := passed.unresolvable.get(name)) is not None:
+                    diagnosis.set(name, Status.unresolvable(why))
+                elif (why := passed.failed.get(name)) is not None:
+                    diagnosis.set(name, Status.unschedulable(why))
             names = passed.names
+            self._bare = self._bare or not passed.by_name
         if len(names) != before:
             diagnosis.note_plugins((EXTENDER,))
         return names
@@ -247,7 +257,7 @@ class _Attempt:
         self, names: Sequence[str], added: Mapping[HttpExtender, Scores], looked_at: int
     ) -> Choice | Rejection | Again:
         kept = names
-        if self._extended._moment() != self._seen:
+        if self._extended.moment() != self._seen:
             self._restart()
             passing = self._cycle.nodes.still_passing(self._state, self._pod, self._runner, names)
             if isinstance(passing, Status):
@@ -257,23 +267,36 @@ class _Attempt:
             kept = passing
         if len(kept) == 1:
             return Choice(kept[0], looked_at, len(names))
+        chosen = set(kept)
+        positions = [position for position, name in enumerate(names) if name in chosen]
         nodes = Nodes(self._cluster, np.array([self._cluster.row_of(name) for name in kept], np.int64))
-        scores = self._cycle.rank(self._state, self._pod, self._runner, nodes)
-        if isinstance(scores, Status):
-            return self._rejected(scores)
-        if added:
-            chosen = set(kept)
-            positions = [position for position, name in enumerate(names) if name in chosen]
-            scores = _with_extenders(scores, {each: of[positions] for each, of in added.items()})
-        best = self._cycle.best(scores)
-        if verbosity.level >= verbosity.SCORES_LEVEL:
-            verbosity.tell_scores(self._pod, nodes.name, scores, best)
+        with self._as_scored(nodes) as state:
+            scores = self._cycle.rank(state, self._pod, self._runner, nodes)
+            if isinstance(scores, Status):
+                return self._rejected(scores)
+            if added:
+                scores = _with_extenders(scores, {each: of[positions] for each, of in added.items()})
+            best = self._cycle.best(scores)
+            if verbosity.level >= verbosity.SCORES_LEVEL:
+                verbosity.tell_scores(self._pod, nodes.name, scores, best)
         return Choice(nodes.name(best), looked_at, len(names))
+
+    @contextmanager
+    def _as_scored(self, nodes: Nodes) -> Iterator[CycleState]:
+        """The nodes as kube-scheduler scores them; see `CycleState.scores_bare_nodes`."""
+        if not self._bare:
+            yield self._state
+            return
+        state, rows = self._state.clone(), nodes.rows()
+        state.scores_bare_nodes = True
+        with self._cluster.what_if_requests(rows) as what_if:
+            what_if.set(np.zeros_like(self._cluster.amounts_at(rows)), rows)
+            yield state
 
     # No node is left
 
     async def _make_room(self) -> Rejection | Again:
-        if self._extended._moment() != self._seen:
+        if self._extended.moment() != self._seen:
             # What plugins prepared at PreFilter may not be so any more; the verdicts tell where to try.
             self._state = self._cycle.begin(self._queued)
             prepared = self._runner.run_pre_filter(self._state, self._pod, self._cluster.all_nodes())

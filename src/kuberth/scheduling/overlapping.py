@@ -6,6 +6,7 @@ from the line the most important first.
 
 from __future__ import annotations
 
+import asyncio
 import heapq
 from collections.abc import Callable, Coroutine
 from itertools import count
@@ -59,6 +60,9 @@ class Overlapping:
     async def _run(self, queued: QueuedPod, runner: Runner) -> None:
         try:
             await self._attend(queued, runner)
+        except asyncio.CancelledError:
+            self.stop()  # one is cancelled only when all come to an end
+            raise
         finally:
             self._running -= 1
             self._fill()

@@ -56,7 +56,7 @@ class NodeSearch:
         self._cluster = cluster
         self._metrics = metrics
         self._sampling = sampling
-        self._percentage = percentage_of_nodes_to_score
+        self.percentage = percentage_of_nodes_to_score
 
     def run(
         self,
@@ -177,7 +177,7 @@ class NodeSearch:
         if not runner.profile.score and not runner.extenders.look_at_nodes:
             return 1  # any one will do
         percentage = runner.profile.percentage_of_nodes_to_score
-        return nodes_to_find(total, self._percentage if percentage is None else percentage)
+        return nodes_to_find(total, self.percentage if percentage is None else percentage)
 
     def _none(self) -> Nodes:
         return Nodes(self._cluster, np.zeros(0, np.int64))

@@ -5,7 +5,7 @@ In: what the pages are made of, each a value or a function that is asked when so
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from kuberth.clock import Clock, SystemClock
 from kuberth.config import KubeSchedulerConfiguration
@@ -26,7 +26,7 @@ from kuberth.serving.pages import configz_page, flagz_page, statusz_page
 def scheduler_routes(
     *,
     metrics: Families,
-    config: KubeSchedulerConfiguration,
+    config: Callable[[], KubeSchedulerConfiguration],
     flags: Mapping[str, str] | None = None,
     pods: Pods = tuple,
     healthz: Sequence[HealthCheck] = (),

@@ -33,9 +33,9 @@ _WARNING: Final = (
 )
 
 
-def configz_page(config: KubeSchedulerConfiguration) -> Handler:
-    tree = {"componentconfig": to_tree(config)}
-    return lambda _request: Response.json(tree)
+def configz_page(config: Callable[[], KubeSchedulerConfiguration]) -> Handler:
+    """Of the configuration in force, which may be another one later."""
+    return lambda _request: Response.json({"componentconfig": to_tree(config())})
 
 
 def statusz_page(paths: Sequence[str], *, clock: Clock) -> Handler:

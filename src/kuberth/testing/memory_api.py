@@ -185,6 +185,8 @@ class MemoryApi:
         if metadata.resource_version:
             with told_as_api_errors(f"create {object_name(info, metadata.name, metadata.namespace)}"):
                 raise bad_request("resourceVersion should not be set on objects to be created")
+        if not metadata.name and metadata.generate_name:
+            obj = _with_metadata(obj, name=f"{metadata.generate_name}{self._uids:05d}")
         return self.put(self._with_new_uid(obj))
 
     async def update(self, obj: T) -> T:

@@ -9,12 +9,14 @@ import pytest
 from kuberth.api import (
     KINDS,
     CSINode,
+    DeviceClass,
     Event,
-    Node,
     ObjectMeta,
     PlainObject,
     Pod,
     ResourceClaim,
+    ResourceClaimTemplate,
+    ResourceSlice,
     Wire,
     always,
     convert,
@@ -246,6 +248,8 @@ def test_a_plain_object_that_cannot_be_read(raw: bytes, problem: str) -> None:
         decode(Plain, raw)
 
 
-def test_claims_are_plain_objects_for_now() -> None:
-    assert issubclass(ResourceClaim, PlainObject)
-    assert REGISTRY.of(Node).kind == "Node"
+@pytest.mark.parametrize("kind", [DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice])
+def test_kinds_of_device_allocation(kind: type[Any]) -> None:
+    info = REGISTRY.of(kind)
+    assert (info.group, info.version, info.kind) == ("resource.k8s.io", "v1", kind.__name__)
+    assert info.event_resource == f"resource.k8s.io/{kind.__name__}"

@@ -410,10 +410,35 @@ def test_args_built_in_python_must_have_the_plugins_type() -> None:
             id="managed-twice",
         ),
         pytest.param([{}], ["extenders[0].urlPrefix: required, but missing"], id="no-url"),
+        pytest.param(
+            [{"urlPrefix": "http://x", "httpTimeout": "-1s"}],
+            ["extenders[0].httpTimeout: must not be negative"],
+            id="timeout",
+        ),
     ],
 )
 def test_extenders(extenders: list[Any], errors: list[str]) -> None:
     assert errors_of(document(extenders=extenders)) == errors
+
+
+@pytest.mark.parametrize("ignored", [True, False])
+def test_who_is_to_ignore_a_resource_must_be_there(ignored: bool) -> None:
+    resource = {"name": "example.com/a", "ignoredByScheduler": ignored}
+    tree = document(
+        extenders=[{"urlPrefix": "http://x", "managedResources": [resource]}],
+        profiles=[
+            {"schedulerName": "with"},
+            {
+                "schedulerName": "without",
+                "plugins": {"multiPoint": {"disabled": [{"name": "NodeResourcesFit"}]}},
+            },
+        ],
+    )
+    expected = (
+        "profiles[1].plugins: an extender has NodeResourcesFit ignore a resource, but this profile has no "
+        "such plugin; enable it, or remove ignoredByScheduler"
+    )
+    assert errors_of(tree) == ([expected] if ignored else [])
 
 
 @pytest.mark.parametrize("name", ["kubernetes.io/x", "requests.example.com/x", "a" * 250 + ".com/x", "x"])

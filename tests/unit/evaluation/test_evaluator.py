@@ -141,3 +141,24 @@ def test_a_plugin_that_fails_is_an_error_with_its_name() -> None:
     evaluator = three_nodes(config=with_plugin(Nowhere), plugins={"Nowhere": Nowhere})
     with pytest.raises(KuberthError, match="plugin 'Nowhere' at PreFilter: lost the map"):
         evaluator.evaluate(make_pod("p"))
+
+
+def test_extenders_that_are_not_asked_are_named() -> None:
+    gpu = {"name": "example.com/gpu", "ignoredByScheduler": True}
+    config = load(
+        {
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            "extenders": [
+                {"urlPrefix": "http://gpu", "filterVerb": "f", "managedResources": [gpu]},
+                {"urlPrefix": "http://any", "bindVerb": "b"},
+            ],
+        }
+    )
+    evaluator = three_nodes(config=config)
+    assert evaluator.evaluate(make_pod("p")).not_asked == ("http://any",)
+    # What extenders look after, NodeResourcesFit does not, whoever asks.
+    answer = evaluator.evaluate(make_pod("p", requests={"example.com/gpu": "1"}))
+    assert answer.not_asked == ("http://gpu", "http://any")
+    assert answer.feasible == ("a", "b", "full")
+    assert three_nodes().evaluate(make_pod("p")).not_asked == ()

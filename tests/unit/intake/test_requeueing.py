@@ -14,11 +14,11 @@ import msgspec
 import pytest
 
 from kuberth.api.core import Node, Pod
-from kuberth.api.wire import convert, to_builtins
 from kuberth.config.defaults import IN_TREE_PLUGINS
 from kuberth.framework.cluster_events import Action, Resource
 from kuberth.testing import make_node, make_pod
 from tests.unit.intake.desk import Desk
+from tests.unit.plugins import device_objects
 from tests.unit.plugins.volume_objects import (
     DRIVER,
     ZONE,
@@ -107,20 +107,12 @@ def spread() -> Pod:
 
 
 def with_claim() -> Pod:
-    claims = [{"name": "gpu", "resourceClaimTemplateName": "gpu"}]
+    claims = [{"name": "gpu", "resourceClaimName": "gpu"}]
     return make_pod("p", uid="p", resourceClaims=claims)
 
 
 def wanting_zone(zone: str) -> Pod:
     return make_pod("p", uid="p", nodeSelector={ZONE: zone})
-
-
-def resolved(pod: Pod) -> Pod:
-    """The pod's claim template turned out to need no claim."""
-    tree = to_builtins(pod)
-    tree["metadata"]["resourceVersion"] = "next"
-    tree["status"] = {"resourceClaimStatuses": [{"name": "gpu"}]}
-    return convert(Pod, tree)
 
 
 UNRELATED = put(make_pod("unrelated", node="n1"))
@@ -253,11 +245,14 @@ CASES = [
     ),
     Case(
         "DynamicResources",
-        before=[N1],
+        before=[N1, device_objects.make_class(), device_objects.make_claim("gpu", device_objects.exactly())],
         pod=with_claim(),
-        real=False,
-        helps=put(resolved(with_claim())),
-        does_not=[UNRELATED, put(with_metadata(with_claim(), labels={"a": "b"}, resource_version="l"))],
+        helps=put(device_objects.make_slice("n1")),
+        does_not=[
+            UNRELATED,
+            put(with_metadata(with_claim(), labels={"a": "b"}, resource_version="l")),
+            put(device_objects.make_claim("another", device_objects.exactly())),
+        ],
     ),
     Case(
         "NodeDeclaredFeatures",

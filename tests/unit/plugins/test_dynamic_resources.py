@@ -1,16 +1,20 @@
 from __future__ import annotations
 
+import datetime
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from kuberth.api.core import Pod
+from kuberth.api.meta import ObjectMeta
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.framework.cluster_events import Action, Hint
 from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.diagnosis import Diagnosis
 from kuberth.framework.status import Code
 from kuberth.testing.factories import make_node, make_pod
+from tests.unit.plugins.device_objects import make_claim
 from tests.unit.plugins.single_plugin import assert_views_agree, evaluator, hint
 
 PLUGIN = "DynamicResources"
@@ -33,21 +37,47 @@ def test_a_pod_without_claims_passes_and_every_node_scores_zero() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pod", "names"),
+    ("pod", "reason"),
     [
-        pytest.param(claiming(NAMED), "gpu", id="a named claim"),
-        pytest.param(claiming(TEMPLATE), "nic", id="a template without its claim yet"),
-        pytest.param(claiming(TEMPLATE, resolved={"nic": "made"}), "nic", id="a template with its claim"),
-        pytest.param(claiming(NAMED, TEMPLATE), "gpu, nic", id="two claims"),
-        pytest.param(claiming(NAMED, TEMPLATE, resolved={"nic": None}), "gpu", id="one of two needed"),
-        pytest.param(claiming({"name": "odd"}), "odd", id="neither name nor template"),
+        pytest.param(
+            claiming(NAMED), 'could not find ResourceClaim "default/claim"', id="a claim that is not there"
+        ),
+        pytest.param(
+            claiming(TEMPLATE),
+            'pod "default/p": ResourceClaim not created yet',
+            id="a template without its claim yet",
+        ),
+        pytest.param(
+            claiming(TEMPLATE, resolved={"nic": "theirs"}),
+            "ResourceClaim default/theirs was not created for Pod default/p (Pod is not owner)",
+            id="somebody else's claim",
+        ),
+        pytest.param(
+            claiming({"name": "old", "resourceClaimName": "leaving"}),
+            'resourceclaim "leaving" is being deleted',
+            id="a claim that is being deleted",
+        ),
+        pytest.param(
+            claiming({"name": "odd"}),
+            'pod "default/p", spec.resourceClaim "odd": none of the supported fields are set',
+            id="neither name nor template",
+        ),
     ],
 )
-def test_a_pod_with_claims_is_rejected_before_the_nodes(pod: Pod, names: str) -> None:
-    status = evaluator(PLUGIN, make_node("a")).evaluate(pod).pre_filter
+def test_a_pod_waits_for_its_claims(pod: Pod, reason: str) -> None:
+    leaving = replace(
+        make_claim("leaving"),
+        metadata=ObjectMeta(
+            name="leaving", namespace="default", deletion_timestamp=datetime.datetime.now(datetime.UTC)
+        ),
+    )
+    judge = evaluator(PLUGIN, make_node("a"), make_claim("theirs"), leaving)
+    gated = judge.runner.run_pre_enqueue(pod)
+    assert (gated.code, gated.reasons) == (Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (reason,))
+    status = judge.evaluate(pod).pre_filter
     assert status is not None
     assert (status.plugin, status.code) == (PLUGIN, Code.UNSCHEDULABLE_AND_UNRESOLVABLE)
-    assert status.reasons == (f"resource claims are not supported yet by this scheduler: {names}",)
+    assert status.reasons == (reason,)
 
 
 def test_a_template_that_needs_no_claim_is_no_claim() -> None:
@@ -68,18 +98,14 @@ def test_with_the_gate_off_claims_are_not_looked_at() -> None:
     assert hint(judge, pod, ("Node", Action.ADD), None, make_node("n")) is None
 
 
-@pytest.mark.parametrize(
-    ("pod", "reason"),
-    [
-        pytest.param(make_pod("p"), "no new claims to deallocate", id="no claims"),
-        pytest.param(claiming(NAMED), "still not schedulable", id="claims"),
-    ],
-)
-def test_post_filter_has_nothing_to_free(pod: Pod, reason: str) -> None:
+@pytest.mark.parametrize("pod", [make_pod("p"), claiming(NAMED)], ids=["no claims", "claims not ready"])
+def test_post_filter_has_nothing_to_free(pod: Pod) -> None:
     judge = evaluator(PLUGIN, make_node("a"))
-    result, status = judge.runner.run_post_filter(CycleState(PodInfo(pod)), pod, Diagnosis())
+    state = CycleState(PodInfo(pod))
+    judge.runner.run_pre_filter(state, pod, judge.cluster.all_nodes())
+    result, status = judge.runner.run_post_filter(state, pod, Diagnosis())
     assert result is None
-    assert (status.code, status.reasons) == (Code.UNSCHEDULABLE, (reason,))
+    assert (status.code, status.reasons) == (Code.UNSCHEDULABLE, ("no new claims to deallocate",))
 
 
 def test_there_is_nothing_to_reserve_and_nothing_before_the_binding() -> None:
@@ -104,7 +130,8 @@ def test_all_views_say_the_same() -> None:
         ("Node", Action.UPDATE_NODE_TAINT, None),
         ("Pod", Action.UPDATE_POD_LABEL, None),
         ("Pod", Action.DELETE, None),
-        ("resource.k8s.io/ResourceClaim", Action.ADD, Hint.SKIP),
+        # Without an object there is nothing to judge, and the queue takes that for Queue.
+        ("resource.k8s.io/ResourceClaim", Action.ADD, Hint.QUEUE),
         ("resource.k8s.io/ResourceClaim", Action.DELETE, None),
         ("resource.k8s.io/DeviceClass", Action.ADD, Hint.QUEUE),
         ("resource.k8s.io/ResourceSlice", Action.UPDATE, Hint.QUEUE),

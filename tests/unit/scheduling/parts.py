@@ -109,7 +109,7 @@ def parts(
         )
     )
     written = Written()
-    pods = Store[Pod]()
+    pods = made.handle.stores.of(Pod)
     cycle = SchedulingCycle(
         made.cluster,
         nominator=made.nominator,
@@ -150,7 +150,7 @@ def parts(
             cycle,
             cluster=made.cluster,
             nominator=made.nominator,
-            pods=pods,
+            stores=made.handle.stores,
             derive=PodInfo,
             metrics=made.metrics,
         ),

@@ -18,6 +18,7 @@ from kuberth.errors import ExtenderError
 from kuberth.extenders import HttpExtender, ProposedVictims
 from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.handle import Handle
+from kuberth.framework.moments import Moment, moment
 from kuberth.framework.status import Status
 from kuberth.plugins.default_preemption.candidates import Candidate, Search
 from kuberth.plugins.default_preemption.plans import Victims
@@ -38,8 +39,8 @@ class Council:
         self._cluster = handle.cluster
         self._seen = self._moment()
 
-    def _moment(self) -> tuple[int, int]:
-        return self._cluster.changes.version, self._handle.nominator.changes.version
+    def _moment(self) -> Moment:
+        return moment(self._cluster, self._handle.nominator, self._handle.stores)
 
     async def ask(self, extenders: Sequence[HttpExtender], pod: Pod, search: Search) -> Agreed | Status:
         """What is left of the candidates when all extenders were asked, one after the other."""
@@ -50,7 +51,7 @@ class Council:
                 agreed = await self._ask_one(extender, pod, agreed)
             except ExtenderError as exc:
                 if not extender.config.ignorable:
-                    return Status.error(exc)
+                    return Status.error(str(exc))
                 logger.warning(_IGNORED, exc)
             if not agreed:
                 break

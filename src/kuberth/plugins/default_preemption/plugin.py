@@ -80,10 +80,13 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
             self._groups = handle.stores.of(PodGroup)
         if gates.enabled("WorkloadAwarePreemption"):
             self._for_groups = GroupVictims(handle.cluster, groups=self._groups, budgets=self._budgets)
-        self._evictions = Evictions(
-            handle,
-            plugin=self.name,
-            asynchronous=handle.feature_gates.enabled("SchedulerAsyncPreemption"),
+        self._evictions = handle.shared.of(
+            Evictions,
+            lambda: Evictions(
+                handle,
+                plugin=self.name,
+                asynchronous=gates.enabled("SchedulerAsyncPreemption"),
+            ),
         )
 
     # The gate

@@ -1,21 +1,33 @@
-"""DynamicResources: resource claims (DRA), for now only as far as to say that they are not supported.
+"""DynamicResources: gives pods the devices that their claims ask for (DRA).
 
-A pod without claims is waved through at every point, exactly as kube-scheduler does. A pod with claims
-is rejected before the nodes are looked at: placing it without its devices would be worse.
+Claims come in as the pod names them (`finding`), or as its extended resources ask for them (`extended`).
+Filter asks what nodes could give (`cycle`, `judging`, `allocator`), Reserve keeps the devices of the chosen
+node from all others, PreBind writes it into the claims (`writing`) and waits until devices are ready
+(`binding_conditions`). PostFilter takes devices back that nobody uses.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import asyncio
+import random
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Final
 
 import numpy as np
+from msgspec.structs import replace
 
-from kuberth.api.core import Pod, PodResourceClaim
-from kuberth.cluster.nodes import Nodes
+from kuberth.api.core import Pod, PodExtendedResourceClaimStatus
+from kuberth.api.resource import ResourceClaim
+from kuberth.api.selectors import CompiledNodeSelector, compile_node_selector
+from kuberth.clock import NANOSECONDS
+from kuberth.cluster.nodes import NodeRow, Nodes
+from kuberth.cluster.pod_info import PodInfo
+from kuberth.cluster.selection import meets_node_selector
 from kuberth.config.plugin_args import DynamicResourcesArgs
+from kuberth.errors import KuberthError, SelectorError
 from kuberth.framework.cluster_events import Action, ClusterEvent, EventWithHint, Hint, Resource
-from kuberth.framework.cycle_state import CycleState
+from kuberth.framework.cycle_state import CycleState, StateKey
 from kuberth.framework.diagnosis import Diagnosis
 from kuberth.framework.extension_points import (
     DependsOn,
@@ -31,13 +43,47 @@ from kuberth.framework.extension_points import (
     Scores,
 )
 from kuberth.framework.handle import Handle
-from kuberth.framework.hint_objects import expect
+from kuberth.framework.scores import normalized
 from kuberth.framework.status import SKIP, SKIP_FOR_GOOD, Status
-from kuberth.framework.verdict import Verdict
+from kuberth.framework.verdict import Codes, Verdict
+from kuberth.plugins.devices.inventory import Inventory
+from kuberth.plugins.dynamic_resources import hints
+from kuberth.plugins.dynamic_resources.binding_conditions import (
+    DeviceBindingError,
+    has_conditions,
+    is_out_of_time,
+    is_ready,
+)
+from kuberth.plugins.dynamic_resources.cycle import Cycle, Variant
+from kuberth.plugins.dynamic_resources.extended import IN_MEMORY_NAME, backed_resources, special_claim
+from kuberth.plugins.dynamic_resources.finding import ClaimsNotReady, claims_of, is_reserved_for
+from kuberth.plugins.dynamic_resources.judging import FAILED, Judgements
+from kuberth.plugins.dynamic_resources.writing import FINALIZER, ClaimWriter
+from kuberth.plugins.resources.requests import REQUEST_FIELDS
+
+_STATE: Final = StateKey[Cycle]("DynamicResources")
 
 _DISABLED: Final = Status.unschedulable("plugin disabled")
 _NO_CLAIMS: Final = Status.unschedulable("no new claims to deallocate")
-_STILL_UNSUPPORTED: Final = Status.unschedulable("still not schedulable")
+_DEALLOCATED: Final = Status.unschedulable("deallocation of ResourceClaim completed")
+_DELETED: Final = Status.unschedulable("deletion of ResourceClaim completed")
+_STILL_NOT: Final = Status.unschedulable("still not schedulable")
+
+_CANNOT_ALLOCATE: Final = Status.unresolvable("cannot allocate all claims")
+_INVALID_POOLS: Final = Status.unresolvable("invalid resource pools were encountered")
+_NOT_AVAILABLE: Final = Status.unresolvable("resourceclaim not available on the node")
+_STALE_CLAIM: Final = Status.unresolvable("cannot schedule extended resource claim")
+_CANNOT_FIT: Final = Status.unresolvable("cannot fit resource")
+_REJECTIONS: Final = (_CANNOT_ALLOCATE, _INVALID_POOLS, _NOT_AVAILABLE, _STALE_CLAIM, _CANNOT_FIT)
+_NOT_AVAILABLE_CODE: Final = 3
+_STALE_CLAIM_CODE: Final = 4
+_CANNOT_FIT_CODE: Final = 5
+"""Codes of a verdict: places in `_REJECTIONS`, counted from one; beyond them are failures."""
+
+_BINDING_SECONDS: Final = 600.0
+_FIRST_LOOK_SECONDS: Final = 0.05
+_LOOK_SECONDS: Final = 5.0
+"""How long to wait between looks at devices that are being made ready."""
 
 
 class DynamicResources(
@@ -50,53 +96,468 @@ class DynamicResources(
     PreBindPlugin,
     EnqueueExtensions,
 ):
+    """What it answers about pods with claims is kept in no plan: `tells_apart`. Others it has nothing to say
+    about, or not for good if a device class may come to stand behind a resource they ask for."""
+
     name = "DynamicResources"
-    reads = frozenset({"spec.resource_claims", "status.resource_claim_statuses"})
+    reads = frozenset({"spec.resource_claims"}) | REQUEST_FIELDS
     score_depends_on = DependsOn.POD
 
-    def __init__(self, _args: DynamicResourcesArgs | None, handle: Handle) -> None:
-        self._enabled = handle.feature_gates.enabled("DynamicResourceAllocation")
+    def __init__(self, args: DynamicResourcesArgs | None, handle: Handle) -> None:
+        args = DynamicResourcesArgs() if args is None else args
+        gates = handle.feature_gates
+        self._enabled = gates.enabled("DynamicResourceAllocation")
+        self._extended = gates.enabled("DRAExtendedResource")
+        self._conditions = gates.enabled("DRADeviceBindingConditions") and gates.enabled(
+            "DRAResourceClaimDeviceStatus"
+        )
+        self._hints_are_on = gates.enabled("SchedulerQueueingHints")
+        self._cluster = handle.cluster
+        self._clock = handle.clock
+        self._recorder = handle.recorder
+        self._activator = handle.activator
+        self._spawn = handle.spawn
+        self._search_ns = 0
+        if args.filter_timeout is not None:
+            self._search_ns = int(args.filter_timeout.total_seconds() * NANOSECONDS)
+        self._binding_seconds = _BINDING_SECONDS
+        if args.binding_timeout is not None:
+            self._binding_seconds = args.binding_timeout.total_seconds()
+        if self._enabled:
+            inventory = self._inventory = Inventory.shared(handle)
+            self._judgements = handle.shared.of(Judgements, lambda: Judgements(inventory))
+            self._writer = handle.shared.of(
+                ClaimWriter, lambda: ClaimWriter(handle.api, inventory.claims, handle.clock)
+            )
 
-    def pre_enqueue(self, _pod: Pod) -> None:
-        """Upstream gates pods whose claims do not exist yet; here PreFilter says more about them."""
+    def tells_apart(self, info: PodInfo) -> bool:
+        """Claims are one pod's affair, or a few pods'."""
+        return self._enabled and bool(info.pod.spec.resource_claims)
 
-    def pre_filter(self, _state: CycleState, pod: Pod, _nodes: Nodes) -> Status:
-        claims = needed_claims(pod) if self._enabled else ()
-        if not claims:
-            return SKIP_FOR_GOOD
-        names = ", ".join(claim.name for claim in claims)
-        return Status.unresolvable(f"resource claims are not supported yet by this scheduler: {names}")
-
-    def filter_nodes(self, _state: CycleState, _pod: Pod, _nodes: Nodes) -> Verdict | None:
+    def pre_enqueue(self, pod: Pod) -> Status | None:
+        if not self._enabled or not pod.spec.resource_claims:
+            return None
+        try:
+            claims_of(pod, self._inventory.claims)
+        except ClaimsNotReady as exc:
+            return Status.unresolvable(str(exc))
         return None
 
+    # PreFilter
+
+    def pre_filter(self, state: CycleState, pod: Pod, _nodes: Nodes) -> Status | None:
+        assert state.pod_info is not None
+        scalars = state.pod_info.request.scalars
+        if not self._enabled or not (pod.spec.resource_claims or scalars):
+            return SKIP_FOR_GOOD
+        inventory = self._inventory
+        try:
+            claims = list(claims_of(pod, inventory.claims))
+        except ClaimsNotReady as exc:
+            return Status.unresolvable(str(exc))
+        special: int | None = None
+        backed = backed_resources(scalars, inventory.classes) if self._extended else {}
+        if backed:
+            inventory.refresh()
+            special = len(claims)
+            claims.append(inventory.made_for(pod.metadata.uid) or special_claim(pod))
+        if not claims:
+            return SKIP
+        selectors: dict[int, CompiledNodeSelector] = {}
+        to_allocate = []
+        for index, claim in enumerate(claims):
+            allocation = claim.status.allocation
+            if allocation is None:
+                to_allocate.append(index)
+                if (status := self._check(claim, is_special=index == special)) is not None:
+                    return status
+            elif allocation.node_selector is not None:
+                selector = selectors[index] = compile_node_selector(allocation.node_selector)
+                try:
+                    selector.check()
+                except SelectorError as exc:
+                    return Status.error(exc)
+        if to_allocate:
+            inventory.refresh()
+        cycle = Cycle(claims, special, selectors, to_allocate, backed)
+        if special is not None:
+            cycle.first_special_uid = claims[special].metadata.uid
+        state.write(_STATE, cycle)
+        return None
+
+    def _check(self, claim: ResourceClaim, *, is_special: bool) -> Status | None:
+        """Whether a claim can be allocated at all."""
+        name = f"{claim.metadata.namespace}/{claim.metadata.name}"
+        if claim.metadata.uid in self._inventory.claims.in_flight:
+            return Status.unresolvable(f"resource claim {name} is in the process of being allocated")
+        if is_special:
+            return None
+        for request in claim.spec.devices.requests:
+            if request.exactly is not None:
+                classes = {request.name: request.exactly.device_class_name}
+            elif request.first_available:
+                classes = {
+                    f"{request.name}/{each.name}": each.device_class_name for each in request.first_available
+                }
+            else:
+                return Status.unresolvable(
+                    f"resource claim {name}, request {request.name}: unknown request type"
+                )
+            for request_name, class_name in classes.items():
+                if not class_name:
+                    return Status.error(f"request {request_name}: unsupported request type")
+                if self._inventory.classes.get(class_name) is None:
+                    return Status.unresolvable(
+                        f"request {request_name}: device class {class_name} does not exist"
+                    )
+        return None
+
+    # Filter
+
+    def filter_nodes(self, state: CycleState, pod: Pod, nodes: Nodes) -> Verdict | None:
+        cycle = state.get(_STATE)
+        if cycle is None:
+            return None
+        failures: list[Status] = []
+        codes = self._codes(cycle, pod, nodes, failures)
+        if not np.count_nonzero(codes):
+            return None
+        return Verdict.choosing(codes, *_REJECTIONS, *failures)
+
+    def _codes(self, cycle: Cycle, pod: Pod, nodes: Nodes, failures: list[Status]) -> Codes:
+        codes: Codes = np.zeros(len(nodes), np.int64)
+        applies = None
+        if cycle.special is not None:
+            if cycle.claims[cycle.special].spec.devices.requests:
+                codes[:] = _STALE_CLAIM_CODE
+                return codes
+            cannot_fit = cycle.cannot_fit(nodes, self._inventory.classes)
+            bits = cycle.bits(nodes, self._inventory.classes)
+            applies = np.ones(len(nodes), np.bool_)
+            for each in np.unique(bits).tolist():
+                variant = self._variant(cycle, pod, each)
+                if variant.judged is None and not cycle.user_claims:
+                    applies &= bits != each
+                elif variant.judged is not None:
+                    self._allocate(cycle, variant, nodes, bits == each, codes, failures)
+            if cannot_fit is not None:
+                codes[cannot_fit] = _CANNOT_FIT_CODE
+        elif cycle.to_allocate:
+            variant = self._variant(cycle, pod, 0)
+            self._allocate(cycle, variant, nodes, None, codes, failures)
+        if len(cycle.to_allocate) < len(cycle.claims):
+            self._check_allocated(cycle, nodes, applies, codes)
+        return codes
+
+    def _variant(self, cycle: Cycle, pod: Pod, bits: int) -> Variant:
+        return cycle.variant(bits, pod, self._judgements, self._inventory.classes)
+
+    def _allocate(
+        self,
+        cycle: Cycle,
+        variant: Variant,
+        nodes: Nodes,
+        where: np.ndarray[tuple[int], np.dtype[np.bool_]] | None,
+        codes: Codes,
+        failures: list[Status],
+    ) -> None:
+        """Write what can be given on nodes of a view, or on some of them."""
+        judged = variant.judged
+        assert judged is not None
+        positions: slice | np.ndarray[tuple[int], np.dtype[np.bool_]] = (
+            slice(None) if where is None else where
+        )
+        live = nodes.live()
+        sites = np.where(live, nodes.take(self._inventory.sites.of_row), self._any_site(live, nodes))
+        sites = sites[positions]
+        if not len(sites) or sites[0] < 0:
+            return
+        judged.judge(sites, self._timer)
+        found = judged.codes[sites]
+        if found.max() >= FAILED:
+            claims = cycle.asked(variant)
+            told: dict[int, int] = {}
+            for code in np.unique(found[found >= FAILED]).tolist():
+                failure = judged.failures[code - FAILED]
+                if failure is not None:
+                    failures.append(Status.error(failure.told(claims)))
+                else:
+                    at = int(np.flatnonzero(judged.codes[sites] == code)[0])
+                    place = at if where is None else int(np.flatnonzero(where)[at])
+                    name = nodes.name(place)
+                    failures.append(Status.error(f"node {name}: timed out trying to allocate devices"))
+                told[code] = len(_REJECTIONS) + len(failures)
+            found = np.array([told.get(code, code) for code in found.tolist()], np.int64)
+        codes[positions] = found
+
+    def _any_site(self, live: np.ndarray[tuple[int], np.dtype[np.bool_]], nodes: Nodes) -> int:
+        """A site to stand for rows without a node, which nobody asks about."""
+        places = np.flatnonzero(live)
+        return int(self._inventory.sites.of_row[nodes.row(int(places[0]))]) if len(places) else -1
+
+    def _timer(self) -> Callable[[], bool] | None:
+        if not self._search_ns:
+            return None
+        deadline, clock = self._clock.now_ns() + self._search_ns, self._clock
+        return lambda: clock.now_ns() > deadline
+
+    def _check_allocated(
+        self,
+        cycle: Cycle,
+        nodes: Nodes,
+        applies: np.ndarray[tuple[int], np.dtype[np.bool_]] | None,
+        codes: Codes,
+    ) -> None:
+        """Claims that have devices already: can they be used from the nodes that are still in?"""
+        free = (codes == 0) & nodes.live()
+        if applies is not None:
+            free &= applies
+        for missing in self._missing(cycle, nodes).values():
+            codes[free & missing] = _NOT_AVAILABLE_CODE
+
+    def _missing(self, cycle: Cycle, nodes: Nodes) -> dict[int, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
+        """For claims that are allocated: the nodes that cannot use what they have."""
+        missing = {}
+        for index, claim in enumerate(cycle.claims):
+            if claim.status.allocation is None:
+                continue
+            if self._has_failed(claim):
+                missing[index] = np.ones(len(nodes), np.bool_)
+            elif index in cycle.selectors:
+                missing[index] = ~meets_node_selector(nodes, cycle.selectors[index])
+        return missing
+
+    def _has_failed(self, claim: ResourceClaim) -> bool:
+        """Whether devices that were to be made ready are not, and will not be."""
+        if not self._conditions or not has_conditions(claim):
+            return False
+        try:
+            ready = is_ready(claim)
+        except DeviceBindingError:
+            return True
+        return not ready and self._is_out_of_time(claim)
+
+    def _is_out_of_time(self, claim: ResourceClaim) -> bool:
+        return is_out_of_time(claim, timeout_seconds=self._binding_seconds, now_ns=self._clock.now_ns())
+
+    # PostFilter
+
     def post_filter(
-        self, _state: CycleState, pod: Pod, _diagnosis: Diagnosis
+        self, state: CycleState, pod: Pod, diagnosis: Diagnosis
     ) -> tuple[PostFilterResult | None, Status]:
+        """Take back what an allocated claim has, if nobody uses it and it keeps the pod from its nodes."""
         if not self._enabled:
             return None, _DISABLED
-        return None, _STILL_UNSUPPORTED if needed_claims(pod) else _NO_CLAIMS
+        cycle = state.get(_STATE)
+        if cycle is None:
+            return None, _NO_CLAIMS
+        again = partial(self._activator.activate, {f"{pod.metadata.namespace}/{pod.metadata.name}": pod})
+        special = None if cycle.special is None else cycle.claims[cycle.special]
+        is_stored = special is not None and special.metadata.name != IN_MEMORY_NAME
+        candidates = self._unavailable(cycle, diagnosis)
+        random.shuffle(candidates)
+        for index in candidates:
+            claim = cycle.claims[index]
+            if index == cycle.special:
+                if is_stored:
+                    break
+                continue
+            if all(consumer.uid == pod.metadata.uid for consumer in claim.status.reserved_for[:2]) and (
+                len(claim.status.reserved_for) < 2
+            ):
+                self._spawn(self._writer.deallocate(claim, again), name=f"deallocate {claim.metadata.name}")
+                return None, _DEALLOCATED
+        if special is not None and is_stored:
+            self._spawn(self._writer.delete(special, again), name=f"delete {special.metadata.name}")
+            return None, _DELETED
+        return None, _STILL_NOT
 
-    def score_nodes(self, _state: CycleState, _pod: Pod, nodes: Nodes) -> Scores:
-        """Which alternative of a claim a node can offer would count; without claims all are equal."""
-        return np.zeros(len(nodes), np.int64)
+    def _unavailable(self, cycle: Cycle, diagnosis: Diagnosis) -> list[int]:
+        """Claims whose devices cannot be used on some node that would do otherwise."""
+        found = [rows for rows, status in diagnosis.rows() if status == _NOT_AVAILABLE.by(self.name)]
+        if not found:
+            return []
+        missing = self._missing(cycle, Nodes(self._cluster, np.concatenate(found)))
+        return [index for index, mask in missing.items() if np.count_nonzero(mask)]
 
-    def reserve(self, _state: CycleState, _pod: Pod, _node_name: str) -> None:
-        pass
+    # Score
 
-    def unreserve(self, _state: CycleState, _pod: Pod, _node_name: str) -> None:
-        pass
+    def score_nodes(self, state: CycleState, pod: Pod, nodes: Nodes) -> Scores:
+        """The earlier the alternatives of a prioritised list that a node can give, the more."""
+        scores: Scores = np.zeros(len(nodes), np.int64)
+        cycle = state.get(_STATE)
+        if cycle is None or not cycle.to_allocate:
+            return scores
+        before = cycle.score_of_allocated()
+        sites = nodes.take(self._inventory.sites.of_row)
+        bits = cycle.bits(nodes, self._inventory.classes)
+        for each in np.unique(bits).tolist():
+            judged = self._variant(cycle, pod, each).judged
+            if judged is not None:
+                judged.judge(sites[bits == each], self._timer)
+                scores[bits == each] = judged.scores[sites[bits == each]] + before
+        return scores
 
-    def pre_bind_pre_flight(self, _state: CycleState, _pod: Pod, _node_name: str) -> Status:
-        return SKIP
+    def normalize_scores(self, _state: CycleState, _pod: Pod, scores: Scores) -> Scores:
+        return normalized(scores)
 
-    def pre_bind(self, _state: CycleState, _pod: Pod, _node_name: str) -> None:
-        pass
+    # Reserve
+
+    def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
+        """Keep the devices of the node from all others."""
+        cycle = state.get(_STATE)
+        if cycle is None or not cycle.to_allocate:
+            return None
+        node = self._cluster.node_named(node_name)
+        if node is None:
+            return Status.error(f'node "{node_name}" does not exist any more')
+        if not self._settle(cycle, pod, node):
+            if any(index != cycle.special for index in cycle.to_allocate):
+                return Status.error("claim allocation not found for node")
+            return None
+        claims = self._inventory.claims
+        for index, allocation in cycle.allocations.items():
+            claim = cycle.claims[index]
+            if index == cycle.special and cycle.created is not None:
+                claim = cycle.created
+            finalizers = claim.metadata.finalizers
+            if FINALIZER not in finalizers:
+                finalizers = (*finalizers, FINALIZER)
+            claims.take_off(
+                replace(
+                    claim,
+                    metadata=replace(claim.metadata, finalizers=finalizers),
+                    status=replace(claim.status, allocation=allocation),
+                )
+            )
+        return None
+
+    def _settle(self, cycle: Cycle, pod: Pod, node: NodeRow) -> bool:
+        bits = int(cycle.bits(node.alone, self._inventory.classes)[0])
+        variant = self._variant(cycle, pod, bits)
+        if variant.judged is None:
+            return False
+        site = int(self._inventory.sites.of_row[node.row])
+        variant.judged.judge(np.array([site], np.int64), self._timer)
+        return cycle.settle_on(node, variant, site)
+
+    def unreserve(self, state: CycleState, pod: Pod, _node_name: str) -> None:
+        """Give the devices back. What is written already stays allocated, but not for this pod."""
+        cycle = state.get(_STATE)
+        if cycle is None:
+            return
+        for claim in cycle.user_claims:
+            self._land(claim)
+            if claim.status.allocation is not None and is_reserved_for(pod, claim):
+                self._spawn(self._writer.release(claim, pod), name=f"release {claim.metadata.name}")
+        if cycle.special is not None:
+            special = cycle.claims[cycle.special]
+            self._inventory.claims.land(cycle.first_special_uid)
+            if special.metadata.name != IN_MEMORY_NAME:
+                self._spawn(self._writer.delete(special), name=f"delete {special.metadata.name}")
+
+    def _land(self, claim: ResourceClaim) -> None:
+        uid = claim.metadata.uid
+        if uid in self._writer.in_doubt:
+            self._spawn(self._writer.settle(claim), name=f"settle {claim.metadata.name}")
+        else:
+            self._inventory.claims.land(uid)
+
+    # PreBind
+
+    def pre_bind_pre_flight(self, state: CycleState, _pod: Pod, _node_name: str) -> Status | None:
+        return SKIP if state.get(_STATE) is None else None
+
+    async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
+        cycle = state.get(_STATE)
+        if cycle is None:
+            return None
+        try:
+            for index, claim in enumerate(cycle.claims):
+                if not is_reserved_for(pod, claim):
+                    cycle.claims[index] = await self._bind(cycle, index, pod)
+            if self._conditions and any(map(has_conditions, cycle.claims)):
+                await self._wait_until_ready(cycle, pod, node_name)
+        except KuberthError as exc:
+            return Status.error(exc)
+        return None
+
+    async def _bind(self, cycle: Cycle, index: int, pod: Pod) -> ResourceClaim:
+        """Write one claim: its devices, if they were decided in this cycle, and that the pod uses it."""
+        claim, allocation = cycle.claims[index], cycle.allocations.get(index)
+        is_special = index == cycle.special
+        if is_special and allocation is None and not claim.spec.devices.requests:
+            return claim  # the node offers the resources by itself
+        in_flight_uid = claim.metadata.uid
+        try:
+            if is_special and claim.metadata.name == IN_MEMORY_NAME:
+                claim = await self._create(cycle, index)
+            claim = await self._writer.reserve(claim, allocation, pod)
+            self._inventory.claims.assume(claim)
+        finally:
+            if claim.metadata.uid not in self._writer.in_doubt:
+                self._inventory.claims.land(in_flight_uid)
+        if is_special:
+            if not cycle.mappings:
+                raise KuberthError(
+                    f"nil or empty request mappings, no update of pod {pod.metadata.namespace}/"
+                    f"{pod.metadata.name} ExtendedResourceClaimStatus"
+                )
+            await self._writer.tell_pod(
+                pod,
+                PodExtendedResourceClaimStatus(
+                    request_mappings=tuple(cycle.mappings), resource_claim_name=claim.metadata.name
+                ),
+            )
+        return claim
+
+    async def _create(self, cycle: Cycle, index: int) -> ResourceClaim:
+        if cycle.created is None:
+            raise KuberthError(f"extended resource claim not found for node {cycle.node_name}")
+        metadata = replace(cycle.created.metadata, name="", uid="")
+        created = await self._writer.create(replace(cycle.created, metadata=metadata))
+        # From here on Unreserve has to delete it.
+        cycle.claims[index] = created
+        return created
+
+    async def _wait_until_ready(self, cycle: Cycle, pod: Pod, node_name: str) -> None:
+        self._recorder.record(
+            pod,
+            reason="BindingConditionsPending",
+            action="Scheduling",
+            note=f"waiting for binding conditions for device on node {node_name}",
+        )
+        loop = asyncio.get_running_loop()
+        deadline, pause = loop.time() + self._binding_seconds, _FIRST_LOOK_SECONDS
+        while not self._are_ready(cycle):
+            left = deadline - loop.time()
+            if left <= 0:
+                raise DeviceBindingError("device binding timeout: context deadline exceeded")
+            await asyncio.sleep(min(pause, left))
+            pause = min(2 * pause, _LOOK_SECONDS)
+
+    def _are_ready(self, cycle: Cycle) -> bool:
+        for index, claim in enumerate(cycle.claims):
+            name, namespace = claim.metadata.name, claim.metadata.namespace
+            known = self._inventory.claims.get(name, namespace=namespace)
+            if known is None:
+                raise DeviceBindingError(f'could not find ResourceClaim "{namespace}/{name}"')
+            cycle.claims[index] = known
+            if not is_ready(known):
+                if self._is_out_of_time(known):
+                    raise DeviceBindingError(f"device binding timeout: claim={name}")
+                return False
+        return True
+
+    # Events
 
     def events_to_register(self) -> Iterable[EventWithHint]:
         if not self._enabled:
             return []
         node_change = Action.ADD | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_ALLOCATABLE
+        if not self._hints_are_on:
+            # Without hints a new node may be held back until its taints change.
+            node_change |= Action.UPDATE_NODE_TAINT
         added_or_updated = Action.ADD | Action.UPDATE
         return [
             EventWithHint(ClusterEvent(Resource.NODE, node_change)),
@@ -109,26 +570,8 @@ class DynamicResources(
             EventWithHint(ClusterEvent(Resource.RESOURCE_SLICE, added_or_updated)),
         ]
 
-    def _after_claim_change(self, _pod: Pod, _old: object, _new: object) -> Hint:
-        """No claim, whatever its state, makes a pod with claims schedulable here."""
-        return Hint.SKIP
+    def _after_claim_change(self, pod: Pod, old: object, new: object) -> Hint:
+        return hints.after_claim_change(self._inventory.claims, pod, old, new)
 
     def _after_pod_change(self, pod: Pod, _old: object, new: object) -> Hint:
-        """Helps if it turns out that the pod's claim templates need no claim."""
-        changed = expect(Pod, new)
-        is_this_pod = changed.metadata.uid == pod.metadata.uid
-        return Hint.QUEUE if is_this_pod and not needed_claims(changed) else Hint.SKIP
-
-
-def needed_claims(pod: Pod) -> tuple[PodResourceClaim, ...]:
-    """The pod's claims, without those whose template was resolved to "no claim is needed"."""
-    if not pod.spec.resource_claims:
-        return ()
-    not_needed = {
-        status.name for status in pod.status.resource_claim_statuses if status.resource_claim_name is None
-    }
-    return tuple(
-        claim
-        for claim in pod.spec.resource_claims
-        if claim.resource_claim_name is not None or claim.name not in not_needed
-    )
+        return hints.after_pod_change(self._inventory.claims, pod, new)

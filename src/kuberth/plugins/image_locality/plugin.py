@@ -34,6 +34,8 @@ class ImageLocality(ScorePlugin):
     def score_nodes(self, state: CycleState, pod: Pod, nodes: Nodes) -> Scores:
         table = nodes.table
         found = np.zeros(len(nodes), np.int64)
+        if state.scores_bare_nodes:
+            return found
         columns = state.recall(
             _COLUMNS, table.images.version, lambda: _columns(table, _container_images(pod))
         )

@@ -11,12 +11,15 @@ from numpy.typing import NDArray
 
 from kuberth.api.core import Pod
 from kuberth.cluster.nodes import NodeRow, Nodes
+from kuberth.cluster.pod_info import PodInfo
 from kuberth.config.plugin_args import NodeResourcesBalancedAllocationArgs
 from kuberth.errors import QuantityError
 from kuberth.framework.cycle_state import CycleState, StateKey
 from kuberth.framework.extension_points import DependsOn, PreScorePlugin, ScorePlugin, Scores
+from kuberth.framework.handle import Handle
 from kuberth.framework.scores import MAX_NODE_SCORE
 from kuberth.framework.status import SKIP, Status
+from kuberth.plugins.devices.backing import Backing
 from kuberth.plugins.resources.allocation import Allocation, Matrix, Share, allocation, shares_of, uses
 from kuberth.plugins.resources.requests import REQUEST_FIELDS, amounts_for_balance, is_counted
 
@@ -32,9 +35,15 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
     pre_score_depends_on = DependsOn.POD
     score_depends_on = DependsOn.REQUESTS
 
-    def __init__(self, args: NodeResourcesBalancedAllocationArgs | None, _handle: object = None) -> None:
+    def __init__(self, args: NodeResourcesBalancedAllocationArgs | None, handle: Handle) -> None:
+        self._backing = Backing(handle)
         self._resources = (args or NodeResourcesBalancedAllocationArgs()).resources
         self._only_counted = all(is_counted(spec.name) for spec in self._resources)
+
+    def tells_apart(self, info: PodInfo) -> bool:
+        """Whether the pod's requests can be met by devices, of which tables know nothing."""
+        scalars = info.request.scalars
+        return bool(scalars and self._backing.backed(scalars))
 
     def pre_score(self, state: CycleState, pod: Pod, _nodes: Nodes) -> Status | None:
         assert state.pod_info is not None
@@ -45,7 +54,7 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
         if not any(amounts.get(spec.name, 0) for spec in self._resources):
             # Pods without requests would all pile up on the one node that is most even.
             return SKIP
-        state.write(_SHARES, shares_of(self._resources, amounts))
+        state.write(_SHARES, shares_of(self._resources, amounts, self._backing.counts))
         return None
 
     def score(self, state: CycleState, _pod: Pod, node: NodeRow) -> int:

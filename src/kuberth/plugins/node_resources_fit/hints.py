@@ -6,13 +6,16 @@ In: a pod the plugin rejected, and the old and new version of a pod or node. Out
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from kuberth.api.core import Node, Pod
-from kuberth.api.pod_resources import CPU, PODS, compute_pod_request
+from kuberth.api.pod_resources import CPU, PODS, compute_pod_request, pod_requests
 from kuberth.api.quantity import milli_value, value
+from kuberth.api.resource import DeviceClass
 from kuberth.framework.cluster_events import Hint
-from kuberth.framework.hint_objects import before_and_after
+from kuberth.framework.hint_objects import before_and_after, expect
+from kuberth.plugins.devices.classes import IMPLICIT_PREFIX
 from kuberth.plugins.resources.requests import Amounts, positive_amounts, request_of_pending
 
 _NOTHING: Final[Amounts] = {}
@@ -44,22 +47,50 @@ def after_pod_event(pod: Pod, old: object, new: object) -> Hint:
     return Hint.SKIP if freed.isdisjoint(wanted) else Hint.QUEUE
 
 
-def after_node_event(pod: Pod, old: object, new: object, *, pod_level: bool) -> Hint:
-    """A node came, or has another allocatable: the pod must fit on it, were it empty, and gain by it."""
+def after_node_event(
+    pod: Pod,
+    old: object,
+    new: object,
+    *,
+    pod_level: bool,
+    backed: Callable[[Iterable[str]], frozenset[str]] = lambda _resources: frozenset(),
+) -> Hint:
+    """A node came, or has another allocatable: the pod must fit on it, were it empty, and gain by it.
+
+    `backed`: those of some resources that nodes may give devices for, if they offer none themselves.
+    """
     before, after = before_and_after(Node, old, new)
     if after is None:
         return Hint.SKIP
     wanted = positive_amounts(request_of_pending(pod, pod_level=pod_level))
     offered = _capacity(after)
-    if offered.pods < 1 or any(amount > offered.amounts.get(name, 0) for name, amount in wanted.items()):
+    as_devices = {name for name in backed(wanted) if offered.amounts.get(name, 0) <= 0}
+    if offered.pods < 1 or any(
+        amount > offered.amounts.get(name, 0) for name, amount in wanted.items() if name not in as_devices
+    ):
         return Hint.SKIP
     if before is None:
         return Hint.QUEUE
     had = _capacity(before)
-    gained = offered.pods > had.pods or any(
-        offered.amounts.get(name, 0) > had.amounts.get(name, 0) for name in wanted
+    gained = (
+        bool(as_devices)
+        or offered.pods > had.pods
+        or any(offered.amounts.get(name, 0) > had.amounts.get(name, 0) for name in wanted)
     )
     return Hint.QUEUE if gained else Hint.SKIP
+
+
+def after_device_class_event(pod: Pod, old: object, new: object) -> Hint:
+    """A device class stands behind another extended resource now, one that the pod asks for."""
+    before, after = before_and_after(DeviceClass, old, new)
+    changed = expect(DeviceClass, after)
+    resource = changed.spec.extended_resource_name
+    if before is not None and (before.spec.extended_resource_name or "") == (resource or ""):
+        return Hint.SKIP
+    wanted = pod_requests(pod)
+    if before is None and f"{IMPLICIT_PREFIX}{changed.metadata.name}" in wanted:
+        return Hint.QUEUE
+    return Hint.QUEUE if resource is not None and resource in wanted else Hint.SKIP
 
 
 def _capacity(node: Node) -> _Capacity:

@@ -8,6 +8,7 @@ from typing import Final
 from kuberth.api.core import Pod
 from kuberth.api.pod_resources import is_extended_resource
 from kuberth.cluster.nodes import NodeRow, Nodes
+from kuberth.cluster.pod_info import PodInfo
 from kuberth.config.plugin_args import NodeResourcesFitArgs
 from kuberth.errors import QuantityError
 from kuberth.framework.cluster_events import Action, ClusterEvent, EventWithHint, Hint, Resource
@@ -26,9 +27,14 @@ from kuberth.framework.extension_points import (
 from kuberth.framework.handle import Handle
 from kuberth.framework.status import SKIP, Status
 from kuberth.framework.verdict import Verdict
-from kuberth.plugins.node_resources_fit.hints import after_node_event, after_pod_event
+from kuberth.plugins.devices.backing import Backing
+from kuberth.plugins.node_resources_fit.hints import (
+    after_device_class_event,
+    after_node_event,
+    after_pod_event,
+)
 from kuberth.plugins.node_resources_fit.placements import fullness
-from kuberth.plugins.node_resources_fit.shortages import shortage, shortages
+from kuberth.plugins.node_resources_fit.shortages import NOTHING, shortage, shortages
 from kuberth.plugins.node_resources_fit.strategies import strategy_of
 from kuberth.plugins.resources.allocation import Share, allocation, shares_of, uses
 from kuberth.plugins.resources.requests import (
@@ -63,6 +69,12 @@ class NodeResourcesFit(
         self._pod_level = gates.enabled("PodLevelResources")
         self._hints_are_on = gates.enabled("SchedulerQueueingHints")
         self._device_classes = gates.enabled("DRAExtendedResource")
+        self._backing = Backing(handle)
+
+    def tells_apart(self, info: PodInfo) -> bool:
+        """Whether the pod's requests can be met by devices, of which tables know nothing."""
+        scalars = info.request.scalars
+        return bool(scalars and self._backing.backed(scalars))
 
     def pre_filter(self, state: CycleState, pod: Pod, _nodes: Nodes) -> Status | None:
         try:
@@ -82,10 +94,18 @@ class NodeResourcesFit(
         )
 
     def filter(self, state: CycleState, _pod: Pod, node: NodeRow) -> Status | None:
-        return shortage(node, state.read(_AMOUNTS))
+        amounts = state.read(_AMOUNTS)
+        return shortage(node, amounts, self._backed(state))
 
     def filter_nodes(self, state: CycleState, _pod: Pod, nodes: Nodes) -> Verdict | None:
-        return shortages(nodes, state.read(_AMOUNTS))
+        return shortages(nodes, state.read(_AMOUNTS), self._backed(state))
+
+    def _backed(self, state: CycleState) -> frozenset[str]:
+        """Resources of the pod for which nodes may give devices."""
+        info = state.pod_info
+        if info is None or not info.request.scalars:
+            return NOTHING
+        return self._backing.backed(info.request.scalars)
 
     def pre_score(self, state: CycleState, pod: Pod, _nodes: Nodes) -> Status | None:
         assert state.pod_info is not None
@@ -93,7 +113,7 @@ class NodeResourcesFit(
             amounts = amounts_for_fit_score(pod, state.pod_info)
         except QuantityError:
             return SKIP
-        state.write(_SHARES, shares_of(self._resources, amounts))
+        state.write(_SHARES, shares_of(self._resources, amounts, self._backing.counts))
         return None
 
     def score(self, state: CycleState, _pod: Pod, node: NodeRow) -> int:
@@ -115,8 +135,9 @@ class NodeResourcesFit(
         )
         yield EventWithHint(ClusterEvent(Resource.NODE, node_change), self._after_node_event)
         if self._device_classes:
-            # A device class can stand for an extended resource. Nothing here reads them, so all may help.
-            yield EventWithHint(ClusterEvent(Resource.DEVICE_CLASS, Action.ADD | Action.UPDATE))
+            yield EventWithHint(
+                ClusterEvent(Resource.DEVICE_CLASS, Action.ADD | Action.UPDATE), after_device_class_event
+            )
 
     def _after_node_event(self, pod: Pod, old: object, new: object) -> Hint:
-        return after_node_event(pod, old, new, pod_level=self._pod_level)
+        return after_node_event(pod, old, new, pod_level=self._pod_level, backed=self._backing.backed)

@@ -6,7 +6,7 @@ whose codes are bit masks: bit 0 says that no eviction can help, each further bi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -28,8 +28,15 @@ class _Shortage(NamedTuple):
     lacking: Mask
 
 
-def shortage(node: NodeRow, amounts: Amounts) -> Status | None:
-    """The verdict on one node; None if it lacks nothing. The same as `shortages` says of it."""
+NOTHING: Final = frozenset[str]()
+
+
+def shortage(node: NodeRow, amounts: Amounts, backed: Collection[str] = NOTHING) -> Status | None:
+    """The verdict on one node; None if it lacks nothing. The same as `shortages` says of it.
+
+    `backed` are resources that a device class stands behind: a node that offers none of them may have
+    devices to give instead, which is not for this plugin to say.
+    """
     table, row = node.table, node.row
     reasons = []
     hopeless = False
@@ -40,13 +47,13 @@ def shortage(node: NodeRow, amounts: Amounts) -> Status | None:
         index = indices.get(resource)
         allocatable = 0 if index is None else offered.item(index, row)
         requested = 0 if index is None else taken.item(index, row)
-        if allocatable - requested < amount:
+        if allocatable - requested < amount and not (allocatable <= 0 and resource in backed):
             reasons.append(_insufficient(resource))
             hopeless = hopeless or allocatable < amount
     return _status(reasons, is_hopeless=hopeless) if reasons else None
 
 
-def shortages(nodes: Nodes, amounts: Amounts) -> Verdict | None:
+def shortages(nodes: Nodes, amounts: Amounts, backed: Collection[str] = NOTHING) -> Verdict | None:
     """The verdict on every node of the view; None if no node lacks anything."""
     table = nodes.table
     found: list[_Shortage] = []
@@ -57,14 +64,18 @@ def shortages(nodes: Nodes, amounts: Amounts) -> Verdict | None:
     offered_nowhere: list[str] = []
     for resource, amount in amounts.items():
         index = table.resource_index(resource)
+        if index is None and resource in backed:
+            continue
         if index is None:
             offered_nowhere.append(_insufficient(resource))
             continue
         allocatable = nodes.take(table.allocatable[index])
         short = allocatable - nodes.take(table.requested[index]) < amount
+        if resource in backed:
+            short &= allocatable > 0
         if np.count_nonzero(short):
             found.append(_Shortage((_insufficient(resource),), short))
-            hopeless |= allocatable < amount
+            hopeless |= (allocatable < amount) & short if resource in backed else allocatable < amount
     if offered_nowhere:
         everywhere = np.ones(len(nodes), np.bool_)
         found.append(_Shortage(offered_nowhere, everywhere))

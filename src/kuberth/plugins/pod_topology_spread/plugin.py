@@ -108,9 +108,15 @@ class PodTopologySpread(PreFilterExtensions, FilterPlugin, PreScorePlugin, Score
         if not soft:
             return SKIP
         needs_all_keys = bool(pod.spec.topology_spread_constraints) or not self._reader.system_defaults
-        state.write(
-            _SOFT, SoftSpread(soft, pod, nodes, self._inclusion(pod, nodes), needs_all_keys=needs_all_keys)
+        spread = SoftSpread(
+            soft,
+            pod,
+            nodes,
+            self._inclusion(pod, nodes),
+            needs_all_keys=needs_all_keys,
+            bare_nodes=state.scores_bare_nodes,
         )
+        state.write(_SOFT, spread)
         return None
 
     def score_nodes(self, state: CycleState, pod: Pod, nodes: Nodes) -> Scores:

@@ -32,7 +32,8 @@ class SoftSpread:
     """The soft constraints of one pod in one cycle.
 
     With `needs_all_keys` a node counts, and is scored, only if it has the keys of all constraints. System
-    defaults do without, so that clusters without zones are still spread over nodes.
+    defaults do without, so that clusters without zones are still spread over nodes. `bare_nodes`: what a node
+    itself holds is not seen, though its zone's pods are.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class SoftSpread:
         inclusion: Inclusion,
         *,
         needs_all_keys: bool,
+        bare_nodes: bool = False,
     ) -> None:
         table = inclusion.table
         self._labels = [table.label_column(constraint.topology_key) for constraint in constraints]
@@ -58,6 +60,7 @@ class SoftSpread:
                 table,
                 included=_both(keyed, inclusion.mask(constraint)),
                 scored=scored,
+                bare_nodes=bare_nodes,
             )
             for constraint in constraints
         ]
@@ -111,6 +114,7 @@ def _credit(
     *,
     included: Mask | None,
     scored: NDArray[np.int64],
+    bare_nodes: bool,
 ) -> _Credit:
     label = table.label_column(constraint.topology_key)
     # An empty selector accepts every pod and yet counts none, as upstream.
@@ -119,6 +123,8 @@ def _credit(
     by_row = constraint.topology_key == HOSTNAME
     if by_row:  # a node is its own domain, and counts whatever the policies say
         counts, domains = tally.counts.column(table.slots), len(scored)
+        if bare_nodes:
+            counts = np.zeros_like(counts)
     else:
         counts, domains = _domain_counts(label, tally, included, label.ids[scored])
     # The logarithm keeps topologies of few domains, with many pods each, from outweighing large ones.

@@ -6,7 +6,7 @@ In: the resources a plugin scores, the pod's amounts, a view of the table. Out: 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +21,11 @@ from kuberth.plugins.resources.requests import Amounts, is_counted
 Matrix = NDArray[np.int64]
 
 
+DeviceCounts = Callable[[Nodes], tuple[NDArray[np.int64], NDArray[np.int64]]]
+"""Counts devices that are given for an extended resource: per node how many there are, and how many of them
+are taken."""
+
+
 class Share(NamedTuple):
     """A resource that takes part in the pod's score."""
 
@@ -28,12 +33,18 @@ class Share(NamedTuple):
     weight: int
     amount: int
     """What the pod adds."""
+    devices: DeviceCounts | None = None
+    """Where a node offers none of the resource, but may have devices to give for it."""
 
 
-def shares_of(resources: Iterable[ResourceSpec], amounts: Amounts) -> tuple[Share, ...]:
+def shares_of(
+    resources: Iterable[ResourceSpec],
+    amounts: Amounts,
+    devices_for: Callable[[str], DeviceCounts | None] = lambda _resource: None,
+) -> tuple[Share, ...]:
     """The resources that matter for this pod: an extended resource it does not ask for says nothing."""
     return tuple(
-        Share(spec.name, spec.weight, amounts.get(spec.name, 0))
+        Share(spec.name, spec.weight, amounts.get(spec.name, 0), devices_for(spec.name))
         for spec in resources
         if is_counted(spec.name) and (amounts.get(spec.name, 0) or not is_scalar_resource(spec.name))
     )
@@ -62,6 +73,8 @@ class Allocation(NamedTuple):
 def allocation(nodes: Nodes, shares: tuple[Share, ...], *, with_defaults: bool) -> Allocation:
     """`with_defaults`: pods that ask for no CPU or memory count as if they asked for a little."""
     table = nodes.table
+    if any(share.devices is not None for share in shares):
+        return _with_devices(nodes, shares, with_defaults=with_defaults)
     known: list[Share] = []
     indices: list[int] = []
     for share in shares:
@@ -92,6 +105,33 @@ def allocation(nodes: Nodes, shares: tuple[Share, ...], *, with_defaults: bool) 
     )
 
 
+def _with_devices(nodes: Nodes, shares: tuple[Share, ...], *, with_defaults: bool) -> Allocation:
+    """The same where devices count, too: resource by resource."""
+    table = nodes.table
+    allocatable = np.zeros((len(shares), len(nodes)), np.int64)
+    allocated = np.zeros((len(shares), len(nodes)), np.int64)
+    for place, share in enumerate(shares):
+        index = table.resource_index(share.resource)
+        if index is not None:
+            counts = table.nonzero_requested if with_defaults and index <= MEMORY else table.requested
+            allocatable[place] = nodes.take(table.allocatable[index])
+            allocated[place] = nodes.take(counts[index])
+        if share.devices is not None:
+            offered, taken = share.devices(nodes)
+            counts_here = (allocatable[place] == 0) & (offered > 0)
+            allocatable[place][counts_here] = offered[counts_here]
+            allocated[place][counts_here] = taken[counts_here]
+    has = allocatable != 0
+    return Allocation(
+        [share.weight for share in shares],
+        allocatable,
+        allocated,
+        np.array([share.amount for share in shares], np.int64)[:, np.newaxis],
+        has,
+        bool(has.all()),
+    )
+
+
 Use = tuple[int, int, int, int]
 """The same of one resource on one node, in plain numbers, as for few nodes that is quicker: its weight, and
 how much of it is allocatable, allocated without the pod, and added by the pod."""
@@ -102,12 +142,14 @@ def uses(node: NodeRow, shares: tuple[Share, ...], *, with_defaults: bool) -> li
     table, row = node.table, node.row
     indices, offered, requested = table.resources, table.allocatable, table.requested
     found = []
-    for resource, weight, amount in shares:
+    for resource, weight, amount, devices in shares:
         index = indices.get(resource)
-        if index is None:
-            continue
-        allocatable = offered.item(index, row)
-        if allocatable:
+        allocatable = 0 if index is None else offered.item(index, row)
+        if not allocatable and devices is not None:
+            there, gone = devices(node.alone)
+            if there[0] > 0:
+                found.append((weight, int(there[0]), int(gone[0]), amount))
+        elif allocatable and index is not None:
             counts = table.nonzero_requested if with_defaults and index <= MEMORY else requested
             found.append((weight, allocatable, counts.item(index, row), amount))
     return found

@@ -6,10 +6,12 @@ stored one, for as long as the stored one is the version that the change was mad
 
 from __future__ import annotations
 
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
+from kuberth.api.volumes import PersistentVolume, PersistentVolumeClaim
+from kuberth.changes import Changes
 from kuberth.errors import KuberthError
-from kuberth.informers.store import Store, object_key
+from kuberth.informers.store import Store, Stores, object_key
 
 T = TypeVar("T")
 
@@ -26,7 +28,8 @@ class Assumptions(Generic[T]):
     def __init__(self, store: Store[T]) -> None:
         self.store = store
         self._assumed: dict[str, T] = {}
-        self._touched: set[str] = set()
+        self.changes: Changes[str] = Changes()
+        """Keys of the objects assumed or restored; the store tells of its own."""
 
     def get(self, key: str) -> T | None:
         """The object as assumed, or else as stored."""
@@ -50,7 +53,7 @@ class Assumptions(Generic[T]):
                 f'"{key}" is out of sync (stored: {_version(stored)}, assume: {_version(obj)})'
             )
         self._assumed[key] = obj
-        self._touched.add(key)
+        self.changes.note(key)
         if len(self._assumed) > _TIDY_AT:
             for other in list(self._assumed):
                 self.get(other)
@@ -61,12 +64,18 @@ class Assumptions(Generic[T]):
         assumed = self._assumed.get(key)
         if assumed is not None and _version(assumed) == _version(obj):
             del self._assumed[key]
-            self._touched.add(key)
+            self.changes.note(key)
 
-    def take_touched(self) -> set[str]:
-        """Keys of the objects assumed or restored since the last call."""
-        touched, self._touched = self._touched, set()
-        return touched
+
+class AssumedVolumes(NamedTuple):
+    """What pods on their way to their nodes were given; the plugins of all profiles go by it."""
+
+    claims: Assumptions[PersistentVolumeClaim]
+    volumes: Assumptions[PersistentVolume]
+
+    @classmethod
+    def over(cls, stores: Stores) -> AssumedVolumes:
+        return cls(Assumptions(stores.of(PersistentVolumeClaim)), Assumptions(stores.of(PersistentVolume)))
 
 
 def _version(obj: Any) -> str:

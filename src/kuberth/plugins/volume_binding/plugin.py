@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from kuberth.api.core import PersistentVolume, PersistentVolumeClaim, Pod
+from kuberth.api.core import PersistentVolumeClaim, Pod
 from kuberth.api.storage import CSIDriver, CSINode, CSIStorageCapacity, StorageClass
 from kuberth.cluster.nodes import Nodes
 from kuberth.config.plugin_args import UtilizationShapePoint, VolumeBindingArgs
@@ -29,7 +29,7 @@ from kuberth.framework.handle import Handle
 from kuberth.framework.hint_objects import expect
 from kuberth.framework.status import SKIP, SKIP_FOR_GOOD, Status
 from kuberth.framework.verdict import Verdict
-from kuberth.plugins.volume_binding.assumptions import Assumptions
+from kuberth.plugins.volume_binding.assumptions import AssumedVolumes
 from kuberth.plugins.volume_binding.binding import ClaimBinding, Decisions, VolumeBinder
 from kuberth.plugins.volume_binding.claims import check_claims, sort_claims
 from kuberth.plugins.volume_binding.finding import Findings, VolumeFinder, Wanted
@@ -75,8 +75,7 @@ class VolumeBinding(
     def __init__(self, args: VolumeBindingArgs | None, handle: Handle) -> None:
         args = VolumeBindingArgs() if args is None else args
         gates, stores = handle.feature_gates, handle.stores
-        claims = Assumptions(stores.of(PersistentVolumeClaim))
-        volumes = Assumptions(stores.of(PersistentVolume))
+        claims, volumes = handle.shared.of(AssumedVolumes, lambda: AssumedVolumes.over(stores))
         self._cluster = handle.cluster
         self._errors = handle.metrics.volume_stage_errors
         self._finder = VolumeFinder(handle, claims=claims, volumes=volumes)

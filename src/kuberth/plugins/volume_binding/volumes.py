@@ -84,7 +84,7 @@ class KnownVolumes:
 
     def __init__(self, volumes: Assumptions[PersistentVolume]) -> None:
         self._volumes = volumes
-        self._version = 0
+        self._version = self._assumed_version = 0
         self._known: dict[str, KnownVolume] = {}
         self._free: dict[str, list[KnownVolume]] = {}
         self._reserved: dict[tuple[str, str], list[KnownVolume]] = {}
@@ -100,10 +100,11 @@ class KnownVolumes:
     def _refresh(self) -> None:
         store = self._volumes.store
         changed = store.changed_since(self._version)
-        if changed is None:
-            changed = store.keys() | self._known.keys()
-        self._version = store.version
-        for key in self._volumes.take_touched() | changed:
+        assumed = self._volumes.changes.since(self._assumed_version)
+        if changed is None or assumed is None:
+            changed = assumed = store.keys() | self._known.keys()
+        self._version, self._assumed_version = store.version, self._volumes.changes.version
+        for key in changed | assumed:
             if (old := self._known.pop(key, None)) is not None:
                 self._remove(old)
             volume = self._volumes.get(key)

@@ -17,7 +17,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from kuberth.api.coordination import Lease
 from kuberth.api.core import Namespace, Pod
+from kuberth.api.meta import ObjectMeta
 from kuberth.assembly.scheduler import Scheduler
 from kuberth.client.connecting.outbox import Manners
 from kuberth.client.fencing import FencedApi
@@ -30,6 +32,7 @@ from kuberth.config import KubeSchedulerConfiguration
 from kuberth.errors import ApiError, LeadershipLost, UnauthorizedError
 from kuberth.framework.registry import Registry
 from kuberth.observe.metrics import ClientMetrics, Family, LeaderElectionMetrics
+from kuberth.programs.reloading import Reloading, Rules, file_source
 from kuberth.programs.run.inspection import inspect
 from kuberth.programs.run.leader_election import LeaderElector, make_identity
 from kuberth.programs.run.watchdog import EX_FAILURE, Watchdog
@@ -84,6 +87,10 @@ class Settings:
     grace_seconds: float = 25.0
     serving: ServingSettings | None = None
     """None: nothing is served."""
+    read_again: Callable[[], KubeSchedulerConfiguration] | None = None
+    """Reads the configuration anew, if it can be another one while this runs."""
+    config_file: Path | None = None
+    """The file it comes from; when it changes, it is read again."""
     flags: Mapping[str, str] = field(default_factory=dict)
     """All of them with their values, for /flagz."""
 
@@ -132,7 +139,13 @@ async def run(settings: Settings) -> int:
             clock=clock,
             max_unschedulable_seconds=settings.max_unschedulable_seconds,
         )
-        life = Life(scheduler, api, elector, grace_seconds=settings.grace_seconds)
+        life = Life(
+            scheduler,
+            api,
+            elector,
+            grace_seconds=settings.grace_seconds,
+            reloading=_reloading(settings, scheduler),
+        )
         if settings.serving is not None:
             # Their own connections: a flood of requests here must not use up the scheduler's rate.
             reviews = [
@@ -161,6 +174,19 @@ async def run(settings: Settings) -> int:
         return await life.until_end()
 
 
+def _reloading(settings: Settings, scheduler: Scheduler) -> Reloading | None:
+    read_again = settings.read_again
+    if read_again is None or settings.config_file is None:
+        return None
+
+    async def read() -> Rules:
+        return Rules(read_again())
+
+    election = settings.config.leader_election
+    lease = Lease(metadata=ObjectMeta(name=election.resource_name, namespace=election.resource_namespace))
+    return Reloading(scheduler, read, sources=[file_source(settings.config_file)], regarding=lease)
+
+
 @asynccontextmanager
 async def _closing(api: HttpApi) -> AsyncIterator[HttpApi]:
     try:
@@ -181,7 +207,7 @@ def _serve(
     election = [HealthCheck("leaderElection", life.elector.problem)] if life.elector is not None else []
     routes = scheduler_routes(
         metrics=families,
-        config=settings.config,
+        config=lambda: scheduler.config,
         flags=settings.flags,
         pods=lambda: tuple(scheduler.stores.of(Pod)) if life.leading else (),
         healthz=election,
@@ -214,11 +240,13 @@ class Life:
         *,
         grace_seconds: float,
         watchdog: Watchdog | None = None,
+        reloading: Reloading | None = None,
     ) -> None:
         self.scheduler = scheduler
         self.elector = elector
         self._api = api
         self._grace_seconds = grace_seconds
+        self._reloading = reloading
         self._watchdog = Watchdog() if watchdog is None else watchdog
         self._reached = asyncio.Event()
         self._leading = asyncio.Event()
@@ -246,7 +274,12 @@ class Life:
                     tasks.create_task(self._lead(), name="leader election"),
                     tasks.create_task(self._watch_loop(), name="watch over the scheduling loop"),
                 ]
-                with _on_signal(signal.SIGUSR2, lambda: self._inspect(tasks)):
+                if self._reloading is not None:
+                    rest.append(tasks.create_task(self._reloading.run(), name="configuration"))
+                with (
+                    _on_signal(signal.SIGUSR2, lambda: self._inspect(tasks)),
+                    _on_signal(signal.SIGHUP, self._read_again),
+                ):
                     await self._stop.wait()
                 logger.info("ending")
                 self.scheduler.stop()
@@ -285,6 +318,12 @@ class Life:
             logger.error("the scheduling loop ended unasked; ending, so that a restart can mend it")
             self._broken = True
             self._stop.set()
+
+    def _read_again(self) -> None:
+        if self._reloading is None:
+            logger.warning("SIGHUP: there is no configuration file to read again")
+        else:
+            self._reloading.ask()
 
     def _inspect(self, tasks: asyncio.TaskGroup) -> None:
         tasks.create_task(inspect(self.scheduler, self._api), name="inspection")

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from kuberth.api.core import Pod
 from kuberth.assembly.scheduler import Scheduler
@@ -31,8 +32,10 @@ from kuberth.local.hollow.running import CONTROLLERS, HollowCluster
 from kuberth.local.hollow.shapes import load_shapes
 from kuberth.local.in_process import InProcessApi
 from kuberth.local.manifests import Manifest
+from kuberth.programs.reloading import Reloading, Rules, Source
 from kuberth.programs.up.kubeconfig_files import merge_into, of_this_process
 from kuberth.programs.up.node_counts import settle
+from kuberth.programs.up.own_configuration import OwnConfiguration
 from kuberth.programs.up.summary import Observer, Summary
 from kuberth.queue.interface import QueueFactory
 from kuberth.serving import scheduler_routes
@@ -67,6 +70,10 @@ class ClusterSettings:
     without: frozenset[str] = frozenset()
     """Controllers that are turned off, by name."""
     feature_gates: Mapping[str, bool] = field(default_factory=dict)
+    rules: Callable[[str | None], Rules] | None = None
+    """What the scheduler goes by, from the text of the cluster's own configuration if there is one."""
+    rule_sources: Sequence[Source] = ()
+    """Where else the rules come from: files and modules that may change."""
 
 
 class EmbeddedCluster:
@@ -132,6 +139,18 @@ async def running_cluster(
         await stack.enter_async_context(_playing(hollow))
         if scheduler is not None:
             await stack.enter_async_context(_scheduling(scheduler))
+            if settings.rules is not None:
+                own = OwnConfiguration(core)
+                reloading = Reloading(
+                    scheduler,
+                    own.read_with(settings.rules),
+                    sources=[own.source, *settings.rule_sources],
+                    regarding=own.reference,
+                    tell=progress,
+                )
+                if await own.source.look() is not None:
+                    await reloading.reload(because=own.source.name)
+                await stack.enter_async_context(_background(reloading.run(), name="configuration"))
         await hollow.ready.wait()
         progress("hollow nodes and controllers are ready")
         for manifest in settings.manifests:
@@ -197,7 +216,7 @@ def _metrics_pages(scheduler: Scheduler) -> Mapping[str, Page]:
     """The scheduler's metrics, under the paths they have on kube-scheduler's own port."""
     routes = scheduler_routes(
         metrics=lambda: [*scheduler.metrics.families(), *feature_families(scheduler.feature_gates)],
-        config=scheduler.config,
+        config=lambda: scheduler.config,
         pods=lambda: tuple(scheduler.stores.of(Pod)),
     )
     return {path: page for path, page in routes.items() if path in ("/metrics", "/metrics/resources")}
@@ -219,6 +238,16 @@ async def _playing(hollow: HollowCluster) -> AsyncIterator[None]:
             yield
         finally:
             hollow.stop()
+
+
+@asynccontextmanager
+async def _background(work: Coroutine[Any, Any, None], *, name: str) -> AsyncIterator[None]:
+    async with asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(work, name=name)
+        try:
+            yield
+        finally:
+            task.cancel()
 
 
 @asynccontextmanager

@@ -249,6 +249,22 @@ ANY_SCHEMA = st.recursive(
 )
 
 
+def test_no_pattern_keeps_the_server_busy() -> None:
+    """Python's `re` would try for years."""
+    text = {"type": "string", "pattern": "^(a+)+$"}
+    schema = StructuralSchema({"type": "object", "properties": {"text": text}})
+    [cause] = schema.causes({"text": "a" * 40 + "b"})
+    assert "should match '^(a+)+$'" in cause.message
+    assert schema.causes({"text": "a" * 40}) == []
+
+
+def test_a_pattern_that_is_none_is_refused_with_its_definition() -> None:
+    text = {"type": "string", "pattern": "a(?=b)"}
+    [cause] = schema_causes({"type": "object", "properties": {"text": text}}, "spec")
+    assert cause.field == "spec.properties[text].pattern"
+    assert "must be a valid regular expression, but isn't: error parsing regexp" in cause.message
+
+
 @given(schema=ANY_SCHEMA, tree=st.dictionaries(st.sampled_from(["a", "b", "spec"]), JSON, max_size=3))
 def test_a_schema_that_is_taken_judges_everything(schema: Any, tree: Obj) -> None:
     wrong = list(schema_causes(schema, "s"))

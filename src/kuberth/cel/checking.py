@@ -1,0 +1,315 @@
+"""The static types of an expression.
+
+In: a tree. Out: the same tree with a type on every node and, on every call, the overloads that fit; or
+problems.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kuberth.cel.environment import DEVICE, DEVICE_FIELDS, TYPE_NAMES, VARIABLES
+from kuberth.cel.library import FUNCTIONS
+from kuberth.cel.source import Problem
+from kuberth.cel.static_types import (
+    BOOL,
+    BYTES,
+    DOUBLE,
+    DYN,
+    ERROR,
+    INT,
+    NULL,
+    STRING,
+    UINT,
+    Type,
+    list_of,
+    map_of,
+    optional_of,
+    type_of,
+    unwrap_optional,
+)
+from kuberth.cel.syntax import (
+    Call,
+    Comprehension,
+    Expression,
+    ListLiteral,
+    Literal,
+    MapLiteral,
+    MessageLiteral,
+    Name,
+    Select,
+    qualified_name,
+)
+from kuberth.cel.unification import Bindings, most_general
+from kuberth.cel.values import Uint
+
+_LITERALS: dict[type, Type] = {
+    bool: BOOL,
+    int: INT,
+    Uint: UINT,
+    float: DOUBLE,
+    str: STRING,
+    bytes: BYTES,
+    type(None): NULL,
+}
+
+
+class Checker:
+    """Checks one tree."""
+
+    def __init__(self, problems: list[Problem]) -> None:
+        self._problems = problems
+        self._bindings = Bindings()
+        self._scopes: list[dict[str, Type]] = []
+
+    def check(self, node: Expression) -> Type:
+        """The type of the tree; all nodes have theirs afterwards."""
+        return self._bindings.resolve(self._check(node), free_to_dyn=True)
+
+    def final(self, node: Expression) -> Type:
+        """A checked node's type with all that became known later."""
+        assert node.type is not None
+        return self._bindings.resolve(node.type, free_to_dyn=True)
+
+    # Names
+
+    def _lookup(self, name: str) -> Type | None:
+        name = name.removeprefix(".")
+        for scope in reversed(self._scopes):
+            if name in scope:
+                return scope[name]
+        if name == DEVICE.name:
+            return type_of(DEVICE)
+        return VARIABLES.get(name) or TYPE_NAMES.get(name)
+
+    def _complain(self, node: Expression, message: str) -> None:
+        self._problems.append(Problem(node.offset, message))
+
+    def _undeclared(self, node: Expression, name: str) -> Type:
+        self._complain(node, f"undeclared reference to '{name}' (in container '')")
+        return ERROR
+
+    def _mismatch(self, node: Expression, wanted: Type, found: Type) -> None:
+        self._complain(node, f"expected type '{wanted}' but found '{found}'")
+
+    # Nodes
+
+    def _check(self, node: Expression) -> Type:
+        if node.type is None:  # a node that hangs in the tree twice is checked once
+            node.type = self._type(node)
+        return node.type
+
+    def _type(self, node: Expression) -> Type:
+        if isinstance(node, Literal):
+            return _LITERALS[type(node.value)]
+        if isinstance(node, Name):
+            return self._lookup(node.name) or self._undeclared(node, node.name)
+        if isinstance(node, Select):
+            return self._select(node)
+        if isinstance(node, Call):
+            return self._call(node)
+        if isinstance(node, ListLiteral):
+            return self._list(node)
+        if isinstance(node, MapLiteral):
+            return self._map(node)
+        if isinstance(node, Comprehension):
+            return self._comprehension(node)
+        assert isinstance(node, MessageLiteral)
+        return self._message(node)
+
+    def _select(self, node: Select) -> Type:
+        name = qualified_name(node)
+        if name is not None:
+            found = self._lookup(name)
+            if found is not None:
+                node.is_name = name
+                return found
+        given = self._field(node, node.operand, node.field, optional=False)
+        return BOOL if node.test else self._bindings.resolve(given)
+
+    def _field(self, node: Expression, operand: Expression, field: str, *, optional: bool) -> Type:
+        target, was_optional = unwrap_optional(self._bindings.resolve(self._check(operand)))
+        if target.kind == "map":
+            given = target.parameters[1]
+        elif target.kind == "struct":
+            given = self._struct_field(node, target, field)
+        elif target.kind == "parameter":
+            self._bindings.assignable(DYN, target)
+            given = DYN
+        else:
+            if not target.is_dynamic and target.kind != "error":
+                self._complain(node, f"type '{target}' does not support field selection")
+            given = DYN
+        return optional_of(given) if was_optional or optional else given
+
+    def _struct_field(self, node: Expression, target: Type, field: str) -> Type:
+        if target is not DEVICE and target.name != DEVICE.name:
+            self._complain(node, f"unexpected failed resolution of '{target.name}'")
+            return ERROR
+        if field not in DEVICE_FIELDS:
+            self._complain(node, f"undefined field '{field}'")
+            return ERROR
+        return DEVICE_FIELDS[field]
+
+    def _call(self, node: Call) -> Type:
+        if node.function == "_?._":
+            field = node.args[1]
+            assert isinstance(field, Literal)
+            node.overloads = ("select_optional_field",)
+            given = self._field(node, node.args[0], str(field.value), optional=True)
+            field.type = STRING
+            return self._bindings.resolve(given)
+        for arg in node.args:
+            self._check(arg)
+        if node.target is not None:
+            prefix = qualified_name(node.target)
+            name = f"{prefix}.{node.function}".removeprefix(".")
+            if prefix is not None and name in FUNCTIONS:
+                node.function, node.target = name, None  # a function of a namespace, no method
+            else:
+                self._check(node.target)
+        else:
+            node.function = node.function.removeprefix(".")
+        if node.function not in FUNCTIONS:
+            return self._undeclared(node, node.function)
+        return self._resolve(node)
+
+    def _resolve(self, node: Call) -> Type:
+        if node.function in ("_&&_", "_||_"):
+            return self._logical(node)
+        parts = [*([node.target] if node.target is not None else []), *node.args]
+        given = [self._check(part) for part in parts]
+        picked: list[str] = []
+        result: Type | None = None
+        for overload in FUNCTIONS[node.function].overloads.values():
+            if overload.member != (node.target is not None):
+                continue
+            instance = self._bindings.instantiate((overload.gives, *overload.takes))
+            if not self._bindings.all_assignable(given, instance[1:]):
+                continue
+            picked.append(overload.id)
+            gives = self._bindings.resolve(instance[0])
+            if result is None:
+                result = gives
+            elif not result.is_dynamic and not gives.same(result):
+                result = DYN
+        if result is None:
+            self._no_overload(node, given)
+            return ERROR
+        node.overloads = tuple(picked)
+        return result
+
+    def _logical(self, node: Call) -> Type:
+        node.overloads = (node.function,)
+        fine = True
+        for arg in node.args:
+            given = self._check(arg)
+            if not self._bindings.assignable(given, BOOL):
+                self._mismatch(arg, BOOL, given)
+                fine = False
+        return BOOL if fine else ERROR
+
+    def _no_overload(self, node: Call, given: Sequence[Type]) -> None:
+        shown = [str(self._bindings.resolve(one, free_to_dyn=True)) for one in given]
+        target = f"{shown.pop(0)}." if node.target is not None else ""
+        signature = f"{target}({', '.join(shown)})"
+        self._complain(node, f"found no matching overload for '{node.function}' applied to '{signature}'")
+
+    def _list(self, node: ListLiteral) -> Type:
+        element: Type | None = None
+        for index, part in enumerate(node.elements):
+            given = self._check(part)
+            if index in node.optional:
+                given = self._inside_optional(part, given)
+            element = self._join(element, given)
+        return list_of(element or self._bindings.fresh())
+
+    def _map(self, node: MapLiteral) -> Type:
+        key: Type | None = None
+        value: Type | None = None
+        for entry in node.entries:
+            key = self._join(key, self._check(entry.key))
+            given = self._check(entry.value)
+            if entry.optional:
+                given = self._inside_optional(entry.value, given)
+            value = self._join(value, given)
+        if key is None or value is None:
+            return map_of(self._bindings.fresh(), self._bindings.fresh())
+        return map_of(key, value)
+
+    def _inside_optional(self, node: Expression, given: Type) -> Type:
+        inside, is_optional = unwrap_optional(given)
+        if not is_optional and not inside.is_dynamic:
+            self._mismatch(node, optional_of(inside), inside)
+        return inside
+
+    def _join(self, before: Type | None, given: Type) -> Type:
+        """The type of elements; mixed ones are dynamic here, and refused later unless they go to format."""
+        if before is None:
+            return given
+        return most_general(before, given) if self._bindings.assignable(before, given) else DYN
+
+    def _message(self, node: MessageLiteral) -> Type:
+        if node.name.removeprefix(".") == DEVICE.name:
+            return self._device(node)
+        for field in node.fields:
+            self._check(field.value)
+        found = self._lookup(node.name)
+        if found is None:
+            return self._undeclared(node, node.name)
+        if found.kind != "type":
+            self._complain(node, f"'{found.name}' is not a type")
+        else:
+            self._complain(node, f"'{node.name}' is not a message type")
+        return ERROR
+
+    def _device(self, node: MessageLiteral) -> Type:
+        """The one message there is; that none can be made shows when it is tried."""
+        for field in node.fields:
+            wanted = DEVICE_FIELDS.get(field.name)
+            given = self._check(field.value)
+            if wanted is None:
+                self._problems.append(Problem(field.offset, f"undefined field '{field.name}'"))
+            elif not self._bindings.assignable(wanted, given):
+                told = f"expected type of field '{field.name}' is '{wanted}' but provided type is '{given}'"
+                self._problems.append(Problem(field.offset, told))
+        return DEVICE
+
+    def _comprehension(self, node: Comprehension) -> Type:
+        source = self._bindings.resolve(self._check(node.source))
+        accumulator = self._check(node.start)
+        self._scopes.append({node.accumulator: accumulator})
+        first, second = self._loop_types(node, source)
+        loop = {node.variable: first}
+        if node.second:
+            loop[node.second] = second
+        self._scopes.append(loop)
+        self._check(node.condition)
+        self._assert(node.condition, BOOL)
+        self._check(node.step)
+        self._assert(node.step, accumulator)
+        self._scopes.pop()
+        result = self._check(node.result)
+        self._scopes.pop()
+        return self._bindings.resolve(result)
+
+    def _loop_types(self, node: Comprehension, source: Type) -> tuple[Type, Type]:
+        if source.kind == "list":
+            element = source.parameters[0]
+            return (INT, element) if node.second else (element, element)
+        if source.kind == "map":
+            return source.parameters[0], source.parameters[1]
+        if (source.is_dynamic and source.kind == "dyn") or source.kind in ("error", "parameter"):
+            self._bindings.assignable(DYN, source)
+            return DYN, DYN
+        self._complain(
+            node.source,
+            f"expression of type '{source}' cannot be range of a comprehension"
+            " (must be list, map, or dynamic)",
+        )
+        return ERROR, ERROR
+
+    def _assert(self, node: Expression, wanted: Type) -> None:
+        given = self._check(node)
+        if not self._bindings.assignable(wanted, given):
+            self._mismatch(node, wanted, given)

@@ -1,0 +1,695 @@
+"""Checked trees to Python closures.
+
+In: a checked tree. Out: a closure that takes a frame and gives the value of the expression. A frame is a
+list: the cost so far, the device, and a place for each variable of a loop. Errors are exceptions; `&&`,
+`||` and loops that absorb them catch them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+from kuberth.cel.comparing import equal
+from kuberth.cel.costs import LIMIT, LIST_COST, MAP_COST, Cost, cost_after, cost_before
+from kuberth.cel.declarations import Apply
+from kuberth.cel.environment import TYPE_NAMES
+from kuberth.cel.library import FUNCTIONS
+from kuberth.cel.library.collections import MapAccumulator
+from kuberth.cel.library.conversions import CONVERSIONS
+from kuberth.cel.library.regular_expressions import PATTERN_ARGUMENT
+from kuberth.cel.numbers import format_double
+from kuberth.cel.re2 import PatternError, compile_pattern
+from kuberth.cel.static_types import Type
+from kuberth.cel.syntax import (
+    Call,
+    Comprehension,
+    Expression,
+    ListLiteral,
+    Literal,
+    MapLiteral,
+    MessageLiteral,
+    Name,
+    Select,
+)
+from kuberth.cel.values import (
+    NONE,
+    Accumulator,
+    CostExceeded,
+    Map,
+    Optional,
+    TypeValue,
+    Uint,
+    Value,
+    no_such_overload,
+    token,
+    type_name,
+)
+from kuberth.errors import CelCompileError, CelRuntimeError
+
+Frame = list[Any]
+Evaluate = Callable[[Frame], Value]
+
+COST, DEVICE = 0, 1
+_FIRST_VARIABLE = 2
+
+
+class _Unset:
+    """A loop's accumulator that nobody has looked at yet: it is worked out when somebody does."""
+
+
+class _Failed:
+    """An accumulator whose last step failed; who looks at it fails alike."""
+
+    __slots__ = ("error",)
+
+    def __init__(self, error: CelRuntimeError) -> None:
+        self.error = error
+
+
+_UNSET = _Unset()
+_MISSING = _Unset()
+
+# How an access goes on from a value: the value found, an error, or _MISSING where `ask` is set.
+Access = Callable[[Frame, Value, bool], Value]
+
+
+class Compiled:
+    """A compiled node.
+
+    `constant` holds its value in a list if it is known already. An access (a name, a field, an index, a
+    choice between some) has `root` and `accesses`; it costs `surcharge` more when it is evaluated on its own
+    than as a part of a larger one.
+    """
+
+    __slots__ = ("accesses", "constant", "evaluate", "optional", "root", "surcharge")
+
+    def __init__(
+        self,
+        evaluate: Evaluate,
+        *,
+        constant: list[Value] | None = None,
+        root: Evaluate | None = None,
+        accesses: tuple[Access, ...] = (),
+        optional: tuple[bool, ...] = (),
+        surcharge: int = 1,
+    ) -> None:
+        self.evaluate = evaluate
+        self.surcharge = surcharge
+        self.constant = constant
+        self.root = root
+        self.accesses = accesses
+        self.optional = optional
+
+    @property
+    def resolve(self) -> Evaluate:
+        """Its value as a part of something larger."""
+        if self.root is None:
+            return self.evaluate
+        return _walk(self.root, self.accesses, self.optional)
+
+
+def _constant(value: Value) -> Compiled:
+    return Compiled(lambda _frame: value, constant=[value])
+
+
+def _access_plan(
+    root: Evaluate, accesses: tuple[Access, ...], optional: tuple[bool, ...], surcharge: int = 1
+) -> Compiled:
+    resolve = _walk(root, accesses, optional)
+
+    def evaluate(frame: Frame) -> Value:
+        frame[COST] += surcharge
+        return resolve(frame)
+
+    return Compiled(evaluate, root=root, accesses=accesses, optional=optional, surcharge=surcharge)
+
+
+def _walk(root: Evaluate, accesses: tuple[Access, ...], optional: tuple[bool, ...]) -> Evaluate:
+    if not accesses:
+        return root
+
+    def walk(frame: Frame) -> Value:
+        value = root(frame)
+        asking = False
+        if type(value) is Optional:
+            if not value.present:
+                return value
+            value = value.value
+            asking = True
+        for access, may_miss in zip(accesses, optional, strict=True):
+            asking = asking or may_miss
+            value = access(frame, value, asking)
+            if value is _MISSING:
+                return NONE
+        return Optional(value) if asking else value
+
+    return walk
+
+
+def look_up(value: Value, key: Value, *, asking: bool) -> Value:
+    """value[key]; `_MISSING` where it is not there and that was the question."""
+    if isinstance(value, Map):
+        found, inner = value.find(key)
+        if found:
+            return inner
+    elif isinstance(value, list):
+        index = _list_index(key)
+        if 0 <= index < len(value):
+            return value[index]
+        if not asking:
+            raise CelRuntimeError(f"index out of bounds: {show_key(key)}")
+    if asking:
+        return _MISSING
+    raise CelRuntimeError(f"no such key: {show_key(key)}")
+
+
+def _list_index(key: Value) -> int:
+    kind = type(key)
+    if kind is int:
+        return int(key)
+    if kind is Uint or (kind is float and key.is_integer()):
+        if -(2**63) < key < 2**63:
+            return int(key)
+    elif kind is not float:
+        raise CelRuntimeError(f"unsupported index type '{type_name(key)}' in list")
+    raise CelRuntimeError(f"unsupported index value {show_key(key)} in list")
+
+
+def show_key(key: Value) -> str:
+    if type(key) is bool:
+        return "true" if key else "false"
+    return format_double(key) if type(key) is float else str(key)
+
+
+_KEYS = frozenset({str, int, Uint, bool, float})
+
+
+class Compiler:
+    """Compiles one tree."""
+
+    def __init__(self, type_of: Callable[[Expression], Type]) -> None:
+        self._type_of = type_of
+        self._plans: dict[int, Compiled] = {}
+        self._scopes: list[dict[str, Evaluate]] = []
+        self._next = _FIRST_VARIABLE
+
+    def compile(self, node: Expression) -> tuple[Evaluate, int]:
+        """The closure, and how long its frames are."""
+        evaluate = self._plan(node).evaluate
+        return evaluate, self._next
+
+    def _plan(self, node: Expression) -> Compiled:
+        plan = self._plans.get(id(node))
+        if plan is None:
+            plan = self._make(node)
+            self._plans[id(node)] = plan
+        return plan
+
+    def _make(self, node: Expression) -> Compiled:
+        if isinstance(node, Literal):
+            return _constant(node.value)
+        if isinstance(node, Name):
+            return self._name(node, node.name)
+        if isinstance(node, Select):
+            return self._name(node, node.is_name) if node.is_name else self._select(node)
+        if isinstance(node, Call):
+            return self._call(node)
+        if isinstance(node, ListLiteral):
+            return self._list(node)
+        if isinstance(node, MapLiteral):
+            return self._map(node)
+        if isinstance(node, MessageLiteral):
+            return self._message(node)
+        assert isinstance(node, Comprehension)
+        return self._comprehension(node)
+
+    # Names and accesses
+
+    def _name(self, node: Expression, name: str) -> Compiled:
+        name = name.removeprefix(".")
+        if self._type_of(node).kind == "type":
+            # Upstream takes whatever is a type for the name of one, variables too.
+            if name not in TYPE_NAMES:
+                raise CelCompileError(f"program instantiation failed: reference to undefined type: {name}")
+            return _constant(TypeValue(name))
+        for scope in reversed(self._scopes):
+            if name in scope:
+                return _access_plan(scope[name], (), ())
+        return _access_plan(lambda frame: frame[DEVICE], (), ())
+
+    def _extend(self, operand: Compiled, access: Access, *, optional: bool) -> Compiled:
+        root = operand.evaluate if operand.root is None else operand.root
+        surcharge = 1 if operand.root is None else operand.surcharge
+        return _access_plan(root, (*operand.accesses, access), (*operand.optional, optional), surcharge)
+
+    def _select(self, node: Select) -> Compiled:
+        operand = self._plan(node.operand)
+        if not node.test:
+            return self._extend(operand, _field_access(node.field), optional=False)
+        field = node.field
+
+        def test(frame: Frame, value: Value, _asking: bool) -> Value:
+            frame[COST] += 1
+            return look_up(value, field, asking=True) is not _MISSING
+
+        # Asking whether something is there costs nothing beside the accesses that lead to it.
+        root = operand.evaluate if operand.root is None else operand.root
+        walk = _walk(root, (*operand.accesses, test), (*operand.optional, False))
+
+        def evaluate(frame: Frame) -> Value:
+            value = walk(frame)
+            return value.present and value.value if type(value) is Optional else value
+
+        return Compiled(evaluate)
+
+    def _index(self, operand: Compiled, index: Compiled, *, optional: bool) -> Compiled:
+        if index.constant is not None:
+            key = index.constant[0]
+            if type(key) not in _KEYS:
+                raise CelCompileError(
+                    f"program instantiation failed: invalid qualifier type: {type_name(key)}"
+                )
+            return self._extend(operand, _field_access(key), optional=optional)
+        return self._extend(operand, _index_access(index.resolve), optional=optional)
+
+    # Calls
+
+    def _call(self, node: Call) -> Compiled:
+        function = node.function
+        if function in ("_[_]", "_[?_]", "_?._"):
+            operand, index = self._plan(node.args[0]), self._plan(node.args[1])
+            return self._index(operand, index, optional=function != "_[_]")
+        parts = [*([node.target] if node.target is not None else []), *node.args]
+        plans = [self._plan(part) for part in parts]
+        if function == "_&&_":
+            return _logical([plan.evaluate for plan in plans], decisive=False)
+        if function == "_||_":
+            return _logical([plan.evaluate for plan in plans], decisive=True)
+        if function == "_?_:_":
+            return _conditional(plans)
+        if function in ("or", "orValue"):
+            return _alternative(plans, whole=function == "or")
+        if function == "@not_strictly_false":
+            return _not_strictly_false(plans[0].evaluate)
+        if function == "@in" and node.overloads == ("in_list",) and plans[1].constant is not None:
+            member = _constant_membership(plans[0], plans[1].constant[0])
+            if member is not None:
+                return member
+        self._check_pattern(function, plans)
+        return self._function(node, plans)
+
+    @staticmethod
+    def _check_pattern(function: str, plans: Sequence[Compiled]) -> None:
+        position = PATTERN_ARGUMENT.get(function)
+        if position is None or plans[position].constant is None:
+            return
+        pattern = plans[position].constant[0]  # type: ignore[index]  # known to be there
+        if type(pattern) is str:
+            try:
+                compile_pattern(pattern)
+            except PatternError as exc:
+                raise CelCompileError(f"program instantiation failed: {exc}") from exc
+
+    @staticmethod
+    def _function(node: Call, plans: list[Compiled]) -> Compiled:
+        name = node.function
+        if name == "_==_":
+            apply: Apply = _equals
+        elif name == "_!=_":
+            apply = _differs
+        else:
+            apply = FUNCTIONS[name].implementation(node.overloads)
+        if name in CONVERSIONS and len(plans) == 1 and plans[0].constant is not None:
+            try:
+                return _constant(apply(plans[0].constant[0]))
+            except CelRuntimeError as exc:
+                raise CelCompileError(f"program instantiation failed: {exc}") from exc
+        function = FUNCTIONS[name]
+        position = PATTERN_ARGUMENT.get(name)
+        in_turn = function.decides_late(node.overloads) or (
+            position is not None and plans[position].constant is not None
+        )
+        args = [plan.evaluate for plan in plans]
+        return Compiled(_calling(name, node.overloads, apply, args, in_turn=in_turn))
+
+    # Literals
+
+    def _list(self, node: ListLiteral) -> Compiled:
+        plans = [self._plan(element) for element in node.elements]
+        if all(plan.constant is not None for plan in plans) and not node.optional:
+            return _constant([plan.constant[0] for plan in plans if plan.constant is not None])
+        evaluators = [plan.evaluate for plan in plans]
+        optional = node.optional
+
+        def evaluate(frame: Frame) -> Value:
+            frame[COST] += LIST_COST
+            values = [evaluate(frame) for evaluate in evaluators]
+            if not optional:
+                return values
+            return [
+                value.value if index in optional else value
+                for index, value in enumerate(values)
+                if index not in optional or _present(value)
+            ]
+
+        return Compiled(evaluate)
+
+    def _map(self, node: MapLiteral) -> Compiled:
+        entries = [(self._plan(entry.key), self._plan(entry.value), entry.optional) for entry in node.entries]
+        evaluators = [(key.evaluate, value.evaluate, optional) for key, value, optional in entries]
+
+        def build(frame: Frame) -> Map:
+            built: dict[Hashable, Value] = {}
+            for key_of, value_of, optional in evaluators:
+                key, value = key_of(frame), value_of(frame)
+                if optional:
+                    if not _present(value):
+                        built.pop(token(key), None)
+                        continue
+                    value = value.value
+                built[token(key)] = value
+            return Map(built)
+
+        if all(key.constant is not None and value.constant is not None for key, value, _ in entries):
+            try:
+                return _constant(build([0, None]))
+            except CelRuntimeError as exc:
+                raise CelCompileError(f"program instantiation failed: {exc}") from exc
+
+        def evaluate(frame: Frame) -> Value:
+            frame[COST] += MAP_COST
+            return build(frame)
+
+        return Compiled(evaluate)
+
+    def _message(self, node: MessageLiteral) -> Compiled:
+        values = [self._plan(field.value).evaluate for field in node.fields]
+        name = node.name.removeprefix(".")
+
+        def evaluate(frame: Frame) -> Value:
+            for value in values:
+                value(frame)
+            raise CelRuntimeError(f"unknown type '{name}'")
+
+        return Compiled(evaluate)
+
+    # Loops
+
+    def _comprehension(self, node: Comprehension) -> Compiled:
+        start = self._plan(node.start).evaluate
+        source = self._plan(node.source).evaluate
+        accumulator, first, second = self._next, self._next + 1, self._next + 2
+        self._next += 3
+        self._scopes.append({node.accumulator: _reading(accumulator, start)})
+        loop: dict[str, Evaluate] = {node.variable: lambda frame: frame[first]}
+        if node.second:
+            loop[node.second] = lambda frame: frame[second]
+        self._scopes.append(loop)
+        # The accumulator hides a loop variable of its name.
+        self._scopes.append(dict(self._scopes[-2]))
+        condition = self._plan(node.condition)
+        step = self._plan(node.step).evaluate
+        del self._scopes[-2:]
+        result = self._plan(node.result).evaluate
+        self._scopes.pop()
+        going = None if condition.constant == [True] else condition.evaluate
+        places = (accumulator, first, second if node.second else 0)
+        return Compiled(_folding(source, going, step, result, places))
+
+
+def _field_access(key: Value) -> Access:
+    def access(frame: Frame, value: Value, asking: bool) -> Value:
+        if not asking:
+            frame[COST] += 1
+            return look_up(value, key, asking=False)
+        found = look_up(value, key, asking=True)
+        frame[COST] += found is not _MISSING
+        return found
+
+    return access
+
+
+def _index_access(index: Evaluate) -> Access:
+    def access(frame: Frame, value: Value, asking: bool) -> Value:
+        key = index(frame)
+        if type(key) not in _KEYS:
+            raise CelRuntimeError(f"invalid qualifier type: {type_name(key)}")
+        found = look_up(value, key, asking=asking)
+        frame[COST] += found is not _MISSING
+        return found
+
+    return access
+
+
+def _present(value: Value) -> bool:
+    if type(value) is not Optional:
+        raise CelRuntimeError("cannot initialize optional entry from non-optional value")
+    return value.present
+
+
+def _equals(one: Value, other: Value) -> bool:
+    same = equal(one, other)
+    if same is None:
+        raise no_such_overload()
+    return same
+
+
+def _differs(one: Value, other: Value) -> bool:
+    return equal(one, other) is not True
+
+
+def _calling(
+    name: str, overloads: tuple[str, ...], apply: Apply, args: list[Evaluate], *, in_turn: bool
+) -> Evaluate:
+    """`in_turn`: once an argument fails, later ones are not looked at and the call costs nothing."""
+    before, after = cost_before(name, overloads), cost_after(name, overloads)
+    if len(args) == 1 and after is None and not in_turn:
+        return _calling_one(apply, args[0], before or _one)
+    if len(args) == 2 and after is None and not in_turn:
+        return _calling_two(apply, args[0], args[1], before or _one)
+
+    def call(frame: Frame) -> Value:
+        values = [arg(frame) for arg in args]
+        if before is not None:
+            frame[COST] += before(*values)
+        elif after is None:
+            frame[COST] += 1
+        if frame[COST] > LIMIT:
+            raise CostExceeded
+        value = apply(*values)
+        if after is not None:
+            frame[COST] += after(value)
+        return value
+
+    return call
+
+
+def _one(*_args: Value) -> int:
+    return 1
+
+
+def _calling_one(apply: Apply, arg: Evaluate, cost: Cost) -> Evaluate:
+    def call(frame: Frame) -> Value:
+        try:
+            value = arg(frame)
+        except CelRuntimeError:
+            frame[COST] += cost(NONE)
+            raise
+        frame[COST] += cost(value)
+        if frame[COST] > LIMIT:
+            raise CostExceeded
+        return apply(value)
+
+    return call
+
+
+def _calling_two(apply: Apply, one: Evaluate, other: Evaluate, cost: Cost) -> Evaluate:
+    def call(frame: Frame) -> Value:
+        try:
+            left = one(frame)
+        except CelRuntimeError:
+            # Both sides are looked at (and paid for), whatever the first gave.
+            right = _quietly(other, frame)
+            frame[COST] += cost(NONE, right)
+            raise
+        try:
+            right = other(frame)
+        except CelRuntimeError:
+            frame[COST] += cost(left, NONE)
+            raise
+        frame[COST] += cost(left, right)
+        if frame[COST] > LIMIT:
+            raise CostExceeded
+        return apply(left, right)
+
+    return call
+
+
+def _quietly(evaluate: Evaluate, frame: Frame) -> Value:
+    try:
+        return evaluate(frame)
+    except CelRuntimeError:
+        return NONE
+
+
+def _logical(terms: list[Evaluate], *, decisive: bool) -> Compiled:
+    """The first term that decides, however many fail; else the first failure."""
+
+    def evaluate(frame: Frame) -> Value:
+        failure: CelRuntimeError | None = None
+        for term in terms:
+            try:
+                value = term(frame)
+                if value is decisive:
+                    return decisive
+                if type(value) is not bool:
+                    raise no_such_overload()
+            except CelRuntimeError as exc:
+                failure = failure or exc
+        if failure is not None:
+            raise failure
+        return not decisive
+
+    return Compiled(evaluate)
+
+
+def _conditional(plans: list[Compiled]) -> Compiled:
+    condition, then, otherwise = plans[0].evaluate, plans[1].resolve, plans[2].resolve
+
+    def choose(frame: Frame) -> Value:
+        value = condition(frame)
+        if value is True:
+            return then(frame)
+        if value is False:
+            return otherwise(frame)
+        raise no_such_overload()
+
+    return Compiled(choose, root=choose, surcharge=0)
+
+
+def _alternative(plans: list[Compiled], *, whole: bool) -> Compiled:
+    first, second = plans[0].evaluate, plans[1].evaluate
+
+    def evaluate(frame: Frame) -> Value:
+        value = first(frame)
+        if type(value) is not Optional:
+            return value
+        if value.present:
+            return value if whole else value.value
+        return second(frame)
+
+    return Compiled(evaluate)
+
+
+def _not_strictly_false(term: Evaluate) -> Compiled:
+    def evaluate(frame: Frame) -> Value:
+        try:
+            value = term(frame)
+        except CelRuntimeError:
+            value = True
+        frame[COST] += 1
+        return value if type(value) is bool else True
+
+    return Compiled(evaluate)
+
+
+def _constant_membership(element: Compiled, container: Value) -> Compiled | None:
+    """`x in [...]` with constants: one look instead of a walk."""
+    if not container:
+        return _constant(False)
+    known: set[Hashable] = set()
+    for one in container:
+        if type(one) not in _KEYS:
+            return None
+        known.add(token(one))
+        if type(one) in (int, Uint, float):
+            known.update(token(other) for other in _as_other_numbers(one))
+    evaluate = element.evaluate
+
+    def find(frame: Frame) -> Value:
+        return token(evaluate(frame)) in known
+
+    return Compiled(find)
+
+
+def _as_other_numbers(number: Value) -> list[Value]:
+    if type(number) is float:
+        if not number.is_integer():
+            return []
+        whole = int(number)
+        others: list[Value] = [whole] if -(2**63) < whole < 2**63 else []
+        return [*others, Uint(whole)] if 0 <= whole < 2**64 else others
+    others = [float(number)]
+    if type(number) is int:
+        return [*others, Uint(number)] if number >= 0 else others
+    return [*others, int(number)] if number < 2**63 else others
+
+
+def _reading(place: int, start: Evaluate) -> Evaluate:
+    """An accumulator: worked out when first looked at, and an error as long as its last step was one."""
+
+    def read(frame: Frame) -> Value:
+        value = frame[place]
+        if value is _UNSET:
+            try:
+                value = start(frame)
+            except CelRuntimeError as exc:
+                value = _Failed(exc)
+            if isinstance(value, list) and not value:
+                value = Accumulator()
+            elif isinstance(value, Map) and not value.entries:
+                value = MapAccumulator()
+            frame[place] = value
+        if type(value) is _Failed:
+            raise value.error
+        return value
+
+    return read
+
+
+def _folding(
+    source: Evaluate,
+    going: Evaluate | None,
+    step: Evaluate,
+    result: Evaluate,
+    places: tuple[int, int, int],
+) -> Evaluate:
+    accumulator, first, second = places
+
+    def fold(frame: Frame) -> Value:
+        items = source(frame)
+        frame[accumulator] = _UNSET
+        for key, value in _pairs(items, two=second > 0):
+            frame[first] = key
+            if second:
+                frame[second] = value
+            if going is not None and _stops(going, frame):
+                break
+            try:
+                frame[accumulator] = step(frame)
+            except CelRuntimeError as exc:
+                frame[accumulator] = _Failed(exc)
+            if frame[COST] > LIMIT:
+                raise CostExceeded
+        value = result(frame)
+        if type(value) is Accumulator:
+            return list(value)
+        return Map(value.entries) if type(value) is MapAccumulator else value
+
+    return fold
+
+
+def _stops(going: Evaluate, frame: Frame) -> bool:
+    try:
+        return going(frame) is False
+    except CelRuntimeError:
+        return False
+
+
+def _pairs(items: Value, *, two: bool) -> Any:
+    if isinstance(items, list):
+        return enumerate(list(items)) if two else ((item, None) for item in list(items))
+    if isinstance(items, Map):
+        return list(items.items()) if two else [(key, None) for key in items.keys()]  # noqa: SIM118  # no dict
+    raise CelRuntimeError(f"got '{type_name(items)}', expected iterable type")

@@ -1,0 +1,201 @@
+"""What a call costs, in the units of kube-scheduler's limit.
+
+In: a function, the overload that the checker picked (none where several fit), and the values. Out: the
+cost. Some costs depend on what a call gave; the rest are charged before it runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import ceil
+
+from kuberth.cel.library.formats import NamedFormat
+from kuberth.cel.values import Map, Value, size_of, type_name
+
+LIMIT = 1_000_000
+LIST_COST = 10
+MAP_COST = 30
+
+Cost = Callable[..., int]
+
+_OWN_TYPES = frozenset(
+    {
+        "kubernetes.Quantity",
+        "kubernetes.Semver",
+        "kubernetes.URL",
+        "kubernetes.NamedFormat",
+        "net.IP",
+        "net.CIDR",
+    }
+)
+
+
+def _tenth(size: int) -> int:
+    return ceil(size * 0.1)
+
+
+def _first_tenth(*args: Value) -> int:
+    return _tenth(size_of(args[0]))
+
+
+def _first_fifth(*args: Value) -> int:
+    return ceil(size_of(args[0]) * 2 * 0.1)
+
+
+def _pattern(*args: Value) -> int:
+    return ceil((1.0 + size_of(args[0])) * 0.1) * ceil(size_of(args[1]) * 0.25)
+
+
+def _contains(*args: Value) -> int:
+    return _tenth(size_of(args[0])) * _tenth(size_of(args[1]))
+
+
+def _shorter(*args: Value) -> int:
+    return _tenth(min(size_of(args[0]), size_of(args[1])))
+
+
+def _equal(*args: Value) -> int:
+    return 1 if type_name(args[0]) in _OWN_TYPES else _shorter(*args)
+
+
+def _both(*args: Value) -> int:
+    return _tenth(size_of(args[0]) + size_of(args[1]))
+
+
+def _elements(*args: Value) -> int:
+    return size_of(args[1])
+
+
+def _walk(*args: Value) -> int:
+    """All there is in a value."""
+    total = 0
+    todo = [args[0]]
+    while todo:
+        value = todo.pop()
+        if isinstance(value, str):
+            total += int(len(value.encode("utf-8", "surrogatepass")) * 0.1)
+        elif isinstance(value, bytes):
+            total += int(len(value) * 0.1)
+        elif isinstance(value, list):
+            todo.extend(value)
+        elif isinstance(value, Map):
+            for key, inner in value.items():
+                todo += (key, inner)
+        else:
+            total += 1
+        if total > LIMIT:
+            break
+    return total
+
+
+def _contains_ip(*args: Value) -> int:
+    cost = _tenth(2 * size_of(args[0]))
+    return cost + (_tenth(size_of(args[1])) if isinstance(args[1], str) else 0)
+
+
+def _contains_cidr(*args: Value) -> int:
+    return _contains_ip(*args) + _tenth(size_of(args[0])) + 1
+
+
+def _validate(*args: Value) -> int:
+    if not isinstance(args[0], NamedFormat):
+        return 1
+    return ceil((1.0 + size_of(args[1])) * 0.1) * ceil(args[0].regex_size * 0.25)
+
+
+def _sets(factor: int) -> Cost:
+    return lambda *args: 1 + size_of(args[0]) * size_of(args[1]) * factor
+
+
+def _allocate(factor: float, size: int) -> int:
+    return int(size * factor) + 1 + LIST_COST
+
+
+def _flatten(*args: Value) -> int:
+    depth = args[1] if len(args) == 2 else 1
+    return _allocate(float(depth), size_of(args[0])) if type(depth) is int and depth >= 0 else 1
+
+
+def _self_compare(index: int) -> Cost:
+    def cost(*args: Value) -> int:
+        elements = args[index]
+        if not isinstance(elements, list):
+            return 1
+        texts = bool(elements) and isinstance(elements[0], str | bytes)
+        return _allocate(2.1 if texts else 2.0, len(elements) ** 2)
+
+    return cost
+
+
+_BY_FUNCTION: dict[str, Cost] = {
+    **dict.fromkeys(("isSorted", "sum", "max", "min", "indexOf", "lastIndexOf"), _walk),
+    **dict.fromkeys(("url", "lowerAscii", "upperAscii", "substring", "trim"), _first_tenth),
+    **dict.fromkeys(("cidr", "isIP", "isCIDR", "quantity", "isQuantity", "semver", "isSemver"), _first_tenth),
+    **dict.fromkeys(("replace", "split", "ip.isCanonical"), _first_fifth),
+    **dict.fromkeys(("find", "findAll"), _pattern),
+    "containsIP": _contains_ip,
+    "containsCIDR": _contains_cidr,
+    "validate": _validate,
+    "_==_": _equal,
+    "_!=_": _shorter,
+}
+_BY_OVERLOAD: dict[str, Cost] = {
+    "list_distinct": _self_compare(0),
+    "list_flatten": _flatten,
+    "list_flatten_int": _flatten,
+    "list_sets_contains_list": _sets(1),
+    "list_sets_intersects_list": _sets(1),
+    "list_sets_equivalent_list": _sets(2),
+    "string_to_ip": _first_tenth,
+    **dict.fromkeys(
+        (
+            "starts_with_string",
+            "ends_with_string",
+            "string_to_bytes",
+            "bytes_to_string",
+            "strings_quote",
+            "string_format",
+        ),
+        _first_tenth,
+    ),
+    "in_list": _elements,
+    **dict.fromkeys(
+        (
+            f"{order}_{kind}"
+            for order in ("less", "less_equals", "greater", "greater_equals")
+            for kind in ("string", "bytes")
+        ),
+        _shorter,
+    ),
+    "add_string": _both,
+    "add_bytes": _both,
+    "matches_string": _pattern,
+    "contains_string": _contains,
+}
+
+
+def cost_before(function: str, overloads: tuple[str, ...]) -> Cost | None:
+    """The cost that arguments alone decide; None where it is 1, or known only afterwards."""
+    if function == "sort":
+        return _self_compare(0) if len(overloads) == 1 else None
+    if function == "@sortByAssociatedKeys":
+        return _self_compare(1) if len(overloads) == 1 else None
+    picked = overloads[0] if len(overloads) == 1 else ""
+    return _BY_FUNCTION.get(function) or _BY_OVERLOAD.get(picked)
+
+
+def _output(result: Value) -> int:
+    return _allocate(1.0, size_of(result))
+
+
+def _joined(result: Value) -> int:
+    return ceil(size_of(result) * 2 * 0.1)
+
+
+def cost_after(function: str, overloads: tuple[str, ...]) -> Cost | None:
+    """The cost that the result decides."""
+    if function == "join":
+        return _joined
+    if len(overloads) == 1 and overloads[0] in ("list_slice", "lists_range", "list_reverse"):
+        return _output
+    return None

@@ -1,0 +1,139 @@
+"""How functions are declared, and which of their overloads run.
+
+In: libraries, tables of overloads with their signatures. Out: functions by name. The checker picks
+overloads by static types; where these leave several (dynamic values), the values themselves decide when
+the call runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from kuberth.cel.static_types import Type, read_signature
+from kuberth.cel.values import Map, Value, no_such_overload, type_name
+
+Apply = Callable[..., Value]
+_Guard = Callable[[Value], bool]
+
+
+class Overload(NamedTuple):
+    """One signature of a function; `apply` is None where the function has one implementation for all."""
+
+    function: str
+    id: str
+    member: bool
+    takes: tuple[Type, ...]
+    gives: Type
+    apply: Apply | None
+
+
+def function(name: str, identity: str, signature: str, apply: Apply | None = None) -> Overload:
+    """name(a, b)"""
+    takes, gives = read_signature(signature)
+    return Overload(name, identity, False, takes, gives, apply)
+
+
+def method(name: str, identity: str, signature: str, apply: Apply | None = None) -> Overload:
+    """a.name(b); the first type of the signature is the target's."""
+    takes, gives = read_signature(signature)
+    return Overload(name, identity, True, takes, gives, apply)
+
+
+class Function:
+    """A function with all its overloads."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.overloads: dict[str, Overload] = {}
+        self.operator: Apply | None = None  # the implementation of all overloads, if they share one
+        self.guarded = True
+
+    def implementation(self, picked: tuple[str, ...]) -> Apply:
+        """What runs for a call whose static types left these overloads."""
+        if self.operator is not None:
+            return self.operator
+        if len(picked) == 1 and self.overloads[picked[0]].apply is not None:
+            return self._guard(self.overloads[picked[0]])
+        candidates = [overload for overload in self.overloads.values() if overload.apply is not None]
+        if len(candidates) == 1:
+            return self._guard(candidates[0])
+        return self._dispatch(candidates)
+
+    def decides_late(self, picked: tuple[str, ...]) -> bool:
+        """Whether the values of a call decide which overload runs."""
+        return self.operator is None and len(picked) != 1 and len(self.overloads) > 1
+
+    def _guard(self, overload: Overload) -> Apply:
+        apply = overload.apply
+        assert apply is not None
+        if not self.guarded:
+            return apply
+        name = self.name
+        guards = [_guard(wanted) for wanted in overload.takes]
+        if all(guard is None for guard in guards):
+            return apply
+
+        def guarded(*args: Value) -> Value:
+            for guard, arg in zip(guards, args, strict=True):
+                if guard is not None and not guard(arg):
+                    raise no_such_overload(name, *args)
+            return apply(*args)
+
+        return guarded
+
+    def _dispatch(self, candidates: list[Overload]) -> Apply:
+        name, guarded = self.name, self.guarded
+        options = [
+            (len(one.takes), [_guard(wanted) if guarded else None for wanted in one.takes], one.apply)
+            for one in candidates
+        ]
+
+        def dispatch(*args: Value) -> Value:
+            for count, guards, apply in options:
+                if count == len(args) and all(
+                    guard is None or guard(arg) for guard, arg in zip(guards, args, strict=True)
+                ):
+                    assert apply is not None
+                    return apply(*args)
+            raise no_such_overload(name, *args)
+
+        return dispatch
+
+
+def collect(*libraries: Iterable[Overload]) -> dict[str, Function]:
+    """The functions of all libraries by name; a later library adds overloads to an earlier one's function."""
+    functions: dict[str, Function] = {}
+    for library in libraries:
+        for overload in library:
+            known = functions.setdefault(overload.function, Function(overload.function))
+            known.overloads[overload.id] = overload
+    return functions
+
+
+def _guard(wanted: Type) -> _Guard | None:
+    """Whether a value is of this type, as far as that is asked: lists and maps show their first element."""
+    if wanted.is_dynamic or wanted.kind == "parameter":
+        return None
+    name = wanted.name
+    if wanted.kind == "list":
+        element = _guard(wanted.parameters[0])
+        if element is None:
+            return lambda value: isinstance(value, list)
+        return lambda value: isinstance(value, list) and (not value or element(value[0]))
+    if wanted.kind == "map":
+        return _map_guard(*wanted.parameters)
+    return lambda value: type_name(value) == name
+
+
+def _map_guard(key: Type, value: Type) -> _Guard:
+    key_guard, value_guard = _guard(key), _guard(value)
+
+    def guard(given: Value) -> bool:
+        if not isinstance(given, Map):
+            return False
+        for first, second in given.items():
+            return (key_guard is None or key_guard(first)) and (value_guard is None or value_guard(second))
+        return True
+
+    return guard

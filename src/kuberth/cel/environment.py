@@ -1,0 +1,53 @@
+"""What a selector can name: the variable `device` with its fields, and the types."""
+
+from __future__ import annotations
+
+from kuberth.cel.static_types import (
+    ANY,
+    BOOL,
+    BYTES,
+    DOUBLE,
+    DURATION,
+    INT,
+    NAMED,
+    NULL,
+    STRING,
+    TIMESTAMP,
+    TYPE,
+    UINT,
+    Type,
+    list_of,
+    map_of,
+    optional_of,
+    parameter,
+    type_of,
+)
+
+DEVICE = NAMED["Device"]
+DEVICE_FIELDS: dict[str, Type] = {
+    "driver": STRING,
+    "allowMultipleAllocations": BOOL,
+    "attributes": map_of(STRING, map_of(STRING, ANY)),
+    "capacity": map_of(STRING, map_of(STRING, NAMED["Quantity"])),
+}
+VARIABLES: dict[str, Type] = {"device": DEVICE}
+TYPE_NAMES: dict[str, Type] = {
+    named.name: type_of(named)
+    for named in (
+        BOOL,
+        BYTES,
+        DOUBLE,
+        DURATION,
+        INT,
+        list_of(parameter("A")),
+        map_of(parameter("A"), parameter("B")),
+        NULL,
+        STRING,
+        TIMESTAMP,
+        TYPE,
+        UINT,
+        NAMED["IP"],
+        NAMED["CIDR"],
+        optional_of(parameter("V")),
+    )
+}

@@ -1,0 +1,57 @@
+"""All functions a selector may call.
+
+In: the libraries of CEL, of its extensions and of Kubernetes, in the order in which kube-scheduler loads
+them. Out: the functions by name.
+"""
+
+from __future__ import annotations
+
+from kuberth.cel.declarations import Function, collect
+from kuberth.cel.library import (
+    addresses,
+    authorization,
+    collections,
+    conversions,
+    formats,
+    lists,
+    operators,
+    optionals,
+    quantities,
+    regular_expressions,
+    sets,
+    strings,
+    times,
+    urls,
+    versions,
+)
+
+FUNCTIONS: dict[str, Function] = collect(
+    operators.LIBRARY,
+    conversions.LIBRARY,
+    collections.LIBRARY,
+    strings.STANDARD,
+    regular_expressions.STANDARD,
+    times.LIBRARY,
+    urls.LIBRARY,
+    regular_expressions.LIBRARY,
+    lists.KUBERNETES,
+    authorization.LIBRARY,
+    optionals.LIBRARY,
+    quantities.LIBRARY,
+    strings.LIBRARY,
+    sets.LIBRARY,
+    addresses.LIBRARY,
+    formats.LIBRARY,
+    versions.LIBRARY,
+    lists.LIBRARY,
+)
+for _name, _operator in {
+    **operators.OPERATORS,
+    **conversions.OPERATORS,
+    **collections.OPERATORS,
+    **regular_expressions.OPERATORS,
+    **lists.OPERATORS,
+}.items():
+    FUNCTIONS[_name].operator = _operator
+for _name in ("contains", "startsWith", "endsWith", "flatten"):
+    FUNCTIONS[_name].guarded = False  # these look at their arguments themselves

@@ -1,0 +1,186 @@
+"""IP addresses and networks: ip("10.0.0.1"), cidr("10.0.0.0/8") and what can be asked of them."""
+
+from __future__ import annotations
+
+import re
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from math import ceil
+
+from kuberth.cel.comparing import register_equality
+from kuberth.cel.declarations import Overload, function, method
+from kuberth.cel.library.formatting import go_quote
+from kuberth.cel.values import Value, register_type
+from kuberth.errors import CelRuntimeError
+
+_BITS = re.compile(r"0|[1-9][0-9]{0,2}", re.ASCII)
+_BROADCAST = IPv4Address("255.255.255.255")
+
+
+class IPValue:
+    """An IP address."""
+
+    __slots__ = ("address",)
+
+    def __init__(self, address: IPv4Address | IPv6Address) -> None:
+        self.address = address
+
+    @property
+    def octets(self) -> int:
+        return self.address.max_prefixlen // 8
+
+
+class CIDRValue:
+    """An address with the length of its network's prefix; bits beyond the prefix are kept."""
+
+    __slots__ = ("address", "bits")
+
+    def __init__(self, address: IPv4Address | IPv6Address, bits: int) -> None:
+        self.address = address
+        self.bits = bits
+
+    @property
+    def octets(self) -> int:
+        return ceil(self.bits / 8)
+
+    def network(self, bits: int) -> int:
+        return int(self.address) >> (self.address.max_prefixlen - bits)
+
+    def __str__(self) -> str:
+        return f"{self.address}/{self.bits}"
+
+
+register_type(IPValue, "net.IP")
+register_type(CIDRValue, "net.CIDR")
+
+
+def _read_address(text: str) -> IPv4Address | IPv6Address:
+    quoted = go_quote(text[:100])
+    try:
+        address = ip_address(text)
+    except ValueError as exc:
+        problem = f"IP Address {quoted} parse error during conversion from string: ParseAddr({quoted})"
+        raise CelRuntimeError(f"{problem}: unable to parse IP") from exc
+    if "%" in text:
+        raise CelRuntimeError(f"IP address {quoted} with zone value is not allowed")
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
+        raise CelRuntimeError(f"IPv4-mapped IPv6 address {quoted} is not allowed")
+    return address
+
+
+def _ip(text: str) -> IPValue:
+    return IPValue(_read_address(text))
+
+
+def _cidr(text: str) -> CIDRValue:
+    head, slash, tail = text.rpartition("/")
+    if not slash or not _BITS.fullmatch(tail):
+        raise CelRuntimeError(
+            "network address parse error during conversion from string: network address parse error during"
+            f" conversion from string: netip.ParsePrefix({go_quote(text[:100])}): bad bits after slash"
+        )
+    address = _read_address(head)
+    if int(tail) > address.max_prefixlen:
+        raise CelRuntimeError(
+            "network address parse error during conversion from string: network address parse error during"
+            f" conversion from string: netip.ParsePrefix({go_quote(text[:100])}): prefix length out of range"
+        )
+    return CIDRValue(address, int(tail))
+
+
+def _is_ip(text: str) -> bool:
+    return _reads(_ip, text)
+
+
+def _is_cidr(text: str) -> bool:
+    return _reads(_cidr, text)
+
+
+def _reads(read: Value, text: str) -> bool:
+    try:
+        read(text)
+    except CelRuntimeError:
+        return False
+    return True
+
+
+def _is_canonical(text: str) -> bool:
+    return str(_read_address(text)) == text
+
+
+def _is_loopback(ip: IPValue) -> bool:
+    return ip.address.is_loopback
+
+
+def _is_link_local_multicast(ip: IPValue) -> bool:
+    packed = ip.address.packed
+    if ip.address.version == 4:
+        return packed[:3] == bytes((224, 0, 0))
+    return packed[0] == 0xFF and packed[1] & 0x0F == 2
+
+
+def _is_link_local_unicast(ip: IPValue) -> bool:
+    packed = ip.address.packed
+    if ip.address.version == 4:
+        return packed[:2] == bytes((169, 254))
+    return packed[0] == 0xFE and packed[1] & 0xC0 == 0x80
+
+
+def _is_global_unicast(ip: IPValue) -> bool:
+    address = ip.address
+    if address == _BROADCAST or address.is_unspecified or address.is_loopback or address.is_multicast:
+        return False
+    return not _is_link_local_unicast(ip)
+
+
+def _contains_ip(cidr: CIDRValue, ip: IPValue) -> bool:
+    if cidr.address.version != ip.address.version:
+        return False
+    return CIDRValue(ip.address, cidr.bits).network(cidr.bits) == cidr.network(cidr.bits)
+
+
+def _contains_cidr(cidr: CIDRValue, other: CIDRValue) -> bool:
+    return cidr.bits <= other.bits and _contains_ip(cidr, IPValue(other.address))
+
+
+def _masked(cidr: CIDRValue) -> CIDRValue:
+    rest = cidr.address.max_prefixlen - cidr.bits
+    return CIDRValue(type(cidr.address)(int(cidr.address) >> rest << rest), cidr.bits)
+
+
+register_equality(
+    IPValue, lambda one, other: one.address == other.address if type(other) is IPValue else None
+)
+register_equality(CIDRValue, lambda one, other: str(one) == str(other) if type(other) is CIDRValue else None)
+
+LIBRARY: tuple[Overload, ...] = (
+    function("ip", "string_to_ip", "string -> IP", _ip),
+    method("family", "ip_family", "IP -> int", lambda ip: ip.address.version),
+    function("ip.isCanonical", "ip_is_canonical", "string -> bool", _is_canonical),
+    method("isUnspecified", "ip_is_unspecified", "IP -> bool", lambda ip: ip.address.is_unspecified),
+    method("isLoopback", "ip_is_loopback", "IP -> bool", _is_loopback),
+    method("isLinkLocalMulticast", "ip_is_link_local_multicast", "IP -> bool", _is_link_local_multicast),
+    method("isLinkLocalUnicast", "ip_is_link_local_unicast", "IP -> bool", _is_link_local_unicast),
+    method("isGlobalUnicast", "ip_is_global_unicast", "IP -> bool", _is_global_unicast),
+    function("isIP", "is_ip", "string -> bool", _is_ip),
+    function("string", "ip_to_string", "IP -> string", lambda ip: str(ip.address)),
+    function("cidr", "string_to_cidr", "string -> CIDR", _cidr),
+    method(
+        "containsIP",
+        "cidr_contains_ip_string",
+        "CIDR, string -> bool",
+        lambda cidr, text: _contains_ip(cidr, _ip(text)),
+    ),
+    method("containsIP", "cidr_contains_ip_ip", "CIDR, IP -> bool", _contains_ip),
+    method(
+        "containsCIDR",
+        "cidr_contains_cidr_string",
+        "CIDR, string -> bool",
+        lambda cidr, text: _contains_cidr(cidr, _cidr(text)),
+    ),
+    method("containsCIDR", "cidr_contains_cidr", "CIDR, CIDR -> bool", _contains_cidr),
+    method("ip", "cidr_ip", "CIDR -> IP", lambda cidr: IPValue(cidr.address)),
+    method("prefixLength", "cidr_prefix_length", "CIDR -> int", lambda cidr: cidr.bits),
+    method("masked", "cidr_masked", "CIDR -> CIDR", _masked),
+    function("isCIDR", "is_cidr", "string -> bool", _is_cidr),
+    function("string", "cidr_to_string", "CIDR -> string", str),
+)

@@ -1,0 +1,85 @@
+"""Size, membership and access of lists and maps, and the map that transformMap builds."""
+
+from __future__ import annotations
+
+from kuberth.cel.comparing import contains, equal
+from kuberth.cel.declarations import Apply, Overload, function, method
+from kuberth.cel.values import Map, Value, no_such_overload, token
+from kuberth.errors import CelRuntimeError
+
+
+class MapAccumulator(Map):
+    """A map that a loop builds: inserting changes it."""
+
+    __slots__ = ()
+
+
+def _size(value: Value) -> int:
+    if isinstance(value, str | bytes | list):
+        return len(value)
+    if isinstance(value, Map):
+        return len(value.entries)
+    raise CelRuntimeError("no such overload: size")
+
+
+def _in(element: Value, container: Value) -> bool:
+    if isinstance(container, list):
+        return contains(container, element)
+    if isinstance(container, Map):
+        return container.has(element)
+    raise no_such_overload()
+
+
+def _insert(target: Map, key: Value, value: Value) -> Map:
+    if target.find(key)[0]:
+        raise CelRuntimeError(f"insert failed: key {_shown(key)} already exists")
+    if isinstance(target, MapAccumulator):
+        target.entries[token(key)] = value
+        return target
+    return Map({**target.entries, token(key): value})
+
+
+def _insert_all(target: Map, more: Map) -> Map:
+    for key, value in list(more.items()):
+        target = _insert(target, key, value)
+    return target
+
+
+def _shown(key: Value) -> str:
+    return str(key).lower() if isinstance(key, bool) else str(key)
+
+
+def _includes(target: Value, element: Value) -> bool:
+    """Of a list, whether the element is in it; of anything else, whether it is equal."""
+    if not isinstance(target, list):
+        return equal(target, element) is True
+    for index, one in enumerate(target):
+        if index >= _MOST_VALUES:
+            raise CelRuntimeError(
+                f"'includes' function cannot be applied to lists longer than {_MOST_VALUES} values"
+            )
+        if equal(one, element) is True:
+            return True
+    return False
+
+
+_MOST_VALUES = 48
+
+LIBRARY: tuple[Overload, ...] = (
+    function("_[_]", "index_list", "list(A), int -> A"),
+    function("_[_]", "index_map", "map(A, B), A -> B"),
+    function("@in", "in_list", "A, list(A) -> bool"),
+    function("@in", "in_map", "A, map(A, B) -> bool"),
+    function("size", "size_bytes", "bytes -> int"),
+    method("size", "bytes_size", "bytes -> int"),
+    function("size", "size_list", "list(A) -> int"),
+    method("size", "list_size", "list(A) -> int"),
+    function("size", "size_map", "map(A, B) -> int"),
+    method("size", "map_size", "map(A, B) -> int"),
+    function("size", "size_string", "string -> int"),
+    method("size", "string_size", "string -> int"),
+    function("cel.@mapInsert", "@mapInsert_map_key_value", "map(K, V), K, V -> map(K, V)", _insert),
+    function("cel.@mapInsert", "@mapInsert_map_map", "map(K, V), map(K, V) -> map(K, V)", _insert_all),
+    method("includes", "dra_includes_dyn_dyn", "dyn, dyn -> bool", _includes),
+)
+OPERATORS: dict[str, Apply] = {"size": _size, "@in": _in}

@@ -1,0 +1,150 @@
+"""Conversions between types: int("3"), string(1.5), type(x), dyn(x)."""
+
+from __future__ import annotations
+
+from math import isinf, isnan
+from typing import NoReturn
+
+from kuberth.cel.declarations import Apply, Overload, function
+from kuberth.cel.library.times import (
+    format_duration,
+    format_timestamp,
+    parse_duration,
+    parse_timestamp,
+    timestamp_of_seconds,
+)
+from kuberth.cel.numbers import format_double, parse_double, parse_int, parse_uint
+from kuberth.cel.values import (
+    INT_MAX,
+    Duration,
+    Timestamp,
+    TypeValue,
+    Uint,
+    Value,
+    check_uint,
+    type_name,
+)
+from kuberth.errors import CelRuntimeError
+
+_TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
+_FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
+
+
+def _no_conversion(value: Value, to: str) -> NoReturn:
+    raise CelRuntimeError(f"type conversion error from '{type_name(value)}' to '{to}'")
+
+
+def _same(value: Value) -> Value:
+    return value
+
+
+def _text_to_int(text: str) -> int:
+    value = parse_int(text)
+    return _no_conversion(text, "int") if value is None else value
+
+
+def _double_to_int(value: float) -> int:
+    if isinf(value) or isnan(value) or value <= -(2.0**63) or value >= 2.0**63:
+        raise CelRuntimeError("integer overflow")
+    return int(value)
+
+
+def _uint_to_int(value: Uint) -> int:
+    if value > INT_MAX:
+        raise CelRuntimeError("integer overflow")
+    return int(value)
+
+
+def _text_to_uint(text: str) -> Uint:
+    value = parse_uint(text)
+    return _no_conversion(text, "uint") if value is None else Uint(value)
+
+
+def _double_to_uint(value: float) -> Uint:
+    if isinf(value) or isnan(value) or value < 0 or value >= 2.0**64:
+        raise CelRuntimeError("unsigned integer overflow")
+    return Uint(int(value))
+
+
+def _text_to_double(text: str) -> float:
+    value = parse_double(text)
+    return _no_conversion(text, "double") if value is None else value
+
+
+def _text_to_bool(text: str) -> bool:
+    if text in _TRUE:
+        return True
+    return False if text in _FALSE else _no_conversion(text, "bool")
+
+
+def _text_to_bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _bytes_to_text(value: bytes) -> str:
+    try:
+        return value.decode("utf-8")
+    except UnicodeDecodeError as exc:
+        raise CelRuntimeError("invalid UTF-8 in bytes, cannot convert to string") from exc
+
+
+def _text_to_duration(text: str) -> Duration:
+    value = parse_duration(text)
+    return _no_conversion(text, "google.protobuf.Duration") if value is None else value
+
+
+def _int_to_duration(value: int) -> NoReturn:
+    _no_conversion(value, "google.protobuf.Duration")
+
+
+def _text_to_timestamp(text: str) -> Timestamp:
+    value = parse_timestamp(text)
+    return _no_conversion(text, "google.protobuf.Timestamp") if value is None else value
+
+
+def _type(value: Value) -> TypeValue:
+    return TypeValue(type_name(value))
+
+
+LIBRARY: tuple[Overload, ...] = (
+    function("type", "type", "A -> type(A)"),
+    function("dyn", "to_dyn", "A -> dyn"),
+    function("bool", "bool_to_bool", "bool -> bool", _same),
+    function("bool", "string_to_bool", "string -> bool", _text_to_bool),
+    function("bytes", "bytes_to_bytes", "bytes -> bytes", _same),
+    function("bytes", "string_to_bytes", "string -> bytes", _text_to_bytes),
+    function("double", "double_to_double", "double -> double", _same),
+    function("double", "int64_to_double", "int -> double", float),
+    function("double", "string_to_double", "string -> double", _text_to_double),
+    function("double", "uint64_to_double", "uint -> double", float),
+    function("duration", "duration_to_duration", "duration -> duration", _same),
+    function("duration", "int64_to_duration", "int -> duration", _int_to_duration),
+    function("duration", "string_to_duration", "string -> duration", _text_to_duration),
+    function("int", "int64_to_int64", "int -> int", _same),
+    function("int", "double_to_int64", "double -> int", _double_to_int),
+    function("int", "duration_to_int64", "duration -> int", lambda value: value.nanoseconds),
+    function("int", "string_to_int64", "string -> int", _text_to_int),
+    function("int", "timestamp_to_int64", "timestamp -> int", lambda value: value.nanoseconds // 10**9),
+    function("int", "uint64_to_int64", "uint -> int", _uint_to_int),
+    function("string", "string_to_string", "string -> string", _same),
+    function("string", "bool_to_string", "bool -> string", lambda value: "true" if value else "false"),
+    function("string", "bytes_to_string", "bytes -> string", _bytes_to_text),
+    function("string", "double_to_string", "double -> string", format_double),
+    function("string", "duration_to_string", "duration -> string", format_duration),
+    function("string", "int64_to_string", "int -> string", str),
+    function("string", "timestamp_to_string", "timestamp -> string", format_timestamp),
+    function("string", "uint64_to_string", "uint -> string", str),
+    function("timestamp", "timestamp_to_timestamp", "timestamp -> timestamp", _same),
+    function("timestamp", "int64_to_timestamp", "int -> timestamp", timestamp_of_seconds),
+    function("timestamp", "string_to_timestamp", "string -> timestamp", _text_to_timestamp),
+    function("uint", "uint64_to_uint64", "uint -> uint", _same),
+    function("uint", "double_to_uint64", "double -> uint", _double_to_uint),
+    function("uint", "int64_to_uint64", "int -> uint", check_uint),
+    function("uint", "string_to_uint64", "string -> uint", _text_to_uint),
+)
+OPERATORS: dict[str, Apply] = {"type": _type, "dyn": _same}
+
+CONVERSIONS = frozenset(
+    {"bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint"}
+)
+"""Functions that are worked out at once where their argument is a constant."""

@@ -1,0 +1,205 @@
+"""Named formats: format.dns1123Label().validate(text) gives what is wrong with a text, if anything is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import date
+
+from kuberth.cel.comparing import register_equality
+from kuberth.cel.declarations import Overload, function, method
+from kuberth.cel.library.urls import url_problem
+from kuberth.cel.values import NONE, Optional, register_type
+
+_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
+_LABEL_1035 = "[a-z]([-a-z0-9]*[a-z0-9])?"
+_KEY = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
+_KEY_RULE = (
+    "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric"
+    " character"
+)
+_UUID = re.compile(
+    r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}", re.IGNORECASE | re.ASCII
+)
+_BASE64 = re.compile(
+    r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{4})", re.ASCII
+)
+_DATE = re.compile(r"(\d{4})-(\d\d)-(\d\d)", re.ASCII)
+_TIME = re.compile(r"(\d\d):(\d\d):(\d\d)(?:.\d+)?(?:z|[+-]\d\d:\d\d)", re.ASCII)
+
+_Check = Callable[[str], list[str]]
+
+
+class NamedFormat:
+    """A format by its name; `regex_size` is what upstream charges for checking it."""
+
+    __slots__ = ("check", "name", "regex_size")
+
+    def __init__(self, name: str, regex_size: int, check: _Check) -> None:
+        self.name = name
+        self.regex_size = regex_size
+        self.check = check
+
+
+register_type(NamedFormat, "kubernetes.NamedFormat")
+register_equality(
+    NamedFormat, lambda one, other: one.name == other.name if type(other) is NamedFormat else None
+)
+
+
+def _shape(pattern: str, text: str) -> bool:
+    return re.fullmatch(pattern, text, re.ASCII) is not None
+
+
+def _wrong(rule: str, pattern: str, *examples: str) -> str:
+    shown = " or ".join(f"'{example}', " for example in examples)
+    return f"{rule} (e.g. {shown}regex used for validation is '{pattern}')"
+
+
+def _too_long(text: str, most: int, unit: str = "characters") -> list[str]:
+    return (
+        [f"must be no more than {most} {unit}"] if len(text.encode("utf-8", "surrogatepass")) > most else []
+    )
+
+
+def _check_label(text: str) -> list[str]:
+    problems = _too_long(text, 63)
+    if not _shape(_LABEL, text):
+        rule = (
+            "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must"
+            " start and end with an alphanumeric character"
+        )
+        dots = _shape(_SUBDOMAIN, text)
+        problems.append("must not contain dots" if dots else _wrong(rule, _LABEL, "my-name", "123-abc"))
+    return problems
+
+
+def _check_subdomain(text: str) -> list[str]:
+    problems = _too_long(text, 253)
+    if not _shape(_SUBDOMAIN, text):
+        rule = (
+            "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.',"
+            " and must start and end with an alphanumeric character"
+        )
+        problems.append(_wrong(rule, _SUBDOMAIN, "example.com"))
+    return problems
+
+
+def _check_label_1035(text: str) -> list[str]:
+    problems = _too_long(text, 63)
+    if not _shape(_LABEL_1035, text):
+        rule = (
+            "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an"
+            " alphabetic character, and end with an alphanumeric character"
+        )
+        problems.append(_wrong(rule, _LABEL_1035, "my-name", "abc-123"))
+    return problems
+
+
+def _check_qualified_name(text: str) -> list[str]:
+    wrong_key = _wrong(_KEY_RULE, _KEY, "MyName", "my.name", "123-abc")
+    parts = text.split("/")
+    if len(parts) > 2:
+        return [
+            f"a valid label key {wrong_key} with an optional DNS subdomain prefix and '/'"
+            " (e.g. 'example.com/MyName')"
+        ]
+    problems: list[str] = []
+    if len(parts) == 2:
+        prefix = _check_subdomain(parts[0]) if parts[0] else ["must be non-empty"]
+        problems += [f"prefix part {problem}" for problem in prefix]
+    name = _too_long(parts[-1], 63, "bytes") if parts[-1] else ["must be non-empty"]
+    if not _shape(_KEY, parts[-1]):
+        name.append(wrong_key)
+    return problems + [f"name part {problem}" for problem in name]
+
+
+def _check_label_value(text: str) -> list[str]:
+    problems = _too_long(text, 63)
+    if text and not _shape(_KEY, text):
+        rule = f"a valid label must be an empty string or {_KEY_RULE.removeprefix('must ')}"
+        problems.append(_wrong(rule, f"({_KEY})?", "MyValue", "my_value", "12345"))
+    return problems
+
+
+def _as_prefix(check: _Check) -> _Check:
+    """Something will be appended: a dash at the end is fine."""
+    return lambda text: check(f"{text[:-2]}a" if len(text) > 1 and text.endswith("-") else text)
+
+
+def _check_uri(text: str) -> list[str]:
+    problem = url_problem(text)
+    return [problem] if problem else []
+
+
+def _check_uuid(text: str) -> list[str]:
+    return [] if _UUID.fullmatch(text) else ["does not match the UUID format"]
+
+
+def _check_byte(text: str) -> list[str]:
+    return [] if _BASE64.fullmatch(text) else ["invalid base64"]
+
+
+def _is_date(text: str) -> bool:
+    found = _DATE.fullmatch(text)
+    if found is None:
+        return False
+    year, month, day = (int(part) for part in found.groups())
+    try:
+        date(year or 2000, month, day)  # year 0 was a leap year, too
+    except ValueError:
+        return False
+    return True
+
+
+def _check_date(text: str) -> list[str]:
+    return [] if _is_date(text) else ["invalid date"]
+
+
+def _check_datetime(text: str) -> list[str]:
+    parts = text.lower().split("t")
+    time = _TIME.fullmatch(parts[1]) if len(parts) > 1 and _is_date(parts[0]) else None
+    if time is None or time[1] > "23" or time[2] > "59" or time[3] > "59":
+        return ["invalid datetime"]
+    return []
+
+
+_FORMATS = {
+    "dns1123Label": NamedFormat("DNS1123Label", 30, _check_label),
+    "dns1123Subdomain": NamedFormat("DNS1123Subdomain", 60, _check_subdomain),
+    "dns1035Label": NamedFormat("DNS1035Label", 30, _check_label_1035),
+    "qualifiedName": NamedFormat("QualifiedName", 60, _check_qualified_name),
+    "dns1123LabelPrefix": NamedFormat("DNS1123LabelPrefix", 30, _as_prefix(_check_label)),
+    "dns1123SubdomainPrefix": NamedFormat("DNS1123SubdomainPrefix", 60, _as_prefix(_check_subdomain)),
+    "dns1035LabelPrefix": NamedFormat("DNS1035LabelPrefix", 30, _as_prefix(_check_label_1035)),
+    "labelValue": NamedFormat("LabelValue", 40, _check_label_value),
+    "uri": NamedFormat("URI", 1103, _check_uri),
+    "uuid": NamedFormat("uuid", 70, _check_uuid),
+    "byte": NamedFormat("byte", 84, _check_byte),
+    "date": NamedFormat("date", 71, _check_date),
+    "datetime": NamedFormat("datetime", 71, _check_datetime),
+}
+
+
+def _validate(named: NamedFormat, text: str) -> Optional:
+    problems = named.check(text)
+    return Optional(problems) if problems else NONE
+
+
+def _named(name: str) -> Optional:
+    return Optional(_FORMATS[name]) if name in _FORMATS else NONE
+
+
+def _constant(value: NamedFormat) -> Callable[[], NamedFormat]:
+    return lambda: value
+
+
+LIBRARY: tuple[Overload, ...] = (
+    method("validate", "format-validate", "NamedFormat, string -> optional(list(string))", _validate),
+    function("format.named", "format-named", "string -> optional(NamedFormat)", _named),
+    *(
+        function(f"format.{name}", f"format.{name}", "-> NamedFormat", _constant(value))
+        for name, value in _FORMATS.items()
+    ),
+)

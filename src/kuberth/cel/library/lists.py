@@ -1,0 +1,201 @@
+"""Lists: Kubernetes' own functions, and version 3 of the lists extension."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cmp_to_key
+
+from kuberth.cel.comparing import compare, equal, is_ordered
+from kuberth.cel.declarations import Apply, Overload, function, method
+from kuberth.cel.library.operators import add
+from kuberth.cel.values import (
+    MAX_ELEMENTS,
+    CostExceeded,
+    Duration,
+    Uint,
+    Value,
+    no_such_overload,
+)
+from kuberth.errors import CelRuntimeError
+
+_SUMMED: dict[str, Value] = {"int": 0, "uint": Uint(0), "double": 0.0, "duration": Duration(0)}
+_COMPARED = ("int", "uint", "double", "bool", "duration", "timestamp", "string", "bytes")
+
+
+def _is_sorted(elements: list[Value]) -> bool:
+    for index, element in enumerate(elements):
+        if not is_ordered(element):
+            raise no_such_overload()
+        if index and _order(elements[index - 1], element) > 0:
+            return False
+    return True
+
+
+def _order(one: Value, other: Value) -> int:
+    """Elements that cannot be compared count as in order."""
+    try:
+        return compare(one, other)
+    except CelRuntimeError:
+        return 0
+
+
+def _sum(zero: Value) -> Callable[[list[Value]], Value]:
+    def apply(elements: list[Value]) -> Value:
+        total = zero
+        for element in elements:
+            total = add(total, element)
+        return total
+
+    return apply
+
+
+def _extreme(name: str, wanted: int) -> Callable[[list[Value]], Value]:
+    def apply(elements: list[Value]) -> Value:
+        if not elements:
+            raise CelRuntimeError(f"{name} called on empty list")
+        best = elements[0]
+        for element in elements:
+            if not is_ordered(element):
+                raise no_such_overload()
+            if _order(best, element) == wanted:
+                best = element
+        return best
+
+    return apply
+
+
+def _index_of(elements: list[Value], element: Value) -> int:
+    for index, one in enumerate(elements):
+        if equal(one, element) is True:
+            return index
+    return -1
+
+
+def _last_index_of(elements: list[Value], element: Value) -> int:
+    for index in range(len(elements) - 1, -1, -1):
+        if equal(elements[index], element) is True:
+            return index
+    return -1
+
+
+def _slice(elements: list[Value], start: int, end: int) -> list[Value]:
+    what = f"cannot slice({start}, {end}), "
+    if start < 0 or end < 0:
+        raise CelRuntimeError(f"{what}negative indexes not supported")
+    if start > end:
+        raise CelRuntimeError(f"{what}start index must be less than or equal to end index")
+    if len(elements) < end:
+        raise CelRuntimeError(f"{what}list is length {len(elements)}")
+    return elements[start:end]
+
+
+def _flatten(elements: Value, depth: Value = 1) -> list[Value]:
+    if not isinstance(elements, list) or type(depth) is not int:
+        raise no_such_overload("flatten", elements)
+    if depth < 0:
+        raise CelRuntimeError("level must be non-negative")
+    flat = list(elements)
+    # Level by level, not in depth: values nest as deep as an expression likes.
+    while depth > 0 and any(isinstance(one, list) for one in flat):
+        next_level: list[Value] = []
+        for one in flat:
+            if isinstance(one, list):
+                next_level.extend(one)
+            else:
+                next_level.append(one)
+            if len(next_level) > MAX_ELEMENTS:
+                raise CostExceeded
+        flat = next_level
+        depth -= 1
+    return flat
+
+
+def _sort(elements: Value) -> list[Value]:
+    if not isinstance(elements, list):
+        raise CelRuntimeError("no such overload: sort")
+    return _sort_by(elements, elements)
+
+
+def _sort_by(elements: Value, keys: Value) -> list[Value]:
+    if not isinstance(elements, list):
+        raise CelRuntimeError("no such overload: @sortByAssociatedKeys")
+    if len(elements) != len(keys):
+        raise CelRuntimeError(
+            "@sortByAssociatedKeys() expected a list of the same size as the associated keys list, but got"
+            f" {len(elements)} and {len(keys)} elements respectively"
+        )
+    if not elements:
+        return elements
+    _check_square(elements)
+    if not is_ordered(keys[0]):
+        raise CelRuntimeError("list elements must be comparable")
+    if any(type(key) is not type(keys[0]) for key in keys):
+        raise CelRuntimeError("list elements must have the same type")
+    order = cmp_to_key(_order)
+    positions = sorted(range(len(keys)), key=lambda position: order(keys[position]))
+    return [elements[position] for position in positions]
+
+
+def _range(count: int) -> list[Value]:
+    if count > MAX_ELEMENTS:
+        raise CostExceeded
+    return list(range(count))
+
+
+def _distinct(elements: list[Value]) -> list[Value]:
+    _check_square(elements)
+    seen: list[Value] = []
+    for element in elements:
+        if not any(equal(element, one) is True for one in seen):
+            seen.append(element)
+    return seen
+
+
+def _check_square(elements: list[Value]) -> None:
+    """Its cost is twice the square of the length: do not even begin what cannot be paid."""
+    if 2 * len(elements) ** 2 > MAX_ELEMENTS:
+        raise CostExceeded
+
+
+KUBERNETES: tuple[Overload, ...] = (
+    *(
+        method("isSorted", f"list_{kind}_is_sorted_bool", f"list({kind}) -> bool", _is_sorted)
+        for kind in _COMPARED
+    ),
+    *(
+        method("sum", f"list_{kind}_sum_{kind}", f"list({kind}) -> {kind}", _sum(zero))
+        for kind, zero in _SUMMED.items()
+    ),
+    *(
+        method("max", f"list_{kind}_max_{kind}", f"list({kind}) -> {kind}", _extreme("max", -1))
+        for kind in _COMPARED
+    ),
+    *(
+        method("min", f"list_{kind}_min_{kind}", f"list({kind}) -> {kind}", _extreme("min", 1))
+        for kind in _COMPARED
+    ),
+    method("indexOf", "list_a_index_of_int", "list(A), A -> int", _index_of),
+    method("lastIndexOf", "list_a_last_index_of_int", "list(A), A -> int", _last_index_of),
+)
+_FULL_NAMES = {"duration": "google.protobuf.Duration", "timestamp": "google.protobuf.Timestamp"}
+LIBRARY: tuple[Overload, ...] = (
+    method("slice", "list_slice", "list(T), int, int -> list(T)", _slice),
+    method("flatten", "list_flatten", "list(list(T)) -> list(T)", _flatten),
+    method("flatten", "list_flatten_int", "list(dyn), int -> list(dyn)", _flatten),
+    *(
+        method("sort", f"list_{_FULL_NAMES.get(kind, kind)}_sort", f"list({kind}) -> list({kind})")
+        for kind in _COMPARED
+    ),
+    *(
+        method(
+            "@sortByAssociatedKeys",
+            f"list_{_FULL_NAMES.get(kind, kind)}_sortByAssociatedKeys",
+            f"list(T), list({kind}) -> list(T)",
+        )
+        for kind in _COMPARED
+    ),
+    function("lists.range", "lists_range", "int -> list(int)", _range),
+    method("reverse", "list_reverse", "list(T) -> list(T)", lambda elements: elements[::-1]),
+    method("distinct", "list_distinct", "list(T) -> list(T)", _distinct),
+)
+OPERATORS: dict[str, Apply] = {"sort": _sort, "@sortByAssociatedKeys": _sort_by}

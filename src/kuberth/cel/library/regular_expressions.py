@@ -1,0 +1,54 @@
+"""matches, find and findAll."""
+
+from __future__ import annotations
+
+from kuberth.cel.declarations import Apply, Overload, function, method
+from kuberth.cel.re2 import Pattern, PatternError, compile_pattern
+from kuberth.cel.values import MAX_ELEMENTS, CostExceeded, Value, no_such_overload
+from kuberth.errors import CelRuntimeError
+
+
+def _matches(text: Value, pattern: Value) -> bool:
+    if type(text) is not str:
+        raise CelRuntimeError("no such overload: matches")
+    if type(pattern) is not str:
+        raise no_such_overload()
+    try:
+        return compile_pattern(pattern).matches(text)
+    except PatternError as exc:
+        raise CelRuntimeError(str(exc)) from exc
+
+
+def _compiled(pattern: str) -> Pattern:
+    try:
+        return compile_pattern(pattern)
+    except PatternError as exc:
+        raise CelRuntimeError(f"Illegal regex: {exc}") from exc
+
+
+def _find(text: str, pattern: str) -> str:
+    return _compiled(pattern).find(text)
+
+
+def _find_all(text: str, pattern: str, most: int = -1) -> list[Value]:
+    found: list[Value] = []
+    for part in _compiled(pattern).find_all(text, most):
+        found.append(part)
+        if len(found) > MAX_ELEMENTS:
+            raise CostExceeded
+    return found
+
+
+STANDARD: tuple[Overload, ...] = (
+    function("matches", "matches", "string, string -> bool"),
+    method("matches", "matches_string", "string, string -> bool"),
+)
+LIBRARY: tuple[Overload, ...] = (
+    method("find", "string_find_string", "string, string -> string", _find),
+    method("findAll", "string_find_all_string", "string, string -> list(string)", _find_all),
+    method("findAll", "string_find_all_string_int", "string, string, int -> list(string)", _find_all),
+)
+OPERATORS: dict[str, Apply] = {"matches": _matches}
+
+PATTERN_ARGUMENT = {"matches": 1, "find": 1, "findAll": 1}
+"""Which argument is a pattern; a constant one is read when the expression is compiled."""

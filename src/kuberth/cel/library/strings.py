@@ -1,0 +1,164 @@
+"""Texts: the standard functions and version 2 of the strings extension."""
+
+from __future__ import annotations
+
+from kuberth.cel.declarations import Overload, function, method
+from kuberth.cel.library.formatting import format_text
+from kuberth.cel.values import (
+    MAX_CHARACTERS,
+    MAX_ELEMENTS,
+    CostExceeded,
+    Value,
+    no_such_overload,
+)
+from kuberth.errors import CelRuntimeError
+
+_SPACES = (
+    "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
+    "\u2028\u2029\u202f\u205f\u3000"
+)
+_LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
+_UPPER = {code: code - 32 for code in range(ord("a"), ord("z") + 1)}
+_QUOTED = str.maketrans(
+    {
+        "\a": r"\a",
+        "\b": r"\b",
+        "\f": r"\f",
+        "\n": r"\n",
+        "\r": r"\r",
+        "\t": r"\t",
+        "\v": r"\v",
+        "\\": r"\\",
+        '"': r"\"",
+    }
+)
+
+
+def _two_texts(one: Value, other: Value) -> None:
+    if type(one) is not str or type(other) is not str:
+        raise no_such_overload()
+
+
+def _contains(text: str, part: str) -> bool:
+    _two_texts(text, part)
+    return part in text
+
+
+def _starts_with(text: str, part: str) -> bool:
+    _two_texts(text, part)
+    return text.startswith(part)
+
+
+def _ends_with(text: str, part: str) -> bool:
+    _two_texts(text, part)
+    return text.endswith(part)
+
+
+def _out_of_range(index: int) -> CelRuntimeError:
+    return CelRuntimeError(f"index out of range: {index}")
+
+
+def _char_at(text: str, index: int) -> str:
+    if not 0 <= index <= len(text):
+        raise _out_of_range(index)
+    return text[index : index + 1]
+
+
+def _index_of(text: str, part: str, start: int = 0) -> int:
+    if not part:
+        return start
+    if start < 0:
+        raise _out_of_range(start)
+    return text.find(part, start) if start < len(text) else -1
+
+
+def _last_index_of(text: str, part: str) -> int:
+    if not part:
+        return len(text)
+    return text.rfind(part)
+
+
+def _last_index_from(text: str, part: str, start: int) -> int:
+    if not part:
+        return start
+    if start < 0:
+        raise _out_of_range(start)
+    return text.rfind(part, 0, start + len(part)) if start < len(text) else -1
+
+
+def _replace(text: str, old: str, new: str, count: int = -1) -> str:
+    most = len(text) + 1 if not old else text.count(old)
+    if 0 <= count < most:
+        most = count
+    if len(text) + most * len(new) > MAX_CHARACTERS:
+        raise CostExceeded
+    return text.replace(old, new, most)
+
+
+def _split(text: str, separator: str, count: int = -1) -> list[Value]:
+    if count == 0:
+        return []
+    if len(text) > MAX_ELEMENTS:
+        raise CostExceeded
+    if not separator:
+        if 0 < count < len(text):
+            return [*text[: count - 1], text[count - 1 :]]
+        return list(text)
+    return list(text.split(separator, count - 1 if count > 0 else -1))
+
+
+def _substring(text: str, start: int) -> str:
+    if not 0 <= start <= len(text):
+        raise _out_of_range(start)
+    return text[start:]
+
+
+def _substring_to(text: str, start: int, end: int) -> str:
+    if start > end:
+        raise CelRuntimeError(f"invalid substring range. start: {start}, end: {end}")
+    for index in (start, end):
+        if not 0 <= index <= len(text):
+            raise _out_of_range(index)
+    return text[start:end]
+
+
+def _join(parts: list[Value], separator: str = "") -> str:
+    length = len(separator) * len(parts)
+    for part in parts:
+        if type(part) is not str:
+            raise CelRuntimeError(f"join: invalid input: {part}")
+        length += len(part)
+    if length > MAX_CHARACTERS:
+        raise CostExceeded
+    return separator.join(parts)
+
+
+def _quote(text: str) -> str:
+    return f'"{text.translate(_QUOTED)}"'
+
+
+STANDARD: tuple[Overload, ...] = (
+    method("contains", "contains_string", "string, string -> bool", _contains),
+    method("endsWith", "ends_with_string", "string, string -> bool", _ends_with),
+    method("startsWith", "starts_with_string", "string, string -> bool", _starts_with),
+)
+LIBRARY: tuple[Overload, ...] = (
+    method("charAt", "string_char_at_int", "string, int -> string", _char_at),
+    method("indexOf", "string_index_of_string", "string, string -> int", _index_of),
+    method("indexOf", "string_index_of_string_int", "string, string, int -> int", _index_of),
+    method("lastIndexOf", "string_last_index_of_string", "string, string -> int", _last_index_of),
+    method("lastIndexOf", "string_last_index_of_string_int", "string, string, int -> int", _last_index_from),
+    method("lowerAscii", "string_lower_ascii", "string -> string", lambda text: text.translate(_LOWER)),
+    method("upperAscii", "string_upper_ascii", "string -> string", lambda text: text.translate(_UPPER)),
+    method("replace", "string_replace_string_string", "string, string, string -> string", _replace),
+    method("replace", "string_replace_string_string_int", "string, string, string, int -> string", _replace),
+    method("split", "string_split_string", "string, string -> list(string)", _split),
+    method("split", "string_split_string_int", "string, string, int -> list(string)", _split),
+    method("substring", "string_substring_int", "string, int -> string", _substring),
+    method("substring", "string_substring_int_int", "string, int, int -> string", _substring_to),
+    method("trim", "string_trim", "string -> string", lambda text: text.strip(_SPACES)),
+    method("format", "string_format", "string, list(dyn) -> string", format_text),
+    function("strings.quote", "strings_quote", "string -> string", _quote),
+    method("join", "list_join", "list(string) -> string", _join),
+    method("join", "list_join_string", "list(string), string -> string", _join),
+)

@@ -1,0 +1,212 @@
+"""URLs: url("https://host:80/path?q=1") and what can be asked of one. Read as Go's net/url reads a request
+URI.
+"""
+
+from __future__ import annotations
+
+import re
+from ipaddress import IPv6Address
+
+from kuberth.cel.comparing import register_equality
+from kuberth.cel.declarations import Overload, function, method
+from kuberth.cel.library.formatting import go_quote
+from kuberth.cel.values import Map, Value, register_type
+from kuberth.errors import CelRuntimeError
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*):", re.ASCII)
+_BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})", re.ASCII)
+_PORT = re.compile(r"(?::[0-9]*)?", re.ASCII)
+_USER = re.compile(r"[A-Za-z0-9\-._:~!$&'()*+,;=%@]*", re.ASCII)
+_HOST = re.compile(r"[A-Za-z0-9\-_.~!$&'()*+,;=:\[\]<>\"%\x80-\U0010ffff]*", re.ASCII)
+_UNESCAPED_PATH = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.~$&+,/:;=@")
+_VALID_IN_PATH = re.compile(r"[A-Za-z0-9\-_.~$&+,/:;=@!'()*\[\]%]*", re.ASCII)
+
+
+class URLValue:
+    """A URL in its parts."""
+
+    __slots__ = ("escaped_path", "host", "query", "scheme", "text")
+
+    def __init__(self, scheme: str, host: str, escaped_path: str, query: str, text: str) -> None:
+        self.scheme = scheme
+        self.host = host
+        self.escaped_path = escaped_path
+        self.query = query
+        self.text = text
+
+
+register_type(URLValue, "kubernetes.URL")
+register_equality(URLValue, lambda one, other: one.text == other.text if type(other) is URLValue else None)
+
+
+class _URLError(ValueError):
+    """Not a URL; says why."""
+
+
+def _parse(text: str, *, request: bool) -> URLValue:
+    """A URL; as a request it must be absolute, or an absolute path."""
+    if any(ord(char) < 0x20 or ord(char) == 0x7F for char in text):
+        raise _URLError("net/url: invalid control character in URL")
+    if not text and request:
+        raise _URLError("empty url")
+    if text == "*":
+        return URLValue("", "", "*", "", "*")
+    if text.startswith(":"):
+        raise _URLError("missing protocol scheme")
+    found = _SCHEME.match(text)
+    scheme = found[1].lower() if found else ""
+    rest, _, query = (text[found.end() :] if found else text).partition("?")
+    if not rest.startswith("/"):
+        if scheme:
+            return URLValue(scheme, "", "", query, text)  # opaque: mailto:x
+        if request:
+            raise _URLError("invalid URI for request")
+    host = ""
+    if rest.startswith("//") and (scheme or not (request or rest.startswith("///"))):
+        authority, slash, path = rest[2:].partition("/")
+        rest = slash + path
+        host = _parse_authority(scheme, authority)
+    if _BAD_ESCAPE.search(rest):
+        raise _URLError("invalid URL escape")
+    return URLValue(scheme, host, _escaped(rest), query, scheme + text[len(scheme) :])
+
+
+def _parse_authority(scheme: str, authority: str) -> str:
+    user, at, host = authority.rpartition("@")
+    host = _parse_host(scheme, host)
+    if at and (not _USER.fullmatch(user) or _BAD_ESCAPE.search(user)):
+        raise _URLError("net/url: invalid userinfo")
+    return host
+
+
+def _parse_host(scheme: str, host: str) -> str:
+    opening = host.rfind("[")
+    if opening > 0:
+        raise _URLError("invalid IP-literal")
+    if opening == 0:
+        closing = host.rfind("]")
+        if closing < 0:
+            raise _URLError("missing ']' in host")
+        _check_port(host[closing + 1 :])
+        return f"[{_parse_literal(host[1:closing])}]{host[closing + 1 :]}"
+    colon = host.find(":")
+    if colon >= 0:
+        if scheme not in ("http", "https"):
+            colon = host.rfind(":")
+        _check_port(host[colon:])
+    return _unescape_host(host)
+
+
+def _check_port(port: str) -> None:
+    if not _PORT.fullmatch(port):
+        raise _URLError(f"invalid port {go_quote(port)} after host")
+
+
+def _parse_literal(address: str) -> str:
+    """An IPv6 address in brackets, with a zone after %25."""
+    head, zone_mark, zone = address.partition("%25")
+    text = _unescape_host(head)
+    if zone_mark:
+        text += "%" + _unescape(zone)
+    try:
+        IPv6Address(text)
+    except ValueError as exc:
+        raise _URLError("invalid host: unable to parse IP") from exc
+    return text
+
+
+def _unescape_host(host: str) -> str:
+    if _BAD_ESCAPE.search(host):
+        raise _URLError("invalid URL escape")
+    for escape in re.findall(r"%([0-9A-Fa-f]{2})", host):
+        # Only bytes beyond ASCII may be written with an escape, and the percent sign itself.
+        if int(escape, 16) < 0x80 and escape != "25":
+            raise _URLError(f'invalid URL escape "%{escape}"')
+    if not _HOST.fullmatch(host):
+        raise _URLError("invalid character in host name")
+    return _unescape(host)
+
+
+def _unescape(text: str, *, plus: bool = False) -> str:
+    if plus:
+        text = text.replace("+", " ")
+    if "%" not in text:
+        return text
+    raw = re.sub(
+        rb"%([0-9A-Fa-f]{2})",
+        lambda found: bytes((int(found[1], 16),)),
+        text.encode("utf-8", "surrogatepass"),
+    )
+    return raw.decode("utf-8", "replace")
+
+
+def _escaped(path: str) -> str:
+    """The path as it was written if that is a valid way to write it, else escaped anew."""
+    if _VALID_IN_PATH.fullmatch(path):
+        return path
+    octets = _unescape(path).encode("utf-8", "surrogatepass")
+    return "".join(chr(octet) if octet in _UNESCAPED_PATH else f"%{octet:02X}" for octet in octets)
+
+
+def _url(text: str) -> URLValue:
+    try:
+        _parse(text, request=True)
+        before, _, fragment = text.partition("#")
+        if _BAD_ESCAPE.search(fragment):
+            raise _URLError("invalid URL escape")
+        return _parse(before, request=False)
+    except _URLError as exc:
+        raise CelRuntimeError(
+            f"URL parse error during conversion from string: parse {go_quote(text[:1000])}: {exc}"
+        ) from exc
+
+
+def url_problem(text: str) -> str:
+    """What is wrong with the text, or nothing."""
+    try:
+        _parse(text, request=True)
+    except _URLError as exc:
+        return f"parse {go_quote(text[:1000])}: {exc}"
+    return ""
+
+
+def _hostname(url: URLValue) -> str:
+    host = url.host
+    colon = host.rfind(":")
+    if colon >= 0 and _PORT.fullmatch(host[colon:]) and not host.endswith("]"):
+        host = host[:colon]
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    return host
+
+
+def _port(url: URLValue) -> str:
+    colon = url.host.rfind(":")
+    if colon >= 0 and _PORT.fullmatch(url.host[colon:]) and not url.host.endswith("]"):
+        return url.host[colon + 1 :]
+    return ""
+
+
+def _query(url: URLValue) -> Map:
+    fields: dict[str, list[str]] = {}
+    for part in url.query.split("&") if url.query else ():
+        if not part or ";" in part:
+            continue
+        key, _, value = part.partition("=")
+        if _BAD_ESCAPE.search(key) or _BAD_ESCAPE.search(value):
+            continue
+        fields.setdefault(_unescape(key, plus=True), []).append(_unescape(value, plus=True))
+    entries: dict[Value, Value] = dict(fields)
+    return Map(entries)
+
+
+LIBRARY: tuple[Overload, ...] = (
+    function("url", "string_to_url", "string -> URL", _url),
+    method("getScheme", "url_get_scheme", "URL -> string", lambda url: url.scheme),
+    method("getHost", "url_get_host", "URL -> string", lambda url: url.host),
+    method("getHostname", "url_get_hostname", "URL -> string", _hostname),
+    method("getPort", "url_get_port", "URL -> string", _port),
+    method("getEscapedPath", "url_get_escaped_path", "URL -> string", lambda url: url.escaped_path),
+    method("getQuery", "url_get_query", "URL -> map(string, list(string))", _query),
+    function("isURL", "is_url_string", "string -> bool", lambda text: not url_problem(text)),
+)

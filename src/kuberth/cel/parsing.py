@@ -1,0 +1,392 @@
+"""Tokens to a tree.
+
+In: the text of an expression. Out: its tree with macros expanded, or the problems that kept it from being
+one. The limits are cel-go's: the length of a text, and how deep its parts may nest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NoReturn
+
+from kuberth.cel import literals
+from kuberth.cel.lexing import END, Token, read_tokens
+from kuberth.cel.macros import MacroProblem, expand
+from kuberth.cel.source import NOWHERE, Problem
+from kuberth.cel.syntax import (
+    Call,
+    Entry,
+    Expression,
+    ListLiteral,
+    Literal,
+    MapLiteral,
+    MessageField,
+    MessageLiteral,
+    Name,
+    Select,
+)
+from kuberth.cel.values import Value
+
+MAX_CODE_POINTS = 100_000
+MAX_DEPTH = 250
+
+_RESERVED = frozenset(
+    {
+        *("as", "break", "const", "continue", "else", "false", "for", "function", "if", "import", "in"),
+        *("let", "loop", "package", "namespace", "null", "return", "true", "var", "void", "while"),
+    }
+)
+_RELATIONS = {
+    "<": "_<_",
+    "<=": "_<=_",
+    ">=": "_>=_",
+    ">": "_>_",
+    "==": "_==_",
+    "!=": "_!=_",
+    "in": "@in",
+}
+_SUMS = {"+": (1, "_+_"), "-": (1, "_-_"), "*": (2, "_*_"), "/": (2, "_/_"), "%": (2, "_%_")}
+_WORD_VALUES = {"true": True, "false": False, "null": None}
+
+_OPERAND = (
+    "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES,"
+    " IDENTIFIER}"
+)
+
+
+class _StopParsing(Exception):  # noqa: N818  # ends the parser, never leaves it
+    """The text is no expression from here on; the problem is noted."""
+
+
+def parse(text: str, problems: list[Problem]) -> Expression | None:
+    """The tree of the text; None and problems if it has none."""
+    if len(text) > MAX_CODE_POINTS:
+        problems.append(
+            Problem(
+                NOWHERE,
+                f"expression code point size exceeds limit: size: {len(text)}, limit {MAX_CODE_POINTS}",
+            )
+        )
+        return None
+    tokens = read_tokens(text, problems)
+    if problems:
+        return None
+    try:
+        node = _Parser(tokens, problems).whole()
+    except _StopParsing:
+        return None
+    return None if problems else node
+
+
+class _Parser:
+    def __init__(self, tokens: list[Token], problems: list[Problem]) -> None:
+        self._tokens = tokens
+        self._position = 0
+        self._problems = problems
+        # How many of each rule are being read: what cel-go counts against its limit. A chain like a + b + c
+        # counts its operators until its end.
+        self._open = {"expression": 0, "relation": 0, "sum": 0, "member": 0}
+        self._unclosed = 0  # brackets, and conditions that lack their other half
+
+    def whole(self) -> Expression:
+        node = self._expression()
+        if self._peek != END:
+            self._unexpected("<EOF>")
+        return node
+
+    # Reading tokens
+
+    @property
+    def _peek(self) -> str:
+        return self._tokens[self._position].kind
+
+    def _take(self) -> Token:
+        token = self._tokens[self._position]
+        self._position += 1
+        return token
+
+    def _accept(self, kind: str) -> bool:
+        if self._peek == kind:
+            self._position += 1
+            return True
+        return False
+
+    def _expect(self, kind: str) -> Token:
+        token = self._tokens[self._position]
+        if token.kind == kind:
+            return self._take()
+        if kind == ")" and token.kind == END and self._unclosed == 1:
+            self._stop(token.offset, f"Syntax error: missing ')' at '{token.text}'")
+        return self._unexpected("IDENTIFIER" if kind == "name" else f"'{kind}'")
+
+    def _unexpected(self, wanted: str) -> NoReturn:
+        token = self._tokens[self._position]
+        self._stop(token.offset, f"Syntax error: mismatched input '{token.text}' expecting {wanted}")
+
+    def _stop(self, offset: int, message: str) -> NoReturn:
+        self._problems.append(Problem(offset, message))
+        raise _StopParsing
+
+    def _complain(self, offset: int, message: str) -> Expression:
+        self._problems.append(Problem(offset, message))
+        return Literal(offset, None)
+
+    # Limits
+
+    def _enter(self, rule: str) -> None:
+        self._open[rule] += 1
+        if self._open[rule] > MAX_DEPTH:
+            self._stop(NOWHERE, f"expression recursion limit exceeded: {MAX_DEPTH}")
+
+    def _nested(self, node: Expression, *parts: Expression, deeper: int = 1) -> Expression:
+        node.depth = deeper + max((part.depth for part in parts), default=0)
+        if node.depth > MAX_DEPTH:
+            self._stop(NOWHERE, "max recursion depth exceeded")
+        return node
+
+    # Rules, loosest first
+
+    def _expression(self) -> Expression:
+        self._enter("expression")
+        node = self._logical("||", "_||_", self._conjunction)
+        if self._peek == "?":
+            offset = self._take().offset
+            self._unclosed += 1
+            then = self._logical("||", "_||_", self._conjunction)
+            self._expect(":")
+            self._unclosed -= 1
+            otherwise = self._expression()
+            node = self._nested(Call(offset, "_?_:_", [node, then, otherwise]), node, then, otherwise)
+        self._open["expression"] -= 1
+        return node
+
+    def _conjunction(self) -> Expression:
+        return self._logical("&&", "_&&_", self._relation)
+
+    def _logical(self, mark: str, function: str, operand: Callable[[], Expression]) -> Expression:
+        terms = [operand()]
+        offset = 0
+        while self._peek == mark:
+            offset = self._take().offset
+            terms.append(operand())
+        if len(terms) == 1:
+            return terms[0]
+        return self._nested(Call(offset, function, terms), *terms, deeper=0)
+
+    def _relation(self) -> Expression:
+        before = self._open["relation"]
+        self._enter("relation")
+        node = self._sum(1)
+        while self._peek in _RELATIONS:
+            self._enter("relation")
+            token = self._take()
+            self._enter("relation")
+            right = self._sum(1)
+            self._open["relation"] -= 1
+            node = self._nested(Call(token.offset, _RELATIONS[token.kind], [node, right]), node, right)
+        self._open["relation"] = before
+        return node
+
+    def _sum(self, binding: int) -> Expression:
+        before = self._open["sum"]
+        self._enter("sum")
+        node = self._unary()
+        while (operator := _SUMS.get(self._peek)) is not None and operator[0] >= binding:
+            self._enter("sum")
+            token = self._take()
+            right = self._sum(operator[0] + 1)
+            node = self._nested(Call(token.offset, operator[1], [node, right]), node, right)
+        self._open["sum"] = before
+        return node
+
+    def _unary(self) -> Expression:
+        first = self._tokens[self._position]
+        if first.kind not in ("!", "-") or self._at_signed_number():
+            return self._member()
+        count = 0
+        while self._accept(first.kind):
+            count += 1
+        operand = self._member()
+        if count % 2 == 0:
+            return operand
+        function = "!_" if first.kind == "!" else "-_"
+        return self._nested(Call(first.offset, function, [operand]), operand, deeper=0)
+
+    def _at_signed_number(self) -> bool:
+        return self._peek == "-" and self._tokens[self._position + 1].kind in ("int", "float")
+
+    def _member(self) -> Expression:
+        before = self._open["member"]
+        self._enter("member")
+        node = self._primary()
+        while self._peek in (".", "["):
+            self._enter("member")
+            node = self._access(node) if self._peek == "." else self._index(node)
+        self._open["member"] = before
+        return node
+
+    def _access(self, operand: Expression) -> Expression:
+        dot = self._take()
+        optional = self._accept("?")
+        if self._peek == "quoted":
+            return self._complain(self._take().offset, "unsupported syntax: '`'")
+        name = self._expect("name")
+        if optional:
+            field = Literal(name.offset, name.text)
+            return self._nested(Call(dot.offset, "_?._", [operand, field]), operand)
+        if self._peek != "(":
+            return self._nested(Select(dot.offset, operand, name.text), operand)
+        offset, args = self._arguments()
+        return self._nested(self._call(offset, name.text, args, operand), operand, *args)
+
+    def _index(self, operand: Expression) -> Expression:
+        bracket = self._take()
+        self._unclosed += 1
+        function = "_[?_]" if self._accept("?") else "_[_]"
+        index = self._expression()
+        self._expect("]")
+        self._unclosed -= 1
+        return self._nested(Call(bracket.offset, function, [operand, index]), operand, index)
+
+    def _call(
+        self, offset: int, function: str, args: list[Expression], target: Expression | None = None
+    ) -> Expression:
+        try:
+            expanded = expand(offset, function, target, args)
+        except MacroProblem as exc:
+            return self._complain(*exc.problem)
+        return Call(offset, function, args, target) if expanded is None else expanded
+
+    def _arguments(self) -> tuple[int, list[Expression]]:
+        offset = self._expect("(").offset
+        self._unclosed += 1
+        args: list[Expression] = []
+        if self._peek != ")":
+            args.append(self._expression())
+            while self._accept(","):
+                args.append(self._expression())
+        self._expect(")")
+        self._unclosed -= 1
+        return offset, args
+
+    def _primary(self) -> Expression:
+        token = self._tokens[self._position]
+        kind = token.kind
+        if kind == "(":
+            self._take()
+            self._unclosed += 1
+            node = self._expression()
+            self._expect(")")
+            self._unclosed -= 1
+            return node
+        if kind == "[":
+            return self._list()
+        if kind == "{":
+            return self._map()
+        if kind in _WORD_VALUES:
+            self._take()
+            return Literal(token.offset, _WORD_VALUES[kind])
+        if kind in ("name", "."):
+            return self._message() if self._at_message() else self._name()
+        if kind == "-" and self._at_signed_number():
+            self._take()
+            return self._literal(token.offset, negative=True)
+        if kind in ("int", "uint", "float", "string", "bytes"):
+            return self._literal(token.offset, negative=False)
+        return self._unexpected(_OPERAND)
+
+    def _literal(self, offset: int, *, negative: bool) -> Expression:
+        token = self._take()
+        value: Value
+        try:
+            if token.kind == "int":
+                value = literals.read_int(token.text, negative=negative)
+            elif token.kind == "uint":
+                value = literals.read_uint(token.text)
+            elif token.kind == "float":
+                value = literals.read_double(token.text, negative=negative)
+            elif token.kind == "string":
+                value = literals.read_string(token.text)
+            else:
+                value = literals.read_bytes(token.text)
+        except ValueError as exc:
+            return self._complain(offset, str(exc))
+        return Literal(offset, value)
+
+    def _name(self) -> Expression:
+        start = self._tokens[self._position].offset
+        leading = "." if self._accept(".") else ""
+        token = self._expect("name")
+        if token.text in _RESERVED:
+            self._problems.append(Problem(start, f"reserved identifier: {token.text}"))
+        if self._peek != "(":
+            return Name(token.offset, leading + token.text)
+        offset, args = self._arguments()
+        return self._nested(self._call(offset, leading + token.text, args), *args, deeper=0)
+
+    def _list(self) -> Expression:
+        offset = self._take().offset
+        self._unclosed += 1
+        elements: list[Expression] = []
+        optional: set[int] = set()
+        while self._peek not in ("]", ","):
+            if self._accept("?"):
+                optional.add(len(elements))
+            elements.append(self._expression())
+            if self._peek != "," or self._tokens[self._position + 1].kind == "]":
+                break
+            self._take()
+        self._accept(",")
+        self._expect("]")
+        self._unclosed -= 1
+        return self._nested(ListLiteral(offset, elements, frozenset(optional)), *elements, deeper=0)
+
+    def _map(self) -> Expression:
+        offset = self._take().offset
+        self._unclosed += 1
+        entries: list[Entry] = []
+        while self._peek not in ("}", ","):
+            optional = self._accept("?")
+            key = self._expression()
+            self._expect(":")
+            entries.append(Entry(key, self._expression(), optional=optional))
+            if self._peek != "," or self._tokens[self._position + 1].kind == "}":
+                break
+            self._take()
+        self._accept(",")
+        self._expect("}")
+        self._unclosed -= 1
+        parts = [part for entry in entries for part in (entry.key, entry.value)]
+        return self._nested(MapLiteral(offset, entries), *parts, deeper=0)
+
+    def _at_message(self) -> bool:
+        """Whether names with dots between them end in a brace."""
+        position = self._position + (self._peek == ".")
+        kinds = self._tokens
+        while kinds[position].kind == "name":
+            position += 1
+            if kinds[position].kind == "{":
+                return True
+            if kinds[position].kind != ".":
+                return False
+            position += 1
+        return False
+
+    def _message(self) -> Expression:
+        name = ""
+        while self._peek != "{":
+            name += self._take().text
+        offset = self._take().offset
+        fields: list[MessageField] = []
+        while self._peek not in ("}", ","):
+            self._accept("?")
+            field = self._expect("name").text
+            colon = self._expect(":").offset
+            fields.append(MessageField(colon, field, self._expression()))
+            if self._peek != "," or self._tokens[self._position + 1].kind == "}":
+                break
+            self._take()
+        self._accept(",")
+        self._expect("}")
+        values = [field.value for field in fields]
+        return self._nested(MessageLiteral(offset, name, fields), *values, deeper=0)

@@ -1,0 +1,122 @@
+"""A compiled selector, and the memory of what it answered.
+
+In: an expression, later devices. Out: whether a device matches; asked again about an equal one, from memory.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from kuberth.cel.checking import Checker
+from kuberth.cel.compiling import Compiler, Evaluate, Frame
+from kuberth.cel.costs import LIMIT
+from kuberth.cel.deep_calls import deep_calls
+from kuberth.cel.device import DeviceContent, variable_of
+from kuberth.cel.parsing import parse
+from kuberth.cel.source import Problem, Source
+from kuberth.cel.static_types import ANY, BOOL
+from kuberth.cel.validating import validate
+from kuberth.cel.values import COST_EXCEEDED, CostExceeded, Optional, Value, type_name
+from kuberth.errors import CelCompileError, CelRuntimeError
+
+_SELECTORS = 512
+_ANSWERS_A_SELECTOR = 4096
+_NO_BOOL = {
+    "string": "unsupported native conversion from string to 'bool'",
+    "int": "unsupported type conversion from 'int' to bool",
+    "kubernetes.Semver": "type conversion error from 'Semver' to 'bool'",
+    "double": "type conversion error from Double to 'bool'",
+}
+
+
+class DeviceSelector:
+    """An expression that compiled: asks a device, and remembers the answer for all devices like it."""
+
+    def __init__(self, expression: str, evaluate: Evaluate, frame_length: int) -> None:
+        self.expression = expression
+        self._evaluate = evaluate
+        self._frame = [0] + [None] * (frame_length - 1)
+        self._answers: dict[DeviceContent, bool | str] = {}
+
+    def matches(self, device: DeviceContent) -> bool:
+        """Whether the device is selected; raises `CelRuntimeError` where the expression has no answer."""
+        answer = self._answers.get(device)
+        if answer is None:
+            answer = self._ask(device)
+        if isinstance(answer, str):
+            raise CelRuntimeError(answer)
+        return answer
+
+    def cost(self, device: DeviceContent) -> int:
+        """What it costs to ask this device, in the units of the limit; raises like `matches`."""
+        return int(self._run(device)[1])
+
+    def _ask(self, device: DeviceContent) -> bool | str:
+        answer: bool | str
+        try:
+            answer = self._run(device)[0]
+        except CelRuntimeError as exc:
+            answer = str(exc)
+        if len(self._answers) >= _ANSWERS_A_SELECTOR:
+            self._answers.clear()
+        self._answers[device] = answer
+        return answer
+
+    def _run(self, device: DeviceContent) -> tuple[bool, int]:
+        frame: Frame = self._frame.copy()
+        frame[1] = variable_of(device)
+        try:
+            with deep_calls():
+                value = self._evaluate(frame)
+        except (CostExceeded, RecursionError, MemoryError):
+            raise CelRuntimeError(COST_EXCEEDED) from None
+        if frame[0] > LIMIT:
+            raise CelRuntimeError(COST_EXCEEDED)
+        return _as_bool(value), frame[0]
+
+
+def _as_bool(value: Value) -> bool:
+    inner = value
+    while type(inner) is Optional and inner.present:
+        inner = inner.value
+    if type(inner) is bool:
+        return inner
+    name = type_name(value)
+    problem = _NO_BOOL.get(name, f"type conversion error from {name} to 'bool'")
+    raise CelRuntimeError(f"CEL result of type {name} could not be converted to bool: {problem}")
+
+
+def compile_selector(expression: str) -> DeviceSelector:
+    """The selector of this text; raises `CelCompileError` if it is none."""
+    compiled = _compile(expression)
+    if isinstance(compiled, str):
+        raise CelCompileError(compiled)
+    return compiled
+
+
+@lru_cache(maxsize=_SELECTORS)
+def _compile(expression: str) -> DeviceSelector | str:
+    """The selector, or what is wrong with the text: also a wrong text is read only once."""
+    try:
+        with deep_calls():
+            return _compile_anew(expression)
+    except CelCompileError as exc:
+        return str(exc)
+    except (CostExceeded, RecursionError, MemoryError):
+        return "program instantiation failed: the expression is too large"
+
+
+def _compile_anew(expression: str) -> DeviceSelector:
+    problems: list[Problem] = []
+    tree = parse(expression, problems)
+    if tree is not None:
+        checker = Checker(problems)
+        result = checker.check(tree)
+        if not problems:
+            problems += validate(tree, checker.final)
+    if tree is None or problems:
+        raise CelCompileError(f"compilation failed: {Source(expression).report(problems)}")
+    if result is not BOOL and result is not ANY:
+        raise CelCompileError(f"must evaluate to bool or the unknown type, not {result.full_name()}")
+    evaluate, frame_length = Compiler(checker.final).compile(tree)
+    return DeviceSelector(expression, evaluate, frame_length)

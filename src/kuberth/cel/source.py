@@ -1,0 +1,55 @@
+"""The text of an expression, and problems shown in it.
+
+In: a text, and problems at offsets. Out: the report that kube-scheduler would print: message, line and caret.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import NamedTuple
+
+NOWHERE = -1
+"""The offset of a problem that concerns the whole text."""
+
+_SHOWN = 100
+
+
+class Problem(NamedTuple):
+    """What is wrong, and where."""
+
+    offset: int
+    message: str
+
+
+class Source:
+    """A text with its lines."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._lines = text.split("\n")
+        self._starts = [0]
+        for line in self._lines[:-1]:
+            self._starts.append(self._starts[-1] + len(line) + 1)
+
+    def report(self, problems: list[Problem]) -> str:
+        """All problems in the order of the text, each with its line and a caret below."""
+        ordered = sorted(problems, key=lambda problem: problem.offset)
+        told = "\n".join(self._show(problem) for problem in ordered[:_SHOWN])
+        if len(ordered) > _SHOWN:
+            told += f"\n{len(ordered) - _SHOWN} more errors were truncated"
+        return told
+
+    def _show(self, problem: Problem) -> str:
+        if problem.offset == NOWHERE:
+            return f"ERROR: <input>:-1:0: {problem.message}"
+        index = bisect_right(self._starts, problem.offset) - 1
+        column = problem.offset - self._starts[index]
+        line = self._lines[index].replace("\t", " ")
+        # A caret under characters that take two columns is drawn two columns wide.
+        caret = "".join("．" if _is_wide(char) else "." for char in line[:column])
+        caret += "＾" if _is_wide(line[column : column + 1]) else "^"
+        return f"ERROR: <input>:{index + 1}:{column + 1}: {problem.message}\n | {line}\n | {caret}"
+
+
+def _is_wide(char: str) -> bool:
+    return not char.isascii()

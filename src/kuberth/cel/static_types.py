@@ -1,0 +1,154 @@
+"""The static types of CEL, and how they are written.
+
+In: a signature like `list(A), A -> int`. Out: types; single letters are type parameters.
+"""
+
+from __future__ import annotations
+
+import re
+
+from kuberth.errors import CelCompileError
+
+_MAX_SIZE = 10_000
+
+
+class Type:
+    """A type: its name and its parameters; `kind` tells names apart that mean different sorts of types."""
+
+    __slots__ = ("kind", "name", "parameters", "size")
+
+    def __init__(self, kind: str, name: str, parameters: tuple[Type, ...] = ()) -> None:
+        self.kind = kind
+        self.name = name
+        self.parameters = parameters
+        self.size: int = 1 + sum(part.size for part in parameters)
+        if self.size > _MAX_SIZE:  # {x: x} doubles a type: stop before it has filled the memory
+            raise CelCompileError(f"compilation failed: a type has more than {_MAX_SIZE} parts")
+
+    def __str__(self) -> str:
+        """As cel-go writes it in most messages."""
+        if not self.parameters:
+            return _SHORT.get(self.name, self.name)
+        return f"{self.name}({', '.join(str(parameter) for parameter in self.parameters)})"
+
+    def full_name(self) -> str:
+        """As cel-go writes the type of a result."""
+        if self.kind == "parameter":
+            return f"<{self.name}>"
+        if not self.parameters:
+            return self.name
+        return f"{self.name}({', '.join(parameter.full_name() for parameter in self.parameters)})"
+
+    def same(self, other: Type, *, by_name: bool = True) -> bool:
+        """Equal; without `by_name` any type parameter equals any other."""
+        if self is other:
+            return True
+        if self.kind != other.kind or len(self.parameters) != len(other.parameters):
+            return False
+        if (by_name or self.kind != "parameter") and self.name != other.name:
+            return False
+        pairs = zip(self.parameters, other.parameters, strict=True)
+        return all(mine.same(others, by_name=by_name) for mine, others in pairs)
+
+    @property
+    def is_dynamic(self) -> bool:
+        return self.kind in ("dyn", "any")
+
+
+_SHORT = {
+    "google.protobuf.Any": "any",
+    "google.protobuf.Duration": "duration",
+    "google.protobuf.Timestamp": "timestamp",
+    "null_type": "null",
+}
+
+BOOL = Type("bool", "bool")
+INT = Type("int", "int")
+UINT = Type("uint", "uint")
+DOUBLE = Type("double", "double")
+STRING = Type("string", "string")
+BYTES = Type("bytes", "bytes")
+NULL = Type("null", "null_type")
+DYN = Type("dyn", "dyn")
+ANY = Type("any", "google.protobuf.Any")
+ERROR = Type("error", "!error!")
+DURATION = Type("duration", "google.protobuf.Duration")
+TIMESTAMP = Type("timestamp", "google.protobuf.Timestamp")
+TYPE = Type("type", "type")
+
+NAMED = {
+    "bool": BOOL,
+    "int": INT,
+    "uint": UINT,
+    "double": DOUBLE,
+    "string": STRING,
+    "bytes": BYTES,
+    "null": NULL,
+    "dyn": DYN,
+    "duration": DURATION,
+    "timestamp": TIMESTAMP,
+    "type": TYPE,
+    "IP": Type("opaque", "net.IP"),
+    "CIDR": Type("opaque", "net.CIDR"),
+    "URL": Type("struct", "kubernetes.URL"),
+    "Quantity": Type("struct", "kubernetes.Quantity"),
+    "Semver": Type("struct", "kubernetes.Semver"),
+    "NamedFormat": Type("struct", "kubernetes.NamedFormat"),
+    "Device": Type("struct", "kubernetes.DRADevice"),
+    "Authorizer": Type("struct", "kubernetes.authorization.Authorizer"),
+    "PathCheck": Type("struct", "kubernetes.authorization.PathCheck"),
+    "GroupCheck": Type("struct", "kubernetes.authorization.GroupCheck"),
+    "ResourceCheck": Type("struct", "kubernetes.authorization.ResourceCheck"),
+    "Decision": Type("struct", "kubernetes.authorization.Decision"),
+}
+_GENERIC = {"list": "list", "map": "map", "optional": "optional_type", "type": "type"}
+
+
+def list_of(element: Type) -> Type:
+    return Type("list", "list", (element,))
+
+
+def map_of(key: Type, value: Type) -> Type:
+    return Type("map", "map", (key, value))
+
+
+def optional_of(value: Type) -> Type:
+    return Type("opaque", "optional_type", (value,))
+
+
+def type_of(instance: Type) -> Type:
+    return Type("type", "type", (instance,))
+
+
+def parameter(name: str) -> Type:
+    return Type("parameter", name)
+
+
+def unwrap_optional(given: Type) -> tuple[Type, bool]:
+    """What an optional holds, and whether it is one."""
+    if given.kind == "opaque" and given.name == "optional_type":
+        return given.parameters[0], True
+    return given, False
+
+
+def read_signature(text: str) -> tuple[tuple[Type, ...], Type]:
+    """`a, b -> c`: what a function takes, and what it gives."""
+    taken, _, given = text.partition("->")
+    words = re.findall(r"\w+|[(),]", taken)
+    types: list[Type] = []
+    while words:
+        types.append(_read(words))
+        if words:
+            words.pop(0)  # the comma
+    return tuple(types), _read(re.findall(r"\w+|[(),]", given))
+
+
+def _read(words: list[str]) -> Type:
+    name = words.pop(0)
+    if not words or words[0] != "(":
+        return parameter(name) if len(name) == 1 else NAMED[name]
+    parts: list[Type] = []
+    while words.pop(0) != ")":
+        parts.append(_read(words))
+    kind = "opaque" if name == "optional" else name
+    return Type(kind, _GENERIC[name], tuple(parts))

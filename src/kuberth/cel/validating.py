@@ -1,0 +1,197 @@
+"""What is wrong with constants though their types are right.
+
+In: a checked tree. Out: problems: patterns, durations and timestamps that cannot be read, formats that do
+not fit their arguments, lists and maps that mix types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import chain
+
+from kuberth.cel.library.conversions import LIBRARY as CONVERSIONS
+from kuberth.cel.library.formatting import WRONG_TYPE, read_format
+from kuberth.cel.re2 import PatternError, compile_pattern
+from kuberth.cel.source import Problem
+from kuberth.cel.static_types import Type, unwrap_optional
+from kuberth.cel.syntax import (
+    Call,
+    Comprehension,
+    Expression,
+    ListLiteral,
+    Literal,
+    MapLiteral,
+    MessageLiteral,
+    Select,
+)
+from kuberth.cel.values import Value, type_name
+from kuberth.errors import CelRuntimeError
+
+TypeOf = Callable[[Expression], Type]
+_ALLOWED = {
+    "s": frozenset(
+        {
+            *("list", "map", "int", "uint", "double", "bool", "string", "bytes", "null_type", "type"),
+            *("google.protobuf.Timestamp", "google.protobuf.Duration"),
+        }
+    ),
+    "d": frozenset({"int", "uint"}),
+    "f": frozenset({"double", "string"}),
+    "e": frozenset({"double", "string"}),
+    "b": frozenset({"int", "uint", "bool"}),
+    "x": frozenset({"int", "uint", "string", "bytes"}),
+    "X": frozenset({"int", "uint", "string", "bytes"}),
+    "o": frozenset({"int", "uint"}),
+}
+
+
+def validate(root: Expression, type_of: TypeOf) -> list[Problem]:
+    """The problems of a tree that checked well."""
+    problems: list[Problem] = []
+    seen: set[int] = set()
+    todo: list[tuple[Expression, bool]] = [(root, False)]
+    while todo:
+        node, formatted = todo.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if isinstance(node, Call):
+            problems += _check_call(node, type_of)
+        elif isinstance(node, ListLiteral) and not formatted:
+            problems += _check_list(node, type_of)
+        elif isinstance(node, MapLiteral) and not formatted:
+            problems += _check_map(node, type_of)
+        formatted = formatted or (isinstance(node, Call) and node.function == "format")
+        todo.extend((part, formatted) for part in parts_of(node))
+    return problems
+
+
+def parts_of(node: Expression) -> Iterator[Expression]:
+    """The nodes directly below."""
+    if isinstance(node, Select):
+        if not node.is_name:
+            yield node.operand
+    elif isinstance(node, Call):
+        if node.target is not None:
+            yield node.target
+        yield from node.args
+    elif isinstance(node, ListLiteral):
+        yield from node.elements
+    elif isinstance(node, MapLiteral):
+        yield from chain.from_iterable((entry.key, entry.value) for entry in node.entries)
+    elif isinstance(node, MessageLiteral):
+        yield from (field.value for field in node.fields)
+    elif isinstance(node, Comprehension):
+        yield from (node.source, node.start, node.condition, node.step, node.result)
+
+
+def _check_call(node: Call, type_of: TypeOf) -> Iterator[Problem]:
+    if node.function in _READABLE and node.args:
+        # Upstream looks at the first argument, also where matches(text, pattern) has its text there.
+        arg = node.args[0]
+        if isinstance(arg, Literal) and not _READABLE[node.function](arg.value):
+            yield Problem(arg.offset, f"invalid {node.function} argument")
+    if node.function == "format" and isinstance(node.target, Literal):
+        yield from _check_format(node, type_of)
+
+
+def _is_pattern(value: Value) -> bool:
+    if type(value) is not str:
+        return True
+    try:
+        compile_pattern(value)
+    except PatternError:
+        return False
+    return True
+
+
+def _converts(function: str) -> Callable[[Value], bool]:
+    overloads = [overload for overload in CONVERSIONS if overload.function == function]
+
+    def check(value: Value) -> bool:
+        for overload in overloads:
+            if overload.takes[0].name == type_name(value) and overload.apply is not None:
+                try:
+                    overload.apply(value)
+                except CelRuntimeError:
+                    return False
+                return True
+        return False
+
+    return check
+
+
+_READABLE: dict[str, Callable[[Value], bool]] = {
+    "matches": _is_pattern,
+    "duration": _converts("duration"),
+    "timestamp": _converts("timestamp"),
+}
+
+
+def _check_format(node: Call, type_of: TypeOf) -> Iterator[Problem]:
+    target = node.target
+    assert isinstance(target, Literal)
+    if type(target.value) is not str or len(node.args) != 1 or not isinstance(node.args[0], ListLiteral):
+        return
+    args = node.args[0].elements
+    used = 0
+    try:
+        for clause in read_format(target.value):
+            if not clause.kind:
+                continue
+            if used >= len(args) or clause.kind == "?":
+                text = "unexpected end of string" if clause.kind == "?" else f"index {used} out of range"
+                yield Problem(node.offset, text)
+                return
+            wrong = _wrong_argument(args[used], clause.kind, type_of)
+            if wrong is not None:
+                told = WRONG_TYPE[clause.kind] + type_of(wrong).name
+                yield Problem(wrong.offset, f"error during formatting: {told}")
+                return
+            used += 1
+    except CelRuntimeError as exc:
+        yield Problem(node.offset, str(exc))
+        return
+    if len(args) > used:
+        told = f"too many arguments supplied to string.format (expected {used}, got {len(args)})"
+        yield Problem(node.offset, told)
+
+
+def _wrong_argument(node: Expression, clause: str, type_of: TypeOf) -> Expression | None:
+    """The part of an argument that does not fit the clause."""
+    todo = [node]
+    while todo:
+        one = todo.pop(0)
+        given = type_of(one)
+        if given.kind != "dyn" and given.name not in _ALLOWED[clause]:
+            return one
+        if clause == "s" and isinstance(one, ListLiteral | MapLiteral):
+            todo = [*parts_of(one), *todo]
+    return None
+
+
+def _check_list(node: ListLiteral, type_of: TypeOf) -> Iterator[Problem]:
+    first: Type | None = None
+    for index, element in enumerate(node.elements):
+        given = type_of(element)
+        if index in node.optional:
+            given = unwrap_optional(given)[0]
+        if first is None:
+            first = given
+        elif not first.same(given, by_name=False):
+            yield Problem(element.offset, f"expected type '{first}' but found '{given}'")
+            return
+
+
+def _check_map(node: MapLiteral, type_of: TypeOf) -> Iterator[Problem]:
+    first: tuple[Type, Type] | None = None
+    for entry in node.entries:
+        key, value = type_of(entry.key), type_of(entry.value)
+        if entry.optional:
+            value = unwrap_optional(value)[0]
+        if first is None:
+            first = key, value
+            continue
+        for part, wanted, given in ((entry.key, first[0], key), (entry.value, first[1], value)):
+            if not wanted.same(given, by_name=False):
+                yield Problem(part.offset, f"expected type '{wanted}' but found '{given}'")

@@ -1,0 +1,245 @@
+"""The values of CEL as Python values.
+
+bool, float, str, bytes, None and list stand for themselves, int for CEL's 64-bit int; the rest have
+classes here. Operations make sure that an int stays within 64 bits. Lists and maps are never changed once
+an expression can see them, except the accumulator of a loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from typing import Any, TypeAlias
+
+from kuberth.api.quantity import Quantity
+from kuberth.errors import CelRuntimeError
+
+Value: TypeAlias = Any
+
+INT_MIN = -(2**63)
+INT_MAX = 2**63 - 1
+UINT_MAX = 2**64 - 1
+
+MAX_ELEMENTS = 1_000_000
+MAX_CHARACTERS = 10_000_000
+"""What could be built one by one before the cost limit strikes; nothing larger is ever built at once."""
+
+COST_EXCEEDED = "operation cancelled: actual cost limit exceeded"
+
+
+class CostExceeded(Exception):  # noqa: N818  # ends an evaluation; no operator absorbs it
+    """The expression does more work than a selector may."""
+
+
+def no_such_overload(function: str = "", *args: Value) -> CelRuntimeError:
+    if not function:
+        return CelRuntimeError("no such overload")
+    return CelRuntimeError(f"no such overload: {function}({', '.join(type_name(arg) for arg in args)})")
+
+
+class Uint(int):
+    """CEL's unsigned 64-bit integer."""
+
+    __slots__ = ()
+
+
+class Accumulator(list[Value]):
+    """A list that a loop builds: adding to it changes it, so that a loop does not copy it each time."""
+
+    __slots__ = ()
+
+
+class TypeValue:
+    """A type as a value: what type(x) gives and what `int` means."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+class Optional:
+    """A value that may be absent."""
+
+    __slots__ = ("present", "value")
+
+    def __init__(self, value: Value = None, *, present: bool = True) -> None:
+        self.value = value
+        self.present = present
+
+
+NONE = Optional(present=False)
+
+
+class Timestamp:
+    """Nanoseconds since 1970, and the offset from UTC it was written with (string() gives it back)."""
+
+    __slots__ = ("nanoseconds", "offset")
+
+    def __init__(self, nanoseconds: int, offset: int = 0) -> None:
+        self.nanoseconds = nanoseconds
+        self.offset = offset
+
+
+class Duration:
+    """A signed number of nanoseconds."""
+
+    __slots__ = ("nanoseconds",)
+
+    def __init__(self, nanoseconds: int) -> None:
+        self.nanoseconds = nanoseconds
+
+
+class QuantityValue:
+    """A Kubernetes quantity, with two oddities of upstream's that expressions can see.
+
+    `computed` marks the result of add and sub: it equals nothing when it stands on the right of ==. `held` is
+    what upstream points to: of a number in its long form, the result of add shares it with what it was added
+    to, so that both change.
+    """
+
+    __slots__ = ("computed", "held")
+
+    def __init__(self, held: list[Quantity], *, computed: bool = False) -> None:
+        self.held = held
+        self.computed = computed
+
+    @property
+    def quantity(self) -> Quantity:
+        return self.held[0]
+
+
+class Map:
+    """A map; keys of different types are different keys, though 1, 1u and 1.0 find each other."""
+
+    __slots__ = ("entries",)
+
+    def __init__(self, entries: dict[Hashable, Value] | None = None) -> None:
+        """`entries` by token: a string is its own, other keys have `token`."""
+        self.entries = {} if entries is None else entries
+
+    def keys(self) -> Iterator[Value]:
+        for token in self.entries:
+            yield token if isinstance(token, str) else token[1]  # type: ignore[index]  # a pair, see token
+
+    def items(self) -> Iterator[tuple[Value, Value]]:
+        for token, value in self.entries.items():
+            yield (token if isinstance(token, str) else token[1]), value  # type: ignore[index]  # as above
+
+    def has(self, key: Value) -> bool:
+        return self._find(key) is not None
+
+    def find(self, key: Value) -> tuple[bool, Value]:
+        """Whether the key is there, and its value."""
+        token = self._find(key)
+        return (False, None) if token is None else (True, self.entries[token])
+
+    def _find(self, key: Value) -> Hashable | None:
+        entries = self.entries
+        if type(key) is str:
+            return key if key in entries else None
+        if not entries:
+            return None
+        mine = token(key)
+        if mine in entries:
+            return mine
+        for other in _other_numbers(key):
+            mine = token(other)
+            if mine in entries:
+                return mine
+        return None
+
+
+class Domains(Map):
+    """A device's attributes or capacities by domain: a domain that is not there reads as an empty map."""
+
+    __slots__ = ()
+
+    def find(self, key: Value) -> tuple[bool, Value]:
+        found, value = super().find(key)
+        return (True, value) if found else (True, Map())
+
+
+def token(key: Value) -> Hashable:
+    """What stands for a key in a map's entries."""
+    kind = type(key)
+    if kind is str:
+        return str(key)
+    if kind in (int, Uint, float, bool, type(None)):
+        return (kind.__name__, key)
+    if kind is Duration:
+        return ("duration", key, key.nanoseconds)
+    if kind is bytes or kind.__name__ in _UNHASHABLE:
+        raise CelRuntimeError(f"internal error: runtime error: hash of unhashable type {type_name(key)}")
+    return ("same", key, id(key))
+
+
+_UNHASHABLE = frozenset({"SemverValue", "NamedFormat"})
+
+
+def _other_numbers(key: Value) -> Iterator[Value]:
+    """The same number in CEL's other numeric types, as far as they may be keys."""
+    kind = type(key)
+    if kind is float:
+        if key.is_integer():
+            whole = int(key)
+            if INT_MIN < whole <= INT_MAX:
+                yield whole
+            if 0 <= whole <= UINT_MAX:
+                yield Uint(whole)
+    elif kind is int and key >= 0:
+        yield Uint(key)
+    elif kind is Uint and key <= INT_MAX:
+        yield int(key)
+
+
+_TYPE_NAMES: dict[type, str] = {
+    bool: "bool",
+    int: "int",
+    Uint: "uint",
+    float: "double",
+    str: "string",
+    bytes: "bytes",
+    list: "list",
+    Accumulator: "list",
+    Map: "map",
+    Domains: "map",
+    type(None): "null_type",
+    TypeValue: "type",
+    Optional: "optional_type",
+    Timestamp: "google.protobuf.Timestamp",
+    Duration: "google.protobuf.Duration",
+    QuantityValue: "kubernetes.Quantity",
+}
+
+
+def register_type(python: type, name: str) -> None:
+    """Libraries with types of their own name them here."""
+    _TYPE_NAMES[python] = name
+
+
+def type_name(value: Value) -> str:
+    return _TYPE_NAMES[type(value)]
+
+
+def size_of(value: Value) -> int:
+    """What the cost of an operation counts: characters, elements, octets; 1 for what has no size."""
+    if isinstance(value, str | bytes | list):
+        return len(value)
+    if isinstance(value, Map):
+        return len(value.entries)
+    if isinstance(value, Optional):
+        return size_of(value.value) if value.present else 1
+    size = getattr(value, "octets", None)
+    return 1 if size is None else int(size)
+
+
+def check_int(value: int) -> int:
+    if INT_MIN <= value <= INT_MAX:
+        return value
+    raise CelRuntimeError("integer overflow")
+
+
+def check_uint(value: int) -> Uint:
+    if 0 <= value <= UINT_MAX:
+        return Uint(value)
+    raise CelRuntimeError("unsigned integer overflow")

@@ -1,0 +1,21 @@
+"""Whether what was found before a wait may be so no longer.
+
+In: the cluster table, promises and stores. Out: a moment, another one as soon as anything has changed that a
+plugin's answer may depend on. For those few who await between asking plugins and acting on their answers.
+"""
+
+from __future__ import annotations
+
+from kuberth.api.core import Node, Pod
+from kuberth.cluster.table import ClusterTable
+from kuberth.framework.nominator import Nominator
+from kuberth.informers.store import Stores
+
+Moment = tuple[int, int, int]
+
+
+def moment(cluster: ClusterTable, nominator: Nominator, stores: Stores) -> Moment:
+    """The present one."""
+    # Of pods and nodes the table knows which changes matter.
+    others = sum(stores.of(kind).version for kind in stores.kinds() if kind not in (Pod, Node))
+    return cluster.changes.version, nominator.changes.version, others

@@ -1,0 +1,117 @@
+"""Claims as they will be once the scheduler's own writes have come back, and those it is about to write.
+
+In: the store of ResourceClaims, claims as the API answered writes, and allocations that are on their way.
+Out: the latest known version of every claim, and which of them changed since somebody looked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from kuberth.api.resource import ResourceClaim
+from kuberth.clock import NANOSECONDS, Clock
+from kuberth.informers.store import Store, object_key
+
+EXTENDED_RESOURCE_CLAIM: Final = "resource.kubernetes.io/extended-resource-claim"
+"""The annotation of a claim that the scheduler made for a pod's extended resources."""
+UNSEEN_SECONDS: Final = 120
+"""How long a claim that the scheduler created is believed in before an informer has shown it."""
+
+
+class KnownClaims:
+    """All claims. Versions that the API answered with hide older ones that informers still have."""
+
+    def __init__(self, store: Store[ResourceClaim], clock: Clock) -> None:
+        self.store = store
+        self._clock = clock
+        self._assumed: dict[str, ResourceClaim] = {}
+        self._unseen_until_ns: dict[str, int] = {}
+        """Assumed claims that no informer has shown yet."""
+        self.in_flight: dict[str, ResourceClaim] = {}
+        """By UID: claims whose allocation is decided, but not written yet."""
+        self._touched: set[str] = set()
+        self._flown: set[str] = set()
+        self._version = -1
+
+    def get(self, name: str, *, namespace: str) -> ResourceClaim | None:
+        return self.get_by_key(f"{namespace}/{name}")
+
+    def get_by_key(self, key: str) -> ResourceClaim | None:
+        """The claim as written last, or else as stored."""
+        stored = self.store.get_by_key(key)
+        assumed = self._assumed.get(key) if self._assumed else None
+        if assumed is None:
+            return stored
+        if stored is None:
+            if self._clock.now_ns() < self._unseen_until_ns.get(key, 0):
+                return assumed
+        elif stored.metadata.uid == assumed.metadata.uid and _is_older(stored, assumed):
+            # It has been seen: when it goes, it is gone.
+            self._unseen_until_ns.pop(key, None)
+            return assumed
+        self._drop(key)
+        return stored
+
+    def __iter__(self) -> Iterator[ResourceClaim]:
+        for key in self.store.keys() | self._assumed.keys():
+            claim = self.get_by_key(key)
+            if claim is not None:
+                yield claim
+
+    def assume(self, claim: ResourceClaim) -> None:
+        """The API has answered a write with this version."""
+        key = object_key(claim)
+        stored = self.store.get_by_key(key)
+        if stored is not None and not (
+            stored.metadata.uid == claim.metadata.uid and _is_older(stored, claim)
+        ):
+            return
+        self._assumed[key] = claim
+        if stored is None:
+            self._unseen_until_ns[key] = self._clock.now_ns() + UNSEEN_SECONDS * NANOSECONDS
+        self._touched.add(key)
+
+    def forget(self, claim: ResourceClaim) -> None:
+        """The claim is gone, or nobody knows what became of the last write."""
+        self._drop(object_key(claim))
+
+    def take_off(self, claim: ResourceClaim) -> None:
+        """An allocation is on its way: its devices are taken from now on."""
+        self.in_flight[claim.metadata.uid] = claim
+        self._flown.add(claim.metadata.uid)
+
+    def land(self, uid: str) -> bool:
+        """The allocation is written, or will not be; False: there was none."""
+        if self.in_flight.pop(uid, None) is None:
+            return False
+        self._flown.add(uid)
+        return True
+
+    def take_changes(self) -> tuple[set[str] | frozenset[str] | None, set[str]]:
+        """Keys of claims, and UIDs of allocations on their way, that changed since the last call.
+
+        None for the keys: all may have changed.
+        """
+        changed: set[str] | frozenset[str] | None = frozenset()
+        if self._version != self.store.version:
+            changed = None if self._version < 0 else self.store.changed_since(self._version)
+            self._version = self.store.version
+        for key in [key for key in self._unseen_until_ns if key not in self._touched]:
+            self.get_by_key(key)  # notes it if time is up
+        touched, self._touched = self._touched, set()
+        flown, self._flown = self._flown, set()
+        if changed is not None and touched:
+            changed = changed | touched
+        return changed, flown
+
+    def _drop(self, key: str) -> None:
+        self._unseen_until_ns.pop(key, None)
+        if self._assumed.pop(key, None) is not None:
+            self._touched.add(key)
+
+
+def _is_older(claim: ResourceClaim, than: ResourceClaim) -> bool:
+    """Versions that are no numbers cannot be told apart by age; then the informer is right."""
+    have, written = claim.metadata.resource_version, than.metadata.resource_version
+    return have.isdecimal() and written.isdecimal() and int(have) < int(written)

@@ -1,0 +1,284 @@
+"""Sites: nodes that see just the same pools are one site, and judged together.
+
+In: slices and nodes as they change. Out: the site of every row of the cluster table, and for every site its
+pools in the order in which they are tried. A node with devices of its own is a site by itself; nodes without
+any are one together, and so are those that share what is attached to a network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kuberth.api.resource import ResourceSlice
+from kuberth.cluster.nodes import Nodes
+from kuberth.cluster.selection import Mask, everywhere, meets_node_selector, nowhere
+from kuberth.cluster.table import ClusterTable
+from kuberth.informers.store import Store
+from kuberth.plugins.devices.pools import DevicePool, pool_of
+from kuberth.plugins.devices.slices import DeviceReach, KnownDevice, KnownSlice, PoolId
+
+Column = NDArray[np.int64]
+
+_UNKNOWN: Final = -1
+_ABANDONED: Final = 4096
+"""So many sites may be there that no node has any more, before all are made anew."""
+
+
+class DeviceCandidate(NamedTuple):
+    """A device that could be taken."""
+
+    device: KnownDevice
+    pool: DevicePool
+    is_reachable: bool
+
+
+class Site:
+    """What some nodes see."""
+
+    __slots__ = ("candidates", "index", "is_broken", "pools", "problem")
+
+    def __init__(self, index: int, pools: Sequence[DevicePool], problem: str) -> None:
+        self.index = index
+        """Its place in columns over sites."""
+        self.pools = pools
+        self.problem = problem
+        """Why nothing can be said about these nodes; "" as nearly always."""
+        self.is_broken = any(pool.invalid_reason for pool in pools)
+        """Whether some pool is invalid."""
+        self.candidates = tuple(
+            DeviceCandidate(device, pool, is_reachable)
+            for pool in pools
+            if pool.is_usable
+            for device, is_reachable in zip(pool.devices, pool.reachable, strict=True)
+        )
+        """The devices of all pools that can be used, in the order in which they are tried."""
+
+
+class Sites:
+    """The sites of all nodes."""
+
+    def __init__(self, slices: Store[ResourceSlice], table: ClusterTable) -> None:
+        self._store = slices
+        self._table = table
+        self._version = -1
+        self._selection_version = -1
+        self._generation = 0
+        self._slices: dict[str, KnownSlice] = {}
+        self._by_pool: dict[PoolId, dict[str, KnownSlice]] = {}
+        self._local: dict[str, dict[str, KnownSlice]] = {}
+        """By node, then by name."""
+        self._shared: dict[str, KnownSlice] = {}
+        self._pools: dict[tuple[object, ...], DevicePool | None] = {}
+        self._site_of: dict[tuple[int, ...], Site] = {}
+        self._sites_with: dict[PoolId, set[int]] = {}
+        self.sites: list[Site] = []
+        self.of_row: Column = np.zeros(0, np.int64)
+        """int64[row]: the index of the row's site."""
+        self.changed_at: Column = np.zeros(0, np.int64)
+        """int64[site]: grows whenever something of it is taken or given back."""
+        self.epoch = 0
+        """Grows when the sites are made anew, and their indices mean others."""
+
+    def slices(self) -> Iterator[KnownSlice]:
+        return iter(self._slices.values())
+
+    def refresh(self) -> None:
+        """Follow slices and nodes to where they are now."""
+        table = self._table
+        rows: Iterable[int] = ()
+        if self._version != self._store.version:
+            nodes = self._read_slices()
+            if nodes is None:
+                self._start_anew()
+            else:
+                rows = [row for name in nodes if (row := table.row_of(name)) is not None]
+        if len(self.of_row) < len(table.live):
+            grown = np.full(len(table.live), _UNKNOWN, np.int64)
+            grown[: len(self.of_row)] = self.of_row
+            self.of_row = grown
+        if self._selection_version != table.selection_version:
+            renewed = np.flatnonzero(table.node_generation[: table.slots] > self._generation).tolist()
+            rows = {*rows, *renewed}
+            self._selection_version, self._generation = table.selection_version, table.generation
+        if len(self.sites) > table.slots + _ABANDONED:
+            self._start_anew()
+        if self._site_of == {}:
+            rows = range(table.slots)
+        if rows:
+            self._assign(np.fromiter(rows, np.int64))
+
+    def pool_changed(self, pool_id: PoolId) -> None:
+        """Something of the pool was taken or given back."""
+        sites = self._sites_with.get(pool_id)
+        if sites is not None:
+            if len(sites) == 1:
+                self.changed_at[next(iter(sites))] += 1
+            else:
+                self.changed_at[list(sites)] += 1
+
+    # Slices
+
+    def _read_slices(self) -> set[str] | None:
+        """Names of the nodes that see something else now; None: all may."""
+        changed = None if self._version < 0 else self._store.changed_since(self._version)
+        self._version = self._store.version
+        if changed is None:
+            changed = self._store.keys() | self._slices.keys()
+        pools: set[PoolId] = set()
+        nodes: set[str] | None = set()
+        for name in changed:
+            old = self._slices.pop(name, None)
+            if old is not None:
+                pools.add(old.pool_id)
+                self._forget(old)
+            stored = self._store.get_by_key(name)
+            new = None if stored is None else KnownSlice(stored)
+            if new is not None:
+                pools.add(new.pool_id)
+                self._remember(new)
+            for slice_ in (old, new):
+                if slice_ is not None and not slice_.is_local:
+                    nodes = None
+                elif slice_ is not None and nodes is not None:
+                    nodes.add(slice_.reach.node_name)
+        for pool_id in pools:
+            # Whether a pool is complete is asked of all its slices.
+            for slice_ in self._by_pool.get(pool_id, {}).values():
+                if not slice_.is_local:
+                    nodes = None
+                elif nodes is not None:
+                    nodes.add(slice_.reach.node_name)
+        if nodes is not None and pools:
+            self._pools = {key: pool for key, pool in self._pools.items() if key[0] not in pools}
+        return nodes
+
+    def _remember(self, slice_: KnownSlice) -> None:
+        self._slices[slice_.name] = slice_
+        self._by_pool.setdefault(slice_.pool_id, {})[slice_.name] = slice_
+        if slice_.is_local:
+            self._local.setdefault(slice_.reach.node_name, {})[slice_.name] = slice_
+        else:
+            self._shared[slice_.name] = slice_
+
+    def _forget(self, slice_: KnownSlice) -> None:
+        of_pool = self._by_pool[slice_.pool_id]
+        del of_pool[slice_.name]
+        if not of_pool:
+            del self._by_pool[slice_.pool_id]
+        if slice_.is_local:
+            of_node = self._local[slice_.reach.node_name]
+            del of_node[slice_.name]
+            if not of_node:
+                del self._local[slice_.reach.node_name]
+        else:
+            del self._shared[slice_.name]
+
+    # Sites
+
+    def _start_anew(self) -> None:
+        self.epoch += 1
+        self.sites = []
+        self._pools, self._site_of, self._sites_with = {}, {}, {}
+        self.changed_at = np.zeros(0, np.int64)
+
+    def _assign(self, rows: Column) -> None:
+        """Find the sites of rows."""
+        table = self._table
+        shared = list(self._shared.values())
+        if not shared:
+            for row in rows.tolist():
+                name = table.names[row]
+                self.of_row[row] = self._site([(each, ()) for each in self._local_to(name)]).index
+            return
+        view = Nodes(table, rows)
+        relevant = [_relevance(view, slice_) for slice_ in shared]
+        problem = next((_problem(slice_) for slice_ in shared if _problem(slice_)), "")
+        for position, row in enumerate(rows.tolist()):
+            seen: list[tuple[KnownSlice, tuple[bool, ...]]] = [
+                (each, ()) for each in self._local_to(table.names[row])
+            ]
+            for slice_, (mask, by_device) in zip(shared, relevant, strict=True):
+                if mask[position]:
+                    seen.append((slice_, tuple(by_device[:, position].tolist())))
+            self.of_row[row] = self._site(seen, problem).index
+
+    def _local_to(self, node_name: str) -> Iterable[KnownSlice]:
+        return self._local.get(node_name, {}).values()
+
+    def _site(self, seen: Sequence[tuple[KnownSlice, tuple[bool, ...]]], problem: str = "") -> Site:
+        by_pool: dict[PoolId, list[tuple[KnownSlice, tuple[bool, ...]]]] = {}
+        for slice_, reachable in seen:
+            if not (slice_.reach.is_set or slice_.is_per_device or slice_.spec.shared_counters):
+                continue
+            by_pool.setdefault(slice_.pool_id, []).append((slice_, reachable))
+        pools = [
+            pool for pool_id, slices in by_pool.items() if (pool := self._pool(pool_id, slices)) is not None
+        ]
+        pools.sort(key=lambda pool: (pool.has_binding_conditions, pool.id[0].encode(), pool.id[1].encode()))
+        key = tuple(map(id, pools))
+        site = self._site_of.get(key)
+        if site is None:
+            site = self._site_of[key] = Site(len(self.sites), tuple(pools), problem)
+            self.sites.append(site)
+            if len(self.changed_at) < len(self.sites):
+                self.changed_at = np.concatenate((self.changed_at, np.zeros(len(self.sites), np.int64)))
+            for pool in pools:
+                self._sites_with.setdefault(pool.id, set()).add(site.index)
+        return site
+
+    def _pool(
+        self, pool_id: PoolId, seen: Sequence[tuple[KnownSlice, tuple[bool, ...]]]
+    ) -> DevicePool | None:
+        """One object for all nodes that see the same of it."""
+        key = (pool_id, *((id(slice_), reachable) for slice_, reachable in seen))
+        if key not in self._pools:
+            relevant = [(slice_, reachable or (True,) * len(slice_.devices)) for slice_, reachable in seen]
+            self._pools[key] = pool_of(pool_id, relevant, self._by_pool[pool_id].values())
+        return self._pools[key]
+
+
+def _relevance(view: Nodes, slice_: KnownSlice) -> tuple[Mask, NDArray[np.bool_]]:
+    """Which nodes have to look at the slice, and [device, node] which of them can use which device."""
+    all_devices = np.ones((len(slice_.devices), len(view)), np.bool_)
+    if slice_.is_per_device:
+        by_device = np.array([reached(view, device.reach) for device in slice_.devices], np.bool_).reshape(
+            len(slice_.devices), len(view)
+        )
+    else:
+        by_device = all_devices
+    if slice_.spec.shared_counters:
+        return everywhere(view), by_device
+    if slice_.reach.is_set:
+        return reached(view, slice_.reach), by_device
+    return (np.logical_or.reduce(by_device, axis=0) if slice_.is_per_device else nowhere(view)), by_device
+
+
+def reached(view: Nodes, reach: DeviceReach | None) -> Mask:
+    if reach is None:
+        return everywhere(view)
+    if reach.node_name:
+        mask = nowhere(view)
+        position = view.position(reach.node_name)
+        if position is not None:
+            mask[position] = True
+        return mask
+    if reach.everywhere:
+        return everywhere(view)
+    return nowhere(view) if reach.selector is None else meets_node_selector(view, reach.selector)
+
+
+def _problem(slice_: KnownSlice) -> str:
+    """A selector that cannot be read; upstream gives up on every node that has to look at it."""
+    if slice_.spec.shared_counters:
+        return ""
+    for reach in (slice_.reach, *(device.reach for device in slice_.devices if device.reach is not None)):
+        if reach.selector is not None and reach.selector.errors:
+            return (
+                f"gather pool information: failed to perform node selection for slice {slice_.name}: "
+                f"{'; '.join(reach.selector.errors)}"
+            )
+    return ""

@@ -1,0 +1,200 @@
+"""Slices as the allocator reads them: parsed once, when they come.
+
+In: a ResourceSlice. Out: its devices with what selectors, counters and capacities are asked about. A slice
+with a quantity that cannot be read says so (`problem`); nothing of it is ever given away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from kuberth.api.core import NodeSelector
+from kuberth.api.quantity import Quantity, format_quantity, parse
+from kuberth.api.resource import (
+    CapacityRequestPolicy,
+    Device,
+    DeviceAttribute,
+    DeviceCapacity,
+    DeviceCounterConsumption,
+    DeviceTaint,
+    ResourceSlice,
+)
+from kuberth.api.selectors import CompiledNodeSelector, compile_node_selector
+from kuberth.cel import AttributeValue, DeviceContent
+from kuberth.errors import QuantityError
+
+PoolId = tuple[str, str]
+"""Driver and pool."""
+DeviceId = tuple[str, str, str]
+"""Driver, pool and device."""
+Counters = Mapping[str, Mapping[str, Quantity]]
+"""By counter set, then by counter."""
+
+_PREVENTING: Final = frozenset({"NoSchedule", "NoExecute"})
+
+
+class DeviceReach(NamedTuple):
+    """Where a slice or a device can be used. With nothing set it is nowhere."""
+
+    node_name: str
+    everywhere: bool
+    selector: CompiledNodeSelector | None
+
+    @classmethod
+    def of(cls, node_name: str | None, everywhere: bool | None, selector: NodeSelector | None) -> DeviceReach:
+        compiled = None if selector is None else compile_node_selector(selector)
+        return cls(node_name or "", bool(everywhere), compiled)
+
+    @property
+    def is_set(self) -> bool:
+        return bool(self.node_name or self.everywhere or self.selector is not None)
+
+
+class RequestPolicy(NamedTuple):
+    """Which amounts of a capacity can be asked for."""
+
+    default: Quantity | None
+    valid_values: tuple[Quantity, ...]
+    has_range: bool
+    min: Quantity | None
+    max: Quantity | None
+    step: Quantity | None
+
+
+class OfferedCapacity(NamedTuple):
+    """One capacity of a device."""
+
+    value: Quantity
+    policy: RequestPolicy | None
+
+
+class KnownDevice:
+    """One device of a slice."""
+
+    __slots__ = (
+        "attributes",
+        "capacities",
+        "consumes",
+        "content",
+        "has_policies",
+        "id",
+        "is_shareable",
+        "preventing_taints",
+        "reach",
+        "slice",
+        "spec",
+    )
+
+    def __init__(self, spec: Device, slice_: KnownSlice) -> None:
+        """Raises QuantityError if a quantity cannot be read."""
+        self.spec = spec
+        self.slice = slice_
+        self.id: DeviceId = (*slice_.pool_id, spec.name)
+        self.is_shareable = bool(spec.allow_multiple_allocations)
+        """Whether several claims may have a share of it."""
+        self.attributes = spec.attributes
+        self.capacities = {name: _capacity(capacity) for name, capacity in spec.capacity.items()}
+        self.has_policies = any(known.policy is not None for known in self.capacities.values())
+        """Whether some capacity is not given in any amount."""
+        self.consumes = tuple(_consumption(taken) for taken in spec.consumes_counters)
+        self.preventing_taints: tuple[DeviceTaint, ...] = tuple(
+            taint for taint in spec.taints if taint.effect in _PREVENTING
+        )
+        self.reach: DeviceReach | None = None
+        """None: that of the slice."""
+        if slice_.is_per_device:
+            self.reach = DeviceReach.of(spec.node_name, spec.all_nodes, spec.node_selector)
+        self.content = DeviceContent(
+            slice_.pool_id[0],
+            attributes={name: _attribute(value) for name, value in spec.attributes.items()},
+            capacity={name: format_quantity(known.value) for name, known in self.capacities.items()},
+            allow_multiple_allocations=self.is_shareable,
+        )
+        """What selectors see of it."""
+
+    @property
+    def node_selector(self) -> NodeSelector | None:
+        """The selector of whoever says where the device can be used."""
+        spec = self.slice.spec
+        return self.spec.node_selector if spec.per_device_node_selection else spec.node_selector
+
+    @property
+    def node_name(self) -> str | None:
+        spec = self.slice.spec
+        return self.spec.node_name if spec.per_device_node_selection else spec.node_name
+
+
+class KnownSlice:
+    """One ResourceSlice."""
+
+    __slots__ = (
+        "counters",
+        "devices",
+        "generation",
+        "is_per_device",
+        "name",
+        "pool_id",
+        "problem",
+        "reach",
+        "spec",
+    )
+
+    def __init__(self, slice_: ResourceSlice) -> None:
+        spec = slice_.spec
+        self.name = slice_.metadata.name
+        self.spec = spec
+        self.pool_id: PoolId = (spec.driver, spec.pool.name)
+        self.generation = spec.pool.generation
+        self.is_per_device = bool(spec.per_device_node_selection)
+        self.reach = DeviceReach.of(spec.node_name, spec.all_nodes, spec.node_selector)
+        self.problem = ""
+        self.counters: tuple[tuple[str, Mapping[str, Quantity]], ...] = ()
+        self.devices: tuple[KnownDevice, ...] = ()
+        try:
+            self.counters = tuple(
+                (each.name, {name: parse(counter.value) for name, counter in each.counters.items()})
+                for each in spec.shared_counters
+            )
+            self.devices = tuple(KnownDevice(device, self) for device in spec.devices)
+        except QuantityError as exc:
+            self.problem = f"slice {self.name}: {exc}"
+
+    @property
+    def is_local(self) -> bool:
+        """Whether no node but the one it names has to look at it."""
+        return bool(self.reach.node_name) and not self.spec.shared_counters
+
+
+def _capacity(capacity: DeviceCapacity) -> OfferedCapacity:
+    policy = capacity.request_policy
+    return OfferedCapacity(parse(capacity.value), None if policy is None else _policy(policy))
+
+
+def _policy(policy: CapacityRequestPolicy) -> RequestPolicy:
+    limits = policy.valid_range
+    lowest, highest, step = (None, None, None) if limits is None else (limits.min, limits.max, limits.step)
+    return RequestPolicy(
+        None if policy.default is None else parse(policy.default),
+        tuple(map(parse, policy.valid_values)),
+        limits is not None,
+        None if lowest is None else parse(lowest),
+        None if highest is None else parse(highest),
+        None if step is None else parse(step),
+    )
+
+
+def _consumption(taken: DeviceCounterConsumption) -> tuple[str, tuple[tuple[str, Quantity], ...]]:
+    return taken.counter_set, tuple((name, parse(counter.value)) for name, counter in taken.counters.items())
+
+
+def _attribute(attribute: DeviceAttribute) -> AttributeValue:
+    if attribute.int_value is not None:
+        return "int", attribute.int_value
+    if attribute.bool_value is not None:
+        return "bool", attribute.bool_value
+    if attribute.string_value is not None:
+        return "string", attribute.string_value
+    if attribute.version_value is not None:
+        return "version", attribute.version_value
+    return "unknown", ""

@@ -1,0 +1,87 @@
+"""Which devices are taken, counted as claims come and go.
+
+In: allocations of claims, added and removed. Out: devices that somebody has for himself, devices of which
+somebody has a share, and what the shares consume. Devices given for administration are not taken.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from kuberth.api.quantity import Quantity, parse
+from kuberth.api.resource import AllocationResult
+from kuberth.errors import QuantityError
+from kuberth.plugins.devices.slices import DeviceId
+
+
+class Take(NamedTuple):
+    """One device of an allocation."""
+
+    device: DeviceId
+    is_share: bool
+    consumed: Mapping[str, Quantity]
+
+
+def takes_of(allocation: AllocationResult) -> Iterator[Take]:
+    """What an allocation takes from others. An amount that cannot be read counts as nothing."""
+    for result in allocation.devices.results:
+        if result.admin_access:
+            continue
+        consumed = {}
+        if result.share_id is not None:
+            for name, amount in result.consumed_capacity.items():
+                try:
+                    consumed[name] = parse(amount)
+                except QuantityError:
+                    continue
+        yield Take((result.driver, result.pool, result.device), result.share_id is not None, consumed)
+
+
+class DeviceUsage:
+    """What is taken."""
+
+    def __init__(self) -> None:
+        self.whole: Counter[DeviceId] = Counter()
+        """Devices that somebody has for himself, and how many say so."""
+        self.shares: Counter[DeviceId] = Counter()
+        """Devices that are shared, and among how many."""
+        self.consumed: dict[DeviceId, dict[str, Quantity]] = {}
+        """What the shares consume, for devices of which some is consumed."""
+        self._consumers: Counter[DeviceId] = Counter()
+
+    def is_taken(self, device: DeviceId) -> bool:
+        """Whether somebody has it, or a share of it."""
+        return device in self.whole or device in self.shares
+
+    def add(self, take: Take) -> None:
+        if not take.is_share:
+            self.whole[take.device] += 1
+            return
+        self.shares[take.device] += 1
+        if take.consumed:
+            self._consumers[take.device] += 1
+            total = self.consumed.setdefault(take.device, {})
+            for name, amount in take.consumed.items():
+                total[name] = total[name] + amount if name in total else amount
+
+    def remove(self, take: Take) -> None:
+        if not take.is_share:
+            _count_down(self.whole, take.device)
+            return
+        _count_down(self.shares, take.device)
+        if take.consumed:
+            _count_down(self._consumers, take.device)
+            if take.device not in self._consumers:
+                del self.consumed[take.device]
+                return
+            total = self.consumed[take.device]
+            for name, amount in take.consumed.items():
+                total[name] = total[name] - amount
+
+
+def _count_down(counts: Counter[DeviceId], device: DeviceId) -> None:
+    counts[device] -= 1
+    if counts[device] <= 0:
+        del counts[device]

@@ -1,0 +1,87 @@
+"""Consumable capacity: how much of a device a request takes, and whether that is still there.
+
+In: what a request asks of a device's capacities, what is consumed of them already. Out: what it would
+consume; or that the device is too small, or gives no such amount.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kuberth.api.quantity import Quantity, QuantityFormat
+from kuberth.errors import QuantityError
+from kuberth.plugins.devices.slices import OfferedCapacity, RequestPolicy
+
+Amounts = Mapping[str, Quantity]
+
+
+def fits(requested: Amounts, capacities: Mapping[str, OfferedCapacity], *consumed: Amounts) -> bool:
+    """Whether the request can be met with what others have `consumed`."""
+    if any(name not in capacities for name in requested):
+        return False
+    try:
+        for name, capacity in capacities.items():
+            amount = consumption(requested.get(name), capacity)
+            if _violates(amount, capacity.policy):
+                return False
+            for others in consumed:
+                if name in others:
+                    amount = amount + others[name]
+            if amount > capacity.value:
+                return False
+    except QuantityError:  # amounts that are too far apart to be added up
+        return False
+    return True
+
+
+def all_consumed(requested: Amounts, capacities: Mapping[str, OfferedCapacity]) -> Amounts:
+    """What a request consumes of each capacity of a device."""
+    return {name: consumption(requested.get(name), capacity) for name, capacity in capacities.items()}
+
+
+def consumption(requested: Quantity | None, capacity: OfferedCapacity) -> Quantity:
+    """What is consumed of one capacity: at least what was asked for, as the device can give it."""
+    policy = capacity.policy
+    if requested is None:
+        return capacity.value if policy is None or policy.default is None else policy.default
+    if policy is None:
+        return requested
+    if policy.min is not None:
+        return _rounded_up(requested, policy.min, policy.step)
+    return next((value for value in policy.valid_values if requested <= value), requested)
+
+
+def _rounded_up(requested: Quantity, lowest: Quantity, step: Quantity | None) -> Quantity:
+    if requested < lowest:
+        return lowest
+    if step is None or not step.value():
+        return requested
+    start, width = lowest.value(), step.value()
+    steps = -(-(requested.value() - start) // width)
+    return Quantity(start + width * steps, 0, QuantityFormat.BINARY_SI)
+
+
+def _violates(amount: Quantity, policy: RequestPolicy | None) -> bool:
+    """Whether the device does not give such an amount."""
+    if policy is None:
+        return False
+    if policy.default is not None and _is_same_text(amount, policy.default):
+        return False
+    if policy.has_range:
+        if policy.max is not None and amount > policy.max:
+            return True
+        if policy.step is None or not policy.step.value():
+            return False
+        start = 0 if policy.min is None else policy.min.value()
+        return (amount.value() - start) % policy.step.value() != 0
+    return bool(policy.valid_values) and all(amount != value for value in policy.valid_values)
+
+
+def _is_same_text(amount: Quantity, default: Quantity) -> bool:
+    """Written in the same way, and not just as much: so upstream tells whether it is the default."""
+    return amount is default or (
+        not amount.big
+        and not default.big
+        and (amount.mantissa, amount.exponent, amount.format, amount.text)
+        == (default.mantissa, default.exponent, default.format, default.text)
+    )

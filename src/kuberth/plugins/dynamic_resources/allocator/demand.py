@@ -1,0 +1,216 @@
+"""What claims want, read once for all pods whose claims say the same.
+
+In: the specs of claims and the classes they name. Out: requests with their selectors, amounts and modes. What
+is wrong with a request is kept beside it: it matters when the search comes to it, not before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from kuberth.api.quantity import Quantity, parse
+from kuberth.api.resource import (
+    DeviceClass,
+    DeviceConstraint,
+    DeviceRequest,
+    DeviceSelectorSpec,
+    DeviceSubRequest,
+    DeviceToleration,
+    ExactDeviceRequest,
+    ResourceClaim,
+    ResourceClaimSpec,
+)
+from kuberth.cel import DeviceContent
+from kuberth.errors import KuberthError, QuantityError
+from kuberth.plugins.devices.classes import KnownClasses
+
+MOST_RESULTS: Final = 32
+"""Devices that one claim can have."""
+EXACT_COUNT: Final = "ExactCount"
+ALL: Final = "All"
+
+
+class AllocationError(KuberthError):
+    """A claim that cannot be judged, on any node; `claim` is its place among those asked about, if it is one
+    of them that is wrong, and the message goes on behind its name."""
+
+    def __init__(self, text: str, *, claim: int | None = None) -> None:
+        super().__init__(text)
+        self.text = text
+        self.claim = claim
+
+    def told(self, claims: Sequence[ResourceClaim]) -> str:
+        """The whole message, about these claims."""
+        if self.claim is None:
+            return self.text
+        metadata = claims[self.claim].metadata
+        return f"claim {metadata.namespace}/{metadata.name}{self.text}"
+
+
+class Selecting:
+    """One selector, and how its failures are told."""
+
+    __slots__ = ("claim", "expression", "prefix")
+
+    def __init__(self, expression: str, *, prefix: str, claim: int | None) -> None:
+        self.expression = expression
+        self.prefix = prefix
+        self.claim = claim
+
+
+class WantedRequest:
+    """One request, or one alternative of a request."""
+
+    __slots__ = (
+        "answers",
+        "capacities",
+        "class_",
+        "count",
+        "is_admin",
+        "is_all",
+        "key",
+        "name",
+        "parent",
+        "place",
+        "problem",
+        "selectors",
+        "sub_name",
+        "tolerations",
+    )
+
+    def __init__(
+        self,
+        request: ExactDeviceRequest | DeviceSubRequest,
+        *,
+        name: str,
+        parent: str | None,
+        claim: int,
+        classes: KnownClasses,
+        key: int,
+        place: int = 0,
+    ) -> None:
+        self.answers: dict[DeviceContent, bool] = {}
+        """What the selectors said of devices."""
+        self.key = key
+        """Its place among all requests and alternatives of the pod."""
+        self.name = name
+        self.parent = parent
+        """The request that this is an alternative of."""
+        self.place = place
+        """Its place among the alternatives."""
+        self.sub_name = name if parent is None else f"{parent}/{name}"
+        """As results and constraints call it."""
+        self.count = request.count
+        self.is_all = request.allocation_mode == ALL
+        self.is_admin = isinstance(request, ExactDeviceRequest) and bool(request.admin_access)
+        self.tolerations: tuple[DeviceToleration, ...] = request.tolerations
+        self.class_: DeviceClass | None = classes.get(request.device_class_name)
+        self.capacities: Mapping[str, Quantity] = {}
+        self.selectors: tuple[Selecting, ...] = ()
+        self.problem: AllocationError | None = None
+        """Why nothing can be given for it."""
+        where = f", request {name}"
+        for index, selector in enumerate(request.selectors):
+            if selector.cel is None:
+                self.problem = AllocationError(
+                    f"{where}, selector #{index}: CEL expression empty (unsupported selector type?)",
+                    claim=claim,
+                )
+                return
+        if not request.device_class_name:
+            text = f"{where}: missing device class name (unsupported request type?)"
+            self.problem = AllocationError(text, claim=claim)
+            return
+        if self.class_ is None:
+            text = f"{where}: could not retrieve device class {request.device_class_name}: not found"
+            self.problem = AllocationError(text, claim=claim)
+            return
+        if request.allocation_mode not in (EXACT_COUNT, ALL):
+            text = f"{where}: unsupported count mode {request.allocation_mode}"
+            self.problem = AllocationError(text, claim=claim)
+            return
+        if request.capacity is not None:
+            try:
+                self.capacities = {
+                    resource: parse(amount) for resource, amount in request.capacity.requests.items()
+                }
+            except QuantityError as exc:
+                self.problem = AllocationError(f"{where}: {exc}", claim=claim)
+                return
+        of_class = f"class {self.class_.metadata.name}"
+        self.selectors = (
+            *_selecting(self.class_.spec.selectors, prefix=of_class, claim=None),
+            *_selecting(request.selectors, prefix="", claim=claim),
+        )
+
+
+def _selecting(
+    selectors: Sequence[DeviceSelectorSpec], *, prefix: str, claim: int | None
+) -> Sequence[Selecting]:
+    return [
+        Selecting(selector.cel.expression, prefix=f"{prefix}: selector #{index}: ", claim=claim)
+        for index, selector in enumerate(selectors)
+        if selector.cel is not None
+    ]
+
+
+class WantedClaim:
+    """One claim: its requests, each with one or more alternatives."""
+
+    __slots__ = ("constraints", "index", "problem", "requests", "spec")
+
+    def __init__(self, spec: ResourceClaimSpec, index: int, classes: KnownClasses, *, first_key: int) -> None:
+        self.spec = spec
+        self.index = index
+        self.requests: list[tuple[WantedRequest, ...]] = []
+        key = first_key
+        for request in spec.devices.requests:
+            alternatives = _alternatives(request, index, classes, first_key=key)
+            key += len(alternatives)
+            self.requests.append(alternatives)
+        self.constraints: tuple[DeviceConstraint, ...] = spec.devices.constraints
+        self.problem: AllocationError | None = None
+        """What is wrong with a constraint."""
+        for number, constraint in enumerate(self.constraints):
+            if constraint.match_attribute is None and constraint.distinct_attribute is None:
+                text = f", constraint #{number}: empty constraint (unsupported constraint type?)"
+                self.problem = AllocationError(text, claim=index)
+                break
+
+
+def _alternatives(
+    request: DeviceRequest, claim: int, classes: KnownClasses, *, first_key: int
+) -> tuple[WantedRequest, ...]:
+    if request.first_available:
+        return tuple(
+            WantedRequest(
+                each,
+                name=each.name,
+                parent=request.name,
+                claim=claim,
+                classes=classes,
+                key=first_key + place,
+                place=place,
+            )
+            for place, each in enumerate(request.first_available)
+        )
+    exactly = ExactDeviceRequest() if request.exactly is None else request.exactly
+    return (
+        WantedRequest(exactly, name=request.name, parent=None, claim=claim, classes=classes, key=first_key),
+    )
+
+
+class Demand:
+    """What all claims of a pod that are to be allocated want together."""
+
+    __slots__ = ("claims", "requests")
+
+    def __init__(self, specs: Sequence[ResourceClaimSpec], classes: KnownClasses) -> None:
+        self.claims: list[WantedClaim] = []
+        self.requests: list[WantedRequest] = []
+        """All of them, alternatives included, by their `key`."""
+        for index, spec in enumerate(specs):
+            claim = WantedClaim(spec, index, classes, first_key=len(self.requests))
+            self.claims.append(claim)
+            self.requests += [each for alternatives in claim.requests for each in alternatives]

@@ -1,0 +1,527 @@
+"""The search: devices one after the other, in order, and back where it does not go on.
+
+In: a demand, a site, and what is taken. Out: the first complete set of picks in upstream's order, None if
+there is none, or an `AllocationError`. Upstream's search tries every combination; three things are known
+here beforehand and left out, none of which changes what is found first:
+
+- too few candidates are left for a request: whatever is picked, it will not be complete;
+- a device that no request and no constraint can tell from one that was just tried in vain would fail alike;
+- what is not selected is asked about once.
+
+Steps are counted, and a deadline is looked at now and then: demands can be made that take for ever.
+"""
+
+from __future__ import annotations
+
+import enum
+import sys
+from collections.abc import Callable, Hashable, Sequence
+from typing import Final, NamedTuple
+
+from kuberth.api.quantity import Quantity
+from kuberth.errors import KuberthError, QuantityError
+from kuberth.plugins.devices.pools import DevicePool
+from kuberth.plugins.devices.sites import DeviceCandidate, Site
+from kuberth.plugins.devices.slices import DeviceId, KnownDevice, PoolId
+from kuberth.plugins.devices.usage import DeviceUsage
+from kuberth.plugins.dynamic_resources.allocator.candidates import selects
+from kuberth.plugins.dynamic_resources.allocator.capacity import Amounts, all_consumed, fits
+from kuberth.plugins.dynamic_resources.allocator.constraints import (
+    DistinctAttribute,
+    MatchAttribute,
+    PickConstraint,
+    attribute_of,
+    constraint_of,
+    value_of,
+)
+from kuberth.plugins.dynamic_resources.allocator.counters import PoolCounters
+from kuberth.plugins.dynamic_resources.allocator.demand import (
+    MOST_RESULTS,
+    AllocationError,
+    Demand,
+    WantedClaim,
+    WantedRequest,
+)
+from kuberth.plugins.dynamic_resources.allocator.taints import tolerates_all
+
+_LOOK_AT_CLOCK_EVERY: Final = 256
+_NOTHING: Final[Amounts] = {}
+_INT64: Final = 1 << 63
+
+
+class SearchTimeout(KuberthError):  # noqa: N818  # an outcome more than a fault
+    """The time for a search is up."""
+
+
+class Pick(NamedTuple):
+    """A device for a request."""
+
+    request: WantedRequest
+    device: KnownDevice
+    consumed: Amounts
+    """What a share of it consumes."""
+
+
+class Found(NamedTuple):
+    """A solution."""
+
+    picks: Sequence[Sequence[Pick]]
+    """By claim, in the order picked."""
+    chosen: Sequence[Sequence[WantedRequest]]
+    """By claim, for every request the alternative that was taken."""
+
+
+class _Result(enum.Enum):
+    GO_ON = enum.auto()
+    FAILED = enum.auto()
+    TOO_MANY = enum.auto()
+    """More devices than a claim can have: no other device for an earlier request changes that."""
+
+
+class _Cursor(NamedTuple):
+    """What is to be done next."""
+
+    claim: int
+    request: int = 0
+    alternative: int | None = None
+    picked: int = 0
+    """Devices that the request has already."""
+    start: int = 0
+    """Where among the candidates to go on."""
+
+
+class _Undo(NamedTuple):
+    candidate: DeviceCandidate
+    request: WantedRequest
+    claim: int
+    constraints: int
+    counted: bool
+    marked: bool
+    shared: bool
+    first_share: bool
+    before: Amounts | None
+
+
+class _Boundary:
+    """Between two claims."""
+
+    __slots__ = ()
+
+
+class _Choice:
+    """The alternatives of a request."""
+
+    __slots__ = ("all_too_many", "cursor", "index", "number")
+
+    def __init__(self, cursor: _Cursor, number: int) -> None:
+        self.cursor = cursor
+        self.number = number
+        self.index = 0
+        self.all_too_many = True
+
+
+class _Picking:
+    """One device of a request."""
+
+    __slots__ = ("cursor", "failed", "position", "request", "undo")
+
+    def __init__(self, cursor: _Cursor, request: WantedRequest) -> None:
+        self.cursor = cursor
+        self.request = request
+        self.position = cursor.start
+        self.failed: set[Hashable] = set()
+        self.undo: _Undo | None = None
+
+
+_Frame = _Boundary | _Choice | _Picking
+_BOUNDARY: Final = _Boundary()
+
+
+def find(
+    demand: Demand, site: Site, usage: DeviceUsage, *, is_late: Callable[[], bool] | None = None
+) -> Found | None:
+    """The first solution; raises AllocationError, or SearchTimeout when `is_late` says so."""
+    return DeviceSearch(demand, site, usage, is_late=is_late).run()
+
+
+class DeviceSearch:
+    """One search. `steps` tells how long it was."""
+
+    def __init__(
+        self, demand: Demand, site: Site, usage: DeviceUsage, *, is_late: Callable[[], bool] | None = None
+    ) -> None:
+        self._demand = demand
+        self._site = site
+        self._usage = usage
+        self._is_late = is_late
+        self.steps = 0
+        self._numbers: list[int] = [0] * len(demand.requests)
+        """By key of a request: how many devices it needs."""
+        self._all: dict[int, list[DeviceCandidate]] = {}
+        """By key: the devices of a request for all of them."""
+        self._constraints: list[Sequence[PickConstraint]] = []
+        self._stack: list[_Frame] = []
+        self._picks: list[list[Pick]] = [[] for _ in demand.claims]
+        self._picked: dict[DeviceId, set[int]] = {}
+        """The claims that a device is picked for."""
+        self._shares: dict[DeviceId, Amounts] = {}
+        """What picks consume of shared devices."""
+        self._counters: dict[PoolId, PoolCounters] = {}
+        self._turned_back = False
+        """Whether something failed already: only then it pays to think about what cannot succeed."""
+        self._keys: dict[DeviceId, Hashable] = {}
+        self._tells_apart = False
+        """Whether what happened before decides, so that devices that look alike are not alike."""
+
+    def run(self) -> Found | None:
+        if self._site.problem:
+            raise AllocationError(self._site.problem)
+        for claim in self._demand.claims:
+            self._check(claim)
+        cursor: _Cursor | None = _Cursor(0)
+        while cursor is not None:
+            self.steps += 1
+            if self._is_late is not None and self.steps % _LOOK_AT_CLOCK_EVERY == 0 and self._is_late():
+                raise SearchTimeout("the time for the search is up")
+            if cursor.claim >= len(self._demand.claims):
+                return self._found()
+            step = self._step(cursor)
+            cursor = self._back(step) if isinstance(step, _Result) else step
+        return None
+
+    def _found(self) -> Found:
+        chosen = [[alternatives[0] for alternatives in claim.requests] for claim in self._demand.claims]
+        for frame in self._stack:
+            if isinstance(frame, _Choice):
+                claim, request = frame.cursor.claim, frame.cursor.request
+                chosen[claim][request] = self._demand.claims[claim].requests[request][frame.index]
+        return Found(self._picks, chosen)
+
+    # Before the search
+
+    def _check(self, claim: WantedClaim) -> None:
+        """Find out how many devices the claim needs; raises if something about it is wrong."""
+        at_least = 0
+        for alternatives in claim.requests:
+            fewest = sys.maxsize
+            for request in alternatives:
+                if request.problem is not None:
+                    raise request.problem
+                self._numbers[request.key] = number = self._number(claim, request)
+                fewest = min(fewest, number)
+            at_least += fewest
+        at_least = (at_least + _INT64) % (2 * _INT64) - _INT64  # as upstream's integers wrap around
+        if at_least > MOST_RESULTS:
+            raise AllocationError(
+                f": number of requested devices {at_least} exceeds the claim limit of {MOST_RESULTS}",
+                claim=claim.index,
+            )
+        if claim.problem is not None:
+            raise claim.problem
+        constraints = [constraint_of(each) for each in claim.constraints]
+        self._constraints.append(constraints)
+        self._tells_apart |= any(
+            isinstance(constraint, DistinctAttribute)
+            and any(
+                constraint.concerns(request) and self._numbers[request.key] > 1
+                for alternatives in claim.requests
+                for request in alternatives
+            )
+            for constraint in constraints
+        )
+
+    def _number(self, claim: WantedClaim, request: WantedRequest) -> int:
+        if not request.is_all:
+            return request.count
+        for pool in self._site.pools:
+            what = _trouble(pool)
+            if what:
+                text = f", request {request.name}: asks for all devices, but resource pool "
+                raise AllocationError(f"{text}{'/'.join(pool.id)} is currently {what}", claim=claim.index)
+        devices = self._all[request.key] = [
+            candidate
+            for candidate in self._site.candidates
+            if selects(request, candidate) and self._fits(request, candidate.device)
+        ]
+        return len(devices)
+
+    # Forward
+
+    def _step(self, cursor: _Cursor) -> _Cursor | _Result:
+        claim = self._demand.claims[cursor.claim]
+        if cursor.request >= len(claim.requests):
+            self._stack.append(_BOUNDARY)
+            return _Cursor(cursor.claim + 1)
+        alternatives = claim.requests[cursor.request]
+        if cursor.alternative is None and alternatives[0].parent is not None:
+            self._stack.append(_Choice(cursor, len(alternatives)))
+            return cursor._replace(alternative=0)
+        request = alternatives[cursor.alternative or 0]
+        number = self._numbers[request.key]
+        if request.is_all and number == 0:
+            return _Result.FAILED
+        if cursor.picked >= number:
+            return _Cursor(cursor.claim, cursor.request + 1)
+        if len(self._picks[cursor.claim]) + number - cursor.picked > MOST_RESULTS:
+            return _Result.TOO_MANY
+        frame = _Picking(cursor, request)
+        if request.is_all:
+            undo = self._pick(cursor.claim, request, self._all[request.key][cursor.picked], must=True)
+            if undo is None:
+                return _Result.FAILED
+            frame.undo = undo
+            self._stack.append(frame)
+            return cursor._replace(picked=cursor.picked + 1)
+        return self._next_pick(frame)
+
+    def _next_pick(self, frame: _Picking) -> _Cursor | _Result:
+        """Pick the next device that can be had; the frame is put on the stack then."""
+        cursor, request = frame.cursor, frame.request
+        if self._turned_back and self._is_hopeless(frame):
+            return _Result.FAILED
+        candidates = self._site.candidates
+        for position in range(frame.position, len(candidates)):
+            candidate = candidates[position]
+            device = candidate.device
+            if request.is_admin:
+                if cursor.claim in self._picked.get(device.id, ()):
+                    continue
+            elif self._is_in_use(device):
+                continue
+            if not selects(request, candidate) or not self._fits(request, device):
+                continue
+            if frame.failed and self._key(candidate) in frame.failed:
+                continue
+            undo = self._pick(cursor.claim, request, candidate)
+            if undo is None:
+                continue
+            frame.undo, frame.position = undo, position + 1
+            self._stack.append(frame)
+            return cursor._replace(picked=cursor.picked + 1, start=position + 1)
+        return _Result.FAILED
+
+    # Back
+
+    def _back(self, result: _Result) -> _Cursor | None:
+        """Undo picks until something else can be tried; None: nothing can."""
+        self._turned_back = True
+        while self._stack:
+            frame = self._stack.pop()
+            if isinstance(frame, _Boundary):
+                result = _Result.FAILED
+            elif isinstance(frame, _Choice):
+                if result is _Result.FAILED:
+                    frame.all_too_many = False
+                frame.index += 1
+                if frame.index < frame.number:
+                    self._stack.append(frame)
+                    return frame.cursor._replace(alternative=frame.index)
+                result = _Result.TOO_MANY if frame.all_too_many else _Result.FAILED
+            else:
+                assert frame.undo is not None
+                self._put_back(frame.undo)
+                if result is _Result.FAILED and not frame.request.is_all:
+                    if not self._tells_apart:
+                        frame.failed.add(self._key(frame.undo.candidate))
+                    self.steps += 1
+                    found = self._next_pick(frame)
+                    if isinstance(found, _Cursor):
+                        return found
+                    result = found
+        if result is _Result.TOO_MANY:
+            raise AllocationError("allocation max size exceeded")
+        return None
+
+    # One device
+
+    def _is_in_use(self, device: KnownDevice) -> bool:
+        return device.id in self._usage.whole or bool(self._picked.get(device.id))
+
+    def _fits(self, request: WantedRequest, device: KnownDevice) -> bool:
+        """Whether the device has the capacity that is asked for."""
+        consumed = self._usage.consumed.get(device.id, _NOTHING)
+        picked = self._shares.get(device.id, _NOTHING)
+        if not (request.capacities or consumed or picked or device.has_policies):
+            return True  # the whole device, as nearly always
+        return fits(request.capacities, device.capacities, consumed, picked)
+
+    def _pick(
+        self, claim: int, request: WantedRequest, candidate: DeviceCandidate, *, must: bool = False
+    ) -> _Undo | None:
+        """Take the device, if nothing speaks against it. With `must`, a constraint against it is an error."""
+        device = candidate.device
+        if request.is_admin:
+            if not device.is_shareable and claim in self._picked.get(device.id, ()):
+                return None
+        elif self._is_in_use(device):
+            return None
+        counters = None
+        if device.consumes and not (
+            device.is_shareable and (device.id in self._usage.consumed or device.id in self._shares)
+        ):
+            counters = self._counters_of(candidate.pool)
+            if counters is None or not counters.take(device):
+                return None
+        added = 0
+        refused = bool(device.preventing_taints) and not tolerates_all(
+            request.tolerations, device.preventing_taints
+        )
+        if not refused:
+            for constraint in self._constraints[claim]:
+                if not constraint.add(request, device):
+                    refused = True
+                    break
+                added += 1
+            if refused and must:
+                self._retract(request, device, claim, added, counters)
+                raise AllocationError(
+                    f", request {request.name}: cannot add device {'/'.join(device.id)} because a claim "
+                    "constraint would not be satisfied",
+                    claim=claim,
+                )
+        if refused or not self._fits(request, device):
+            self._retract(request, device, claim, added, counters)
+            return None
+        consumed: Amounts = _NOTHING
+        before = self._shares.get(device.id)
+        if device.is_shareable:
+            consumed = all_consumed(request.capacities, device.capacities)
+            self._shares[device.id] = _sum(before, consumed)
+        else:
+            self._picked.setdefault(device.id, set()).add(claim)
+        self._picks[claim].append(Pick(request, device, consumed))
+        return _Undo(
+            candidate,
+            request,
+            claim,
+            added,
+            counters is not None,
+            not device.is_shareable,
+            device.is_shareable,
+            before is None,
+            before,
+        )
+
+    def _put_back(self, undo: _Undo) -> None:
+        device = undo.candidate.device
+        self._picks[undo.claim].pop()
+        if undo.shared:
+            if undo.before is None:
+                del self._shares[device.id]
+            else:
+                self._shares[device.id] = undo.before
+        if undo.marked:
+            self._picked[device.id].discard(undo.claim)
+        counters = self._counters[undo.candidate.pool.id] if undo.counted else None
+        self._retract(undo.request, device, undo.claim, undo.constraints, counters)
+
+    def _retract(
+        self,
+        request: WantedRequest,
+        device: KnownDevice,
+        claim: int,
+        constraints: int,
+        counters: PoolCounters | None,
+    ) -> None:
+        for constraint in reversed(self._constraints[claim][:constraints]):
+            constraint.remove(request, device)
+        if counters is not None:
+            counters.put_back(device)
+
+    def _counters_of(self, pool: DevicePool) -> PoolCounters | None:
+        """None: its amounts cannot be counted."""
+        counters = self._counters.get(pool.id)
+        if counters is None:
+            try:
+                counters = self._counters[pool.id] = PoolCounters(pool, self._usage)
+            except QuantityError:
+                return None
+        return counters
+
+    # What cannot succeed
+
+    def _is_hopeless(self, frame: _Picking) -> bool:
+        """Whether too few devices are left. Not, if some selector has no answer: that is to be found out."""
+        request = frame.request
+        needed = self._numbers[request.key] - frame.cursor.picked
+        found = 0
+        candidates = self._site.candidates
+        try:
+            for position in range(frame.position, len(candidates)):
+                candidate = candidates[position]
+                if not request.is_admin and candidate.device.id in self._usage.whole:
+                    continue
+                if selects(request, candidate) and (
+                    request.is_admin or not self._picked.get(candidate.device.id)
+                ):
+                    found += 1
+                    # Errors may wait behind the last one needed, but then upstream does not look there.
+                    if found >= needed:
+                        return False
+        except AllocationError:
+            return False
+        return True
+
+    def _key(self, candidate: DeviceCandidate) -> Hashable:
+        """Equal for devices that nothing in this search can tell apart."""
+        device = candidate.device
+        if self._picked.get(device.id) or device.id in self._shares:
+            return device.id
+        key = self._keys.get(device.id)
+        if key is None:
+            key = self._keys[device.id] = self._looks_of(candidate)
+        return key
+
+    def _looks_of(self, candidate: DeviceCandidate) -> Hashable:
+        device = candidate.device
+        try:
+            selected = tuple(selects(request, candidate) for request in self._demand.requests)
+        except AllocationError:
+            return device.id
+        return (
+            selected,
+            device.id in self._usage.whole,
+            tuple(
+                value_of(attribute) or device.id
+                if (attribute := attribute_of(device, constraint.attribute)) is not None
+                else None
+                for constraints in self._constraints
+                for constraint in constraints
+                if isinstance(constraint, MatchAttribute | DistinctAttribute)
+            ),
+            (candidate.pool.id, device.consumes) if device.consumes else None,
+            tuple(
+                tolerates_all(request.tolerations, device.preventing_taints)
+                for request in self._demand.requests
+            )
+            if device.preventing_taints
+            else None,
+            device.is_shareable,
+            _capacity_looks(device, self._usage),
+        )
+
+
+def _trouble(pool: DevicePool) -> str:
+    if pool.is_incomplete:
+        return "being updated"
+    return "invalid" if pool.invalid_reason else ""
+
+
+def _sum(before: Amounts | None, added: Amounts) -> Amounts:
+    if before is None:
+        return added
+    return {name: before[name] + amount if name in before else amount for name, amount in added.items()}
+
+
+def _capacity_looks(device: KnownDevice, usage: DeviceUsage) -> Hashable:
+    consumed: Amounts | None = usage.consumed.get(device.id)
+    return (
+        tuple(sorted((name, _plain(known.value), known.policy) for name, known in device.capacities.items())),
+        None
+        if consumed is None
+        else tuple(sorted((name, _plain(amount)) for name, amount in consumed.items())),
+    )
+
+
+def _plain(amount: Quantity) -> tuple[int, int]:
+    return amount.mantissa, amount.exponent

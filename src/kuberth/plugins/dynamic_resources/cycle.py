@@ -1,0 +1,153 @@
+"""What one pod's cycle is about: its claims, and what nodes could give for those that have nothing yet.
+
+In: claims found at PreFilter. Out: codes and scores over views of nodes, and for the chosen node the
+allocations. Nodes are told apart by their site and by which of the pod's extended resources they offer
+themselves (`Variant`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kuberth.api.core import Pod
+from kuberth.api.resource import AllocationResult, ResourceClaim
+from kuberth.api.selectors import CompiledNodeSelector
+from kuberth.cluster.nodes import NodeRow, Nodes
+from kuberth.plugins.devices.classes import KnownClasses
+from kuberth.plugins.dynamic_resources.allocator.results import allocations
+from kuberth.plugins.dynamic_resources.extended import Mappings, requests_for, with_requests
+from kuberth.plugins.dynamic_resources.judging import FIRST_SCORE, Judged, Judgements
+
+Mask = NDArray[np.bool_]
+
+
+class Variant(NamedTuple):
+    """What nodes have to give that offer the same of the pod's extended resources."""
+
+    judged: Judged | None
+    """None: nothing has to be given there."""
+    special: ResourceClaim | None
+    """The claim for extended resources, with requests."""
+    mappings: Mappings
+
+
+@dataclass(slots=True)
+class Cycle:
+    """The state of one cycle, from PreFilter to PreBind."""
+
+    claims: list[ResourceClaim]
+    """The pod's own, and the one for extended resources last; replaced as they are written."""
+    special: int | None
+    """The place of the one for extended resources."""
+    selectors: Mapping[int, CompiledNodeSelector]
+    """Of claims that are allocated: from where."""
+    to_allocate: Sequence[int]
+    backed: Mapping[str, int] = field(default_factory=dict)
+    """The extended resources that could be given as devices."""
+    variants: dict[int, Variant] = field(default_factory=dict)
+    first_special_uid: str = ""
+    node_name: str = ""
+    allocations: dict[int, AllocationResult] = field(default_factory=dict)
+    """Decided at Reserve, written at PreBind."""
+    mappings: Mappings = ()
+    """Of the chosen node."""
+    created: ResourceClaim | None = None
+    """The claim for extended resources as it is to be created."""
+
+    @property
+    def user_claims(self) -> Sequence[ResourceClaim]:
+        return self.claims if self.special is None else self.claims[: self.special]
+
+    def variant(self, bits: int, pod: Pod, judgements: Judgements, classes: KnownClasses) -> Variant:
+        """What nodes have to give; the bits say which of the backed resources they do not offer."""
+        known = self.variants.get(bits)
+        if known is None:
+            known = self.variants[bits] = self._variant(bits, pod, judgements, classes)
+        return known
+
+    def _variant(self, bits: int, pod: Pod, judgements: Judgements, classes: KnownClasses) -> Variant:
+        if not self.to_allocate:
+            return Variant(None, None, ())
+        special: ResourceClaim | None = None
+        mappings: Mappings = ()
+        if self.special is not None:
+            missing = [name for place, name in enumerate(self.backed) if bits >> place & 1]
+            if not missing and not self.user_claims:
+                return Variant(None, None, ())
+            if self.claims[self.special].status.allocation is None:
+                requests, mappings = requests_for(pod, missing, classes)
+                special = with_requests(self.claims[self.special], requests)
+        specs = [
+            special.spec if special is not None and index == self.special else self.claims[index].spec
+            for index in self.to_allocate
+        ]
+        return Variant(judgements.of(specs), special, mappings)
+
+    def asked(self, variant: Variant) -> Sequence[ResourceClaim]:
+        """The claims of the variant's demand."""
+        return [
+            variant.special if variant.special is not None and index == self.special else self.claims[index]
+            for index in self.to_allocate
+        ]
+
+    def bits(self, nodes: Nodes, classes: KnownClasses) -> NDArray[np.int64]:
+        """int64[position]: which of the backed resources nodes do not offer themselves."""
+        table, bits = nodes.table, np.zeros(len(nodes), np.int64)
+        for place, name in enumerate(self.backed):
+            if classes.behind(name) is None:
+                continue
+            index = table.resource_index(name)
+            if index is None:
+                bits |= 1 << place
+            else:
+                bits |= (nodes.take(table.allocatable[index]) == 0).astype(np.int64) << place
+        return bits
+
+    def cannot_fit(self, nodes: Nodes, classes: KnownClasses) -> Mask | None:
+        """Nodes that know nothing of a resource that no device class stands behind."""
+        names = [name for name in self.backed if classes.behind(name) is None]
+        if not names:
+            return None
+        table, mask = nodes.table, np.zeros(len(nodes), np.bool_)
+        for name in names:
+            index = table.resource_index(name)
+            absent = np.ones(len(nodes), np.bool_)
+            if index is not None:
+                absent = nodes.take(table.allocatable[index]) == 0
+            for position in np.flatnonzero(absent & nodes.live()).tolist():
+                mask[position] |= name not in nodes.node(position).node.status.allocatable
+        return mask
+
+    def settle_on(self, node: NodeRow, variant: Variant, site: int) -> bool:
+        """Take what was found for the node; False: nothing was."""
+        if variant.judged is None:
+            return False
+        found = variant.judged.found[site]
+        if found is None:
+            return False
+        self.node_name = node.name
+        self.mappings, self.created = variant.mappings, variant.special
+        decided = allocations(variant.judged.demand, found, node.name)
+        self.allocations = dict(zip(self.to_allocate, decided, strict=True))
+        return True
+
+    def score_of_allocated(self) -> int:
+        """The score of what claims had before."""
+        return sum(_score(claim) for claim in self.claims if claim.status.allocation is not None)
+
+
+def _score(claim: ResourceClaim) -> int:
+    assert claim.status.allocation is not None
+    given = {result.request for result in claim.status.allocation.devices.results}
+    return sum(
+        FIRST_SCORE - place
+        for request in claim.spec.devices.requests
+        if request.exactly is None
+        for place, alternative in enumerate(request.first_available)
+        if f"{request.name}/{alternative.name}" in given
+    )

@@ -1,0 +1,146 @@
+"""What is known of sites for claims that want the same, kept while nothing there changes.
+
+In: a demand, the sites of nodes. Out: per site a code and, where devices can be had, which. A site is asked
+again only after something of its pools was taken or given back: the next pod of a kind finds all but one
+judged already.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kuberth.api.resource import ResourceClaimSpec
+from kuberth.api.wire import encode
+from kuberth.plugins.devices.inventory import Inventory
+from kuberth.plugins.devices.sites import Site
+from kuberth.plugins.dynamic_resources.allocator.demand import AllocationError, Demand
+from kuberth.plugins.dynamic_resources.allocator.results import node_selector
+from kuberth.plugins.dynamic_resources.allocator.search import Found, SearchTimeout, find
+
+Column = NDArray[np.int64]
+
+FITS: Final = 0
+NO_SOLUTION: Final = 1
+INVALID_POOLS: Final = 2
+FAILED: Final = 3
+"""From here on codes stand for failures, told by `Judged.failures`."""
+MOST_DEMANDS: Final = 256
+"""Demands whose judgements are kept."""
+_NEVER: Final = -1
+
+Timer = Callable[[], Callable[[], bool] | None]
+"""Starts a clock for one search; None: it may take as long as it takes."""
+
+
+class Judged:
+    """What is known of sites for one demand."""
+
+    def __init__(self, demand: Demand, inventory: Inventory) -> None:
+        self.demand = demand
+        self._inventory = inventory
+        self._epoch = _NEVER
+        self._judged_at: Column = np.zeros(0, np.int64)
+        self.codes: Column = np.zeros(0, np.int64)
+        """int64[site]."""
+        self.scores: Column = np.zeros(0, np.int64)
+        """int64[site]: how far in front the alternatives are that could be had."""
+        self.found: list[Found | None] = []
+        """By site."""
+        self.failures: dict[int, AllocationError | None] = {}
+        """By site; None: it took too long."""
+
+    def judge(self, sites: Column, timer: Timer) -> None:
+        """Make `codes` true of these sites. They are those of the inventory as refreshed last."""
+        known = self._inventory.sites
+        if self._epoch != known.epoch or len(self.codes) < len(known.sites):
+            self._make_room(len(known.changed_at), anew=self._epoch != known.epoch)
+            self._epoch = known.epoch
+        stale = sites[self._judged_at[sites] != known.changed_at[sites]]
+        if len(stale):
+            for index in np.unique(stale).tolist():
+                self._judge(known.sites[index], timer)
+
+    def _make_room(self, size: int, *, anew: bool) -> None:
+        if anew:
+            self._judged_at = np.full(size, _NEVER, np.int64)
+            self.codes, self.scores = np.zeros((2, size), np.int64)
+            self.found = [None] * size
+            self.failures = {}
+            return
+        more = size - len(self.codes)
+        self._judged_at = np.concatenate((self._judged_at, np.full(more, _NEVER, np.int64)))
+        self.codes = np.concatenate((self.codes, np.zeros(more, np.int64)))
+        self.scores = np.concatenate((self.scores, np.zeros(more, np.int64)))
+        self.found += [None] * more
+
+    def _judge(self, site: Site, timer: Timer) -> None:
+        index = site.index
+        self._judged_at[index] = self._inventory.sites.changed_at[index]
+        self.failures.pop(index, None)
+        self.found[index] = None
+        try:
+            found = find(self.demand, site, self._inventory.usage, is_late=timer())
+            if found is not None:
+                for picks in found.picks:
+                    node_selector(picks, "")
+        except SearchTimeout:
+            self._fail(index, None)
+            self._judged_at[index] = _NEVER  # another time it may be quicker
+            return
+        except AllocationError as exc:
+            self._fail(index, exc)
+            return
+        if found is None:
+            self.codes[index] = INVALID_POOLS if site.is_broken else NO_SOLUTION
+            return
+        self.codes[index] = FITS
+        self.scores[index] = score_of(found)
+        self.found[index] = found
+
+    def _fail(self, index: int, failure: AllocationError | None) -> None:
+        self.failures[index] = failure
+        self.codes[index] = FAILED + index
+
+
+def score_of(found: Found) -> int:
+    """The earlier the alternatives stand that were taken, the more."""
+    return sum(
+        FIRST_SCORE - request.place
+        for claim, chosen in zip(found.picks, found.chosen, strict=True)
+        for request in chosen
+        if request.parent is not None and any(pick.request is request for pick in claim)
+    )
+
+
+FIRST_SCORE: Final = 8
+"""For the first alternative of a request; each further one is worth one less."""
+
+
+class Judgements:
+    """What is known for the latest demands."""
+
+    def __init__(self, inventory: Inventory) -> None:
+        self._inventory = inventory
+        self._classes_version = _NEVER
+        self._known: OrderedDict[tuple[bytes, ...], Judged] = OrderedDict()
+
+    def of(self, specs: Sequence[ResourceClaimSpec]) -> Judged:
+        """What is known for claims that say just this. Other classes may mean something else by it."""
+        classes = self._inventory.classes
+        if self._classes_version != classes.version:
+            self._classes_version = classes.version
+            self._known.clear()
+        key = tuple(map(encode, specs))
+        judged = self._known.get(key)
+        if judged is None:
+            judged = self._known[key] = Judged(Demand(specs, classes), self._inventory)
+            if len(self._known) > MOST_DEMANDS:
+                self._known.popitem(last=False)
+        else:
+            self._known.move_to_end(key)
+        return judged

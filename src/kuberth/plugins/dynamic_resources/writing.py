@@ -1,0 +1,266 @@
+"""Claims written to the API: allocated and reserved before a pod is bound, released when it is not.
+
+In: a claim, the allocation decided for it, the pod. Out: the claim as the API has it then. Every write says
+which version it was made from, and patches what it is about: fields that nobody here knows stay as they are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeVar
+
+from kuberth.api.core import Pod, PodExtendedResourceClaimStatus
+from kuberth.api.resource import AllocationResult, ResourceClaim
+from kuberth.api.wire import to_builtins
+from kuberth.client.protocol import Api
+from kuberth.clock import NANOSECONDS, Clock
+from kuberth.errors import AnswerLostError, ApiError, ConflictError, KuberthError, NotFoundError
+from kuberth.plugins.devices.claims import KnownClaims
+from kuberth.plugins.dynamic_resources.finding import is_reserved_for
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+FINALIZER: Final = "resource.kubernetes.io/delete-protection"
+_ATTEMPTS: Final = 5
+_PAUSE_SECONDS: Final = 0.01
+_SETTLE_ATTEMPTS: Final = 60
+_SETTLE_PAUSE_SECONDS: Final = 5.0
+
+
+class ClaimWriteError(KuberthError):
+    """A claim is not any more as it was when the pod's node was chosen; the pod is to be scheduled again."""
+
+
+class ClaimWriter:
+    def __init__(self, api: Api, claims: KnownClaims, clock: Clock) -> None:
+        self._api = api
+        self._claims = claims
+        self._clock = clock
+        self.in_doubt: set[str] = set()
+        """UIDs of claims of which nobody knows whether the last write happened."""
+
+    async def reserve(
+        self, claim: ResourceClaim, allocation: AllocationResult | None, pod: Pod
+    ) -> ResourceClaim:
+        """Write the allocation, if there is one to write, and that the pod uses the claim.
+
+        Raises KuberthError. Others may write to the claim meanwhile: it is read again then.
+        """
+        name = _name(claim)
+        is_lost = False
+        last: ApiError | None = None
+        for attempt in range(_ATTEMPTS):
+            if attempt:
+                await asyncio.sleep(_PAUSE_SECONDS)
+                try:
+                    claim = await self._read(claim)
+                except ApiError as exc:
+                    raise ClaimWriteError(f"get updated claim {name} after conflict: {exc}") from exc
+                self._resolve_doubt(claim)
+                if is_lost and is_reserved_for(pod, claim) and _is_ours(claim, allocation):
+                    return claim
+            try:
+                return await self._reserve_once(claim, allocation, pod)
+            except AnswerLostError as exc:
+                self.in_doubt.add(claim.metadata.uid)
+                is_lost, last = True, exc
+            except ConflictError as exc:
+                last = exc
+        assert last is not None
+        raise last
+
+    async def _reserve_once(
+        self, claim: ResourceClaim, allocation: AllocationResult | None, pod: Pod
+    ) -> ResourceClaim:
+        name = _name(claim)
+        if claim.metadata.deletion_timestamp is not None:
+            raise ClaimWriteError(f"claim {name} got deleted in the meantime")
+        status: dict[str, Any] = {}
+        if allocation is not None:
+            if claim.status.allocation is not None:
+                raise ClaimWriteError(f"claim {name} got allocated elsewhere in the meantime")
+            if FINALIZER not in claim.metadata.finalizers:
+                claim = await _telling(f"add finalizer to claim {name}", self._add_finalizer(claim))
+            status["allocation"] = to_builtins(allocation)
+        elif claim.status.allocation is None:
+            raise ClaimWriteError(f"claim {name} got deallocated elsewhere in the meantime")
+        if (
+            allocation is not None
+            or claim.status.allocation is None
+            or (claim.status.allocation.allocation_timestamp is None)
+        ):
+            status.setdefault("allocation", {})["allocationTimestamp"] = self._now()
+        # A patch puts what it brings in front of what is there, unless it brings that, too.
+        status["reservedFor"] = [
+            *to_builtins(claim.status.reserved_for),
+            {"resource": "pods", "name": pod.metadata.name, "uid": pod.metadata.uid},
+        ]
+        what = "allocation and reservation" if allocation is not None else "reservation"
+        return await _telling(f"add {what} to claim {name}", self._patch_status(claim, status))
+
+    def _now(self) -> str:
+        now = datetime.datetime.fromtimestamp(self._clock.now_ns() // NANOSECONDS, datetime.UTC)
+        return now.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    async def _add_finalizer(self, claim: ResourceClaim) -> ResourceClaim:
+        metadata = {**_precondition(claim), "finalizers": [FINALIZER]}
+        return await self._api.patch(
+            ResourceClaim, claim.metadata.name, {"metadata": metadata}, namespace=claim.metadata.namespace
+        )
+
+    async def _patch_status(self, claim: ResourceClaim, status: dict[str, Any]) -> ResourceClaim:
+        return await self._api.patch(
+            ResourceClaim,
+            claim.metadata.name,
+            {"metadata": _precondition(claim), "status": status},
+            namespace=claim.metadata.namespace,
+            subresource="status",
+        )
+
+    async def _read(self, claim: ResourceClaim) -> ResourceClaim:
+        return await self._api.get(ResourceClaim, claim.metadata.name, namespace=claim.metadata.namespace)
+
+    async def release(self, claim: ResourceClaim, pod: Pod) -> None:
+        """The pod does not use the claim after all; what was allocated stays so. Never raises."""
+        patch = {
+            "metadata": {"uid": claim.metadata.uid},
+            "status": {"reservedFor": [{"$patch": "delete", "uid": pod.metadata.uid}]},
+        }
+        try:
+            self._claims.assume(
+                await self._api.patch(
+                    ResourceClaim,
+                    claim.metadata.name,
+                    patch,
+                    namespace=claim.metadata.namespace,
+                    subresource="status",
+                )
+            )
+        except ApiError as exc:
+            logger.warning("claim %s is still reserved for pod %s: %s", _name(claim), pod.metadata.name, exc)
+
+    async def deallocate(self, claim: ResourceClaim, otherwise: Callable[[], None]) -> None:
+        """Take the claim's devices back. If that does not work, `otherwise` is called."""
+        status = {"allocation": None, "reservedFor": None, "devices": None}
+        try:
+            await self._patch_status(claim, status)
+        except ApiError as exc:
+            logger.warning("claim %s could not be deallocated: %s", _name(claim), exc)
+            otherwise()
+
+    # The claim for extended resources
+
+    async def create(self, claim: ResourceClaim) -> ResourceClaim:
+        try:
+            return await self._api.create(claim)
+        except ApiError as exc:
+            key = f"{claim.metadata.namespace}/{claim.metadata.name}"
+            raise ClaimWriteError(f"create claim for extended resources {key}: {exc}") from exc
+
+    async def delete(self, claim: ResourceClaim, otherwise: Callable[[], None] | None = None) -> None:
+        """Delete the claim, its finalizer first. If that does not work, `otherwise` is called."""
+        try:
+            await self._delete(claim)
+        except NotFoundError:
+            pass
+        except ApiError as exc:
+            logger.warning("claim %s could not be deleted: %s", _name(claim), exc)
+            if otherwise is not None:
+                otherwise()
+            return
+        self._claims.forget(claim)
+
+    async def _delete(self, claim: ResourceClaim) -> None:
+        for attempt in range(_ATTEMPTS):
+            try:
+                if attempt:
+                    await asyncio.sleep(_PAUSE_SECONDS)
+                    claim = await self._read(claim)
+                # Also if it is not known to have the finalizer: that may be old, which is found out then.
+                metadata = {**_precondition(claim), "$deleteFromPrimitiveList/finalizers": [FINALIZER]}
+                claim = await self._api.patch(
+                    ResourceClaim,
+                    claim.metadata.name,
+                    {"metadata": metadata},
+                    namespace=claim.metadata.namespace,
+                )
+                break
+            except (ConflictError, AnswerLostError):
+                if attempt == _ATTEMPTS - 1:
+                    raise
+        await self._api.delete(
+            ResourceClaim,
+            claim.metadata.name,
+            namespace=claim.metadata.namespace,
+            uid=claim.metadata.uid,
+        )
+
+    async def tell_pod(self, pod: Pod, status: PodExtendedResourceClaimStatus) -> None:
+        """Write into the pod's status which claim its extended resources come from."""
+        key = f"{pod.metadata.namespace}/{pod.metadata.name}"
+        await _telling(
+            f"update pod {key} ExtendedResourceClaimStatus",
+            self._api.patch(
+                Pod,
+                pod.metadata.name,
+                {
+                    "metadata": {"uid": pod.metadata.uid},
+                    "status": {"extendedResourceClaimStatus": to_builtins(status)},
+                },
+                namespace=pod.metadata.namespace,
+                subresource="status",
+            ),
+        )
+
+    # Doubt
+
+    def _resolve_doubt(self, claim: ResourceClaim) -> None:
+        self.in_doubt.discard(claim.metadata.uid)
+
+    async def settle(self, claim: ResourceClaim) -> None:
+        """Find out whether a write happened whose answer was lost; until then its devices stay taken."""
+        uid = claim.metadata.uid
+        try:
+            for _ in range(_SETTLE_ATTEMPTS):
+                try:
+                    found = await self._read(claim)
+                except NotFoundError:
+                    return
+                except ApiError:
+                    await asyncio.sleep(_SETTLE_PAUSE_SECONDS)
+                    continue
+                self._claims.assume(found)
+                return
+        finally:
+            self.in_doubt.discard(uid)
+            self._claims.land(uid)
+
+
+def _is_ours(claim: ResourceClaim, allocation: AllocationResult | None) -> bool:
+    written = claim.status.allocation
+    if written is None:
+        return False
+    return allocation is None or written.devices == allocation.devices
+
+
+def _precondition(claim: ResourceClaim) -> dict[str, Any]:
+    return {"uid": claim.metadata.uid, "resourceVersion": claim.metadata.resource_version}
+
+
+def _name(claim: ResourceClaim) -> str:
+    return f"{claim.metadata.namespace}/{claim.metadata.name}"
+
+
+async def _telling(what: str, write: Awaitable[T]) -> T:
+    """Failures say what was to be done; those that are tried again stay what they are."""
+    try:
+        return await write
+    except (ConflictError, AnswerLostError):
+        raise
+    except ApiError as exc:
+        raise ClaimWriteError(f"{what}: {exc}") from exc

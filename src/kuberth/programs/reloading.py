@@ -1,0 +1,132 @@
+"""Another configuration while the scheduler runs: noticed, read, swapped in, and told.
+
+In: sources that may change (a file, an object of the cluster, the modules of plugins) and how to read them.
+Out: a scheduler by the new rules; or, if they are bad, by the old ones, and the reason in the log, in a
+metric and in an event.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from kuberth.assembly.scheduler import Scheduler
+from kuberth.config import KubeSchedulerConfiguration
+from kuberth.errors import KuberthError
+from kuberth.framework.registry import Registry
+from kuberth.queue.interface import QueueFactory
+
+logger = logging.getLogger(__name__)
+
+LOOK_SECONDS: Final = 1.0
+"""Between two looks at what may have changed."""
+RELOADED: Final = "ConfigurationReloaded"
+REJECTED: Final = "ConfigurationRejected"
+
+_AT_START_ONLY: Final = ("leader_election", "client_connection")
+
+
+class Rules(NamedTuple):
+    """What a scheduler is made by."""
+
+    config: KubeSchedulerConfiguration
+    registry: Registry | None = None
+    """None: the plugins are the same."""
+    queue: QueueFactory | None = None
+    """None: it is the same."""
+
+
+class Source(NamedTuple):
+    """Something that the rules come from."""
+
+    name: str
+    look: Callable[[], Coroutine[Any, Any, object]]
+    """Whatever differs when the source has changed; quick."""
+
+
+def file_source(path: Path) -> Source:
+    """A file, also one that is a link to another from time to time, as those of a mounted ConfigMap."""
+
+    async def look() -> object:
+        return _state_of(path)
+
+    return Source(f"file {path}", look)
+
+
+def _state_of(path: Path) -> object:
+    try:
+        stat = path.stat()
+    except OSError:
+        return None
+    return stat.st_ino, stat.st_mtime_ns, stat.st_size
+
+
+class Reloading:
+    """Follows the sources of one scheduler's rules."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        read: Callable[[], Awaitable[Rules]],
+        *,
+        sources: Sequence[Source],
+        regarding: Any,
+        tell: Callable[[str], None] = logger.info,
+    ) -> None:
+        """`regarding` is the object that events are about; `tell` says what went well."""
+        self._scheduler = scheduler
+        self._read = read
+        self._sources = sources
+        self._regarding = regarding
+        self._tell = tell
+        self._asked = asyncio.Event()
+
+    def ask(self) -> None:
+        """Read the rules again though nothing seems to have changed."""
+        self._asked.set()
+
+    async def run(self) -> None:
+        """Look again and again for as long as the task lives."""
+        seen = [await source.look() for source in self._sources]
+        while True:
+            try:
+                async with asyncio.timeout(LOOK_SECONDS):
+                    await self._asked.wait()
+            except TimeoutError:
+                pass
+            now = [await source.look() for source in self._sources]
+            changed = [
+                source.name for source, old, new in zip(self._sources, seen, now, strict=True) if old != new
+            ]
+            if changed or self._asked.is_set():
+                self._asked.clear()
+                seen = now
+                await self.reload(because=", ".join(changed) or "it was asked for")
+
+    async def reload(self, *, because: str) -> bool:
+        """Have the scheduler go by the rules as they are now. False: they are bad, and it goes by the old."""
+        metrics, before = self._scheduler.metrics, self._scheduler.config
+        try:
+            rules = await self._read()
+            await self._scheduler.reconfigure(rules.config, registry=rules.registry, queue=rules.queue)
+        except KuberthError as exc:
+            logger.error("the new configuration (%s) is not used, the old one stays: %s", because, exc)
+            metrics.configuration_reloads.inc(("error",))
+            self._record(REJECTED, f"The old configuration stays in force: {exc}", warning=True)
+            return False
+        metrics.configuration_reloads.inc(("success",))
+        for part in _AT_START_ONLY:
+            if getattr(before, part) != getattr(rules.config, part):
+                logger.warning("the new %s counts from the next start on", part.replace("_", " "))
+        profiles = ", ".join(profile.scheduler_name for profile in rules.config.profiles)
+        self._tell(f"a new configuration is in force ({because}); profiles: {profiles}")
+        self._record(RELOADED, f"A new configuration is in force; profiles: {profiles}")
+        return True
+
+    def _record(self, reason: str, note: str, *, warning: bool = False) -> None:
+        self._scheduler.recorder.record(
+            self._regarding, reason=reason, action="Reloading", note=note[:1024], warning=warning
+        )

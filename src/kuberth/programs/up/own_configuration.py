@@ -1,0 +1,66 @@
+"""The scheduler's configuration as an object of the very cluster: a ConfigMap that can be edited.
+
+In: `kube-system/kuberth-scheduler`. Out: the text under `config.yaml`, whenever the ConfigMap changes.
+Without the ConfigMap the scheduler goes by what `kuberth up` was started with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from kuberth.api.plain import PlainObject
+from kuberth.errors import ConfigError
+from kuberth.local.apiserver.objects import Obj
+from kuberth.local.apiserver.status_errors import StatusError
+from kuberth.local.apiserver.verbs.core import Core
+from kuberth.programs.reloading import Rules, Source
+
+NAMESPACE: Final = "kube-system"
+NAME: Final = "kuberth-scheduler"
+KEY: Final = "config.yaml"
+
+
+class ConfigMapReference(PlainObject):
+    """What events are about."""
+
+    api_version = "v1"
+    kind = "ConfigMap"
+
+
+class OwnConfiguration:
+    """The ConfigMap, there or not."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self.source = Source(f"ConfigMap {NAMESPACE}/{NAME}", self._version)
+        self.reference = ConfigMapReference({"metadata": {"namespace": NAMESPACE, "name": NAME}})
+
+    def read_with(self, rules: Callable[[str | None], Rules]) -> Callable[[], Awaitable[Rules]]:
+        """How the rules are read, given how they are made of a text."""
+
+        async def read() -> Rules:
+            return rules(await self._text())
+
+        return read
+
+    async def _version(self) -> object:
+        found = await self._object()
+        return None if found is None else (found["metadata"].get("uid"), found.get("data"))
+
+    async def _text(self) -> str | None:
+        found = await self._object()
+        if found is None:
+            return None
+        text = (found.get("data") or {}).get(KEY)
+        if not isinstance(text, str):
+            raise ConfigError(f"ConfigMap {NAMESPACE}/{NAME}: it needs a KubeSchedulerConfiguration at {KEY}")
+        return text
+
+    async def _object(self) -> Obj | None:
+        try:
+            return await self._core.get("configmaps", NAME, namespace=NAMESPACE)
+        except StatusError as error:
+            if error.code == 404:
+                return None
+            raise

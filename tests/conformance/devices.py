@@ -1,0 +1,356 @@
+"""Replays cases about device claims: what nodes could give, what is written before a pod is bound and taken
+back after, and what is released for a pod that fits nowhere.
+
+In: a case of kind `dra`. Out: what kube-scheduler would have answered, as the corpus tells it.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Coroutine
+from typing import Any
+
+from kuberth.api.core import Namespace, Node, Pod
+from kuberth.api.resource import AllocationResult, ResourceClaim
+from kuberth.api.wire import convert, to_builtins
+from kuberth.assembly.profiles import assemble, derive_with, effective_gates, full_registry
+from kuberth.clock import SystemClock, run_in_virtual_time
+from kuberth.cluster.nodes import NodeRow
+from kuberth.cluster.table import ClusterTable
+from kuberth.config import default_configuration, load
+from kuberth.errors import PluginError
+from kuberth.framework.cycle_state import CycleState
+from kuberth.framework.diagnosis import Diagnosis
+from kuberth.framework.handle import Handle
+from kuberth.framework.nominator import Nominator
+from kuberth.framework.status import SKIP, Code, Status
+from kuberth.framework.waiting_pods import WaitingPods
+from kuberth.informers.store import Stores
+from kuberth.observe.metrics import SchedulerMetrics
+from kuberth.plugins.devices.inventory import Inventory
+from kuberth.plugins.dynamic_resources.plugin import DynamicResources
+from kuberth.scheduling.cycle import SchedulingCycle
+from kuberth.scheduling.sampling import EveryNode
+from kuberth.testing import MemoryApi
+from tests.conformance.cases import Case
+from tests.unit.framework.rig import Outside
+
+_CEL_ERROR = re.compile(r"(CEL (?:compile|runtime) error:).*", re.DOTALL)
+"""What cel-go itself says behind it is not compared."""
+_GENERATED = re.compile(r"(-extended-resources-)\d{5}$")
+_ASKED_TIMES = 60
+
+
+def devices_answer(case: Case, objects: list[Any]) -> dict[str, Any]:
+    return _Rig(case, objects).answer()
+
+
+def without_cel_texts(tree: Any) -> Any:
+    """The same with what stands behind `CEL compile error:` left out."""
+    if isinstance(tree, dict):
+        return {key: without_cel_texts(value) for key, value in tree.items()}
+    if isinstance(tree, list):
+        return [without_cel_texts(value) for value in tree]
+    return _CEL_ERROR.sub(r"\1", tree) if isinstance(tree, str) else tree
+
+
+def without_empty_conditions(tree: Any) -> Any:
+    """The same without empty fields of what drivers say of devices, which Go writes and nobody here."""
+    if isinstance(tree, dict):
+        tree = {key: without_empty_conditions(value) for key, value in tree.items()}
+        return {
+            key: [_without_empty(each) for each in value] if key == "devices" and _is_list(value) else value
+            for key, value in tree.items()
+        }
+    return [without_empty_conditions(value) for value in tree] if _is_list(tree) else tree
+
+
+def _is_list(tree: Any) -> bool:
+    return isinstance(tree, list)
+
+
+def _without_empty(tree: Any) -> Any:
+    if isinstance(tree, dict):
+        return {key: _without_empty(value) for key, value in tree.items() if value not in ("", [])}
+    return [_without_empty(value) for value in tree] if _is_list(tree) else tree
+
+
+class _Rig:
+    """A profile over a case's objects, and an API that takes writes."""
+
+    def __init__(self, case: Case, objects: list[Any]) -> None:
+        config = load(case["config"]) if case.get("config") else default_configuration(None)
+        gates = effective_gates(config, None)
+        self.pod: Pod = convert(Pod, case["pod"])
+        self.api = MemoryApi()
+        self.stores = Stores()
+        self.cluster = ClusterTable()
+        self.background: list[tuple[str, Coroutine[Any, Any, None]]] = []
+        outside = Outside()
+        metrics, nominator = SchedulerMetrics(), Nominator()
+        handle = Handle(
+            api=self.api,
+            stores=self.stores,
+            cluster=self.cluster,
+            clock=SystemClock(),
+            feature_gates=gates,
+            waiting_pods=WaitingPods(),
+            nominator=nominator,
+            activator=outside,
+            recorder=outside,
+            spawn=lambda work, *, name: self.background.append((name, work)),
+            metrics=metrics,
+        )
+        runners = assemble(config, registry=full_registry(), handle=handle, metrics=metrics)
+        self.runner = next(iter(runners.values()))
+        self.cycle = SchedulingCycle(self.cluster, nominator=nominator, metrics=metrics, sampling=EveryNode())
+        plugin = self.runner.profile.plugins["DynamicResources"]
+        assert isinstance(plugin, DynamicResources)
+        self.plugin = plugin
+        self.derive = derive_with(gates)
+        self.inventory = Inventory.shared(handle)
+        for obj in objects:
+            self._add(obj)
+        self.stores.of(Pod).set(self.api.put(self.pod))
+        for tree in case.get("pendingAllocations") or ():
+            self.inventory.claims.take_off(convert(ResourceClaim, tree))
+        self.before = {_key(claim): claim for claim in self.api.all(ResourceClaim)}
+
+    def _add(self, obj: Any) -> None:
+        obj = self.api.put(obj)
+        self.stores.of(type(obj)).set(obj)
+        if isinstance(obj, Node):
+            self.cluster.set_node(obj)
+        elif isinstance(obj, Namespace):
+            self.cluster.set_namespace(obj.metadata.name, obj.metadata.labels)
+        elif isinstance(obj, Pod) and obj.spec.node_name:
+            self.cluster.add_pod(self.derive(obj))
+
+    # The cycle
+
+    def answer(self) -> dict[str, Any]:
+        told: dict[str, Any] = {"feasible": [], "dra": {}}
+        status = self.plugin.pre_enqueue(self.pod)
+        if status is not None:
+            told["dra"]["preEnqueue"] = _status(status)
+        state, diagnosis = CycleState(self.derive(self.pod)), Diagnosis()
+        found = self.cycle.search(state, self.pod, self.runner, diagnosis)
+        if isinstance(found, Status):
+            return self._failed(found, told)
+        if diagnosis.pre_filter is not None:
+            told["preFilter"] = _status(diagnosis.pre_filter)
+        if diagnosis.considered is not None:
+            told["preFilterNodes"] = sorted(diagnosis.considered)
+        nodes, _ = found
+        told["feasible"] = sorted(nodes.names())
+        rejections = dict(diagnosis.explicit)
+        for rows, status in diagnosis.rows():
+            rejections.update((self.cluster.names[row], status) for row in rows.tolist())
+        if rejections and diagnosis.pre_filter is None:
+            told["filter"] = {name: _status(status) for name, status in rejections.items()}
+            alone = self._node_by_node(state, diagnosis.considered)
+            assert alone == (told["feasible"], told["filter"]), "asked alone, nodes are judged otherwise"
+        if not told["feasible"]:
+            self._post_filter(state, diagnosis, told)
+            return told
+        self._note_allocations(state, told)
+        scores = self.cycle.rank(state, self.pod, self.runner, nodes)
+        assert not isinstance(scores, Status), scores
+        names = nodes.names()
+        told["scores"] = {
+            plugin: dict(zip(names, row.tolist(), strict=True))
+            for plugin, row in zip(scores.plugins, scores.by_plugin, strict=True)
+        }
+        totals = told["totals"] = dict(zip(names, scores.totals.tolist(), strict=True))
+        best = min(totals, key=lambda name: (-totals[name], name))
+        bound = self._bind(best)
+        if bound is not None:
+            told["dra"]["bind"] = bound
+        return told
+
+    def _failed(self, failure: Status, told: dict[str, Any]) -> dict[str, Any]:
+        """An Error ends the cycle; the corpus tells all the same what there is to say of every node."""
+        state = CycleState(self.derive(self.pod))
+        outcome = self.runner.run_pre_filter(state, self.pod, self.cluster.all_nodes())
+        if not outcome.status.is_success:
+            told["preFilter"] = _status(failure)
+            return told
+        told["feasible"], told["filter"] = self._node_by_node(state, outcome.node_names)
+        self._note_allocations(state, told)
+        return told
+
+    def _node_by_node(
+        self, state: CycleState, considered: frozenset[str] | set[str] | None
+    ) -> tuple[list[str], dict[str, Any]]:
+        feasible, rejected = [], {}
+        for node in sorted(self.cluster.all_nodes(), key=lambda node: node.name):
+            if considered is not None and node.name not in considered:
+                continue
+            status = self.runner.filter_status(state, self.pod, node)
+            if status.is_success:
+                feasible.append(node.name)
+            else:
+                rejected[node.name] = _status(status)
+        return feasible, rejected
+
+    def _note_allocations(self, state: CycleState, told: dict[str, Any]) -> None:
+        found = {}
+        for name in told["feasible"]:
+            in_flight = self.inventory.claims.in_flight
+            others = set(in_flight)
+            status = self.plugin.reserve(state, self.pod, name)
+            assert status is None, status
+            made = [in_flight[uid] for uid in in_flight if uid not in others]
+            found[name] = [_allocation(claim) for claim in made]
+            for claim in made:
+                self.inventory.claims.land(claim.metadata.uid)
+        if found:
+            told["dra"]["allocations"] = found
+
+    # Binding
+
+    def _bind(self, node_name: str) -> dict[str, Any] | None:
+        state = CycleState(self.derive(self.pod))
+        self.runner.run_pre_filter(state, self.pod, self.cluster.all_nodes())
+        node = self.cluster.node_named(node_name)
+        assert isinstance(node, NodeRow)
+        assert self.runner.filter_status(state, self.pod, node).is_success
+        if self.plugin.pre_bind_pre_flight(state, self.pod, node_name) is SKIP:
+            return None
+        told: dict[str, Any] = {"node": node_name, "preBindPreFlight": "Success"}
+        status = self.plugin.reserve(state, self.pod, node_name)
+        assert status is None, status
+        status = run_in_virtual_time(lambda: self.plugin.pre_bind(state, self.pod, node_name))
+        told["preBind"] = {"code": "Success"} if status is None else _status(status)
+        told["claims"] = self._claims_now(self._own_claims())
+        written = self.api.read(Pod, f"{self.pod.metadata.namespace}/{self.pod.metadata.name}")
+        if written.status.extended_resource_claim_status is not None:
+            told["extendedResourceClaimStatus"] = _generated(
+                to_builtins(written.status.extended_resource_claim_status)
+            )
+        self.plugin.unreserve(state, self.pod, node_name)
+        self._run_background()
+        told["afterUnreserve"] = self._claims_now(self._own_claims())
+        assert self._is_all_landed(), "an allocation is still on its way"
+        return told
+
+    def _is_all_landed(self) -> bool:
+        return self.pod.metadata.uid not in {
+            consumer.uid
+            for claim in self.inventory.claims.in_flight.values()
+            for consumer in claim.status.reserved_for
+        }
+
+    def _run_background(self) -> None:
+        async def run() -> None:
+            while self.background:
+                await self.background.pop(0)[1]
+
+        run_in_virtual_time(run)
+
+    # PostFilter
+
+    def _post_filter(self, state: CycleState, diagnosis: Diagnosis, told: dict[str, Any]) -> None:
+        seen = set()
+        for _ in range(_ASKED_TIMES if len(self.pod.spec.resource_claims) > 1 else 0):
+            self.plugin.post_filter(state, self.pod, diagnosis)
+            for name, work in self.background:
+                seen.add(name.partition(" ")[2])
+                work.close()
+            self.background.clear()
+        result, _ = self.cycle.make_room(state, self.pod, self.runner, diagnosis)
+        assert diagnosis.post_filter is not None
+        told["postFilter"] = _status(diagnosis.post_filter)
+        if result is not None and result.nominated_node:
+            told["nominatedNode"] = result.nominated_node
+        self.background = [each for each in self.background if each[0].startswith(("deallocate", "delete"))]
+        self._run_background()
+        if len(seen) > 1:
+            told["dra"]["postFilterChoices"] = sorted(seen)
+        elif changed := self._claims_now(set()):
+            told["dra"]["postFilterClaims"] = changed
+
+    # What stands in the API
+
+    def _own_claims(self) -> set[str]:
+        names = {claim.resource_claim_name for claim in self.pod.spec.resource_claims}
+        names |= {status.resource_claim_name for status in self.pod.status.resource_claim_statuses}
+        return {f"{self.pod.metadata.namespace}/{name}" for name in names if name is not None}
+
+    def _claims_now(self, always: set[str]) -> list[dict[str, Any]]:
+        found = []
+        present = {_key(claim): claim for claim in self.api.all(ResourceClaim)}
+        for key, claim in present.items():
+            old = self.before.get(key)
+            is_changed = old is None or (old.status, old.metadata.finalizers) != (
+                claim.status,
+                claim.metadata.finalizers,
+            )
+            if not is_changed and key not in always:
+                continue
+            told: dict[str, Any] = {
+                "name": claim.metadata.name,
+                "finalizers": list(claim.metadata.finalizers),
+                "status": _claim_status(claim),
+            }
+            if old is None:
+                told |= {
+                    "name": _GENERATED.sub(r"\g<1>00000", claim.metadata.name),
+                    "created": True,
+                    "requests": to_builtins(claim.spec.devices.requests),
+                    "ownerReferences": to_builtins(claim.metadata.owner_references),
+                    "annotations": to_builtins(claim.metadata.annotations),
+                }
+            found.append({name: value for name, value in told.items() if value or name == "status"})
+        found += [
+            {"name": claim.metadata.name, "deleted": True}
+            for key, claim in self.before.items()
+            if key not in present
+        ]
+        return sorted(found, key=lambda claim: str(claim["name"]))
+
+
+def _key(claim: ResourceClaim) -> str:
+    return f"{claim.metadata.namespace}/{claim.metadata.name}"
+
+
+def _allocation(claim: ResourceClaim) -> dict[str, Any]:
+    told = {"claim": claim.metadata.name, "allocation": _fixed(claim.status.allocation)}
+    if claim.metadata.generate_name and claim.spec.devices.requests:
+        told["requests"] = to_builtins(claim.spec.devices.requests)
+    return told
+
+
+def _fixed(allocation: AllocationResult | None) -> dict[str, Any]:
+    """Without what is different every time."""
+    assert allocation is not None
+    tree: dict[str, Any] = to_builtins(allocation)
+    for result in tree["devices"].get("results", ()):
+        if "shareID" in result:
+            result["shareID"] = "*"
+    stamp = allocation.allocation_timestamp
+    if stamp is not None and abs(stamp - datetime.datetime.now(datetime.UTC)).total_seconds() < 24 * 3600:
+        tree["allocationTimestamp"] = "*"
+    return tree
+
+
+def _claim_status(claim: ResourceClaim) -> dict[str, Any]:
+    tree: dict[str, Any] = to_builtins(claim.status)
+    if claim.status.allocation is not None:
+        tree["allocation"] = _fixed(claim.status.allocation)
+    return tree
+
+
+def _generated(tree: dict[str, Any]) -> dict[str, Any]:
+    return {**tree, "resourceClaimName": _GENERATED.sub(r"\g<1>00000", tree["resourceClaimName"])}
+
+
+def _status(status: Status) -> dict[str, Any]:
+    reasons = list(status.reasons)
+    if status.code == Code.ERROR and isinstance(status.cause, PluginError):
+        error = status.cause
+        problem = str(error).partition(": ")[2]
+        reasons = [f'running "{error.plugin}" {error.point.lower()} plugin: {problem}']
+    told: dict[str, Any] = {"plugin": status.plugin, "code": status.code.label, "reasons": sorted(reasons)}
+    return {key: value for key, value in told.items() if value}

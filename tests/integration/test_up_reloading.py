@@ -1,0 +1,151 @@
+"""`kuberth up` while its rules change: a ConfigMap is edited, the module of a plugin is saved."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kuberth.cli.context import Extras, build_registry
+from kuberth.cli.up_rules import RuleReader
+from kuberth.local.manifests import Manifest
+from kuberth.programs.up.cluster import ClusterSettings, EmbeddedCluster, apply, running_cluster
+
+CONFIG = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: default-scheduler
+  plugins:
+    multiPoint:
+      enabled: [{name: OnlyOne}]
+"""
+MODULE = """
+from kuberth.framework import FilterPlugin, Status
+
+class OnlyOne(FilterPlugin):
+    name = "OnlyOne"
+
+    def __init__(self, args, handle):
+        pass
+
+    def filter(self, state, pod, node):
+        return None if node.name.endswith("WANTED") else Status.unschedulable("not WANTED")
+"""
+
+
+async def pod_on(cluster: EmbeddedCluster, name: str) -> str:
+    """Create a pod and say where it goes."""
+    container = {"name": "main", "image": "none"}
+    tree: dict[str, Any] = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}}
+    await apply(cluster.core, Manifest({**tree, "spec": {"containers": [container]}}))
+    while True:
+        node = (await cluster.core.get("pods", name, namespace="default"))["spec"].get("nodeName")
+        if node:
+            return str(node)
+        await asyncio.sleep(0.02)
+
+
+async def config_map(cluster: EmbeddedCluster, data: dict[str, str]) -> None:
+    metadata = {"name": "kuberth-scheduler", "namespace": "kube-system"}
+    tree = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
+    await apply(cluster.core, Manifest(tree))
+
+
+async def eventually(is_so: Callable[[], bool]) -> None:
+    while True:
+        if is_so():
+            return
+        await asyncio.sleep(0.02)
+
+
+async def until(told: list[str], words: str) -> None:
+    await eventually(lambda: any(words in line for line in told))
+    told.clear()
+
+
+async def failed(cluster: EmbeddedCluster, *, times: int) -> None:
+    assert cluster.scheduler is not None
+    reloads = cluster.scheduler.metrics.configuration_reloads.values
+    await eventually(lambda: reloads.get(("error",), 0) >= times)
+
+
+async def reasons(cluster: EmbeddedCluster) -> set[str]:
+    events = (await cluster.core.list("events.events.k8s.io", namespace="kube-system"))["items"]
+    return {event["reason"] for event in events if event["regarding"].get("name") == "kuberth-scheduler"}
+
+
+Scenario = Callable[[EmbeddedCluster, list[str]], Awaitable[None]]
+
+
+def play(scenario: Scenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, nodes: str = "1") -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "saved_rule.py").write_text(MODULE.replace("WANTED", nodes))
+    told: list[str] = []
+    registry = build_registry(Extras(), ["saved_rule:OnlyOne"])
+    reading = RuleReader(
+        Extras(),
+        registry,
+        plugins=["saved_rule:OnlyOne"],
+        queue=None,
+        path=None,
+        gates={},
+        reloads_modules=True,
+    )
+    settings = ClusterSettings(
+        nodes=3, port=0, registry=registry, rules=reading.read, rule_sources=reading.sources()
+    )
+
+    async def scene() -> None:
+        async with asyncio.timeout(60), running_cluster(settings, progress=told.append) as cluster:
+            await scenario(cluster, told)
+
+    try:
+        asyncio.run(scene())
+    finally:
+        sys.modules.pop("saved_rule", None)
+
+
+def test_an_edited_config_map_is_in_force_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(cluster: EmbeddedCluster, told: list[str]) -> None:
+        await config_map(cluster, {"config.yaml": CONFIG})
+        await until(told, "in force (ConfigMap kube-system/kuberth-scheduler)")
+        assert {await pod_on(cluster, f"p{number}") for number in range(4)} == {"node-1"}
+        unknown, elsewhere = {"config.yaml": CONFIG.replace("OnlyOne", "Nobody")}, {"other.yaml": CONFIG}
+        for failures, bad in enumerate((unknown, elsewhere), start=1):
+            await config_map(cluster, bad)
+            await failed(cluster, times=failures)
+            assert await pod_on(cluster, f"after-{failures}") == "node-1"
+        await cluster.core.delete("configmaps", "kuberth-scheduler", namespace="kube-system")
+        await until(told, "in force")
+        spread = {await pod_on(cluster, f"free-{number}") for number in range(6)}
+        assert len(spread) > 1
+        while True:
+            if await reasons(cluster) == {"ConfigurationReloaded", "ConfigurationRejected"}:
+                break
+            await asyncio.sleep(0.02)
+
+    play(scenario, tmp_path, monkeypatch)
+
+
+def test_a_saved_module_decides_the_next_pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(cluster: EmbeddedCluster, told: list[str]) -> None:
+        await config_map(cluster, {"config.yaml": CONFIG})
+        await until(told, "in force")
+        assert await pod_on(cluster, "first") == "node-1"
+        module = tmp_path / "saved_rule.py"
+        module.write_text(MODULE.replace("WANTED", "2"))
+        await until(told, "in force (plugin modules)")
+        assert await pod_on(cluster, "second") == "node-2"
+        module.write_text("this is no Python")
+        await failed(cluster, times=1)
+        assert await pod_on(cluster, "third") == "node-2"
+        module.write_text(MODULE.replace("WANTED", "3"))
+        await until(told, "in force (plugin modules)")
+        assert await pod_on(cluster, "fourth") == "node-3"
+
+    play(scenario, tmp_path, monkeypatch)

@@ -1,0 +1,315 @@
+"""The allocator's search: what it finds first, and how little it takes to see that there is nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from kuberth.api.resource import DeviceClass, ResourceClaim, ResourceSlice
+from kuberth.cluster.table import ClusterTable
+from kuberth.informers.store import Store
+from kuberth.plugins.devices.classes import KnownClasses
+from kuberth.plugins.devices.sites import Site, Sites
+from kuberth.plugins.devices.usage import DeviceUsage, takes_of
+from kuberth.plugins.dynamic_resources.allocator.demand import AllocationError, Demand
+from kuberth.plugins.dynamic_resources.allocator.search import DeviceSearch, Found, SearchTimeout
+from kuberth.testing.factories import make_node
+from tests.unit.plugins.device_objects import (
+    all_devices,
+    exactly,
+    first_of,
+    given,
+    make_claim,
+    make_class,
+    make_slice,
+)
+
+FEW_STEPS = 200
+
+
+class World:
+    """Slices around one node, and claims that have devices already."""
+
+    def __init__(self, *slices: ResourceSlice, taken: Iterable[ResourceClaim] = ()) -> None:
+        store, table = Store[ResourceSlice](), ClusterTable()
+        for slice_ in slices:
+            store.set(slice_)
+        row = table.set_node(make_node("a", labels={"zone": "z"}))
+        sites = Sites(store, table)
+        sites.refresh()
+        self.site: Site = sites.sites[int(sites.of_row[row])]
+        self.usage = DeviceUsage()
+        for claim in taken:
+            assert claim.status.allocation is not None
+            for take in takes_of(claim.status.allocation):
+                self.usage.add(take)
+        classes = Store[DeviceClass]()
+        for name in ("gpu", "nic"):
+            classes.set(make_class(name))
+        self.classes = KnownClasses(classes)
+
+    def search(self, *claims: ResourceClaim, **options: Any) -> DeviceSearch:
+        return DeviceSearch(
+            Demand([claim.spec for claim in claims], self.classes), self.site, self.usage, **options
+        )
+
+    def find(self, *claims: ResourceClaim) -> list[list[str]] | None:
+        found = self.search(*claims).run()
+        return None if found is None else devices(found)
+
+
+def devices(found: Found) -> list[list[str]]:
+    return [[pick.device.spec.name for pick in picks] for picks in found.picks]
+
+
+def attributed(*values: str) -> list[dict[str, Any]]:
+    """Devices with an attribute each, and a serial number that tells them apart."""
+    return [
+        {
+            "name": f"dev-{index}",
+            "attributes": {"board": {"string": value}, "serial": {"int": index}},
+        }
+        for index, value in enumerate(values)
+    ]
+
+
+def test_the_first_devices_are_taken() -> None:
+    taken = [make_claim("other", status=given("dev-1"))]
+    assert World(make_slice("a", 4), taken=taken).find(make_claim("c", exactly(count=2))) == [
+        ["dev-0", "dev-2"]
+    ]
+
+
+def test_claims_of_a_pod_do_not_share_devices() -> None:
+    world = World(make_slice("a", 2))
+    assert world.find(make_claim("c", exactly()), make_claim("d", exactly())) == [["dev-0"], ["dev-1"]]
+    assert world.find(make_claim("c", exactly(count=2)), make_claim("d", exactly())) is None
+
+
+@pytest.mark.parametrize(
+    "claims",
+    [
+        pytest.param([make_claim("c", exactly(count=20))], id="one request"),
+        pytest.param([make_claim("c", exactly("q", 10), exactly("r", 10))], id="two requests"),
+        pytest.param(
+            [make_claim("c", exactly(count=10)), make_claim("d", exactly(count=10))], id="two claims"
+        ),
+        pytest.param(
+            [make_claim("c", exactly("q", 10), first_of("r", exactly("s", 12), exactly("t", 10)))],
+            id="alternatives that are both too many",
+        ),
+        pytest.param(
+            [
+                make_claim(
+                    "c",
+                    exactly(count=4),
+                    constraints=[{"requests": [], "matchAttribute": "gpu.example.com/board"}],
+                )
+            ],
+            id="four of a board that has three",
+        ),
+    ],
+)
+def test_asking_for_more_than_there_is_takes_few_steps(claims: list[ResourceClaim]) -> None:
+    """Upstream tries all combinations: half a million for 20 of 19 devices."""
+    boards = [f"board-{index // 3}" for index in range(19)]
+    search = World(make_slice("a", attributed(*boards))).search(*claims)
+    assert search.run() is None
+    assert search.steps < FEW_STEPS
+
+
+def test_the_largest_claim_that_fits_takes_few_steps() -> None:
+    search = World(make_slice("a", 128)).search(*(make_claim(f"c{n}", exactly(count=32)) for n in range(4)))
+    found = search.run()
+    assert found is not None
+    assert len({pick.device.id for picks in found.picks for pick in picks}) == 128
+    assert search.steps < FEW_STEPS
+
+
+def test_a_hundred_claims_of_a_pod_are_no_deep_recursion() -> None:
+    world = World(make_slice("a", 3200))
+    assert world.find(*(make_claim(f"c{n}", exactly(count=32)) for n in range(100))) is not None
+    assert world.find(*(make_claim(f"c{n}", exactly(count=32)) for n in range(101))) is None
+
+
+def test_backing_up_finds_what_the_first_choice_hides() -> None:
+    """The only free board with two devices is the second one."""
+    world = World(make_slice("a", attributed("x", "y", "y")))
+    same = [{"requests": [], "matchAttribute": "gpu.example.com/board"}]
+    assert world.find(make_claim("c", exactly(count=2), constraints=same)) == [["dev-1", "dev-2"]]
+
+
+def test_a_later_request_moves_an_earlier_one() -> None:
+    tainted: list[dict[str, Any]] = [
+        {"name": "plain"},
+        {"name": "odd", "taints": [{"key": "odd", "effect": "NoSchedule"}]},
+    ]
+    claim = make_claim("c", exactly("any", tolerations=[{"operator": "Exists"}]), exactly("plain"))
+    assert World(make_slice("a", tainted)).find(claim) == [["odd", "plain"]]
+
+
+def test_alternatives_are_tried_in_order() -> None:
+    world = World(make_slice("a", 3))
+    claim = make_claim("c", first_of("q", exactly("many", 4), exactly("some", 3), exactly("one")))
+    found = world.search(claim).run()
+    assert found is not None
+    assert [request.sub_name for request in found.chosen[0]] == ["q/some"]
+
+
+@pytest.mark.parametrize(
+    ("claim", "problem"),
+    [
+        pytest.param(
+            make_claim("c", exactly(count=33)),
+            "claim default/c: number of requested devices 33 exceeds the claim limit of 32",
+            id="too many",
+        ),
+        pytest.param(
+            make_claim("c", exactly("q", 2**63 - 1)),
+            f"claim default/c: number of requested devices {2**63 - 1} exceeds the claim limit of 32",
+            id="an absurd number",
+        ),
+        pytest.param(
+            make_claim("c", exactly("q", 2**62), exactly("r", 2**62)),
+            "allocation max size exceeded",
+            id="numbers that wrap around",
+        ),
+        pytest.param(
+            make_claim("c", exactly(of="none")),
+            "claim default/c, request q: could not retrieve device class none: not found",
+            id="no class",
+        ),
+        pytest.param(
+            make_claim("c", exactly(selectors=[{}])),
+            "claim default/c, request q, selector #0: CEL expression empty (unsupported selector type?)",
+            id="no expression",
+        ),
+        pytest.param(
+            make_claim("c", exactly(), constraints=[{}]),
+            "claim default/c, constraint #0: empty constraint (unsupported constraint type?)",
+            id="no constraint",
+        ),
+        pytest.param(
+            make_claim("c", exactly(capacity={"requests": {"memory": "much"}})),
+            "claim default/c, request q: cannot read quantity",
+            id="an amount that cannot be read",
+        ),
+        pytest.param(
+            make_claim("c", all_devices(), constraints=[{"matchAttribute": "gpu.example.com/board"}]),
+            "claim default/c, request q: cannot add device gpu.example.com/a/dev-0 because a claim "
+            "constraint would not be satisfied",
+            id="all devices, against a constraint",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_claim_is_told(claim: ResourceClaim, problem: str) -> None:
+    with pytest.raises(AllocationError) as caught:
+        World(make_slice("a", 3)).find(claim)
+    assert caught.value.told([claim]).startswith(problem)
+
+
+def test_a_search_ends_when_its_time_is_up() -> None:
+    """Distinct attributes are compared in a way that leaves nothing to foresee."""
+    boards = [f"board-{index}" for index in range(40)]
+    claim = make_claim(
+        "c",
+        exactly("q", 16),
+        exactly("r", 16, selectors=[]),
+        constraints=[
+            {"distinctAttribute": "gpu.example.com/board"},
+            {"requests": ["r"], "matchAttribute": "gpu.example.com/serial"},
+        ],
+    )
+    search = World(make_slice("a", attributed(*boards))).search(claim, is_late=lambda: True)
+    with pytest.raises(SearchTimeout):
+        search.run()
+
+
+def partition(name: str, memory: str) -> dict[str, Any]:
+    counters = {"memory": {"value": memory}}
+    return {"name": name, "consumesCounters": [{"counterSet": "set", "counters": counters}]}
+
+
+def partitioned(*sizes: str, total: str = "40Gi") -> list[ResourceSlice]:
+    counters = [{"name": "set", "counters": {"memory": {"value": total}}}]
+    return [
+        make_slice("a", 0, name="counters", pool="p", count=2, sharedCounters=counters),
+        make_slice(
+            "a",
+            [partition(f"dev-{n}", size) for n, size in enumerate(sizes)],
+            name="devices",
+            pool="p",
+            count=2,
+        ),
+    ]
+
+
+def test_partitions_draw_on_common_counters() -> None:
+    world = World(*partitioned("20Gi", "30Gi", "20Gi"))
+    assert world.find(make_claim("c", exactly(count=2))) == [["dev-0", "dev-2"]]
+    assert world.find(make_claim("c", exactly(count=3))) is None
+    taken = [make_claim("other", status=given("dev-1", pool="p"))]
+    assert World(*partitioned("20Gi", "30Gi", "20Gi"), taken=taken).find(make_claim("c", exactly())) is None
+
+
+@pytest.mark.parametrize("total", ["-1", "-9e18", "0"])
+def test_a_counter_that_has_nothing_left_blocks_its_pool(total: str) -> None:
+    assert World(*partitioned("1Gi", "1Gi", total=total)).find(make_claim("c", exactly())) is None
+
+
+def test_a_huge_counter_is_as_good_as_any() -> None:
+    assert World(*partitioned("1Gi", total="9999999999999E")).find(make_claim("c", exactly())) == [["dev-0"]]
+
+
+def test_a_counter_that_cannot_be_read_makes_its_pool_invalid() -> None:
+    world = World(*partitioned("1Gi", total="a lot"), make_slice("a", 1, pool="other"))
+    assert world.site.is_broken
+    assert world.find(make_claim("c", exactly())) == [["dev-0"]]
+    assert world.find(make_claim("c", exactly(count=2))) is None
+
+
+SHARED = {
+    "name": "shared",
+    "allowMultipleAllocations": True,
+    "capacity": {
+        "memory": {
+            "value": "10Gi",
+            "requestPolicy": {"default": "1Gi", "validRange": {"min": "1Gi", "step": "2Gi"}},
+        }
+    },
+}
+
+
+def memory(amount: str) -> dict[str, Any]:
+    return {"capacity": {"requests": {"memory": amount}}}
+
+
+def test_shares_are_given_until_the_capacity_is_used_up() -> None:
+    world = World(make_slice("a", [SHARED]))
+    found = world.search(make_claim("c", exactly("q", **memory("2Gi")), exactly("r"))).run()
+    assert found is not None
+    assert [{name: str(amount) for name, amount in pick.consumed.items()} for pick in found.picks[0]] == [
+        {"memory": "3Gi"},
+        {"memory": "1Gi"},
+    ]
+    assert world.find(make_claim("c", exactly("q", **memory("9Gi")), exactly("r", **memory("2Gi")))) is None
+
+
+def test_distinct_attributes() -> None:
+    world = World(make_slice("a", attributed("x", "x", "y")))
+    other = [{"distinctAttribute": "gpu.example.com/board"}]
+    assert world.find(make_claim("c", exactly("q"), exactly("r"), constraints=other)) == [["dev-0", "dev-2"]]
+
+
+def test_all_devices_or_none() -> None:
+    world = World(make_slice("a", 3), taken=[make_claim("other", status=given("dev-1"))])
+    assert world.find(make_claim("c", all_devices())) is None
+    assert World(make_slice("a", 3)).find(make_claim("c", all_devices())) == [["dev-0", "dev-1", "dev-2"]]
+    assert World(make_slice("b", 3)).find(make_claim("c", all_devices())) is None
+
+
+def test_administration_takes_what_others_have() -> None:
+    world = World(make_slice("a", 1), taken=[make_claim("other", status=given("dev-0"))])
+    assert world.find(make_claim("c", exactly(adminAccess=True))) == [["dev-0"]]

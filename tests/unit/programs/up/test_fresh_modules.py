@@ -1,0 +1,63 @@
+"""Modules are read anew with what they import from their folder, all or none."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kuberth.programs.up.fresh_modules import FreshModules
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "fresh_rule.py").write_text("import fresh_help\nimport json\n\ndef rule():\n    return 1\n")
+    (tmp_path / "fresh_help.py").write_text("def help():\n    return 'old'\n")
+    yield tmp_path
+    for name in ("fresh_rule", "fresh_help"):
+        sys.modules.pop(name, None)
+
+
+def answers() -> tuple[int, str]:
+    rule = importlib.import_module("fresh_rule")
+    return rule.rule(), rule.fresh_help.help()
+
+
+def test_what_changed_is_read_anew_even_if_saved_twice_in_a_second(folder: Path) -> None:
+    modules = FreshModules(["fresh_rule"])
+    assert answers() == (1, "old")
+    json = sys.modules["json"]
+    before = asyncio.run(modules.look())
+    assert asyncio.run(modules.look()) == before
+    for number in (2, 3):
+        (folder / "fresh_rule.py").write_text(f"import fresh_help\n\ndef rule():\n    return {number}\n")
+        assert modules.anew(answers) == (number, "old")
+    (folder / "fresh_help.py").write_text("def help():\n    return 'new'\n")
+    assert asyncio.run(modules.look()) != before
+    assert modules.anew(answers) == (3, "new")
+    assert sys.modules["json"] is json
+
+
+@pytest.mark.parametrize("text", ["def rule(:\n", "raise RuntimeError('at import')\n"])
+def test_a_module_that_cannot_be_read_leaves_the_old_ones(folder: Path, text: str) -> None:
+    modules = FreshModules(["fresh_rule"])
+    assert answers() == (1, "old")
+    old = {name: sys.modules[name] for name in ("fresh_rule", "fresh_help")}
+    (folder / "fresh_help.py").write_text("def help():\n    return 'new'\n")
+    (folder / "fresh_rule.py").write_text(f"import fresh_help\n{text}")
+    with pytest.raises((SyntaxError, RuntimeError)):
+        modules.anew(answers)
+    assert {name: sys.modules[name] for name in old} == old
+    assert answers() == (1, "old")
+
+
+def test_a_file_that_is_gone_for_a_moment_is_no_failure(folder: Path) -> None:
+    modules = FreshModules(["fresh_rule"])
+    answers()
+    (folder / "fresh_rule.py").unlink()
+    assert asyncio.run(modules.look()) is not None

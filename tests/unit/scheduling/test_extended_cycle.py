@@ -1,0 +1,181 @@
+"""The cycle that waits, step by step; whole stories are in tests/integration/test_extenders.py."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from kuberth.api.core import Pod
+from kuberth.clock import SystemClock, run_in_virtual_time
+from kuberth.cluster.pod_info import PodInfo
+from kuberth.config.types import Extender
+from kuberth.extenders import Extenders, HttpExtender
+from kuberth.extenders.http_extender import Passed
+from kuberth.extenders.whole_objects import WholeObjects
+from kuberth.framework import (
+    Diagnosis,
+    FilterPlugin,
+    PostFilterPlugin,
+    PostFilterResult,
+    PreFilterPlugin,
+    ScorePlugin,
+    Status,
+)
+from kuberth.outcomes.placement import Placement
+from kuberth.outcomes.rejection import Rejection
+from kuberth.scheduling.extended_cycle import MAX_ROUNDS
+from kuberth.testing import make_pod
+from kuberth.testing.memory_api import MemoryApi
+from tests.unit.framework.rig import plugin
+from tests.unit.scheduling.parts import Parts, parts
+
+
+class Scripted(HttpExtender):
+    """Leaves all nodes, after whatever happens meanwhile."""
+
+    def __init__(self, meanwhile: Callable[[], object] = lambda: None) -> None:
+        config = Extender(url_prefix="http://x", filter_verb="f")
+        super().__init__(config, WholeObjects(MemoryApi()), index=0, clock=SystemClock())
+        self._meanwhile = meanwhile
+        self.asked = 0
+
+    async def filter(self, pod: Pod, names: Sequence[str]) -> Passed:
+        self.asked += 1
+        await asyncio.sleep(0)
+        self._meanwhile()
+        return Passed(names, True, {}, {})
+
+
+def run(scheduler: Parts, extender: HttpExtender, pod: Pod) -> Placement | Rejection | None:
+    scheduler.runner.extenders = Extenders([extender])
+    stored = scheduler.made.api.put(pod)
+    scheduler.pods.set(stored)
+    scheduler.queue.add(PodInfo(stored))
+
+    async def cycle() -> Placement | Rejection | None:
+        return await scheduler.loop._extended.run(scheduler.pop(), scheduler.runner)
+
+    return run_in_virtual_time(cycle)
+
+
+def test_who_is_always_overtaken_goes_back_with_an_error() -> None:
+    taken = False
+
+    def full(_state: object, _pod: Pod, _node: object) -> Status | None:
+        return Status.unschedulable("full") if taken else None
+
+    def meanwhile() -> None:
+        nonlocal taken
+        taken = True
+        scheduler.made.cluster.set_node(scheduler.made.node("n1").node)
+
+    def begin(*_args: object) -> None:
+        nonlocal taken
+        # The search finds the node free again; what is held against the table later does not.
+        taken = extender.asked > 0 and taken and scheduler.runner is not None and not fresh()
+
+    turns: list[int] = []
+
+    def fresh() -> bool:
+        turns.append(1)
+        return len(turns) % 2 == 0
+
+    scheduler = parts(plugin("F", PreFilterPlugin, FilterPlugin, pre_filter=begin, filter=full), nodes=["n1"])
+    extender = Scripted(meanwhile)
+    outcome = run(scheduler, extender, make_pod("p"))
+    assert isinstance(outcome, Rejection)
+    assert f"{MAX_ROUNDS} times in a row" in outcome.status.message
+    assert not outcome.status.is_rejected
+    assert extender.asked == MAX_ROUNDS
+    assert scheduler.made.cluster.placed_count == 0
+
+
+def test_nothing_is_judged_again_if_nothing_changed() -> None:
+    log: list[str] = []
+    scheduler = parts(plugin("F", FilterPlugin, log=log, filter=None), nodes=["n1"])
+    assert isinstance(run(scheduler, Scripted(), make_pod("p")), Placement)
+    assert log == ["F.filter"]
+
+
+def test_a_plugin_that_fails_at_the_second_look_fails_the_cycle() -> None:
+    looks: list[int] = []
+
+    def judge(*_args: object) -> None:
+        looks.append(1)
+        if len(looks) > 1:
+            raise RuntimeError("broken")
+
+    scheduler = parts(plugin("F", FilterPlugin, filter=judge), nodes=["n1"])
+    extender = Scripted(lambda: scheduler.made.cluster.set_node(scheduler.made.node("n1").node))
+    outcome = run(scheduler, extender, make_pod("p"))
+    assert isinstance(outcome, Rejection)
+    assert "plugin 'F' at Filter: broken" in outcome.status.message
+
+
+def test_a_plugin_that_fails_to_score_fails_the_cycle() -> None:
+    scheduler = parts(plugin("S", ScorePlugin, score=RuntimeError("broken")), nodes=["n1", "n2"])
+    outcome = run(scheduler, Scripted(), make_pod("p"))
+    assert isinstance(outcome, Rejection)
+    assert "plugin 'S' at Score: broken" in outcome.status.message
+
+
+def test_without_nodes() -> None:
+    outcome = run(parts(nodes=[]), Scripted(), make_pod("p"))
+    assert isinstance(outcome, Rejection)
+    assert outcome.status.message == "no nodes available to schedule pods"
+
+
+def test_a_pod_that_is_gone_before_its_turn() -> None:
+    scheduler = parts(nodes=["n1"])
+    scheduler.runner.extenders = Extenders([Scripted()])
+    scheduler.queue.add(PodInfo(make_pod("p")))
+
+    async def cycle() -> Placement | Rejection | None:
+        return await scheduler.loop._extended.run(scheduler.pop(), scheduler.runner)
+
+    assert run_in_virtual_time(cycle) is None
+
+
+@pytest.mark.parametrize("waits", [True, False], ids=["the form that waits", "the form that does not"])
+def test_post_filter_plugins_of_either_form(waits: bool) -> None:
+    class Mine(PostFilterPlugin):
+        name = "Mine"
+
+        def post_filter(
+            self, _state: object, _pod: Pod, _diagnosis: Diagnosis
+        ) -> tuple[PostFilterResult, None]:
+            return PostFilterResult("n1"), None
+
+    class Patient(Mine):
+        async def post_filter_waiting(
+            self, _state: object, _pod: Pod, _diagnosis: Diagnosis
+        ) -> tuple[PostFilterResult, None]:
+            await asyncio.sleep(1)
+            return PostFilterResult("n2"), None
+
+    no = plugin("F", FilterPlugin, filter=Status.unschedulable("no"))
+    outcome = run(parts(no, Patient if waits else Mine, nodes=["n1", "n2"]), Scripted(), make_pod("p"))
+    assert isinstance(outcome, Rejection)
+    assert outcome.nomination == ("n2" if waits else "n1")
+
+
+def test_a_post_filter_that_fails_while_it_waits_is_named() -> None:
+    class Mine(PostFilterPlugin):
+        name = "Mine"
+
+        def post_filter(self, _state: object, _pod: Pod, _diagnosis: Diagnosis) -> tuple[None, None]:
+            return None, None
+
+        async def post_filter_waiting(
+            self, _state: object, _pod: Pod, _diagnosis: Diagnosis
+        ) -> tuple[None, None]:
+            await asyncio.sleep(0)
+            raise RuntimeError("broken")
+
+    no = plugin("F", FilterPlugin, filter=Status.unschedulable("no"))
+    outcome = run(parts(no, Mine, nodes=["n1"]), Scripted(), make_pod("p"))
+    assert isinstance(outcome, Rejection)
+    assert "plugin 'Mine' at PostFilter: broken" in outcome.status.message
+    assert outcome.nomination is None

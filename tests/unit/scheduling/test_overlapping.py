@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+from kuberth.clock import run_in_virtual_time
+from kuberth.cluster.pod_info import PodInfo
+from kuberth.errors import KuberthError
+from kuberth.framework import QueuedPod, Runner
+from kuberth.scheduling.overlapping import Overlapping
+from kuberth.testing import make_pod
+from tests.unit.scheduling.parts import parts
+
+
+def queued(name: str, priority: int = 0) -> QueuedPod:
+    return QueuedPod(PodInfo(make_pod(name, priority=priority)), timestamp_ns=0)
+
+
+def test_so_many_at_once_the_most_important_of_the_others_next() -> None:
+    runner = parts().runner
+
+    async def scenario() -> None:
+        began: list[str] = []
+        doors: dict[str, asyncio.Event] = {}
+
+        async def attend(pod: QueuedPod, _runner: Runner) -> None:
+            began.append(pod.pod.metadata.name)
+            await doors.setdefault(pod.pod.metadata.name, asyncio.Event()).wait()
+
+        async with asyncio.TaskGroup() as tasks:
+
+            def spawn(work: Coroutine[Any, Any, None], *, name: str) -> None:
+                tasks.create_task(work, name=name)
+
+            overlapping = Overlapping(attend, spawn=spawn, limit=2)
+            for name, priority in (("a", 0), ("b", 0), ("c", 1), ("d", 5), ("e", 5)):
+                overlapping.add(queued(name, priority), runner)
+            await asyncio.sleep(0)
+            assert (began, overlapping.running, overlapping.waiting) == (["a", "b"], 2, 3)
+            doors["b"].set()
+            await asyncio.sleep(0.1)
+            assert began == ["a", "b", "d"]
+            doors["a"].set()
+            await asyncio.sleep(0.1)
+            assert began == ["a", "b", "d", "e"]
+            overlapping.stop()
+            doors["d"].set()
+            doors["e"].set()
+        assert (began, overlapping.running, overlapping.waiting) == (["a", "b", "d", "e"], 0, 0)
+
+    run_in_virtual_time(scenario)
+
+
+def test_a_cycle_that_fails_leaves_its_place() -> None:
+    runner = parts().runner
+
+    async def scenario() -> None:
+        began: list[str] = []
+
+        async def attend(pod: QueuedPod, _runner: Runner) -> None:
+            began.append(pod.pod.metadata.name)
+            raise RuntimeError("broken")
+
+        tasks: list[asyncio.Task[None]] = []
+        overlapping = Overlapping(
+            attend, spawn=lambda work, *, name: tasks.append(asyncio.ensure_future(work)), limit=1
+        )
+        for name in ("a", "b"):
+            overlapping.add(queued(name), runner)
+        await asyncio.sleep(1)
+        assert (began, overlapping.running) == (["a", "b"], 0)
+        assert [str(task.exception()) for task in tasks] == ["broken", "broken"]
+
+    run_in_virtual_time(scenario)
+
+
+def test_a_place_that_could_not_be_used_is_not_counted() -> None:
+    def spawn(work: Coroutine[Any, Any, None], *, name: str) -> None:
+        work.close()
+        raise KuberthError("not running")
+
+    async def attend(_pod: QueuedPod, _runner: Runner) -> None:
+        raise AssertionError
+
+    overlapping = Overlapping(attend, spawn=spawn, limit=1)
+    with pytest.raises(KuberthError):
+        overlapping.add(queued("a"), parts().runner)
+    assert overlapping.running == 0
