@@ -39,7 +39,7 @@ ADMISSION_FILTERS: Final = frozenset({"NodeResourcesFit", "NodeAffinity", "NodeN
 """Filters about a node alone, as a kubelet applies them; what they refuse, other changes cannot mend."""
 
 GANG_PLUGIN: Final = "GangScheduling"
-"""The plugin, and its feature gate: it waits for pods that have no node, of which nobody else wants to hear."""
+"""The plugin, and its feature gate: it waits for pods without a node, of which nobody else wants to hear."""
 
 
 def event_kinds(runners: Iterable[Runner]) -> frozenset[type[Any]]:
