@@ -103,6 +103,12 @@ class ApiClient:
             raise RefusedError(status, str(decoded.get("message", decoded.get("text"))))
         return decoded
 
+    def create_raw(self, path: str, body: bytes) -> None:
+        """Create an object from JSON that is not to be spelled anew."""
+        status, raw = self._exchange("POST", path, body, "application/json")
+        if status >= 400:
+            raise RefusedError(status, raw.decode(errors="replace"))
+
     def _exchange(self, method: str, target: str, data: bytes | None, content_type: str) -> tuple[int, bytes]:
         headers = self._headers({"Content-Type": content_type} if data is not None else {})
         for last_try in (False, True):

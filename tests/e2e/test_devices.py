@@ -250,6 +250,25 @@ def test_claims_are_written_as_upstream_writes_them(
     assert ours == theirs
 
 
+def test_parameters_for_drivers_are_left_as_they_are_spelled(
+    cluster: Cluster, start_scheduler: StartScheduler
+) -> None:
+    """The API server keeps them byte by byte, and finds them changed if they are spelled otherwise."""
+    with_devices(cluster, nodes=1, devices=1)
+    start_scheduler(QUICK)
+    parameters = {"of": "a claim", "and": ["more", 1.0]}
+    config = [{"opaque": {"driver": DRIVER, "parameters": parameters}}]
+    # Without blanks: those would keep the test itself from taking the finalizer away again.
+    spelled = json.dumps(claim("spelled", request(), config=config), separators=(",", ":"))
+    cluster.api.create_raw(f"/apis/{V1}/namespaces/{cluster.namespace}/resourceclaims", spelled.encode())
+    cluster.create(pod_with("p", "spelled"))
+    cluster.wait_bound("p")
+    written = claims_of(cluster)["spelled"]
+    assert written["metadata"]["finalizers"] == [FINALIZER]
+    assert written["spec"]["devices"]["config"][0]["opaque"]["parameters"] == parameters
+    assert taken(cluster) == [("n0", "dev-0")]
+
+
 # When something goes wrong
 
 

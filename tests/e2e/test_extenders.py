@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import threading
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -229,6 +231,56 @@ def test_both_ask_the_same_and_decide_the_same(
     assert ours.asked == theirs.asked
     assert ours.placements == theirs.placements
     assert ours.conditions == theirs.conditions
+
+
+def test_overlapping_cycles_share_no_room_and_others_do_not_wait(
+    cluster: Cluster, start_scheduler: StartScheduler, kuberth_only: None
+) -> None:
+    """All are driven to the same nodes, by an extender that answers when the plain pods are placed."""
+    cluster.create(*(node(f"n{index}", cpu="4") for index in range(5)))
+    placed = threading.Event()
+
+    def slow(answer: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        def answer_late(body: Any) -> Any:
+            placed.wait(60)
+            return answer(body)
+
+        return answer_late
+
+    with serving({"filter": slow(everyone), "prioritize": slow(scores(n0=10, n1=5))}) as server:
+        extender = {
+            "urlPrefix": server.url,
+            "filterVerb": "filter",
+            "prioritizeVerb": "prioritize",
+            "weight": 1,
+            "httpTimeout": "60s",
+            "nodeCacheCapable": True,
+            "managedResources": [{"name": GPU, "ignoredByScheduler": True}],
+        }
+        start_scheduler(configuration({"schedulerName": NAME}, extenders=[extender]))
+        names = [f"p{index}" for index in range(30)]
+        cluster.create(*(with_resource(extended(name, cpu="1"), GPU) for name in names))
+        wait_for("the extender to be asked", lambda: server.at_once == 16, seconds=30)
+        cluster.create(*(extended(f"plain-{index}", cpu="100m") for index in range(5)))
+        cluster.wait_bound(*(f"plain-{index}" for index in range(5)))
+        assert not cluster.placements().keys() & set(names)
+        placed.set()
+        # Where a plain pod is, one core is no longer whole.
+        nicked = {where for name, where in cluster.placements().items() if name.startswith("plain")}
+        room = {f"n{index}": 4 - (f"n{index}" in nicked) for index in range(5)}
+
+        def decided() -> bool:
+            pods = cluster.pods()
+            return all(pods[name]["spec"].get("nodeName") or is_refused(pods[name]) for name in names)
+
+        wait_for("every pod to be placed or told why not", decided, seconds=60)
+        taken = Counter(where for name, where in cluster.placements().items() if name in names)
+        assert taken == room
+
+
+def is_refused(obj: Object) -> bool:
+    conditions = obj.get("status", {}).get("conditions", [])
+    return any(condition.get("reason") == "Unschedulable" for condition in conditions)
 
 
 def play(scene: Scene, cluster: Cluster, start_scheduler: StartScheduler, program: str) -> Seen:

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from kuberth.api.core import Node, Pod
+from kuberth.config import load
 from kuberth.testing import make_node, make_pod
 from kuberth.testing.harness import World, profile, running
 from tests.certificates import authority, server_pair
@@ -498,10 +499,10 @@ BAD_ANSWERS: Mapping[str, tuple[Any, str]] = {
     "not JSON": (Raw(b"yes, all of them"), "not valid JSON: it begins with 'yes, all of them'"),
     "HTML": (Raw(b"<html><body>hi</body></html>", headers={"Content-Type": "text/html"}), "'<html><body>hi"),
     "empty": (Raw(b""), "not valid JSON: it is empty"),
-    "another type": (Raw(b"[1, 2]"), "Expected `object`, got `array`"),
+    "another type": (Raw(b"[1, 2]"), "Expected `object | null`, got `array`"),
     "another type inside": (lambda _body: {"NodeNames": "n1"}, "Expected `array | null`, got `str`"),
     "numbers for names": (lambda _body: {"NodeNames": [1]}, "Expected `str`, got `int`"),
-    "not UTF-8": (Raw(b'{"Error": "\xff"}'), "not valid JSON"),
+    "not UTF-8": (Raw(b'{"Error": "\xff"}'), "Error: 'utf-8' codec can't decode byte"),
     "huge": (Raw(b" " * 20_000_000), "larger than"),
     "endless": (Raw(b" " * 1_000_000, endless=True), "larger than"),
     "redirect": (Raw(status=307, headers={"Location": "/elsewhere"}), "code 307"),
@@ -762,6 +763,31 @@ def test_the_most_important_of_those_in_line_comes_first() -> None:
             later = [body["Pod"]["metadata"]["name"] for body in server.bodies("filter")[16:]]
             assert set(later) == {"low", "middle", "high"}
             assert later[0] == "high"
+
+    run(scenario)
+
+
+def test_who_stands_in_line_is_asked_about_by_the_extenders_in_force_at_its_turn() -> None:
+    async def scenario() -> None:
+        with serving({"filter": only("n1")}) as old, serving({"filter": only("n2")}) as new:
+            async with running(*NODES, extenders=[entry(old)]) as world:
+                old.hold()
+                for number in range(16):
+                    world.api.put(make_pod(f"p{number}"))
+                await world.until(lambda: old.at_once == 16)
+                world.api.put(make_pod("late"))
+                await world.until(lambda: len(world.scheduler.queue.in_flight()) == 17)
+                tree = {
+                    "apiVersion": "kubescheduler.config.k8s.io/v1",
+                    "kind": "KubeSchedulerConfiguration",
+                    "extenders": [entry(new)],
+                }
+                await world.scheduler.reconfigure(load(tree))
+                old.release()
+                names = [f"p{number}" for number in range(16)]
+                await world.bound("late", *names)
+                assert world.node_of("late") == "n2"
+                assert {world.node_of(name) for name in names} == {"n1"}
 
     run(scenario)
 

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kuberth.api.core import Node, Pod
+from kuberth.api.resource import ResourceClaim
 from kuberth.clock import SystemClock, run_in_virtual_time
 from kuberth.config.types import Extender
 from kuberth.extenders import Extenders, HttpExtender
@@ -19,6 +20,7 @@ from kuberth.extenders.http_extender import Passed
 from kuberth.extenders.whole_objects import WholeObjects
 from kuberth.testing import MemoryApi, make_node, make_pod
 from kuberth.testing.harness import World, running
+from tests.unit.plugins.device_objects import exactly, make_claim, make_class, make_slice
 
 CPU_OF_A_NODE = 4
 
@@ -180,3 +182,35 @@ def test_one_at_a_time_it_decides_as_the_cycle_that_never_waits() -> None:
     plain = placements(Extenders())
     assert placements(Extenders([Silent(random.Random(1))])) == plain
     assert len(set(plain.values())) > 3
+
+
+def test_no_device_is_given_to_two_pods() -> None:
+    """Devices are promised at Reserve, which is in one step with judging the node again."""
+
+    async def scenario() -> None:
+        nodes = ("a", "b", "c")
+        claims = [make_claim(f"claim-{number}", exactly()) for number in range(8)]
+        objects = [make_class(), *map(make_node, nodes), *(make_slice(name) for name in nodes), *claims]
+        async with running(*objects) as world:
+            slow = Slow(random.Random(3))
+            for runner in world.scheduler.runners.values():
+                runner.extenders = Extenders([slow])
+            for number in range(len(claims)):
+                named = {"name": "c", "resourceClaimName": f"claim-{number}"}
+                container = {"name": "main", "resources": {"claims": [{"name": "c"}]}}
+                world.api.put(make_pod(f"p{number}", containers=[container], resourceClaims=[named]))
+
+            def given() -> list[tuple[str, str]]:
+                return [
+                    (result.pool, result.device)
+                    for claim in world.api.all(ResourceClaim)
+                    if claim.status.allocation is not None
+                    for result in claim.status.allocation.devices.results
+                ]
+
+            await world.until(lambda: sum(bool(pod.spec.node_name) for pod in world.api.all(Pod)) == 6)
+            await settled(world)
+            assert len(given()) == len(set(given())) == 6
+            assert slow.most > 1
+
+    run_in_virtual_time(scenario)

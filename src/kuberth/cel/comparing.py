@@ -11,6 +11,7 @@ from collections.abc import Callable
 from math import isnan
 
 from kuberth.cel.values import (
+    WORK,
     Duration,
     Map,
     Optional,
@@ -65,13 +66,18 @@ def equal(one: Value, other: Value) -> bool | None:
 def _equal_lists(one: list[Value], other: list[Value]) -> bool:
     if len(one) != len(other):
         return False
-    # A pair without an answer does not make lists unequal.
-    return all(equal(mine, theirs) is not False for mine, theirs in zip(one, other, strict=True))
+    WORK.take(len(one))
+    # No generator: values nest deep, and each of these would take its share of the C stack.
+    for mine, theirs in zip(one, other, strict=True):  # noqa: SIM110  # see above
+        if equal(mine, theirs) is False:  # a pair without an answer does not make lists unequal
+            return False
+    return True
 
 
 def _equal_maps(one: Map, other: Map) -> bool:
     if len(one.entries) != len(other.entries):
         return False
+    WORK.take(len(one.entries))
     for key, mine in one.items():
         found, theirs = other.find(key)
         if not found or equal(mine, theirs) is False:
@@ -86,6 +92,7 @@ def _equal_optionals(one: Optional, other: Value) -> bool | None:
 
 
 def contains(container: list[Value], element: Value) -> bool:
+    WORK.take(len(container))
     return any(equal(element, one) is True for one in container)
 
 

@@ -193,16 +193,21 @@ class Compiler:
         self._plans: dict[int, Compiled] = {}
         self._scopes: list[dict[str, Evaluate]] = []
         self._next = _FIRST_VARIABLE
+        self._depth = 0
+        self.deepest = 0
 
     def compile(self, node: Expression) -> tuple[Evaluate, int]:
-        """The closure, and how long its frames are."""
+        """The closure, and how long its frames are; `deepest` tells afterwards how deep calls will nest."""
         evaluate = self._plan(node).evaluate
         return evaluate, self._next
 
     def _plan(self, node: Expression) -> Compiled:
         plan = self._plans.get(id(node))
         if plan is None:
+            self._depth += 1
+            self.deepest = max(self.deepest, self._depth)
             plan = self._make(node)
+            self._depth -= 1
             self._plans[id(node)] = plan
         return plan
 
@@ -290,8 +295,6 @@ class Compiler:
             return _conditional(plans)
         if function in ("or", "orValue"):
             return _alternative(plans, whole=function == "or")
-        if function == "@not_strictly_false":
-            return _not_strictly_false(plans[0].evaluate)
         if function == "@in" and node.overloads == ("in_list",) and plans[1].constant is not None:
             member = _constant_membership(plans[0], plans[1].constant[0])
             if member is not None:
@@ -408,13 +411,18 @@ class Compiler:
         self._scopes.append(loop)
         # The accumulator hides a loop variable of its name.
         self._scopes.append(dict(self._scopes[-2]))
+        places = (accumulator, first, second if node.second else 0)
+        if isinstance(node.condition, Call) and node.condition.function == "@not_strictly_false":
+            assert isinstance(node.step, Call)
+            predicate = self._plan(node.step.args[1]).evaluate
+            del self._scopes[-3:]
+            return Compiled(_quantifying(source, predicate, places, decisive=node.step.function == "_||_"))
         condition = self._plan(node.condition)
         step = self._plan(node.step).evaluate
         del self._scopes[-2:]
         result = self._plan(node.result).evaluate
         self._scopes.pop()
         going = None if condition.constant == [True] else condition.evaluate
-        places = (accumulator, first, second if node.second else 0)
         return Compiled(_folding(source, going, step, result, places))
 
 
@@ -548,7 +556,7 @@ def _logical(terms: list[Evaluate], *, decisive: bool) -> Compiled:
             except CelRuntimeError as exc:
                 failure = failure or exc
         if failure is not None:
-            raise failure
+            raise failure.with_traceback(None)  # raised again and again in a loop, it would grow a tail
         return not decisive
 
     return Compiled(evaluate)
@@ -578,18 +586,6 @@ def _alternative(plans: list[Compiled], *, whole: bool) -> Compiled:
         if value.present:
             return value if whole else value.value
         return second(frame)
-
-    return Compiled(evaluate)
-
-
-def _not_strictly_false(term: Evaluate) -> Compiled:
-    def evaluate(frame: Frame) -> Value:
-        try:
-            value = term(frame)
-        except CelRuntimeError:
-            value = True
-        frame[COST] += 1
-        return value if type(value) is bool else True
 
     return Compiled(evaluate)
 
@@ -642,10 +638,48 @@ def _reading(place: int, start: Evaluate) -> Evaluate:
                 value = MapAccumulator()
             frame[place] = value
         if type(value) is _Failed:
-            raise value.error
+            raise value.error.with_traceback(None)
         return value
 
     return read
+
+
+def _quantifying(
+    source: Evaluate, predicate: Evaluate, places: tuple[int, int, int], *, decisive: bool
+) -> Evaluate:
+    """`all` and `exists`: what their folding amounts to, at its cost, without its detours."""
+    _, first, second = places
+    asking = 3 if decisive else 2  # a look at the accumulator before each step
+
+    def quantify(frame: Frame) -> Value:
+        failure: CelRuntimeError | None = None
+        decided = False
+        for key, value in _pairs(source(frame), two=second > 0):
+            frame[COST] += asking
+            if decided:
+                break
+            frame[COST] += 1
+            if frame[COST] > LIMIT:
+                raise CostExceeded
+            frame[first] = key
+            if second:
+                frame[second] = value
+            try:
+                answer = predicate(frame)
+                if answer is decisive:
+                    decided = True
+                elif type(answer) is not bool:
+                    raise no_such_overload()
+            except CelRuntimeError as exc:
+                failure = failure or exc
+        frame[COST] += 1
+        if decided:
+            return decisive
+        if failure is not None:
+            raise failure.with_traceback(None)
+        return not decisive
+
+    return quantify
 
 
 def _folding(

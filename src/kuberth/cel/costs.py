@@ -10,7 +10,7 @@ from collections.abc import Callable
 from math import ceil
 
 from kuberth.cel.library.formats import NamedFormat
-from kuberth.cel.values import Map, Value, size_of, type_name
+from kuberth.cel.values import WORK, Map, Value, size_of, type_name
 
 LIMIT = 1_000_000
 LIST_COST = 10
@@ -71,6 +71,7 @@ def _walk(*args: Value) -> int:
     total = 0
     todo = [args[0]]
     while todo:
+        WORK.take(1)
         value = todo.pop()
         if isinstance(value, str):
             total += int(len(value.encode("utf-8", "surrogatepass")) * 0.1)
@@ -83,8 +84,6 @@ def _walk(*args: Value) -> int:
                 todo += (key, inner)
         else:
             total += 1
-        if total > LIMIT:
-            break
     return total
 
 

@@ -83,9 +83,9 @@ class _Parser:
         self._tokens = tokens
         self._position = 0
         self._problems = problems
-        # How many of each rule are being read: what cel-go counts against its limit. A chain like a + b + c
-        # counts its operators until its end.
-        self._open = {"expression": 0, "relation": 0, "sum": 0, "member": 0}
+        # How many of each rule are being read: what cel-go counts against its limit, beside the depth of the
+        # tree (a chain like a + b + c is as deep as it is long).
+        self._open = {"expression": 0, "relation": 0, "sum": 0}
         self._unclosed = 0  # brackets, and conditions that lack their other half
 
     def whole(self) -> Expression:
@@ -174,29 +174,25 @@ class _Parser:
         return self._nested(Call(offset, function, terms), *terms, deeper=0)
 
     def _relation(self) -> Expression:
-        before = self._open["relation"]
         self._enter("relation")
         node = self._sum(1)
         while self._peek in _RELATIONS:
-            self._enter("relation")
             token = self._take()
             self._enter("relation")
             right = self._sum(1)
             self._open["relation"] -= 1
             node = self._nested(Call(token.offset, _RELATIONS[token.kind], [node, right]), node, right)
-        self._open["relation"] = before
+        self._open["relation"] -= 1
         return node
 
     def _sum(self, binding: int) -> Expression:
-        before = self._open["sum"]
         self._enter("sum")
         node = self._unary()
         while (operator := _SUMS.get(self._peek)) is not None and operator[0] >= binding:
-            self._enter("sum")
             token = self._take()
             right = self._sum(operator[0] + 1)
             node = self._nested(Call(token.offset, operator[1], [node, right]), node, right)
-        self._open["sum"] = before
+        self._open["sum"] -= 1
         return node
 
     def _unary(self) -> Expression:
@@ -216,13 +212,9 @@ class _Parser:
         return self._peek == "-" and self._tokens[self._position + 1].kind in ("int", "float")
 
     def _member(self) -> Expression:
-        before = self._open["member"]
-        self._enter("member")
         node = self._primary()
         while self._peek in (".", "["):
-            self._enter("member")
             node = self._access(node) if self._peek == "." else self._index(node)
-        self._open["member"] = before
         return node
 
     def _access(self, operand: Expression) -> Expression:

@@ -16,11 +16,12 @@ from kuberth.cel.parsing import parse
 from kuberth.cel.source import Problem, Source
 from kuberth.cel.static_types import ANY, BOOL
 from kuberth.cel.validating import validate
-from kuberth.cel.values import COST_EXCEEDED, CostExceeded, Optional, Value, type_name
+from kuberth.cel.values import COST_EXCEEDED, WORK, CostExceeded, Optional, Value, type_name
 from kuberth.errors import CelCompileError, CelRuntimeError
 
 _SELECTORS = 512
 _ANSWERS_A_SELECTOR = 4096
+_SHALLOW = 20  # expressions that nest no deeper need no more calls within calls than Python allows anyway
 _NO_BOOL = {
     "string": "unsupported native conversion from string to 'bool'",
     "int": "unsupported type conversion from 'int' to bool",
@@ -32,8 +33,9 @@ _NO_BOOL = {
 class DeviceSelector:
     """An expression that compiled: asks a device, and remembers the answer for all devices like it."""
 
-    def __init__(self, expression: str, evaluate: Evaluate, frame_length: int) -> None:
+    def __init__(self, expression: str, evaluate: Evaluate, *, frame_length: int, deep: bool) -> None:
         self.expression = expression
+        self._deep = deep
         self._evaluate = evaluate
         self._frame = [0] + [None] * (frame_length - 1)
         self._answers: dict[DeviceContent, bool | str] = {}
@@ -63,10 +65,14 @@ class DeviceSelector:
         return answer
 
     def _run(self, device: DeviceContent) -> tuple[bool, int]:
+        WORK.begin()
         frame: Frame = self._frame.copy()
         frame[1] = variable_of(device)
         try:
-            with deep_calls():
+            if self._deep:
+                with deep_calls():
+                    value = self._evaluate(frame)
+            else:
                 value = self._evaluate(frame)
         except (CostExceeded, RecursionError, MemoryError):
             raise CelRuntimeError(COST_EXCEEDED) from None
@@ -97,6 +103,7 @@ def compile_selector(expression: str) -> DeviceSelector:
 @lru_cache(maxsize=_SELECTORS)
 def _compile(expression: str) -> DeviceSelector | str:
     """The selector, or what is wrong with the text: also a wrong text is read only once."""
+    WORK.begin()
     try:
         with deep_calls():
             return _compile_anew(expression)
@@ -118,5 +125,6 @@ def _compile_anew(expression: str) -> DeviceSelector:
         raise CelCompileError(f"compilation failed: {Source(expression).report(problems)}")
     if result is not BOOL and result is not ANY:
         raise CelCompileError(f"must evaluate to bool or the unknown type, not {result.full_name()}")
-    evaluate, frame_length = Compiler(checker.final).compile(tree)
-    return DeviceSelector(expression, evaluate, frame_length)
+    compiler = Compiler(checker.final)
+    evaluate, frame_length = compiler.compile(tree)
+    return DeviceSelector(expression, evaluate, frame_length=frame_length, deep=compiler.deepest > _SHALLOW)

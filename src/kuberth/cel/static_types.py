@@ -9,7 +9,7 @@ import re
 
 from kuberth.errors import CelCompileError
 
-_MAX_SIZE = 10_000
+_MAX_SIZE = 500
 
 
 class Type:
@@ -47,8 +47,10 @@ class Type:
             return False
         if (by_name or self.kind != "parameter") and self.name != other.name:
             return False
-        pairs = zip(self.parameters, other.parameters, strict=True)
-        return all(mine.same(others, by_name=by_name) for mine, others in pairs)
+        for mine, others in zip(self.parameters, other.parameters, strict=True):
+            if not mine.same(others, by_name=by_name):
+                return False
+        return True
 
     @property
     def is_dynamic(self) -> bool:

@@ -21,7 +21,11 @@ _MAX_STEPS = 1_000_000
 
 
 class Bindings:
-    """What type parameters stand for, so far."""
+    """What type parameters stand for, so far.
+
+    Walks over types use loops and lists, no generators: what parameters stand for can nest deep, and each
+    generator would take its share of the C stack.
+    """
 
     def __init__(self) -> None:
         self._bound: dict[str, Type] = {}
@@ -46,7 +50,7 @@ class Bindings:
             return names[given.name]
         if not given.parameters:
             return given
-        return Type(given.kind, given.name, tuple(self._rename(part, names) for part in given.parameters))
+        return Type(given.kind, given.name, tuple([self._rename(part, names) for part in given.parameters]))
 
     def resolve(self, given: Type, *, free_to_dyn: bool = False) -> Type:
         """The type with all that is known put in."""
@@ -57,7 +61,7 @@ class Bindings:
             given = found
         if not given.parameters:
             return given
-        parts = tuple(self.resolve(part, free_to_dyn=free_to_dyn) for part in given.parameters)
+        parts = tuple([self.resolve(part, free_to_dyn=free_to_dyn) for part in given.parameters])
         return Type(given.kind, given.name, parts)
 
     def assignable(self, wanted: Type, given: Type) -> bool:
@@ -101,10 +105,10 @@ class Bindings:
                 return False
             if len(one.parameters) != len(other.parameters):
                 return False
-            return all(
-                self._fits(mine, theirs)
-                for mine, theirs in zip(one.parameters, other.parameters, strict=True)
-            )
+            for mine, theirs in zip(one.parameters, other.parameters, strict=True):
+                if not self._fits(mine, theirs):
+                    return False
+            return True
         return one.kind in _SIMPLE and one.kind == other.kind and one.name == other.name
 
     def _substitutes(self, one: Type, variable: Type) -> tuple[bool, bool]:
@@ -137,7 +141,10 @@ class Bindings:
             if bound is None:
                 return False
             within = bound
-        return any(self._occurs(variable, part, seen) for part in within.parameters)
+        for part in within.parameters:  # noqa: SIM110  # see above
+            if self._occurs(variable, part, seen):
+                return True
+        return False
 
 
 def most_general(one: Type, other: Type) -> Type:

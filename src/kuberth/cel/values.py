@@ -30,6 +30,30 @@ class CostExceeded(Exception):  # noqa: N818  # ends an evaluation; no operator 
     """The expression does more work than a selector may."""
 
 
+class Work:
+    """How many parts of values one evaluation may still walk over.
+
+    A value can hold another one twice, that one a third one twice, and so on: small to build, and without end
+    to compare or to print. The cost of such a walk is only known when it has ended.
+    """
+
+    MOST = 1_000_000
+
+    def __init__(self) -> None:
+        self.left = self.MOST
+
+    def begin(self) -> None:
+        self.left = self.MOST
+
+    def take(self, steps: int) -> None:
+        self.left -= steps
+        if self.left < 0:
+            raise CostExceeded
+
+
+WORK = Work()
+
+
 def no_such_overload(function: str = "", *args: Value) -> CelRuntimeError:
     if not function:
         return CelRuntimeError("no such overload")
@@ -118,12 +142,11 @@ class Map:
         self.entries = {} if entries is None else entries
 
     def keys(self) -> Iterator[Value]:
-        for token in self.entries:
-            yield token if isinstance(token, str) else token[1]  # type: ignore[index]  # a pair, see token
+        return map(_key_of, self.entries)
 
     def items(self) -> Iterator[tuple[Value, Value]]:
-        for token, value in self.entries.items():
-            yield (token if isinstance(token, str) else token[1]), value  # type: ignore[index]  # as above
+        for mine, value in self.entries.items():
+            yield _key_of(mine), value
 
     def has(self, key: Value) -> bool:
         return self._find(key) is not None
@@ -159,18 +182,38 @@ class Domains(Map):
         return (True, value) if found else (True, Map())
 
 
+class _Token:
+    """A key that is not a string, in a map's entries."""
+
+    __slots__ = ("_same", "key")
+
+    def __init__(self, key: Value, same: Hashable) -> None:
+        self.key = key
+        self._same = same
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Token) and self._same == other._same
+
+    def __hash__(self) -> int:
+        return hash(self._same)
+
+
+def _key_of(mine: Hashable) -> Value:
+    return mine.key if isinstance(mine, _Token) else mine
+
+
 def token(key: Value) -> Hashable:
     """What stands for a key in a map's entries."""
     kind = type(key)
     if kind is str:
         return str(key)
     if kind in (int, Uint, float, bool, type(None)):
-        return (kind.__name__, key)
+        return _Token(key, (kind.__name__, key))
     if kind is Duration:
-        return ("duration", key, key.nanoseconds)
+        return _Token(key, ("duration", key.nanoseconds))
     if kind is bytes or kind.__name__ in _UNHASHABLE:
         raise CelRuntimeError(f"internal error: runtime error: hash of unhashable type {type_name(key)}")
-    return ("same", key, id(key))
+    return _Token(key, id(key))
 
 
 _UNHASHABLE = frozenset({"SemverValue", "NamedFormat"})

@@ -13,7 +13,7 @@ from kuberth.cli.context import Extras, build_registry, notices, queue_factory
 from kuberth.config import FeatureGates, KubeSchedulerConfiguration, default_configuration, load
 from kuberth.errors import ConfigError
 from kuberth.framework.registry import Registry
-from kuberth.programs.reloading import Rules, Source, file_source
+from kuberth.programs.reloading import Rules, RuleSource, file_source
 from kuberth.programs.up.fresh_modules import FreshModules
 from kuberth.text.field_errors import InvalidConfiguration
 
@@ -60,9 +60,12 @@ class RuleReader:
         modules = [reference.partition(":")[0] for reference in (*plugins, queue or "") if reference]
         self._modules = FreshModules(modules) if reloads_modules else None
 
-    def sources(self) -> Sequence[Source]:
+    def sources(self) -> Sequence[RuleSource]:
         files = [] if self._path is None else [file_source(self._path)]
-        return [*files, *([] if self._modules is None else [Source("plugin modules", self._modules.look)])]
+        return [
+            *files,
+            *([] if self._modules is None else [RuleSource("plugin modules", self._modules.look)]),
+        ]
 
     def read(self, text: str | None) -> Rules:
         """`text`: the configuration that the cluster itself holds, which goes before the file."""

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, TypeVar
 
 from kuberth.api.core import Binding
-from kuberth.client.protocol import Api, ObjectList, PostingApi, WatchEvent
+from kuberth.client.protocol import Api, FinalizingApi, ObjectList, PostingApi, WatchEvent
 from kuberth.errors import ApiError
 
 T = TypeVar("T")
@@ -60,6 +60,13 @@ class FencedApi:
     ) -> T:
         self._check()
         return await self._api.patch(kind, name, patch, namespace=namespace, subresource=subresource)
+
+    async def add_finalizer(self, kind: type[T], name: str, finalizer: str, *, namespace: str = "") -> T:
+        """As `FinalizingApi`; ApiError if the API behind is none."""
+        self._check()
+        if not isinstance(self._api, FinalizingApi):
+            raise ApiError("this API has no way to change an object byte by byte")
+        return await self._api.add_finalizer(kind, name, finalizer, namespace=namespace)
 
     async def bind(self, binding: Binding) -> None:
         self._check()

@@ -29,6 +29,7 @@ from kuberth.client.identity.credentials import Credential, Credentials, fixed_o
 from kuberth.client.identity.exec_credentials import ExecCredentials
 from kuberth.client.protocol import ObjectList, WatchEvent
 from kuberth.client.rest.pages import decode_page
+from kuberth.client.rest.protobuf_edits import PROTOBUF, with_finalizer
 from kuberth.client.rest.refusals import refusal, retry_after
 from kuberth.client.rest.request_heads import JSON, RequestHeads
 from kuberth.client.rest.resource_paths import escaped, object_name, path_of, query
@@ -366,6 +367,22 @@ class HttpApi:
         rule = asked.info.rbac_rule("create", subresource=asked.subresource)
         return refusal(answer, what=post.what, rule=rule, source=self.config.source)
 
+    async def add_finalizer(self, kind: type[T], name: str, finalizer: str, *, namespace: str = "") -> T:
+        """As `FinalizingApi`."""
+        info = REGISTRY.of(kind)
+        path, what = path_of(info, name, namespace), f"update {object_name(info, name, namespace)}"
+        present = await self._ask("GET", path, accept=PROTOBUF, what=what, info=info, verb="get")
+        answer = await self._ask(
+            "PUT",
+            path,
+            body=with_finalizer(present.body, finalizer),
+            content_type=PROTOBUF,
+            what=what,
+            info=info,
+            verb="update",
+        )
+        return _decoded(kind, answer, what)
+
     # Beyond the protocol
 
     async def call(self, method: str, path: str, *, body: bytes = b"", content_type: str = JSON) -> bytes:
@@ -399,6 +416,7 @@ class HttpApi:
         what: str,
         body: bytes = b"",
         content_type: str = JSON,
+        accept: str = JSON,
         headers: str = "",
         info: KindInfo | None = None,
         verb: str = "",
@@ -424,7 +442,7 @@ class HttpApi:
             headers += "Content-Length: 0\r\n"
         while True:
             credential = self._credentials.current_nowait() or await self._credentials.current()
-            data = self._heads.head(method, path, headers, credential) + body
+            data = self._heads.head(method, path, headers, credential, accept=accept) + body
             request = OutgoingRequest(what, data, method == "GET", deadline, cap or self._max_body_bytes)
             started = loop.time()
             try:

@@ -112,6 +112,15 @@ class Api(Protocol):
 
 
 @runtime_checkable
+class FinalizingApi(Protocol):
+    """An API that may also add a finalizer and leave every other byte of the object as it is."""
+
+    async def add_finalizer(self, kind: type[T], name: str, finalizer: str, *, namespace: str = "") -> T:
+        """Add it to the present version; ConflictError if that changes meanwhile."""
+        ...
+
+
+@runtime_checkable
 class PostingApi(Protocol):
     """An API that may also create things without a task, from JSON that is ready, its answer unread."""
 

@@ -22,7 +22,7 @@ from kuberth.client.identity.credentials import fixed_or_file
 from kuberth.client.identity.proxies import proxy_from_environment
 from kuberth.client.rest.request_heads import RequestHeads
 from kuberth.clock import Clock
-from kuberth.config.types import Extender, ExtenderTLSConfig
+from kuberth.config.types import MAX_NODE_SCORE, Extender, ExtenderTLSConfig
 from kuberth.errors import ApiError, ConfigError, ExtenderError, WireError
 from kuberth.extenders.messages import (
     ProposedVictims,
@@ -41,6 +41,8 @@ T = TypeVar("T")
 MAX_CONNECTIONS: Final = 64
 MAX_ANSWER_BYTES: Final = 10 * 1024 * 1024
 """Besides twice the size of the question: who is sent nodes may send them back."""
+MAX_EXTENDER_SCORE: Final = 10
+"""Extenders score from 0 to 10, plugins from 0 to 100."""
 _OK: Final = 200
 
 
@@ -76,7 +78,7 @@ class HttpExtender:
     @property
     def weighs(self) -> int:
         """By how much a score of its own counts in the sum: its weight, brought to the scale of plugins."""
-        return self.config.weight * SCALE
+        return self.config.weight * (MAX_NODE_SCORE // MAX_EXTENDER_SCORE)
 
     def is_interested(self, pod: Pod) -> bool:
         """Whether the pod has to do with a resource that the extender manages; without any, every pod has."""
@@ -173,11 +175,6 @@ class HttpExtender:
 
     def _failed(self, verb: str, problem: str) -> ExtenderError:
         return ExtenderError(self.name, f'extender "{self.name}" failed {verb}: {problem}')
-
-
-MAX_EXTENDER_SCORE: Final = 10
-SCALE: Final = 100 // MAX_EXTENDER_SCORE
-"""Extenders score from 0 to 10, plugins from 0 to 100."""
 
 
 def is_interested(managed: frozenset[str], pod: Pod) -> bool:

@@ -7,11 +7,12 @@ are read as Go reads them: whatever their case, null for nothing, unknown ones s
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
+from kuberth.api.wire import decoder_of
 from kuberth.config.types import Int64
 from kuberth.errors import WireError
 
@@ -96,14 +97,6 @@ class _NodeList(msgspec.Struct):
     items: list[_NodeItem] | None = None
 
 
-class _FilterResult(msgspec.Struct):
-    nodes: _NodeList | None = None
-    nodenames: list[str] | None = None
-    failednodes: dict[str, str | None] | None = None
-    failedandunresolvablenodes: dict[str, str | None] | None = None
-    error: str | None = None
-
-
 class _HostPriority(msgspec.Struct):
     host: str | None = None
     score: Int64 | None = None
@@ -122,19 +115,19 @@ class _PreemptionResult(msgspec.Struct):
     nodenametometavictims: dict[str, _MetaVictims | None] | None = None
 
 
-class _BindingResult(msgspec.Struct):
-    error: str | None = None
+_Names = list[str] | None
+_Reasons = dict[str, str | None] | None
 
 
 def read_filter(body: bytes) -> NodesLeft:
-    result = _read(_FilterResult, _lowered(_tree(body)))
-    listed = None if result.nodes is None else [item.metadata.name for item in result.nodes.items or ()]
+    parts = _parts(body)
+    nodes: _NodeList | None = _part(parts, "Nodes", _NodeList | None)
     return NodesLeft(
-        result.nodenames,
-        listed,
-        failed=_texts(result.failednodes),
-        unresolvable=_texts(result.failedandunresolvablenodes),
-        error=_bounded(result.error),
+        _part(parts, "NodeNames", _Names),
+        None if nodes is None else [item.metadata.name for item in nodes.items or ()],
+        failed=_texts(_part(parts, "FailedNodes", _Reasons)),
+        unresolvable=_texts(_part(parts, "FailedAndUnresolvableNodes", _Reasons)),
+        error=_bounded(_part(parts, "Error", str | None)),
     )
 
 
@@ -164,12 +157,38 @@ def read_victims(body: bytes) -> Mapping[str, ProposedVictims | None]:
 
 def read_binding(body: bytes) -> str:
     """What went wrong; "" if nothing did."""
-    return _bounded(_read(_BindingResult, _lowered(_tree(body))).error)
+    return _bounded(_part(_parts(body), "Error", str | None))
+
+
+_PARTS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw] | None)
+
+
+def _parts(body: bytes) -> Mapping[str, msgspec.Raw]:
+    """The fields of an object, unread: nodes that are sent back are large, and only their names count."""
+    found: Mapping[str, msgspec.Raw] = _decoded(_PARTS.decode, body) or {}
+    return {name.lower(): part for name, part in found.items()}
+
+
+def _part(parts: Mapping[str, msgspec.Raw], name: str, type_: Any) -> Any:
+    """One of them, of the type it has to be; None if it is not there."""
+    raw = parts.get(name.lower())
+    if raw is None:
+        return None
+    try:
+        return decoder_of(type_).decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise WireError(f"{name}: {error}") from None
 
 
 def _tree(body: bytes) -> Any:
+    return _decoded(msgspec.json.decode, body)
+
+
+def _decoded(decode: Callable[[bytes], Any], body: bytes) -> Any:
     try:
-        return msgspec.json.decode(body)
+        return decode(body)
+    except msgspec.ValidationError as error:
+        raise WireError(str(error)) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         begin = body[: 4 * _EXCERPT].decode(errors="replace")[:_EXCERPT]
         what = f"it begins with {begin!r}" if body else "it is empty"

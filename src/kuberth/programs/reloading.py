@@ -39,7 +39,7 @@ class Rules(NamedTuple):
     """None: it is the same."""
 
 
-class Source(NamedTuple):
+class RuleSource(NamedTuple):
     """Something that the rules come from."""
 
     name: str
@@ -47,13 +47,13 @@ class Source(NamedTuple):
     """Whatever differs when the source has changed; quick."""
 
 
-def file_source(path: Path) -> Source:
+def file_source(path: Path) -> RuleSource:
     """A file, also one that is a link to another from time to time, as those of a mounted ConfigMap."""
 
     async def look() -> object:
         return _state_of(path)
 
-    return Source(f"file {path}", look)
+    return RuleSource(f"file {path}", look)
 
 
 def _state_of(path: Path) -> object:
@@ -72,7 +72,7 @@ class Reloading:
         scheduler: Scheduler,
         read: Callable[[], Awaitable[Rules]],
         *,
-        sources: Sequence[Source],
+        sources: Sequence[RuleSource],
         regarding: Any,
         tell: Callable[[str], None] = logger.info,
     ) -> None:

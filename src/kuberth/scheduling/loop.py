@@ -63,7 +63,9 @@ class SchedulingLoop:
         self._recorder = recorder
         self._bind = bind
         self._extended = extended
-        self._overlapping = Overlapping(self._attend_waiting, spawn=spawn, limit=parallelism)
+        self._overlapping = Overlapping(
+            self._attend_waiting, spawn=spawn, limit=parallelism, give_back=self._give_back
+        )
         self._groups = groups
         self._ready = asyncio.Event()
         self._stopping = False
@@ -112,18 +114,20 @@ class SchedulingLoop:
     def _attend_to(self, queued: QueuedPod) -> None:
         runner = self._runners.get(queued.pod.spec.scheduler_name)
         if runner is None:
-            logger.error(
-                "pod %s asks for scheduler %r, which is not here", queued.key, queued.pod.spec.scheduler_name
-            )
-            self._queue.done(queued.uid)
+            self._let_go(queued)
         elif self._groups is not None and self._groups.takes(queued, runner):
             self._groups.run(queued, self._conclude, self._needs_no_scheduling)
         elif self._needs_no_scheduling(queued):
             self._queue.done(queued.uid)
         elif runner.extenders and runner.extenders.decide_about(queued.pod):
-            self._overlapping.add(queued, runner)
+            self._overlapping.add(queued)
         else:
             self._schedule(queued, runner)
+
+    def _let_go(self, queued: QueuedPod) -> None:
+        name = queued.pod.spec.scheduler_name
+        logger.error("pod %s asks for scheduler %r, which is not here", queued.key, name)
+        self._queue.done(queued.uid)
 
     def _schedule(self, queued: QueuedPod, runner: Runner) -> None:
         started = time.perf_counter()
@@ -136,9 +140,14 @@ class SchedulingLoop:
             outcome = self._failed(queued, runner, exc, started)
         self._conclude(outcome)
 
-    async def _attend_waiting(self, queued: QueuedPod, runner: Runner) -> None:
+    async def _attend_waiting(self, queued: QueuedPod) -> None:
         started = time.perf_counter()
         outcome: Placement | Rejection | None
+        # It may have stood in line since before another configuration came into force.
+        runner = self._runners.get(queued.pod.spec.scheduler_name)
+        if runner is None:
+            self._let_go(queued)
+            return
         try:
             if verbosity.level >= 3:
                 verbosity.tell(3, "Attempting to schedule pod", pod=queued.pod)

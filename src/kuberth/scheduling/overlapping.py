@@ -1,7 +1,8 @@
 """Cycles that wait, side by side: so many at once, and a line for the others.
 
-In: pods that extenders have a say about, as they are popped. Out: a task for each, as soon as there is room;
-from the line the most important first.
+In: pods that extenders have a say about, as they are popped. Out: a task for each, as soon as there is room.
+Whoever stands in line is in flight for the queue, which keeps events for it; so the line is bounded, and
+nobody stands in it for ever.
 """
 
 from __future__ import annotations
@@ -10,26 +11,42 @@ import asyncio
 import heapq
 from collections.abc import Callable, Coroutine
 from itertools import count
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 from kuberth.framework.handle import Spawner
 from kuberth.framework.queued_pod import QueuedPod
-from kuberth.framework.runner import Runner
 
-Attend = Callable[[QueuedPod, Runner], Coroutine[Any, Any, None]]
+LONGEST_LINE: Final = 1000
+"""Beyond, the least important goes back to the queue."""
+_CROWD: Final = 64
+"""Among so many that came together the most important is first; those that came after wait for them all."""
+
+Attend = Callable[[QueuedPod], Coroutine[Any, Any, None]]
 """A whole cycle; it never raises."""
+
+
+class _Place(NamedTuple):
+    """A pod in line; places sort by whose turn is next."""
+
+    crowd: int
+    unimportance: int
+    number: int
+    queued: QueuedPod
 
 
 class Overlapping:
     """Runs cycles that wait."""
 
-    def __init__(self, attend: Attend, *, spawn: Spawner, limit: int) -> None:
+    def __init__(
+        self, attend: Attend, *, spawn: Spawner, limit: int, give_back: Callable[[QueuedPod], None]
+    ) -> None:
         self._attend = attend
         self._spawn = spawn
         self._limit = limit
+        self._give_back = give_back
         self._running = 0
         self._numbers = count()
-        self._line: list[tuple[int, int, QueuedPod, Runner]] = []
+        self._line: list[_Place] = []
 
     @property
     def running(self) -> int:
@@ -41,10 +58,16 @@ class Overlapping:
         """How many stand in line."""
         return len(self._line)
 
-    def add(self, queued: QueuedPod, runner: Runner) -> None:
+    def add(self, queued: QueuedPod) -> None:
         """Run the pod's cycle now, or when its turn comes."""
-        heapq.heappush(self._line, (-queued.info.priority, next(self._numbers), queued, runner))
+        number = next(self._numbers)
+        heapq.heappush(self._line, _Place(number // _CROWD, -queued.info.priority, number, queued))
         self._fill()
+        if len(self._line) > LONGEST_LINE:
+            last = max(self._line, key=lambda place: (place.unimportance, place.number))
+            self._line.remove(last)
+            heapq.heapify(self._line)
+            self._give_back(last.queued)
 
     def stop(self) -> None:
         """Begin no more cycles."""
@@ -53,13 +76,13 @@ class Overlapping:
 
     def _fill(self) -> None:
         while self._line and self._running < self._limit:
-            _priority, _number, queued, runner = heapq.heappop(self._line)
-            self._spawn(self._run(queued, runner), name=f"schedule {queued.key}")
+            place = heapq.heappop(self._line)
+            self._spawn(self._run(place.queued), name=f"schedule {place.queued.key}")
             self._running += 1
 
-    async def _run(self, queued: QueuedPod, runner: Runner) -> None:
+    async def _run(self, queued: QueuedPod) -> None:
         try:
-            await self._attend(queued, runner)
+            await self._attend(queued)
         except asyncio.CancelledError:
             self.stop()  # one is cancelled only when all come to an end
             raise

@@ -70,6 +70,7 @@ FACTS: Sequence[tuple[str, str, str, str, Sequence[float]]] = [
     ("scheduler_plugin_evaluation_total", "counter", "plugin extension_point profile", "BETA", ()),
     ("scheduler_unschedulable_pods", "gauge", "plugin profile", "BETA", ()),
     ("scheduler_permit_wait_duration_seconds", "histogram", "result", "BETA", MILLISECONDS),
+    ("kuberth_configuration_reloads_total", "counter", "result", "ALPHA", ()),
     ("scheduler_goroutines", "gauge", "operation", "BETA", ()),
     ("scheduler_event_handling_duration_seconds", "histogram", "event", "ALPHA", TENTHS),
     (

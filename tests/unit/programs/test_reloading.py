@@ -14,7 +14,7 @@ from kuberth.api.meta import ObjectMeta
 from kuberth.clock import run_in_virtual_time
 from kuberth.config import KubeSchedulerConfiguration, load
 from kuberth.errors import ConfigError
-from kuberth.programs.reloading import LOOK_SECONDS, Reloading, Rules, Source, file_source
+from kuberth.programs.reloading import LOOK_SECONDS, Reloading, Rules, RuleSource, file_source
 from kuberth.testing.harness import API_VERSION, World, profile, running
 
 LEASE = Lease(metadata=ObjectMeta(name="kube-scheduler", namespace="kube-system"))
@@ -37,7 +37,7 @@ class Scene:
         self.reloading = Reloading(
             world.scheduler,
             self.read,
-            sources=[Source("the source", self.look)],
+            sources=[RuleSource("the source", self.look)],
             regarding=LEASE,
             tell=self.told.append,
         )

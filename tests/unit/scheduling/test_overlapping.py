@@ -9,24 +9,25 @@ import pytest
 from kuberth.clock import run_in_virtual_time
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.errors import KuberthError
-from kuberth.framework import QueuedPod, Runner
-from kuberth.scheduling.overlapping import Overlapping
+from kuberth.framework import QueuedPod
+from kuberth.scheduling.overlapping import LONGEST_LINE, Overlapping
 from kuberth.testing import make_pod
-from tests.unit.scheduling.parts import parts
 
 
 def queued(name: str, priority: int = 0) -> QueuedPod:
     return QueuedPod(PodInfo(make_pod(name, priority=priority)), timestamp_ns=0)
 
 
-def test_so_many_at_once_the_most_important_of_the_others_next() -> None:
-    runner = parts().runner
+def nobody(pod: QueuedPod) -> None:
+    raise AssertionError(f"{pod.key} was given back")
 
+
+def test_so_many_at_once_the_most_important_of_the_others_next() -> None:
     async def scenario() -> None:
         began: list[str] = []
         doors: dict[str, asyncio.Event] = {}
 
-        async def attend(pod: QueuedPod, _runner: Runner) -> None:
+        async def attend(pod: QueuedPod) -> None:
             began.append(pod.pod.metadata.name)
             await doors.setdefault(pod.pod.metadata.name, asyncio.Event()).wait()
 
@@ -35,9 +36,9 @@ def test_so_many_at_once_the_most_important_of_the_others_next() -> None:
             def spawn(work: Coroutine[Any, Any, None], *, name: str) -> None:
                 tasks.create_task(work, name=name)
 
-            overlapping = Overlapping(attend, spawn=spawn, limit=2)
+            overlapping = Overlapping(attend, spawn=spawn, limit=2, give_back=nobody)
             for name, priority in (("a", 0), ("b", 0), ("c", 1), ("d", 5), ("e", 5)):
-                overlapping.add(queued(name, priority), runner)
+                overlapping.add(queued(name, priority))
             await asyncio.sleep(0)
             assert (began, overlapping.running, overlapping.waiting) == (["a", "b"], 2, 3)
             doors["b"].set()
@@ -55,21 +56,22 @@ def test_so_many_at_once_the_most_important_of_the_others_next() -> None:
 
 
 def test_a_cycle_that_fails_leaves_its_place() -> None:
-    runner = parts().runner
-
     async def scenario() -> None:
         began: list[str] = []
 
-        async def attend(pod: QueuedPod, _runner: Runner) -> None:
+        async def attend(pod: QueuedPod) -> None:
             began.append(pod.pod.metadata.name)
             raise RuntimeError("broken")
 
         tasks: list[asyncio.Task[None]] = []
         overlapping = Overlapping(
-            attend, spawn=lambda work, *, name: tasks.append(asyncio.ensure_future(work)), limit=1
+            attend,
+            spawn=lambda work, *, name: tasks.append(asyncio.ensure_future(work)),
+            limit=1,
+            give_back=nobody,
         )
         for name in ("a", "b"):
-            overlapping.add(queued(name), runner)
+            overlapping.add(queued(name))
         await asyncio.sleep(1)
         assert (began, overlapping.running) == (["a", "b"], 0)
         assert [str(task.exception()) for task in tasks] == ["broken", "broken"]
@@ -82,10 +84,60 @@ def test_a_place_that_could_not_be_used_is_not_counted() -> None:
         work.close()
         raise KuberthError("not running")
 
-    async def attend(_pod: QueuedPod, _runner: Runner) -> None:
+    async def attend(_pod: QueuedPod) -> None:
         raise AssertionError
 
-    overlapping = Overlapping(attend, spawn=spawn, limit=1)
+    overlapping = Overlapping(attend, spawn=spawn, limit=1, give_back=nobody)
     with pytest.raises(KuberthError):
-        overlapping.add(queued("a"), parts().runner)
+        overlapping.add(queued("a"))
     assert overlapping.running == 0
+
+
+async def never(_pod: QueuedPod) -> None:
+    raise AssertionError
+
+
+def test_the_line_is_bounded_and_the_least_important_goes_back() -> None:
+    back = list[str]()
+    overlapping = Overlapping(
+        never,
+        spawn=lambda work, *, name: work.close(),
+        limit=0,
+        give_back=lambda pod: back.append(pod.pod.metadata.name),
+    )
+    for number in range(LONGEST_LINE):
+        overlapping.add(queued(f"p{number}", priority=1 if number == 500 else 5))
+    assert back == []
+    overlapping.add(queued("late", priority=9))
+    overlapping.add(queued("later", priority=9))
+    overlapping.add(queued("unimportant", priority=0))
+    assert back == ["p500", f"p{LONGEST_LINE - 1}", "unimportant"]
+    assert overlapping.waiting == LONGEST_LINE
+
+
+def test_nobody_stands_in_line_for_ever() -> None:
+    """However many come that are more important."""
+
+    async def scenario() -> None:
+        began: list[str] = []
+
+        async def attend(pod: QueuedPod) -> None:
+            began.append(pod.pod.metadata.name)
+            overlapping.add(queued(f"important-{len(began)}", priority=9))
+
+        tasks: list[asyncio.Task[None]] = []
+        overlapping = Overlapping(
+            attend,
+            spawn=lambda work, *, name: tasks.append(asyncio.ensure_future(work)),
+            limit=1,
+            give_back=nobody,
+        )
+        overlapping.add(queued("first", priority=9))
+        overlapping.add(queued("patient"))
+        while "patient" not in began:
+            await asyncio.sleep(0)
+            assert len(began) < 100
+        overlapping.stop()
+        await asyncio.gather(*tasks)
+
+    run_in_virtual_time(scenario)

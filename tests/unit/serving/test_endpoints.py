@@ -45,7 +45,7 @@ def routes(**changes: Any) -> dict[str, Any]:
             *election.families(),
             *feature_families(gates),
         ],
-        "config": default_configuration(),
+        "config": default_configuration,
         "flags": {"v": "2", "config": "/etc/scheduler.yaml"},
         "clock": FakeClock(1_700_000_000 * 10**9),
         **changes,

@@ -14,6 +14,7 @@ from kuberth.cel.library.times import format_duration, format_timestamp
 from kuberth.cel.numbers import format_double, parse_double
 from kuberth.cel.values import (
     MAX_CHARACTERS,
+    WORK,
     CostExceeded,
     Duration,
     Map,
@@ -140,20 +141,22 @@ def _as_text(value: Value, clause: Clause) -> str:
     if kind is TypeValue:
         return str(value.name)
     if isinstance(value, list):
-        return f"[{', '.join(_bounded(value, clause))}]"
+        return _list_text(value, clause)
     if isinstance(value, Map):
         return _map_text(value, clause)
     raise _wrong(value, clause)
 
 
-def _bounded(values: list[Value], clause: Clause) -> Iterator[str]:
+def _list_text(values: list[Value], clause: Clause) -> str:
+    WORK.take(len(values))
+    texts: list[str] = []
     length = 0
     for value in values:
-        text = _inner(value, clause)
-        length += len(text) + 2
+        texts.append(_inner(value, clause))
+        length += len(texts[-1]) + 2
         if length > MAX_CHARACTERS:
             raise CostExceeded
-        yield text
+    return f"[{', '.join(texts)}]"
 
 
 def _inner(value: Value, clause: Clause) -> str:
@@ -178,6 +181,7 @@ _INNER = frozenset({"int", "uint", "bool", "null_type", "type", "list", "map"})
 
 
 def _map_text(value: Map, clause: Clause) -> str:
+    WORK.take(len(value.entries))
     pairs: list[tuple[str, str]] = []
     length = 0
     for key, one in value.items():

@@ -10,6 +10,7 @@ from kuberth.cel.declarations import Apply, Overload, function, method
 from kuberth.cel.library.operators import add
 from kuberth.cel.values import (
     MAX_ELEMENTS,
+    WORK,
     CostExceeded,
     Duration,
     Uint,
@@ -65,6 +66,7 @@ def _extreme(name: str, wanted: int) -> Callable[[list[Value]], Value]:
 
 
 def _index_of(elements: list[Value], element: Value) -> int:
+    WORK.take(len(elements))
     for index, one in enumerate(elements):
         if equal(one, element) is True:
             return index
@@ -72,6 +74,7 @@ def _index_of(elements: list[Value], element: Value) -> int:
 
 
 def _last_index_of(elements: list[Value], element: Value) -> int:
+    WORK.take(len(elements))
     for index in range(len(elements) - 1, -1, -1):
         if equal(elements[index], element) is True:
             return index

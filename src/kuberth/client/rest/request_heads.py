@@ -27,10 +27,15 @@ class RequestHeads:
         self._post_begin = f"POST {self._prefix}".encode()
         self._post_end = b""
 
-    def head(self, method: str, path: str, headers: str, credential: Credential) -> bytes:
+    def head(
+        self, method: str, path: str, headers: str, credential: Credential, *, accept: str = JSON
+    ) -> bytes:
         if self._credential is not credential:
             self._take(credential)
-        return f"{method} {self._prefix}{path} HTTP/1.1\r\n{self._always}{headers}\r\n".encode()
+        always = self._always
+        if accept != JSON:
+            always = always.replace(f"Accept: {JSON}\r\n", f"Accept: {accept}\r\n")
+        return f"{method} {self._prefix}{path} HTTP/1.1\r\n{always}{headers}\r\n".encode()
 
     def post(self, path: str, body: bytes, credential: Credential) -> bytes:
         """A whole request to create something; all but the path and two lengths is ready-made."""

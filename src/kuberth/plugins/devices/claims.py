@@ -6,7 +6,6 @@ Out: the latest known version of every claim, and which of them changed since so
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
 from kuberth.api.resource import ResourceClaim
@@ -53,11 +52,9 @@ class KnownClaims:
         self._drop(key)
         return stored
 
-    def __iter__(self) -> Iterator[ResourceClaim]:
-        for key in self.store.keys() | self._assumed.keys():
-            claim = self.get_by_key(key)
-            if claim is not None:
-                yield claim
+    def keys(self) -> frozenset[str]:
+        """Keys of all claims, those included that no informer has shown yet."""
+        return self.store.keys() | self._assumed.keys()
 
     def assume(self, claim: ResourceClaim) -> None:
         """The API has answered a write with this version."""

@@ -10,14 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kuberth.api.resource import DeviceClass, ResourceClaim, ResourceSlice
-from kuberth.cel import compile_selector
 from kuberth.cluster.nodes import Nodes
-from kuberth.errors import CelCompileError, CelRuntimeError
 from kuberth.framework.handle import Handle
 from kuberth.plugins.devices.claims import EXTENDED_RESOURCE_CLAIM, KnownClaims
 from kuberth.plugins.devices.classes import KnownClasses
-from kuberth.plugins.devices.sites import Sites, reached
-from kuberth.plugins.devices.slices import KnownDevice, KnownSlice
+from kuberth.plugins.devices.counting import ClassCounts
+from kuberth.plugins.devices.sites import Sites
 from kuberth.plugins.devices.usage import DeviceUsage, Take, takes_of
 
 Column = NDArray[np.int64]
@@ -37,6 +35,9 @@ class Inventory:
         self._made_for: dict[str, dict[str, None]] = {}
         """By UID of a pod: keys of the claims that were made for its extended resources."""
         self._pod_of: dict[str, str] = {}
+        self._table = handle.cluster
+        self._counts: dict[str, ClassCounts] = {}
+        self._counted_at = (-1, -1, -1)
 
     @classmethod
     def shared(cls, handle: Handle) -> Inventory:
@@ -48,7 +49,7 @@ class Inventory:
         self.sites.refresh()
         keys, uids = self.claims.take_changes()
         if keys is None:
-            keys = self.claims.store.keys() | self._takes.keys() | self._pod_of.keys()
+            keys = self.claims.keys() | self._takes.keys() | self._pod_of.keys()
         for key in keys:
             claim = self.claims.get_by_key(key)
             allocation = None if claim is None else claim.status.allocation
@@ -97,50 +98,15 @@ class Inventory:
     # Counting devices of a class, for scores
 
     def totals(self, device_class: DeviceClass, nodes: Nodes) -> tuple[Column, Column]:
-        """Per node how many devices of the class there are, and how many of them are taken.
-
-        As upstream counts for scores: all slices, whatever their generation. A selector that has no answer
-        makes both zero.
-        """
+        """Per node how many devices of the class there are, and how many of them are taken."""
         self.refresh()
-        offered, taken = np.zeros((2, len(nodes)), np.int64)
-        try:
-            for slice_ in self.sites.slices():
-                self._count(slice_, device_class, nodes, offered, taken)
-        except (CelCompileError, CelRuntimeError):
-            offered[:], taken[:] = 0, 0
-        return offered, taken
-
-    def _count(
-        self, slice_: KnownSlice, device_class: DeviceClass, nodes: Nodes, offered: Column, taken: Column
-    ) -> None:
-        where: NDArray[np.bool_] | int | None
-        if not slice_.is_per_device:
-            where = self._where(slice_, nodes)
-            if where is None:
-                return
-        for device in slice_.devices:
-            if slice_.is_per_device:
-                assert device.reach is not None
-                if not device.reach.is_set:
-                    continue
-                where = reached(nodes, device.reach)
-            if _is_of(device_class, device):
-                offered[where] += 1
-                if self.usage.is_taken(device.id):
-                    taken[where] += 1
-
-    def _where(self, slice_: KnownSlice, nodes: Nodes) -> NDArray[np.bool_] | int | None:
-        """A place in the view, or a mask over it; None: nowhere."""
-        if slice_.reach.node_name and not slice_.reach.everywhere:
-            return nodes.position(slice_.reach.node_name)
-        # Upstream counts a slice that says nothing about nodes everywhere.
-        return np.ones(len(nodes), np.bool_) if not slice_.reach.is_set else reached(nodes, slice_.reach)
-
-
-def _is_of(device_class: DeviceClass, device: KnownDevice) -> bool:
-    return all(
-        compile_selector(selector.cel.expression).matches(device.content)
-        for selector in device_class.spec.selectors
-        if selector.cel is not None
-    )
+        version = (self.sites.version, self._table.selection_version, self.classes.version)
+        if version != self._counted_at:
+            self._counted_at = version
+            self._counts.clear()
+        counts = self._counts.get(device_class.metadata.name)
+        if counts is None:
+            counts = ClassCounts(device_class, self.sites, self._table.all_nodes(), self.usage)
+            self._counts[device_class.metadata.name] = counts
+        counts.catch_up()
+        return nodes.take(counts.offered), nodes.take(counts.taken)

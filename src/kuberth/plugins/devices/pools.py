@@ -64,8 +64,8 @@ def pool_of(
         ((slice_, reachable) for slice_, reachable in relevant if slice_.generation == newest),
         key=lambda each: each[0].name.encode(),
     )
-    # The count of the slice that was published first counts; drivers give the same in all of them.
-    expected = next(slice_ for slice_, _ in relevant if slice_.generation == newest).spec.pool
+    # Drivers give the same count in all slices. If not, upstream takes any one, we the first by name.
+    expected = current[0][0].spec.pool
     others: list[KnownSlice] = []
     if len(current) != expected.resource_slice_count:
         everything = list(everything)

@@ -83,6 +83,11 @@ class Sites:
         self.epoch = 0
         """Grows when the sites are made anew, and their indices mean others."""
 
+    @property
+    def version(self) -> int:
+        """Of the slices that were read."""
+        return self._version
+
     def slices(self) -> Iterator[KnownSlice]:
         return iter(self._slices.values())
 

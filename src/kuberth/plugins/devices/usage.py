@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from kuberth.api.quantity import Quantity, parse
 from kuberth.api.resource import AllocationResult
+from kuberth.changes import Changes
 from kuberth.errors import QuantityError
 from kuberth.plugins.devices.slices import DeviceId
 
@@ -49,6 +50,8 @@ class DeviceUsage:
         """Devices that are shared, and among how many."""
         self.consumed: dict[DeviceId, dict[str, Quantity]] = {}
         """What the shares consume, for devices of which some is consumed."""
+        self.changes: Changes[DeviceId] = Changes()
+        """Devices that were taken or given back lately."""
         self._consumers: Counter[DeviceId] = Counter()
 
     def is_taken(self, device: DeviceId) -> bool:
@@ -56,6 +59,7 @@ class DeviceUsage:
         return device in self.whole or device in self.shares
 
     def add(self, take: Take) -> None:
+        self.changes.note(take.device)
         if not take.is_share:
             self.whole[take.device] += 1
             return
@@ -67,6 +71,7 @@ class DeviceUsage:
                 total[name] = total[name] + amount if name in total else amount
 
     def remove(self, take: Take) -> None:
+        self.changes.note(take.device)
         if not take.is_share:
             _count_down(self.whole, take.device)
             return

@@ -351,7 +351,7 @@ class DynamicResources(
         cycle = state.get(_STATE)
         if cycle is None:
             return None, _NO_CLAIMS
-        again = partial(self._activator.activate, {f"{pod.metadata.namespace}/{pod.metadata.name}": pod})
+        again = self._activating(pod)
         special = None if cycle.special is None else cycle.claims[cycle.special]
         is_stored = special is not None and special.metadata.name != IN_MEMORY_NAME
         candidates = self._unavailable(cycle, diagnosis)
@@ -447,7 +447,7 @@ class DynamicResources(
         if cycle is None:
             return
         for claim in cycle.user_claims:
-            self._land(claim)
+            self._land(claim, pod)
             if claim.status.allocation is not None and is_reserved_for(pod, claim):
                 self._spawn(self._writer.release(claim, pod), name=f"release {claim.metadata.name}")
         if cycle.special is not None:
@@ -456,12 +456,17 @@ class DynamicResources(
             if special.metadata.name != IN_MEMORY_NAME:
                 self._spawn(self._writer.delete(special), name=f"delete {special.metadata.name}")
 
-    def _land(self, claim: ResourceClaim) -> None:
+    def _land(self, claim: ResourceClaim, pod: Pod) -> None:
         uid = claim.metadata.uid
         if uid in self._writer.in_doubt:
-            self._spawn(self._writer.settle(claim), name=f"settle {claim.metadata.name}")
+            # Until it is known, attempts of the pod find its claim on the way; no event tells that it is not.
+            again = self._activating(pod)
+            self._spawn(self._writer.settle(claim, again), name=f"settle {claim.metadata.name}")
         else:
             self._inventory.claims.land(uid)
+
+    def _activating(self, pod: Pod) -> Callable[[], None]:
+        return partial(self._activator.activate, {f"{pod.metadata.namespace}/{pod.metadata.name}": pod})
 
     # PreBind
 

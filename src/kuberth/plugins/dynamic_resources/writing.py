@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 from kuberth.api.core import Pod, PodExtendedResourceClaimStatus
 from kuberth.api.resource import AllocationResult, ResourceClaim
 from kuberth.api.wire import to_builtins
-from kuberth.client.protocol import Api
+from kuberth.client.protocol import Api, FinalizingApi
 from kuberth.clock import NANOSECONDS, Clock
 from kuberth.errors import AnswerLostError, ApiError, ConflictError, KuberthError, NotFoundError
 from kuberth.plugins.devices.claims import KnownClaims
@@ -26,6 +26,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 FINALIZER: Final = "resource.kubernetes.io/delete-protection"
+_INVALID: Final = 422
 _ATTEMPTS: Final = 5
 _PAUSE_SECONDS: Final = 0.01
 _SETTLE_ATTEMPTS: Final = 60
@@ -109,9 +110,17 @@ class ClaimWriter:
 
     async def _add_finalizer(self, claim: ResourceClaim) -> ResourceClaim:
         metadata = {**_precondition(claim), "finalizers": [FINALIZER]}
-        return await self._api.patch(
-            ResourceClaim, claim.metadata.name, {"metadata": metadata}, namespace=claim.metadata.namespace
-        )
+        name, namespace = claim.metadata.name, claim.metadata.namespace
+        try:
+            return await self._api.patch(ResourceClaim, name, {"metadata": metadata}, namespace=namespace)
+        except ApiError as exc:
+            # A patch spells parameters for drivers anew, which may be taken for a change of them.
+            if exc.code != _INVALID or not isinstance(self._api, FinalizingApi):
+                raise
+        changed = await self._api.add_finalizer(ResourceClaim, name, FINALIZER, namespace=namespace)
+        if changed.metadata.uid != claim.metadata.uid or changed.status.allocation is not None:
+            raise ConflictError(f"claim {_name(claim)} changed in the meantime")
+        return changed
 
     async def _patch_status(self, claim: ResourceClaim, status: dict[str, Any]) -> ResourceClaim:
         return await self._api.patch(
@@ -222,7 +231,7 @@ class ClaimWriter:
     def _resolve_doubt(self, claim: ResourceClaim) -> None:
         self.in_doubt.discard(claim.metadata.uid)
 
-    async def settle(self, claim: ResourceClaim) -> None:
+    async def settle(self, claim: ResourceClaim, then: Callable[[], None]) -> None:
         """Find out whether a write happened whose answer was lost; until then its devices stay taken."""
         uid = claim.metadata.uid
         try:
@@ -239,6 +248,7 @@ class ClaimWriter:
         finally:
             self.in_doubt.discard(uid)
             self._claims.land(uid)
+            then()
 
 
 def _is_ours(claim: ResourceClaim, allocation: AllocationResult | None) -> bool:

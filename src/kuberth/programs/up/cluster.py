@@ -32,7 +32,7 @@ from kuberth.local.hollow.running import CONTROLLERS, HollowCluster
 from kuberth.local.hollow.shapes import load_shapes
 from kuberth.local.in_process import InProcessApi
 from kuberth.local.manifests import Manifest
-from kuberth.programs.reloading import Reloading, Rules, Source
+from kuberth.programs.reloading import Reloading, Rules, RuleSource
 from kuberth.programs.up.kubeconfig_files import merge_into, of_this_process
 from kuberth.programs.up.node_counts import settle
 from kuberth.programs.up.own_configuration import OwnConfiguration
@@ -72,7 +72,7 @@ class ClusterSettings:
     feature_gates: Mapping[str, bool] = field(default_factory=dict)
     rules: Callable[[str | None], Rules] | None = None
     """What the scheduler goes by, from the text of the cluster's own configuration if there is one."""
-    rule_sources: Sequence[Source] = ()
+    rule_sources: Sequence[RuleSource] = ()
     """Where else the rules come from: files and modules that may change."""
 
 

@@ -14,7 +14,7 @@ from kuberth.errors import ConfigError
 from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.apiserver.verbs.core import Core
-from kuberth.programs.reloading import Rules, Source
+from kuberth.programs.reloading import Rules, RuleSource
 
 NAMESPACE: Final = "kube-system"
 NAME: Final = "kuberth-scheduler"
@@ -33,7 +33,7 @@ class OwnConfiguration:
 
     def __init__(self, core: Core) -> None:
         self._core = core
-        self.source = Source(f"ConfigMap {NAMESPACE}/{NAME}", self._version)
+        self.source = RuleSource(f"ConfigMap {NAMESPACE}/{NAME}", self._version)
         self.reference = ConfigMapReference({"metadata": {"namespace": NAMESPACE, "name": NAME}})
 
     def read_with(self, rules: Callable[[str | None], Rules]) -> Callable[[], Awaitable[Rules]]:

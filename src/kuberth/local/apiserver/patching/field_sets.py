@@ -153,7 +153,7 @@ def _place(mark: str) -> tuple[Any, ...]:
     kind, text = mark[0], mark[2:]
     value = _parsed(text)
     if kind == "k" and isinstance(value, dict):
-        return (1, *((name, *_rank(value[name])) for name in sorted(value)), text)
+        return (1, tuple((name, *_rank(value[name])) for name in sorted(value)), text)
     return (_ORDER.get(kind, 4), _rank(value), text)
 
 

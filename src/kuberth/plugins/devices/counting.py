@@ -1,0 +1,90 @@
+"""How many devices of a class every node has and has given away, for scores.
+
+In: all slices, the cluster table, what is taken. Out: two columns over the table's rows, counted once and
+then moved by one as devices are taken and given back.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kuberth.api.resource import DeviceClass
+from kuberth.cel import compile_selector
+from kuberth.cluster.nodes import Nodes
+from kuberth.errors import CelCompileError, CelRuntimeError
+from kuberth.plugins.devices.sites import Sites, reached
+from kuberth.plugins.devices.slices import DeviceId, KnownDevice, KnownSlice
+from kuberth.plugins.devices.usage import DeviceUsage
+
+Column = NDArray[np.int64]
+Where = NDArray[np.bool_] | int
+"""A mask over rows, or one row."""
+
+
+class ClassCounts:
+    """The counts of one class, for as long as slices, nodes and classes are the same.
+
+    As upstream counts for scores: all slices, whatever their generation. A selector that has no answer makes
+    all of it zero.
+    """
+
+    def __init__(self, device_class: DeviceClass, sites: Sites, nodes: Nodes, usage: DeviceUsage) -> None:
+        """`nodes` is the whole table."""
+        self._usage = usage
+        self._where: dict[DeviceId, list[Where]] = {}
+        self._taken: set[DeviceId] = set()
+        self._version = usage.changes.version
+        self.offered: Column = np.zeros(len(nodes), np.int64)
+        """int64[row]"""
+        self.taken: Column = np.zeros(len(nodes), np.int64)
+        """int64[row]"""
+        try:
+            for slice_ in sites.slices():
+                self._add(slice_, device_class, nodes)
+        except (CelCompileError, CelRuntimeError):
+            self._where.clear()
+            self.offered[:] = 0
+        for device in self._where:
+            self._look_at(device)
+
+    def catch_up(self) -> None:
+        """Follow what was taken and given back meanwhile."""
+        changed = self._usage.changes.since(self._version)
+        self._version = self._usage.changes.version
+        for device in self._where.keys() if changed is None else changed:
+            self._look_at(device)
+
+    def _look_at(self, device: DeviceId) -> None:
+        is_taken = self._usage.is_taken(device)
+        if is_taken == (device in self._taken):
+            return
+        (self._taken.add if is_taken else self._taken.discard)(device)
+        for where in self._where.get(device, ()):
+            self.taken[where] += 1 if is_taken else -1
+
+    def _add(self, slice_: KnownSlice, device_class: DeviceClass, nodes: Nodes) -> None:
+        of_slice = None if slice_.is_per_device else _where(slice_, nodes)
+        for device in slice_.devices:
+            where = of_slice
+            if device.reach is not None and device.reach.is_set:
+                where = reached(nodes, device.reach)
+            if where is not None and _is_of(device_class, device):
+                self._where.setdefault(device.id, []).append(where)
+                self.offered[where] += 1
+
+
+def _where(slice_: KnownSlice, nodes: Nodes) -> Where | None:
+    """None: nowhere."""
+    if slice_.reach.node_name and not slice_.reach.everywhere:
+        return nodes.position(slice_.reach.node_name)
+    # Upstream counts a slice that says nothing about nodes everywhere.
+    return reached(nodes, slice_.reach) if slice_.reach.is_set else np.ones(len(nodes), np.bool_)
+
+
+def _is_of(device_class: DeviceClass, device: KnownDevice) -> bool:
+    return all(
+        compile_selector(selector.cel.expression).matches(device.content)
+        for selector in device_class.spec.selectors
+        if selector.cel is not None
+    )

@@ -1,0 +1,81 @@
+"""IP addresses and networks."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.cel.asking import COMPILE, RUN, Table, answer
+
+ANSWERS: Table = (
+    ('isIP("1.2.3.4")', True),
+    ('isIP("1.2.3")', False),
+    ('isIP("01.2.3.4")', False),
+    ('isIP("1.2.3.256")', False),
+    ('isIP("::1")', True),
+    ('isIP("::ffff:1.2.3.4")', False),
+    ('isIP("fe80::1%eth0")', False),
+    ('isIP("1.2.3.4/24")', False),
+    ('isIP("")', False),
+    ('isIP("1::2::3")', False),
+    ('isIP("1:2:3:4:5:6:7:8")', True),
+    ('isIP("1:2:3:4:5:6:1.2.3.4")', True),
+    ('isIP("12345::")', False),
+    ('ip("1.2.3.4").family() == 4', True),
+    ('ip("::1").family() == 6', True),
+    ('ip("x").family() == 6', RUN),
+    ('ip("::ffff:1.2.3.4").family() == 4', RUN),
+    ('string(ip("2001:0db8::0001")) == "2001:db8::1"', True),
+    ('ip("1.2.3.4") == ip("1.2.3.4")', True),
+    ('ip("1.2.3.4") == "1.2.3.4"', COMPILE),
+    ('dyn(ip("1.2.3.4")) == "1.2.3.4"', RUN),
+    ('ip.isCanonical("2001:db8::1")', True),
+    ('ip.isCanonical("2001:0db8::1")', False),
+    ('ip.isCanonical("x")', RUN),
+    ('ip("0.0.0.0").isUnspecified()', True),
+    ('ip("127.0.0.1").isLoopback()', True),
+    ('ip("127.1.0.1").isLoopback()', True),
+    ('ip("::1").isLoopback()', True),
+    ('ip("224.0.0.1").isLinkLocalMulticast()', True),
+    ('ip("224.0.1.1").isLinkLocalMulticast()', False),
+    ('ip("ff02::1").isLinkLocalMulticast()', True),
+    ('ip("ff12::1").isLinkLocalMulticast()', True),
+    ('ip("169.254.1.1").isLinkLocalUnicast()', True),
+    ('ip("fe80::1").isLinkLocalUnicast()', True),
+    ('ip("febf::1").isLinkLocalUnicast()', True),
+    ('ip("fec0::1").isLinkLocalUnicast()', False),
+    ('ip("10.0.0.1").isGlobalUnicast()', True),
+    ('ip("255.255.255.255").isGlobalUnicast()', False),
+    ('ip("224.0.0.1").isGlobalUnicast()', False),
+    ('ip("240.0.0.1").isGlobalUnicast()', True),
+    ('ip("fd00::1").isGlobalUnicast()', True),
+    ('isCIDR("10.0.0.0/8")', True),
+    ('isCIDR("10.0.0.1/8")', True),
+    ('isCIDR("10.0.0.0/33")', False),
+    ('isCIDR("10.0.0.0/08")', False),
+    ('isCIDR("10.0.0.0/")', False),
+    ('isCIDR("10.0.0.0")', False),
+    ('isCIDR("::/0")', True),
+    ('isCIDR("::/129")', False),
+    ('isCIDR("::ffff:1.2.3.0/120")', False),
+    ('isCIDR("fe80::1%eth0/64")', False),
+    ('isCIDR("10.0.0.0/+8")', False),
+    ('cidr("10.0.0.0/8").containsIP("10.1.2.3")', True),
+    ('cidr("10.0.0.0/8").containsIP(ip("11.1.2.3"))', False),
+    ('cidr("10.0.0.0/8").containsIP("x")', RUN),
+    ('cidr("10.0.0.0/8").containsIP("::1")', False),
+    ('cidr("0.0.0.0/0").containsIP("1.2.3.4")', True),
+    ('cidr("10.0.0.0/8").containsCIDR("10.1.0.0/16")', True),
+    ('cidr("10.0.0.0/8").containsCIDR(cidr("10.0.0.0/7"))', False),
+    ('cidr("10.0.0.0/8").containsCIDR("::/0")', False),
+    ('cidr("10.1.2.3/8").ip() == ip("10.1.2.3")', True),
+    ('cidr("10.1.2.3/8").masked() == cidr("10.0.0.0/8")', True),
+    ('cidr("10.1.2.3/8") == cidr("10.0.0.0/8")', False),
+    ('cidr("10.1.2.3/8").prefixLength() == 8', True),
+    ('string(cidr("10.1.2.3/8")) == "10.1.2.3/8"', True),
+    ('cidr("x").prefixLength() == 8', RUN),
+)
+
+
+@pytest.mark.parametrize(("expression", "expected"), ANSWERS)
+def test_answers(expression: str, expected: bool | str) -> None:
+    assert answer(expression) == expected

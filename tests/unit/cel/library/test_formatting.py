@@ -1,0 +1,80 @@
+"""string.format."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.cel.asking import COMPILE, RUN, Table, answer
+
+ANSWERS: Table = (
+    ('"%s %d %f %e %b %x %X %o %%".format(["a", 1, 1.5, 1.5, 5, 255, 255, 8]) == "a"', False),
+    ('"%s".format(["a"]) == "a"', True),
+    ('"%s".format([1]) == "1"', True),
+    ('"%s".format([1.5]) == "1.5"', True),
+    ('"%s".format([true]) == "true"', True),
+    ('"%s".format([null]) == "null"', True),
+    ('"%s".format([b"abc"]) == "abc"', True),
+    ('"%s".format([[1, 2]]) == "[1, 2]"', True),
+    (r'"%s".format([["a", "b"]]) == "[\"a\", \"b\"]"', True),
+    ('"%s".format([[1.5, 2.0]]) == "[1.500000, 2.000000]"', True),
+    ('"%s".format([{"a": 1, "b": "c"}]) == "x"', False),
+    (r'"%s".format([{"b": 1, "a": 2}]) == "{\"a\":2, \"b\":1}"', True),
+    ('"%s".format([{1: true}]) == "{1:true}"', True),
+    ('"%s".format([duration("90s")]) == "90s"', True),
+    ('"%s".format([timestamp(0)]) == "1970-01-01T00:00:00Z"', True),
+    (r'"%s".format([[duration("90s")]]) == "[duration(\"90s\")]"', True),
+    (r'"%s".format([[timestamp(0)]]) == "[timestamp(\"1970-01-01T00:00:00Z\")]"', True),
+    ('"%s".format([int]) == "int"', True),
+    ('"%s".format([quantity("1")]) == "1"', COMPILE),
+    ('"%s".format([dyn(quantity("1"))]) == "1"', RUN),
+    ('"%s".format([device.attributes["gpu.example.com"].model]) == "a100"', COMPILE),
+    ('"%s".format([dyn(device.attributes["gpu.example.com"].model)]) == "a100"', True),
+    ('"%d".format([5u]) == "5"', True),
+    ('"%d".format(["a"]) == "5"', COMPILE),
+    ('"%d".format([dyn("a")]) == "5"', RUN),
+    ('"%d".format([1.5]) == "5"', COMPILE),
+    ('"%f".format([1234567.891]) == "1,234,567.891000"', True),
+    ('"%f".format([1234567.891]) == "1234567.891000"', False),
+    ('"%.2f".format([1.005]) == "1.00"', True),
+    ('"%.0f".format([2.5]) == "2"', True),
+    ('"%f".format([dyn("NaN")]) == "NaN"', True),
+    ('"%f".format([dyn("Infinity")]) == "∞"', True),
+    ('"%f".format([double("-inf")]) == "-∞"', True),
+    ('"%f".format(["x"]) == "x"', RUN),
+    ('"%f".format([1]) == "x"', COMPILE),
+    ('"%e".format([1234.5]) == "1.234500e+03"', False),
+    ('"%b".format([5]) == "101"', True),
+    ('"%b".format([-5]) == "-101"', True),
+    ('"%b".format([true]) == "1"', True),
+    ('"%b".format(["a"]) == "1"', COMPILE),
+    ('"%x".format([255]) == "ff"', True),
+    ('"%X".format([255]) == "FF"', True),
+    ('"%x".format(["abc"]) == "616263"', True),
+    (r'"%X".format([b"\xff"]) == "FF"', True),
+    ('"%x".format([-255]) == "-ff"', True),
+    ('"%x".format([1.5]) == "ff"', COMPILE),
+    ('"%o".format([8]) == "10"', True),
+    ('"%o".format(["8"]) == "10"', COMPILE),
+    ('"%".format([1]) == "10"', COMPILE),
+    ('"%q".format([1]) == "10"', COMPILE),
+    ('"%s".format([]) == "10"', COMPILE),
+    ('"%s %s".format([1]) == "10"', COMPILE),
+    ('"%s".format([1, 2]) == "10"', COMPILE),
+    ('"abc".format([1]) == "10"', COMPILE),
+    ('"abc".format([]) == "abc"', True),
+    ('"%%".format([]) == "%"', True),
+    ('"%.".format([1.0]) == "%"', COMPILE),
+    ('"%.f".format([1.0]) == "%"', COMPILE),
+    ('"%.1d".format([1]) == "1"', True),
+    ('("%s" + "").format([1]) == "1"', True),
+    ('("%q" + "").format([1]) == "1"', RUN),
+    ('("%d" + "").format(["a"]) == "1"', RUN),
+    ('("%s %s" + "").format([1]) == "1"', RUN),
+    ('"%s".format(dyn([1])) == "1"', True),
+    ('"%s".format(1) == "1"', COMPILE),
+)
+
+
+@pytest.mark.parametrize(("expression", "expected"), ANSWERS)
+def test_answers(expression: str, expected: bool | str) -> None:
+    assert answer(expression) == expected

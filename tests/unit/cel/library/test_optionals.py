@@ -1,0 +1,83 @@
+"""Optional values."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.cel.asking import COMPILE, RUN, Table, answer
+
+ANSWERS: Table = (
+    ("optional.of(1).hasValue()", True),
+    ("optional.none().hasValue()", False),
+    ("optional.of(1).value() == 1", True),
+    ("optional.none().value() == 1", RUN),
+    ("optional.of(1).orValue(2) == 1", True),
+    ("optional.none().orValue(2) == 2", True),
+    ("optional.of(1).or(optional.of(2)).value() == 1", True),
+    ("optional.none().or(optional.of(2)).value() == 2", True),
+    ('optional.of(1).or(optional.of("a")).hasValue()', COMPILE),
+    ("optional.of(1) == optional.of(1)", True),
+    ("optional.of(1) == optional.none()", False),
+    ("optional.none() == optional.none()", True),
+    ("optional.of(1) == 1", COMPILE),
+    ("optional.of(null).hasValue()", True),
+    ("optional.ofNonZeroValue(0).hasValue()", False),
+    ('optional.ofNonZeroValue("").hasValue()', False),
+    ("optional.ofNonZeroValue([]).hasValue()", False),
+    ("optional.ofNonZeroValue({}).hasValue()", False),
+    ("optional.ofNonZeroValue(false).hasValue()", False),
+    ("optional.ofNonZeroValue(null).hasValue()", False),
+    ("optional.ofNonZeroValue(0.0).hasValue()", False),
+    ("optional.ofNonZeroValue(0u).hasValue()", False),
+    ('optional.ofNonZeroValue(b"").hasValue()', False),
+    ('optional.ofNonZeroValue(duration("0s")).hasValue()', False),
+    ('optional.ofNonZeroValue(timestamp("0001-01-01T00:00:00Z")).hasValue()', False),
+    ("optional.ofNonZeroValue(timestamp(0)).hasValue()", True),
+    ('optional.ofNonZeroValue(quantity("0")).hasValue()', True),
+    ("optional.of(1).optMap(x, x + 1).value() == 2", True),
+    ("optional.none().optMap(x, x + 1).hasValue()", False),
+    ("optional.of(1).optFlatMap(x, optional.of(x)).value() == 1", True),
+    ("optional.of(1).optFlatMap(x, optional.none()).hasValue()", False),
+    ('{"a": 1}.?a.value() == 1', True),
+    ('{"a": 1}.?b.hasValue()', False),
+    ('{"a": {"b": 1}}.?a.b.value() == 1', True),
+    ('{"a": {"b": 1}}.?a.c.hasValue()', False),
+    ('{"a": {"b": 1}}.?x.c.hasValue()', False),
+    ('{"a": 1}[?"a"].value() == 1', True),
+    ("[1][?0].value() == 1", True),
+    ("[1][?5].hasValue()", False),
+    ("[1][?-1].hasValue()", False),
+    ("[[1]][?0][0].value() == 1", True),
+    ("[[1]][?0][?5].hasValue()", False),
+    ("optional.of([1])[0].value() == 1", True),
+    ('optional.of({"a": 1})["a"].value() == 1', True),
+    ('optional.of({"a": 1}).a.value() == 1', True),
+    ('has(optional.of({"a": 1}).a)', True),
+    ('has(optional.of({"a": 1}).b)', False),
+    ('has({"a": {"b": 1}}.?a.b)', True),
+    ("[?optional.of(1), ?optional.none()] == [1]", True),
+    ("[?1] == [1]", COMPILE),
+    ('{?"a": optional.of(1), ?"b": optional.none()} == {"a": 1}', True),
+    ('{?"a": 1} == {"a": 1}', COMPILE),
+    ("[1, 2].first().value() == 1", True),
+    ("[1, 2].last().value() == 2", True),
+    ("[].first().hasValue()", False),
+    ("optional.unwrap([optional.of(1), optional.none()]) == [1]", True),
+    ("[optional.of(1), optional.none()].unwrapOpt() == [1]", True),
+    ("device.?driver.hasValue()", True),
+    ("device.?nosuch.hasValue()", COMPILE),
+    ("device.attributes.?nope.hasValue()", True),
+    ('device.attributes[?"nope"].?x.hasValue()', False),
+    ('device.attributes["nope"].?x.hasValue()', False),
+    ('device.attributes["gpu.example.com"].?model.orValue("x") == "a100"', True),
+    ('device.attributes["gpu.example.com"].?model.orValue(1) == "a100"', True),
+    ('device.attributes["gpu.example.com"].?nope.orValue(true)', True),
+    ('device.attributes["gpu.example.com"].?healthy.orValue(false)', True),
+    (('device.attributes["gpu.example.com"].?model.optMap(m, m.startsWith("a")).orValue(false)'), True),
+    ('device.attributes["gpu.example.com"].?model.startsWith("a")', COMPILE),
+)
+
+
+@pytest.mark.parametrize(("expression", "expected"), ANSWERS)
+def test_answers(expression: str, expected: bool | str) -> None:
+    assert answer(expression) == expected

@@ -1,0 +1,70 @@
+"""Patterns find what Python's own find, where both languages mean the same; the rest is a table."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kuberth.cel.re2 import PatternError, compile_pattern
+
+_ATOMS = st.sampled_from(["a", "b", "c", ".", "[ab]", "[^a]", r"\d", r"\w", "^", "$", r"\b", "(?:ab|a)"])
+
+
+def _larger(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    return st.one_of(
+        st.builds("(?:{})(?:{})".format, inner, inner),
+        st.builds("(?:{}|{})".format, inner, inner),
+        st.builds("(?:{}){}".format, inner, st.sampled_from(["?", "*", "+", "{2}", "{1,2}", "??", "*?"])),
+    )
+
+
+PATTERNS = st.recursive(_ATOMS, _larger, max_leaves=6)
+
+
+@settings(deadline=None, max_examples=500)
+@given(PATTERNS, st.text("abc1\n", max_size=8))
+def test_as_python_finds(pattern: str, text: str) -> None:
+    # Python's $ also matches before a newline at the end; RE2's does not.
+    expected = re.search(pattern.replace("$", r"\Z"), text, re.ASCII)
+    assert compile_pattern(pattern).matches(text) == (expected is not None)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "found"),
+    [
+        ("a|ab", "abab", "a"),
+        ("ab|a", "abab", "ab"),
+        ("a+?", "aaa", "a"),
+        ("(?U)a+", "aaa", "a"),
+        ("(a|ab)(b|)", "xaab", "a"),
+        ("(?i)straße", "STRAßE", "STRAßE"),
+        ("(?m)^b$", "a\nb\nc", "b"),
+        ("x*", "aaa", ""),
+    ],
+)
+def test_the_leftmost_is_found_and_of_several_the_first(pattern: str, text: str, found: str) -> None:
+    assert compile_pattern(pattern).find(text) == found
+
+
+@pytest.mark.parametrize(
+    ("pattern", "problem"),
+    [
+        ("[a", "missing closing ]: `[a`"),
+        ("(a", "missing closing ): `(a`"),
+        ("a)", "unexpected ): `a)`"),
+        ("a**", "invalid nested repetition operator: `**`"),
+        ("*", "missing argument to repetition operator: `*`"),
+        ("a{1001}", "invalid repeat count: `{1001}`"),
+        ("(?=a)", "invalid or unsupported Perl syntax: `(?=`"),
+        (r"\1", r"invalid escape sequence: `\1`"),
+        ("a\\", "trailing backslash at end of expression: ``"),
+        ("[z-a]", "invalid character class range: `z-a`"),
+    ],
+)
+def test_what_re2_refuses(pattern: str, problem: str) -> None:
+    with pytest.raises(PatternError) as raised:
+        compile_pattern(pattern)
+    assert str(raised.value) == f"error parsing regexp: {problem}"
