@@ -200,6 +200,19 @@ REFUSED = {
         SLICES,
         slice_of(policy(default="1Gi", validRange={"min": "1Gi", "max": "99Gi"})),
     ),
+    "a range and no capacity": (
+        SLICES,
+        slice_of(
+            device(
+                allowMultipleAllocations=True,
+                capacity={"m": {"requestPolicy": {"default": "1", "validRange": {"min": "1"}}}},
+            )
+        ),
+    ),
+    "steps that lead past the end": (
+        SLICES,
+        slice_of(policy(default="2Gi", validRange={"min": "1Gi", "max": "4Gi", "step": "2Gi"})),
+    ),
     "conditions without failures": (SLICES, slice_of(device(bindingConditions=["a"]))),
     "a device with a node of its own": (SLICES, slice_of(device(nodeName="n1"))),
     "a device without one": (SLICES, slice_of(device(), nodeName=None, perDeviceNodeSelection=True)),

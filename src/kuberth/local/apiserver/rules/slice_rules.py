@@ -252,7 +252,7 @@ def _version_causes(value: str, path: str) -> list[Cause]:
 
 def _policy_causes(amount: Obj, path: str) -> list[Cause]:
     """How much of a capacity that is shared may be asked for."""
-    policy, capacity = amount["requestPolicy"], parse(amount.get("value", "0"))
+    policy, capacity = amount["requestPolicy"], str(amount.get("value", "0"))
     options, span, default = policy.get("validValues") or [], policy.get("validRange"), policy.get("default")
     if options and span is not None:
         both = '"validValues" and "validRange" at the same time'
@@ -264,7 +264,7 @@ def _policy_causes(amount: Obj, path: str) -> list[Cause]:
     if default is None:
         return [required(f"{path}.default", f"required when {kind} is defined")]
     if span is not None:
-        return _range_causes(span, default, amount, f"{path}.validRange")
+        return _range_causes(span, default, capacity, f"{path}.validRange")
     where = f"{path}.validValues"
     causes = [
         invalid_value(f"{where}[{index + 1}]", later, "values must be sorted in ascending order")
@@ -273,9 +273,9 @@ def _policy_causes(amount: Obj, path: str) -> list[Cause]:
     ]
 
     def option_causes(option: str, at: str) -> list[Cause]:
-        if parse(option) <= capacity:
+        if parse(option) <= parse(capacity):
             return []
-        return [invalid_value(at, option, f"option is larger than capacity value: {amount['value']}")]
+        return [invalid_value(at, option, f"option is larger than capacity value: {capacity}")]
 
     causes += rule.each(
         options, where, option_causes, most=_MOST_OPTIONS, key=lambda option: str(parse(option).value())
@@ -286,10 +286,10 @@ def _policy_causes(amount: Obj, path: str) -> list[Cause]:
     return causes
 
 
-def _range_causes(span: Obj, default: str, amount: Obj, path: str) -> list[Cause]:
+def _range_causes(span: Obj, default: str, capacity: str, path: str) -> list[Cause]:
     if span.get("min") is None:
         return [required(f"{path}.min", "required when validRange is defined")]
-    least, most, step, capacity = span["min"], span.get("max"), span.get("step"), amount["value"]
+    least, most, step = span["min"], span.get("max"), span.get("step")
     judged = [
         ("min", least, f"min is larger than capacity value: {capacity}", parse(least) > parse(capacity)),
         ("min", default, f"default is less than min: {least}", parse(default) < parse(least)),
