@@ -213,6 +213,10 @@ REFUSED = {
         SLICES,
         slice_of(policy(default="2Gi", validRange={"min": "1Gi", "max": "4Gi", "step": "2Gi"})),
     ),
+    "a step that leads past the capacity": (
+        SLICES,
+        slice_of(policy(default="1Gi", validRange={"min": "1Gi", "step": "80Gi"})),
+    ),
     "conditions without failures": (SLICES, slice_of(device(bindingConditions=["a"]))),
     "a device with a node of its own": (SLICES, slice_of(device(nodeName="n1"))),
     "a device without one": (SLICES, slice_of(device(), nodeName=None, perDeviceNodeSelection=True)),

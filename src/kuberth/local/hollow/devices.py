@@ -35,10 +35,11 @@ _MOST_COUNTER_SETS: Final = 8
 _SHAPE_LABEL: Final = "node.kubernetes.io/instance-type"
 _LISTS: Final = {"bools", "ints", "strings", "versions"}
 
-_POOL_FIELDS: Final = ("name", "nodes", "nodeSelector", "allNodes", "sharedCounters", "devices")
+DRIVER_FIELDS: Final = ("name", "classes", "pools")
+POOL_FIELDS: Final = ("name", "nodes", "nodeSelector", "allNodes", "sharedCounters", "devices")
 _NODE_FIELDS: Final = ("name", "shape", "labels")
 _CLASS_FIELDS: Final = ("name", "selectors", "config", "extendedResourceName")
-_DEVICE_FIELDS: Final = (
+DEVICE_FIELDS: Final = (
     "name",
     "count",
     "attributes",
@@ -118,15 +119,11 @@ class Driver:
 
 def load_devices(source: Path | Mapping[str, Any]) -> list[Driver]:
     """The drivers of a file, or of its content; raises ConfigError."""
-    if isinstance(source, Path):
-        try:
-            return _drivers(_read(source))
-        except _FieldError as error:
-            raise ConfigError(f"{source}: {error}") from error
+    where, tree = (source, _read(source)) if isinstance(source, Path) else ("devices", source)
     try:
-        return _drivers(source)
+        return _drivers(tree)
     except _FieldError as error:
-        raise ConfigError(f"devices: {error}") from error
+        raise ConfigError(f"{where}: {error}") from error
 
 
 class _FieldError(Exception):
@@ -149,7 +146,7 @@ def _drivers(tree: Any) -> list[Driver]:
     top = _mapping(tree, "", known=("drivers",))
     drivers = []
     for where, entry in _entries(top.get("drivers"), "drivers"):
-        given = _mapping(entry, where, known=("name", "classes", "pools"))
+        given = _mapping(entry, where, known=DRIVER_FIELDS)
         name = _text(given, "name", where)
         pools = [_pool(each, at) for at, each in _entries(given.get("pools"), f"{where}.pools")]
         _expect_unique([pool.name for pool in pools if pool.nodes is None], f"{where}.pools", "pools")
@@ -165,7 +162,7 @@ def _drivers(tree: Any) -> list[Driver]:
 
 
 def _pool(entry: Any, where: str) -> DevicePool:
-    given = _mapping(entry, where, known=_POOL_FIELDS)
+    given = _mapping(entry, where, known=POOL_FIELDS)
     places = [name for name in ("nodes", "nodeSelector", "allNodes") if name in given]
     if len(places) > 1:
         raise _FieldError(f"{where}: {' and '.join(places)} exclude each other; keep one of them")
@@ -207,7 +204,7 @@ def _choice(entry: Any, where: str) -> NodeChoice:
 
 def _devices(entry: Any, where: str) -> Iterator[Obj]:
     """One device, or `count` of them that differ in the number after their name."""
-    given = dict(_mapping(entry, where, known=_DEVICE_FIELDS))
+    given = dict(_mapping(entry, where, known=DEVICE_FIELDS))
     name, count = _text(given, "name", where), given.pop("count", None)
     if "attributes" in given:
         attributes = _mapping(given["attributes"], f"{where}.attributes")

@@ -43,7 +43,7 @@ class HollowDrivers:
         self._nodes = informers.of("nodes")
         self._slices = informers.of(SLICES)
         self._worker = Worker("pools", self._sync)
-        self._slices.add_index("published pool", lambda slice_: _published(slice_))
+        self._slices.add_index("published pool", _published)
         self._nodes.add_handler(self._note_node)
         self._slices.add_handler(self._note_slice)
 

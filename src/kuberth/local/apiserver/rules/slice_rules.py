@@ -302,6 +302,9 @@ def _range_causes(span: Obj, default: str, capacity: str, path: str) -> list[Cau
             ("max", default, f"default is more than max: {most}", parse(default) > parse(most)),
         ]
     if step is not None and parse(step).value() > 0:
+        reached = parse(least) + parse(step)
+        why = f"one step {reached} is larger than capacity value: {capacity}"
+        judged.append(("step", step, why, reached > parse(capacity)))
         for value in (default, *(() if most is None else (most,))):
             off = (parse(value).value() - parse(least).value()) % parse(step).value() != 0
             why = f"value is not a multiple of a given step ({step}) from ({least})"
