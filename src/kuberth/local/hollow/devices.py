@@ -73,7 +73,7 @@ class NodeChoice:
 
 
 @dataclass(frozen=True, slots=True)
-class DevicePool:
+class PlayedPool:
     """Devices that are published together: once for each of some nodes, or once for all of them."""
 
     where: str
@@ -101,19 +101,19 @@ class DevicePool:
 @dataclass(frozen=True, slots=True)
 class Driver:
     name: str
-    pools: Sequence[DevicePool]
+    pools: Sequence[PlayedPool]
     classes: Sequence[tuple[str, Obj]]
     """DeviceClass objects, each with the field of the file that tells of it."""
 
-    def pools_on(self, node: Obj) -> dict[str, DevicePool]:
+    def pools_on(self, node: Obj) -> dict[str, PlayedPool]:
         """The pools that a node has, by name; of those of one name the first that takes the node."""
-        found: dict[str, DevicePool] = {}
+        found: dict[str, PlayedPool] = {}
         for pool in self.pools:
             if pool.nodes is not None and pool.nodes.takes(node):
                 found.setdefault(pool.name_on(name_of(node)), pool)
         return found
 
-    def network_pools(self) -> dict[str, DevicePool]:
+    def network_pools(self) -> dict[str, PlayedPool]:
         return {pool.name: pool for pool in self.pools if pool.nodes is None}
 
 
@@ -161,7 +161,7 @@ def _drivers(tree: Any) -> list[Driver]:
     return drivers
 
 
-def _pool(entry: Any, where: str) -> DevicePool:
+def _pool(entry: Any, where: str) -> PlayedPool:
     given = _mapping(entry, where, known=POOL_FIELDS)
     places = [name for name in ("nodes", "nodeSelector", "allNodes") if name in given]
     if len(places) > 1:
@@ -182,7 +182,7 @@ def _pool(entry: Any, where: str) -> DevicePool:
     ]
     if not devices:
         raise _FieldError(f"{where}.devices: a pool has devices; write - name: gpu, or remove the pool")
-    return DevicePool(
+    return PlayedPool(
         where,
         name,
         nodes=None if network else _choice(given.get("nodes", {}), f"{where}.nodes"),

@@ -19,7 +19,7 @@ from kuberth.errors import ConfigError
 from kuberth.local.apiserver.objects import Obj, name_of
 from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.apiserver.verbs.core import Core
-from kuberth.local.hollow.devices import DevicePool, Driver
+from kuberth.local.hollow.devices import PlayedPool, Driver
 from kuberth.local.hollow.informing import Informers
 from kuberth.local.hollow.shapes import HOLLOW
 from kuberth.local.hollow.working import Worker
@@ -74,7 +74,7 @@ class HollowDrivers:
         for key in _published(new or old or {}):
             self._worker.add(key)
 
-    def _wanted(self, key: str) -> tuple[DevicePool, Obj | None] | None:
+    def _wanted(self, key: str) -> tuple[PlayedPool, Obj | None] | None:
         """The pool of a key as the file has it, and its node if it has one."""
         name, _, pool_name = key.partition(_BETWEEN)
         driver = self._drivers.get(name)
@@ -113,7 +113,7 @@ class HollowDrivers:
         await self._slices.create(slice_)
 
 
-def pool_slices(driver: str, pool: DevicePool, node: Obj | None) -> list[Obj]:
+def pool_slices(driver: str, pool: PlayedPool, node: Obj | None) -> list[Obj]:
     """The slices of a pool, of generation 1."""
     name = pool.name if node is None else pool.name_on(name_of(node))
     parts = list(pool.slices())
