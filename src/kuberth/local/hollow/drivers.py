@@ -19,7 +19,7 @@ from kuberth.errors import ConfigError
 from kuberth.local.apiserver.objects import Obj, name_of
 from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.apiserver.verbs.core import Core
-from kuberth.local.hollow.devices import PlayedPool, Driver
+from kuberth.local.hollow.devices import Driver, PlayedPool
 from kuberth.local.hollow.informing import Informers
 from kuberth.local.hollow.shapes import HOLLOW
 from kuberth.local.hollow.working import Worker
