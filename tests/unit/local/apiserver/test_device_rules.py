@@ -167,3 +167,32 @@ def test_refusals(resource: str, body: Obj, problem: str) -> None:
             await rig.core.create(resource, body, namespace=namespace)
 
     run(main)
+
+
+GPU = {"name": "gpu", "resourceClaimTemplateName": "t"}
+
+
+@pytest.mark.parametrize(
+    "claims, uses, problem",
+    [
+        ([{"resourceClaimName": "c"}], [], "spec.resourceClaims[0].name: Required value"),
+        ([GPU, GPU], [], 'spec.resourceClaims[1].name: Duplicate value: "gpu"'),
+        ([{"name": "gpu"}], [], "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"),
+        ([{**GPU, "resourceClaimName": "c"}], [], "at most one of `resourceClaimName`"),
+        ([], [{"name": "x"}], "must be one of the names in pod.spec.resourceClaims which is empty"),
+        ([GPU], [{}], "spec.containers[0].resources.claims[0]: Required value"),
+        ([GPU], [{"name": "gpu"}, {"name": "gpu", "request": "a"}], 'claims[1]: Duplicate value: "gpu"'),
+        ([GPU], [{"name": "gpu", "request": "a"}, {"name": "gpu"}], 'claims[1]: Duplicate value: "gpu"'),
+        ([GPU], [{"name": "gpu", "request": "a"}, {"name": "gpu", "request": "b"}], ""),
+    ],
+)
+def test_claims_of_pods(claims: list[Obj], uses: list[Obj], problem: str) -> None:
+    async def main(rig: Rig) -> None:
+        containers = [{"name": "c", "image": "i", "resources": {"claims": uses}}]
+        if not problem:
+            await rig.pod(containers=containers, resourceClaims=claims)
+            return
+        with pytest.raises(StatusError, match=re.escape(problem)):
+            await rig.pod(containers=containers, resourceClaims=claims)
+
+    run(main)
