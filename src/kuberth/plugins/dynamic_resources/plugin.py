@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final
@@ -50,6 +51,7 @@ from kuberth.plugins.devices.inventory import Inventory
 from kuberth.plugins.dynamic_resources import hints
 from kuberth.plugins.dynamic_resources.binding_conditions import (
     DeviceBindingError,
+    DeviceBindingTimeoutError,
     has_conditions,
     is_out_of_time,
     is_ready,
@@ -117,6 +119,8 @@ class DynamicResources(
         self._recorder = handle.recorder
         self._activator = handle.activator
         self._spawn = handle.spawn
+        self._metrics = handle.metrics
+        self._profile = handle.profile_name
         self._search_ns = 0
         if args.filter_timeout is not None:
             self._search_ns = int(args.filter_timeout.total_seconds() * NANOSECONDS)
@@ -127,7 +131,8 @@ class DynamicResources(
             inventory = self._inventory = Inventory.shared(handle)
             self._judgements = handle.shared.of(Judgements, lambda: Judgements(inventory))
             self._writer = handle.shared.of(
-                ClaimWriter, lambda: ClaimWriter(handle.api, inventory.claims, handle.clock)
+                ClaimWriter,
+                lambda: ClaimWriter(handle.api, inventory.claims, handle.clock, metrics=handle.metrics),
             )
 
     def tells_apart(self, info: PodInfo) -> bool:
@@ -492,7 +497,7 @@ class DynamicResources(
                 if not is_reserved_for(pod, claim):
                     cycle.claims[index] = await self._bind(cycle, index, pod)
             if self._conditions and any(map(has_conditions, cycle.claims)):
-                await self._wait_until_ready(cycle, pod, node_name)
+                await self._wait_and_count(cycle, pod, node_name)
         except KuberthError as exc:
             return Status.error(exc)
         return None
@@ -535,6 +540,25 @@ class DynamicResources(
         cycle.claims[index] = created
         return created
 
+    async def _wait_and_count(self, cycle: Cycle, pod: Pod, node_name: str) -> None:
+        started, status = time.perf_counter(), "error"
+        try:
+            await self._wait_until_ready(cycle, pod, node_name)
+            status = "success"
+        except DeviceBindingTimeoutError:
+            status = "timeout"
+            raise
+        except DeviceBindingError:
+            status = "failure"
+            raise
+        finally:
+            seconds = time.perf_counter() - started
+            for result in cycle.results():
+                labels = (self._profile, result.driver, status)
+                self._metrics.binding_conditions_wait.observe(labels, seconds)
+                if result.binding_conditions:
+                    self._metrics.binding_conditions_allocations.inc(labels)
+
     async def _wait_until_ready(self, cycle: Cycle, pod: Pod, node_name: str) -> None:
         self._recorder.record(
             pod,
@@ -547,7 +571,7 @@ class DynamicResources(
         while not self._are_ready(cycle):
             left = deadline - loop.time()
             if left <= 0:
-                raise DeviceBindingError("device binding timeout: context deadline exceeded")
+                raise DeviceBindingTimeoutError("device binding timeout: context deadline exceeded")
             await asyncio.sleep(min(pause, left))
             pause = min(2 * pause, _LOOK_SECONDS)
 
@@ -556,11 +580,11 @@ class DynamicResources(
             name, namespace = claim.metadata.name, claim.metadata.namespace
             known = self._inventory.claims.get(name, namespace=namespace)
             if known is None:
-                raise DeviceBindingError(f'could not find ResourceClaim "{namespace}/{name}"')
+                raise KuberthError(f'could not find ResourceClaim "{namespace}/{name}"')
             cycle.claims[index] = known
             if not is_ready(known):
                 if self._is_out_of_time(known):
-                    raise DeviceBindingError(f"device binding timeout: claim={name}")
+                    raise DeviceBindingTimeoutError(f"device binding timeout: claim={name}")
                 return False
         return True
 

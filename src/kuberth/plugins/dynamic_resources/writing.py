@@ -18,6 +18,7 @@ from kuberth.api.wire import to_builtins
 from kuberth.client.protocol import Api, FinalizingApi
 from kuberth.clock import NANOSECONDS, Clock
 from kuberth.errors import AnswerLostError, ApiError, ConflictError, KuberthError, NotFoundError
+from kuberth.observe.metrics import SchedulerMetrics
 from kuberth.plugins.devices.claims import KnownClaims
 from kuberth.plugins.dynamic_resources.finding import is_reserved_for
 
@@ -38,8 +39,9 @@ class ClaimWriteError(KuberthError):
 
 
 class ClaimWriter:
-    def __init__(self, api: Api, claims: KnownClaims, clock: Clock) -> None:
+    def __init__(self, api: Api, claims: KnownClaims, clock: Clock, *, metrics: SchedulerMetrics) -> None:
         self._api = api
+        self._creates = metrics.resource_claim_creates
         self._claims = claims
         self._clock = clock
         self.in_doubt: set[str] = set()
@@ -166,8 +168,11 @@ class ClaimWriter:
 
     async def create(self, claim: ResourceClaim) -> ResourceClaim:
         try:
-            return await self._api.create(claim)
+            created = await self._api.create(claim)
+            self._creates.inc(("success",))
+            return created
         except ApiError as exc:
+            self._creates.inc(("failure",))
             key = f"{claim.metadata.namespace}/{claim.metadata.name}"
             raise ClaimWriteError(f"create claim for extended resources {key}: {exc}") from exc
 
