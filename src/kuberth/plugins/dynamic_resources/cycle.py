@@ -54,6 +54,10 @@ class Cycle:
     node_name: str = ""
     allocations: dict[int, AllocationResult] = field(default_factory=dict)
     """Decided at Reserve, written at PreBind."""
+    shared: dict[int, AllocationResult] = field(default_factory=dict)
+    """Decided for another pod of the group in the same attempt; whoever comes first writes it."""
+    aloft: set[str] = field(default_factory=set)
+    """UIDs of the claims whose allocations are on their way for this pod."""
     mappings: Mappings = ()
     """Of the chosen node."""
     created: ResourceClaim | None = None

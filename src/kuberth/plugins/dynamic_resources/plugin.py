@@ -19,7 +19,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from kuberth.api.core import Pod, PodExtendedResourceClaimStatus
-from kuberth.api.resource import ResourceClaim
+from kuberth.api.resource import AllocationResult, ResourceClaim
 from kuberth.api.selectors import CompiledNodeSelector, compile_node_selector
 from kuberth.clock import NANOSECONDS
 from kuberth.cluster.nodes import NodeRow, Nodes
@@ -64,6 +64,8 @@ from kuberth.plugins.dynamic_resources.writing import FINALIZER, ClaimWriter
 from kuberth.plugins.resources.requests import REQUEST_FIELDS
 
 _STATE: Final = StateKey[Cycle]("DynamicResources")
+_GIVEN_TO_GROUP: Final = StateKey[set[str]]("DynamicResources/given")
+"""UIDs of the claims that pods of a group were given devices for in this attempt."""
 
 _DISABLED: Final = Status.unschedulable("plugin disabled")
 _NO_CLAIMS: Final = Status.unschedulable("no new claims to deallocate")
@@ -169,8 +171,12 @@ class DynamicResources(
         if not claims:
             return SKIP
         selectors: dict[int, CompiledNodeSelector] = {}
+        shared: dict[int, AllocationResult] = {}
         to_allocate = []
         for index, claim in enumerate(claims):
+            if (pending := self._pending_in_group(state, claim)) is not None:
+                claim = claims[index] = replace(claim, status=replace(claim.status, allocation=pending))
+                shared[index] = pending
             allocation = claim.status.allocation
             if allocation is None:
                 to_allocate.append(index)
@@ -184,11 +190,19 @@ class DynamicResources(
                     return Status.error(exc)
         if to_allocate:
             inventory.refresh()
-        cycle = Cycle(claims, special, selectors, to_allocate, backed)
+        cycle = Cycle(claims, special, selectors, to_allocate, backed, shared=shared)
         if special is not None:
             cycle.first_special_uid = claims[special].metadata.uid
         state.write(_STATE, cycle)
         return None
+
+    def _pending_in_group(self, state: CycleState, claim: ResourceClaim) -> AllocationResult | None:
+        """What another pod of the group was given for this claim in the same attempt."""
+        uids = None if state.group is None else state.group.state.get(_GIVEN_TO_GROUP)
+        if uids is None or claim.metadata.uid not in uids:
+            return None
+        pending = self._inventory.claims.in_flight.get(claim.metadata.uid)
+        return None if pending is None else pending.status.allocation
 
     def _check(self, claim: ResourceClaim, *, is_special: bool) -> Status | None:
         """Whether a claim can be allocated at all."""
@@ -385,7 +399,10 @@ class DynamicResources(
         if not found:
             return []
         missing = self._missing(cycle, Nodes(self._cluster, np.concatenate(found)))
-        return [index for index, mask in missing.items() if np.count_nonzero(mask)]
+        # What is on its way for the pod's group is nothing to take back.
+        return [
+            index for index, mask in missing.items() if index not in cycle.shared and np.count_nonzero(mask)
+        ]
 
     # Score
 
@@ -414,8 +431,10 @@ class DynamicResources(
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
         """Keep the devices of the node from all others."""
         cycle = state.get(_STATE)
-        if cycle is None or not cycle.to_allocate:
+        if cycle is None:
             return None
+        if (status := self._board(cycle)) is not None or not cycle.to_allocate:
+            return status
         node = self._cluster.node_named(node_name)
         if node is None:
             return Status.error(f'node "{node_name}" does not exist any more')
@@ -445,6 +464,27 @@ class DynamicResources(
                     status=replace(claim.status, allocation=allocation),
                 )
             )
+            cycle.aloft.add(claim.metadata.uid)
+        if state.group is not None:
+            group = state.group.state
+            group.write(_GIVEN_TO_GROUP, (group.get(_GIVEN_TO_GROUP) or set()) | cycle.aloft)
+        return None
+
+    def _board(self, cycle: Cycle) -> Status | None:
+        """Rely on what is on its way for another pod of the group, as it was decided last."""
+        claims = self._inventory.claims
+        for index, expected in cycle.shared.items():
+            claim = cycle.claims[index]
+            pending = claims.in_flight.get(claim.metadata.uid)
+            found = None if pending is None else pending.status.allocation
+            if found is None or _devices(found) != _devices(expected):
+                name = f"{claim.metadata.namespace}/{claim.metadata.name}"
+                return Status.unresolvable(
+                    f"resource claim {name} is not allocated for the pod group any more"
+                )
+            claims.board(claim.metadata.uid)
+            cycle.aloft.add(claim.metadata.uid)
+            cycle.shared[index] = found
         return None
 
     def _settle(self, cycle: Cycle, pod: Pod, node: NodeRow) -> bool:
@@ -462,7 +502,8 @@ class DynamicResources(
         if cycle is None:
             return
         for claim in cycle.user_claims:
-            self._land(claim, pod)
+            if claim.metadata.uid in cycle.aloft:
+                self._leave(claim, pod)
             if claim.status.allocation is not None and is_reserved_for(pod, claim):
                 self._spawn(self._writer.release(claim, pod), name=f"release {claim.metadata.name}")
         if cycle.special is not None:
@@ -471,14 +512,16 @@ class DynamicResources(
             if special.metadata.name != IN_MEMORY_NAME:
                 self._spawn(self._writer.delete(special), name=f"delete {special.metadata.name}")
 
-    def _land(self, claim: ResourceClaim, pod: Pod) -> None:
+        cycle.aloft.clear()
+
+    def _leave(self, claim: ResourceClaim, pod: Pod) -> None:
         uid = claim.metadata.uid
         if uid in self._writer.in_doubt:
             # Until it is known, attempts of the pod find its claim on the way; no event tells that it is not.
             again = self._activating(pod)
             self._spawn(self._writer.settle(claim, again), name=f"settle {claim.metadata.name}")
         else:
-            self._inventory.claims.land(uid)
+            self._inventory.claims.leave(uid)
 
     def _activating(self, pod: Pod) -> Callable[[], None]:
         return partial(self._activator.activate, {f"{pod.metadata.namespace}/{pod.metadata.name}": pod})
@@ -505,18 +548,24 @@ class DynamicResources(
     async def _bind(self, cycle: Cycle, index: int, pod: Pod) -> ResourceClaim:
         """Write one claim: its devices, if they were decided in this cycle, and that the pod uses it."""
         claim, allocation = cycle.claims[index], cycle.allocations.get(index)
+        is_shared = index in cycle.shared
+        if is_shared:
+            metadata, allocation = claim.metadata, cycle.shared[index]
+            known = self._inventory.claims.get(metadata.name, namespace=metadata.namespace)
+            if known is None or known.metadata.uid != metadata.uid:
+                raise KuberthError(f"claim {metadata.namespace}/{metadata.name} got deleted in the meantime")
+            claim = known
         is_special = index == cycle.special
         if is_special and allocation is None and not claim.spec.devices.requests:
             return claim  # the node offers the resources by itself
         in_flight_uid = claim.metadata.uid
-        try:
-            if is_special and claim.metadata.name == IN_MEMORY_NAME:
-                claim = await self._create(cycle, index)
-            claim = await self._writer.reserve(claim, allocation, pod)
-            self._inventory.claims.assume(claim)
-        finally:
-            if claim.metadata.uid not in self._writer.in_doubt:
-                self._inventory.claims.land(in_flight_uid)
+        if is_special and claim.metadata.name == IN_MEMORY_NAME:
+            claim = await self._create(cycle, index)
+        # If this fails, Unreserve gives the devices back.
+        claim = await self._writer.reserve(claim, allocation, pod, may_be_written=is_shared)
+        self._inventory.claims.assume(claim)
+        self._inventory.claims.land(in_flight_uid)
+        cycle.aloft.discard(in_flight_uid)
         if is_special:
             if not cycle.mappings:
                 raise KuberthError(
@@ -614,3 +663,8 @@ class DynamicResources(
 
     def _after_pod_change(self, pod: Pod, _old: object, new: object) -> Hint:
         return hints.after_pod_change(self._inventory.claims, pod, new)
+
+
+def _devices(allocation: AllocationResult) -> list[tuple[str, str, str, str]]:
+    """What was given; shares of one device are told apart by the pods that use them, not here."""
+    return [(each.request, each.driver, each.pool, each.device) for each in allocation.devices.results]

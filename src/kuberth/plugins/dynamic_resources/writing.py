@@ -48,11 +48,17 @@ class ClaimWriter:
         """UIDs of claims of which nobody knows whether the last write happened."""
 
     async def reserve(
-        self, claim: ResourceClaim, allocation: AllocationResult | None, pod: Pod
+        self,
+        claim: ResourceClaim,
+        allocation: AllocationResult | None,
+        pod: Pod,
+        *,
+        may_be_written: bool = False,
     ) -> ResourceClaim:
         """Write the allocation, if there is one to write, and that the pod uses the claim.
 
-        Raises KuberthError. Others may write to the claim meanwhile: it is read again then.
+        `may_be_written`: another pod of its group writes the same. Raises KuberthError. Others may write to
+        the claim meanwhile: it is read again then.
         """
         name = _name(claim)
         is_lost = False
@@ -68,7 +74,8 @@ class ClaimWriter:
                 if is_lost and is_reserved_for(pod, claim) and _is_ours(claim, allocation):
                     return claim
             try:
-                return await self._reserve_once(claim, allocation, pod)
+                unwritten = None if may_be_written and _is_ours(claim, allocation) else allocation
+                return await self._reserve_once(claim, unwritten, pod)
             except AnswerLostError as exc:
                 self.in_doubt.add(claim.metadata.uid)
                 is_lost, last = True, exc
