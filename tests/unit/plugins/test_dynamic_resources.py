@@ -197,3 +197,25 @@ def test_filter_follows_nodes_that_come_while_the_cycle_waits() -> None:
     passing = judge.runner.run_filter(state, pod, nodes, Diagnosis())
     assert not isinstance(passing, Status)
     assert nodes.at(passing).names() == ["z"]
+
+
+def test_who_is_refused_a_claim_on_its_way_leaves_it_there() -> None:
+    """Two pods use one claim, and the cycle of one waited while the other was given its device."""
+    judge = evaluator(
+        PLUGIN, make_node("a"), make_class(), make_slice("a", 1), make_claim("claim", exactly())
+    )
+    first, second = claiming(NAMED, uid="first"), claiming(NAMED, uid="second")
+    states = []
+    for pod in (first, second):
+        states.append(state := CycleState(PodInfo(pod)))
+        judge.runner.run_pre_filter(state, pod, judge.cluster.all_nodes())
+        judge.runner.run_filter(state, pod, judge.cluster.all_nodes(), Diagnosis())
+    assert judge.runner.run_reserve(states[0], first, "a").is_success
+    refused = judge.runner.run_reserve(states[1], second, "a")
+    judge.runner.run_unreserve(states[1], second, "a")
+    late = CycleState(PodInfo(second))
+    status = judge.runner.run_pre_filter(late, second, judge.cluster.all_nodes()).status
+    in_process = ("resource claim default/claim is in the process of being allocated",)
+    assert refused.reasons == status.reasons == in_process
+    judge.runner.run_unreserve(states[0], first, "a")
+    assert judge.runner.run_pre_filter(late, second, judge.cluster.all_nodes()).status.is_success
