@@ -32,6 +32,8 @@ from kuberth.config.feature_gates import GATES
 from kuberth.framework import Plugin, Registry
 from kuberth.local.apiserver.store.store import RevisionStore
 from kuberth.local.apiserver.verbs.core import Core
+from kuberth.local.hollow.devices import load_devices
+from kuberth.local.hollow.drivers import check_drivers
 from kuberth.local.hollow.shapes import load_shapes
 from kuberth.local.manifests import Manifest
 from kuberth.programs.up.cluster import apply
@@ -125,6 +127,8 @@ def test_yaml_is_taken_by_its_loader(page: Path, folder: Path, monkeypatch: pyte
                 assert all(workload.refusal() is None for workload in of_file(folder / block.file)), (
                     block.where
                 )
+            elif isinstance(tree, dict) and "drivers" in tree:
+                asyncio.run(check_devices(tree, folder / block.file))
             elif not isinstance(tree, dict) or "apiVersion" not in tree:
                 assert load_shapes(tree if isinstance(tree, list) else tree["nodes"], count=10), block.where
             elif tree["kind"] == SCHEDULER_CONFIGURATION:
@@ -141,6 +145,14 @@ def load_configuration(tree: dict[str, Any], registry: Registry) -> None:
         extension_points=registry.extension_points(),
         args_types=registry.args_types(),
     )
+
+
+async def check_devices(tree: dict[str, Any], file: Path) -> None:
+    store = await RevisionStore.open(None)
+    try:
+        await check_drivers(Core(store, clock=SystemClock()), load_devices(tree), file)
+    finally:
+        await store.close()
 
 
 async def apply_all(manifests: list[Any]) -> None:

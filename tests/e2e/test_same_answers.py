@@ -41,14 +41,21 @@ def asker(server: str, token: str, ca_file: Path) -> Ask:
     context = ssl.create_default_context(cafile=str(ca_file))
 
     def ask(
-        method: str, path: str, body: Any = None, content_type: str = JSON, *, agent: str = "tester/1.0 (x)"
+        method: str,
+        path: str,
+        body: Any = None,
+        content_type: str = JSON,
+        *,
+        agent: str = "tester/1.0 (x)",
+        accept: str = JSON,
     ) -> Reply:
         connection = http.client.HTTPSConnection(
             address.hostname or "", address.port, context=context, timeout=30
         )
         try:
             sent = body if body is None or isinstance(body, str) else json.dumps(body)
-            headers = {"authorization": f"Bearer {token}", "content-type": content_type, "user-agent": agent}
+            headers = {"authorization": f"Bearer {token}", "user-agent": agent}
+            headers |= {"content-type": content_type, "accept": accept}
             connection.request(method, path, sent, headers)
             response = connection.getresponse()
             text = response.read().decode()

@@ -157,6 +157,7 @@ def test_a_resource_that_comes_to_be_given_as_devices_helps() -> None:
                 await world.in_room(f"p{number}", "unschedulable")
             world.api.put(make_class(extendedResourceName="example.com/gpu"))
             await world.bound("p0", "p1", "p2")
+            assert world.scheduler.metrics.resource_claim_creates.values == {("success",): 3}
 
     run_in_virtual_time(scenario)
 
@@ -180,6 +181,37 @@ def test_devices_that_have_to_be_made_ready_are_waited_for() -> None:
 
             world.api.change(ResourceClaim, "default/c", ready)
             await world.bound("p", seconds=20)
+            labels = ("default-scheduler", "gpu.example.com", "success")
+            metrics = world.scheduler.metrics
+            assert metrics.binding_conditions_allocations.values == {labels: 1}
+            assert list(metrics.binding_conditions_wait.values) == [labels]
+
+    run_in_virtual_time(scenario)
+
+
+@pytest.mark.parametrize(
+    ("condition", "status"), [("Broken", "failure"), ("", "timeout")], ids=["broken", "too late"]
+)
+def test_devices_that_do_not_become_ready_are_counted(condition: str, status: str) -> None:
+    async def scenario() -> None:
+        conditions = {"bindingConditions": ["Ready"], "bindingFailureConditions": ["Broken"]}
+        slow = make_slice("a", [{"name": "dev-0", "bindsToNode": True, **conditions}])
+        async with running(make_node("a"), make_class(), slow, make_claim("c", exactly())) as world:
+            world.api.put(asking("p", "c"))
+            await world.until(lambda: claim_in(world, "c").status.allocation is not None)
+
+            def broken(claim: ResourceClaim) -> ResourceClaim:
+                tree = to_builtins(claim)
+                device = {"driver": "gpu.example.com", "pool": "a", "device": "dev-0"}
+                told = [{"type": condition, "status": "True"}]
+                tree["status"]["devices"] = [{**device, "conditions": told}]
+                return convert(ResourceClaim, tree)
+
+            if condition:
+                world.api.change(ResourceClaim, "default/c", broken)
+            counted = world.scheduler.metrics.binding_conditions_allocations.values
+            await world.until(lambda: bool(counted), seconds=700)
+            assert set(counted) == {("default-scheduler", "gpu.example.com", status)}
 
     run_in_virtual_time(scenario)
 

@@ -442,31 +442,26 @@ def test_a_defect_in_the_group_cycle_costs_no_pod() -> None:
         async with running(make_node("n1", cpu="4"), gates=GATES) as world:
             cycle = world.scheduler.loop._groups
             assert cycle is not None
-            writing = cycle._writer.write
-            failures = 2
+            faults = {"_submit", "_tell"}
+            real = {name: getattr(cycle, name) for name in faults}
 
-            def fail(*arguments: Any, **more: Any) -> None:
-                nonlocal failures
-                failures -= 1
-                if failures >= 0:
-                    raise RuntimeError("a defect of ours")
-                writing(*arguments, **more)
+            def faulty(name: str) -> Callable[..., Any]:
+                def method(*arguments: Any) -> Any:
+                    if name in faults:
+                        raise RuntimeError("a defect of ours")
+                    return real[name](*arguments)
 
-            cycle._writer.write = fail  # type: ignore[method-assign]  # a fault that nobody expects
-            deciding = cycle._decide
+                return method
 
-            def decide(*arguments: Any) -> Any:
-                if failures > 0:
-                    raise RuntimeError("another defect")
-                return deciding(*arguments)
-
-            cycle._decide = decide  # type: ignore[method-assign]  # the same
+            for name in real:
+                setattr(cycle, name, faulty(name))
             world.api.put(make_group("g", min_count=2))
             for pod in members("g", 2):
                 world.api.put(pod)
-            await world.until(lambda: world.room_of("g-0") == "backoff")
-            failures = 1
+            await world.until(lambda: world.room_of("g-0") == world.room_of("g-1") == "backoff")
+            faults.remove("_submit")
             await world.bound("g-0", "g-1")
+            assert condition(world, "g") is None
             assert_consistent(world)
 
     run_in_virtual_time(scenario)

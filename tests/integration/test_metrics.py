@@ -10,6 +10,9 @@ from kuberth.observe.metrics import ComputedGauge, Family
 from kuberth.testing import make_node, make_pod, run_in_virtual_time, running
 
 FED_ELSEWHERE = {
+    "scheduler_resourceclaim_creates_total",  # these three in tests/integration/test_devices.py
+    "scheduler_dra_bindingconditions_allocations_total",
+    "scheduler_dra_bindingconditions_wait_duration_seconds",
     "kuberth_configuration_reloads_total",  # tests/unit/programs/test_reloading.py
     "scheduler_volume_scheduling_stage_error_total",  # tests/unit/plugins/test_volume_binding_binding.py
 }

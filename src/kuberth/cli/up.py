@@ -37,6 +37,11 @@ def default_data() -> Path:
     help="A YAML file with the shapes of the nodes.",
 )
 @click.option(
+    "--devices",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A YAML file with the devices of the nodes, which drivers publish.",
+)
+@click.option(
     "--data",
     type=click.Path(file_okay=False, path_type=Path),
     help="Where the cluster is kept across restarts.  [default: ~/.local/share/kuberth]",
@@ -120,6 +125,7 @@ def up(extras: Extras | None, /, **flags: Any) -> None:
         nodes=flags["nodes"],
         remove_nodes=flags["remove_nodes"],
         shapes=flags["shapes"],
+        devices=flags["devices"],
         data=None if flags["memory"] else flags["data"] or default_data(),
         host=flags["host"],
         port=flags["port"],

@@ -39,7 +39,7 @@ ADMISSION_FILTERS: Final = frozenset({"NodeResourcesFit", "NodeAffinity", "NodeN
 """Filters about a node alone, as a kubelet applies them; what they refuse, other changes cannot mend."""
 
 GANG_PLUGIN: Final = "GangScheduling"
-"""Whoever it gates waits for pods that have no node, of which nobody else wants to hear."""
+"""The plugin, and its feature gate: it waits for pods without a node, of which nobody else wants to hear."""
 
 
 def event_kinds(runners: Iterable[Runner]) -> frozenset[type[Any]]:
@@ -88,11 +88,9 @@ class Intake:
         self._metrics = metrics
         self._queueing_hints = feature_gates.enabled("SchedulerQueueingHints")
         self._compare_tolerations = feature_gates.enabled("TaintTolerationComparisonOperators")
-        self._pods_complete_gangs = feature_gates.enabled("GangScheduling") or any(
-            GANG_PLUGIN in runner.profile.plugins for runner in runners.values()
-        )
+        self._gangs = feature_gates.enabled(GANG_PLUGIN)
         self._derive = derive
-        self._event_kinds = event_kinds(runners.values())
+        self._look_at_profiles()
         self._labels: dict[ClusterEvent, tuple[str]] = {}
         """Those of events, which are few, as metrics want them."""
 
@@ -112,12 +110,17 @@ class Intake:
 
         return handle
 
+    def _look_at_profiles(self) -> None:
+        profiles = [runner.profile for runner in self._runners.values()]
+        self._event_kinds = event_kinds(self._runners.values())
+        self._pods_complete_gangs = self._gangs or any(GANG_PLUGIN in each.plugins for each in profiles)
+
     def note_profiles(self, pods: Iterable[Pod]) -> None:
         """The profiles are others than before: of all pods, those that are ours now are queued, and no more.
 
         Pods that are on their way to a node go there, whoever sent them.
         """
-        self._event_kinds = event_kinds(self._runners.values())
+        self._look_at_profiles()
         in_flight = {pod.metadata.uid for pod in self._queue.in_flight()}
         for pod in pods:
             metadata = pod.metadata
@@ -127,6 +130,8 @@ class Intake:
             if waits and not self._is_ours(pod):
                 self._queue.delete(pod)
                 self._nominator.withdraw(pod)
+                if pod.spec.scheduling_group is not None:
+                    self._cluster.pod_groups.leave(self._derive(pod))
             elif self._is_ours(pod) and not waits:
                 self._add_pending(pod)
 

@@ -310,6 +310,26 @@ class SchedulerMetrics(_Families):
             "handling issues.",
             stability=ALPHA,
         )
+        self.resource_claim_creates = Counter(
+            "scheduler_resourceclaim_creates_total",
+            "Number of ResourceClaims creation requests within scheduler",
+            ("status",),
+            stability=ALPHA,
+        )
+        self.binding_conditions_allocations = Counter(
+            "scheduler_dra_bindingconditions_allocations_total",
+            "Number of allocations using devices with BindingConditions, counted per driver per scheduling "
+            "attempt",
+            ("profile", "driver", "status"),
+            stability=ALPHA,
+        )
+        self.binding_conditions_wait = Histogram(
+            "scheduler_dra_bindingconditions_wait_duration_seconds",
+            "Time in seconds spent waiting for BindingConditions to be satisfied during PreBind.",
+            ("profile", "driver", "status"),
+            buckets=exponential_buckets(0.1, 2, 14),
+            stability=ALPHA,
+        )
         self.configuration_reloads = Counter(
             "kuberth_configuration_reloads_total",
             "Number of configurations read while the scheduler ran, by the result. 'error' means that the "

@@ -18,6 +18,8 @@ FILES = {
     "nameless.yaml": "apiVersion: v1\nkind: Pod\nmetadata: [1]\n",
     "doubled.yaml": "kind: Pod\nkind: Pod\n",
     "list.yaml": "kind: List\nitems: [{kind: Pod}, 5]\n",
+    "devices.yaml": "drivers: [{name: a.example, pools: [{device: []}]}]",
+    "refused.yaml": "drivers: [{name: a.example, pools: [{devices: [{name: A_B}]}]}]",
     "shapes.yaml": "- name: gpu\n  colour: red\n",
     "config.yaml": "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nfoo: 1\n",
     "notes.txt": "nothing: here\n",
@@ -64,6 +66,14 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("-f list.yaml", "list.yaml: item 2: expected Kubernetes objects"),
         ("-f empty", "empty: there are no manifests in this folder"),
         ("--shapes shapes.yaml", "shapes.yaml: shape 1: unknown field colour"),
+        (
+            "--devices devices.yaml",
+            "devices.yaml: drivers[0].pools[0]: unknown field device; known are name,",
+        ),
+        (
+            "--devices refused.yaml",
+            'refused.yaml: drivers[0].pools[0]: ResourceSlice.resource.k8s.io "checked" is invalid: ',
+        ),
         ("--config config.yaml", "config.yaml: foo: "),
         ("--queue a_bad_queue:nothing", "--queue a_bad_queue:nothing: module 'a_bad_queue' has no 'nothing'"),
         ("--queue a_bad_queue:five", "--queue a_bad_queue:five made 5, which is no kuberth.queue.interface."),

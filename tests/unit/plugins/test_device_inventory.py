@@ -143,7 +143,9 @@ class Changes:
     def _flight(self) -> None:
         name = f"flight-{self._random.randint(0, 2)}"
         made = make_claim(name, exactly(), status=given("dev-0", pool=self._random.choice(NODES)))
-        if not self._claims.land(made.metadata.uid):
+        if made.metadata.uid in self._claims.in_flight:
+            self._claims.land(made.metadata.uid)
+        else:
             self._claims.take_off(made)
 
     def _keep(self, store: Any, made: Any) -> None:

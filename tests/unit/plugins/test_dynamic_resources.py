@@ -12,9 +12,9 @@ from kuberth.cluster.pod_info import PodInfo
 from kuberth.framework.cluster_events import Action, Hint
 from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.diagnosis import Diagnosis
-from kuberth.framework.status import Code
+from kuberth.framework.status import Code, Status
 from kuberth.testing.factories import make_node, make_pod
-from tests.unit.plugins.device_objects import make_claim
+from tests.unit.plugins.device_objects import exactly, make_claim, make_class, make_slice
 from tests.unit.plugins.single_plugin import assert_views_agree, evaluator, hint
 
 PLUGIN = "DynamicResources"
@@ -155,3 +155,67 @@ def test_hint_after_claims_were_generated(uid: str, claim: str | None, expected:
     new = claiming(TEMPLATE, resolved={"nic": claim}, uid=uid)
     event = ("Pod", Action.UPDATE_POD_GENERATED_RESOURCE_CLAIM)
     assert hint(evaluator(PLUGIN), pod, event, old, new) is expected
+
+
+def test_cycles_that_overlap_do_not_take_the_same_device() -> None:
+    """A cycle may wait for an extender between Filter and Reserve, and others pass it meanwhile."""
+    judge = evaluator(
+        PLUGIN,
+        make_node("a"),
+        make_class(),
+        make_slice("a", 1),
+        make_claim("claim", exactly()),
+        make_claim("other", exactly()),
+    )
+    first, second = claiming(NAMED), claiming({"name": "gpu", "resourceClaimName": "other"})
+    states = []
+    for pod in (first, second):
+        state = CycleState(PodInfo(pod))
+        judge.runner.run_pre_filter(state, pod, judge.cluster.all_nodes())
+        passing = judge.runner.run_filter(state, pod, judge.cluster.all_nodes(), Diagnosis())
+        assert not isinstance(passing, Status)
+        assert passing.tolist() == [True]
+        states.append(state)
+    judge.cluster.set_node(make_node("late"))
+    assert judge.runner.run_reserve(states[0], first, "a").is_success
+    assert "claim allocation not found for node" in judge.runner.run_reserve(states[1], second, "a").message
+    again = judge.runner.run_reserve(states[0], first, "a")
+    assert again.reasons == ("resource claim default/claim is in the process of being allocated",)
+    judge.runner.run_unreserve(states[0], first, "a")
+    assert judge.runner.run_reserve(states[1], second, "a").is_success
+
+
+def test_filter_follows_nodes_that_come_while_the_cycle_waits() -> None:
+    judge = evaluator(PLUGIN, make_node("a"), make_class(), make_slice("z"), make_claim("claim", exactly()))
+    pod = claiming(NAMED)
+    state = CycleState(PodInfo(pod))
+    judge.runner.run_pre_filter(state, pod, judge.cluster.all_nodes())
+    for number in range(200):
+        judge.cluster.set_node(make_node(f"n{number}"))
+    judge.cluster.set_node(make_node("z"))
+    nodes = judge.cluster.all_nodes()
+    passing = judge.runner.run_filter(state, pod, nodes, Diagnosis())
+    assert not isinstance(passing, Status)
+    assert nodes.at(passing).names() == ["z"]
+
+
+def test_who_is_refused_a_claim_on_its_way_leaves_it_there() -> None:
+    """Two pods use one claim, and the cycle of one waited while the other was given its device."""
+    judge = evaluator(
+        PLUGIN, make_node("a"), make_class(), make_slice("a", 1), make_claim("claim", exactly())
+    )
+    first, second = claiming(NAMED, uid="first"), claiming(NAMED, uid="second")
+    states = []
+    for pod in (first, second):
+        states.append(state := CycleState(PodInfo(pod)))
+        judge.runner.run_pre_filter(state, pod, judge.cluster.all_nodes())
+        judge.runner.run_filter(state, pod, judge.cluster.all_nodes(), Diagnosis())
+    assert judge.runner.run_reserve(states[0], first, "a").is_success
+    refused = judge.runner.run_reserve(states[1], second, "a")
+    judge.runner.run_unreserve(states[1], second, "a")
+    late = CycleState(PodInfo(second))
+    status = judge.runner.run_pre_filter(late, second, judge.cluster.all_nodes()).status
+    in_process = ("resource claim default/claim is in the process of being allocated",)
+    assert refused.reasons == status.reasons == in_process
+    judge.runner.run_unreserve(states[0], first, "a")
+    assert judge.runner.run_pre_filter(late, second, judge.cluster.all_nodes()).status.is_success

@@ -15,9 +15,10 @@ from kuberth.local.apiserver.objects import Obj, key_of
 from kuberth.local.hollow.admitting import Refusal, Rooms
 from kuberth.local.hollow.annotations import course_of
 from kuberth.local.hollow.informing import Informers
+from kuberth.local.hollow.pod_claims import CLAIMS, claim_keys, problem_with_claims
 from kuberth.local.hollow.pod_life import PodLife, Step, advance, remembered
 from kuberth.local.hollow.pod_states import is_finished, node_of, phase
-from kuberth.local.hollow.pod_statuses import KILLED, STOPPED, finished, refused, started
+from kuberth.local.hollow.pod_statuses import KILLED, STOPPED, creating, finished, refused, started
 from kuberth.local.hollow.recording import Recorder
 from kuberth.local.hollow.shapes import address
 from kuberth.local.hollow.working import Worker
@@ -49,6 +50,7 @@ class HollowKubelet:
         self._clock = clock
         self._core = informers.core
         self._pods = informers.of("pods")
+        self._claims = informers.of(CLAIMS)
         self._recorder = Recorder(informers, clock=clock, component="kubelet")
         self._worker = Worker("kubelet", self._sync, parallel=_PARALLEL)
         self._rooms = Rooms()
@@ -58,13 +60,18 @@ class HollowKubelet:
         """By UID, pods for which nothing is left to do until they or their nodes change, with those nodes."""
         self._asked: dict[str, int] = {}
         """When pods were first asked to go, by UID."""
+        self._lacking: dict[str, str] = {}
+        """What was told of pods whose devices are not ready, by UID."""
         self._last_address = 0
+        self._pods.add_index("claim", claim_keys)
         self._pods.add_index("node", lambda pod: (node_of(pod),) if node_of(pod) else ())
         self._pods.add_index("address", _addresses)
         self._pods.add_handler(self._note)
+        self._claims.add_handler(self._note_claim)
 
     async def run(self) -> None:
         await self._pods.synced.wait()
+        await self._claims.synced.wait()
         await self._worker.run()
 
     def look_at(self, node: str) -> None:
@@ -78,6 +85,7 @@ class HollowKubelet:
             self._rooms.release(uid)
             self._lives.pop(uid, None)
             self._settled.pop(uid, None)
+            self._lacking.pop(uid, None)
         elif node_of(new) and "startTime" in new.get("status", {}):
             # Also those of an earlier run, before any new one asks for room.
             self._rooms.take(new)
@@ -85,6 +93,11 @@ class HollowKubelet:
             self._asked.pop(uid, None)
         elif node_of(new) and (not is_finished(new) or "deletionTimestamp" in new["metadata"]):
             self._worker.add(key_of(new))
+
+    def _note_claim(self, old: Obj | None, new: Obj | None) -> None:
+        for pod in self._pods.by("claim", key_of(new or old or {})):
+            if pod["metadata"]["uid"] in self._lacking:
+                self._worker.add(key_of(pod))
 
     async def _sync(self, key: str) -> float | None:
         pod = self._pods.get(key)
@@ -102,6 +115,8 @@ class HollowKubelet:
             await self._write(pod, refused(pod, **refusal._asdict(), now=stamp(self._clock)))
             self._tell(pod, refusal.reason, refusal.message)
             return None
+        if phase(pod) != "Running" and await self._waits_for_devices(pod, node):
+            return None
         step = self._step(pod, node)
         if step.status != pod.get("status"):
             pod = await self._write(pod, step.status)
@@ -112,6 +127,21 @@ class HollowKubelet:
         for told in step.told:
             self._tell(pod, told.reason, told.message, type_=told.type)
         return step.seconds
+
+    async def _waits_for_devices(self, pod: Obj, node: PlayedNode) -> bool:
+        """Whether claims of the pod are not allocated or not reserved for it; it is told once."""
+        uid, problem = pod["metadata"]["uid"], problem_with_claims(pod, self._claims.get)
+        if not problem:
+            self._lacking.pop(uid, None)
+            return False
+        told, self._lacking[uid] = self._lacking.get(uid), problem
+        status = creating(pod, host=node.address, now=stamp(self._clock))
+        if status != pod.get("status"):
+            pod = await self._write(pod, status)
+        if told != problem:
+            message = f"Failed to prepare dynamic resources: prepare dynamic resources: {problem}"
+            self._tell(pod, "FailedPrepareDynamicResources", message)
+        return True
 
     async def _refusal(self, pod: Obj, node: PlayedNode) -> Refusal | None:
         if self._rooms.admit(pod, node.obj) is None:

@@ -1,4 +1,4 @@
-"""A hollow pod's status, step by step: started, restarted, crashed, waiting to restart, finished.
+"""A hollow pod's status, step by step: created, started, restarted, crashed, waiting to restart, finished.
 
 In: a pod, its status so far, the present time. Out: the status after the step, in the words that a kubelet
 uses and `kubectl get pods` shows. Nothing here decides when a step is taken.
@@ -16,6 +16,41 @@ KILLED: Final = 137
 """Exit code of a container that SIGKILL ended."""
 STOPPED: Final = 143
 """Exit code of a container that SIGTERM ended."""
+
+
+def creating(pod: Obj, *, host: str, now: str) -> Obj:
+    """The node took it, but cannot start its containers yet."""
+    spec, status = pod["spec"], pod.get("status") or {}
+    initial = spec.get("initContainers") or ()
+    waiting = {"waiting": {"reason": "PodInitializing" if initial else "ContainerCreating"}}
+
+    def wait(container: Obj) -> Obj:
+        described = {**_described(pod, container), "imageID": ""}
+        del described["containerID"]
+        return {**described, "state": waiting, "ready": False, "started": False}
+
+    containers = [wait(one) for one in spec.get("containers", ())]
+    held = {
+        **status,
+        "phase": "Pending",
+        "startTime": status.get("startTime", now),
+        "hostIP": host,
+        "hostIPs": [{"ip": host}],
+        "containerStatuses": containers,
+        **({"initContainerStatuses": [wait(one) for one in initial]} if initial else {}),
+    }
+    names = " ".join(one.get("name", "") for one in containers)
+    lacking = ("ContainersNotReady", f"containers with unready status: [{names}]")
+    missing = " ".join(one.get("name", "") for one in initial)
+    incomplete = ("ContainersNotInitialized", f"containers with incomplete status: [{missing}]")
+    conditions = (
+        ("PodReadyToStartContainers", False, ("", "")),
+        ("Initialized", not initial, incomplete if initial else ("", "")),
+        ("Ready", False, lacking),
+        ("ContainersReady", False, lacking),
+        ("PodScheduled", True, ("", "")),
+    )
+    return _observed(pod, _with(pod, held, conditions, now))
 
 
 def started(pod: Obj, *, host: str, own: str, now: str) -> Obj:

@@ -29,9 +29,12 @@ from kuberth.local.hollow.controllers.replica_set import (
     ReplicaSetController,
     ReplicationControllerController,
 )
+from kuberth.local.hollow.controllers.resource_claims import ResourceClaimController
 from kuberth.local.hollow.controllers.stateful_set import StatefulSetController
 from kuberth.local.hollow.controllers.taint_eviction import TaintEvictionController
 from kuberth.local.hollow.controllers.volumes import PROVISIONER, VolumeController
+from kuberth.local.hollow.devices import Driver
+from kuberth.local.hollow.drivers import HollowDrivers
 from kuberth.local.hollow.informing import Informers
 from kuberth.local.hollow.nodes import HollowNodes
 from kuberth.local.hollow.publishing import Publisher, ServerIdentity
@@ -63,6 +66,7 @@ _FACTORIES: Final[Sequence[ControllerFactory]] = (
     NamespaceController,
     GarbageController,
     VolumeController,
+    ResourceClaimController,
     OrphanedPodsController,
     ExpiredEventsController,
     NodeLifecycleController,
@@ -98,10 +102,12 @@ class HollowCluster:
         shapes: Path | Sequence[Mapping[str, Any]] | None = None,
         controllers: Collection[str] | None = None,
         server: ServerIdentity | None = None,
+        drivers: Sequence[Driver] | None = None,
     ) -> None:
         """`controllers` are the names of those to run; None is all of them. ConfigError for unknown ones.
 
-        `server` is what to tell pods of the API server, if there is one besides the core.
+        `server` is what to tell pods of the API server, if there is one besides the core. `drivers` are those
+        that are played; with None, what is there of an earlier run stays as it is.
         """
         chosen = CONTROLLERS.keys() if controllers is None else set(controllers)
         if unknown := set(chosen) - CONTROLLERS.keys():
@@ -120,6 +126,8 @@ class HollowCluster:
         }
         if server is not None:
             self._controllers[Publisher.name] = Publisher(self._informers, server)
+        if drivers is not None:
+            self._controllers[HollowDrivers.name] = HollowDrivers(self._informers, drivers)
         self._stopped = asyncio.Event()
 
     async def run(self) -> None:

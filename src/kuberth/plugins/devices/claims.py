@@ -6,6 +6,7 @@ Out: the latest known version of every claim, and which of them changed since so
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Final
 
 from kuberth.api.resource import ResourceClaim
@@ -29,6 +30,8 @@ class KnownClaims:
         """Assumed claims that no informer has shown yet."""
         self.in_flight: dict[str, ResourceClaim] = {}
         """By UID: claims whose allocation is decided, but not written yet."""
+        self._passengers: Counter[str] = Counter()
+        """How many pods each of them is on its way for."""
         self._touched: set[str] = set()
         self._flown: set[str] = set()
         self._version = -1
@@ -76,14 +79,24 @@ class KnownClaims:
     def take_off(self, claim: ResourceClaim) -> None:
         """An allocation is on its way: its devices are taken from now on."""
         self.in_flight[claim.metadata.uid] = claim
+        self._passengers[claim.metadata.uid] = 1
         self._flown.add(claim.metadata.uid)
 
-    def land(self, uid: str) -> bool:
-        """The allocation is written, or will not be; False: there was none."""
-        if self.in_flight.pop(uid, None) is None:
-            return False
-        self._flown.add(uid)
-        return True
+    def board(self, uid: str) -> None:
+        """Another pod relies on an allocation that is on its way."""
+        self._passengers[uid] += 1
+
+    def leave(self, uid: str) -> None:
+        """A pod needs an allocation no more that is on its way; without anybody it will not be written."""
+        self._passengers[uid] -= 1
+        if self._passengers[uid] <= 0:
+            self.land(uid)
+
+    def land(self, uid: str) -> None:
+        """The allocation is written, or will not be."""
+        self._passengers.pop(uid, None)
+        if self.in_flight.pop(uid, None) is not None:
+            self._flown.add(uid)
 
     def take_changes(self) -> tuple[set[str] | frozenset[str] | None, set[str]]:
         """Keys of claims, and UIDs of allocations on their way, that changed since the last call.

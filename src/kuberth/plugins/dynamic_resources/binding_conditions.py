@@ -14,6 +14,10 @@ class DeviceBindingError(KuberthError):
     """A device could not be made ready."""
 
 
+class DeviceBindingTimeoutError(KuberthError):
+    """A device was not ready in time."""
+
+
 def has_conditions(claim: ResourceClaim) -> bool:
     """Whether some device of the claim has to be made ready."""
     allocation = claim.status.allocation

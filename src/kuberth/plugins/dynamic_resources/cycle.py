@@ -7,7 +7,7 @@ themselves (`Variant`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kuberth.api.core import Pod
-from kuberth.api.resource import AllocationResult, ResourceClaim
+from kuberth.api.resource import AllocationResult, DeviceRequestAllocationResult, ResourceClaim
 from kuberth.api.selectors import CompiledNodeSelector
 from kuberth.cluster.nodes import NodeRow, Nodes
 from kuberth.plugins.devices.classes import KnownClasses
@@ -54,6 +54,10 @@ class Cycle:
     node_name: str = ""
     allocations: dict[int, AllocationResult] = field(default_factory=dict)
     """Decided at Reserve, written at PreBind."""
+    shared: dict[int, AllocationResult] = field(default_factory=dict)
+    """Decided for another pod of the group in the same attempt; whoever comes first writes it."""
+    aloft: set[str] = field(default_factory=set)
+    """UIDs of the claims whose allocations are on their way for this pod."""
     mappings: Mappings = ()
     """Of the chosen node."""
     created: ResourceClaim | None = None
@@ -62,6 +66,12 @@ class Cycle:
     @property
     def user_claims(self) -> Sequence[ResourceClaim]:
         return self.claims if self.special is None else self.claims[: self.special]
+
+    def results(self) -> Iterator[DeviceRequestAllocationResult]:
+        """The devices of all claims that have theirs."""
+        for claim in self.claims:
+            if claim.status.allocation is not None:
+                yield from claim.status.allocation.devices.results
 
     def variant(self, bits: int, pod: Pod, judgements: Judgements, classes: KnownClasses) -> Variant:
         """What nodes have to give; the bits say which of the backed resources they do not offer."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final
@@ -18,7 +19,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from kuberth.api.core import Pod, PodExtendedResourceClaimStatus
-from kuberth.api.resource import ResourceClaim
+from kuberth.api.resource import AllocationResult, ResourceClaim
 from kuberth.api.selectors import CompiledNodeSelector, compile_node_selector
 from kuberth.clock import NANOSECONDS
 from kuberth.cluster.nodes import NodeRow, Nodes
@@ -50,6 +51,7 @@ from kuberth.plugins.devices.inventory import Inventory
 from kuberth.plugins.dynamic_resources import hints
 from kuberth.plugins.dynamic_resources.binding_conditions import (
     DeviceBindingError,
+    DeviceBindingTimeoutError,
     has_conditions,
     is_out_of_time,
     is_ready,
@@ -62,6 +64,8 @@ from kuberth.plugins.dynamic_resources.writing import FINALIZER, ClaimWriter
 from kuberth.plugins.resources.requests import REQUEST_FIELDS
 
 _STATE: Final = StateKey[Cycle]("DynamicResources")
+_GIVEN_TO_GROUP: Final = StateKey[set[str]]("DynamicResources/given")
+"""UIDs of the claims that pods of a group were given devices for in this attempt."""
 
 _DISABLED: Final = Status.unschedulable("plugin disabled")
 _NO_CLAIMS: Final = Status.unschedulable("no new claims to deallocate")
@@ -117,6 +121,8 @@ class DynamicResources(
         self._recorder = handle.recorder
         self._activator = handle.activator
         self._spawn = handle.spawn
+        self._metrics = handle.metrics
+        self._profile = handle.profile_name
         self._search_ns = 0
         if args.filter_timeout is not None:
             self._search_ns = int(args.filter_timeout.total_seconds() * NANOSECONDS)
@@ -127,7 +133,8 @@ class DynamicResources(
             inventory = self._inventory = Inventory.shared(handle)
             self._judgements = handle.shared.of(Judgements, lambda: Judgements(inventory))
             self._writer = handle.shared.of(
-                ClaimWriter, lambda: ClaimWriter(handle.api, inventory.claims, handle.clock)
+                ClaimWriter,
+                lambda: ClaimWriter(handle.api, inventory.claims, handle.clock, metrics=handle.metrics),
             )
 
     def tells_apart(self, info: PodInfo) -> bool:
@@ -164,8 +171,12 @@ class DynamicResources(
         if not claims:
             return SKIP
         selectors: dict[int, CompiledNodeSelector] = {}
+        shared: dict[int, AllocationResult] = {}
         to_allocate = []
         for index, claim in enumerate(claims):
+            if (pending := self._pending_in_group(state, claim)) is not None:
+                claim = claims[index] = replace(claim, status=replace(claim.status, allocation=pending))
+                shared[index] = pending
             allocation = claim.status.allocation
             if allocation is None:
                 to_allocate.append(index)
@@ -179,11 +190,19 @@ class DynamicResources(
                     return Status.error(exc)
         if to_allocate:
             inventory.refresh()
-        cycle = Cycle(claims, special, selectors, to_allocate, backed)
+        cycle = Cycle(claims, special, selectors, to_allocate, backed, shared=shared)
         if special is not None:
             cycle.first_special_uid = claims[special].metadata.uid
         state.write(_STATE, cycle)
         return None
+
+    def _pending_in_group(self, state: CycleState, claim: ResourceClaim) -> AllocationResult | None:
+        """What another pod of the group was given for this claim in the same attempt."""
+        uids = None if state.group is None else state.group.state.get(_GIVEN_TO_GROUP)
+        if uids is None or claim.metadata.uid not in uids:
+            return None
+        pending = self._inventory.claims.in_flight.get(claim.metadata.uid)
+        return None if pending is None else pending.status.allocation
 
     def _check(self, claim: ResourceClaim, *, is_special: bool) -> Status | None:
         """Whether a claim can be allocated at all."""
@@ -218,6 +237,8 @@ class DynamicResources(
         cycle = state.get(_STATE)
         if cycle is None:
             return None
+        if cycle.to_allocate:
+            self._inventory.refresh()  # the cycle may have waited for somebody since PreFilter
         failures: list[Status] = []
         codes = self._codes(cycle, pod, nodes, failures)
         if not np.count_nonzero(codes):
@@ -378,7 +399,10 @@ class DynamicResources(
         if not found:
             return []
         missing = self._missing(cycle, Nodes(self._cluster, np.concatenate(found)))
-        return [index for index, mask in missing.items() if np.count_nonzero(mask)]
+        # What is on its way for the pod's group is nothing to take back.
+        return [
+            index for index, mask in missing.items() if index not in cycle.shared and np.count_nonzero(mask)
+        ]
 
     # Score
 
@@ -388,6 +412,7 @@ class DynamicResources(
         cycle = state.get(_STATE)
         if cycle is None or not cycle.to_allocate:
             return scores
+        self._inventory.refresh()
         before = cycle.score_of_allocated()
         sites = nodes.take(self._inventory.sites.of_row)
         bits = cycle.bits(nodes, self._inventory.classes)
@@ -406,16 +431,25 @@ class DynamicResources(
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
         """Keep the devices of the node from all others."""
         cycle = state.get(_STATE)
-        if cycle is None or not cycle.to_allocate:
+        if cycle is None:
             return None
+        if (status := self._board(cycle)) is not None or not cycle.to_allocate:
+            return status
         node = self._cluster.node_named(node_name)
         if node is None:
             return Status.error(f'node "{node_name}" does not exist any more')
+        # Other cycles may have passed this one while it waited for somebody: look again at what is left.
+        self._inventory.refresh()
+        claims = self._inventory.claims
+        for index in cycle.to_allocate:
+            metadata = cycle.claims[index].metadata
+            if metadata.uid in claims.in_flight:
+                name = f"{metadata.namespace}/{metadata.name}"
+                return Status.unresolvable(f"resource claim {name} is in the process of being allocated")
         if not self._settle(cycle, pod, node):
             if any(index != cycle.special for index in cycle.to_allocate):
                 return Status.error("claim allocation not found for node")
             return None
-        claims = self._inventory.claims
         for index, allocation in cycle.allocations.items():
             claim = cycle.claims[index]
             if index == cycle.special and cycle.created is not None:
@@ -430,6 +464,27 @@ class DynamicResources(
                     status=replace(claim.status, allocation=allocation),
                 )
             )
+            cycle.aloft.add(claim.metadata.uid)
+        if state.group is not None:
+            group = state.group.state
+            group.write(_GIVEN_TO_GROUP, (group.get(_GIVEN_TO_GROUP) or set()) | cycle.aloft)
+        return None
+
+    def _board(self, cycle: Cycle) -> Status | None:
+        """Rely on what is on its way for another pod of the group, as it was decided last."""
+        claims = self._inventory.claims
+        for index, expected in cycle.shared.items():
+            claim = cycle.claims[index]
+            pending = claims.in_flight.get(claim.metadata.uid)
+            found = None if pending is None else pending.status.allocation
+            if found is None or _devices(found) != _devices(expected):
+                name = f"{claim.metadata.namespace}/{claim.metadata.name}"
+                return Status.unresolvable(
+                    f"resource claim {name} is not allocated for the pod group any more"
+                )
+            claims.board(claim.metadata.uid)
+            cycle.aloft.add(claim.metadata.uid)
+            cycle.shared[index] = found
         return None
 
     def _settle(self, cycle: Cycle, pod: Pod, node: NodeRow) -> bool:
@@ -447,7 +502,8 @@ class DynamicResources(
         if cycle is None:
             return
         for claim in cycle.user_claims:
-            self._land(claim, pod)
+            if claim.metadata.uid in cycle.aloft:
+                self._leave(claim, pod)
             if claim.status.allocation is not None and is_reserved_for(pod, claim):
                 self._spawn(self._writer.release(claim, pod), name=f"release {claim.metadata.name}")
         if cycle.special is not None:
@@ -456,14 +512,16 @@ class DynamicResources(
             if special.metadata.name != IN_MEMORY_NAME:
                 self._spawn(self._writer.delete(special), name=f"delete {special.metadata.name}")
 
-    def _land(self, claim: ResourceClaim, pod: Pod) -> None:
+        cycle.aloft.clear()
+
+    def _leave(self, claim: ResourceClaim, pod: Pod) -> None:
         uid = claim.metadata.uid
         if uid in self._writer.in_doubt:
             # Until it is known, attempts of the pod find its claim on the way; no event tells that it is not.
             again = self._activating(pod)
             self._spawn(self._writer.settle(claim, again), name=f"settle {claim.metadata.name}")
         else:
-            self._inventory.claims.land(uid)
+            self._inventory.claims.leave(uid)
 
     def _activating(self, pod: Pod) -> Callable[[], None]:
         return partial(self._activator.activate, {f"{pod.metadata.namespace}/{pod.metadata.name}": pod})
@@ -482,7 +540,7 @@ class DynamicResources(
                 if not is_reserved_for(pod, claim):
                     cycle.claims[index] = await self._bind(cycle, index, pod)
             if self._conditions and any(map(has_conditions, cycle.claims)):
-                await self._wait_until_ready(cycle, pod, node_name)
+                await self._wait_and_count(cycle, pod, node_name)
         except KuberthError as exc:
             return Status.error(exc)
         return None
@@ -490,18 +548,24 @@ class DynamicResources(
     async def _bind(self, cycle: Cycle, index: int, pod: Pod) -> ResourceClaim:
         """Write one claim: its devices, if they were decided in this cycle, and that the pod uses it."""
         claim, allocation = cycle.claims[index], cycle.allocations.get(index)
+        is_shared = index in cycle.shared
+        if is_shared:
+            metadata, allocation = claim.metadata, cycle.shared[index]
+            known = self._inventory.claims.get(metadata.name, namespace=metadata.namespace)
+            if known is None or known.metadata.uid != metadata.uid:
+                raise KuberthError(f"claim {metadata.namespace}/{metadata.name} got deleted in the meantime")
+            claim = known
         is_special = index == cycle.special
         if is_special and allocation is None and not claim.spec.devices.requests:
             return claim  # the node offers the resources by itself
         in_flight_uid = claim.metadata.uid
-        try:
-            if is_special and claim.metadata.name == IN_MEMORY_NAME:
-                claim = await self._create(cycle, index)
-            claim = await self._writer.reserve(claim, allocation, pod)
-            self._inventory.claims.assume(claim)
-        finally:
-            if claim.metadata.uid not in self._writer.in_doubt:
-                self._inventory.claims.land(in_flight_uid)
+        if is_special and claim.metadata.name == IN_MEMORY_NAME:
+            claim = await self._create(cycle, index)
+        # If this fails, Unreserve gives the devices back.
+        claim = await self._writer.reserve(claim, allocation, pod, may_be_written=is_shared)
+        self._inventory.claims.assume(claim)
+        self._inventory.claims.land(in_flight_uid)
+        cycle.aloft.discard(in_flight_uid)
         if is_special:
             if not cycle.mappings:
                 raise KuberthError(
@@ -525,6 +589,25 @@ class DynamicResources(
         cycle.claims[index] = created
         return created
 
+    async def _wait_and_count(self, cycle: Cycle, pod: Pod, node_name: str) -> None:
+        started, status = time.perf_counter(), "error"
+        try:
+            await self._wait_until_ready(cycle, pod, node_name)
+            status = "success"
+        except DeviceBindingTimeoutError:
+            status = "timeout"
+            raise
+        except DeviceBindingError:
+            status = "failure"
+            raise
+        finally:
+            seconds = time.perf_counter() - started
+            for result in cycle.results():
+                labels = (self._profile, result.driver, status)
+                self._metrics.binding_conditions_wait.observe(labels, seconds)
+                if result.binding_conditions:
+                    self._metrics.binding_conditions_allocations.inc(labels)
+
     async def _wait_until_ready(self, cycle: Cycle, pod: Pod, node_name: str) -> None:
         self._recorder.record(
             pod,
@@ -537,7 +620,7 @@ class DynamicResources(
         while not self._are_ready(cycle):
             left = deadline - loop.time()
             if left <= 0:
-                raise DeviceBindingError("device binding timeout: context deadline exceeded")
+                raise DeviceBindingTimeoutError("device binding timeout: context deadline exceeded")
             await asyncio.sleep(min(pause, left))
             pause = min(2 * pause, _LOOK_SECONDS)
 
@@ -546,11 +629,11 @@ class DynamicResources(
             name, namespace = claim.metadata.name, claim.metadata.namespace
             known = self._inventory.claims.get(name, namespace=namespace)
             if known is None:
-                raise DeviceBindingError(f'could not find ResourceClaim "{namespace}/{name}"')
+                raise KuberthError(f'could not find ResourceClaim "{namespace}/{name}"')
             cycle.claims[index] = known
             if not is_ready(known):
                 if self._is_out_of_time(known):
-                    raise DeviceBindingError(f"device binding timeout: claim={name}")
+                    raise DeviceBindingTimeoutError(f"device binding timeout: claim={name}")
                 return False
         return True
 
@@ -580,3 +663,8 @@ class DynamicResources(
 
     def _after_pod_change(self, pod: Pod, _old: object, new: object) -> Hint:
         return hints.after_pod_change(self._inventory.claims, pod, new)
+
+
+def _devices(allocation: AllocationResult) -> list[tuple[str, str, str, str]]:
+    """What was given; shares of one device are told apart by the pods that use them, not here."""
+    return [(each.request, each.driver, each.pool, each.device) for each in allocation.devices.results]

@@ -18,6 +18,7 @@ from kuberth.api.wire import to_builtins
 from kuberth.client.protocol import Api, FinalizingApi
 from kuberth.clock import NANOSECONDS, Clock
 from kuberth.errors import AnswerLostError, ApiError, ConflictError, KuberthError, NotFoundError
+from kuberth.observe.metrics import SchedulerMetrics
 from kuberth.plugins.devices.claims import KnownClaims
 from kuberth.plugins.dynamic_resources.finding import is_reserved_for
 
@@ -38,19 +39,26 @@ class ClaimWriteError(KuberthError):
 
 
 class ClaimWriter:
-    def __init__(self, api: Api, claims: KnownClaims, clock: Clock) -> None:
+    def __init__(self, api: Api, claims: KnownClaims, clock: Clock, *, metrics: SchedulerMetrics) -> None:
         self._api = api
+        self._creates = metrics.resource_claim_creates
         self._claims = claims
         self._clock = clock
         self.in_doubt: set[str] = set()
         """UIDs of claims of which nobody knows whether the last write happened."""
 
     async def reserve(
-        self, claim: ResourceClaim, allocation: AllocationResult | None, pod: Pod
+        self,
+        claim: ResourceClaim,
+        allocation: AllocationResult | None,
+        pod: Pod,
+        *,
+        may_be_written: bool = False,
     ) -> ResourceClaim:
         """Write the allocation, if there is one to write, and that the pod uses the claim.
 
-        Raises KuberthError. Others may write to the claim meanwhile: it is read again then.
+        `may_be_written`: another pod of its group writes the same. Raises KuberthError. Others may write to
+        the claim meanwhile: it is read again then.
         """
         name = _name(claim)
         is_lost = False
@@ -66,7 +74,8 @@ class ClaimWriter:
                 if is_lost and is_reserved_for(pod, claim) and _is_ours(claim, allocation):
                     return claim
             try:
-                return await self._reserve_once(claim, allocation, pod)
+                unwritten = None if may_be_written and _is_ours(claim, allocation) else allocation
+                return await self._reserve_once(claim, unwritten, pod)
             except AnswerLostError as exc:
                 self.in_doubt.add(claim.metadata.uid)
                 is_lost, last = True, exc
@@ -166,8 +175,11 @@ class ClaimWriter:
 
     async def create(self, claim: ResourceClaim) -> ResourceClaim:
         try:
-            return await self._api.create(claim)
+            created = await self._api.create(claim)
+            self._creates.inc(("success",))
+            return created
         except ApiError as exc:
+            self._creates.inc(("failure",))
             key = f"{claim.metadata.namespace}/{claim.metadata.name}"
             raise ClaimWriteError(f"create claim for extended resources {key}: {exc}") from exc
 

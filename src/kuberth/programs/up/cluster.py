@@ -29,6 +29,8 @@ from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.apiserver.store.store import RevisionStore
 from kuberth.local.apiserver.verbs.core import Core
+from kuberth.local.hollow.devices import load_devices
+from kuberth.local.hollow.drivers import check_drivers
 from kuberth.local.hollow.publishing import ServerIdentity
 from kuberth.local.hollow.running import CONTROLLERS, HollowCluster
 from kuberth.local.hollow.shapes import load_shapes
@@ -59,6 +61,8 @@ class ClusterSettings:
     remove_nodes: bool = False
     """Whether nodes beyond that number are removed."""
     shapes: Path | None = None
+    devices: Path | None = None
+    """What drivers publish; None: nothing, and what is there stays."""
     data: Path | None = None
     """Where the cluster is kept; None: in memory, gone at the end."""
     host: str = "127.0.0.1"
@@ -100,6 +104,7 @@ async def running_cluster(
     clock = SystemClock()
     controllers = _chosen(settings.without)
     load_shapes(settings.shapes, count=0)  # what is wrong with them is told before anything is made
+    drivers = None if settings.devices is None else load_devices(settings.devices)
     async with AsyncExitStack() as stack:
         with _files_told(settings):
             store = await RevisionStore.open(_database(settings.data))
@@ -130,6 +135,8 @@ async def running_cluster(
             now=stamp(clock),
             tell=progress,
         )
+        if settings.devices is not None and drivers is not None:
+            await check_drivers(core, drivers, settings.devices)
         hollow = HollowCluster(
             core,
             clock=clock,
@@ -137,6 +144,7 @@ async def running_cluster(
             shapes=settings.shapes,
             controllers=controllers,
             server=ServerIdentity(settings.host, server.port, credentials.ca_certificate.decode()),
+            drivers=drivers,
         )
         await stack.enter_async_context(_playing(hollow))
         if scheduler is not None:

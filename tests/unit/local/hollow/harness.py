@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
@@ -13,6 +13,7 @@ from kuberth.local.apiserver.objects import Obj, name_of, namespace_of
 from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.apiserver.store.store import RevisionStore
 from kuberth.local.apiserver.verbs.core import Core
+from kuberth.local.hollow.devices import Driver
 from kuberth.local.hollow.publishing import ServerIdentity
 from kuberth.local.hollow.running import HollowCluster
 
@@ -40,6 +41,10 @@ IDS = {
     "PersistentVolumeClaim": "persistentvolumeclaims",
     "StorageClass": "storageclasses.storage.k8s.io",
     "CustomResourceDefinition": "customresourcedefinitions.apiextensions.k8s.io",
+    "DeviceClass": "deviceclasses.resource.k8s.io",
+    "ResourceClaim": "resourceclaims.resource.k8s.io",
+    "ResourceClaimTemplate": "resourceclaimtemplates.resource.k8s.io",
+    "ResourceSlice": "resourceslices.resource.k8s.io",
     "Lease": "leases.coordination.k8s.io",
     "Event": "events",
 }
@@ -148,6 +153,7 @@ async def playing(
     shapes: Any = None,
     binder: bool = True,
     server: ServerIdentity | None = None,
+    drivers: Sequence[Driver] | None = None,
 ) -> AsyncIterator[World]:
     """A whole hollow cluster until the block ends."""
     store: RevisionStore | None = None
@@ -158,7 +164,13 @@ async def playing(
         store = await RevisionStore.open(None)
         core = Core(store, clock=clock)
     hollow = HollowCluster(
-        core, clock=clock, nodes=nodes, shapes=shapes, controllers=controllers, server=server
+        core,
+        clock=clock,
+        nodes=nodes,
+        shapes=shapes,
+        controllers=controllers,
+        server=server,
+        drivers=drivers,
     )
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(hollow.run(), name="hollow")

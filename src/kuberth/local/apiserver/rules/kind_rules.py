@@ -15,6 +15,7 @@ from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.resources import ServedResource
 from kuberth.local.apiserver.rules import (
     admission,
+    claim_rules,
     defaulting,
     group_rules,
     network_validation,
@@ -22,6 +23,7 @@ from kuberth.local.apiserver.rules import (
     platform_validation,
     pod_validation,
     quotas,
+    slice_rules,
     workload_validation,
 )
 from kuberth.local.apiserver.rules.pod_defaults import default_pod
@@ -128,6 +130,20 @@ RULES: Final[Mapping[str, KindRules]] = {
     ),
     "storageclasses.storage.k8s.io": KindRules(
         defaulting.default_storage_class, validate=workload_validation.validate_storage_class
+    ),
+    "deviceclasses.resource.k8s.io": KindRules(validate=claim_rules.validate_class),
+    "resourceclaims.resource.k8s.io": KindRules(
+        claim_rules.default_claim,
+        claim_rules.prepare_claim,
+        claim_rules.validate_claim,
+        prepare_status=claim_rules.prepare_claim_status,
+        validate_status=claim_rules.validate_claim_status,
+    ),
+    "resourceclaimtemplates.resource.k8s.io": KindRules(
+        claim_rules.default_template, claim_rules.prepare_template, claim_rules.validate_template
+    ),
+    "resourceslices.resource.k8s.io": KindRules(
+        prepare=slice_rules.prepare_slice, validate=slice_rules.validate_slice
     ),
     "csidrivers.storage.k8s.io": KindRules(defaulting.default_csi_driver),
     "leases.coordination.k8s.io": KindRules(validate=workload_validation.validate_lease),

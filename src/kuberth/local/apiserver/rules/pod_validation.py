@@ -17,6 +17,7 @@ from kuberth.local.apiserver.rules.metadata_validation import (
     required,
     validate_labels,
 )
+from kuberth.local.apiserver.rules.pod_claim_rules import validate_pod_claims, validate_used_claims
 from kuberth.local.apiserver.rules.pod_updates import validate_spec_update
 from kuberth.local.apiserver.rules.scheduling_validation import (
     validate_affinity,
@@ -88,7 +89,7 @@ def validate_pod_spec(spec: Obj, path: str, *, claims: Collection[str] = ()) -> 
     causes += validate_tolerations(spec.get("tolerations", ()), f"{path}.tolerations")
     causes += _validate_quantities(spec.get("overhead", {}), f"{path}.overhead")
     causes += _validate_volumes(spec, path)
-    return causes
+    return causes + validate_pod_claims(spec, path)
 
 
 def _validate_containers(spec: Obj, path: str, claims: Collection[str]) -> list[Cause]:
@@ -112,7 +113,9 @@ def _validate_containers(spec: Obj, path: str, claims: Collection[str]) -> list[
             if policy not in (None, "Always", "IfNotPresent", "Never"):
                 supported = ("Always", "IfNotPresent", "Never")
                 causes.append(not_supported(f"{where}.imagePullPolicy", policy, supported))
-            causes += validate_resources(container.get("resources") or {}, f"{where}.resources")
+            resources = container.get("resources") or {}
+            causes += validate_resources(resources, f"{where}.resources")
+            causes += validate_used_claims(resources, f"{where}.resources", spec)
             causes += _validate_ports(container.get("ports", ()), f"{where}.ports", ports)
             if name and name in seen:
                 causes.append(duplicate(f"{where}.name", name))

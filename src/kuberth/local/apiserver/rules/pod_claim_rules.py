@@ -1,0 +1,70 @@
+"""What is wrong with the claims of a pod. In: a pod's spec. Out: causes, in upstream's words."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kuberth.local.apiserver.objects import Obj
+from kuberth.local.apiserver.rules import names
+from kuberth.local.apiserver.rules.metadata_validation import (
+    duplicate,
+    invalid_value,
+    invalid_values,
+    required,
+)
+from kuberth.local.apiserver.status_errors import Cause
+
+_SOURCES: Final = ("resourceClaimName", "resourceClaimTemplateName")
+
+
+def validate_pod_claims(spec: Obj, path: str) -> list[Cause]:
+    """The claims that a pod asks for; each is either there or made from a template."""
+    causes: list[Cause] = []
+    seen: set[str] = set()
+    for index, claim in enumerate(spec.get("resourceClaims") or ()):
+        where, name = f"{path}.resourceClaims[{index}]", claim.get("name", "")
+        if not name:
+            causes.append(required(f"{where}.name"))
+        elif name in seen:
+            causes.append(duplicate(f"{where}.name", name))
+        else:
+            causes += invalid_values(f"{where}.name", name, names.label_problems(name))
+        seen.add(name)
+        given = [source for source in _SOURCES if claim.get(source) is not None]
+        if len(given) > 1:
+            why = "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
+            causes.append(invalid_value(where, claim, why))
+        elif not given:
+            why = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
+            causes.append(invalid_value(where, claim, why))
+        for source in given:
+            problems = names.subdomain_problems(claim[source])
+            causes += invalid_values(f"{where}.{source}", claim[source], problems)
+    return causes
+
+
+def validate_used_claims(resources: Obj, path: str, spec: Obj) -> list[Cause]:
+    """The claims that a container uses are its pod's; each request of one is named once."""
+    causes: list[Cause] = []
+    known = sorted({each["name"] for each in spec.get("resourceClaims") or () if each.get("name")})
+    seen: set[str] = set()
+    for index, claim in enumerate(resources.get("claims") or ()):
+        where, name, request = f"{path}.claims[{index}]", claim.get("name", ""), claim.get("request", "")
+        if not name:
+            causes.append(required(where))
+        elif name in seen:
+            causes.append(duplicate(where, name))
+        else:
+            if request:
+                causes += invalid_values(f"{where}.request", request, names.label_problems(request))
+            key = f"{name}/{request}" if request else name
+            if key in seen:
+                causes.append(duplicate(where, key))
+            elif not request:
+                causes += [duplicate(where, name) for other in seen if other.startswith(f"{name}/")]
+            seen.add(key)
+        if name and name not in known:
+            listed = f": {', '.join(known)}" if known else " which is empty"
+            why = f"must be one of the names in pod.spec.resourceClaims{listed}"
+            causes.append(Cause(where, f'Not found: "{name}": {why}', "FieldValueNotFound"))
+    return causes

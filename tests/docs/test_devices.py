@@ -1,0 +1,17 @@
+"""The page about devices tells every field of the file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kuberth.local.hollow.devices import DEVICE_FIELDS, DRIVER_FIELDS, POOL_FIELDS
+from tests.docs.pages import ROOT
+
+PAGE = Path("docs/dynamic-resources.md")
+
+
+def test_every_field_is_in_the_tables() -> None:
+    section = (ROOT / PAGE).read_text(encoding="utf-8").partition("### The file\n")[2].partition("\n## ")[0]
+    cells = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
+    told = [name.strip().strip("`") for cell in cells for name in cell.split(",")]
+    assert sorted(told) == sorted((*DRIVER_FIELDS, *POOL_FIELDS, *DEVICE_FIELDS))
