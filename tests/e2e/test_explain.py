@@ -13,7 +13,7 @@ from kuberth.cli import cli
 from tests.e2e.cluster import Cluster
 from tests.e2e.conftest import StartScheduler
 from tests.e2e.control_plane import ADMIN, SECOND_SCHEDULER, token_of
-from tests.e2e.objects import HOSTNAME, configuration, node, pod
+from tests.e2e.objects import HOSTNAME, Object, configuration, node, pod
 from tests.e2e.waiting import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("kuberth_only")]
@@ -39,6 +39,13 @@ def config_file(folder: Path) -> str:
 def verbs_of(cluster: Cluster, user: str) -> set[str]:
     entries = cluster.control_plane.audit.entries(cluster.audit_start)
     return {entry["verb"] for _place, entry in entries if entry["user"]["username"] == user}
+
+
+def failure_of(cluster: Cluster, name: str) -> Object:
+    def first() -> Object | None:
+        return next(iter(cluster.events("FailedScheduling", name=name)), None)
+
+    return wait_for(f"the event of {name}", first)
 
 
 def apart(app: str) -> dict[str, Any]:
@@ -74,17 +81,15 @@ def test_a_dry_run_names_the_reasons_of_kube_schedulers_event(
     cluster.patch_node("closed", {"spec": {"unschedulable": True}})
     start_scheduler(configuration(), program=peer, user=ADMIN)
     for name in ("a", "b"):
-        there = {"labels": {"app": "web"}, "nodeSelector": {HOSTNAME: name}}
-        cluster.create(pod(f"web-{name}", scheduler="kuberth", **there))
+        there = {HOSTNAME: name}
+        cluster.create(pod(f"web-{name}", scheduler="kuberth", labels={"app": "web"}, nodeSelector=there))
     cluster.wait_bound("web-a", "web-b")
     for name, spec in REJECTED.items():
         cluster.create(pod(name, scheduler="kuberth", **spec))
     config = config_file(tmp_path)
     for name in REJECTED:
         cluster.wait_unschedulable(name)
-        event = wait_for(
-            "the event", lambda name=name: next(iter(cluster.events("FailedScheduling", name=name)), None)
-        )
+        event = failure_of(cluster, name)
         tree = explained(cluster, "pod", name, "--config", config, user=SECOND_SCHEDULER)
         assert tree["verdict"] == "rejected", name
         if name == PRE_FILTERED:
