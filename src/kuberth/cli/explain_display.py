@@ -26,7 +26,7 @@ NARROW: Final = 60
 
 def tell(tree: Tree, console: Console, *, names: bool = False, now: float | None = None) -> None:
     """Print it. `names`: every node is named. `now` is the time that ages are counted from."""
-    console.print(Text(_headline(tree), style="bold"))
+    console.print(Text(_printable(_headline(tree)), style="bold"))
     for title, section in _SECTIONS:
         lines = list(section(tree, _Style(names=names, now=now, narrow=console.width < NARROW)))
         if not lines:
@@ -41,9 +41,14 @@ def _print_indented(line: RenderableType, console: Console) -> None:
     if not isinstance(line, Text):
         console.print(Padding(line, (0, 0, 0, INDENT), expand=False))
         return
-    for part in line.wrap(console, max(1, console.width - INDENT)):
+    for part in Text(_printable(line.plain)).wrap(console, max(1, console.width - INDENT)):
         part.rstrip()  # in place
         console.print(Text(" " * INDENT) + part)
+
+
+def _printable(text: str) -> str:
+    """Names out of a file may hold anything, also what a terminal would obey."""
+    return "".join(character if character.isprintable() else "�" for character in text)
 
 
 class _Style:

@@ -105,7 +105,7 @@ async def _ask(inquiry: Inquiry, client: ClientConfig) -> Question | dict[str, A
 
 async def _pod(inquiry: Inquiry, api: HttpApi, objects: list[Any], namespace: str) -> Pod:
     if inquiry.manifest is not None:
-        return read_pod(inquiry.manifest, namespace=inquiry.namespace)
+        return read_pod(inquiry.manifest, namespace=inquiry.namespace, otherwise=namespace)
     assert inquiry.target is not None
     if inquiry.target.kind == "Pod":
         return find_pod(objects, inquiry.target, namespace)

@@ -9,9 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from kuberth.api.core import Pod
 from kuberth.assembly.profiles import effective_gates
 from kuberth.cluster.nodes import NodeRow
-from kuberth.cluster.pod_info import PodInfo
+from kuberth.cluster.pod_info import PodInfo, group_of
 from kuberth.config import default_configuration
 from kuberth.evaluation import Answer
 from kuberth.explaining.proposals import NearNode, Proposal, proposals
@@ -124,7 +125,7 @@ def explain(question: Question) -> Explanation:
         waiting=question.waiting,
         rejected=tuple(_groups(answer, evaluator.cluster.names)),
         scores=_table(answer, judge.node) if answer.feasible else None,
-        notes=(*question.notes, *_notes(answer)),
+        notes=(*question.notes, *judge.notes, *_notes(pod, answer)),
     )
     if told.verdict in ("placed", "fits"):
         return told
@@ -184,7 +185,9 @@ def _groups(answer: Answer, names: Iterable[str]) -> Iterator[Rejected]:
             yield Rejected("", Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (NOT_LOOKED_AT,), tuple(others))
 
 
-def _notes(answer: Answer) -> Iterator[str]:
+def _notes(pod: Pod, answer: Answer) -> Iterator[str]:
+    if group := group_of(pod):
+        yield f"the pod is one of the group {group} and was judged alone"
     for url in answer.not_asked:
         yield f"the extender {url} has a say about this pod and was not asked"
 

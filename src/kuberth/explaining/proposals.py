@@ -30,6 +30,8 @@ MOST_ADDED: Final = 3
 """Nodes that are added at once."""
 MOST_LEAVING: Final = 24
 """Pods that one proposal deletes, before it is made smaller."""
+MOST_TRIES: Final = 400
+"""After so many what-ifs no other candidate is begun."""
 TRIED_IN_FULL: Final = 6
 """Up to so many changes every part of them is tried; of more, each change is tried to be left out."""
 _SYSTEM_PRIORITY: Final = 2_000_000_000
@@ -58,7 +60,7 @@ def proposals(judge: Judge, near: Sequence[NearNode], *, victims: Iterable[str] 
     gates: Remedy = tuple(RemoveGate(gate.name) for gate in judge.pod.spec.scheduling_gates)
     found: dict[frozenset[Edit], Proposal] = {}
     for edits in _candidates(judge, near, gates, victims):
-        if len(found) >= 2 * MOST_PROPOSALS:
+        if len(found) >= 2 * MOST_PROPOSALS or judge.tries > MOST_TRIES:
             break
         needed = minimal(edits, judge.frees)
         if needed and (key := frozenset(needed)) not in found:

@@ -64,7 +64,12 @@ class Judge:
         config = question.config or default_configuration(question.feature_gates)
         names = [profile.scheduler_name for profile in config.profiles]
         wanted = question.pod.spec.scheduler_name or names[0]
-        if wanted not in names:
+        self.notes: tuple[str, ...] = ()
+        """What is to be known about how it was judged."""
+        if wanted not in names and question.config is None:
+            self.notes = (f"the pod waits for the scheduler {wanted}; it was judged as {names[0]} would",)
+            wanted = names[0]
+        elif wanted not in names:
             raise ConfigError(
                 f"the pod wants to be scheduled by {wanted!r}, and the configuration has profiles for "
                 f"{', '.join(names)} alone; give the configuration of that scheduler with --config"
@@ -101,6 +106,11 @@ class Judge:
     def pods(self) -> Mapping[str, Pod]:
         """All other pods by namespace/name."""
         return {object_key(pod): pod for pod in self.evaluator.stores.of(Pod)}
+
+    @property
+    def tries(self) -> int:
+        """How many different changes were tried so far."""
+        return len(self._tried)
 
     def gate(self, pod: Pod) -> Status | None:
         """Who keeps the pod from being tried at all; None: nobody."""

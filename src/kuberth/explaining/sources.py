@@ -180,19 +180,23 @@ def find_in_dump(objects: Sequence[Any], manifests: Sequence[Manifest], target: 
     """The pod, or one made of the workload's template, out of a dump."""
     if target.kind == "Pod":
         return find_pod(objects, target, namespace)
-    found = {
-        manifest.tree["metadata"]["name"]: manifest.tree
-        for manifest in manifests
-        if manifest.tree["kind"] == target.kind
-        and (manifest.tree["metadata"].get("namespace") or "default") == namespace
-    }
+    found = {}
+    for manifest in manifests:
+        metadata = manifest.tree.get("metadata")
+        if manifest.tree["kind"] != target.kind or not isinstance(metadata, dict):
+            continue
+        if (metadata.get("namespace") or "default") == namespace:
+            found[str(metadata.get("name", ""))] = manifest.tree
     if target.name not in found:
         raise _unknown(target, namespace, list(found))
     return template_pod(found[target.name])
 
 
-def read_pod(path: Path, *, namespace: str | None) -> Pod:
-    """The one pod, or workload with a template, of a manifest file."""
+def read_pod(path: Path, *, namespace: str | None, otherwise: str = "default") -> Pod:
+    """The one pod, or workload with a template, of a manifest file.
+
+    It is in `namespace`, else where the manifest says, else where `otherwise` says.
+    """
     manifests = list(read_manifests(path))
     asked = [each for each in manifests if each.tree["kind"] == "Pod" or each.tree["kind"] in WORKLOADS]
     if len(asked) != 1:
@@ -206,8 +210,7 @@ def read_pod(path: Path, *, namespace: str | None) -> Pod:
     metadata = tree.get("metadata")
     if not isinstance(metadata, dict) or not (metadata.get("name") or metadata.get("generateName")):
         raise ConfigError(f"{asked[0]}: it needs metadata.name")
-    if namespace is not None:
-        metadata["namespace"] = namespace
+    metadata["namespace"] = namespace or metadata.get("namespace") or otherwise
     if tree["kind"] in WORKLOADS:
         return template_pod(tree)
     return _defaulted(tree)
@@ -235,8 +238,12 @@ def template_pod(tree: Tree) -> Pod:
 def _defaulted(tree: Tree) -> Pod:
     """As the API server would complete it before any scheduler sees it."""
     whole = copy.deepcopy(dict(tree))
-    default_pod(whole)
-    return _identified(convert(Pod, whole))
+    try:
+        convert(Pod, whole)  # so that defaults find the shapes they expect
+        default_pod(whole)
+        return _identified(convert(Pod, whole))
+    except WireError as error:
+        raise ConfigError(str(error)) from error
 
 
 def with_priority(pod: Pod, objects: Iterable[Any]) -> Pod:

@@ -136,6 +136,18 @@ def test_nodes_are_named_on_request() -> None:
     assert "X: Error on 5 nodes (n0, n1, n2, n3, n4)" in texts[True].getvalue()
 
 
+def test_a_terminal_obeys_nothing_that_a_file_says() -> None:
+    text = io.StringIO()
+    misses = {"misses": ["\x1b]0;owned\x07"], "nodes": ["\x1b[31mred"]}
+    pod_of_file = {"namespace": "d", "name": "\x1b[2Jp"}
+    tell(
+        {"pod": pod_of_file, "verdict": "rejected", "nodes": 1, "nearest": [misses]},
+        Console(file=text, width=80),
+    )
+    assert "\x1b" not in text.getvalue()
+    assert "\x07" not in text.getvalue()
+
+
 @pytest.mark.parametrize(
     "arguments, problem",
     [

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kuberth.config import load
+from kuberth.config import default_configuration, load
 from kuberth.errors import ConfigError
 from kuberth.explaining import Explanation, Question, explain
 from kuberth.explaining.explanation import BEST_NODES, event_text
@@ -144,7 +144,20 @@ def test_nothing_is_changed_by_asking() -> None:
 
 def test_a_scheduler_that_the_configuration_does_not_know() -> None:
     with pytest.raises(ConfigError, match=r"'volcano'.*default-scheduler.*--config"):
-        ask(make_pod("p", scheduler="volcano"), make_node("n"))
+        ask(make_pod("p", scheduler="volcano"), make_node("n"), config=default_configuration())
+
+
+def test_without_a_configuration_the_default_one_judges_and_says_so() -> None:
+    told = ask(make_pod("p", scheduler="volcano"), make_node("n"))
+    assert (told.verdict, told.profile) == ("fits", "default-scheduler")
+    assert told.notes == (
+        "the pod waits for the scheduler volcano; it was judged as default-scheduler would",
+    )
+
+
+def test_a_pod_of_a_group_is_judged_alone_and_that_is_said() -> None:
+    told = ask(make_pod("p", schedulingGroup={"podGroupName": "g"}), make_node("n"))
+    assert told.notes == ("the pod is one of the group default/g and was judged alone",)
 
 
 def test_the_profile_is_the_pods_own() -> None:

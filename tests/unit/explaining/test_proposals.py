@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kuberth.api.core import Node, Pod
 from kuberth.evaluation import Evaluator
-from kuberth.explaining import Explanation, Question, explain
+from kuberth.explaining import Explanation, Question, explain, proposals
 from kuberth.explaining.edits import (
     AddNodes,
     DeletePod,
@@ -27,7 +27,8 @@ from kuberth.explaining.edits import (
     Uncordon,
     applied,
 )
-from kuberth.explaining.proposals import TRIED_IN_FULL, minimal
+from kuberth.explaining.proposals import MOST_LEAVING, TRIED_IN_FULL, minimal
+from kuberth.explaining.question import Judge
 from kuberth.testing import make_node, make_pod
 
 GPU = {"key": "gpu", "value": "a", "effect": "NoSchedule"}
@@ -165,6 +166,25 @@ def test_what_is_not_needed_is_left_out(number: int) -> None:
 
 def test_of_changes_that_do_not_help_nothing_is_left() -> None:
     assert minimal([RemoveGate("a")], lambda _given: False) == ()
+
+
+def test_a_search_that_finds_nothing_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[int] = []
+    frees = Judge.frees
+
+    def counted(judge: Judge, given: Iterable[Edit]) -> bool:
+        tried.append(1)
+        return frees(judge, given)
+
+    monkeypatch.setattr(Judge, "frees", counted)
+    monkeypatch.setattr(proposals, "MOST_TRIES", 10)
+    objects: list[Any] = []
+    for number in range(12):
+        name = f"n{number}"
+        objects.append(make_node(name, cpu=str(number + 1), taints=[GPU, BROKEN]))
+        objects += (make_pod(f"q{number}-{each}", cpu="10m", node=name) for each in range(30))
+    ask(make_pod("p", cpu="64", nodeSelector={"a": "b"}), *objects)
+    assert len(tried) < 10 + MOST_LEAVING + 2**TRIED_IN_FULL
 
 
 # By chance

@@ -150,9 +150,22 @@ def test_a_manifest_of_one_pod(tmp_path: Path) -> None:
     )
 
 
+def test_the_namespace_of_a_manifest(tmp_path: Path) -> None:
+    bare = written(tmp_path, workload("Job"))
+    assert read_pod(bare, namespace=None).metadata.namespace == "default"
+    assert read_pod(bare, namespace=None, otherwise="context").metadata.namespace == "context"
+    placed = written(tmp_path, {**workload("Job"), "metadata": {"name": "web", "namespace": "own"}})
+    assert read_pod(placed, namespace=None, otherwise="context").metadata.namespace == "own"
+    assert read_pod(placed, namespace="given").metadata.namespace == "given"
+
+
 @pytest.mark.parametrize(
     "trees, problem",
     [
+        (
+            [{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": "x"}}],
+            "containers",
+        ),
         ([workload("Job", "a"), workload("Job", "b")], "holds 2 pods or workloads: .*Job a.*Job b"),
         ([NODE], "holds no pod or workload, but Node"),
         ([{"apiVersion": "v1", "kind": "Pod", "metadata": {}}], "it needs metadata.name"),
