@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import ssl
@@ -16,9 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner, Result
 
 from kuberth.api.core import Namespace
 from kuberth.assembly.scheduler import Scheduler
+from kuberth.cli import cli
 from kuberth.client.http_api import HttpApi
 from kuberth.client.identity.kubeconfig import load_client_config
 from kuberth.errors import ConfigError, KuberthError
@@ -160,6 +163,46 @@ def test_metrics_are_for_whoever_has_the_kubeconfig(tmp_path: Path) -> None:
             assert 'pod="p0"' in await asyncio.to_thread(scrape, "/metrics/resources", **bearer)
             with pytest.raises(urllib.error.HTTPError, match="403"):
                 await asyncio.to_thread(scrape, "/metrics")
+
+    asyncio.run(main())
+
+
+async def waiting(cluster: EmbeddedCluster, key: str) -> None:
+    """Return once the pod is in a room of the queue."""
+    assert cluster.scheduler is not None
+    while True:
+        if cluster.scheduler.queue.get(key) is not None:
+            return
+        await asyncio.sleep(0.02)
+
+
+def explained(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, ["explain", *arguments])
+
+
+def test_explain_asks_the_scheduler_that_runs_and_nobody_if_it_shall_not(tmp_path: Path) -> None:
+    async def main() -> None:
+        (gated,) = pods(1, schedulingGates=[{"name": "g"}])
+        settings = ClusterSettings(nodes=1, port=0, data=tmp_path, manifests=(gated,))
+        async with asyncio.timeout(60), running_cluster(settings) as cluster:
+            await waiting(cluster, "default/p0")
+            door = ("--kubeconfig", str(cluster.kubeconfig_path), "-o", "json")
+
+            async def told(*arguments: str) -> Any:
+                result = await asyncio.to_thread(explained, *arguments, *door)
+                assert result.exit_code == 0, result.exception
+                return json.loads(result.stdout)
+
+            asked = await told("pod", "p0")
+            assert (asked["verdict"], asked["waiting"]["room"]) == ("gated", "gated")
+            assert asked["proposals"][0]["changes"] == [{"kind": "RemoveGate", "gate": "g"}]
+            dry = await told("pod", "p0", "--dry-run")
+            assert "waiting" not in dry
+            assert dry["proposals"] == asked["proposals"]
+            for more in ((), ("--dry-run",), ("--server", cluster.url)):
+                lost = await asyncio.to_thread(explained, "pod", "po", *door, *more)
+                message = "there is no pod po in namespace default; did you mean p0?"
+                assert str(lost.exception) == message
 
     asyncio.run(main())
 

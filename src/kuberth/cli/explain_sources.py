@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 from urllib.parse import urlencode
 
 from kuberth.api.core import Pod
@@ -22,6 +22,7 @@ from kuberth.evaluation import Evaluator
 from kuberth.explaining import Question, explain
 from kuberth.explaining.page import PATH
 from kuberth.explaining.sources import (
+    UNKNOWN_POD,
     Asked,
     find_in_dump,
     find_pod,
@@ -33,6 +34,9 @@ from kuberth.explaining.sources import (
 )
 from kuberth.explaining.trees import API_VERSION, KIND, to_tree
 from kuberth.framework.registry import Registry
+
+NO_SUCH_PAGE: Final = (403, 404, 406)
+"""What API servers answer to who asks for a path that they do not have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +95,7 @@ async def _ask(inquiry: Inquiry, client: ClientConfig) -> Question | dict[str, A
     try:
         if not inquiry.dry_run and inquiry.target is not None and inquiry.target.kind == "Pod":
             # `kuberth up` serves the page beside its API; any other server knows no such path.
-            tree = await _page(api, inquiry.target, namespace)
+            tree = await _page(api, inquiry.target, namespace, guessed=True)
             if tree is not None:
                 return tree
         evaluator = Evaluator(
@@ -138,15 +142,20 @@ async def _ask_kuberth(inquiry: Inquiry, serving: ClientConfig, namespace: str) 
     return tree
 
 
-async def _page(api: HttpApi, target: Asked, namespace: str) -> dict[str, Any] | None:
-    """The answer of a Kuberth that runs; None: there is none at this address."""
+async def _page(
+    api: HttpApi, target: Asked, namespace: str, *, guessed: bool = False
+) -> dict[str, Any] | None:
+    """The answer of a Kuberth that runs; None: there is none at this address.
+
+    `guessed`: nobody said that there is one, so to be turned away is as good an answer.
+    """
     query = urlencode({"pod": target.name, "namespace": namespace})
     try:
         tree = json.loads(await api.call("GET", f"{PATH}?{query}"))
     except ApiError as error:
-        if "there is no pod" in str(error):
-            raise ConfigError(str(error)) from error
-        if error.code in (403, 404, 406):
+        if UNKNOWN_POD in str(error):
+            raise ConfigError(str(error).partition(": ")[2]) from error
+        if error.code in NO_SUCH_PAGE if guessed else error.code == 404:
             return None
         raise
     except ValueError:

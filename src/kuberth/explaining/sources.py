@@ -30,6 +30,8 @@ Tree = Mapping[str, Any]
 
 UNFINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
 SUGGESTED: Final = 3
+UNKNOWN_POD: Final = "there is no pod"
+"""How the answer begins that tells of a pod nobody knows."""
 
 
 class WorkloadKind(NamedTuple):
@@ -126,7 +128,7 @@ def find_pod(objects: Iterable[Any], target: Asked, namespace: str) -> Pod:
     if elsewhere:
         where = elsewhere[0].partition("/")[0]
         raise ConfigError(
-            f"there is no pod {target.name} in namespace {namespace}, but one in {where}: use -n {where}"
+            f"{UNKNOWN_POD} {target.name} in namespace {namespace}, but one in {where}: use -n {where}"
         )
     here = [pod.metadata.name for pod in pods.values() if pod.metadata.namespace == namespace]
     raise _unknown(target, namespace, here)
