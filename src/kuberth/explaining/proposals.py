@@ -8,7 +8,7 @@ still helps.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations, islice, product
 from typing import Any, Final, NamedTuple
 
@@ -63,7 +63,8 @@ def proposals(judge: Judge, near: Sequence[NearNode], *, victims: Iterable[str] 
         if len(found) >= 2 * MOST_PROPOSALS or judge.tries > MOST_TRIES:
             break
         needed = minimal(edits, judge.frees)
-        if needed and (key := frozenset(needed)) not in found:
+        # Whom the scheduler itself would evict need not be deleted by hand.
+        if needed and (key := frozenset(map(_by_anybody, needed))) not in found:
             found[key] = Proposal(tuple(needed))
     best = _without_worse_scales(list(found.values()))
     return tuple(sorted(best, key=lambda proposal: len(proposal.edits))[:MOST_PROPOSALS])
@@ -143,6 +144,10 @@ def _may_go(pod: Pod) -> bool:
     if pod_priority(pod) >= _SYSTEM_PRIORITY or pod.metadata.deletion_timestamp is not None:
         return False
     return not any(owner.kind in ("DaemonSet", "Node") for owner in pod.metadata.owner_references)
+
+
+def _by_anybody(edit: Edit) -> Edit:
+    return replace(edit, preempted=False) if isinstance(edit, DeletePod) else edit
 
 
 def _deletion(pod: Pod, *, preempted: bool = False) -> DeletePod:

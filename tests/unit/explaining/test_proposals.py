@@ -102,7 +102,7 @@ CASES = [
     pytest.param(
         make_pod("p", cpu="1", priority=10),
         [make_node("n", cpu="1"), make_pod("q", cpu="1", node="n", priority=1)],
-        {(DeletePod("default/q", "n", preempted=True),), (DeletePod("default/q", "n"),), (AddNodes("n", 1),)},
+        {(DeletePod("default/q", "n", preempted=True),), (AddNodes("n", 1),)},
         id="preemption",
     ),
     pytest.param(
