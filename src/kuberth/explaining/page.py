@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Any, Final
 
 from kuberth.api.core import Pod
@@ -27,8 +28,9 @@ PATH: Final = "/explain"
 
 def explain_page(scheduler: Scheduler) -> Handler:
     """The page of one scheduler."""
-    # Whoever asks in crowds waits in line: the scheduler shares its processor with one of them.
-    turn = asyncio.Semaphore(1)
+    # Whoever asks in crowds waits in line: the scheduler shares its processor with one of them. Who goes away
+    # gives up a place in the line, but not the thread while it still works.
+    worker = ThreadPoolExecutor(1, thread_name_prefix="explain")
 
     def page(request: Request) -> Response:
         name, namespace = request.query.text("pod"), request.query.text("namespace") or "default"
@@ -38,7 +40,7 @@ def explain_page(scheduler: Scheduler) -> Handler:
             pod = find_pod(scheduler.stores.of(Pod), Asked("Pod", name), namespace)
         except ConfigError as error:
             return failure(404, "NotFound", str(error))
-        return Response(_answer(question_of(scheduler, pod), turn), content_type=JSON)
+        return Response(_answer(question_of(scheduler, pod), worker), content_type=JSON)
 
     return page
 
@@ -85,11 +87,10 @@ def _waiting(scheduler: Scheduler, pod: Pod) -> Waiting | None:
     return None
 
 
-async def _answer(question: Question, turn: asyncio.Semaphore) -> AsyncIterator[bytes]:
-    async with turn:
-        try:
-            tree = to_tree(await asyncio.to_thread(explain, question))
-        except KuberthError as error:
-            # The head of the answer has been sent; its kind tells what it is.
-            tree = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": str(error)}
+async def _answer(question: Question, worker: Executor) -> AsyncIterator[bytes]:
+    try:
+        tree = to_tree(await asyncio.get_running_loop().run_in_executor(worker, explain, question))
+    except KuberthError as error:
+        # The head of the answer has been sent; its kind tells what it is.
+        tree = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": str(error)}
     yield json.dumps(tree, ensure_ascii=False, separators=(",", ":")).encode()

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncIterator
 from typing import Any
 
+import pytest
+
 from kuberth.api.core import Pod
 from kuberth.assembly.scheduler import Scheduler
+from kuberth.explaining import Explanation, Question, explain
 from kuberth.explaining.page import PATH, explain_page
 from kuberth.https.messages import Query, Request, Response
+from kuberth.serving.messages import Handler
 from kuberth.testing import make_node, make_pod, running
 
 
-async def asked(scheduler: Scheduler, **query: str) -> tuple[int, dict[str, Any]]:
+async def asked(
+    scheduler: Scheduler, page: Handler | None = None, **query: str
+) -> tuple[int, dict[str, Any]]:
     given = Query({name: [value] for name, value in query.items()})
-    answer: Response = explain_page(scheduler)(Request("GET", PATH, given))
+    answer: Response = (page or explain_page(scheduler))(Request("GET", PATH, given))
     if isinstance(answer.body, AsyncIterator):
         body = b"".join([piece async for piece in answer.body])
     else:
@@ -67,12 +74,32 @@ def test_a_placed_pod() -> None:
     asyncio.run(scenario())
 
 
-def test_many_questions_are_answered_one_after_the_other() -> None:
+def test_questions_are_answered_one_at_a_time_also_if_somebody_goes_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begun, release = threading.Event(), threading.Event()
+
+    def slow(question: Question) -> Explanation:
+        if not begun.is_set():
+            begun.set()
+            assert release.wait(60)
+        return explain(question)
+
+    monkeypatch.setattr("kuberth.explaining.page.explain", slow)
+
     async def scenario() -> None:
         async with running(make_node("n", cpu="1")) as world:
             world.api.put(make_pod("p", cpu="2"))
             await world.in_room("p", "unschedulable")
-            answers = await asyncio.gather(*(asked(world.scheduler, pod="p") for _ in range(5)))
+            page = explain_page(world.scheduler)
+            first = asyncio.create_task(asked(world.scheduler, page, pod="p"))
+            assert await asyncio.to_thread(begun.wait, 60)
+            first.cancel()
+            rest = [asyncio.create_task(asked(world.scheduler, page, pod="p")) for _ in range(3)]
+            done, _waiting = await asyncio.wait(rest, timeout=0.3)
+            release.set()
+            assert not done
+            answers = await asyncio.gather(*rest)
             assert all(tree["verdict"] == "rejected" for _status, tree in answers)
 
     asyncio.run(scenario())
