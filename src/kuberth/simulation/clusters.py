@@ -98,7 +98,9 @@ def as_object(manifest: Manifest) -> Any:
         raise ConfigError(f"{manifest}: {error}") from error
     if not obj.metadata.name:
         raise ConfigError(f"{manifest}: an object has a name")
-    return obj
+    # What `kubectl get -o yaml` prints has one, and nobody may create an object that does.
+    metadata = msgspec.structs.replace(obj.metadata, resource_version="")
+    return msgspec.structs.replace(obj, metadata=metadata)
 
 
 def _complete(node: Node) -> Node:

@@ -22,10 +22,11 @@ from kuberth.testing import make_namespace, make_node, make_pod
 def test_nodes_of_manifests_and_of_shapes(tmp_path: Path) -> None:
     manifests = tmp_path / "nodes.yaml"
     manifests.write_text(
-        "apiVersion: v1\nkind: Node\nmetadata: {name: a}\nstatus: {capacity: {cpu: '4', pods: '10'}}\n"
+        "apiVersion: v1\nkind: Node\nmetadata: {name: a, resourceVersion: '7'}\nstatus: {capacity: {cpu: '4', pods: '10'}}\n"
     )
     (node,) = read_cluster(manifests).nodes
     assert node.status.allocatable["cpu"] == "4"
+    assert not node.metadata.resource_version
     shapes = tmp_path / "shapes.yaml"
     shapes.write_text("nodes:\n- {name: big, count: 2, capacity: {cpu: '64'}}\n- {name: small, count: 1}\n")
     assert [node.metadata.name for node in read_cluster(shapes).nodes] == ["big-1", "big-2", "small-1"]
