@@ -22,7 +22,8 @@ from kuberth.testing import make_namespace, make_node, make_pod
 def test_nodes_of_manifests_and_of_shapes(tmp_path: Path) -> None:
     manifests = tmp_path / "nodes.yaml"
     manifests.write_text(
-        "apiVersion: v1\nkind: Node\nmetadata: {name: a, resourceVersion: '7'}\nstatus: {capacity: {cpu: '4', pods: '10'}}\n"
+        "apiVersion: v1\nkind: Node\nmetadata: {name: a, resourceVersion: '7'}\n"
+        "status: {capacity: {cpu: '4', pods: '10'}}\n"
     )
     (node,) = read_cluster(manifests).nodes
     assert node.status.allocatable["cpu"] == "4"
