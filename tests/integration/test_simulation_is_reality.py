@@ -21,7 +21,7 @@ from kuberth.local.memory_api import MemoryApi
 from kuberth.queue.interface import PreCheck, QueueContext
 from kuberth.queue.priority_queue import PriorityQueue
 from kuberth.simulation.arrivals import Arrival
-from kuberth.simulation.stage import Scenario, Stage
+from kuberth.simulation.stage import Performance, Scenario
 from tests.unit.simulation.scenes import scene
 
 BATCHES, BATCH = 20, 15
@@ -108,7 +108,7 @@ def in_virtual_time() -> Diary:
 
     async def main() -> None:
         clock = LoopClock(asyncio.get_running_loop())
-        await Stage(scenario(diary), MemoryApi(clock=clock), seed=SEED).run()
+        await Performance(scenario(diary), MemoryApi(clock=clock), seed=SEED).run()
 
     run_in_virtual_time(main)
     return diary
@@ -132,7 +132,7 @@ async def in_real_time() -> tuple[Diary, float]:
         clock = LoopClock(loop)
         await asyncio.sleep(1 - loop.time() % 1)
         looking = asyncio.ensure_future(look_at_the_time())
-        await Stage(scenario(diary), InProcessApi(Core(store, clock=clock)), seed=SEED).run()
+        await Performance(scenario(diary), InProcessApi(Core(store, clock=clock)), seed=SEED).run()
         looking.cancel()
     finally:
         await store.close()

@@ -72,7 +72,7 @@ def simulate(
     async def main() -> Outcome:
         gates = effective_gates(scenario)
         api = MemoryApi(clock=LoopClock(asyncio.get_running_loop()), feature_gates=gates, steady=True)
-        return await Stage(scenario, api, seed=seed, told=told).run()
+        return await Performance(scenario, api, seed=seed, told=told).run()
 
     with _seldom_collected():
         return run_in_virtual_time(main, limit_seconds=_LIMIT_SECONDS)
@@ -97,7 +97,7 @@ def effective_gates(scenario: Scenario) -> dict[str, bool]:
     return gates
 
 
-class Stage:
+class Performance:
     """One run over an API that is empty, on the time of the running event loop, virtual or real."""
 
     def __init__(
