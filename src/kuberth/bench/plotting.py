@@ -26,7 +26,11 @@ def expect_drawable(path: Path) -> None:
 
 
 def write_plot(path: Path, results: Sequence[WorkloadResult]) -> None:
-    charts = [chart for result in results for chart in _charts(result)]
+    write_charts(path, [chart for result in results for chart in _charts(result)])
+
+
+def write_charts(path: Path, charts: Sequence[Chart]) -> None:
+    """One below the other."""
     if path.suffix == ".svg":
         path.write_text(charts_svg(charts), encoding="utf-8")
         return

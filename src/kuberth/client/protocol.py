@@ -121,6 +121,14 @@ class FinalizingApi(Protocol):
 
 
 @runtime_checkable
+class SteadyApi(Protocol):
+    """An API that says whether its watches can fall silent: those of one in this process cannot."""
+
+    steady: bool
+    """True: a watch without events has nothing to tell. It needs no bookmarks to prove that it lives."""
+
+
+@runtime_checkable
 class PostingApi(Protocol):
     """An API that may also create things without a task, from JSON that is ready, its answer unread."""
 

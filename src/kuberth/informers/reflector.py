@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, Generic, TypeVar
 
 from kuberth.api.kinds import REGISTRY
-from kuberth.client.protocol import Api, WatchType
+from kuberth.client.protocol import Api, SteadyApi, WatchType
 from kuberth.errors import ApiError
 from kuberth.informers.store import Store, object_key
 
@@ -61,6 +61,7 @@ class Reflector(Generic[T]):
         self.kind = kind
         self.synced = asyncio.Event()
         self._api = api
+        self._steady = isinstance(api, SteadyApi) and api.steady
         self._store = store
         self._handler = handler
         self._field_selector = field_selector
@@ -129,7 +130,7 @@ class Reflector(Generic[T]):
         )
         time = asyncio.get_running_loop().time
         armed = time()
-        async with asyncio.timeout_at(armed + SILENT_SECONDS) as silence:
+        async with asyncio.timeout_at(None if self._steady else armed + SILENT_SECONDS) as silence:
             async for event in changes:
                 match event.type:
                     case WatchType.DELETED:
@@ -140,7 +141,7 @@ class Reflector(Generic[T]):
                         self._set(event.object)
                 self._version = event.resource_version
                 self._silent = False
-                if (now := time()) - armed >= _REARM_SECONDS:
+                if not self._steady and (now := time()) - armed >= _REARM_SECONDS:
                     armed = now
                     silence.reschedule(now + SILENT_SECONDS)
 

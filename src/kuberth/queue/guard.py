@@ -31,6 +31,7 @@ TICK_SECONDS: Final = 1.0
 LOST_EVENT: Final = ClusterEvent(Resource.ANY, Action.ALL, "LostEvent")
 """Stands for events that a queue failed at: any pod may have waited for one of them."""
 _EVENTS: Final = ("event", "")
+_PODS: Final = ("pods", "")
 _ADDITION: Final = "addition"
 
 
@@ -49,6 +50,7 @@ class GuardedQueue(SchedulingQueue):
         self._clock = clock
         self._name = _name_of(queue)
         self._notify: Callable[[], None] = lambda: None
+        self._notify_due: Callable[[], None] | None = None
         self._tells_when_ready = True
         self._pop_failed = False
         self._in_flight: set[str] = set()
@@ -104,7 +106,10 @@ class GuardedQueue(SchedulingQueue):
                 raise TypeError(f"popped {queued!r:.200} where a QueuedPod or None is expected")
         except BaseException as exc:
             self._tell(exc, "pop_nowait", then="asking again at its next tick")
-            self._pop_failed = True
+            if self._notify_due is None:
+                self._pop_failed = True
+            else:
+                self._owe(_PODS, self._notify)  # the next tick may be far
             return None
         deleted = _deletion(queued.key) in self._debts
         self._forget_debts(queued.key)
@@ -159,6 +164,9 @@ class GuardedQueue(SchedulingQueue):
         self._debts = {key: debt for key, debt in self._debts.items() if key[0] == _ADDITION}
         self._tells_when_ready, self._pop_failed = True, False
         self.when_ready(self._notify)
+        if self._notify_due is not None:
+            self.when_due(self._notify_due)
+            self._notify_due()
         try:
             queue.take_over(old)
         except BaseException as exc:
@@ -205,6 +213,7 @@ class GuardedQueue(SchedulingQueue):
         if self._pop_failed or not self._tells_when_ready:
             self._pop_failed = False
             self._notify()
+            seconds = min(seconds, TICK_SECONDS)
         return min((seconds, *(self._seconds_until(debt.due_ns) for debt in self._debts.values())))
 
     def _settle_debts(self) -> None:
@@ -227,6 +236,13 @@ class GuardedQueue(SchedulingQueue):
         except BaseException as exc:
             self._tell(exc, "when_ready", then="asking for pods at every tick")
             self._tells_when_ready = False
+
+    def when_due(self, notify: Callable[[], None]) -> None:
+        self._notify_due = notify
+        try:
+            self._queue.when_due(notify)
+        except BaseException as exc:
+            self._tell(exc, "when_due", then="ticking as often as it says")
 
     def rooms(self) -> Mapping[str, Sequence[QueuedPod]]:
         try:
@@ -266,6 +282,8 @@ class GuardedQueue(SchedulingQueue):
         seconds = min(FIRST_RETRY_SECONDS << min(failures, 16), LAST_RETRY_SECONDS)
         due_ns = self._clock.now_ns() + seconds * NANOSECONDS
         self._debts[key] = _Debt(settle, failures, due_ns)
+        if self._notify_due is not None:
+            self._notify_due()
 
     def _owe_an_event(self) -> None:
         # One for many: a queue that fails at every event is not to try all pods again for each.

@@ -150,6 +150,13 @@ class SchedulingQueue(abc.ABC):
     def when_ready(self, notify: Callable[[], None]) -> None:
         """Call `notify` whenever `pop_nowait` may have something to give."""
 
+    def when_due(self, notify: Callable[[], None]) -> None:  # noqa: B027 - a queue may leave it as it is
+        """`notify` may be called when `tick` is due sooner than it last said.
+
+        A queue that makes use of it need not be ticked while nobody in it waits for time to pass; one that
+        does not is ticked as often as it says.
+        """
+
     @abc.abstractmethod
     def rooms(self) -> Mapping[str, Sequence[QueuedPod]]:
         """The pods by room, for metrics and for people: active, backoff, unschedulable, gated."""

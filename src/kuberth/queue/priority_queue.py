@@ -65,6 +65,7 @@ class PriorityQueue(SchedulingQueue):
         self._unschedulable = UnschedulableRoom(self._hints)
         self._in_flight = InFlight()
         self._notify: Callable[[], None] = lambda: None
+        self._notify_due: Callable[[], None] | None = None
         now_ns = self._clock.now_ns()
         self._next_backoff_flush_ns = now_ns - now_ns % NANOSECONDS + FLUSH_BACKOFF_NS
         self._next_unschedulable_flush_ns = now_ns + FLUSH_UNSCHEDULABLE_NS
@@ -295,7 +296,9 @@ class PriorityQueue(SchedulingQueue):
         if now_ns >= self._next_unschedulable_flush_ns:
             self.flush_unschedulable_leftover()
             self._next_unschedulable_flush_ns = now_ns + FLUSH_UNSCHEDULABLE_NS
-        due_ns = min(self._next_backoff_flush_ns, self._next_unschedulable_flush_ns)
+        due_ns = self._next_unschedulable_flush_ns
+        if len(self._backing_off) or self._notify_due is None:
+            due_ns = min(due_ns, self._next_backoff_flush_ns)
         return max(0, due_ns - now_ns) / NANOSECONDS
 
     def flush_backoff_completed(self) -> None:
@@ -317,6 +320,9 @@ class PriorityQueue(SchedulingQueue):
 
     def when_ready(self, notify: Callable[[], None]) -> None:
         self._notify = notify
+
+    def when_due(self, notify: Callable[[], None]) -> None:
+        self._notify_due = notify
 
     def rooms(self) -> Mapping[str, Sequence[QueuedPod]]:
         return {
@@ -367,6 +373,11 @@ class PriorityQueue(SchedulingQueue):
                 self._park(queued, event_label)
                 return False
         self._unschedulable.remove(queued.key)
+        if self._notify_due is not None and not len(self._backing_off):
+            # Nobody has ticked for a while; whole seconds are where they were.
+            now_ns = self._clock.now_ns()
+            self._next_backoff_flush_ns = now_ns - now_ns % NANOSECONDS + FLUSH_BACKOFF_NS
+            self._notify_due()
         self._backing_off.add(queued)
         self._metrics.queue_incoming_pods.inc(("backoff", event_label))
         if self._context.pop_from_backoff:

@@ -9,6 +9,7 @@ is scheduled in a task of its own, which the others do not wait for.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Mapping
@@ -33,6 +34,8 @@ from kuberth.scheduling.overlapping import Overlapping
 logger = logging.getLogger(__name__)
 
 MIN_TICK_SECONDS: Final = 0.001
+FIRM_TICK_SECONDS: Final = 1.5
+"""A queue that wants to be ticked sooner than this cannot want it much sooner."""
 
 
 class SchedulingLoop:
@@ -71,7 +74,9 @@ class SchedulingLoop:
         self._stopping = False
         self.ended = asyncio.Event()
         """Set when no more pods are scheduled, asked for or not."""
+        self._tick_due = asyncio.Event()
         queue.when_ready(self._ready.set)
+        queue.when_due(self._tick_due.set)
 
     async def run(self) -> None:
         """Schedule until `stop`."""
@@ -88,8 +93,14 @@ class SchedulingLoop:
     async def run_ticks(self) -> None:
         """Keep the queue's time going until `stop`."""
         while not self._stopping:
+            self._tick_due.clear()
             seconds = self._queue.tick()
-            await asyncio.sleep(max(seconds, MIN_TICK_SECONDS))
+            if seconds < FIRM_TICK_SECONDS:
+                await asyncio.sleep(max(seconds, MIN_TICK_SECONDS))
+                continue
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._tick_due.wait()
 
     def stop(self) -> None:
         """Pop no more pods."""

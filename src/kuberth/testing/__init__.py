@@ -4,10 +4,10 @@ Nothing in Kuberth imports this package.
 """
 
 from kuberth.clock import VirtualTimeLoop, run_in_virtual_time
+from kuberth.local.memory_api import MemoryApi
 from kuberth.testing.clock import FakeClock
 from kuberth.testing.factories import make_namespace, make_node, make_pod
 from kuberth.testing.harness import World, profile, running, running_with
-from kuberth.testing.memory_api import MemoryApi
 
 __all__ = [
     "FakeClock",

@@ -24,8 +24,8 @@ from kuberth.clock import LoopClock
 from kuberth.config import FeatureGates, load
 from kuberth.framework.extension_points import Plugin
 from kuberth.framework.registry import PluginFactory
+from kuberth.local.memory_api import MemoryApi
 from kuberth.testing.factories import make_namespace
-from kuberth.testing.memory_api import MemoryApi
 
 API_VERSION = "kubescheduler.config.k8s.io/v1"
 

@@ -15,8 +15,8 @@ from kuberth.config.types import Extender, ExtenderManagedResource, ExtenderTLSC
 from kuberth.errors import ConfigError, ExtenderError
 from kuberth.extenders import Extenders, HttpExtender, build_extenders
 from kuberth.extenders.whole_objects import PENDING, UNFINISHED, WholeNode, WholeObjects, WholePod
+from kuberth.local.memory_api import MemoryApi
 from kuberth.testing import make_node, make_pod
-from kuberth.testing.memory_api import MemoryApi
 from tests.certificates import authority, client_pair, server_pair
 from tests.extender_server import everyone, serving
 

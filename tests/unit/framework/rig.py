@@ -22,9 +22,9 @@ from kuberth.framework.profile import Profile, build_profile
 from kuberth.framework.registry import PluginFactory
 from kuberth.framework.waiting_pods import WaitingPods
 from kuberth.informers.store import Stores
+from kuberth.local.memory_api import MemoryApi
 from kuberth.observe.metrics import SchedulerMetrics
 from kuberth.testing import FakeClock, make_node
-from kuberth.testing.memory_api import MemoryApi
 
 
 class Arrival(QueueSortPlugin):

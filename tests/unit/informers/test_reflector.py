@@ -351,6 +351,31 @@ def test_a_watch_that_is_silent_again_is_made_up_for_by_a_list() -> None:
     run_in_virtual_time(main)
 
 
+def test_a_steady_api_may_be_silent_for_as_long_as_it_likes() -> None:
+    async def main() -> None:
+        api = MemoryApi(steady=True)
+        watched = Watched(api)
+        task = asyncio.ensure_future(watched.reflector.run())
+        await watched.reflector.synced.wait()
+        bookmarks = [event async for event in _for_a_while(api.watch(Pod, resource_version="0"), 1000)]
+        assert bookmarks == []
+        api.put(pod("a", name="a"))
+        await asyncio.sleep(1)
+        assert watched.told == ["none -> a@1"]
+        task.cancel()
+
+    run_in_virtual_time(main)
+
+
+async def _for_a_while(events: AsyncIterator[WatchEvent], seconds: float) -> AsyncIterator[WatchEvent]:
+    try:
+        async with asyncio.timeout(seconds):
+            async for event in events:
+                yield event
+    except TimeoutError:
+        return
+
+
 def test_bookmarks_keep_a_quiet_watch_alive() -> None:
     async def main() -> None:
         api = Silent(0)

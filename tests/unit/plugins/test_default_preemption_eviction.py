@@ -19,13 +19,13 @@ from kuberth.framework.nominator import Nominator
 from kuberth.framework.status import Code
 from kuberth.framework.waiting_pods import WaitingPods
 from kuberth.informers.store import Stores
+from kuberth.local.memory_api import MemoryApi
 from kuberth.observe.metrics import SchedulerMetrics
 from kuberth.plugins.default_preemption.candidates import Candidate
 from kuberth.plugins.default_preemption.eviction import AT_ONCE, FEW_CONDEMNED, Evictions
 from kuberth.plugins.default_preemption.plans import Victims
 from kuberth.testing.clock import FakeClock
 from kuberth.testing.factories import make_pod
-from kuberth.testing.memory_api import MemoryApi
 
 NOW_NS = 1_767_225_600 * NANOSECONDS
 NOW = "2026-01-01T00:00:00Z"

@@ -22,11 +22,11 @@ from kuberth.framework.status import SKIP, Code, Status
 from kuberth.framework.waiting_pods import WaitingPods
 from kuberth.informers.reflector import Reflector
 from kuberth.informers.store import Stores
+from kuberth.local.memory_api import MemoryApi
 from kuberth.observe.metrics import SchedulerMetrics
 from kuberth.plugins.volume_binding.plugin import VolumeBinding
 from kuberth.plugins.volumes.claims import claims_of
 from kuberth.testing.factories import make_node, make_pod
-from kuberth.testing.memory_api import MemoryApi
 from tests.unit.plugins.volume_objects import (
     HOST,
     claim_volume,

@@ -832,6 +832,25 @@ def test_tick_flushes_when_due_and_says_when_to_come_again() -> None:
     assert queue.tick() == pytest.approx(0.5), "a late call is not made up for"
 
 
+def test_a_queue_in_which_nobody_backs_off_need_not_be_ticked_every_second() -> None:
+    bench = Bench(hints=on("A", NODE_ADD), pop_from_backoff=False)
+    calls: list[float] = []
+    began_ns = bench.clock.now_ns()
+    bench.queue.when_due(lambda: calls.append((bench.clock.now_ns() - began_ns) / NANOSECONDS))
+    assert bench.queue.tick() == pytest.approx(30.0)
+    bench.clock.advance(12.25)
+    bench.fail("p")
+    assert calls == [12.25], "somebody waits for time to pass"
+    assert bench.queue.tick() == pytest.approx(0.75), "whole seconds are where they were"
+    bench.fail("q")
+    assert len(calls) == 1, "the next tick is near enough"
+    for _ in range(2):
+        bench.clock.advance(1)
+        bench.queue.tick()
+    assert bench.rooms == {"p": "active", "q": "active"}
+    assert bench.queue.tick() == pytest.approx(30 - 14.25)
+
+
 def test_tick_does_both_flushes() -> None:
     bench = Bench(max_unschedulable_seconds=40.0)
     bench.fail("rejected", "A")

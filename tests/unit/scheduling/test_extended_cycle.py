@@ -23,11 +23,11 @@ from kuberth.framework import (
     ScorePlugin,
     Status,
 )
+from kuberth.local.memory_api import MemoryApi
 from kuberth.outcomes.placement import Placement
 from kuberth.outcomes.rejection import Rejection
 from kuberth.scheduling.extended_cycle import MAX_ROUNDS
 from kuberth.testing import make_pod
-from kuberth.testing.memory_api import MemoryApi
 from tests.unit.framework.rig import plugin
 from tests.unit.scheduling.parts import Parts, parts
 

@@ -10,10 +10,10 @@ import msgspec
 from kuberth.api.authentication import TokenReview, TokenReviewStatus, UserInfo
 from kuberth.api.authorization import SubjectAccessReview, SubjectAccessReviewStatus
 from kuberth.https.messages import Request, Response
+from kuberth.local.memory_api import MemoryApi
 from kuberth.serving.access import OPEN_PATHS
 from kuberth.serving.messages import Handler
 from kuberth.testing import FakeClock
-from kuberth.testing.memory_api import MemoryApi
 from tests.unit.https.rig import Answer, Authority, fetch, run, trusting
 
 T = TypeVar("T")

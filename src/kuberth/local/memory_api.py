@@ -3,14 +3,17 @@
 In: objects created, patched, bound and deleted. Out: the same objects, and watch events in order. It
 keeps the rules a scheduler relies on (unique names, UIDs, increasing versions, preconditions, one binding
 per pod, deletions that a kubelet has to finish), which are the local cluster's own, and nothing else: what
-is written is neither defaulted nor validated, and namespaces need not exist.
+is written is neither defaulted nor validated, and namespaces need not exist. Tests and simulations run on it:
+no tree is built where a struct will do, and a change wakes only those who watch its kind.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
+import re
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
 from itertools import chain, islice
 from typing import Any, Final, NamedTuple, TypeVar, cast
@@ -38,7 +41,7 @@ from kuberth.local.apiserver.schema.catalogue import GATED_ROWS, ROWS
 from kuberth.local.apiserver.verbs.deletion import plan_deletion
 from kuberth.local.apiserver.verbs.listing import parse_version
 from kuberth.local.apiserver.verbs.pod_binding import bound_pod, read_binding
-from kuberth.local.apiserver.verbs.selecting import Selection, select
+from kuberth.local.apiserver.verbs.selecting import Selection, select, value_at
 from kuberth.local.apiserver.verbs.watching import BOOKMARK_SECONDS
 from kuberth.local.apiserver.verbs.writing import expect_same, expect_same_uid, finalized
 from kuberth.local.in_process import told_as_api_errors
@@ -64,14 +67,24 @@ class MemoryApi:
         keep_changes: int = KEEP_CHANGES,
         clock: Clock | None = None,
         feature_gates: Mapping[str, bool] | None = None,
+        steady: bool = False,
     ) -> None:
-        """With PodSchedulingReadiness off, pods that carry scheduling gates can be bound."""
+        """With PodSchedulingReadiness off, pods that carry scheduling gates can be bound.
+
+        A `steady` one sends no bookmarks, so that virtual time jumps over hours in which nothing happens.
+        """
+        self.steady = steady
+        """Whether watches need no bookmarks."""
         self._gates_hold = (feature_gates or {}).get("PodSchedulingReadiness", True)
         self._objects: dict[str, dict[str, Any]] = {}
         """By resource, then by key. All versions of a kind share their objects."""
         self._version = _FIRST_VERSION
         self._history: deque[_Change] = deque(maxlen=keep_changes)
         self._wakers: set[asyncio.Event] = set()
+        """Of those who wait for whatever comes next."""
+        self._subscriptions: dict[str, list[_Subscription]] = {}
+        """By resource."""
+        self._keep_changes = keep_changes
         self._uids = 0
         self._clock = SystemClock() if clock is None else clock
 
@@ -145,37 +158,35 @@ class MemoryApi:
         with told_as_api_errors(what):
             selection = select(_row(info), field_selector=field_selector)
             seen = parse_version(resource_version or "0")
-            self._since(seen)
             present: Sequence[Any] = ()
             if seen == 0:
-                seen, present = self._version, tuple(self._all(kind))
-        waker = asyncio.Event()
-        self._wakers.add(waker)
+                seen, present = self._version, self._all(kind)
+            missed = self._since(seen)
+        subscription = _Subscription(change for change in missed if change.resource_id == info.resource_id)
+        subscribers = self._subscriptions.setdefault(info.resource_id, [])
+        subscribers.append(subscription)
         try:
             for obj in present:
                 if _matches(selection, obj) and (event := read(WatchType.ADDED, obj)) is not None:
                     yield event
             loop = asyncio.get_running_loop()
-            next_bookmark = loop.time() + BOOKMARK_SECONDS
+            next_bookmark = math.inf if self.steady else _bookmark_after(loop.time())
             while True:
-                waker.clear()
-                with told_as_api_errors(what):
-                    fresh = self._since(seen)
-                seen = self._version
-                for change in fresh:
-                    if change.resource_id == info.resource_id and (found := _event(change, selection)):
+                while subscription.changes:
+                    if len(subscription.changes) > self._keep_changes:
+                        with told_as_api_errors(what):
+                            raise expired(f"too old resource version: {subscription.changes[0].version}")
+                    if (found := _event(subscription.changes.popleft(), selection)) is not None:
                         event = read(*found)
                         if event is not None:
                             yield event
-                if self._version == seen:
-                    try:
-                        async with asyncio.timeout_at(next_bookmark):
-                            await waker.wait()
-                    except TimeoutError:
-                        yield WatchEvent(WatchType.BOOKMARK, None, str(seen))
-                        next_bookmark = loop.time() + BOOKMARK_SECONDS
+                if loop.time() >= next_bookmark:
+                    next_bookmark = _bookmark_after(loop.time())
+                    yield WatchEvent(WatchType.BOOKMARK, None, str(self._version))
+                else:
+                    await subscription.more(until=next_bookmark)
         finally:
-            self._wakers.discard(waker)
+            subscribers.remove(subscription)
 
     async def get(self, kind: type[T], name: str, *, namespace: str = "") -> T:
         return self.read(kind, _join(namespace, name))
@@ -299,7 +310,10 @@ class MemoryApi:
 
     def _note(self, info: KindInfo, old: Any, new: Any) -> None:
         self._version += 1
-        self._history.append(_Change(str(self._version), info.resource_id, old, new))
+        change = _Change(str(self._version), info.resource_id, old, new)
+        self._history.append(change)
+        for subscription in self._subscriptions.get(info.resource_id, ()):
+            subscription.take(change)
         for waker in self._wakers:
             waker.set()
 
@@ -320,6 +334,41 @@ class _Change(NamedTuple):
     resource_id: str
     old: Any
     new: Any
+
+
+class _Subscription:
+    """The changes that one watch has yet to tell."""
+
+    __slots__ = ("_waiting", "changes")
+
+    def __init__(self, missed: Iterable[_Change]) -> None:
+        self.changes = deque(missed)
+        self._waiting: asyncio.Future[None] | None = None
+
+    def take(self, change: _Change) -> None:
+        self.changes.append(change)
+        self._wake()
+
+    async def more(self, *, until: float) -> None:
+        """Return when there are changes, or at this time of the loop."""
+        loop = asyncio.get_running_loop()
+        self._waiting = loop.create_future()
+        timer = loop.call_at(until, self._wake) if until < math.inf else None
+        try:
+            await self._waiting
+        finally:
+            if timer is not None:
+                timer.cancel()
+            self._waiting = None
+
+    def _wake(self) -> None:
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
+
+
+def _bookmark_after(now: float) -> float:
+    """All watches get theirs at once: on virtual time one jump then serves them all."""
+    return (now // BOOKMARK_SECONDS + 1) * BOOKMARK_SECONDS
 
 
 def _event(change: _Change, selection: Selection) -> tuple[WatchType, Any] | None:
@@ -345,7 +394,25 @@ def _row(info: KindInfo) -> ServedResource:
 
 
 def _matches(selection: Selection, obj: Any) -> bool:
-    return selection.everything or selection.matches(to_builtins(obj))
+    if selection.everything:
+        return True
+    if isinstance(obj, PlainObject) or not selection.labels.empty:
+        return selection.matches(to_builtins(obj))
+    return selection.fields.matches(lambda name: _value_at(obj, *selection.paths[name]))
+
+
+def _value_at(obj: Any, path: tuple[str, ...], absent: str) -> str:
+    """A field's value as text, from the struct itself: pods are asked for their phase at every change."""
+    found = obj
+    for part in path:
+        found = getattr(found, _attribute(part), None)
+    return found if isinstance(found, str) and found else value_at(to_builtins(obj), path, absent)
+
+
+@lru_cache(maxsize=256)
+def _attribute(name: str) -> str:
+    """The struct's name of a field: podIP is pod_ip, nodeName is node_name."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
 
 
 def _seen_as(kind: type[Any], obj: Any) -> Any:

@@ -1,0 +1,121 @@
+"""The cluster that a simulation begins with.
+
+In: a file of nodes (manifests, shapes as `kuberth up` takes them, or a snapshot), or a number of nodes and a
+shape. Out: nodes, and whatever else was there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from kuberth.api.core import Node
+from kuberth.api.kinds import REGISTRY
+from kuberth.api.wire import convert
+from kuberth.errors import ConfigError, WireError
+from kuberth.local.hollow.shapes import load_shapes, make_nodes
+from kuberth.local.manifests import Manifest, read_manifests
+from kuberth.simulation.snapshots import is_snapshot, read_snapshot
+from kuberth.text.documents import read_tree
+from kuberth.text.field_errors import InvalidConfiguration
+
+BEGINNING: Final = "1970-01-01T00:00:00Z"
+"""When virtual time begins."""
+
+
+NEED_CONTROLLERS: Final = ("ReplicaSet", "StatefulSet", "ReplicationController")
+"""Kinds that a scheduler reads, but that do nothing by themselves."""
+
+
+class ClusterState(NamedTuple):
+    """What is there before the first pod comes."""
+
+    nodes: Sequence[Node]
+    objects: Sequence[Any] = ()
+
+
+def read_cluster(path: Path) -> ClusterState:
+    if is_snapshot(path):
+        trees = [
+            Manifest(tree, f"{path}: item {number}") for number, tree in enumerate(read_snapshot(path), 1)
+        ]
+        return from_manifests(trees)
+    if _holds_shapes(path):
+        return from_shapes(path, count=0)
+    return from_manifests(read_manifests(path))
+
+
+def from_shapes(source: Path | Sequence[Any] | None, *, count: int) -> ClusterState:
+    """Nodes of these shapes; `count` is shared by those that name no number of their own."""
+    shapes = load_shapes(source, count=count)
+    nodes = [convert(Node, tree) for tree in make_nodes(shapes, now=BEGINNING)]
+    if not nodes:
+        raise ConfigError("there are no nodes; shapes name a count each, or --nodes gives one")
+    return ClusterState(nodes)
+
+
+def shape_of(text: str) -> dict[str, Any]:
+    """A shape as it is written on a command line: `cpu=64,memory=256Gi,nvidia.com/gpu=8`."""
+    capacity: dict[str, str] = {}
+    for part in text.split(","):
+        name, equals, amount = part.strip().partition("=")
+        if not equals or not name or not amount:
+            raise ConfigError(f"--shape is RESOURCE=AMOUNT,..., such as cpu=64,memory=256Gi; got {part!r}")
+        capacity[name] = amount
+    return {"capacity": capacity}
+
+
+def from_manifests(manifests: Any) -> ClusterState:
+    nodes: list[Node] = []
+    objects: list[Any] = []
+    for manifest in manifests:
+        obj = as_object(manifest)
+        if isinstance(obj, Node):
+            nodes.append(_complete(obj))
+        else:
+            objects.append(obj)
+    if not nodes:
+        raise ConfigError("the cluster has no nodes")
+    return ClusterState(nodes, objects)
+
+
+def as_object(manifest: Manifest) -> Any:
+    """The typed object of a manifest; ConfigError for a kind that a scheduler does not read."""
+    tree = manifest.tree
+    group, _, version = str(tree.get("apiVersion", "")).rpartition("/")
+    info = REGISTRY.find(group, version, str(tree.get("kind", "")))
+    if info is None or info.kind in NEED_CONTROLLERS:
+        raise ConfigError(
+            f"{manifest}: a simulation plays no controllers, and knows the kinds that a scheduler reads; "
+            "name the pods themselves"
+        )
+    try:
+        obj = convert(info.type, tree)
+    except WireError as error:
+        raise ConfigError(f"{manifest}: {error}") from error
+    if not obj.metadata.name:
+        raise ConfigError(f"{manifest}: an object has a name")
+    # What `kubectl get -o yaml` prints has one, and nobody may create an object that does.
+    metadata = msgspec.structs.replace(obj.metadata, resource_version="")
+    return msgspec.structs.replace(obj, metadata=metadata)
+
+
+def _complete(node: Node) -> Node:
+    """What a node does not say of itself: its capacity is all allocatable."""
+    if node.status.allocatable:
+        return node
+    status = msgspec.structs.replace(node.status, allocatable=node.status.capacity)
+    return msgspec.structs.replace(node, status=status)
+
+
+def _holds_shapes(path: Path) -> bool:
+    if path.is_dir() or path.suffix not in (".yaml", ".yml", ".json"):
+        return False
+    try:
+        tree, _errors = read_tree(path.read_bytes())
+    except (OSError, InvalidConfiguration):
+        return False
+    return isinstance(tree, list) or (isinstance(tree, dict) and "nodes" in tree and "kind" not in tree)

@@ -1,0 +1,107 @@
+"""How many more of a pod fit, and how many nodes it would take.
+
+In: a cluster, a pod, a scheduler's configuration. Out: numbers, found by scheduling: copies of the pod are
+placed by the very scheduler until one of them finds no node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import msgspec
+
+from kuberth.api.core import Node, Pod
+from kuberth.errors import ConfigError
+from kuberth.simulation.arrivals import Arrival
+from kuberth.simulation.clusters import from_shapes
+from kuberth.simulation.stage import Scenario, simulate
+
+MOST_PODS: Final = 200_000
+MOST_NODES: Final = 20_000
+_FIRST_BATCH: Final = 256
+
+
+class NodesNeeded(msgspec.Struct, frozen=True):
+    shape: str
+    nodes: int | None
+    """How many more; None: the pod never fits there, or not with as many as were tried."""
+    pods_each: int
+    """How many of the pod one such node takes."""
+
+
+class Fit(msgspec.Struct, frozen=True):
+    fits: int
+    """More pods that find a node now."""
+    reasons: list[str]
+    """Why the next one does not."""
+    wanted: int
+    needed: list[NodesNeeded]
+    """For `wanted` pods, with the room that is there already: by shape of node."""
+
+
+class Fitting:
+    def __init__(self, scenario: Scenario, pod: Arrival) -> None:
+        self._scenario = scenario
+        self._pod = msgspec.structs.replace(pod, arrival=0.0, duration=None, name="")
+
+    def answer(self, *, wanted: int = 0, shapes: Sequence[Mapping[str, Any]] = ()) -> Fit:
+        fits, reasons = self._count(self._scenario.nodes, most=MOST_PODS)
+        needed = [self._needed(shape, wanted) for shape in shapes] if wanted else []
+        return Fit(fits, reasons, wanted, needed)
+
+    def _count(self, nodes: Sequence[Node], *, most: int) -> tuple[int, list[str]]:
+        """How many copies find a node when `most` are asked for, asking for more only while all do."""
+        batch = min(_FIRST_BATCH, most)
+        while True:
+            outcome = simulate(_with(self._scenario, nodes=nodes, arrivals=[self._pod] * batch), seed=0)
+            own = outcome.pods.placed - self._already_placed(outcome.pods.preempted)
+            if own < batch or batch == most:
+                return own, [each.text for each in outcome.reasons]
+            batch = min(4 * batch, most)
+
+    def _already_placed(self, preempted: int) -> int:
+        """Pods that were on nodes at the beginning, and those made again for having had to leave."""
+        return preempted + sum(
+            1 for each in self._scenario.objects if isinstance(each, Pod) and each.spec.node_name
+        )
+
+    def _needed(self, shape: Mapping[str, Any], wanted: int) -> NodesNeeded:
+        name = str(shape.get("name", "node"))
+        alone, _ = self._count(_more_nodes(shape, 1), most=wanted)
+        fewest, most = 0, 1
+        if self._holds(shape, 0, wanted):
+            return NodesNeeded(name, 0, alone)
+        while not self._holds(shape, most, wanted):
+            fewest, most = most, most * 2
+            if most > MOST_NODES or not alone:
+                return NodesNeeded(name, None, alone)
+        while most - fewest > 1:
+            middle = (fewest + most) // 2
+            if self._holds(shape, middle, wanted):
+                most = middle
+            else:
+                fewest = middle
+        return NodesNeeded(name, most, alone)
+
+    def _holds(self, shape: Mapping[str, Any], more: int, wanted: int) -> bool:
+        nodes = [*self._scenario.nodes, *_more_nodes(shape, more)]
+        return self._count(nodes, most=wanted)[0] >= wanted
+
+
+def _more_nodes(shape: Mapping[str, Any], count: int) -> Sequence[Node]:
+    if not count:
+        return ()
+    named = {**shape, "name": f"more-{shape.get('name', 'node')}", "count": count}
+    return from_shapes([named], count=0).nodes
+
+
+def _with(scenario: Scenario, **changes: Any) -> Scenario:
+    return replace(scenario, **changes)
+
+
+def expect_pod(arrivals: Sequence[Arrival]) -> Arrival:
+    if len(arrivals) != 1:
+        raise ConfigError(f"--fit takes one pod, and there are {len(arrivals)} in the file")
+    return arrivals[0]

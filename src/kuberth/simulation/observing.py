@@ -1,0 +1,291 @@
+"""Watches a run and measures it.
+
+In: the pods of an API as they change, whoever changes them. Out: waits, utilisation, fragmentation and
+fairness. It keeps books of its own and asks neither the scheduler nor its table: what is measured is what
+any other client of the cluster would see.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from kuberth.api import quantity
+from kuberth.api.core import Node, Pod
+from kuberth.client.protocol import Api, WatchType
+from kuberth.simulation.arrivals import amount, requests_of
+from kuberth.simulation.outcomes import PodCounts, Sample, Waits, rounded, waits
+
+MAX_SAMPLES: Final = 480
+"""A longer run is sampled less often."""
+KINDS_OF_PODS: Final = 24
+"""Fragmentation asks whether the most frequent kinds of pods fit."""
+_ENDED: Final = ("Succeeded", "Failed")
+_WAITS: Final = -1
+_ELSEWHERE: Final = -2
+"""On a node that is not among those measured."""
+
+
+Vector = np.ndarray[Any, np.dtype[np.float64]]
+"""A number for each resource."""
+
+
+class BookedPod(NamedTuple):
+    """A pod as far as it is followed."""
+
+    since: float
+    row: int
+    """Of its node; or _WAITS, or _ELSEWHERE."""
+    demand: int
+    """Which of the kinds of requests."""
+    tenant: str
+    priority: int
+
+
+class Books:
+    """Who waits, who runs where, and since when."""
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        self._rows = {node.metadata.name: row for row, node in enumerate(nodes)}
+        rooms = [
+            {name: amount(name, quantity.parse(given)) for name, given in node.status.allocatable.items()}
+            for node in nodes
+        ]
+        self.resources = sorted({name for room in rooms for name, number in room.items() if number})
+        self._columns = {name: column for column, name in enumerate(self.resources)}
+        # (nodes, resources): CPUs, bytes, devices.
+        self._room = np.array([[room.get(name, 0.0) for name in self.resources] for room in rooms]).reshape(
+            len(nodes), len(self.resources)
+        )
+        self._total = self._room.sum(axis=0)
+        self._free = self._room.copy()
+        self._taken = np.zeros(len(self.resources))
+        self._demands: dict[tuple[tuple[str, float], ...], int] = {}
+        self._vectors: list[Vector] = []
+        self._asked: list[int] = []
+        """How often each kind of requests has come."""
+        self._by_spec: dict[int, tuple[Any, int]] = {}
+        self._lives: dict[str, BookedPod] = {}
+        self._held: dict[str, Vector] = {}
+        self._wants: Counter[str] = Counter()
+        """How many pods each tenant has here, waiting or running."""
+        self._waited: dict[tuple[str, int], list[float]] = {}
+        self.running = 0
+        self.waiting = 0
+        self.arrived = 0
+        self.placed = 0
+        self.finished = 0
+        self.preempted = 0
+        self._leaving: set[str] = set()
+
+    def came(self, pod: Pod, now: float) -> None:
+        demand = self._demand(pod)
+        self._asked[demand] += 1
+        tenant = pod.metadata.namespace
+        self._lives[pod.metadata.uid] = BookedPod(now, _WAITS, demand, tenant, pod.spec.priority or 0)
+        self._wants[tenant] += 1
+        self.arrived += 1
+        self.waiting += 1
+
+    def started(self, pod: Pod, now: float) -> None:
+        """It has a node."""
+        life = self._lives[pod.metadata.uid]
+        self._waited.setdefault((life.tenant, life.priority), []).append(now - life.since)
+        self.waiting -= 1
+        self.placed += 1
+        self.running += 1
+        row = self._rows.get(pod.spec.node_name, _ELSEWHERE)
+        self._lives[pod.metadata.uid] = life._replace(row=row, since=now)
+        if row >= 0:
+            vector = self._vectors[life.demand]
+            self._free[row] -= vector
+            self._taken += vector
+            held = self._held.get(life.tenant)
+            if held is None:
+                held = self._held[life.tenant] = np.zeros(len(self.resources))
+            held += vector
+
+    def ended(self, pod: Pod, *, finished: bool) -> None:
+        life = self._lives.pop(pod.metadata.uid, None)
+        if life is None:
+            return
+        self._leaving.discard(pod.metadata.uid)
+        self._wants[life.tenant] -= 1
+        self.finished += finished
+        if life.row == _WAITS:
+            self.waiting -= 1
+            return
+        self.running -= 1
+        if life.row >= 0:
+            vector = self._vectors[life.demand]
+            self._free[life.row] += vector
+            self._taken -= vector
+            self._held[life.tenant] -= vector
+
+    def leaves(self, pod: Pod) -> None:
+        """It has to go, and is told so as often as it changes until it is gone."""
+        uid = pod.metadata.uid
+        if uid not in self._leaving and _is_preempted(pod):
+            self._leaving.add(uid)
+            self.preempted += 1
+
+    def knows(self, pod: Pod) -> bool:
+        return pod.metadata.uid in self._lives
+
+    def has_started(self, pod: Pod) -> bool:
+        life = self._lives.get(pod.metadata.uid)
+        return life is not None and life.row != _WAITS
+
+    def _demand(self, pod: Pod) -> int:
+        known = self._by_spec.get(id(pod.spec))
+        if known is not None and known[0] is pod.spec:
+            return known[1]
+        requests = requests_of(pod)
+        key = tuple(sorted(requests.items()))
+        if key not in self._demands:
+            vector = np.zeros(len(self.resources))
+            for name, number in requests.items():
+                if name in self._columns:
+                    vector[self._columns[name]] = number
+            self._demands[key] = len(self._vectors)
+            self._vectors.append(vector)
+            self._asked.append(0)
+        if len(self._by_spec) < 10_000:
+            self._by_spec[id(pod.spec)] = pod.spec, self._demands[key]
+        return self._demands[key]
+
+    # What it comes to
+
+    def used(self) -> Vector:
+        """The taken share of each resource."""
+        shares: Vector = self._taken / self._total
+        return shares
+
+    def fragmentation(self) -> float:
+        """Share of what is free on nodes that a pod of the workload does not fit on, of the mean pod.
+
+        For each frequent kind of pod, weighed by how often it came: of the resource that it asks most of
+        (as a share of the cluster), the part that is free on nodes where the pod has no room.
+        """
+        kinds = sorted(range(len(self._asked)), key=lambda kind: (-self._asked[kind], kind))[:KINDS_OF_PODS]
+        weights = sum(self._asked[kind] for kind in kinds)
+        lost = 0.0
+        free = np.maximum(self._free, 0.0)
+        for kind in kinds:
+            vector = self._vectors[kind]
+            column = int((vector / self._total).argmax())
+            whole = free[:, column].sum()
+            if whole > 0:
+                fits = (self._free + 1e-9 >= vector).all(axis=1)
+                lost += self._asked[kind] * float(free[~fits, column].sum() / whole)
+        return lost / weights if weights else 0.0
+
+    def fairness(self) -> float:
+        """Over tenants that want anything now."""
+        shares = []
+        for tenant, wanted in self._wants.items():
+            if wanted > 0:
+                held = self._held.get(tenant)
+                shares.append(0.0 if held is None else max(0.0, float((held / self._total).max())))
+        squares = sum(share * share for share in shares)
+        return sum(shares) ** 2 / (len(shares) * squares) if squares > 1e-18 else 1.0
+
+    def counts(self) -> PodCounts:
+        return PodCounts(self.arrived, self.placed, self.finished, self.preempted, self.waiting)
+
+    def waits_by(self, key: Callable[[str, int], str]) -> dict[str, Waits]:
+        """Waits of each group of pods, by what `key` calls it, given tenant and priority."""
+        seconds: dict[str, list[float]] = {}
+        still: Counter[str] = Counter()
+        for (tenant, priority), waited in self._waited.items():
+            seconds.setdefault(key(tenant, priority), []).extend(waited)
+        for life in self._lives.values():
+            if life.row == _WAITS:
+                still[key(life.tenant, life.priority)] += 1
+        names = sorted(seconds.keys() | still.keys())
+        return {name: waits(seconds.get(name, ()), still_waiting=still[name]) for name in names}
+
+
+def _is_preempted(pod: Pod) -> bool:
+    return any(
+        each.type == "DisruptionTarget" and each.reason == "PreemptionByScheduler"
+        for each in pod.status.conditions
+    )
+
+
+class RunObserver:
+    """Follows the pods of one API and samples what the books say."""
+
+    def __init__(self, api: Api, books: Books, *, now: Callable[[], float], interval: float) -> None:
+        self._api = api
+        self.books = books
+        self._now = now
+        self._interval = interval
+        self.samples: list[Sample] = []
+        self._since = 0.0
+        self._areas = np.zeros(len(books.resources))
+        self.last_change = 0.0
+
+    async def follow(self, *, since: str) -> None:
+        """Until cancelled."""
+        books = self.books
+        async for event in self._api.watch(Pod, resource_version=since):
+            pod: Pod = event.object
+            if event.type is WatchType.BOOKMARK:
+                continue
+            now = self._now()
+            if event.type is WatchType.DELETED:
+                self._let_time_pass(now)
+                books.ended(pod, finished=False)
+            elif pod.status.phase in _ENDED:
+                self._let_time_pass(now)
+                books.ended(pod, finished=pod.status.phase == "Succeeded")
+            else:
+                if not books.knows(pod):
+                    books.came(pod, now)
+                if pod.spec.node_name and not books.has_started(pod):
+                    self._let_time_pass(now)
+                    books.started(pod, now)
+                if pod.metadata.deletion_timestamp is not None:
+                    books.leaves(pod)
+            self.last_change = now
+
+    def _let_time_pass(self, now: float) -> None:
+        if now > self._since:
+            self._areas += self.books.used() * (now - self._since)
+            self._since = now
+
+    async def sample(self) -> None:
+        """Until cancelled: a sample at every interval, which doubles when there are too many."""
+        while True:
+            self.take_sample()
+            if len(self.samples) >= MAX_SAMPLES:
+                self.samples = self.samples[::2]
+                self._interval *= 2
+            await asyncio.sleep(self._interval)
+
+    def take_sample(self) -> None:
+        books = self.books
+        used = dict(zip(books.resources, (rounded(float(each)) for each in books.used()), strict=True))
+        self.samples.append(
+            Sample(
+                rounded(self._now()),
+                used,
+                rounded(books.fragmentation()),
+                rounded(books.fairness()),
+                books.running,
+                books.waiting,
+            )
+        )
+
+    def utilisation(self) -> dict[str, float]:
+        """Means from the beginning to the last change."""
+        whole = self._since or 1.0
+        return {
+            name: rounded(float(area / whole))
+            for name, area in zip(self.books.resources, self._areas, strict=True)
+        }

@@ -1,0 +1,115 @@
+"""What a simulated run came to: plain figures, the same for the same seed to the last byte.
+
+Times are virtual, in seconds after the beginning; nothing here tells how fast the machine was.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+VERSION: Final = "kuberth.dev/simulation/v1"
+
+
+class Waits(msgspec.Struct, frozen=True):
+    """How long pods waited for a node, in seconds; of those that got one."""
+
+    pods: int
+    mean: float
+    p50: float
+    p90: float
+    p99: float
+    longest: float
+    still_waiting: int
+    """Pods without a node when the run ended."""
+
+
+class Sample(msgspec.Struct, frozen=True):
+    """The cluster at one moment."""
+
+    at: float
+    utilisation: dict[str, float]
+    """Share of each resource that is taken."""
+    fragmentation: float
+    """Share of what is free that the workload's pods cannot use where it is."""
+    fairness: float
+    """Jain's index over tenants' dominant shares: 1 is even, 1/n is all for one of n."""
+    running: int
+    waiting: int
+
+
+class Attempts(msgspec.Struct, frozen=True):
+    scheduled: int
+    unschedulable: int
+    error: int
+
+    @property
+    def wasted(self) -> float:
+        total = self.scheduled + self.unschedulable + self.error
+        return (total - self.scheduled) / total if total else 0.0
+
+
+class PodCounts(msgspec.Struct, frozen=True):
+    arrived: int
+    placed: int
+    finished: int
+    preempted: int
+    """Pods that had to leave for others; each is made again, as its controller would."""
+    waiting: int
+
+
+class Reason(msgspec.Struct, frozen=True):
+    text: str
+    pods: int
+    """How many pods were told so; one that was told again after six minutes counts again."""
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """One run."""
+
+    version: str
+    name: str
+    seed: int
+    nodes: int
+    seconds: float
+    """From the first arrival's clock zero to the last thing that happened."""
+    pods: PodCounts
+    waits: Waits
+    waits_by_priority: dict[str, Waits]
+    waits_by_tenant: dict[str, Waits]
+    utilisation: dict[str, float]
+    """Mean over the time, by resource."""
+    fragmentation: float
+    fairness: float
+    attempts: Attempts
+    attempts_wasted: float
+    reasons: list[Reason]
+    samples: list[Sample]
+
+
+def waits(seconds: Sequence[float], *, still_waiting: int) -> Waits:
+    ordered = sorted(seconds)
+    if not ordered:
+        return Waits(0, 0.0, 0.0, 0.0, 0.0, 0.0, still_waiting)
+    return Waits(
+        len(ordered),
+        rounded(math.fsum(ordered) / len(ordered)),
+        rounded(_percentile(ordered, 50)),
+        rounded(_percentile(ordered, 90)),
+        rounded(_percentile(ordered, 99)),
+        rounded(ordered[-1]),
+        still_waiting,
+    )
+
+
+def _percentile(ordered: Sequence[float], percent: int) -> float:
+    """The nearest rank."""
+    return ordered[max(0, math.ceil(len(ordered) * percent / 100) - 1)]
+
+
+def rounded(number: float) -> float:
+    """To a millionth: sums of floats differ in their last bits between machines."""
+    return round(number, 6) + 0.0

@@ -1,0 +1,157 @@
+"""A comparison as a page, a table or JSON.
+
+In: a `Comparison`. Out: text. The page stands by itself: its pictures are inside it, and it asks nobody for
+anything.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Iterator, Sequence
+from html import escape
+from typing import Final
+
+import msgspec
+
+from kuberth.bench.drawing import Chart, Curve, charts_svg
+from kuberth.simulation.comparing import Comparison, Figure
+from kuberth.simulation.outcomes import Outcome, Sample, Waits
+
+_STYLE: Final = """
+:root{color-scheme:light dark}
+body{font:15px/1.5 system-ui,-apple-system,'Segoe UI',sans-serif;max-width:60rem;
+margin:2rem auto;padding:0 1rem}
+h1{font-size:1.5rem}h2{font-size:1.15rem;margin-top:2rem}
+table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}
+th,td{text-align:right;padding:.25rem .6rem;border-bottom:1px solid #8884}
+th:first-child,td:first-child{text-align:left}
+.picture{background:#fff;border-radius:6px;padding:.5rem;overflow-x:auto}
+small{opacity:.75}
+"""
+
+
+def as_json(comparison: Comparison) -> bytes:
+    """Everything; a single run is told without a comparison around it."""
+    tree = comparison if len(comparison.variants) > 1 or len(comparison.seeds) > 1 else single(comparison)
+    encoder = msgspec.json.Encoder(order="deterministic")
+    return msgspec.json.format(encoder.encode(tree), indent=1) + b"\n"
+
+
+def single(comparison: Comparison) -> Outcome:
+    return comparison.outcomes[comparison.variants[0]][0]
+
+
+def as_csv(comparison: Comparison) -> str:
+    """A line for each figure of each variant."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(Figure.__struct_fields__)
+    writer.writerows(msgspec.structs.astuple(figure) for figure in comparison.figures)
+    return text.getvalue()
+
+
+def charts(comparison: Comparison) -> list[Chart]:
+    """Over time, for the first seed of each variant."""
+    runs = {name: outcomes[0] for name, outcomes in comparison.outcomes.items()}
+    resources = [
+        name
+        for name in sorted({name for run in runs.values() for name in run.utilisation})
+        if any(run.utilisation.get(name) for run in runs.values())
+    ]
+    drawn = [
+        Chart(
+            f"Taken share of {resource}",
+            "%",
+            [
+                Curve(name, [(each.at, 100 * each.utilisation.get(resource, 0.0)) for each in run.samples])
+                for name, run in runs.items()
+            ],
+        )
+        for resource in resources
+    ]
+    drawn.append(_over_time("Pods that wait", "pods", runs, lambda each: each.waiting))
+    drawn.append(_over_time("Fragmentation", "%", runs, lambda each: 100 * each.fragmentation))
+    drawn.append(_over_time("Fairness among tenants", "%", runs, lambda each: 100 * each.fairness))
+    return drawn
+
+
+def _over_time(title: str, unit: str, runs: dict[str, Outcome], measure: Callable[[Sample], float]) -> Chart:
+    return Chart(
+        title,
+        unit,
+        [
+            Curve(name, [(each.at, float(measure(each))) for each in run.samples])
+            for name, run in runs.items()
+        ],
+    )
+
+
+def as_html(comparison: Comparison, *, title: str) -> str:
+    pictures = charts_svg(charts(comparison))
+    pictures = pictures[pictures.index("<svg") :]
+    parts = [
+        "<!doctype html><html lang='en'><head><meta charset='utf-8'>",
+        "<meta name='viewport' content='width=device-width'>",
+        f"<title>{escape(title)}</title><style>{_STYLE}</style></head><body><h1>{escape(title)}</h1>",
+        f"<p><small>{escape(_summary(comparison))}</small></p>",
+        "<h2>Figures</h2>",
+        _table(*figure_table(comparison)),
+        f"<h2>Over time</h2><div class='picture'>{pictures}</div>",
+    ]
+    for name, outcomes in comparison.outcomes.items():
+        run = outcomes[0]
+        parts.append(f"<h2>{escape(name)}: how long pods waited</h2>")
+        parts.append(_table(*wait_table(run)))
+        if run.reasons:
+            parts.append(f"<h2>{escape(name)}: why pods were rejected</h2>")
+            rows = [[each.text, str(each.pods)] for each in run.reasons]
+            parts.append(_table(["reason", "pods"], rows))
+    return "".join((*parts, "</body></html>\n"))
+
+
+def _summary(comparison: Comparison) -> str:
+    run = single(comparison)
+    seeds = ", ".join(map(str, comparison.seeds))
+    return f"{run.nodes} nodes, {run.pods.arrived} pods, {run.seconds / 86_400:.2f} days; seeds {seeds}"
+
+
+def figure_table(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
+    """Header and rows: a row for each figure, a column for each variant."""
+    by_name: dict[str, list[Figure]] = {}
+    for figure in comparison.figures:
+        by_name.setdefault(figure.name, []).append(figure)
+    rows = [
+        [name, *(_cell(figure, index) for index, figure in enumerate(figures))]
+        for name, figures in by_name.items()
+    ]
+    return ["figure", *comparison.variants], rows
+
+
+def _cell(figure: Figure, index: int) -> str:
+    text = f"{figure.mean:.6g}" + (f" ± {figure.spread:.3g}" if figure.spread else "")
+    if index and figure.difference:
+        spread = f" ± {figure.difference_spread:.2g}" if figure.difference_spread else ""
+        text += f" ({figure.difference:+.4g}{spread})"
+    return text
+
+
+def wait_table(run: Outcome) -> tuple[list[str], list[list[str]]]:
+    header = ["pods", "placed", "mean (s)", "p50", "p90", "p99", "longest", "still waiting"]
+    groups = [("all", run.waits)]
+    groups += ((f"priority {name}", each) for name, each in run.waits_by_priority.items())
+    groups += ((f"tenant {name}", each) for name, each in run.waits_by_tenant.items())
+    return header, [[name, *_cells(each)] for name, each in groups]
+
+
+def _cells(each: Waits) -> Iterator[str]:
+    yield str(each.pods)
+    for seconds in (each.mean, each.p50, each.p90, each.p99, each.longest):
+        yield f"{seconds:.4g}"
+    yield str(each.still_waiting)
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    head = "".join(f"<th scope='col'>{escape(cell)}</th>" for cell in header)
+    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

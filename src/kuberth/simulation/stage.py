@@ -1,0 +1,260 @@
+"""One run: a whole scheduler, users and kubelets over an API in memory, on virtual time.
+
+In: a `Scenario` and a seed. Out: its `Outcome`. The scheduler, its queue, hints, backoffs, permits and
+plugins are those that `kuberth run` starts; nothing waits, and time jumps from one event to the next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import random
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final, TypeVar, cast
+
+from kuberth.api.core import Namespace, Node, Pod
+from kuberth.api.events import Event
+from kuberth.api.meta import ObjectMeta
+from kuberth.assembly.profiles import full_registry
+from kuberth.assembly.scheduler import Scheduler
+from kuberth.client.protocol import Api
+from kuberth.clock import LoopClock, run_in_virtual_time
+from kuberth.config import FeatureGates, KubeSchedulerConfiguration
+from kuberth.errors import AlreadyExistsError
+from kuberth.framework.registry import Registry
+from kuberth.local.memory_api import MemoryApi
+from kuberth.queue.interface import QueueFactory
+from kuberth.simulation.arrivals import Arrival, ArrivalPods, named, pod_groups
+from kuberth.simulation.observing import MAX_SAMPLES, Books, RunObserver
+from kuberth.simulation.outcomes import VERSION, Attempts, Outcome, Reason, rounded, waits
+from kuberth.simulation.playing import Kubelets, Users
+
+T = TypeVar("T")
+
+GANG_GATES: Final = ("GenericWorkload", "GangScheduling")
+"""Turned on for a trace with gangs, unless somebody said otherwise."""
+QUIET_SECONDS: Final = 15.0
+"""Longer than the longest backoff: what is not tried in this time waits for something to change."""
+MAX_REASONS: Final = 40
+_LIMIT_SECONDS: Final = 2.0**32
+_SETTLED: Final = 2
+"""So often in a row nothing was to be done before a run is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """What is played."""
+
+    nodes: Sequence[Node]
+    arrivals: Sequence[Arrival]
+    objects: Sequence[Any] = ()
+    """Whatever else is in the cluster at the beginning, pods on nodes included."""
+    name: str = "simulation"
+    config: KubeSchedulerConfiguration | None = None
+    gates: Mapping[str, bool] = field(default_factory=dict)
+    registry: Callable[[], Registry] = full_registry
+    queue: QueueFactory | None = None
+    until: float | None = None
+    """When to stop looking; None: when nothing can change any more."""
+
+
+def simulate(
+    scenario: Scenario, *, seed: int = 0, told: Callable[[int], None] = lambda _made: None
+) -> Outcome:
+    """Play it; `told` hears how many pods have arrived."""
+
+    async def main() -> Outcome:
+        gates = effective_gates(scenario)
+        api = MemoryApi(clock=LoopClock(asyncio.get_running_loop()), feature_gates=gates, steady=True)
+        return await Performance(scenario, api, seed=seed, told=told).run()
+
+    with _seldom_collected():
+        return run_in_virtual_time(main, limit_seconds=_LIMIT_SECONDS)
+
+
+@contextmanager
+def _seldom_collected() -> Iterator[None]:
+    """Pods leave no cycles behind that would be worth a look at every one of the others for."""
+    before = gc.get_threshold()
+    gc.set_threshold(200_000, 20, 100)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
+def effective_gates(scenario: Scenario) -> dict[str, bool]:
+    gates = dict(scenario.gates)
+    if any(each.gang for each in scenario.arrivals):
+        for name in GANG_GATES:
+            gates.setdefault(name, True)
+    return gates
+
+
+class Performance:
+    """One run over an API that is empty, on the time of the running event loop, virtual or real."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        api: Api,
+        *,
+        seed: int,
+        told: Callable[[int], None] = lambda _made: None,
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        self._scenario = scenario
+        self._seed = seed
+        self._told = told
+        self._clock = LoopClock(loop)
+        self._now = partial(_since, loop.time, loop.time())
+        self._gates = effective_gates(scenario)
+        self._api = api
+        self._news = NewsStand()
+        self._scheduler = Scheduler(
+            self._api,
+            config=scenario.config,
+            queue=scenario.queue,
+            feature_gates=FeatureGates(self._gates),
+            registry=scenario.registry(),
+            clock=self._clock,
+            rng=random.Random(seed),
+            events_api=cast(Api, self._news),
+        )
+
+    async def run(self) -> Outcome:
+        scenario, api = self._scenario, self._api
+        arrivals = named(scenario.arrivals)
+        await self._furnish()
+        span = scenario.until or max((each.arrival for _, each in arrivals), default=0.0)
+        observer = RunObserver(
+            api, Books(scenario.nodes), now=self._now, interval=max(1.0, span / (MAX_SAMPLES / 2))
+        )
+        async with asyncio.TaskGroup() as tasks:
+            kubelets = Kubelets(api, clock=self._clock, spawn=tasks.create_task)
+            users = Users(
+                api,
+                arrivals,
+                pod_groups(scenario.arrivals),
+                maker=ArrivalPods(scheduler_name=self._scheduler.config.profiles[0].scheduler_name),
+                now=self._now,
+                told=self._told,
+            )
+            scheduling = tasks.create_task(self._scheduler.run(), name="scheduler")
+            await self._scheduler.wait_synced()
+            followers = [
+                tasks.create_task(observer.follow(since="0"), name="observer"),
+                tasks.create_task(kubelets.follow(since="0"), name="kubelets"),
+                tasks.create_task(observer.sample(), name="samples"),
+            ]
+            playing = tasks.create_task(users.run(), name="users")
+            if scenario.until is None:
+                await playing
+                await self._settle(kubelets)
+            else:
+                await asyncio.sleep(scenario.until - self._now())
+                playing.cancel()
+            observer.take_sample()
+            outcome = self._outcome(observer)
+            self._scheduler.stop()
+            for task in followers:
+                task.cancel()
+            await scheduling
+            kubelets.rest()
+        return outcome
+
+    async def _furnish(self) -> None:
+        scenario, api = self._scenario, self._api
+        there = {"default", *(each.metadata.name for each in scenario.objects if isinstance(each, Namespace))}
+        wanted = {each.tenant for each in scenario.arrivals} | {
+            each.metadata.namespace for each in scenario.objects if isinstance(each, Pod)
+        }
+        for name in sorted({"default", *wanted} - (there - {"default"})):
+            with contextlib.suppress(AlreadyExistsError):
+                await api.create(Namespace(metadata=ObjectMeta(name=name)))
+        # In the order in which an API server lists them: the scheduler goes through nodes as they came.
+        for obj in (*sorted(scenario.nodes, key=lambda node: node.metadata.name), *scenario.objects):
+            await api.create(obj)
+
+    async def _settle(self, kubelets: Kubelets) -> None:
+        """Return when nothing is on its way any more: those who still wait would wait for ever."""
+        queue, calm = self._scheduler.queue, 0
+        while calm < _SETTLED:
+            await kubelets.calm()
+            await asyncio.sleep(QUIET_SECONDS)
+            rooms = queue.rooms()
+            tried = any(pods for room, pods in rooms.items() if room not in ("unschedulable", "gated"))
+            busy = tried or queue.in_flight() or not kubelets.idle or len(self._scheduler.waiting_pods)
+            calm = 0 if busy else calm + 1
+
+    def _outcome(self, observer: RunObserver) -> Outcome:
+        books, metrics = observer.books, self._scheduler.metrics
+        attempts: Counter[str] = Counter()
+        for (result, *_), number in metrics.schedule_attempts.values.items():
+            attempts[result] += int(number)
+        tried = Attempts(attempts["scheduled"], attempts["unschedulable"], attempts["error"])
+        everyone = books.waits_by(lambda _tenant, _priority: "")
+        samples = observer.samples
+        return Outcome(
+            version=VERSION,
+            name=self._scenario.name,
+            seed=self._seed,
+            nodes=len(self._scenario.nodes),
+            seconds=rounded(observer.last_change),
+            pods=books.counts(),
+            waits=everyone.get("", waits((), still_waiting=0)),
+            waits_by_priority=books.waits_by(lambda _tenant, priority: str(priority)),
+            waits_by_tenant=books.waits_by(lambda tenant, _priority: tenant),
+            utilisation=observer.utilisation(),
+            fragmentation=_mean([each.fragmentation for each in samples]),
+            fairness=_mean([each.fairness for each in samples]),
+            attempts=tried,
+            attempts_wasted=rounded(tried.wasted),
+            reasons=self._news.reasons(),
+            samples=samples,
+        )
+
+
+def _since(time: Callable[[], float], beginning: float) -> float:
+    return time() - beginning
+
+
+def _mean(numbers: Sequence[float]) -> float:
+    return rounded(sum(numbers) / len(numbers)) if numbers else 0.0
+
+
+_NODES: Final = re.compile(r"^\d+/\d+ nodes are available: ")
+_COUNT: Final = re.compile(r"^(\d+) ")
+
+
+class NewsStand:
+    """Takes the scheduler's events in the API's place, and counts why pods were rejected."""
+
+    def __init__(self) -> None:
+        self._reasons: Counter[str] = Counter()
+
+    async def create(self, obj: T) -> T:
+        if isinstance(obj, Event) and obj.reason == "FailedScheduling":
+            for reason in reasons_in(obj.note):
+                self._reasons[reason] += 1
+        return obj
+
+    async def patch(self, kind: type[T], name: str, patch: Mapping[str, Any], **_where: str) -> T:
+        """News that continue a series say nothing new."""
+        return kind()
+
+    def reasons(self) -> list[Reason]:
+        ordered = sorted(self._reasons.items(), key=lambda each: (-each[1], each[0]))
+        return [Reason(text, pods) for text, pods in ordered[:MAX_REASONS]]
+
+
+def reasons_in(note: str) -> list[str]:
+    """The reasons of a FailedScheduling event, without the numbers of nodes and what preemption says."""
+    text = _NODES.sub("", note).partition(". ")[0].rstrip(". ")
+    return sorted({_COUNT.sub("", part.strip()) for part in text.split(", ")} - {""})

@@ -1,0 +1,66 @@
+"""Many runs on all cores, or on an existing Dask cluster.
+
+In: scenarios by name, and seeds. Out: the outcome of every one with every seed, in that order whoever came
+first. Every run is as if it were alone: the same seed gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import importlib
+import multiprocessing
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from kuberth.errors import ConfigError
+from kuberth.simulation.outcomes import Outcome
+from kuberth.simulation.stage import Scenario, simulate
+
+ScenarioMaker = Callable[[int], Scenario]
+"""The scenario of a seed; it has to be picklable where runs are spread over processes."""
+
+
+def run_all(
+    variants: Mapping[str, ScenarioMaker],
+    seeds: Sequence[int],
+    *,
+    processes: int | None = None,
+    dask: str = "",
+    told: Callable[[int], None] = lambda _done: None,
+) -> dict[str, list[Outcome]]:
+    """`processes` None: one for each core. `told` hears how many runs are done."""
+    work = [(make, seed) for make in variants.values() for seed in seeds]
+    spread = _on_dask(work, dask) if dask else _on_cores(work, processes)
+    done: list[Outcome] = []
+    for outcome in spread:
+        done.append(outcome)
+        told(len(done))
+    return {name: done[index * len(seeds) : (index + 1) * len(seeds)] for index, name in enumerate(variants)}
+
+
+def _play(task: tuple[ScenarioMaker, int]) -> Outcome:
+    make, seed = task
+    return simulate(make(seed), seed=seed)
+
+
+def _on_cores(work: Sequence[tuple[ScenarioMaker, int]], processes: int | None) -> Iterator[Outcome]:
+    count = min(len(work), processes or len(os.sched_getaffinity(0)))
+    if count <= 1:
+        yield from map(_play, work)
+        return
+    with multiprocessing.get_context("spawn").Pool(count) as pool:
+        yield from pool.imap(_play, work)
+
+
+def _on_dask(work: Sequence[tuple[ScenarioMaker, int]], address: str) -> Iterable[Outcome]:
+    try:
+        distributed: Any = importlib.import_module("distributed")
+    except ImportError as error:
+        raise ConfigError("--dask needs Dask: pip install 'kuberth[dask]'") from error
+    try:
+        client = distributed.Client(address, timeout="10s")
+    except (OSError, ValueError, TimeoutError) as error:
+        raise ConfigError(f"--dask {address}: the cluster cannot be reached: {error}") from error
+    with client:
+        results: Iterable[Outcome] = client.gather(client.map(_play, work, pure=False))
+        yield from results

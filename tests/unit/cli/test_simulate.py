@@ -1,0 +1,111 @@
+"""`kuberth simulate` from its words to its files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from kuberth.cli import cli
+from kuberth.cli.simulate import _spread
+from kuberth.errors import ConfigError
+
+PACKED = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- pluginConfig:
+  - name: NodeResourcesFit
+    args: {scoringStrategy: {type: MostAllocated, resources: [{name: cpu, weight: 1}]}}
+"""
+SPREAD = PACKED.replace("MostAllocated", "LeastAllocated")
+SMALL = ("--nodes", "3", "--generate", "services", "--pods", "20", "--days", "0.05")
+
+
+def ran(*words: Any) -> Result:
+    return CliRunner().invoke(cli, ["simulate", *map(str, words)], catch_exceptions=True)
+
+
+def test_two_runs_with_one_seed_are_byte_equal(tmp_path: Path) -> None:
+    files = [tmp_path / "a.json", tmp_path / "b.json"]
+    for file in files:
+        assert ran(*SMALL, "--seed", 3, "--output-json", file).exit_code == 0
+    assert files[0].read_bytes() == files[1].read_bytes()
+    assert json.loads(files[0].read_bytes())["pods"]["arrived"] >= 20
+
+
+def test_configurations_are_compared_over_the_same_arrivals(tmp_path: Path) -> None:
+    (tmp_path / "packed.yaml").write_text(PACKED)
+    (tmp_path / "spread.yaml").write_text(SPREAD)
+    (tmp_path / "shapes.yaml").write_text("- {name: n, count: 2}\n")
+    report, table, plot = tmp_path / "r.html", tmp_path / "f.csv", tmp_path / "p.svg"
+    files = [tmp_path / f"{name}.yaml" for name in ("packed", "spread", "shapes")]
+    done = ran(
+        *SMALL, "--compare", *files, "--seeds", 2, "--report", report, "--output-csv", table, "--plot", plot
+    )
+    assert done.exit_code == 0, done.output
+    assert "packed" in done.output
+    assert report.read_text().startswith("<!doctype html>")
+    assert table.read_text().count("spread,") > 5
+    assert plot.read_text().startswith("<")
+
+
+def test_a_sweep_answers_as_the_plain_command_does(tmp_path: Path) -> None:
+    (tmp_path / "packed.yaml").write_text(PACKED)
+    words = (*SMALL, "-o", "json", "--seeds", 2)
+    plain = ran(*words, "--compare", tmp_path / "packed.yaml")
+    swept = ran("sweep", *words, "--config", tmp_path / "packed.yaml", "--processes", 1)
+    assert swept.exit_code == 0, swept.output
+    assert swept.stdout == plain.stdout
+
+
+def test_fit(tmp_path: Path) -> None:
+    pod = tmp_path / "pod.jsonl"
+    pod.write_text('{"arrival": 0, "requests": {"cpu": "3"}}\n')
+    done = ran("--nodes", 2, "--fit", pod, "--fit-pods", 6)
+    assert done.exit_code == 0, done.output
+    assert "4 more of this pod fit on 2 nodes." in done.output
+    assert "For 6: 1 more nodes of shape as-node-1 (2 pods on an empty one)" in done.output
+
+
+def test_a_trace_that_is_printed_can_be_played(tmp_path: Path) -> None:
+    drawn = ran("trace", "services", "--pods", 5, "--days", "0.01")
+    (tmp_path / "t.jsonl").write_text(drawn.stdout)
+    done = ran("--nodes", 2, "--trace", tmp_path / "t.jsonl", "-o", "json")
+    assert json.loads(done.stdout)["pods"]["finished"] == 5
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ((), "name what arrives"),
+        (("--generate", "gpu"), "name the cluster"),
+        (("--nodes", "2", "--generate", "gpu", "--trace", "{trace}"), "name what arrives"),
+        (("--generate", "gpu", "--shape", "cpu=1", "--cluster", "{trace}"), "--shape is of --nodes"),
+    ],
+)
+def test_words_that_do_not_go_together(tmp_path: Path, words: tuple[str, ...], expected: str) -> None:
+    trace = tmp_path / "t.csv"
+    trace.write_text("arrival\n1\n")
+    done = ran(*(word.format(trace=trace) for word in words))
+    assert done.exit_code == 2
+    assert expected in done.output
+
+
+def test_a_broken_trace_is_told_and_nothing_is_written(tmp_path: Path) -> None:
+    trace = tmp_path / "t.csv"
+    trace.write_text("arrival\n1\n-1\n")
+    done = ran("--nodes", 1, "--trace", trace, "--output-json", tmp_path / "o.json")
+    assert isinstance(done.exception, ConfigError)
+    assert "t.csv:3:1" in str(done.exception)
+    assert [each.name for each in tmp_path.iterdir()] == ["t.csv"]
+
+
+def test_compare_takes_as_many_files_as_follow() -> None:
+    words = ["--nodes", "3", "--compare", "a", "b", "--seed", "1", "sweep", "--config", "c"]
+    assert _spread(words, "--compare", {"sweep"}) == [
+        *("--nodes", "3", "--compare", "a", "--compare", "b", "--seed", "1", "sweep", "--config", "c")
+    ]

@@ -1,0 +1,57 @@
+"""Several runs beside each other, and how they are told."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+import pytest
+
+from kuberth.simulation.comparing import Comparison, compare
+from kuberth.simulation.outcomes import Outcome
+from kuberth.simulation.reporting import as_csv, as_html, as_json
+from kuberth.simulation.stage import simulate
+from tests.unit.simulation.scenes import pod, scene
+
+
+@pytest.fixture(scope="module")
+def comparison() -> Comparison:
+    arrivals = [pod(number, 50, cpu="3") for number in range(4)]
+    return compare(
+        {
+            name: [simulate(scene(*arrivals, nodes=nodes), seed=seed) for seed in (1, 2)]
+            for name, nodes in (("few", 1), ("<many>", 4))
+        }
+    )
+
+
+def test_differences_are_to_the_first(comparison: Comparison) -> None:
+    by = {(each.name, each.variant): each for each in comparison.figures}
+    assert by["wait mean (s)", "few"].difference == 0
+    assert by["wait mean (s)", "<many>"].mean == 0
+    assert by["wait mean (s)", "<many>"].difference == -by["wait mean (s)", "few"].mean
+    assert by["utilisation cpu", "few"].spread == 0
+    assert comparison.seeds == [1, 2]
+
+
+def test_the_page_stands_by_itself(comparison: Comparison) -> None:
+    page = as_html(comparison, title="A & B")
+    assert "<title>A &amp; B</title>" in page
+    assert "&lt;many&gt;" in page
+    assert "<many>" not in page
+    assert "<svg" in page
+    links = set(re.findall(r"(?:href|src|url\()\W*(\w+:[^'\")]*)", page))
+    assert not links
+    assert set(re.findall(r"https?://[^\s'\"<]*", page)) <= {"http://www.w3.org/2000/svg"}
+
+
+def test_json_and_csv_hold_all_figures(comparison: Comparison) -> None:
+    assert msgspec.json.decode(as_json(comparison), type=Comparison) == comparison
+    lines = as_csv(comparison).splitlines()
+    assert lines[0].startswith("name,variant,mean,spread")
+    assert len(lines) == 1 + len(comparison.figures)
+
+
+def test_a_single_run_is_told_plainly() -> None:
+    outcome = simulate(scene(pod(0, 5)))
+    assert msgspec.json.decode(as_json(compare({"one": [outcome]})), type=Outcome) == outcome

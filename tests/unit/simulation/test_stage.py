@@ -1,0 +1,104 @@
+"""Whole runs in virtual time."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+
+import msgspec
+import pytest
+
+from kuberth.simulation.outcomes import Outcome, PodCounts
+from kuberth.simulation.stage import reasons_in, simulate
+from tests.unit.simulation.scenes import crowd, pod, scene
+
+
+def test_pods_run_for_their_duration_and_free_their_room() -> None:
+    outcome = simulate(scene(pod(0, 100, cpu="3"), pod(10, 50, cpu="3")))
+    assert outcome.pods == PodCounts(arrived=2, placed=2, finished=2, preempted=0, waiting=0)
+    # The second one had to wait for the first one's end, and was then tried at once or after its backoff.
+    assert 90 <= outcome.waits.longest < 92
+    assert outcome.waits.p50 == 0
+    assert outcome.seconds == pytest.approx(150, abs=2)
+    assert outcome.utilisation["cpu"] == pytest.approx(0.75, abs=0.01)
+    assert [each.text for each in outcome.reasons] == ["Insufficient cpu"]
+    assert outcome.attempts.scheduled == 2
+    assert outcome.attempts_wasted == pytest.approx(1 - 2 / (2 + outcome.attempts.unschedulable), abs=1e-6)
+
+
+def test_a_pod_that_never_fits_ends_the_run_and_is_told() -> None:
+    outcome = simulate(scene(pod(0, 10), pod(5, 10, cpu="5", priority=3, tenant="blue")))
+    assert outcome.pods.waiting == 1
+    assert outcome.waits.still_waiting == 1
+    assert outcome.waits_by_priority["3"].still_waiting == 1
+    assert outcome.waits_by_tenant["blue"].pods == 0
+
+
+def test_pods_that_stay_for_ever_do_not_keep_the_run_going() -> None:
+    outcome = simulate(scene(pod(0), pod(1), pod(2, 5)))
+    assert outcome.pods == PodCounts(arrived=3, placed=3, finished=1, preempted=0, waiting=0)
+
+
+def test_who_is_preempted_comes_again() -> None:
+    outcome = simulate(scene(pod(0, 1000, cpu="3"), pod(100, 50, cpu="3", priority=10)))
+    assert outcome.pods == PodCounts(arrived=3, placed=3, finished=2, preempted=1, waiting=0)
+    assert outcome.waits_by_priority["10"].longest < 2
+    assert outcome.waits_by_priority["0"].longest > 45
+    # It begins anew.
+    assert outcome.seconds > 1100
+
+
+def test_a_gang_waits_until_all_of_it_fits() -> None:
+    gang = [pod(10, 100, cpu="2", gang="g", name=f"g-{number}") for number in range(3)]
+    outcome = simulate(scene(pod(0, 60, cpu="3"), *gang, nodes=2))
+    assert outcome.pods.placed == 4
+    assert outcome.waits.p50 >= 50, "no member starts before the last one fits"
+
+
+def test_a_run_ends_when_it_is_told_to() -> None:
+    outcome = simulate(scene(pod(0, 1e6), pod(50, 10), pod(500, 10), until=100.0))
+    assert outcome.pods.arrived == 2
+    assert outcome.pods.finished == 1
+    assert outcome.samples[-1].at == 100
+
+
+def test_one_seed_gives_one_outcome_to_the_last_byte_whatever_the_hash_seed() -> None:
+    def elsewhere(hash_seed: str) -> bytes:
+        code = (
+            "import sys, msgspec; from tests.unit.simulation.scenes import crowd; "
+            "from kuberth.simulation.stage import simulate; "
+            "sys.stdout.buffer.write(msgspec.json.encode(simulate(crowd(), seed=7)))"
+        )
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+        return subprocess.run(
+            [sys.executable, "-c", code], env=environment, check=True, capture_output=True, timeout=240
+        ).stdout
+
+    first = elsewhere("1")
+    assert msgspec.json.decode(first, type=Outcome).pods.arrived >= 200
+    assert elsewhere("2") == first
+
+
+def test_another_seed_breaks_ties_otherwise_and_nothing_else_differs() -> None:
+    scenario = replace(crowd(pods=60, nodes=20), until=7200.0)
+    first, second = simulate(scenario, seed=1), simulate(scenario, seed=2)
+    assert first.pods.arrived == second.pods.arrived
+    assert (first.seed, second.seed) == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("note", "expected"),
+    [
+        ("0/3 nodes are available: 3 Insufficient cpu.", ["Insufficient cpu"]),
+        (
+            "0/3 nodes are available: 1 Insufficient cpu, 2 node(s) had untolerated taint(s). "
+            "preemption: 0/3 nodes are available: 3 No preemption victims found for incoming pod.",
+            ["Insufficient cpu", "node(s) had untolerated taint(s)"],
+        ),
+        ("no nodes available to schedule pods", ["no nodes available to schedule pods"]),
+    ],
+)
+def test_reasons_are_told_without_numbers(note: str, expected: list[str]) -> None:
+    assert reasons_in(note) == expected
