@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from kuberth.api.core import Pod
 from kuberth.clock import LoopClock, run_in_virtual_time
 from kuberth.cluster.pod_info import PodInfo
@@ -23,6 +25,8 @@ from kuberth.queue.priority_queue import PriorityQueue
 from kuberth.simulation.arrivals import Arrival
 from kuberth.simulation.stage import Performance, Scenario
 from tests.unit.simulation.scenes import scene
+
+pytestmark = pytest.mark.scale  # real time: a machine that others use does not keep it
 
 BATCHES, BATCH = 20, 15
 PERIOD = 1.13
