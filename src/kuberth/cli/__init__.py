@@ -30,6 +30,7 @@ COMMANDS: Final = {
     "bench": "kuberth.cli.bench:bench",
     "config": "kuberth.cli.config:config_group",
     "run": "kuberth.cli.run:run",
+    "shadow": "kuberth.cli.shadow:shadow",
     "up": "kuberth.cli.up:up",
 }
 

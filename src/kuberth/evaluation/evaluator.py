@@ -32,7 +32,7 @@ from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.diagnosis import Diagnosis
 from kuberth.framework.handle import Handle
 from kuberth.framework.nominator import Nominator
-from kuberth.framework.registry import PluginFactory
+from kuberth.framework.registry import PluginFactory, Registry
 from kuberth.framework.runner import Runner
 from kuberth.framework.running.scoring import NodeScores
 from kuberth.framework.status import Status
@@ -89,9 +89,13 @@ class Evaluator:
         profile: str | None = None,
         plugins: Mapping[str, PluginFactory] | None = None,
         feature_gates: FeatureGates | None = None,
+        registry: Registry | None = None,
         with_plans: bool = True,
     ) -> None:
-        """`with_plans`: equal pods share what is known of the nodes. No answer depends on it."""
+        """`plugins` are added to the in-tree ones; a `registry` takes the place of both.
+
+        `with_plans`: equal pods share what is known of the nodes. No answer depends on it.
+        """
         self.stores = Stores()
         """The objects it was given, by kind."""
         self.cluster = ClusterTable()
@@ -120,7 +124,7 @@ class Evaluator:
         )
         runners = assemble(
             config,
-            registry=full_registry(plugins),
+            registry=full_registry(plugins) if registry is None else registry,
             handle=handle,
             metrics=metrics,
             with_plans=with_plans,
