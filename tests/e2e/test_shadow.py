@@ -35,8 +35,8 @@ TAINT = {"key": "dedicated", "value": "batch", "effect": "NoSchedule"}
 def reader(cluster: Cluster) -> Iterator[Path]:
     """The kubeconfig of a user who has the documented ClusterRole."""
     text = (REPOSITORY / "docs" / "shadow.md").read_text(encoding="utf-8")
-    role = yaml.safe_load(text.partition("```yaml\n")[2].partition("```")[0])
-    binding = {
+    role: Object = yaml.safe_load(text.partition("```yaml\n")[2].partition("```")[0])
+    binding: Object = {
         "apiVersion": RBAC,
         "kind": "ClusterRoleBinding",
         "metadata": {"name": role["metadata"]["name"]},
@@ -153,15 +153,10 @@ def priority_class(name: str, value: int) -> Object:
     }
 
 
-def check(shadowed: Shadowed, pods: int) -> dict[str, int]:
-    """At least 99 of 100 agree, and whatever does not is explained."""
+def check_explained(shadowed: Shadowed, pods: int) -> float:
+    """Every pod was decided and whatever does not agree is explained; the share that agrees."""
     agreements = Counter(each["agreement"] for each in shadowed.decisions if each.get("node"))
     assert agreements.total() == pods
-    agreeing = agreements["same node"] + agreements["equal score"]
-    differences = [
-        each for each in shadowed.decisions if "Scores" in each or each["agreement"] == "other node"
-    ]
-    assert agreeing >= 0.99 * pods, (agreements, differences[:3])
     unexplained = [
         each
         for each in shadowed.decisions
@@ -170,7 +165,7 @@ def check(shadowed: Shadowed, pods: int) -> dict[str, int]:
     ]
     assert not unexplained, unexplained[:3]
     assert shadowed.report["unexplained"] == 0
-    return dict(agreements)
+    return (agreements["same node"] + agreements["equal score"]) / pods
 
 
 def check_nothing_written(cluster: Cluster) -> None:
@@ -202,7 +197,7 @@ def test_it_agrees_with_kube_scheduler(
     cluster: Cluster, start_scheduler: StartScheduler, peer: str, reader: Path, tmp_path: Path
 ) -> None:
     shadowed = shadow_pods(cluster, start_scheduler, peer, reader, tmp_path, nodes=60, pods=240)
-    check(shadowed, 240)
+    assert check_explained(shadowed, 240) >= 0.99
 
 
 @pytest.mark.scale
@@ -217,7 +212,7 @@ def test_two_thousand_pods_on_five_hundred_nodes(
     shadowed = shadow_pods(cluster, start_scheduler, peer, reader, tmp_path, nodes=500, pods=2000)
     with capsys.disabled():
         print(f"\n{json.dumps(shadowed.report, indent=1)}")
-    check(shadowed, 2000)
+    assert check_explained(shadowed, 2000) >= 0.99
 
 
 def test_rejections_and_preemption(

@@ -56,7 +56,7 @@ class _Positive(click.ParamType[timedelta]):
 @click.option(
     "--settle",
     type=_Positive(),
-    default="500ms",
+    default="2s",
     show_default=True,
     help="Bindings that are seen within so long of each other may have been decided in another order.",
 )

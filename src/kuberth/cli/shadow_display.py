@@ -16,7 +16,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from kuberth.programs.shadow.decisions import AGREEING, Agreement, Decision, Report
+from kuberth.programs.shadow.decisions import AGREEING, Agreement, Cause, Decision, Report
 
 _SHOWN: Final = 20
 """So many differences are in the final report."""
@@ -117,8 +117,10 @@ def agreement_table(report: Report) -> RenderableType:
         number = report.agreements[each]
         if number or each in AGREEING:
             table.add_row(str(each), str(number), _share(number, report.decisions))
-    explained = ", ".join(f"{cause} {number}" for cause, number in report.causes.items())
+    explained = ", ".join(f"{cause} {report.causes[cause]}" for cause in Cause if report.causes[cause])
     head = f"{report.decisions} decisions, {_share(report.agreeing, report.decisions)} agree"
+    if report.reordered:
+        head += f" ({report.reordered} with crossing bindings put back in order)"
     foot = f"differences explained: {explained or 'none'}; unexplained: {report.unexplained}"
     return Group(Text(head), table, Text(foot))
 

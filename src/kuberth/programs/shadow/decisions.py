@@ -82,6 +82,8 @@ class Decision:
     own_message: str = ""
     """Why it was rejected here, or what failed."""
     explanation: Explanation | None = None
+    reordered: tuple[str, ...] = ()
+    """Pods whose bindings crossed this one's; the two agree once they are back in the queue's order."""
     waited_seconds: float | None = None
     """From the first sight of the pod, free of gates, to the decision; None: it was there before we were."""
     attempts: int = 0
@@ -123,12 +125,13 @@ class Decision:
                 "pods": list(explanation.pods),
                 "nodes": list(explanation.nodes),
             },
+            "reordered": list(self.reordered),
             "waitedSeconds": None if self.waited_seconds is None else round(self.waited_seconds, 6),
             "attempts": self.attempts,
             "ownAttempts": self.own_attempts,
             "ownSeconds": round(self.own_seconds, 6),
         }
-        return {name: value for name, value in tree.items() if value not in (None, "", {})}
+        return {name: value for name, value in tree.items() if value not in (None, "", {}, [])}
 
 
 class Report:
@@ -137,6 +140,8 @@ class Report:
     def __init__(self) -> None:
         self.agreements: Counter[Agreement] = Counter()
         self.causes: Counter[Cause] = Counter()
+        self.reordered = 0
+        """How many agree only with crossing bindings back in the queue's order."""
         self.attempts = self.own_attempts = 0
         """For pods that were placed."""
         self.differences: deque[Decision] = deque(maxlen=KEPT_DIFFERENCES)
@@ -147,6 +152,7 @@ class Report:
     def note(self, decision: Decision) -> None:
         self.agreements[decision.agreement] += 1
         self._took.append(decision.own_seconds)
+        self.reordered += bool(decision.reordered)
         if decision.explanation is not None:
             self.causes[decision.explanation.cause] += 1
         if decision.is_unexplained:
@@ -186,6 +192,7 @@ class Report:
             "decisions": self.decisions,
             "agreements": {str(each): self.agreements[each] for each in Agreement},
             "agreeingShare": self.agreeing / self.decisions if self.decisions else None,
+            "reordered": self.reordered,
             "explained": {str(each): self.causes[each] for each in Cause},
             "unexplained": self.unexplained,
             "attempts": self.attempts,

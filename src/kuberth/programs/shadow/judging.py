@@ -7,6 +7,7 @@ of its own bindings at once: so a difference is tried again with some of those c
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final, NamedTuple
 
@@ -19,8 +20,8 @@ from kuberth.scheduling.sampling import nodes_to_find
 
 ROUNDS: Final = 8
 """So often the pods on the nodes that matter are looked for, each time over another answer."""
-STEPS: Final = (0, 1, 2, 4, 8, 16)
-"""How many of the nearest changes are tried together, before all of them are."""
+STEPS: Final = (0, 1, 2, 4, 8, 16, 32)
+"""How many of the nearest changes, before and after, are tried together."""
 TRIALS: Final = 100
 """More questions about one pod are not asked."""
 
@@ -41,6 +42,10 @@ class Verdict(NamedTuple):
     own_node: str = ""
     equals: int = 0
     explanation: Explanation | None = None
+    reordered: tuple[str, ...] = ()
+    """Pods whose bindings had to be put back into the queue's order for the two to agree."""
+    seconds: float = 0.0
+    """How long the decision took, without the search for what explains a difference."""
 
 
 class Surroundings(NamedTuple):
@@ -52,6 +57,9 @@ class Surroundings(NamedTuple):
     """Changes moments after, the first one first."""
     nodes: Collection[str] = ()
     """Nodes that changed moments before."""
+    crossed: Sequence[Alteration] = ()
+    """Those of `before` and `after` that stood the other way round in the queue: a scheduler pops the pods
+    one by one, but their bindings arrive as they will."""
 
 
 class Judge:
@@ -65,28 +73,37 @@ class Judge:
 
     def placed(self, pod: Pod, node: str, around: Surroundings) -> Verdict:
         """The real scheduler sent the pod, which has no node here, to this one."""
-        answer = self._evaluator.evaluate(pod)
+        answer, seconds = self._decide(pod)
+        search = _Search(self._evaluator, pod, lambda other: node in best_nodes(other), node)
+        reordered: tuple[str, ...] = ()
+        if node not in best_nodes(answer) and around.crossed:
+            in_order = search.ask(around.crossed)
+            if node in best_nodes(in_order):
+                answer, reordered = in_order, tuple(each.info.key for each in around.crossed)
         best = best_nodes(answer)
         if node in best:
             agreement = Agreement.SAME if len(best) == 1 else Agreement.EQUAL
-            return Verdict(agreement, answer, node, len(best))
+            return Verdict(agreement, answer, node, len(best), reordered=reordered, seconds=seconds)
         agreement = Agreement.OTHER if best else Agreement.NOT_PLACED
         own = best[0] if best else ""
-        search = _Search(self._evaluator, pod, lambda other: node in best_nodes(other), node)
         explanation = (
             search.run(answer, around) or self._changed(answer, node, around) or self._sampled(answer, node)
         )
-        return Verdict(agreement, answer, own, len(best), explanation)
+        return Verdict(agreement, answer, own, len(best), explanation, seconds=seconds)
 
     def rejected(self, pod: Pod, around: Surroundings) -> Verdict:
         """The real scheduler found no node for the pod."""
-        answer = self._evaluator.evaluate(pod)
+        answer, seconds = self._decide(pod)
         best = best_nodes(answer)
         if not best:
-            return Verdict(Agreement.SAME_VERDICT, answer)
+            return Verdict(Agreement.SAME_VERDICT, answer, seconds=seconds)
         search = _Search(self._evaluator, pod, lambda other: not other.feasible)
         explanation = search.run(answer, around) or self._changed(answer, "", around)
-        return Verdict(Agreement.NOT_REJECTED, answer, best[0], len(best), explanation)
+        return Verdict(Agreement.NOT_REJECTED, answer, best[0], len(best), explanation, seconds=seconds)
+
+    def _decide(self, pod: Pod) -> tuple[Answer, float]:
+        started = time.perf_counter()
+        return self._evaluator.evaluate(pod), time.perf_counter() - started
 
     def _changed(self, answer: Answer, node: str, around: Surroundings) -> Explanation | None:
         """Whether nodes that just changed make the whole difference."""
@@ -137,7 +154,11 @@ class _Search:
         self._trials = TRIALS
 
     def run(self, answer: Answer, around: Surroundings) -> Explanation | None:
-        found = self._on_nodes_that_matter(answer, around) or self._nearest(around)
+        found = (
+            self._on_nodes_that_matter(answer, around, directed=True)
+            or self._on_nodes_that_matter(answer, around, directed=False)
+            or self._nearest(around)
+        )
         if not found:
             return None
         fewest = self._fewest(found)
@@ -150,8 +171,13 @@ class _Search:
             texts.append(f"without what was seen just before of {', '.join(earlier)}")
         return Explanation(Cause.BINDINGS, f"both agree {' and '.join(texts)}", pods=(*earlier, *later))
 
-    def _on_nodes_that_matter(self, answer: Answer, around: Surroundings) -> list[Alteration]:
-        """Fill the nodes that are better here, and free the one that was taken, as far as changes can."""
+    def _on_nodes_that_matter(
+        self, answer: Answer, around: Surroundings, *, directed: bool
+    ) -> list[Alteration]:
+        """Fill the nodes that are better here, and free the one that was taken, as far as changes can.
+
+        Not directed: the other way, too, since a pod more may also balance a node.
+        """
         left = [*around.before, *around.after]
         taken: list[Alteration] = []
         for _ in range(ROUNDS):
@@ -159,14 +185,14 @@ class _Search:
             new = [
                 each
                 for each in left
-                if (each.adds and each.info.node_name in better)
-                or (not each.adds and each.info.node_name == self._node)
+                if each.info.node_name in better | {self._node}
+                and (not directed or each.adds == (each.info.node_name in better))
             ]
             if not new:
                 break
             taken += new
             left = [each for each in left if each not in new]
-            answer = self._ask(taken)
+            answer = self.ask(taken)
             if self._agrees(answer):
                 return taken
         return []
@@ -175,18 +201,14 @@ class _Search:
         """The nearest changes, wherever: pods count in the domains of others, too."""
         before, after = around.before, around.after
         numbers = sorted(
-            {
-                (min(early, len(before)), min(late, len(after)))
-                for early in (*STEPS, len(before))
-                for late in (*STEPS, len(after))
-            },
+            {(min(early, len(before)), min(late, len(after))) for early in STEPS for late in STEPS},
             key=lambda pair: (sum(pair), pair),
         )
         for early, late in numbers[1:]:
             if self._trials <= 0:
                 return []
             taken = [*before[:early], *after[:late]]
-            if self._agrees(self._ask(taken)):
+            if self._agrees(self.ask(taken)):
                 return taken
         return []
 
@@ -197,14 +219,14 @@ class _Search:
             start = 0
             while start < len(found) and len(found) > 1 and self._trials > 0:
                 shorter = found[:start] + found[start + size :]
-                if shorter and self._agrees(self._ask(shorter)):
+                if shorter and self._agrees(self.ask(shorter)):
                     found = shorter
                 else:
                     start += size
             size = min(size // 2, len(found) // 2) if size > 1 else 0
         return found
 
-    def _ask(self, alterations: Iterable[Alteration]) -> Answer:
+    def ask(self, alterations: Iterable[Alteration]) -> Answer:
         self._trials -= 1
         table = self._evaluator.cluster
         rehearsal = Rehearsal(table)

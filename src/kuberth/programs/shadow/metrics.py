@@ -36,7 +36,7 @@ class ShadowMetrics:
         )
         self.took = Histogram(
             "kuberth_shadow_decision_duration_seconds",
-            "How long the shadow's own decision took, with the search for what explains a difference.",
+            "How long the shadow's own decision took.",
             buckets=exponential_buckets(0.001, 2, 15),
         )
         self.attempts = Counter(

@@ -8,16 +8,16 @@ decision is made over the table as it stood just before it, with a view of what 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import Counter, deque
 from collections.abc import Callable
-from itertools import islice
+from itertools import count, islice
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from kuberth.api.core import Namespace, Node, Pod
 from kuberth.api.events import Event
+from kuberth.api.pod_resources import pod_priority
 from kuberth.api.pods import PodCondition
 from kuberth.assembly.following import Following
 from kuberth.assembly.scheduler import UNFINISHED
@@ -31,9 +31,9 @@ from kuberth.informers.store import Store, object_key
 from kuberth.programs.shadow.decisions import Agreement, Decision
 from kuberth.programs.shadow.judging import Alteration, Judge, Surroundings, Verdict
 
-SETTLE_SECONDS: Final = 0.5
+SETTLE_SECONDS: Final = 2.0
 """So long before and after a decision others count as made about the same time."""
-MOST_AROUND: Final = 200
+MOST_AROUND: Final = 2000
 """More changes before, or after, are not looked at."""
 FAILED_SCHEDULING: Final = "reason=FailedScheduling"
 
@@ -48,14 +48,28 @@ class _Arrival(NamedTuple):
 class _Pending:
     """What is known of a pod that waits."""
 
-    __slots__ = ("own_attempts", "rejections", "since")
+    __slots__ = ("number", "own_attempts", "rejections", "since")
 
-    def __init__(self, since: float | None) -> None:
+    def __init__(self, number: int, since: float | None) -> None:
+        self.number = number
+        """In the order in which they came."""
         self.since = since
         """When it was first seen free of gates; None: it was there before."""
         self.rejections = 0
         """Of the real scheduler, that its conditions showed."""
         self.own_attempts = 0
+
+
+class _Change(NamedTuple):
+    """A change of the table, as it would be turned back."""
+
+    at: float
+    turned_back: Alteration
+    place: _Place | None = None
+
+
+_Place = tuple[int, int]
+"""Where a pod that was never rejected stood in the queue: by priority, then as it came."""
 
 
 class Shadow:
@@ -82,11 +96,12 @@ class Shadow:
         self.schedulers: Counter[str] = Counter()
         """Every scheduler name that was seen, with how many pods were."""
         self._pending: dict[str, _Pending] = {}
+        self._numbers = count()
         self._failures: dict[str, dict[str, int]] = {}
         """By the pod's UID, then by event: how often it was told."""
         self._stream: deque[_Arrival] = deque()
         """Seen, but not in the table yet."""
-        self._recent: deque[tuple[float, Alteration]] = deque(maxlen=MOST_AROUND)
+        self._recent: deque[_Change] = deque(maxlen=MOST_AROUND)
         self._changed_nodes: dict[str, float] = {}
         self._begun = False
         self.synced = asyncio.Event()
@@ -204,7 +219,7 @@ class Shadow:
                     self._cluster.update_pod(self._derive(new))
             elif (placed := self._cluster.placed(old.metadata.uid)) is not None:
                 self._cluster.remove_pod(placed.uid)
-                self._note(arrival.at, Alteration(placed, adds=True))
+                self._note(_Change(arrival.at, Alteration(placed, adds=True)))
         elif new is not None and new.spec.node_name:
             self._bound(arrival.at, old, new)
         elif self._is_shadowed(new or old):
@@ -215,12 +230,13 @@ class Shadow:
 
     def _bound(self, at: float, old: Pod | None, new: Pod) -> None:
         info = self._derive(new)
+        place = self._place(new)
         if old is not None and self._is_shadowed(old):
             if self._begun:
                 self._decide(at, old, node=new.spec.node_name)
             self._forget(old)
         self._cluster.add_pod(info)
-        self._note(at, Alteration(info, adds=False))
+        self._note(_Change(at, Alteration(info, adds=False), place))
 
     def _waits(self, at: float, old: Pod | None, new: Pod | None) -> None:
         if new is None:
@@ -231,7 +247,7 @@ class Shadow:
             return
         condition = rejection_of(new)
         if not new.spec.scheduling_gates and new.metadata.uid not in self._pending:
-            self._pending[new.metadata.uid] = _Pending(at if self._begun else None)
+            self._pending[new.metadata.uid] = _Pending(next(self._numbers), at if self._begun else None)
         if self._begun and condition is not None and (old is None or condition != rejection_of(old)):
             # Before its promise counts: one that came with the rejection is for the next attempt.
             self._decide(at, new if old is None else old, message=condition.message)
@@ -248,20 +264,25 @@ class Shadow:
         self._pending.pop(pod.metadata.uid, None)
         self._failures.pop(pod.metadata.uid, None)
 
-    def _note(self, at: float, turned_back: Alteration) -> None:
+    def _place(self, pod: Pod) -> _Place | None:
+        pending = self._pending.get(pod.metadata.uid)
+        if pending is None or pending.rejections:
+            return None
+        return -pod_priority(pod), pending.number
+
+    def _note(self, change: _Change) -> None:
         if self._begun:
-            self._recent.append((at, turned_back))
+            self._recent.append(change)
 
     # Deciding
 
     def _decide(self, at: float, pod: Pod, *, node: str = "", message: str = "") -> None:
         uid = pod.metadata.uid
-        pending = self._pending.setdefault(uid, _Pending(None))
+        pending = self._pending.setdefault(uid, _Pending(next(self._numbers), None))
         pending.own_attempts += 1
         pending.rejections += not node
-        around = self._around(at)
+        around = self._around(at, pod)
         verdict: Verdict | None = None
-        started = time.perf_counter()
         try:
             if node:
                 verdict = self._judge.placed(_as_it_waited(pod), node, around)
@@ -270,7 +291,6 @@ class Shadow:
             problem = verdict.answer.message
         except KuberthError as failure:
             problem = str(failure)
-        took = time.perf_counter() - started
         failures = max(pending.rejections, sum(self._failures.get(uid, {}).values()))
         self._told(
             _decision(
@@ -282,32 +302,44 @@ class Shadow:
                 waited_seconds=None if pending.since is None else at - pending.since,
                 attempts=failures + 1 if node else max(failures, 1),
                 own_attempts=pending.own_attempts,
-                own_seconds=took,
+                own_seconds=0.0 if verdict is None else verdict.seconds,
             )
         )
 
-    def _around(self, at: float) -> Surroundings:
+    def _around(self, at: float, pod: Pod) -> Surroundings:
         earliest, latest = at - self._settle, at + self._settle
-        while self._recent and self._recent[0][0] < earliest:
+        while self._recent and self._recent[0].at < earliest:
             self._recent.popleft()
         self._changed_nodes = {
             name: changed for name, changed in self._changed_nodes.items() if changed >= earliest
         }
-        after = (
+        own = self._place(pod)
+        coming = (
             alteration
             for arrival in self._stream
             if arrival.kind is Pod and arrival.at <= latest
             for alteration in self._coming(arrival)
         )
+        after = list(islice(coming, MOST_AROUND))
+        crossed: list[Alteration] = []
+        if own is not None:
+            crossed += (each.turned_back for each in self._recent if each.place and each.place > own)
+            crossed += (
+                each for each in after if each.adds and (place := self._place(each.info.pod)) and place < own
+            )
         return Surroundings(
-            before=[alteration for _, alteration in reversed(self._recent)],
-            after=list(islice(after, MOST_AROUND)),
+            before=[each.turned_back for each in reversed(self._recent)],
+            after=after,
             nodes=tuple(self._changed_nodes),
+            crossed=crossed,
         )
 
     def _coming(self, arrival: _Arrival) -> list[Alteration]:
         old, new = _on_node(arrival.old), _on_node(_unfinished(arrival.new))
         if new is not None and old is None:
+            # Its binding can only have been decided before if it was there to be decided.
+            if self._is_shadowed(new) and new.metadata.uid not in self._pending:
+                return []
             return [Alteration(self._derive(new), adds=True)]
         if old is not None and new is None:
             return [Alteration(self._derive(old), adds=False)]
@@ -333,6 +365,7 @@ def _decision(verdict: Verdict | None, **known: Any) -> Decision:
         scores=scores(known["node"]),
         own_scores=scores(verdict.own_node),
         explanation=verdict.explanation,
+        reordered=verdict.reordered,
         **known,
     )
 
