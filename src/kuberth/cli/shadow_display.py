@@ -16,26 +16,32 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from kuberth.programs.shadow.decisions import AGREEING, Agreement, Cause, Decision, Report
+from kuberth.programs.shadow.decisions import (
+    AGREEING,
+    Agreement,
+    DifferenceCause,
+    ShadowDecision,
+    ShadowReport,
+)
 
 _SHOWN: Final = 20
 """So many differences are in the final report."""
 _NOTHING: Final = "-"
 
 
-class Display(Protocol):
+class ShadowDisplay(Protocol):
     def __enter__(self) -> Self: ...
 
     def __exit__(self, *exc: object) -> None: ...
 
-    def told(self, decision: Decision) -> None: ...
+    def told(self, decision: ShadowDecision) -> None: ...
 
     def say(self, sentence: str) -> None: ...
 
-    def end(self, report: Report) -> None: ...
+    def end(self, report: ShadowReport) -> None: ...
 
 
-def display_for(output: str) -> Display:
+def display_for(output: str) -> ShadowDisplay:
     return JsonDisplay() if output == "json" else TextDisplay(Console())
 
 
@@ -48,13 +54,13 @@ class JsonDisplay:
     def __exit__(self, *_exc: object) -> None:
         pass
 
-    def told(self, decision: Decision) -> None:
+    def told(self, decision: ShadowDecision) -> None:
         click.echo(json.dumps(decision.tree()))
 
     def say(self, sentence: str) -> None:
         click.echo(sentence, err=True)
 
-    def end(self, report: Report) -> None:
+    def end(self, report: ShadowReport) -> None:
         click.echo(json.dumps({"report": report.tree()}))
 
 
@@ -63,7 +69,7 @@ class TextDisplay:
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._report = Report()
+        self._report = ShadowReport()
         self._live: Live | None = None
 
     def __enter__(self) -> Self:
@@ -83,7 +89,7 @@ class TextDisplay:
         # The terminal writes ^C at the end of the last row, so that is an empty one.
         return Group(agreement_table(self._report), "")
 
-    def told(self, decision: Decision) -> None:
+    def told(self, decision: ShadowDecision) -> None:
         self._report.note(decision)
         if not decision.agrees:
             self._print(Text(difference_line(decision)))
@@ -91,14 +97,14 @@ class TextDisplay:
     def say(self, sentence: str) -> None:
         self._print(Text(sentence))
 
-    def end(self, report: Report) -> None:
+    def end(self, report: ShadowReport) -> None:
         self._console.print(report_text(report))
 
     def _print(self, text: Text) -> None:
         self._console.print(text, soft_wrap=not self._console.is_terminal)
 
 
-def difference_line(decision: Decision) -> str:
+def difference_line(decision: ShadowDecision) -> str:
     own = decision.own_node or "no node"
     line = f"{decision.pod}: {decision.agreement}: {decision.node or 'no node'} there, {own} here"
     if decision.explanation is not None:
@@ -108,7 +114,7 @@ def difference_line(decision: Decision) -> str:
     return line
 
 
-def agreement_table(report: Report) -> RenderableType:
+def agreement_table(report: ShadowReport) -> RenderableType:
     table = Table(box=None, pad_edge=False, show_edge=False, header_style="dim")
     table.add_column("the two decided")
     table.add_column("times", justify="right", no_wrap=True)
@@ -117,7 +123,9 @@ def agreement_table(report: Report) -> RenderableType:
         number = report.agreements[each]
         if number or each in AGREEING:
             table.add_row(str(each), str(number), _share(number, report.decisions))
-    explained = ", ".join(f"{cause} {report.causes[cause]}" for cause in Cause if report.causes[cause])
+    explained = ", ".join(
+        f"{cause} {report.causes[cause]}" for cause in DifferenceCause if report.causes[cause]
+    )
     head = f"{report.decisions} decisions, {_share(report.agreeing, report.decisions)} agree"
     if report.reordered:
         head += f" ({report.reordered} with crossing bindings put back in order)"
@@ -125,7 +133,7 @@ def agreement_table(report: Report) -> RenderableType:
     return Group(Text(head), table, Text(foot))
 
 
-def report_text(report: Report) -> RenderableType:
+def report_text(report: ShadowReport) -> RenderableType:
     """The end: the table, how long and how often, and the differences nothing explains with both scores."""
     parts: list[RenderableType] = [agreement_table(report)]
     if report.placed:
@@ -141,7 +149,7 @@ def report_text(report: Report) -> RenderableType:
     return Group(*parts)
 
 
-def score_table(decision: Decision) -> Table:
+def score_table(decision: ShadowDecision) -> Table:
     """What both nodes score here, by plugin."""
     table = Table(box=None, pad_edge=False, show_edge=False, header_style="dim")
     table.add_column("score here")

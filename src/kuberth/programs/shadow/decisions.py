@@ -37,7 +37,7 @@ class Agreement(enum.StrEnum):
 AGREEING: Final = frozenset((Agreement.SAME, Agreement.EQUAL, Agreement.SAME_VERDICT))
 
 
-class Cause(enum.StrEnum):
+class DifferenceCause(enum.StrEnum):
     """What explains a difference."""
 
     BINDINGS = "bindings"
@@ -50,8 +50,8 @@ class Cause(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Explanation:
-    cause: Cause
+class DifferenceExplanation:
+    cause: DifferenceCause
     text: str
     pods: tuple[str, ...] = ()
     """namespace/name of the pods that make the difference."""
@@ -59,7 +59,7 @@ class Explanation:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class ShadowDecision:
     """One decision of the real scheduler, and the one made here at its side."""
 
     pod: str
@@ -81,7 +81,7 @@ class Decision:
     """Why the real scheduler rejected it, as its condition says."""
     own_message: str = ""
     """Why it was rejected here, or what failed."""
-    explanation: Explanation | None = None
+    explanation: DifferenceExplanation | None = None
     reordered: tuple[str, ...] = ()
     """Pods whose bindings crossed this one's; the two agree once they are back in the queue's order."""
     waited_seconds: float | None = None
@@ -134,22 +134,22 @@ class Decision:
         return {name: value for name, value in tree.items() if value not in (None, "", {}, [])}
 
 
-class Report:
+class ShadowReport:
     """Everything so far, in bounded memory but for a number a pod."""
 
     def __init__(self) -> None:
         self.agreements: Counter[Agreement] = Counter()
-        self.causes: Counter[Cause] = Counter()
+        self.causes: Counter[DifferenceCause] = Counter()
         self.reordered = 0
         """How many agree only with crossing bindings back in the queue's order."""
         self.attempts = self.own_attempts = 0
         """For pods that were placed."""
-        self.differences: deque[Decision] = deque(maxlen=KEPT_DIFFERENCES)
+        self.differences: deque[ShadowDecision] = deque(maxlen=KEPT_DIFFERENCES)
         """The last ones that nothing explains."""
         self._waited = array("d")
         self._took = array("d")
 
-    def note(self, decision: Decision) -> None:
+    def note(self, decision: ShadowDecision) -> None:
         self.agreements[decision.agreement] += 1
         self._took.append(decision.own_seconds)
         self.reordered += bool(decision.reordered)
@@ -193,7 +193,7 @@ class Report:
             "agreements": {str(each): self.agreements[each] for each in Agreement},
             "agreeingShare": self.agreeing / self.decisions if self.decisions else None,
             "reordered": self.reordered,
-            "explained": {str(each): self.causes[each] for each in Cause},
+            "explained": {str(each): self.causes[each] for each in DifferenceCause},
             "unexplained": self.unexplained,
             "attempts": self.attempts,
             "ownAttempts": self.own_attempts,

@@ -15,7 +15,7 @@ from kuberth.api.core import Pod
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.cluster.what_if import Rehearsal
 from kuberth.evaluation import Answer, Evaluator
-from kuberth.programs.shadow.decisions import Agreement, Cause, Explanation
+from kuberth.programs.shadow.decisions import Agreement, DifferenceCause, DifferenceExplanation
 from kuberth.scheduling.sampling import nodes_to_find
 
 ROUNDS: Final = 8
@@ -34,14 +34,14 @@ class Alteration(NamedTuple):
     """It counts on its node; False: it does not."""
 
 
-class Verdict(NamedTuple):
+class ShadowComparison(NamedTuple):
     """The outcome of one comparison."""
 
     agreement: Agreement
     answer: Answer
     own_node: str = ""
     equals: int = 0
-    explanation: Explanation | None = None
+    explanation: DifferenceExplanation | None = None
     reordered: tuple[str, ...] = ()
     """Pods whose bindings had to be put back into the queue's order for the two to agree."""
     seconds: float = 0.0
@@ -62,7 +62,7 @@ class Surroundings(NamedTuple):
     one by one, but their bindings arrive as they will."""
 
 
-class Judge:
+class ShadowJudge:
     """Asks an evaluator, which is kept current by somebody else."""
 
     def __init__(self, evaluator: Evaluator, *, percentage_of_nodes_to_score: int | None = None) -> None:
@@ -71,7 +71,7 @@ class Judge:
         own = evaluator.runner.profile.percentage_of_nodes_to_score
         self._percentage = percentage_of_nodes_to_score if own is None else own
 
-    def placed(self, pod: Pod, node: str, around: Surroundings) -> Verdict:
+    def placed(self, pod: Pod, node: str, around: Surroundings) -> ShadowComparison:
         """The real scheduler sent the pod, which has no node here, to this one."""
         answer, seconds = self._decide(pod)
         search = _Search(self._evaluator, pod, lambda other: node in best_nodes(other), node)
@@ -83,45 +83,49 @@ class Judge:
         best = best_nodes(answer)
         if node in best:
             agreement = Agreement.SAME if len(best) == 1 else Agreement.EQUAL
-            return Verdict(agreement, answer, node, len(best), reordered=reordered, seconds=seconds)
+            return ShadowComparison(agreement, answer, node, len(best), reordered=reordered, seconds=seconds)
         agreement = Agreement.OTHER if best else Agreement.NOT_PLACED
         own = best[0] if best else ""
         explanation = (
             search.run(answer, around) or self._changed(answer, node, around) or self._sampled(answer, node)
         )
-        return Verdict(agreement, answer, own, len(best), explanation, seconds=seconds)
+        return ShadowComparison(agreement, answer, own, len(best), explanation, seconds=seconds)
 
-    def rejected(self, pod: Pod, around: Surroundings) -> Verdict:
+    def rejected(self, pod: Pod, around: Surroundings) -> ShadowComparison:
         """The real scheduler found no node for the pod."""
         answer, seconds = self._decide(pod)
         best = best_nodes(answer)
         if not best:
-            return Verdict(Agreement.SAME_VERDICT, answer, seconds=seconds)
+            return ShadowComparison(Agreement.SAME_VERDICT, answer, seconds=seconds)
         search = _Search(self._evaluator, pod, lambda other: not other.feasible)
         explanation = search.run(answer, around) or self._changed(answer, "", around)
-        return Verdict(Agreement.NOT_REJECTED, answer, best[0], len(best), explanation, seconds=seconds)
+        return ShadowComparison(
+            Agreement.NOT_REJECTED, answer, best[0], len(best), explanation, seconds=seconds
+        )
 
     def _decide(self, pod: Pod) -> tuple[Answer, float]:
         started = time.perf_counter()
         return self._evaluator.evaluate(pod), time.perf_counter() - started
 
-    def _changed(self, answer: Answer, node: str, around: Surroundings) -> Explanation | None:
+    def _changed(self, answer: Answer, node: str, around: Surroundings) -> DifferenceExplanation | None:
         """Whether nodes that just changed make the whole difference."""
         doubtful = {node} if node and node not in answer.totals else better_nodes(answer, node)
         if not doubtful or not doubtful <= set(around.nodes):
             return None
         names = tuple(sorted(doubtful))
-        return Explanation(Cause.NODES, f"changed a moment before: {', '.join(names)}", nodes=names)
+        return DifferenceExplanation(
+            DifferenceCause.NODES, f"changed a moment before: {', '.join(names)}", nodes=names
+        )
 
-    def _sampled(self, answer: Answer, node: str) -> Explanation | None:
+    def _sampled(self, answer: Answer, node: str) -> DifferenceExplanation | None:
         if node not in answer.totals:
             return None
         enough = nodes_to_find(self._evaluator.cluster.node_count, self._percentage)
         better = len(better_nodes(answer, node))
         if better > len(answer.totals) - enough:
             return None
-        return Explanation(
-            Cause.SAMPLING,
+        return DifferenceExplanation(
+            DifferenceCause.SAMPLING,
             f"{better} of {len(answer.totals)} passing nodes are better, "
             f"but a scheduler that samples stops at {enough}",
         )
@@ -153,7 +157,7 @@ class _Search:
         self._node = node
         self._trials = TRIALS
 
-    def run(self, answer: Answer, around: Surroundings) -> Explanation | None:
+    def run(self, answer: Answer, around: Surroundings) -> DifferenceExplanation | None:
         found = (
             self._on_nodes_that_matter(answer, around, directed=True)
             or self._on_nodes_that_matter(answer, around, directed=False)
@@ -169,7 +173,9 @@ class _Search:
             texts.append(f"with what was seen only afterwards of {', '.join(later)}")
         if earlier:
             texts.append(f"without what was seen just before of {', '.join(earlier)}")
-        return Explanation(Cause.BINDINGS, f"both agree {' and '.join(texts)}", pods=(*earlier, *later))
+        return DifferenceExplanation(
+            DifferenceCause.BINDINGS, f"both agree {' and '.join(texts)}", pods=(*earlier, *later)
+        )
 
     def _on_nodes_that_matter(
         self, answer: Answer, around: Surroundings, *, directed: bool

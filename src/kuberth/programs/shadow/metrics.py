@@ -13,7 +13,7 @@ from kuberth.https.listener import AddressFlags, Listener
 from kuberth.https.messages import Request, Response
 from kuberth.observe.exposition import build_families, process_families
 from kuberth.observe.metrics import Counter, Family, Histogram, exponential_buckets
-from kuberth.programs.shadow.decisions import Decision
+from kuberth.programs.shadow.decisions import ShadowDecision
 from kuberth.serving.metrics_pages import families_page
 from kuberth.serving.page_service import PageService
 from kuberth.serving.server import LIMITS
@@ -43,7 +43,7 @@ class ShadowMetrics:
             "kuberth_shadow_attempts_total", "Attempts for pods that were placed, by whose.", ("scheduler",)
         )
 
-    def note(self, decision: Decision) -> None:
+    def note(self, decision: ShadowDecision) -> None:
         explanation = decision.explanation
         cause = "" if explanation is None else str(explanation.cause)
         self.decisions.inc((str(decision.agreement), cause))

@@ -22,7 +22,7 @@ from kuberth.errors import ConfigError
 from kuberth.evaluation import Evaluator
 from kuberth.framework.registry import Registry
 from kuberth.programs.run.daemon import reach
-from kuberth.programs.shadow.decisions import Decision, Report
+from kuberth.programs.shadow.decisions import ShadowDecision, ShadowReport
 from kuberth.programs.shadow.metrics import ShadowMetrics, metrics_server
 from kuberth.programs.shadow.shadow import SETTLE_SECONDS, Shadow
 
@@ -57,12 +57,12 @@ class ShadowRun:
         settings: ShadowSettings,
         api: Api,
         *,
-        told: Callable[[Decision], None],
+        told: Callable[[ShadowDecision], None],
         say: Callable[[str], None],
     ) -> None:
         self._settings = settings
         self._told, self._say = told, say
-        self.report = Report()
+        self.report = ShadowReport()
         self.metrics = ShadowMetrics()
         config = settings.config
         self._evaluator = Evaluator(
@@ -78,7 +78,7 @@ class ShadowRun:
             settle_seconds=settings.settle_seconds,
         )
 
-    async def until_end(self) -> Report:
+    async def until_end(self) -> ShadowReport:
         async with asyncio.TaskGroup() as tasks:
             minding = tasks.create_task(self._mind(), name="time")
             if self._settings.for_seconds is not None:
@@ -87,7 +87,7 @@ class ShadowRun:
             minding.cancel()
         return self.report
 
-    def _note(self, decision: Decision) -> None:
+    def _note(self, decision: ShadowDecision) -> None:
         wanted = self._settings.pods
         if wanted is not None and self.report.placed >= wanted:
             return
@@ -144,9 +144,9 @@ def profile_for(config: KubeSchedulerConfiguration, scheduler_name: str) -> str:
 async def run_shadow(
     settings: ShadowSettings,
     *,
-    told: Callable[[Decision], None],
+    told: Callable[[ShadowDecision], None],
     say: Callable[[str], None],
-) -> Report:
+) -> ShadowReport:
     """Run beside the cluster's scheduler until SIGINT, SIGTERM, or what the settings say."""
     connection = settings.config.client_connection
     client = load_client_config(

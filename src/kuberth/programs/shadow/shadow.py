@@ -1,6 +1,6 @@
 """Follows a cluster, read-only, and decides each pod at the moment its real scheduler does.
 
-In: an API, of which only list and watch are used, and an evaluator. Out: a `Decision` for every binding and
+In: an API, of which only list and watch are used, and an evaluator. Out: a decision for every binding and
 every rejection of the shadowed scheduler's pods. The table is kept a moment behind what is seen, so that a
 decision is made over the table as it stood just before it, with a view of what came right after.
 """
@@ -28,8 +28,8 @@ from kuberth.evaluation import Evaluator
 from kuberth.framework.object_changes import node_changes
 from kuberth.informers.reflector import Reflector
 from kuberth.informers.store import Store, object_key
-from kuberth.programs.shadow.decisions import Agreement, Decision
-from kuberth.programs.shadow.judging import Alteration, Judge, Surroundings, Verdict
+from kuberth.programs.shadow.decisions import Agreement, ShadowDecision
+from kuberth.programs.shadow.judging import Alteration, ShadowComparison, ShadowJudge, Surroundings
 
 SETTLE_SECONDS: Final = 2.0
 """So long before and after a decision others count as made about the same time."""
@@ -82,13 +82,13 @@ class Shadow:
         *,
         derive: Callable[[Pod], PodInfo],
         scheduler_name: str,
-        told: Callable[[Decision], None],
+        told: Callable[[ShadowDecision], None],
         percentage_of_nodes_to_score: int | None = None,
         settle_seconds: float = SETTLE_SECONDS,
     ) -> None:
         self._evaluator = evaluator
         self._cluster, self._nominator = evaluator.cluster, evaluator.nominator
-        self._judge = Judge(evaluator, percentage_of_nodes_to_score=percentage_of_nodes_to_score)
+        self._judge = ShadowJudge(evaluator, percentage_of_nodes_to_score=percentage_of_nodes_to_score)
         self._derive = derive
         self._scheduler_name = scheduler_name
         self._told = told
@@ -282,7 +282,7 @@ class Shadow:
         pending.own_attempts += 1
         pending.rejections += not node
         around = self._around(at, pod)
-        verdict: Verdict | None = None
+        verdict: ShadowComparison | None = None
         try:
             if node:
                 verdict = self._judge.placed(_as_it_waited(pod), node, around)
@@ -346,9 +346,9 @@ class Shadow:
         return []
 
 
-def _decision(verdict: Verdict | None, **known: Any) -> Decision:
+def _decision(verdict: ShadowComparison | None, **known: Any) -> ShadowDecision:
     if verdict is None:
-        return Decision(agreement=Agreement.FAILED, **known)
+        return ShadowDecision(agreement=Agreement.FAILED, **known)
     answer = verdict.answer
 
     def scores(node: str) -> dict[str, int]:
@@ -357,7 +357,7 @@ def _decision(verdict: Verdict | None, **known: Any) -> Decision:
     rejection = answer.rejections.get(known["node"])
     if rejection is not None:
         known["own_message"] = f"{known['node']}: {rejection.plugin}: {rejection.message}"
-    return Decision(
+    return ShadowDecision(
         agreement=verdict.agreement,
         own_node=verdict.own_node,
         passing=len(answer.feasible),

@@ -6,13 +6,19 @@ import json
 
 import pytest
 
-from kuberth.programs.shadow.decisions import Agreement, Cause, Decision, Explanation, Report
+from kuberth.programs.shadow.decisions import (
+    Agreement,
+    DifferenceCause,
+    DifferenceExplanation,
+    ShadowDecision,
+    ShadowReport,
+)
 
-CROSSED = Explanation(Cause.BINDINGS, "both agree without it", pods=("default/a",))
+CROSSED = DifferenceExplanation(DifferenceCause.BINDINGS, "both agree without it", pods=("default/a",))
 
 
 def test_a_tree_leaves_out_what_there_is_nothing_to_say_about() -> None:
-    tree = Decision("default/p", Agreement.SAME, node="n1", own_node="n1", passing=1, equals=1).tree()
+    tree = ShadowDecision("default/p", Agreement.SAME, node="n1", own_node="n1", passing=1, equals=1).tree()
     assert json.loads(json.dumps(tree)) == {
         "pod": "default/p",
         "agreement": "same node",
@@ -27,7 +33,7 @@ def test_a_tree_leaves_out_what_there_is_nothing_to_say_about() -> None:
 
 
 def test_a_difference_has_both_score_tables_and_what_explains_it() -> None:
-    tree = Decision(
+    tree = ShadowDecision(
         "default/p",
         Agreement.OTHER,
         node="n1",
@@ -43,14 +49,14 @@ def test_a_difference_has_both_score_tables_and_what_explains_it() -> None:
 
 
 def test_the_report_counts() -> None:
-    report = Report()
+    report = ShadowReport()
     for decision in (
-        Decision("d/a", Agreement.SAME, node="n", waited_seconds=1.0, attempts=1, own_attempts=1),
-        Decision("d/b", Agreement.EQUAL, node="n", waited_seconds=3.0, attempts=3, own_attempts=2),
-        Decision("d/c", Agreement.OTHER, node="n", explanation=CROSSED),
-        Decision("d/d", Agreement.OTHER, node="n"),
-        Decision("d/e", Agreement.SAME_VERDICT, attempts=1),
-        Decision("d/f", Agreement.NOT_REJECTED),
+        ShadowDecision("d/a", Agreement.SAME, node="n", waited_seconds=1.0, attempts=1, own_attempts=1),
+        ShadowDecision("d/b", Agreement.EQUAL, node="n", waited_seconds=3.0, attempts=3, own_attempts=2),
+        ShadowDecision("d/c", Agreement.OTHER, node="n", explanation=CROSSED),
+        ShadowDecision("d/d", Agreement.OTHER, node="n"),
+        ShadowDecision("d/e", Agreement.SAME_VERDICT, attempts=1),
+        ShadowDecision("d/f", Agreement.NOT_REJECTED),
     ):
         report.note(decision)
     assert (report.decisions, report.placed, report.agreeing, report.unexplained) == (6, 4, 3, 2)
@@ -61,7 +67,7 @@ def test_the_report_counts() -> None:
 
 
 def test_a_report_about_nothing() -> None:
-    tree = Report().tree()
+    tree = ShadowReport().tree()
     assert tree["decisions"] == 0
     assert tree["agreeingShare"] is None
     assert tree["waitedSeconds"] == {}
@@ -69,5 +75,5 @@ def test_a_report_about_nothing() -> None:
 
 @pytest.mark.parametrize("agreement", list(Agreement), ids=str)
 def test_what_agrees_needs_no_explanation(agreement: Agreement) -> None:
-    decision = Decision("d/p", agreement)
+    decision = ShadowDecision("d/p", agreement)
     assert decision.is_unexplained is not decision.agrees

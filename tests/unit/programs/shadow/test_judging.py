@@ -7,8 +7,8 @@ import pytest
 from kuberth.api.core import Pod
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.evaluation import Evaluator
-from kuberth.programs.shadow.decisions import Agreement, Cause
-from kuberth.programs.shadow.judging import Alteration, Judge, Surroundings
+from kuberth.programs.shadow.decisions import Agreement, DifferenceCause
+from kuberth.programs.shadow.judging import Alteration, ShadowJudge, Surroundings
 from kuberth.testing import make_node, make_pod
 
 NOTHING = Surroundings()
@@ -22,9 +22,9 @@ def small() -> Pod:
     return make_pod("p", cpu="100m", memory="100Mi")
 
 
-def judge(*objects: object) -> tuple[Judge, Evaluator]:
+def judge(*objects: object) -> tuple[ShadowJudge, Evaluator]:
     evaluator = Evaluator(objects)
-    return Judge(evaluator), evaluator
+    return ShadowJudge(evaluator), evaluator
 
 
 def test_the_one_best_node() -> None:
@@ -67,7 +67,10 @@ def test_explained_by_a_binding_that_was_seen_just_before() -> None:
     verdict = judging.placed(small(), "n1", Surroundings(before=before))
     assert verdict.agreement is Agreement.OTHER
     assert verdict.explanation is not None
-    assert (verdict.explanation.cause, verdict.explanation.pods) == (Cause.BINDINGS, ("default/late",))
+    assert (verdict.explanation.cause, verdict.explanation.pods) == (
+        DifferenceCause.BINDINGS,
+        ("default/late",),
+    )
 
 
 def test_explained_by_a_binding_that_is_seen_only_afterwards() -> None:
@@ -125,14 +128,14 @@ def test_explained_by_a_node_that_just_changed() -> None:
     judging, _ = judge(make_node("n1"), make_node("n2"), big("a", "n1"))
     verdict = judging.placed(small(), "n1", Surroundings(nodes=["n2"]))
     assert verdict.explanation is not None
-    assert (verdict.explanation.cause, verdict.explanation.nodes) == (Cause.NODES, ("n2",))
+    assert (verdict.explanation.cause, verdict.explanation.nodes) == (DifferenceCause.NODES, ("n2",))
 
 
-@pytest.mark.parametrize(("percentage", "cause"), [(None, Cause.SAMPLING), (100, None)], ids=str)
-def test_explained_by_sampling(percentage: int | None, cause: Cause | None) -> None:
+@pytest.mark.parametrize(("percentage", "cause"), [(None, DifferenceCause.SAMPLING), (100, None)], ids=str)
+def test_explained_by_sampling(percentage: int | None, cause: DifferenceCause | None) -> None:
     nodes = [make_node(f"n{i:03d}") for i in range(200)]
     evaluator = Evaluator([*nodes, big("a", "n000")])
-    judging = Judge(evaluator, percentage_of_nodes_to_score=percentage)
+    judging = ShadowJudge(evaluator, percentage_of_nodes_to_score=percentage)
     evaluator.add(*(make_pod(f"some-{i}", cpu="1", node=f"n{i:03d}") for i in range(100, 200)))
     verdict = judging.placed(small(), "n150", NOTHING)
     assert (verdict.explanation and verdict.explanation.cause) == cause

@@ -16,8 +16,8 @@ from kuberth.api.wire import convert
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.config import load
 from kuberth.evaluation import Evaluator
-from kuberth.framework import Filter, Status
-from kuberth.programs.shadow.decisions import Agreement, Cause, Decision
+from kuberth.framework import FilterPlugin, Status
+from kuberth.programs.shadow.decisions import Agreement, DifferenceCause, ShadowDecision
 from kuberth.programs.shadow.shadow import SETTLE_SECONDS, Shadow
 from kuberth.testing import MemoryApi, make_node, make_pod, profile, run_in_virtual_time
 
@@ -25,7 +25,7 @@ from kuberth.testing import MemoryApi, make_node, make_pod, profile, run_in_virt
 class Scene:
     """A shadow that follows, and the real scheduler's hand."""
 
-    def __init__(self, api: MemoryApi, shadow: Shadow, decisions: list[Decision]) -> None:
+    def __init__(self, api: MemoryApi, shadow: Shadow, decisions: list[ShadowDecision]) -> None:
         self.api = api
         self.shadow = shadow
         self.decisions = decisions
@@ -59,7 +59,7 @@ class Scene:
         await self.api.patch(Pod, name, {"status": status}, namespace="default", subresource="status")
         await self.wait()
 
-    async def settled(self) -> list[Decision]:
+    async def settled(self) -> list[ShadowDecision]:
         await asyncio.sleep(2 * SETTLE_SECONDS)
         return self.decisions
 
@@ -69,7 +69,7 @@ async def shadowing(*objects: Any, **settings: Any) -> AsyncIterator[Scene]:
     api = MemoryApi()
     for obj in objects:
         api.put(obj)
-    decisions: list[Decision] = []
+    decisions: list[ShadowDecision] = []
     shadow = Shadow(
         api,
         settings.pop("evaluator", None) or Evaluator(),
@@ -193,7 +193,10 @@ def test_a_difference_is_explained_by_a_pod_that_was_seen_afterwards() -> None:
             decision = (await world.settled())[0]
             assert (decision.agreement, decision.own_node) == (Agreement.OTHER, "n2")
             assert decision.explanation is not None
-            assert (decision.explanation.cause, decision.explanation.pods) == (Cause.BINDINGS, ("default/q",))
+            assert (decision.explanation.cause, decision.explanation.pods) == (
+                DifferenceCause.BINDINGS,
+                ("default/q",),
+            )
             assert sum(decision.own_scores.values()) > sum(decision.scores.values()) > 0
 
     play(scene)
@@ -265,7 +268,10 @@ def test_a_rejection_just_before_a_node_changes_is_explained() -> None:
             await world.reject("p")
             (decision,) = await world.settled()
             assert decision.explanation is not None
-            assert (decision.explanation.cause, decision.explanation.nodes) == (Cause.NODES, ("n1",))
+            assert (decision.explanation.cause, decision.explanation.nodes) == (
+                DifferenceCause.NODES,
+                ("n1",),
+            )
 
     play(scene)
 
@@ -324,7 +330,7 @@ def test_finished_and_deleted_pods_leave_their_room() -> None:
     play(scene)
 
 
-class Broken(Filter):
+class Broken(FilterPlugin):
     name = "Broken"
 
     def filter(self, *_arguments: Any, **_named: Any) -> Status:
