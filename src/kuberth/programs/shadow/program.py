@@ -18,7 +18,7 @@ from kuberth.client.http_api import HttpApi
 from kuberth.client.identity.kubeconfig import load_client_config
 from kuberth.client.protocol import Api
 from kuberth.config import KubeSchedulerConfiguration
-from kuberth.errors import ConfigError
+from kuberth.errors import ConfigError, KuberthError
 from kuberth.evaluation import Evaluator
 from kuberth.framework.registry import Registry
 from kuberth.programs.run.daemon import reach
@@ -171,7 +171,11 @@ async def run_shadow(
             await stack.enter_async_context(server)
             say(f"metrics on https://{server.host}:{server.port}/metrics")
         try:
-            await reaching
+            await asyncio.wait_for(reaching, settings.for_seconds)
+        except TimeoutError as error:
+            raise KuberthError(
+                f"the API server could not be asked anything within {settings.for_seconds:g} s; is it running?"
+            ) from error
         except asyncio.CancelledError:
             if not reaching.cancelled() or not run.shadow.stopped.is_set():
                 raise

@@ -43,6 +43,8 @@ class _Arrival(NamedTuple):
     kind: type[Any]
     old: Any
     new: Any
+    coming: Alteration | None = None
+    """Which pod it brings to its node, or takes from it; those decided before look ahead to it."""
 
 
 class _Pending:
@@ -165,7 +167,13 @@ class Shadow:
             return _nothing
 
         def handle(old: Any, new: Any) -> None:
-            arrival = _Arrival(asyncio.get_running_loop().time(), kind, old, new)
+            arrival = _Arrival(
+                asyncio.get_running_loop().time(),
+                kind,
+                old,
+                new,
+                self._coming(old, new) if kind is Pod and self._begun else None,
+            )
             if kind is Pod and old is None and new is not None:
                 self.schedulers[new.spec.scheduler_name] += 1
             if self._begun:
@@ -315,10 +323,9 @@ class Shadow:
         }
         own = self._place(pod)
         coming = (
-            alteration
+            arrival.coming
             for arrival in self._stream
-            if arrival.kind is Pod and arrival.at <= latest
-            for alteration in self._coming(arrival)
+            if arrival.coming is not None and arrival.at <= latest and self._may_be_known(arrival.coming)
         )
         after = list(islice(coming, MOST_AROUND))
         crossed: list[Alteration] = []
@@ -334,16 +341,18 @@ class Shadow:
             crossed=crossed,
         )
 
-    def _coming(self, arrival: _Arrival) -> list[Alteration]:
-        old, new = _on_node(arrival.old), _on_node(_unfinished(arrival.new))
+    def _may_be_known(self, coming: Alteration) -> bool:
+        """A binding can only have been decided before if its pod was there to be decided."""
+        pod = coming.info.pod
+        return not coming.adds or not self._is_shadowed(pod) or pod.metadata.uid in self._pending
+
+    def _coming(self, old: Pod | None, new: Pod | None) -> Alteration | None:
+        old, new = _on_node(old), _on_node(_unfinished(new))
         if new is not None and old is None:
-            # Its binding can only have been decided before if it was there to be decided.
-            if self._is_shadowed(new) and new.metadata.uid not in self._pending:
-                return []
-            return [Alteration(self._derive(new), adds=True)]
+            return Alteration(self._derive(new), adds=True)
         if old is not None and new is None:
-            return [Alteration(self._derive(old), adds=False)]
-        return []
+            return Alteration(self._derive(old), adds=False)
+        return None
 
 
 def _decision(verdict: ShadowComparison | None, **known: Any) -> ShadowDecision:
