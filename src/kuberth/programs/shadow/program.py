@@ -174,7 +174,7 @@ async def run_shadow(
             await asyncio.wait_for(reaching, settings.for_seconds)
         except TimeoutError as error:
             raise KuberthError(
-                f"the API server could not be asked anything within {settings.for_seconds:g} s; is it running?"
+                f"the API server could not be asked anything within {settings.for_seconds:g} s; is it up?"
             ) from error
         except asyncio.CancelledError:
             if not reaching.cancelled() or not run.shadow.stopped.is_set():

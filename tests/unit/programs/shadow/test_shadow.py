@@ -165,6 +165,21 @@ def test_bindings_that_cross_are_put_back_in_the_queues_order() -> None:
     play(scene)
 
 
+def test_a_binding_that_overtook_is_left_out() -> None:
+    async def scene() -> None:
+        nodes = [make_node("n1"), make_node("n2"), make_pod("load", cpu="1", memory="2Gi", node="n1")]
+        async with shadowing(*nodes) as world:
+            await world.create(make_pod("first", cpu="1", memory="2Gi"))
+            await world.create(make_pod("second", cpu="2", memory="4Gi"))
+            await world.bind("second", "n2")
+            await world.bind("first", "n2")
+            decision = (await world.settled())[1]
+            assert (decision.pod, decision.agreement) == ("default/first", Agreement.SAME)
+            assert decision.reordered == ("default/second",)
+
+    play(scene)
+
+
 def test_higher_priority_stands_before_earlier() -> None:
     async def scene() -> None:
         nodes = [make_node("n1"), make_node("n2"), make_pod("load", cpu="1", memory="2Gi", node="n1")]
