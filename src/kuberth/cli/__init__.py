@@ -31,6 +31,7 @@ COMMANDS: Final = {
     "config": "kuberth.cli.config:config_group",
     "explain": "kuberth.cli.explain:explain",
     "run": "kuberth.cli.run:run",
+    "shadow": "kuberth.cli.shadow:shadow",
     "simulate": "kuberth.cli.simulate:simulate",
     "up": "kuberth.cli.up:up",
 }

@@ -1,0 +1,177 @@
+"""What a person, or a program, sees of `kuberth shadow`.
+
+In: decisions as they are made, and the report. Out: on a terminal a table that keeps itself up to date, with
+the differences above it; elsewhere a line for every difference; or JSON lines, one for every decision.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Final, Protocol, Self
+
+import click
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from kuberth.programs.shadow.decisions import (
+    AGREEING,
+    Agreement,
+    DifferenceCause,
+    ShadowDecision,
+    ShadowReport,
+)
+
+_SHOWN: Final = 20
+"""So many differences are in the final report."""
+_NOTHING: Final = "-"
+
+
+class ShadowDisplay(Protocol):
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *exc: object) -> None: ...
+
+    def told(self, decision: ShadowDecision) -> None: ...
+
+    def say(self, sentence: str) -> None: ...
+
+    def end(self, report: ShadowReport) -> None: ...
+
+
+def display_for(output: str) -> ShadowDisplay:
+    return JsonDisplay() if output == "json" else TextDisplay(Console())
+
+
+class JsonDisplay:
+    """Decisions on standard output, sentences on standard error."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        pass
+
+    def told(self, decision: ShadowDecision) -> None:
+        click.echo(json.dumps(decision.tree()))
+
+    def say(self, sentence: str) -> None:
+        click.echo(sentence, err=True)
+
+    def end(self, report: ShadowReport) -> None:
+        click.echo(json.dumps({"report": report.tree()}))
+
+
+class TextDisplay:
+    """For people: a live table where there is a terminal."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._report = ShadowReport()
+        self._live: Live | None = None
+
+    def __enter__(self) -> Self:
+        if self._console.is_terminal:
+            self._live = Live(
+                get_renderable=self._frame, console=self._console, refresh_per_second=4, transient=True
+            )
+            self._live.start()
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def _frame(self) -> RenderableType:
+        # The terminal writes ^C at the end of the last row, so that is an empty one.
+        return Group(agreement_table(self._report), "")
+
+    def told(self, decision: ShadowDecision) -> None:
+        self._report.note(decision)
+        if not decision.agrees:
+            self._print(Text(difference_line(decision)))
+
+    def say(self, sentence: str) -> None:
+        self._print(Text(sentence))
+
+    def end(self, report: ShadowReport) -> None:
+        self._console.print(report_text(report))
+
+    def _print(self, text: Text) -> None:
+        self._console.print(text, soft_wrap=not self._console.is_terminal)
+
+
+def difference_line(decision: ShadowDecision) -> str:
+    own = decision.own_node or "no node"
+    line = f"{decision.pod}: {decision.agreement}: {decision.node or 'no node'} there, {own} here"
+    if decision.explanation is not None:
+        return f"{line}; explained by {decision.explanation.cause}: {decision.explanation.text}"
+    if decision.own_message:
+        line += f"; {decision.own_message}"
+    return line
+
+
+def agreement_table(report: ShadowReport) -> RenderableType:
+    table = Table(box=None, pad_edge=False, show_edge=False, header_style="dim")
+    table.add_column("the two decided")
+    table.add_column("times", justify="right", no_wrap=True)
+    table.add_column("share", justify="right", no_wrap=True)
+    for each in Agreement:
+        number = report.agreements[each]
+        if number or each in AGREEING:
+            table.add_row(str(each), str(number), _share(number, report.decisions))
+    explained = ", ".join(
+        f"{cause} {report.causes[cause]}" for cause in DifferenceCause if report.causes[cause]
+    )
+    head = f"{report.decisions} decisions, {_share(report.agreeing, report.decisions)} agree"
+    if report.reordered:
+        head += f" ({report.reordered} with crossing bindings put back in order)"
+    foot = f"differences explained: {explained or 'none'}; unexplained: {report.unexplained}"
+    return Group(Text(head), table, Text(foot))
+
+
+def report_text(report: ShadowReport) -> RenderableType:
+    """The end: the table, how long and how often, and the differences nothing explains with both scores."""
+    parts: list[RenderableType] = [agreement_table(report)]
+    if report.placed:
+        parts.append(Text(f"pods waited there: {_seconds(report.waited())}; attempts: {report.attempts}"))
+        parts.append(Text(f"deciding took here: {_seconds(report.took())}; attempts: {report.own_attempts}"))
+    differences = list(report.differences)
+    for decision in differences[:_SHOWN]:
+        parts += ["", Text(difference_line(decision))]
+        if decision.scores or decision.own_scores:
+            parts.append(score_table(decision))
+    if len(differences) > _SHOWN:
+        parts.append(Text(f"and {report.unexplained - _SHOWN} more; -o json has them all"))
+    return Group(*parts)
+
+
+def score_table(decision: ShadowDecision) -> Table:
+    """What both nodes score here, by plugin."""
+    table = Table(box=None, pad_edge=False, show_edge=False, header_style="dim")
+    table.add_column("score here")
+    for node in (decision.node, decision.own_node):
+        table.add_column(Text(node or _NOTHING), justify="right")
+    for plugin in decision.own_scores or decision.scores:
+        table.add_row(plugin, _cell(decision.scores, plugin), _cell(decision.own_scores, plugin))
+    table.add_row("total", _total(decision.scores), _total(decision.own_scores))
+    return table
+
+
+def _cell(scores: Mapping[str, int], plugin: str) -> str:
+    return str(scores.get(plugin, _NOTHING))
+
+
+def _total(scores: Mapping[str, int]) -> str:
+    return str(sum(scores.values())) if scores else _NOTHING
+
+
+def _share(number: int, of: int) -> str:
+    return f"{100 * number / of:.2f} %" if of else _NOTHING
+
+
+def _seconds(percentiles: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {seconds:.3g} s" for name, seconds in percentiles.items()) or "unknown"

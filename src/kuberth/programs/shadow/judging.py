@@ -1,0 +1,251 @@
+"""Decides a pod beside the real scheduler, and looks for what explains a difference.
+
+In: the pod as it waited, where it went, and the changes seen moments before and after. Out: how the two
+decisions compare. The real scheduler decided a moment before its binding was seen, over a cluster that knew
+of its own bindings at once: so a difference is tried again with some of those changes counted the other way.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Final, NamedTuple
+
+from kuberth.api.core import Pod
+from kuberth.cluster.pod_info import PodInfo
+from kuberth.cluster.what_if import Rehearsal
+from kuberth.evaluation import Answer, Evaluator
+from kuberth.programs.shadow.decisions import Agreement, DifferenceCause, DifferenceExplanation
+from kuberth.scheduling.sampling import nodes_to_find
+
+ROUNDS: Final = 8
+"""So often the pods on the nodes that matter are looked for, each time over another answer."""
+STEPS: Final = (0, 1, 2, 4, 8, 16, 32)
+"""How many of the nearest changes, before and after, are tried together."""
+TRIALS: Final = 100
+"""More questions about one pod are not asked."""
+
+
+class Alteration(NamedTuple):
+    """A pod counted the other way than the table does."""
+
+    info: PodInfo
+    adds: bool
+    """It counts on its node; False: it does not."""
+
+
+class ShadowComparison(NamedTuple):
+    """The outcome of one comparison."""
+
+    agreement: Agreement
+    answer: Answer
+    own_node: str = ""
+    equals: int = 0
+    explanation: DifferenceExplanation | None = None
+    reordered: tuple[str, ...] = ()
+    """Pods whose bindings had to be put back into the queue's order for the two to agree."""
+    seconds: float = 0.0
+    """How long the decision took, without the search for what explains a difference."""
+
+
+class Surroundings(NamedTuple):
+    """What was seen around a decision: the real scheduler may have known it otherwise."""
+
+    before: Sequence[Alteration] = ()
+    """Changes moments before, each turned back, the last one first."""
+    after: Sequence[Alteration] = ()
+    """Changes moments after, the first one first."""
+    nodes: Collection[str] = ()
+    """Nodes that changed moments before."""
+    crossed: Sequence[Alteration] = ()
+    """Those of `before` and `after` that stood the other way round in the queue: a scheduler pops the pods
+    one by one, but their bindings arrive as they will."""
+
+
+class ShadowJudge:
+    """Asks an evaluator, which is kept current by somebody else."""
+
+    def __init__(self, evaluator: Evaluator, *, percentage_of_nodes_to_score: int | None = None) -> None:
+        """The percentage counts where the profile has none of its own."""
+        self._evaluator = evaluator
+        own = evaluator.runner.profile.percentage_of_nodes_to_score
+        self._percentage = percentage_of_nodes_to_score if own is None else own
+
+    def placed(self, pod: Pod, node: str, around: Surroundings) -> ShadowComparison:
+        """The real scheduler sent the pod, which has no node here, to this one."""
+        answer, seconds = self._decide(pod)
+        search = _Search(self._evaluator, pod, lambda other: node in best_nodes(other), node)
+        reordered: tuple[str, ...] = ()
+        if node not in best_nodes(answer) and around.crossed:
+            in_order = search.ask(around.crossed)
+            if node in best_nodes(in_order):
+                answer, reordered = in_order, tuple(each.info.key for each in around.crossed)
+        best = best_nodes(answer)
+        if node in best:
+            agreement = Agreement.SAME if len(best) == 1 else Agreement.EQUAL
+            return ShadowComparison(agreement, answer, node, len(best), reordered=reordered, seconds=seconds)
+        agreement = Agreement.OTHER if best else Agreement.NOT_PLACED
+        own = best[0] if best else ""
+        explanation = (
+            search.run(answer, around) or self._changed(answer, node, around) or self._sampled(answer, node)
+        )
+        return ShadowComparison(agreement, answer, own, len(best), explanation, seconds=seconds)
+
+    def rejected(self, pod: Pod, around: Surroundings) -> ShadowComparison:
+        """The real scheduler found no node for the pod."""
+        answer, seconds = self._decide(pod)
+        best = best_nodes(answer)
+        if not best:
+            return ShadowComparison(Agreement.SAME_VERDICT, answer, seconds=seconds)
+        search = _Search(self._evaluator, pod, lambda other: not other.feasible)
+        explanation = search.run(answer, around) or self._changed(answer, "", around)
+        return ShadowComparison(
+            Agreement.NOT_REJECTED, answer, best[0], len(best), explanation, seconds=seconds
+        )
+
+    def _decide(self, pod: Pod) -> tuple[Answer, float]:
+        started = time.perf_counter()
+        return self._evaluator.evaluate(pod), time.perf_counter() - started
+
+    def _changed(self, answer: Answer, node: str, around: Surroundings) -> DifferenceExplanation | None:
+        """Whether nodes that just changed make the whole difference."""
+        doubtful = {node} if node and node not in answer.totals else better_nodes(answer, node)
+        if not doubtful or not doubtful <= set(around.nodes):
+            return None
+        names = tuple(sorted(doubtful))
+        return DifferenceExplanation(
+            DifferenceCause.NODES, f"changed a moment before: {', '.join(names)}", nodes=names
+        )
+
+    def _sampled(self, answer: Answer, node: str) -> DifferenceExplanation | None:
+        if node not in answer.totals:
+            return None
+        enough = nodes_to_find(self._evaluator.cluster.node_count, self._percentage)
+        better = len(better_nodes(answer, node))
+        if better > len(answer.totals) - enough:
+            return None
+        return DifferenceExplanation(
+            DifferenceCause.SAMPLING,
+            f"{better} of {len(answer.totals)} passing nodes are better, "
+            f"but a scheduler that samples stops at {enough}",
+        )
+
+
+def best_nodes(answer: Answer) -> list[str]:
+    """The nodes with the highest total, by name."""
+    if not answer.totals:
+        return []
+    highest = max(answer.totals.values())
+    return sorted(name for name, total in answer.totals.items() if total == highest)
+
+
+def better_nodes(answer: Answer, node: str) -> set[str]:
+    """The nodes with a higher total than this one's; all that pass, if it does not."""
+    own = answer.totals.get(node)
+    return {name for name, total in answer.totals.items() if own is None or total > own}
+
+
+class _Search:
+    """Looks for the fewest changes that, counted the other way, make the two decisions agree."""
+
+    def __init__(
+        self, evaluator: Evaluator, pod: Pod, agrees: Callable[[Answer], bool], node: str = ""
+    ) -> None:
+        self._evaluator = evaluator
+        self._pod = pod
+        self._agrees = agrees
+        self._node = node
+        self._trials = TRIALS
+
+    def run(self, answer: Answer, around: Surroundings) -> DifferenceExplanation | None:
+        found = (
+            self._on_nodes_that_matter(answer, around, directed=True)
+            or self._on_nodes_that_matter(answer, around, directed=False)
+            or self._nearest(around)
+        )
+        if not found:
+            return None
+        fewest = self._fewest(found)
+        texts = []
+        later = tuple(each.info.key for each in fewest if each in around.after)
+        earlier = tuple(each.info.key for each in fewest if each not in around.after)
+        if later:
+            texts.append(f"with what was seen only afterwards of {', '.join(later)}")
+        if earlier:
+            texts.append(f"without what was seen just before of {', '.join(earlier)}")
+        return DifferenceExplanation(
+            DifferenceCause.BINDINGS, f"both agree {' and '.join(texts)}", pods=(*earlier, *later)
+        )
+
+    def _on_nodes_that_matter(
+        self, answer: Answer, around: Surroundings, *, directed: bool
+    ) -> list[Alteration]:
+        """Fill the nodes that are better here, and free the one that was taken, as far as changes can.
+
+        Not directed: the other way, too, since a pod more may also balance a node.
+        """
+        left = [*around.before, *around.after]
+        taken: list[Alteration] = []
+        for _ in range(ROUNDS):
+            better = better_nodes(answer, self._node)
+            new = [
+                each
+                for each in left
+                if each.info.node_name in better | {self._node}
+                and (not directed or each.adds == (each.info.node_name in better))
+            ]
+            if not new:
+                break
+            taken += new
+            left = [each for each in left if each not in new]
+            answer = self.ask(taken)
+            if self._agrees(answer):
+                return taken
+        return []
+
+    def _nearest(self, around: Surroundings) -> list[Alteration]:
+        """The nearest changes, wherever: pods count in the domains of others, too."""
+        before, after = around.before, around.after
+        numbers = sorted(
+            {(min(early, len(before)), min(late, len(after))) for early in STEPS for late in STEPS},
+            key=lambda pair: (sum(pair), pair),
+        )
+        for early, late in numbers[1:]:
+            if self._trials <= 0:
+                return []
+            taken = [*before[:early], *after[:late]]
+            if self._agrees(self.ask(taken)):
+                return taken
+        return []
+
+    def _fewest(self, found: list[Alteration]) -> list[Alteration]:
+        """Leave out what makes no difference, in halves, quarters and so on."""
+        size = len(found) // 2
+        while size:
+            start = 0
+            while start < len(found) and len(found) > 1 and self._trials > 0:
+                shorter = found[:start] + found[start + size :]
+                if shorter and self._agrees(self.ask(shorter)):
+                    found = shorter
+                else:
+                    start += size
+            size = min(size // 2, len(found) // 2) if size > 1 else 0
+        return found
+
+    def ask(self, alterations: Iterable[Alteration]) -> Answer:
+        self._trials -= 1
+        table = self._evaluator.cluster
+        rehearsal = Rehearsal(table)
+        try:
+            for info, adds in alterations:
+                row = table.row_of(info.node_name)
+                if row is None:
+                    continue
+                present = next((each for each in table.pods_at(row) if each.uid == info.uid), None)
+                if adds and present is None:
+                    rehearsal.add_pod(info, row)
+                elif not adds and present is not None:
+                    rehearsal.remove_pod(present, row)
+            return self._evaluator.evaluate(self._pod)
+        finally:
+            rehearsal.undo()

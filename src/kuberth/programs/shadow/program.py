@@ -1,0 +1,183 @@
+"""The life of `kuberth shadow`: client, shadow, metrics, and when it ends.
+
+In: settings from the command line, and who is told. Out: a report, after a signal, a time, or a number of
+pods. Nothing is ever written: plugins get an API that only remembers, and the real one is listed and watched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Final
+
+from kuberth.assembly.profiles import derive_with, effective_gates
+from kuberth.client.http_api import HttpApi
+from kuberth.client.identity.kubeconfig import load_client_config
+from kuberth.client.protocol import Api
+from kuberth.config import KubeSchedulerConfiguration
+from kuberth.errors import ConfigError, KuberthError
+from kuberth.evaluation import Evaluator
+from kuberth.framework.registry import Registry
+from kuberth.programs.run.daemon import reach
+from kuberth.programs.shadow.decisions import ShadowDecision, ShadowReport
+from kuberth.programs.shadow.metrics import ShadowMetrics, metrics_server
+from kuberth.programs.shadow.shadow import SETTLE_SECONDS, Shadow
+
+QUIET_SECONDS: Final = 30.0
+"""After so long without a pod of the shadowed scheduler it is said that there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShadowSettings:
+    """What the command line decided."""
+
+    config: KubeSchedulerConfiguration
+    registry: Registry
+    scheduler_name: str = "default-scheduler"
+    kubeconfig: str | None = None
+    context: str | None = None
+    for_seconds: float | None = None
+    """End after so long; None: not by itself."""
+    pods: int | None = None
+    """End after so many placed pods; None: not by itself."""
+    settle_seconds: float = SETTLE_SECONDS
+    metrics_host: str = "127.0.0.1"
+    metrics_port: int | None = None
+    """None: nothing is served."""
+
+
+class ShadowRun:
+    """One run over one API; `told` gets every decision, `say` a sentence about the run itself."""
+
+    def __init__(
+        self,
+        settings: ShadowSettings,
+        api: Api,
+        *,
+        told: Callable[[ShadowDecision], None],
+        say: Callable[[str], None],
+    ) -> None:
+        self._settings = settings
+        self._told, self._say = told, say
+        self.report = ShadowReport()
+        self.metrics = ShadowMetrics()
+        config = settings.config
+        self._evaluator = Evaluator(
+            config=config, registry=settings.registry, profile=profile_for(config, settings.scheduler_name)
+        )
+        self.shadow = Shadow(
+            api,
+            self._evaluator,
+            derive=derive_with(effective_gates(config, None)),
+            scheduler_name=settings.scheduler_name,
+            told=self._note,
+            percentage_of_nodes_to_score=config.percentage_of_nodes_to_score,
+            settle_seconds=settings.settle_seconds,
+        )
+
+    async def until_end(self) -> ShadowReport:
+        async with asyncio.TaskGroup() as tasks:
+            minding = tasks.create_task(self._mind(), name="time")
+            if self._settings.for_seconds is not None:
+                tasks.create_task(self._end_after(self._settings.for_seconds), name="end in time")
+            await self.shadow.run()
+            minding.cancel()
+        return self.report
+
+    def _note(self, decision: ShadowDecision) -> None:
+        wanted = self._settings.pods
+        if wanted is not None and self.report.placed >= wanted:
+            return
+        self.report.note(decision)
+        self.metrics.note(decision)
+        self._told(decision)
+        if wanted is not None and self.report.placed >= wanted:
+            self.shadow.stop()
+
+    async def _end_after(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self.shadow.stopped.wait()
+        except TimeoutError:
+            self.shadow.stop()
+
+    async def _mind(self) -> None:
+        """Say how it stands at the start, and when there is nothing to see."""
+        name, shadow = self._settings.scheduler_name, self.shadow
+        try:
+            async with asyncio.timeout(QUIET_SECONDS):
+                await shadow.synced.wait()
+        except TimeoutError:
+            self._say(f"not everything could be listed within {QUIET_SECONDS:g} s; still trying")
+            await shadow.synced.wait()
+        cluster = self._evaluator.cluster
+        self._say(
+            f"following {cluster.node_count} nodes and {cluster.placed_count} placed pods; deciding beside "
+            f"scheduler {name!r} with profile {self._evaluator.runner.profile.scheduler_name!r}"
+        )
+        await asyncio.sleep(QUIET_SECONDS)
+        if not shadow.schedulers[name]:
+            seen = shadow.schedulers.most_common()
+            others = ", ".join(f"{other} ({number})" for other, number in seen if number)
+            self._say(
+                f"no pod of scheduler {name!r} was seen within {QUIET_SECONDS:g} s; the pods here are of: "
+                f"{others or 'nobody, there are none'}. Choose with --scheduler-name, or wait"
+            )
+
+
+def profile_for(config: KubeSchedulerConfiguration, scheduler_name: str) -> str:
+    """The profile that decides in this scheduler's place: the one of its name, or the only one there is."""
+    names = [profile.scheduler_name for profile in config.profiles]
+    if scheduler_name in names:
+        return scheduler_name
+    if len(names) == 1:
+        return names[0]
+    raise ConfigError(
+        f"the configuration has no profile for scheduler {scheduler_name!r}, but several others: "
+        f"{', '.join(names)}; name one of them {scheduler_name!r}"
+    )
+
+
+async def run_shadow(
+    settings: ShadowSettings,
+    *,
+    told: Callable[[ShadowDecision], None],
+    say: Callable[[str], None],
+) -> ShadowReport:
+    """Run beside the cluster's scheduler until SIGINT, SIGTERM, or what the settings say."""
+    connection = settings.config.client_connection
+    client = load_client_config(
+        kubeconfig=settings.kubeconfig or connection.kubeconfig or None, context=settings.context
+    )
+    loop = asyncio.get_running_loop()
+    async with AsyncExitStack() as stack:
+        api = HttpApi(client)
+        stack.push_async_callback(api.close)
+        run = ShadowRun(settings, api, told=told, say=say)
+        reaching = asyncio.ensure_future(reach(api))
+
+        def stop() -> None:
+            reaching.cancel()
+            run.shadow.stop()
+
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, stop)
+            stack.callback(loop.remove_signal_handler, number)
+        if settings.metrics_port is not None:
+            server = metrics_server(run.metrics, host=settings.metrics_host, port=settings.metrics_port)
+            await stack.enter_async_context(server)
+            say(f"metrics on https://{server.host}:{server.port}/metrics")
+        try:
+            await asyncio.wait_for(reaching, settings.for_seconds)
+        except TimeoutError as error:
+            raise KuberthError(
+                f"the API server could not be asked anything within {settings.for_seconds:g} s; is it up?"
+            ) from error
+        except asyncio.CancelledError:
+            if not reaching.cancelled() or not run.shadow.stopped.is_set():
+                raise
+            return run.report
+        return await run.until_end()

@@ -1,0 +1,415 @@
+"""Follows a cluster, read-only, and decides each pod at the moment its real scheduler does.
+
+In: an API, of which only list and watch are used, and an evaluator. Out: a decision for every binding and
+every rejection of the shadowed scheduler's pods. The table is kept a moment behind what is seen, so that a
+decision is made over the table as it stood just before it, with a view of what came right after.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import Callable
+from itertools import count, islice
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from kuberth.api.core import Namespace, Node, Pod
+from kuberth.api.events import Event
+from kuberth.api.pod_resources import pod_priority
+from kuberth.api.pods import PodCondition
+from kuberth.assembly.following import Following
+from kuberth.assembly.scheduler import UNFINISHED
+from kuberth.client.protocol import Api
+from kuberth.cluster.pod_info import PodInfo
+from kuberth.errors import KuberthError
+from kuberth.evaluation import Evaluator
+from kuberth.framework.object_changes import node_changes
+from kuberth.informers.reflector import Reflector
+from kuberth.informers.store import Store, object_key
+from kuberth.programs.shadow.decisions import Agreement, ShadowDecision
+from kuberth.programs.shadow.judging import Alteration, ShadowComparison, ShadowJudge, Surroundings
+
+SETTLE_SECONDS: Final = 2.0
+"""So long before and after a decision others count as made about the same time."""
+MOST_AROUND: Final = 2000
+"""More changes before, or after, are not looked at."""
+FAILED_SCHEDULING: Final = "reason=FailedScheduling"
+
+
+class _Arrival(NamedTuple):
+    at: float
+    kind: type[Any]
+    old: Any
+    new: Any
+    coming: Alteration | None = None
+    """Which pod it brings to its node, or takes from it; those decided before look ahead to it."""
+
+
+class _Pending:
+    """What is known of a pod that waits."""
+
+    __slots__ = ("number", "own_attempts", "rejections", "since")
+
+    def __init__(self, number: int, since: float | None) -> None:
+        self.number = number
+        """In the order in which they came."""
+        self.since = since
+        """When it was first seen free of gates; None: it was there before."""
+        self.rejections = 0
+        """Of the real scheduler, that its conditions showed."""
+        self.own_attempts = 0
+
+
+class _Change(NamedTuple):
+    """A change of the table, as it would be turned back."""
+
+    at: float
+    turned_back: Alteration
+    place: _Place | None = None
+
+
+_Place = tuple[int, int]
+"""Where a pod that was never rejected stood in the queue: by priority, then as it came."""
+
+
+class Shadow:
+    """Runs until it is cancelled or `stop()` is called; `told` gets every decision."""
+
+    def __init__(
+        self,
+        api: Api,
+        evaluator: Evaluator,
+        *,
+        derive: Callable[[Pod], PodInfo],
+        scheduler_name: str,
+        told: Callable[[ShadowDecision], None],
+        percentage_of_nodes_to_score: int | None = None,
+        settle_seconds: float = SETTLE_SECONDS,
+    ) -> None:
+        self._evaluator = evaluator
+        self._cluster, self._nominator = evaluator.cluster, evaluator.nominator
+        self._judge = ShadowJudge(evaluator, percentage_of_nodes_to_score=percentage_of_nodes_to_score)
+        self._derive = derive
+        self._scheduler_name = scheduler_name
+        self._told = told
+        self._settle = settle_seconds
+        self.schedulers: Counter[str] = Counter()
+        """Every scheduler name that was seen, with how many pods were."""
+        self._pending: dict[str, _Pending] = {}
+        self._numbers = count()
+        self._failures: dict[str, dict[str, int]] = {}
+        """By the pod's UID, then by event: how often it was told."""
+        self._stream: deque[_Arrival] = deque()
+        """Seen, but not in the table yet."""
+        self._recent: deque[_Change] = deque(maxlen=MOST_AROUND)
+        self._changed_nodes: dict[str, float] = {}
+        self._begun = False
+        self.synced = asyncio.Event()
+        """Set when everything was listed: from now on decisions are made."""
+        self._arrived = asyncio.Event()
+        self.stopped = asyncio.Event()
+        """Set by `stop()`."""
+        stores = evaluator.stores
+        kinds: set[type[Any]] = {Namespace, Node}
+        kinds.update(stores.kinds())
+        kinds.discard(Pod)
+        self._following = Following(
+            [
+                *(
+                    Reflector(api, kind, stores.of(kind), self._handler(kind), optional=kind is not Node)
+                    for kind in sorted(kinds, key=lambda kind: kind.__name__)
+                ),
+                Reflector(api, Pod, stores.of(Pod), self._handler(Pod), field_selector=UNFINISHED),
+                Reflector(api, Event, Store(), self._event, field_selector=FAILED_SCHEDULING, optional=True),
+            ]
+        )
+
+    async def run(self) -> None:
+        """Follow and decide until `stop()`; what was seen by then is decided, too."""
+        async with asyncio.TaskGroup() as tasks:
+            self._following.start(tasks)
+            stopping = tasks.create_task(self.stopped.wait(), name="end")
+            syncing = tasks.create_task(self._following.wait_synced(), name="first lists")
+            await asyncio.wait((stopping, syncing), return_when=asyncio.FIRST_COMPLETED)
+            if syncing.done():
+                self._begun = True
+                self.synced.set()
+                deciding = tasks.create_task(self._decide_in_time(), name="decisions")
+                await stopping
+                deciding.cancel()
+            syncing.cancel()
+            self._following.stop()
+        while self._stream:
+            self._take(self._stream.popleft())
+
+    def stop(self) -> None:
+        self.stopped.set()
+
+    async def _decide_in_time(self) -> None:
+        now = asyncio.get_running_loop().time
+        while True:
+            while self._stream and (wait := self._stream[0].at + self._settle - now()) <= 0:
+                self._take(self._stream.popleft())
+                # One decision takes milliseconds: the watches must have their turn.
+                await asyncio.sleep(0)
+            if self._stream:
+                await asyncio.sleep(wait)
+            else:
+                self._arrived.clear()
+                await self._arrived.wait()
+
+    # What is seen
+
+    def _handler(self, kind: type[Any]) -> Callable[[Any, Any], None]:
+        if kind not in (Pod, Node, Namespace):
+            return _nothing
+
+        def handle(old: Any, new: Any) -> None:
+            arrival = _Arrival(
+                asyncio.get_running_loop().time(),
+                kind,
+                old,
+                new,
+                self._coming(old, new) if kind is Pod and self._begun else None,
+            )
+            if kind is Pod and old is None and new is not None:
+                self.schedulers[new.spec.scheduler_name] += 1
+            if self._begun:
+                self._stream.append(arrival)
+                self._arrived.set()
+            else:
+                self._take(arrival)
+
+        return handle
+
+    def _event(self, old: Event | None, new: Event | None) -> None:
+        """Count the failed attempts that events tell of."""
+        event = new or old
+        if event is None:
+            return
+        of_pod = self._failures.setdefault(event.regarding.uid, {})
+        if new is None:
+            of_pod.pop(object_key(event), None)
+        else:
+            count = new.series.count if new.series is not None else max(1, new.deprecated_count)
+            of_pod[object_key(new)] = count
+        if not of_pod:
+            del self._failures[event.regarding.uid]
+
+    # What the table takes
+
+    def _take(self, arrival: _Arrival) -> None:
+        if arrival.kind is Pod:
+            self._pod(arrival)
+        elif arrival.kind is Node:
+            self._node(arrival)
+        else:
+            gone = arrival.new is None
+            namespace = (arrival.old if gone else arrival.new).metadata
+            self._cluster.set_namespace(namespace.name, None if gone else namespace.labels)
+
+    def _node(self, arrival: _Arrival) -> None:
+        old, new = arrival.old, arrival.new
+        if new is None:
+            self._cluster.remove_node(old.metadata.name)
+        else:
+            self._cluster.set_node(new)
+        if self._begun and (old is None or new is None or node_changes(old, new)):
+            self._changed_nodes[(new or old).metadata.name] = arrival.at
+
+    def _pod(self, arrival: _Arrival) -> None:
+        old, new = arrival.old, _unfinished(arrival.new)
+        if old is not None and old.spec.node_name:
+            if new is not None:
+                if not self._cluster.renew_pod(new):
+                    self._cluster.update_pod(self._derive(new))
+            elif (placed := self._cluster.placed(old.metadata.uid)) is not None:
+                self._cluster.remove_pod(placed.uid)
+                self._note(_Change(arrival.at, Alteration(placed, adds=True)))
+        elif new is not None and new.spec.node_name:
+            self._bound(arrival.at, old, new)
+        elif self._is_shadowed(new or old):
+            self._waits(arrival.at, old, new)
+
+    def _is_shadowed(self, pod: Pod | None) -> bool:
+        return pod is not None and pod.spec.scheduler_name == self._scheduler_name
+
+    def _bound(self, at: float, old: Pod | None, new: Pod) -> None:
+        info = self._derive(new)
+        place = self._place(new)
+        if old is not None and self._is_shadowed(old):
+            if self._begun:
+                self._decide(at, old, node=new.spec.node_name)
+            self._forget(old)
+        self._cluster.add_pod(info)
+        self._note(_Change(at, Alteration(info, adds=False), place))
+
+    def _waits(self, at: float, old: Pod | None, new: Pod | None) -> None:
+        if new is None:
+            assert old is not None
+            self._forget(old)
+            if old.spec.scheduling_group is not None:
+                self._cluster.pod_groups.leave(self._derive(old))
+            return
+        condition = rejection_of(new)
+        if not new.spec.scheduling_gates and new.metadata.uid not in self._pending:
+            self._pending[new.metadata.uid] = _Pending(next(self._numbers), at if self._begun else None)
+        if self._begun and condition is not None and (old is None or condition != rejection_of(old)):
+            # Before its promise counts: one that came with the rejection is for the next attempt.
+            self._decide(at, new if old is None else old, message=condition.message)
+        info = self._derive(new)
+        if info.group:
+            self._cluster.pod_groups.arrive(info)
+        if old is None:
+            self._nominator.adopt(info)
+        else:
+            self._nominator.update(old, info)
+
+    def _forget(self, pod: Pod) -> None:
+        self._nominator.withdraw(pod)
+        self._pending.pop(pod.metadata.uid, None)
+        self._failures.pop(pod.metadata.uid, None)
+
+    def _place(self, pod: Pod) -> _Place | None:
+        pending = self._pending.get(pod.metadata.uid)
+        if pending is None or pending.rejections:
+            return None
+        return -pod_priority(pod), pending.number
+
+    def _note(self, change: _Change) -> None:
+        if self._begun:
+            self._recent.append(change)
+
+    # Deciding
+
+    def _decide(self, at: float, pod: Pod, *, node: str = "", message: str = "") -> None:
+        uid = pod.metadata.uid
+        pending = self._pending.setdefault(uid, _Pending(next(self._numbers), None))
+        pending.own_attempts += 1
+        pending.rejections += not node
+        around = self._around(at, pod)
+        verdict: ShadowComparison | None = None
+        try:
+            if node:
+                verdict = self._judge.placed(_as_it_waited(pod), node, around)
+            else:
+                verdict = self._judge.rejected(pod, around)
+            problem = verdict.answer.message
+        except KuberthError as failure:
+            problem = str(failure)
+        failures = max(pending.rejections, sum(self._failures.get(uid, {}).values()))
+        self._told(
+            _decision(
+                verdict,
+                pod=object_key(pod),
+                node=node,
+                message=message,
+                own_message=problem,
+                waited_seconds=None if pending.since is None else at - pending.since,
+                attempts=failures + 1 if node else max(failures, 1),
+                own_attempts=pending.own_attempts,
+                own_seconds=0.0 if verdict is None else verdict.seconds,
+            )
+        )
+
+    def _around(self, at: float, pod: Pod) -> Surroundings:
+        earliest, latest = at - self._settle, at + self._settle
+        while self._recent and self._recent[0].at < earliest:
+            self._recent.popleft()
+        self._changed_nodes = {
+            name: changed for name, changed in self._changed_nodes.items() if changed >= earliest
+        }
+        own = self._place(pod)
+        coming = (
+            arrival.coming
+            for arrival in self._stream
+            if arrival.coming is not None and arrival.at <= latest and self._may_be_known(arrival.coming)
+        )
+        after = list(islice(coming, MOST_AROUND))
+        crossed: list[Alteration] = []
+        if own is not None:
+            crossed += (each.turned_back for each in self._recent if each.place and each.place > own)
+            crossed += (
+                each for each in after if each.adds and (place := self._place(each.info.pod)) and place < own
+            )
+        return Surroundings(
+            before=[each.turned_back for each in reversed(self._recent)],
+            after=after,
+            nodes=tuple(self._changed_nodes),
+            crossed=crossed,
+        )
+
+    def _may_be_known(self, coming: Alteration) -> bool:
+        """A binding can only have been decided before if its pod was there to be decided."""
+        pod = coming.info.pod
+        return not coming.adds or not self._is_shadowed(pod) or pod.metadata.uid in self._pending
+
+    def _coming(self, old: Pod | None, new: Pod | None) -> Alteration | None:
+        old, new = _on_node(old), _on_node(_unfinished(new))
+        if new is not None and old is None:
+            return Alteration(self._derive(new), adds=True)
+        if old is not None and new is None:
+            return Alteration(self._derive(old), adds=False)
+        return None
+
+
+def _decision(verdict: ShadowComparison | None, **known: Any) -> ShadowDecision:
+    if verdict is None:
+        return ShadowDecision(agreement=Agreement.FAILED, **known)
+    answer = verdict.answer
+
+    def scores(node: str) -> dict[str, int]:
+        return {plugin: of[node] for plugin, of in answer.scores.items() if node in of}
+
+    rejection = answer.rejections.get(known["node"])
+    if rejection is not None:
+        known["own_message"] = f"{known['node']}: {rejection.plugin}: {rejection.message}"
+    return ShadowDecision(
+        agreement=verdict.agreement,
+        own_node=verdict.own_node,
+        passing=len(answer.feasible),
+        equals=verdict.equals,
+        scores=scores(known["node"]),
+        own_scores=scores(verdict.own_node),
+        explanation=verdict.explanation,
+        reordered=verdict.reordered,
+        **known,
+    )
+
+
+def rejection_of(pod: Pod) -> PodCondition | None:
+    """The condition that says that the scheduler found no node, if it does."""
+    return next(
+        (
+            each
+            for each in pod.status.conditions
+            if each.type == "PodScheduled" and each.status == "False" and each.reason == "Unschedulable"
+        ),
+        None,
+    )
+
+
+def _as_it_waited(pod: Pod) -> Pod:
+    """Without a nomination that only announces where the pod is being bound to: that is the decision itself.
+
+    One that preemption made stands beside a rejection.
+    """
+    if not pod.status.nominated_node_name or rejection_of(pod) is not None:
+        return pod
+    return msgspec.structs.replace(pod, status=msgspec.structs.replace(pod.status, nominated_node_name=""))
+
+
+def _unfinished(pod: Pod | None) -> Pod | None:
+    """A finished pod takes no room, whether or not its object is still there."""
+    is_finished = pod is not None and pod.status.phase in ("Succeeded", "Failed") and pod.spec.node_name
+    return None if is_finished else pod
+
+
+def _on_node(pod: Pod | None) -> Pod | None:
+    return pod if pod is not None and pod.spec.node_name else None
+
+
+def _nothing(_old: object, _new: object) -> None:
+    """Plugins read these kinds' stores; the table does not hold them."""
