@@ -83,9 +83,10 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         """Seconds of virtual time since the loop began."""
         now = self._jumping.now
-        # asyncio runs what is due within its clock's resolution. A nanosecond is lost in a float that
-        # counts more than half a year of seconds; then no timer would ever be due.
-        self._clock_resolution = max(1 / NANOSECONDS, math.ulp(now))
+        # asyncio runs timers that are due within its clock's resolution. One that ran early, looked at the
+        # clock and set itself again would do so for ever, as no time passes here: the resolution is the
+        # smallest step that a float of this size can make, whatever the size.
+        self._clock_resolution = math.ulp(now)
         return now
 
     def run_in_executor(  # type: ignore[override]  # asyncio types its own as returning a subclass

@@ -94,6 +94,31 @@ def test_small_steps_add_up_however_late_it_is() -> None:
     assert run_in_virtual_time(main, limit_seconds=2000 * DAY) == pytest.approx(0.01, abs=1e-6)
 
 
+def test_no_timer_is_early_by_the_breadth_of_a_float() -> None:
+    """Somebody else's timer a hair before it: whoever waits until a time finds that it has come."""
+
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        early: list[float] = []
+        done = asyncio.Event()
+
+        def look() -> None:
+            if loop.time() >= 300.0:
+                done.set()
+                return
+            early.append(loop.time())
+            if len(early) < 100:
+                loop.call_at(300.0, look)
+
+        loop.call_at(300.0 - 1e-11, lambda: None)
+        loop.call_at(300.0, look)
+        async with asyncio.timeout(600):
+            await done.wait()
+        assert early == []
+
+    run_in_virtual_time(scenario)
+
+
 def test_failures_come_out() -> None:
     async def main() -> None:
         await asyncio.sleep(1)
