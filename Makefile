@@ -9,7 +9,7 @@ TEST_JOBS ?= 2
 LOCKING := --quiet --universal --upgrade --generate-hashes --no-header --no-annotate --no-emit-index-url
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock up test coverage e2e envtest lint types check surface reference conformance bench mutants clean
+.PHONY: help setup lock up test coverage e2e envtest browser page pagetest lint types check surface reference conformance bench mutants clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9]+):.*## (.*)/  \1|\2/' | column -t -s'|' 2>/dev/null \
@@ -35,16 +35,25 @@ up: $(RUNNING)  ## start a cluster on this machine that kubectl talks to, until 
 	$(BIN)/kuberth up
 
 test: $(STAMP)  ## run all tests but those on a real cluster
-	$(BIN)/python -m pytest -q -n $(TEST_JOBS) -m 'not e2e and not scale'
+	$(BIN)/python -m pytest -q -n $(TEST_JOBS) -m 'not e2e and not scale and not browser'
 
 coverage: $(STAMP)  ## run all tests and report which lines they reach (htmlcov/)
-	$(BIN)/python -m pytest -q -n $(TEST_JOBS) -m 'not e2e and not scale' --cov=kuberth --cov-report=term:skip-covered --cov-report=html
+	$(BIN)/python -m pytest -q -n $(TEST_JOBS) -m 'not e2e and not scale and not browser' --cov=kuberth --cov-report=term:skip-covered --cov-report=html
 
 envtest:  ## build etcd, kube-apiserver, kubectl and kube-scheduler for e2e (needs Go, some ten minutes, once)
 	hack/envtest/build
 
 e2e: $(STAMP)  ## run the tests on a real kube-apiserver and etcd; without the programs they are skipped
 	$(BIN)/python -m pytest -q -n $(TEST_JOBS) tests/e2e tests/contract -m 'e2e and not scale'
+
+browser:  ## install Chromium for pagetest, from Debian's packages, if it is not there
+	@command -v chromium >/dev/null || (apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core)
+
+page:  ## build the page from page/ into the package (needs Node; what is built is committed)
+	cd page && npm ci --no-audit --no-fund && npm run --silent check && npm run --silent build
+
+pagetest: $(STAMP)  ## run the tests of the page in a real Chromium; without it they are skipped
+	$(BIN)/python -m pytest -q tests/page -m 'browser and not scale'
 
 lint: $(STAMP)  ## ruff (rules and formatting) and the import contracts
 	$(BIN)/ruff check .
