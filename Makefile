@@ -21,6 +21,7 @@ $(RUNNING): pyproject.toml requirements.lock
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) install --require-hashes --requirement requirements.lock
 	$(PIP) install --quiet --no-deps --editable .
+	@$(BIN)/python -m compileall -q src  # what is installed as source would be compiled at every start
 	@touch $@
 
 $(STAMP): $(RUNNING) requirements-dev.lock

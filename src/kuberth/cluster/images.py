@@ -21,21 +21,20 @@ MAX_UNKNOWN: Final = 1024
 class ImageColumn:
     """One image name: `present[row]` and `size_bytes[row]`."""
 
-    __slots__ = ("present", "size_bytes")
+    __slots__ = ("node_count", "present", "size_bytes")
 
     def __init__(self, capacity: int) -> None:
         self.present: NDArray[np.bool_] = np.zeros(capacity, np.bool_)
         """bool[row]: whether the node has the image."""
         self.size_bytes: Column = np.zeros(capacity, np.int64)
         """int64[row]: how big it is there; 0 where it is not."""
-
-    @property
-    def node_count(self) -> int:
+        self.node_count = 0
         """How many nodes have it."""
-        return int(np.count_nonzero(self.present))
 
     def set(self, row: int, size_bytes: int | None) -> None:
-        self.present[row] = size_bytes is not None
+        is_there = size_bytes is not None
+        self.node_count += is_there - self.present.item(row)
+        self.present[row] = is_there
         self.size_bytes[row] = size_bytes or 0
 
 

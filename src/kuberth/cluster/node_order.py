@@ -32,11 +32,12 @@ def interleaved_by_zone(nodes: Iterable[tuple[int, Node]]) -> NDArray[np.int64]:
 class NodeOrder:
     """An order of rows to go round in, from any place on."""
 
-    __slots__ = ("place", "rows", "twice")
+    __slots__ = ("count", "place", "rows", "twice")
 
     def __init__(self, rows: NDArray[np.int64], slots: int) -> None:
         self.rows = rows
         """The rows in order."""
+        self.count = len(rows)
         self.twice = np.concatenate((rows, rows))
         """The same, and once more, so that any stretch of a round is a slice."""
         self.place = np.zeros(slots, np.int64)
@@ -44,4 +45,4 @@ class NodeOrder:
         self.place[rows] = np.arange(len(rows))
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return self.count

@@ -149,23 +149,32 @@ class KnownPlaces:
         if written is None:
             written = np.flatnonzero(table.settled_generation[: table.slots] > self._generation).tolist()
         self._version, self._generation = self._changes.version, table.generation
-        place, half = self.order.place, len(self.order)
+        place, half = self.order.place, self.order.count
         for row in written:
             # Rows without a node have no place, but then the order is another, too.
             first = place.item(row)
             self.unjudged[first] = self.unjudged[first + half] = True
             self.unscored[first] = self.unscored[first + half] = True
 
-    def set(self, column: NDArray[Any], row: int, value: Any) -> None:
-        """Set the place of one row in one of the columns."""
+    def note_verdict(self, row: int, *, passes: bool) -> None:
+        """Filter was asked about one row."""
         place = self.order.place.item(row)
-        column[place] = column[place + len(self.order)] = value
+        again = place + self.order.count
+        self.passing[place] = self.passing[again] = passes
+        self.unjudged[place] = self.unjudged[again] = False
+
+    def note_sum(self, row: int, total: int) -> None:
+        """Score was asked about one row."""
+        place = self.order.place.item(row)
+        again = place + self.order.count
+        self.sums[place] = self.sums[again] = total
+        self.unscored[place] = self.unscored[again] = False
 
     def write(self, column: NDArray[Any], rows: Rows, values: Any) -> None:
         """Set the places of rows in one of the columns."""
         places = self.order.place.take(rows)
         column[places] = values
-        column[places + len(self.order)] = values
+        column[places + self.order.count] = values
 
     @property
     def size(self) -> int:

@@ -112,7 +112,8 @@ class Keeping(Judging):
 
     def _refresh(self, plan: Plan, rows: Rows, state: CycleState, pod: Pod) -> bool:
         """Judge rows anew. False: a plugin failed, and what comes of that is to be seen without a plan."""
-        table, kept, known = self._cluster, plan.verdicts, plan.known(self._cluster)
+        table, kept, known = self._cluster, plan.verdicts, plan.places
+        assert known is not None
         by_object, by_pods, _asked = self._filters_without(state.skip_filter)
         if len(rows) <= FEW_NODES:
             for row in rows.tolist():
@@ -125,8 +126,7 @@ class Keeping(Judging):
                             return False
                         ids[part, row] = rejection
                 kept.judged_at[row] = table.generation
-                known.set(known.passing, row, not (ids.item(0, row) or ids.item(1, row)))
-                known.set(known.unjudged, row, False)
+                known.note_verdict(row, passes=not (ids.item(0, row) or ids.item(1, row)))
             return True
         renewed = rows[table.node_generation.take(rows) > kept.judged_at.take(rows)]
         if not (

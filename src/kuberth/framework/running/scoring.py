@@ -261,7 +261,8 @@ class Scoring(Phase):
 
     def _rescore(self, plan: Plan, scorers: _Scorers, rows: Rows, state: CycleState, pod: Pod) -> bool:
         """Score rows anew. False: a plugin failed, and what comes of that is to be seen without a plan."""
-        table, kept, known = self._cluster, plan.scores, plan.known(self._cluster)
+        table, kept, known = self._cluster, plan.scores, plan.places
+        assert known is not None
         if len(rows) <= FEW_NODES:
             return all(self._rescore_one(plan, scorers, row, state, pod) for row in rows.tolist())
         renewed = rows[table.node_generation.take(rows) > kept.scored_at.take(rows)]
@@ -308,8 +309,7 @@ class Scoring(Phase):
                     return False
                 total += weight * score
         kept.scored_at[row] = table.generation
-        known.set(known.sums, row, total)
-        known.set(known.unscored, row, False)
+        known.note_sum(row, total)
         return True
 
     def _raw_score(self, plugin: ScorePlugin, state: CycleState, pod: Pod, node: NodeRow) -> int | None:
