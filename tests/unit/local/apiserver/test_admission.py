@@ -115,6 +115,48 @@ def test_quotas_of_services_and_claims() -> None:
     run(test)
 
 
+def test_quotas_of_devices() -> None:
+    """By class; of alternatives each class with the most it may come to, and all of them with 32."""
+
+    async def test(rig: Rig) -> None:
+        gold, tin = (f"{name}.deviceclass.resource.k8s.io/devices" for name in ("gold", "tin"))
+        implicit = "requests.deviceclass.resource.kubernetes.io/gold"
+        number = "count/resourceclaims.resource.k8s.io"
+        hard = {gold: "40", tin: "50", implicit: "40", number: "9"}
+        made = await make(rig, "resourcequotas", {"spec": {"hard": hard}})
+        assert made["status"]["used"] == dict.fromkeys(hard, "0")
+
+        async def claim(name: str, *requests: Obj, **metadata: Any) -> Obj:
+            body = {
+                "metadata": {"name": name, **metadata},
+                "spec": {
+                    "devices": {"requests": [{"name": f"r{i}", **each} for i, each in enumerate(requests)]}
+                },
+            }
+            return await rig.core.create("resourceclaims.resource.k8s.io", body, namespace="default")
+
+        await claim("a", {"exactly": {"deviceClassName": "gold", "count": 2}})
+        assert await used(rig) == {gold: "2", tin: "0", implicit: "2", number: "1"}
+        choice = [
+            {"name": "x", "deviceClassName": "gold", "count": 3},
+            {"name": "y", "deviceClassName": "gold", "count": 1},
+            {"name": "z", "deviceClassName": "tin", "allocationMode": "All"},
+        ]
+        await claim("b", {"firstAvailable": choice}, {"exactly": {"deviceClassName": "tin"}})
+        assert await used(rig) == {gold: "5", tin: "33", implicit: "5", number: "2"}
+        everything = claim("c", {"exactly": {"deviceClassName": "tin", "allocationMode": "All"}})
+        assert f"requested: {tin}=32, used: {tin}=33, limited: {tin}=50" in str(
+            await refused(everything, 403)
+        )
+        of_a_pod = {"resource.kubernetes.io/extended-resource-claim": "true"}
+        await claim("d", {"exactly": {"deviceClassName": "gold"}}, annotations=of_a_pod)
+        assert await used(rig) == {gold: "6", tin: "33", implicit: "5", number: "3"}
+        await rig.core.delete("resourceclaims.resource.k8s.io", "b", namespace="default")
+        assert await used(rig) == {gold: "3", tin: "0", implicit: "2", number: "2"}
+
+    run(test)
+
+
 def test_a_quota_counts_itself() -> None:
     async def test(rig: Rig) -> None:
         made = await make(rig, "resourcequotas", {"spec": {"hard": {"resourcequotas": "1"}}})

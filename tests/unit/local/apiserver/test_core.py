@@ -165,6 +165,21 @@ def test_update_checks_the_version_and_keeps_the_status() -> None:
     run(main)
 
 
+def test_a_namespace_named_by_an_object_that_has_none_is_left_out() -> None:
+    async def main(rig: Rig) -> None:
+        core, kind = rig.core, "clusterroles.rbac.authorization.k8s.io"
+        made = await core.create(kind, {"metadata": {"name": "r", "namespace": "default"}, "rules": []})
+        assert "namespace" not in made["metadata"]
+        metadata = {**made["metadata"], "namespace": "elsewhere", "labels": {"a": "b"}}
+        changed = await core.update(kind, "r", {**made, "metadata": metadata})
+        assert (changed["metadata"]["labels"], changed["metadata"].get("namespace")) == ({"a": "b"}, None)
+        patch = {"metadata": {"namespace": "elsewhere", "labels": {"a": "c"}}}
+        patched = (await core.patch(kind, "r", patch, content_type=MERGE))[0]
+        assert (patched["metadata"]["labels"], patched["metadata"].get("namespace")) == ({"a": "c"}, None)
+
+    run(main)
+
+
 @pytest.mark.parametrize("verb", ["put", "patch"])
 def test_a_write_of_the_status_may_change_the_metadata_beside_it(verb: str) -> None:
     async def main(rig: Rig) -> None:

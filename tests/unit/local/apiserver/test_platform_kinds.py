@@ -175,6 +175,50 @@ GOOD: dict[str, tuple[Obj, dict[str, Any], dict[str, Any]]] = {
         {"webhooks.0.reinvocationPolicy": "Never", "webhooks.0.timeoutSeconds": 10},
         {"Webhooks": 1},
     ),
+    "validatingadmissionpolicies.admissionregistration.k8s.io": (
+        {
+            "spec": {
+                "matchConstraints": {"resourceRules": WEBHOOK["rules"]},
+                "validations": [{"expression": "true"}, {"expression": "1 == 1"}],
+                "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"},
+            }
+        },
+        {
+            "spec.failurePolicy": "Fail",
+            "spec.matchConstraints.matchPolicy": "Equivalent",
+            "spec.matchConstraints.objectSelector": {},
+            "spec.matchConstraints.resourceRules.0.scope": "*",
+            "metadata.generation": 1,
+        },
+        {"Validations": 2, "ParamKind": "v1/ConfigMap"},
+    ),
+    "mutatingadmissionpolicies.admissionregistration.k8s.io": (
+        {
+            "spec": {
+                "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": "[]"}}],
+                "reinvocationPolicy": "Never",
+            }
+        },
+        {"spec.failurePolicy": "Fail"},
+        {"Mutations": 1, "ParamKind": "<unset>"},
+    ),
+    "validatingadmissionpolicybindings.admissionregistration.k8s.io": (
+        {
+            "spec": {
+                "policyName": "p",
+                "paramRef": {"name": "settings", "parameterNotFoundAction": "Deny"},
+                "matchResources": {},
+                "validationActions": ["Deny"],
+            }
+        },
+        {"spec.matchResources.matchPolicy": "Equivalent", "spec.matchResources.namespaceSelector": {}},
+        {"PolicyName": "p", "ParamRef": "*/settings"},
+    ),
+    "mutatingadmissionpolicybindings.admissionregistration.k8s.io": (
+        {"spec": {"policyName": "p", "paramRef": {"selector": {"matchLabels": {"a": "b"}}}}},
+        {"spec.policyName": "p"},
+        {"PolicyName": "p", "ParamRef": "a=b"},
+    ),
 }
 
 

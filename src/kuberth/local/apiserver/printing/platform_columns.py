@@ -30,6 +30,18 @@ _BALANCER_WIDTH: Final = 16
 _DEFAULT_INGRESS_CLASS: Final = "ingressclass.kubernetes.io/is-default-class"
 
 
+def _param_kind(policy: Obj) -> str:
+    kind = policy.get("spec", {}).get("paramKind")
+    return f"{kind.get('apiVersion', '')}/{kind.get('kind', '')}" if kind else UNSET
+
+
+def _param_ref(binding: Obj) -> str:
+    reference = binding.get("spec", {}).get("paramRef") or {}
+    if name := reference.get("name"):
+        return f"{reference.get('namespace') or '*'}/{name}"
+    return shown_selector(reference["selector"]) if "selector" in reference else UNSET
+
+
 def _listed(items: Sequence[str], *, most: int = _MOST_LISTED, empty: str = UNSET, comma: str = ",") -> str:
     """The first few, and how many more there are."""
     if not items:
@@ -301,6 +313,20 @@ CONTROLLER_REVISION: Final = (
     NAME,
     Column("Controller", shown(_revision_owner)),
     Column("Revision", at("revision", 0)),
+    AGE,
+)
+
+
+def admission_policy(rules: str) -> tuple[Column, ...]:
+    """Of a policy whose rules go by this name."""
+    number = shown(lambda obj: len(obj.get("spec", {}).get(rules.lower(), ())))
+    return NAME, Column(rules, number, type="integer"), Column("ParamKind", shown(_param_kind)), AGE
+
+
+ADMISSION_BINDING: Final = (
+    NAME,
+    Column("PolicyName", at("spec.policyName")),
+    Column("ParamRef", shown(_param_ref)),
     AGE,
 )
 WEBHOOKS: Final = (NAME, Column("Webhooks", shown(_count("webhooks")), type="integer"), AGE)

@@ -206,6 +206,20 @@ RULES: Final[Mapping[str, KindRules]] = {
         ),
         KindRules(platform_defaults.default_webhooks, validate=platform_validation.validate_webhooks),
     ),
+    **dict.fromkeys(
+        (
+            "validatingadmissionpolicies.admissionregistration.k8s.io",
+            "mutatingadmissionpolicies.admissionregistration.k8s.io",
+        ),
+        KindRules(platform_defaults.default_admission_policy),
+    ),
+    **dict.fromkeys(
+        (
+            "validatingadmissionpolicybindings.admissionregistration.k8s.io",
+            "mutatingadmissionpolicybindings.admissionregistration.k8s.io",
+        ),
+        KindRules(platform_defaults.default_admission_binding),
+    ),
     crds.CRDS: KindRules(crds.default, crds.prepare, crds.validate),
 }
 _NO_RULES: Final = KindRules()

@@ -63,8 +63,6 @@ def validate_metadata(row: ServedResource, metadata: Obj) -> list[Cause]:
     if row.namespaced:
         namespace = metadata.get("namespace", "")
         causes += invalid_values("metadata.namespace", namespace, names.label_problems(namespace))
-    elif metadata.get("namespace"):
-        causes.append(forbidden_field("metadata.namespace", "not allowed on this type"))
     return [*causes, *_validate_free(row, metadata)]
 
 

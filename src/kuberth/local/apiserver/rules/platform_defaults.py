@@ -146,6 +146,27 @@ def default_webhooks(obj: Obj) -> None:
             fill(service, {"port": 443})
 
 
+def default_admission_policy(obj: Obj) -> None:
+    spec = obj.setdefault("spec", {})
+    fill(spec, {"failurePolicy": "Fail"})
+    if "matchConstraints" in spec:
+        _default_matching(spec["matchConstraints"])
+
+
+def default_admission_binding(obj: Obj) -> None:
+    if "matchResources" in obj.setdefault("spec", {}):
+        _default_matching(obj["spec"]["matchResources"])
+
+
+def _default_matching(matching: Obj) -> None:
+    fill(matching, {"matchPolicy": "Equivalent"})
+    matching.setdefault("namespaceSelector", {})
+    matching.setdefault("objectSelector", {})
+    for field in ("resourceRules", "excludeResourceRules"):
+        for rule in matching.get(field, ()):
+            fill(rule, {"scope": "*"})
+
+
 def _copied(rules: dict[str, Any]) -> Obj:
     """Objects own all that they hold."""
     return {

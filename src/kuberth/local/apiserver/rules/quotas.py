@@ -38,6 +38,12 @@ _NAMED_COUNTS: Final = (
 _COMPUTE: Final = ("cpu", "memory", "ephemeral-storage")
 _MUST_BE_ASKED_FOR: Final = ("cpu", "memory")
 _STORAGE_CLASS: Final = ".storageclass.storage.k8s.io/"
+_RESOURCE_CLAIMS: Final = "resourceclaims.resource.k8s.io"
+_DEVICE_CLASS: Final = ".deviceclass.resource.k8s.io/devices"
+_IMPLICIT_CLASS: Final = "requests.deviceclass.resource.kubernetes.io/"
+_EXTENDED_CLAIM: Final = "resource.kubernetes.io/extended-resource-claim"
+_MOST_DEVICES: Final = 32
+"""As many as a claim can be given: the worst that asking for all of them may come to."""
 _ENDED: Final = ("Succeeded", "Failed")
 
 
@@ -145,6 +151,8 @@ def _usage(quota: Obj, resource: str, obj: Obj) -> Amounts:
         usage |= _service_usage(obj.get("spec", {}))
     elif resource == "persistentvolumeclaims":
         usage |= _claim_usage(obj.get("spec", {}))
+    elif resource == _RESOURCE_CLAIMS:
+        usage |= _device_usage(obj)
     return {name: quantity for name, quantity in usage.items() if name in hard}
 
 
@@ -179,6 +187,30 @@ def _claim_usage(spec: Obj) -> Amounts:
     return usage
 
 
+def _device_usage(claim: Obj) -> Amounts:
+    """Devices by class; of alternatives each class counts with the most that it may come to."""
+    by_class: dict[str, int] = {}
+    for request in claim.get("spec", {}).get("devices", {}).get("requests", ()):
+        most: dict[str, int] = {}
+        for asked in request.get("firstAvailable") or [request.get("exactly") or {}]:
+            name = asked.get("deviceClassName", "")
+            most[name] = max(most.get(name, 0), _devices(asked))
+        for name, number in most.items():
+            by_class[name] = by_class.get(name, 0) + number
+    usage = {f"{name}{_DEVICE_CLASS}": Quantity(number) for name, number in by_class.items() if name}
+    if claim.get("metadata", {}).get("annotations", {}).get(_EXTENDED_CLAIM) != "true":
+        # Those that the scheduler makes for extended resources are what the pod is charged for already.
+        usage |= {f"{_IMPLICIT_CLASS}{name}": Quantity(number) for name, number in by_class.items() if name}
+    return usage
+
+
+def _devices(asked: Obj) -> int:
+    mode = asked.get("allocationMode", "ExactCount")
+    if mode == "ExactCount":
+        return int(asked.get("count", 1))
+    return _MOST_DEVICES if mode == "All" else 0
+
+
 def _counted_resources(hard: Iterable[str]) -> set[str]:
     found = set()
     for name in hard:
@@ -188,6 +220,10 @@ def _counted_resources(hard: Iterable[str]) -> set[str]:
             found.add(name)
         elif name.startswith("services."):
             found.add("services")
+        elif name.endswith(_DEVICE_CLASS):
+            found.add(_RESOURCE_CLAIMS)
+        elif name.startswith(_IMPLICIT_CLASS):
+            found |= {_RESOURCE_CLAIMS, "pods"}
         elif name == "requests.storage" or _STORAGE_CLASS in name:
             found.add("persistentvolumeclaims")
         else:

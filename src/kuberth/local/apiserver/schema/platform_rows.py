@@ -234,5 +234,37 @@ _ADMISSION: Final = (
         )
         for verb in ("Validating", "Mutating")
     ),
+    *(
+        ServedResource(
+            "admissionregistration.k8s.io",
+            "v1",
+            f"{verb}AdmissionPolicy",
+            f"{verb.lower()}admissionpolicies",
+            namespaced=False,
+            subresources=subresources,
+            categories=("api-extensions",),
+            columns=columns.admission_policy(rules),
+            schema=f"admissionregistration.v1.{verb}AdmissionPolicy",
+            has_generation=True,
+        )
+        for verb, rules, subresources in (
+            ("Validating", "Validations", ("status",)),
+            ("Mutating", "Mutations", ()),
+        )
+    ),
+    *(
+        ServedResource(
+            "admissionregistration.k8s.io",
+            "v1",
+            f"{verb}AdmissionPolicyBinding",
+            f"{verb.lower()}admissionpolicybindings",
+            namespaced=False,
+            categories=("api-extensions",),
+            columns=columns.ADMISSION_BINDING,
+            schema=f"admissionregistration.v1.{verb}AdmissionPolicyBinding",
+            has_generation=True,
+        )
+        for verb in ("Validating", "Mutating")
+    ),
 )
 ROWS: Final = (*_CORE, *_WORKLOADS, *_NETWORKING, *_ACCESS, *_ADMISSION)

@@ -424,6 +424,8 @@ class Core:
         self, row: ServedResource, old: Obj, new: Obj, *, dry_run: bool, signature: Signature
     ) -> Obj:
         metadata = new.setdefault("metadata", {})
+        if not row.namespaced:
+            metadata.pop("namespace", None)
         for field, present, told in (
             ("name", name_of(old), "URL"),
             ("namespace", namespace_of(old), "request"),

@@ -282,6 +282,7 @@ def storage_failed(error: StorageError) -> StatusError:
 def _fit_namespace(row: ServedResource, metadata: Obj, namespace: str) -> None:
     given = metadata.get("namespace", "")
     if not row.namespaced:
+        metadata.pop("namespace", None)  # whoever names one is not told off, as upstream
         return
     if not namespace:
         raise bad_request("an empty namespace may not be set during creation")
