@@ -32,12 +32,20 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 TESTS: Final[Mapping[str, Sequence[str]]] = {
     "queue": ("tests/unit/queue",),
     "intake": ("tests/unit/intake",),
-    "framework": ("tests/unit/framework",),
-    "scheduling": ("tests/unit/scheduling",),
-    "outcomes": ("tests/unit/outcomes",),
-    "binding": ("tests/unit/binding",),
+    "framework": ("tests/unit/framework", "tests/integration/test_bad_plugins.py"),
+    "scheduling": (
+        "tests/unit/scheduling",
+        "tests/integration/test_pod_way.py",
+        "tests/integration/test_metrics.py",
+        "tests/integration/test_verbosity.py",
+        "tests/integration/test_overlapping_cycles.py",
+        "tests/integration/test_gangs.py",
+        "tests/integration/test_extenders.py",
+    ),
+    "outcomes": ("tests/unit/outcomes", "tests/integration/test_pod_way.py"),
+    "binding": ("tests/unit/binding", "tests/integration/test_pod_way.py"),
 }
-SLOW: Final = "test_state_machine"
+SLOW: Final = ("test_state_machine", "tests/integration")
 """These go last: only mutants that all others let live meet them."""
 SECONDS: Final = 300.0
 """A mutant that takes longer is taken for an endless loop, which is noticed."""
@@ -249,9 +257,11 @@ def groups_for(mutant: Mutant, package: str) -> Sequence[Sequence[str]]:
     """The module's own tests first, slow ones last."""
     groups: tuple[list[str], ...] = ([], [], [])
     for folder in TESTS[package]:
-        for path in sorted((ROOT / folder).glob("test_*.py")):
-            turn = 2 if SLOW in path.name else 0 if mutant.path.stem in path.name else 1
-            groups[turn].append(str(path.relative_to(ROOT)))
+        found = ROOT / folder
+        for path in sorted(found.rglob("test_*.py")) if found.is_dir() else [found]:
+            name = str(path.relative_to(ROOT))
+            is_slow = any(slow in name for slow in SLOW)
+            groups[2 if is_slow else 0 if mutant.path.stem in path.name else 1].append(name)
     return groups
 
 

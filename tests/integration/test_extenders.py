@@ -539,14 +539,24 @@ def test_a_fault_is_named_and_costs_only_its_pod(
                 assert server.url in message
                 assert words in message
                 await world.until(lambda: any(words in note for note in world.events("FailedScheduling")))
-                # Its mistake mended, the pod is tried again after a backoff, without an event.
-                server.script["filter"] = everyone
-                await world.bound("p")
             assert server.url in caplog.text
             assert words in caplog.text
 
     with caplog.at_level(logging.WARNING):
         run(scenario)
+
+
+def test_a_mistake_mended_is_enough() -> None:
+    """The pod is tried again after a backoff, without an event."""
+
+    async def scenario() -> None:
+        async with world_with({"filter": BAD_ANSWERS["its own error"][0]}, *NODES) as (world, server):
+            world.api.put(make_pod("p"))
+            await refused(world, "p")
+            server.script["filter"] = everyone
+            await world.bound("p")
+
+    run(scenario)
 
 
 def test_an_extender_that_is_not_there_or_too_slow() -> None:
