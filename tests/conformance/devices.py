@@ -19,6 +19,7 @@ from kuberth.clock import SystemClock, run_in_virtual_time
 from kuberth.cluster.nodes import NodeRow
 from kuberth.cluster.table import ClusterTable
 from kuberth.config import default_configuration, load
+from kuberth.config.feature_gates import FeatureGates
 from kuberth.errors import PluginError
 from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.diagnosis import Diagnosis
@@ -80,7 +81,11 @@ class _Rig:
     """A profile over a case's objects, and an API that takes writes."""
 
     def __init__(self, case: Case, objects: list[Any]) -> None:
-        config = load(case["config"]) if case.get("config") else default_configuration(None)
+        gates_of_case = case.get("featureGates")
+        if case.get("config"):
+            config = load(case["config"], feature_gates=gates_of_case)
+        else:
+            config = default_configuration(FeatureGates(gates_of_case))
         gates = effective_gates(config, None)
         self.pod: Pod = convert(Pod, case["pod"])
         self.api = MemoryApi()

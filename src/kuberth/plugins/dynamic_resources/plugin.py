@@ -47,6 +47,7 @@ from kuberth.framework.handle import Handle
 from kuberth.framework.scores import normalized
 from kuberth.framework.status import SKIP, SKIP_FOR_GOOD, Status
 from kuberth.framework.verdict import Codes, Verdict
+from kuberth.plugins.devices.features import DeviceFeatures
 from kuberth.plugins.devices.inventory import Inventory
 from kuberth.plugins.dynamic_resources import hints
 from kuberth.plugins.dynamic_resources.binding_conditions import (
@@ -112,9 +113,8 @@ class DynamicResources(
         gates = handle.feature_gates
         self._enabled = gates.enabled("DynamicResourceAllocation")
         self._extended = gates.enabled("DRAExtendedResource")
-        self._conditions = gates.enabled("DRADeviceBindingConditions") and gates.enabled(
-            "DRAResourceClaimDeviceStatus"
-        )
+        self._features = DeviceFeatures.of(gates)
+        self._has_rules = gates.enabled("DRADeviceTaintRules")
         self._hints_are_on = gates.enabled("SchedulerQueueingHints")
         self._cluster = handle.cluster
         self._clock = handle.clock
@@ -124,7 +124,7 @@ class DynamicResources(
         self._metrics = handle.metrics
         self._profile = handle.profile_name
         self._search_ns = 0
-        if args.filter_timeout is not None:
+        if args.filter_timeout is not None and gates.enabled("DRASchedulerFilterTimeout"):
             self._search_ns = int(args.filter_timeout.total_seconds() * NANOSECONDS)
         self._binding_seconds = _BINDING_SECONDS
         if args.binding_timeout is not None:
@@ -134,7 +134,13 @@ class DynamicResources(
             self._judgements = handle.shared.of(Judgements, lambda: Judgements(inventory))
             self._writer = handle.shared.of(
                 ClaimWriter,
-                lambda: ClaimWriter(handle.api, inventory.claims, handle.clock, metrics=handle.metrics),
+                lambda: ClaimWriter(
+                    handle.api,
+                    inventory.claims,
+                    handle.clock,
+                    metrics=handle.metrics,
+                    stamps=inventory.features.has_conditions,
+                ),
             )
 
     def tells_apart(self, info: PodInfo) -> bool:
@@ -214,6 +220,11 @@ class DynamicResources(
         for request in claim.spec.devices.requests:
             if request.exactly is not None:
                 classes = {request.name: request.exactly.device_class_name}
+            elif request.first_available and not self._features.has_alternatives:
+                return Status.unresolvable(
+                    f"resource claim {name}, request {request.name}: has subrequests, but the "
+                    "DRAPrioritizedList feature is disabled"
+                )
             elif request.first_available:
                 classes = {
                     f"{request.name}/{each.name}": each.device_class_name for each in request.first_available
@@ -350,7 +361,7 @@ class DynamicResources(
 
     def _has_failed(self, claim: ResourceClaim) -> bool:
         """Whether devices that were to be made ready are not, and will not be."""
-        if not self._conditions or not has_conditions(claim):
+        if not self._features.has_conditions or not has_conditions(claim):
             return False
         try:
             ready = is_ready(claim)
@@ -410,7 +421,7 @@ class DynamicResources(
         """The earlier the alternatives of a prioritised list that a node can give, the more."""
         scores: Scores = np.zeros(len(nodes), np.int64)
         cycle = state.get(_STATE)
-        if cycle is None or not cycle.to_allocate:
+        if cycle is None or not cycle.to_allocate or not self._features.has_alternatives:
             return scores
         self._inventory.refresh()
         before = cycle.score_of_allocated()
@@ -539,7 +550,7 @@ class DynamicResources(
             for index, claim in enumerate(cycle.claims):
                 if not is_reserved_for(pod, claim):
                     cycle.claims[index] = await self._bind(cycle, index, pod)
-            if self._conditions and any(map(has_conditions, cycle.claims)):
+            if self._features.has_conditions and any(map(has_conditions, cycle.claims)):
                 await self._wait_and_count(cycle, pod, node_name)
         except KuberthError as exc:
             return Status.error(exc)
@@ -647,7 +658,11 @@ class DynamicResources(
             # Without hints a new node may be held back until its taints change.
             node_change |= Action.UPDATE_NODE_TAINT
         added_or_updated = Action.ADD | Action.UPDATE
+        rules = (
+            [EventWithHint(ClusterEvent(Resource.DEVICE_TAINT_RULE, Action.ALL))] if self._has_rules else []
+        )
         return [
+            *rules,
             EventWithHint(ClusterEvent(Resource.NODE, node_change)),
             EventWithHint(ClusterEvent(Resource.RESOURCE_CLAIM, added_or_updated), self._after_claim_change),
             EventWithHint(

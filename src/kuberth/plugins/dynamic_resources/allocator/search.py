@@ -355,6 +355,8 @@ class DeviceSearch:
                 return None
         elif self._is_in_use(device):
             return None
+        if device.consumes and not self._demand.features.has_partitions:
+            return None
         counters = None
         if device.consumes and not (
             device.is_shareable and (device.id in self._usage.consumed or device.id in self._shares)
