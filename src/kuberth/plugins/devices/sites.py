@@ -11,10 +11,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
-from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from kuberth.api.resource import DeviceTaint, DeviceTaintRule, ResourceSlice
+from kuberth.api.resource import DeviceTaintRule, ResourceSlice
 from kuberth.cluster.nodes import Nodes
 from kuberth.cluster.selection import Mask, everywhere, meets_node_selector, nowhere
 from kuberth.cluster.table import ClusterTable
@@ -22,6 +21,7 @@ from kuberth.informers.store import Store
 from kuberth.plugins.devices.features import ALL_FEATURES, DeviceFeatures
 from kuberth.plugins.devices.pools import DevicePool, pool_of
 from kuberth.plugins.devices.slices import DeviceReach, KnownDevice, KnownSlice, PoolId
+from kuberth.plugins.devices.taint_rules import tainted
 
 Column = NDArray[np.int64]
 
@@ -262,28 +262,6 @@ class Sites:
             relevant = [(slice_, reachable or (True,) * len(slice_.devices)) for slice_, reachable in seen]
             self._pools[key] = pool_of(pool_id, relevant, self._by_pool[pool_id].values())
         return self._pools[key]
-
-
-def tainted(slice_: ResourceSlice, rules: Iterable[DeviceTaintRule]) -> ResourceSlice:
-    """The slice with the taints that rules add to its devices."""
-    spec = slice_.spec
-    added: dict[int, list[DeviceTaint]] = {}
-    for rule in rules:
-        wanted = rule.spec.device_selector
-        if wanted is not None and (
-            wanted.driver not in (None, spec.driver) or wanted.pool not in (None, spec.pool.name)
-        ):
-            continue
-        for place, device in enumerate(spec.devices):
-            if wanted is None or wanted.device in (None, device.name):
-                added.setdefault(place, []).append(rule.spec.taint)
-    if not added:
-        return slice_
-    devices = tuple(
-        replace(device, taints=(*device.taints, *added.get(place, ())))
-        for place, device in enumerate(spec.devices)
-    )
-    return replace(slice_, spec=replace(spec, devices=devices))
 
 
 def _relevance(view: Nodes, slice_: KnownSlice) -> tuple[Mask, NDArray[np.bool_]]:
