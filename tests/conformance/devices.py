@@ -351,11 +351,20 @@ def _generated(tree: dict[str, Any]) -> dict[str, Any]:
     return {**tree, "resourceClaimName": _GENERATED.sub(r"\g<1>00000", tree["resourceClaimName"])}
 
 
+_FRAMES = {
+    "PreFilter": 'running PreFilter plugin "{plugin}": {problem}',
+    "Filter": 'running "{plugin}" filter plugin: {problem}',
+    "PostFilter": "{problem}",
+    "PreBind": 'running "{plugin}" prebind plugin: {problem}',
+}
+"""How upstream's framework tells a plugin's error."""
+
+
 def _status(status: Status) -> dict[str, Any]:
     reasons = list(status.reasons)
     if status.code == Code.ERROR and isinstance(status.cause, PluginError):
         error = status.cause
         problem = str(error).partition(": ")[2]
-        reasons = [f'running "{error.plugin}" {error.point.lower()} plugin: {problem}']
+        reasons = [_FRAMES[error.point].format(plugin=error.plugin, problem=problem)]
     told: dict[str, Any] = {"plugin": status.plugin, "code": status.code.label, "reasons": sorted(reasons)}
     return {key: value for key, value in told.items() if value}

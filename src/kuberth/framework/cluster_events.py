@@ -98,8 +98,6 @@ class Resource(enum.StrEnum):
     """Devices that drivers offer."""
     DEVICE_CLASS = "resource.k8s.io/DeviceClass"
     """Classes of devices."""
-    DEVICE_TAINT_RULE = "resource.k8s.io/DeviceTaintRule"
-    """Taints of devices, by others than their drivers."""
     POD_GROUP = "scheduling.k8s.io/PodGroup"
     """Groups of pods."""
     ANY = "*"

@@ -26,7 +26,7 @@ from kuberth.cluster.nodes import NodeRow, Nodes
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.cluster.selection import meets_node_selector
 from kuberth.config.plugin_args import DynamicResourcesArgs
-from kuberth.errors import KuberthError, SelectorError
+from kuberth.errors import KuberthError, PluginError, SelectorError
 from kuberth.framework.cluster_events import Action, ClusterEvent, EventWithHint, Hint, Resource
 from kuberth.framework.cycle_state import CycleState, StateKey
 from kuberth.framework.diagnosis import Diagnosis
@@ -45,7 +45,7 @@ from kuberth.framework.extension_points import (
 )
 from kuberth.framework.handle import Handle
 from kuberth.framework.scores import normalized
-from kuberth.framework.status import SKIP, SKIP_FOR_GOOD, Status
+from kuberth.framework.status import SKIP, SKIP_FOR_GOOD, Code, Status
 from kuberth.framework.verdict import Codes, Verdict
 from kuberth.plugins.devices.features import DeviceFeatures
 from kuberth.plugins.devices.inventory import Inventory
@@ -70,6 +70,14 @@ _GIVEN_TO_GROUP: Final = StateKey[set[str]]("DynamicResources/given")
 
 _DISABLED: Final = Status.unschedulable("plugin disabled")
 _NO_CLAIMS: Final = Status.unschedulable("no new claims to deallocate")
+_NOT_FOUND: Final = Status(
+    Code.ERROR,
+    "not found",
+    plugin="DynamicResources",
+    cause=PluginError("DynamicResources", "PostFilter", "not found"),
+)
+"""What upstream says after a PreFilter that ended before this plugin: it has no state then. That is an error,
+so no other PostFilter plugin is asked; none could help a pod that no node will do for."""
 _DEALLOCATED: Final = Status.unschedulable("deallocation of ResourceClaim completed")
 _DELETED: Final = Status.unschedulable("deletion of ResourceClaim completed")
 _STILL_NOT: Final = Status.unschedulable("still not schedulable")
@@ -85,6 +93,8 @@ _STALE_CLAIM_CODE: Final = 4
 _CANNOT_FIT_CODE: Final = 5
 """Codes of a verdict: places in `_REJECTIONS`, counted from one; beyond them are failures."""
 
+_TAINT_RULES: Final = "devicetaintrules.v1beta2.resource.k8s.io"
+"""Upstream tells of their changes as changes of slices."""
 _BINDING_SECONDS: Final = 600.0
 _FIRST_LOOK_SECONDS: Final = 0.05
 _LOOK_SECONDS: Final = 5.0
@@ -380,6 +390,8 @@ class DynamicResources(
         """Take back what an allocated claim has, if nobody uses it and it keeps the pod from its nodes."""
         if not self._enabled:
             return None, _DISABLED
+        if self.name in state.missed_pre_filter:
+            return None, _NOT_FOUND
         cycle = state.get(_STATE)
         if cycle is None:
             return None, _NO_CLAIMS
@@ -658,9 +670,7 @@ class DynamicResources(
             # Without hints a new node may be held back until its taints change.
             node_change |= Action.UPDATE_NODE_TAINT
         added_or_updated = Action.ADD | Action.UPDATE
-        rules = (
-            [EventWithHint(ClusterEvent(Resource.DEVICE_TAINT_RULE, Action.ALL))] if self._has_rules else []
-        )
+        rules = [EventWithHint(ClusterEvent(_TAINT_RULES, Action.ALL))] if self._has_rules else []
         return [
             *rules,
             EventWithHint(ClusterEvent(Resource.NODE, node_change)),
