@@ -19,6 +19,7 @@ from kuberth.clock import SystemClock, run_in_virtual_time
 from kuberth.cluster.nodes import NodeRow
 from kuberth.cluster.table import ClusterTable
 from kuberth.config import default_configuration, load
+from kuberth.config.feature_gates import FeatureGates
 from kuberth.errors import PluginError
 from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.diagnosis import Diagnosis
@@ -80,7 +81,11 @@ class _Rig:
     """A profile over a case's objects, and an API that takes writes."""
 
     def __init__(self, case: Case, objects: list[Any]) -> None:
-        config = load(case["config"]) if case.get("config") else default_configuration(None)
+        gates_of_case = case.get("featureGates")
+        if case.get("config"):
+            config = load(case["config"], feature_gates=gates_of_case)
+        else:
+            config = default_configuration(FeatureGates(gates_of_case))
         gates = effective_gates(config, None)
         self.pod: Pod = convert(Pod, case["pod"])
         self.api = MemoryApi()
@@ -346,11 +351,20 @@ def _generated(tree: dict[str, Any]) -> dict[str, Any]:
     return {**tree, "resourceClaimName": _GENERATED.sub(r"\g<1>00000", tree["resourceClaimName"])}
 
 
+_FRAMES = {
+    "PreFilter": 'running PreFilter plugin "{plugin}": {problem}',
+    "Filter": 'running "{plugin}" filter plugin: {problem}',
+    "PostFilter": "{problem}",
+    "PreBind": 'running "{plugin}" prebind plugin: {problem}',
+}
+"""How upstream's framework tells a plugin's error."""
+
+
 def _status(status: Status) -> dict[str, Any]:
     reasons = list(status.reasons)
     if status.code == Code.ERROR and isinstance(status.cause, PluginError):
         error = status.cause
         problem = str(error).partition(": ")[2]
-        reasons = [f'running "{error.plugin}" {error.point.lower()} plugin: {problem}']
+        reasons = [_FRAMES[error.point].format(plugin=error.plugin, problem=problem)]
     told: dict[str, Any] = {"plugin": status.plugin, "code": status.code.label, "reasons": sorted(reasons)}
     return {key: value for key, value in told.items() if value}

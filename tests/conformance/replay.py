@@ -43,6 +43,7 @@ _OBJECTS = {
     "resourceClaims": "ResourceClaim",
     "resourceSlices": "ResourceSlice",
     "deviceClasses": "DeviceClass",
+    "deviceTaintRules": "DeviceTaintRule",
 }
 
 

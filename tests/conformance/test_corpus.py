@@ -19,6 +19,7 @@ COUNTS = {
     "hint": 1000,
     "queue": 400,
     "dra": 1200,
+    "dra-gates": 430,
     "dra-hint": 400,
     "cel": 400,
 }

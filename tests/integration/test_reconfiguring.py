@@ -164,6 +164,16 @@ def test_a_pod_in_backoff_waits_the_rest_of_it_by_the_new_settings() -> None:
     play(scenario, "b1", start=only("a"), gates={"SchedulerPopFromBackoffQ": False})
 
 
+def test_how_many_cycles_may_overlap_changes_with_the_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(world: World) -> None:
+        limits: list[int] = []
+        monkeypatch.setattr(world.scheduler.loop, "allow_overlapping", limits.append)
+        await world.scheduler.reconfigure(config(only("a"), parallelism=3))
+        assert limits == [3]
+
+    play(scenario, start=only("a"))
+
+
 def test_profiles_come_and_go() -> None:
     async def scenario(world: World) -> None:
         world.api.put(make_pod("ours"))

@@ -139,6 +139,9 @@ KINDS: dict[str, KindInfo] = {
     ),
     "ResourceSlice": _row(resource.ResourceSlice, "resource.k8s.io", "resourceslices", namespaced=False),
     "DeviceClass": _row(resource.DeviceClass, "resource.k8s.io", "deviceclasses", namespaced=False),
+    "DeviceTaintRule": _row(
+        resource.DeviceTaintRule, "resource.k8s.io", "devicetaintrules", namespaced=False, version="v1beta2"
+    ),
 }
 
 

@@ -340,6 +340,7 @@ class Scheduler:
         self.runners.update(runners)
         self.recorder.name_controllers(list(runners))
         self._cycle.nodes.percentage = config.percentage_of_nodes_to_score
+        self.loop.allow_overlapping(config.parallelism)
         self.queue.replace(queue)
         self.intake.note_profiles(self.stores.of(Pod))
         if old_extenders is not self.extenders and self._tasks is not None:

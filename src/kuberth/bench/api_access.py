@@ -7,21 +7,25 @@ HTTP with the scheduler's own client, the other calls the embedded server's core
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import Any, Final, NamedTuple, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple, Protocol, TypeVar, cast
 from urllib.parse import quote
 
 import msgspec
 
 from kuberth.api import Pod
 from kuberth.api.wire import decode, encode
+from kuberth.bench.claim_control import HttpVerbs
 from kuberth.bench.ledger import PodLedger, SeenPod
 from kuberth.client.http_api import HttpApi
 from kuberth.errors import ApiError, NotFoundError
 from kuberth.informers.reflector import Reflector
 from kuberth.informers.store import Store
 from kuberth.local.apiserver.verbs.core import Core
-from kuberth.local.in_process import told_as_api_errors
+from kuberth.local.hollow.informing import ServerVerbs
+from kuberth.local.in_process import InProcessApi, told_as_api_errors
+
+T = TypeVar("T")
 
 SCHEDULED_CONDITION: Final = "PodScheduled"
 
@@ -40,8 +44,17 @@ class ApiAccess(Protocol):
     admits_pods: bool
     """Whether it sees to a pod's priority and account, as real clusters do and scheduler_perf's does not."""
 
+    @property
+    def verbs(self) -> ServerVerbs:
+        """For controllers."""
+        ...
+
     async def place_of(self, api_version: str, kind: str) -> Place:
         """ApiError if the server has no such kind."""
+        ...
+
+    async def list(self, kind: type[T], *, namespace: str = "") -> Sequence[T]:
+        """All objects, of all namespaces unless one is named."""
         ...
 
     async def create(self, place: Place, body: bytes, *, namespace: str = "", strict: bool = False) -> str:
@@ -106,6 +119,13 @@ class HttpAccess:
         except KeyError:
             raise NotFoundError(f"the API server has no kind {kind} in {api_version}") from None
 
+    @property
+    def verbs(self) -> ServerVerbs:
+        return HttpVerbs(self._api)
+
+    async def list(self, kind: type[T], *, namespace: str = "") -> Sequence[T]:
+        return _of(namespace, (await self._api.list(kind)).items)
+
     async def create(self, place: Place, body: bytes, *, namespace: str = "", strict: bool = False) -> str:
         path = _path(place, namespace) + ("?fieldValidation=Strict" if strict else "")
         return decode(_Named, await self._api.call("POST", path, body=body)).metadata.name
@@ -159,6 +179,13 @@ class CoreAccess:
         if row is None:
             raise NotFoundError(f"the API server has no kind {kind} in {api_version}")
         return Place(api_version, row.plural, row.namespaced)
+
+    @property
+    def verbs(self) -> ServerVerbs:
+        return self._core
+
+    async def list(self, kind: type[T], *, namespace: str = "") -> Sequence[T]:
+        return _of(namespace, (await InProcessApi(self._core).list(kind)).items)
 
     async def create(self, place: Place, body: bytes, *, namespace: str = "", strict: bool = False) -> str:
         with told_as_api_errors(f"create {place.plural}"):
@@ -216,6 +243,12 @@ class CoreAccess:
     def _row(self, place: Place) -> Any:
         group, _, version = place.api_version.rpartition("/")
         return self._core.resources.find(group, version, place.plural)
+
+
+def _of(namespace: str, objects: Sequence[T]) -> Sequence[T]:
+    if not namespace:
+        return objects
+    return [each for each in objects if cast(Any, each).metadata.namespace == namespace]
 
 
 def _seen(pod: Pod) -> SeenPod:

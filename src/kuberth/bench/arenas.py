@@ -42,6 +42,11 @@ _CONNECTIONS: Final = 40
 _TRIES: Final = 3
 _HELPFUL: Final = frozenset(("persistentvolume",))
 """Of the embedded cluster's controllers; the others would only take time."""
+_API_VERSIONS: Final = {
+    "DynamicResourceAllocation": [f"resource.k8s.io/{each}" for each in ("v1beta2", "v1beta1", "v1alpha3")],
+    "GenericWorkload": ["scheduling.k8s.io/v1alpha2"],
+}
+"""What scheduler_perf has a server serve besides the usual, by gate."""
 _SCHEDULER_GATES: Final = re.compile("Scheduler|OpportunisticBatching|Gang|WorkloadAware")
 
 
@@ -180,6 +185,9 @@ def _api_server_command(
         "--max-requests-inflight=3000",
         "--max-mutating-requests-inflight=1500",
     ]
+    versions = [version for gate, found in _API_VERSIONS.items() if gates.get(gate) for version in found]
+    if versions:
+        command.append(f"--runtime-config={','.join(f'{version}=true' for version in versions)}")
     return [*command, f"--feature-gates={shown_gates(gates)}"] if gates else command
 
 

@@ -14,8 +14,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from kuberth.bench.operations import (
-    NEEDS_DRA,
-    NOT_RUN,
+    OF_DEVICES,
     CreateAny,
     CreatePods,
     CreatePodSets,
@@ -130,13 +129,17 @@ class Workload:
         """All operations, sets of pods taken apart and parameters filled in."""
         return self._filled_in()[0]
 
+    @property
+    def has_devices(self) -> bool:
+        """Whether somebody has to see to claims."""
+        return self.gates.get("DynamicResourceAllocation", False) or any(
+            isinstance(each, OF_DEVICES)
+            or (isinstance(each, CreateAny) and _is_of_dra(self.case.path(each.template_path)))
+            for each in self.case.operations
+        )
+
     def refusal(self) -> str | None:
         """Why it cannot be run here, if it cannot."""
-        for operation in self.case.operations:
-            if reason := NOT_RUN.get(type(operation)):
-                return f"{operation.opcode} {reason}"
-            if isinstance(operation, CreateAny) and _is_of_dra(self.case.path(operation.template_path)):
-                return f"createAny of {operation.template_path} {NEEDS_DRA}"
         if unused := self._filled_in()[1]:
             names = ", ".join(f"${name}" for name in unused)
             return (

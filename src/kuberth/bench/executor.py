@@ -19,13 +19,15 @@ from kuberth.bench.ledger import PodLedger, SeenPod
 from kuberth.bench.making import PODS, AnyObject, Maker, PreparedPods, paced
 from kuberth.bench.measurements import Measurement
 from kuberth.bench.operations import (
-    NOT_RUN,
+    AllocResourceClaims,
     Barrier,
     Churn,
     CreateAny,
     CreateNamespaces,
     CreateNodes,
     CreatePods,
+    CreateResourceClaims,
+    CreateResourceDriver,
     DeletePods,
     Operation,
     Sleep,
@@ -152,8 +154,15 @@ class Executor:
                 await self._start_collecting(operation.name, operation.namespaces, operation.label_selector)
             case StopCollectingMetrics():
                 await self._stop_collecting()
+            case CreateResourceDriver():
+                await self._maker.driver(operation)
+            case CreateResourceClaims():
+                await self._make_namespace(operation.namespace)
+                await self._maker.claims(operation)
+            case AllocResourceClaims():
+                await self._maker.allocate(operation)
             case _:
-                raise ConfigError(NOT_RUN[type(operation)])
+                raise AssertionError(f"nobody runs {operation.opcode}")
 
     # Pods
 

@@ -13,11 +13,25 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
+from msgspec.structs import replace
+
+from kuberth.api.core import Node
+from kuberth.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 from kuberth.api.wire import encode
 from kuberth.bench.api_access import ApiAccess, Place
 from kuberth.bench.cases import TestCase
+from kuberth.bench.devices import DeviceWorld, Lottery, slices_of
 from kuberth.bench.objects import NodeMaker, NodeObjects, PodAdmission, PodMaker
-from kuberth.bench.operations import CreateAny, CreateNamespaces, CreateNodes, CreatePods, UpdateAny
+from kuberth.bench.operations import (
+    AllocResourceClaims,
+    CreateAny,
+    CreateNamespaces,
+    CreateNodes,
+    CreatePods,
+    CreateResourceClaims,
+    CreateResourceDriver,
+    UpdateAny,
+)
 from kuberth.bench.templating import Template
 from kuberth.errors import AlreadyExistsError, ApiError, ConfigError, TooManyRequestsError, UnreachableError
 
@@ -27,6 +41,9 @@ _NAMESPACES: Final = Place("v1", "namespaces", False)
 _CLAIMS: Final = Place("v1", "persistentvolumeclaims", True)
 _VOLUMES: Final = Place("v1", "persistentvolumes", False)
 _CSI_NODES: Final = Place("storage.k8s.io/v1", "csinodes", False)
+_SLICES: Final = Place("resource.k8s.io/v1", "resourceslices", False)
+_DEVICE_CLAIMS: Final = Place("resource.k8s.io/v1", "resourceclaims", True)
+_CLAIM: Final = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim"}
 _PRIORITY_CLASSES: Final = Place("scheduling.k8s.io/v1", "priorityclasses", False)
 
 WORKERS: Final = 30
@@ -155,6 +172,47 @@ class Maker:
                 await self._access.update(
                     each.place, each.name, each.body, namespace=operation.namespace, subresource=subresource
                 )
+
+    # Devices
+
+    async def driver(self, operation: CreateResourceDriver) -> None:
+        names = [node.metadata.name for node in await self._access.list(Node)]
+
+        async def create(body: bytes) -> None:
+            await self._access.create(_SLICES, body)
+
+        await _at_once(slices_of(operation, names), create)
+
+    async def claims(self, operation: CreateResourceClaims) -> None:
+        template = Template.read(self._case.path(operation.template_path))
+        bodies = (
+            encode({**template.tree(index, operation.count), **_CLAIM}) for index in range(operation.count)
+        )
+
+        async def create(body: bytes) -> None:
+            await self._access.create(_DEVICE_CLAIMS, body, namespace=operation.namespace)
+
+        await _at_once(bodies, create)
+
+    async def allocate(self, operation: AllocResourceClaims) -> None:
+        """Give devices to all claims that have none, one after the other."""
+        list_ = self._access.list
+        claims = await list_(ResourceClaim)
+        world = DeviceWorld(await list_(Node), await list_(ResourceSlice), await list_(DeviceClass), claims)
+        lottery = Lottery(world, self._rng)
+        allocated = (
+            replace(claim, status=replace(claim.status, allocation=lottery.draw(claim)))
+            for claim in claims
+            if claim.status.allocation is None and operation.namespace in ("", claim.metadata.namespace)
+        )
+
+        async def write(claim: ResourceClaim) -> None:
+            name, namespace = claim.metadata.name, claim.metadata.namespace
+            await self._access.update(
+                _DEVICE_CLAIMS, name, encode(claim), namespace=namespace, subresource="status"
+            )
+
+        await _at_once(allocated, write)
 
 
 class PreparedPods:

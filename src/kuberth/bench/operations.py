@@ -280,13 +280,7 @@ OPCODES: Final[Mapping[str, type[Operation]]] = {
     "stopCollectingMetrics": StopCollectingMetrics,
     "updateAny": UpdateAny,
 }
-
-NEEDS_DRA: Final = "needs DRA: nobody here plays the controller of resource claims or allocates devices"
-NOT_RUN: Final[Mapping[type[Operation], str]] = dict.fromkeys(
-    (AllocResourceClaims, CreateResourceClaims, CreateResourceDriver),
-    NEEDS_DRA,
-)
-"""Opcodes that are read but refused when a workload with them is to run, and why."""
+OF_DEVICES: Final = (AllocResourceClaims, CreateResourceClaims, CreateResourceDriver)
 
 
 def read_operation(tree: Any) -> Operation:

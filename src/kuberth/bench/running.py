@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from kuberth.bench.arenas import IN_PROCESS, arena
 from kuberth.bench.cases import Workload
+from kuberth.bench.claim_control import controlled_claims
 from kuberth.bench.contenders import KUBERTH, Contender
 from kuberth.bench.executor import Executor, Pace, Progress
 from kuberth.bench.measurements import Measurement, median, plain
@@ -105,6 +107,7 @@ async def _run_once(
     with tempfile.TemporaryDirectory(prefix="kuberth-bench-", ignore_cleanup_errors=True) as folder:
         async with (
             arena(settings.target, gates=gates, folder=Path(folder), assets=settings.assets) as place,
+            controlled_claims(place.access.verbs) if workload.has_devices else nullcontext(),
             contender.running(place, workload, gates) as meter,
         ):
             executor = Executor(

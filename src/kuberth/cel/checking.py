@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kuberth.cel.environment import DEVICE, DEVICE_FIELDS, TYPE_NAMES, VARIABLES
+from kuberth.cel.environment import DEVICE, TYPE_NAMES, VARIABLES, device_fields
 from kuberth.cel.library import FUNCTIONS
 from kuberth.cel.source import Problem
 from kuberth.cel.static_types import (
@@ -57,8 +57,10 @@ _LITERALS: dict[type, Type] = {
 class Checker:
     """Checks one tree."""
 
-    def __init__(self, problems: list[Problem]) -> None:
+    def __init__(self, problems: list[Problem], *, lists: bool = False) -> None:
+        """`lists`: attributes of devices may be lists."""
         self._problems = problems
+        self._device_fields = device_fields(lists=lists)
         self._bindings = Bindings()
         self._scopes: list[dict[str, Type]] = []
 
@@ -146,10 +148,10 @@ class Checker:
         if target is not DEVICE and target.name != DEVICE.name:
             self._complain(node, f"unexpected failed resolution of '{target.name}'")
             return ERROR
-        if field not in DEVICE_FIELDS:
+        if field not in self._device_fields:
             self._complain(node, f"undefined field '{field}'")
             return ERROR
-        return DEVICE_FIELDS[field]
+        return self._device_fields[field]
 
     def _call(self, node: Call) -> Type:
         if node.function == "_?._":
@@ -266,7 +268,7 @@ class Checker:
     def _device(self, node: MessageLiteral) -> Type:
         """The one message there is; that none can be made shows when it is tried."""
         for field in node.fields:
-            wanted = DEVICE_FIELDS.get(field.name)
+            wanted = self._device_fields.get(field.name)
             given = self._check(field.value)
             if wanted is None:
                 self._problems.append(Problem(field.offset, f"undefined field '{field.name}'"))

@@ -13,8 +13,9 @@ from kuberth.cel.library.versions import read_version
 from kuberth.cel.values import INT_MAX, INT_MIN, Domains, Map, Value
 from kuberth.errors import CelRuntimeError
 
-AttributeValue = tuple[str, int | bool | str]
-"""The kind ("int", "bool", "string" or "version") and the value; the kind keeps 1 and true apart.
+AttributeValue = tuple[str, int | bool | str | tuple[int | bool | str, ...]]
+"""The kind ("int", "bool", "string" or "version", or one of these for a list: "ints") and the value; the kind
+keeps 1 and true apart.
 
 Any other kind is an attribute that this version of the API does not know: a selector that is asked about
 such a device fails, as upstream's does.
@@ -104,6 +105,8 @@ def _split(name: str, driver: str) -> tuple[str, str]:
 
 def _attribute(name: str, attribute: AttributeValue) -> Value:
     kind, value = attribute
+    if isinstance(value, tuple):
+        return [_attribute(name, (kind.removesuffix("s"), each)) for each in value]
     if kind == "int" and type(value) is int and INT_MIN <= value <= INT_MAX:
         return value
     if (kind == "bool" and type(value) is bool) or (kind == "string" and type(value) is str):

@@ -8,6 +8,7 @@ from kuberth.cel.static_types import (
     BYTES,
     DOUBLE,
     DURATION,
+    DYN,
     INT,
     NAMED,
     NULL,
@@ -24,12 +25,18 @@ from kuberth.cel.static_types import (
 )
 
 DEVICE = NAMED["Device"]
-DEVICE_FIELDS: dict[str, Type] = {
-    "driver": STRING,
-    "allowMultipleAllocations": BOOL,
-    "attributes": map_of(STRING, map_of(STRING, ANY)),
-    "capacity": map_of(STRING, map_of(STRING, NAMED["Quantity"])),
-}
+
+
+def device_fields(*, lists: bool) -> dict[str, Type]:
+    """What a device has. Attributes that may be lists are dynamic: one can go over them."""
+    return {
+        "driver": STRING,
+        "allowMultipleAllocations": BOOL,
+        "attributes": map_of(STRING, map_of(STRING, DYN if lists else ANY)),
+        "capacity": map_of(STRING, map_of(STRING, NAMED["Quantity"])),
+    }
+
+
 VARIABLES: dict[str, Type] = {"device": DEVICE}
 TYPE_NAMES: dict[str, Type] = {
     named.name: type_of(named)

@@ -14,7 +14,7 @@ from kuberth.cel.deep_calls import deep_calls
 from kuberth.cel.device import DeviceContent, variable_of
 from kuberth.cel.parsing import parse
 from kuberth.cel.source import Problem, Source
-from kuberth.cel.static_types import ANY, BOOL
+from kuberth.cel.static_types import ANY, BOOL, DYN
 from kuberth.cel.validating import validate
 from kuberth.cel.values import COST_EXCEEDED, WORK, CostExceeded, Optional, Value, type_name
 from kuberth.errors import CelCompileError, CelRuntimeError
@@ -92,38 +92,41 @@ def _as_bool(value: Value) -> bool:
     raise CelRuntimeError(f"CEL result of type {name} could not be converted to bool: {problem}")
 
 
-def compile_selector(expression: str) -> DeviceSelector:
-    """The selector of this text; raises `CelCompileError` if it is none."""
-    compiled = _compile(expression)
+def compile_selector(expression: str, *, lists: bool = False) -> DeviceSelector:
+    """The selector of this text; raises `CelCompileError` if it is none.
+
+    `lists`: attributes may be lists (the feature gate DRAListTypeAttributes).
+    """
+    compiled = _compile(expression, lists)
     if isinstance(compiled, str):
         raise CelCompileError(compiled)
     return compiled
 
 
 @lru_cache(maxsize=_SELECTORS)
-def _compile(expression: str) -> DeviceSelector | str:
+def _compile(expression: str, lists: bool) -> DeviceSelector | str:
     """The selector, or what is wrong with the text: also a wrong text is read only once."""
     WORK.begin()
     try:
         with deep_calls():
-            return _compile_anew(expression)
+            return _compile_anew(expression, lists=lists)
     except CelCompileError as exc:
         return str(exc)
     except (CostExceeded, RecursionError, MemoryError):
         return "program instantiation failed: the expression is too large"
 
 
-def _compile_anew(expression: str) -> DeviceSelector:
+def _compile_anew(expression: str, *, lists: bool) -> DeviceSelector:
     problems: list[Problem] = []
     tree = parse(expression, problems)
     if tree is not None:
-        checker = Checker(problems)
+        checker = Checker(problems, lists=lists)
         result = checker.check(tree)
         if not problems:
             problems += validate(tree, checker.final)
     if tree is None or problems:
         raise CelCompileError(f"compilation failed: {Source(expression).report(problems)}")
-    if result is not BOOL and result is not ANY:
+    if result is not BOOL and result is not ANY and not (lists and result is DYN):
         raise CelCompileError(f"must evaluate to bool or the unknown type, not {result.full_name()}")
     compiler = Compiler(checker.final)
     evaluate, frame_length = compiler.compile(tree)

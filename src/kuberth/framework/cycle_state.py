@@ -61,6 +61,7 @@ class CycleState:
         "_data",
         "group",
         "memory",
+        "missed_pre_filter",
         "plan",
         "pod_info",
         "pods_to_activate",
@@ -83,6 +84,8 @@ class CycleState:
         """What the runner knows of the nodes for pods like this one."""
         self.record_plugin_metrics = record_plugin_metrics
         """Whether this is one of the cycles whose plugins are timed one by one."""
+        self.missed_pre_filter: frozenset[str] = frozenset()
+        """Plugins that were not asked at PreFilter, because one before them said that no node will do."""
         self.skip_filter: frozenset[str] = frozenset()
         """Plugins whose PreFilter said Skip."""
         self.skip_score: frozenset[str] = frozenset()
@@ -151,5 +154,6 @@ class CycleState:
         copy.skip_filter = self.skip_filter
         copy.skip_score = self.skip_score
         copy.skip_pre_bind = self.skip_pre_bind
+        copy.missed_pre_filter = self.missed_pre_filter
         copy.pods_to_activate = self.pods_to_activate
         return copy

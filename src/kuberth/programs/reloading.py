@@ -26,7 +26,13 @@ LOOK_SECONDS: Final = 1.0
 RELOADED: Final = "ConfigurationReloaded"
 REJECTED: Final = "ConfigurationRejected"
 
-_AT_START_ONLY: Final = ("leader_election", "client_connection")
+_AT_START_ONLY: Final = (
+    "leader_election",
+    "client_connection",
+    "enable_profiling",
+    "enable_contention_profiling",
+    "delay_cache_until_active",
+)
 
 
 class Rules(NamedTuple):

@@ -78,6 +78,10 @@ class SchedulingLoop:
         queue.when_ready(self._ready.set)
         queue.when_due(self._tick_due.set)
 
+    def allow_overlapping(self, parallelism: int) -> None:
+        """So many cycles that wait for extenders may overlap from now on."""
+        self._overlapping.allow(parallelism)
+
     async def run(self) -> None:
         """Schedule until `stop`."""
         try:

@@ -43,6 +43,7 @@ class Overlapping:
         self._attend = attend
         self._spawn = spawn
         self._limit = limit
+        self._stopped = False
         self._give_back = give_back
         self._running = 0
         self._numbers = count()
@@ -72,10 +73,15 @@ class Overlapping:
     def stop(self) -> None:
         """Begin no more cycles."""
         self._line.clear()
-        self._limit = 0
+        self._stopped = True
+
+    def allow(self, limit: int) -> None:
+        """So many may overlap from now on; those that are under way go on."""
+        self._limit = limit
+        self._fill()
 
     def _fill(self) -> None:
-        while self._line and self._running < self._limit:
+        while self._line and self._running < self._limit and not self._stopped:
             place = heapq.heappop(self._line)
             self._spawn(self._run(place.queued), name=f"schedule {place.queued.key}")
             self._running += 1

@@ -56,7 +56,12 @@ def parse_timestamp(text: Any) -> int | None:
         return None
     if found.tzinfo is None:
         found = found.replace(tzinfo=datetime.UTC)
-    delta = found - _EPOCH
+    return nanoseconds(found)
+
+
+def nanoseconds(moment: datetime.datetime) -> int:
+    """Since the epoch."""
+    delta = moment - _EPOCH
     return (delta.days * 86_400 + delta.seconds) * NANOSECONDS + delta.microseconds * 1_000
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 from kuberth.assembly import full_registry
 from kuberth.bench.arenas import IN_PROCESS, Arena, arena
+from kuberth.bench.claim_control import controlled_claims
 from kuberth.bench.contenders import OwnScheduler
 from kuberth.bench.executor import Executor, Pace
 from kuberth.bench.finding import of_file
@@ -38,6 +40,16 @@ FILES = {
     "brief.yaml": "kind: Pod\napiVersion: v1\nmetadata: {generateName: b-}\n"
     "spec: {terminationGracePeriodSeconds: 0, containers: [{name: c, image: i}]}\n",
     "namespace.yaml": "kind: Namespace\napiVersion: v1\nmetadata: {labels: {team: blue}}\n",
+    "class.yaml": "kind: DeviceClass\napiVersion: resource.k8s.io/v1\nmetadata: {name: gpu}\n"
+    "spec: {selectors: [{cel: {expression: 'device.driver == \"d.example.com\"'}}]}\n",
+    "claim.yaml": "kind: ResourceClaim\napiVersion: resource.k8s.io/v1beta2\nmetadata: {generateName: c-}\n"
+    "spec: {devices: {requests: [{name: r, exactly: {deviceClassName: gpu}}]}}\n",
+    "claim-template.yaml": "kind: ResourceClaimTemplate\napiVersion: resource.k8s.io/v1\n"
+    "metadata: {name: one}\n"
+    "spec: {spec: {devices: {requests: [{name: r, exactly: {deviceClassName: gpu}}]}}}\n",
+    "claiming.yaml": "kind: Pod\napiVersion: v1\nmetadata: {generateName: p-}\nspec: {containers: "
+    "[{name: c, image: i, resources: {claims: [{name: g}]}}], "
+    "resourceClaims: [{name: g, resourceClaimTemplateName: one}]}\n",
     "priority.yaml": "kind: Pod\napiVersion: v1\nmetadata: {generateName: high-}\n"
     "spec: {priority: 50, containers: [{name: c, image: i}]}\n",
     "pv.yaml": "kind: PersistentVolume\napiVersion: v1\nspec: {accessModes: [ReadOnlyMany], "
@@ -65,6 +77,8 @@ class Ran:
 LOOKED_AT = (
     "configmaps",
     "csinodes.storage.k8s.io",
+    "resourceclaims.resource.k8s.io",
+    "resourceslices.resource.k8s.io",
     "namespaces",
     "nodes",
     "persistentvolumeclaims",
@@ -90,7 +104,8 @@ def run(folder: Path, *operations: str, pace: Pace = PACE, **more: str) -> Ran:
     async def main() -> Ran:
         async with arena(IN_PROCESS, gates={}, folder=folder, assets=None) as place:
             own = OwnScheduler(full_registry(entry_points=False))
-            async with own.running(place, workload, {}) as meter:
+            claims = controlled_claims(place.access.verbs) if workload.has_devices else nullcontext()
+            async with claims, own.running(place, workload, {}) as meter:
                 found = await Executor(workload, place.access, meter, pace=pace).run()
             return Ran(list(found), await everything(place))
 

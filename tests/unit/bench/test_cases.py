@@ -83,7 +83,8 @@ def test_everything_that_can_be_written(tmp_path: Path) -> None:
     )
     assert second.threshold == 30
     assert second.selector == ThresholdMetricSelector()
-    assert str(first.refusal()).startswith("createResourceDriver needs DRA: ")
+    assert first.has_devices
+    assert first.refusal() is None
 
 
 def test_parameters_are_filled_in_and_sets_taken_apart(tmp_path: Path) -> None:
@@ -231,13 +232,20 @@ def test_parameters_that_do_not_fit(tmp_path: Path, operation: str, workload: st
     assert told in str(error.value)
 
 
-def test_objects_of_dynamic_resource_allocation_are_refused(tmp_path: Path) -> None:
-    (found,) = of_file(written(tmp_path, case_with("{opcode: createAny, templatePath: class.yaml}")))
-    assert found.refusal() is None
+def test_workloads_with_devices_are_known_by_gate_operation_or_object(tmp_path: Path) -> None:
+    of_class = case_with("{opcode: createAny, templatePath: class.yaml}")
+    (found,) = of_file(written(tmp_path, of_class))
+    assert not found.has_devices
     found.case.path("class.yaml").write_text(
         "apiVersion: resource.k8s.io/v1\nkind: DeviceClass\n", encoding="utf-8"
     )
-    assert str(found.refusal()).startswith("createAny of class.yaml needs DRA: ")
+    (found,) = of_file(written(tmp_path, of_class))
+    assert found.has_devices
+    (found,) = of_file(written(tmp_path, case_with("{opcode: allocResourceClaims}")))
+    assert found.has_devices
+    gates = "{name: w, featureGates: {DynamicResourceAllocation: true}}"
+    (found,) = of_file(written(tmp_path, case_with(workload=gates)))
+    assert found.has_devices
 
 
 def test_a_parameter_that_nobody_takes(tmp_path: Path) -> None:

@@ -267,7 +267,10 @@ def failure(folder: Path, *operations: str, pace: Pace = PACE) -> str:
             "{opcode: updateAny, templatePath: node.yaml}",
             'op 0 (updateAny): update nodes node-0: nodes "node-0" not found',
         ),
-        ("{opcode: allocResourceClaims}", "op 0 (allocResourceClaims): needs DRA"),
+        (
+            "{opcode: createResourceClaims, count: 1, namespace: a, templatePath: gone.yaml}",
+            "op 0 (createResourceClaims): template ",
+        ),
     ],
 )
 def test_what_fails_is_told_with_its_place(tmp_path: Path, operation: str, told: str) -> None:

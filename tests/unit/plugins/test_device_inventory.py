@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from kuberth.api.core import Node
-from kuberth.api.resource import DeviceClass, ResourceClaim, ResourceSlice
+from kuberth.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from kuberth.api.wire import convert, to_builtins
+from kuberth.config.feature_gates import FeatureGates
 from kuberth.framework.handle import Handle
 from kuberth.informers.store import Stores
 from kuberth.plugins.devices.claims import EXTENDED_RESOURCE_CLAIM, UNSEEN_SECONDS, KnownClaims
@@ -193,6 +194,33 @@ def test_taking_a_device_concerns_its_own_site_alone() -> None:
     inventory.refresh()
     row = handle.cluster.row_of("b")
     assert np.flatnonzero(inventory.sites.changed_at != before).tolist() == [inventory.sites.of_row[row]]
+
+
+def test_rules_taint_devices_while_they_are_there() -> None:
+    handle = make_handle(gates=FeatureGates({"DRADeviceTaintRules": True}))
+    for name in ("a", "b"):
+        handle.cluster.set_node(make_node(name))
+        handle.stores.of(ResourceSlice).set(make_slice(name))
+    handle.stores.of(DeviceClass).set(make_class())
+    world = World(handle)
+
+    def given_on(*names: str) -> None:
+        told = world.told(make_claim("one", exactly()))
+        assert {name for name, (code, _found) in told.items() if not code} == set(names)
+
+    rules = handle.stores.of(DeviceTaintRule)
+    tree = {
+        "metadata": {"name": "r"},
+        "spec": {"deviceSelector": {"pool": "a"}, "taint": {"key": "broken", "effect": "NoSchedule"}},
+    }
+    given_on("a", "b")
+    rules.set(convert(DeviceTaintRule, tree))
+    given_on("b")
+    tree["spec"] = {"taint": {"key": "broken", "effect": "NoExecute"}}
+    rules.set(convert(DeviceTaintRule, tree))
+    given_on()
+    rules.remove(convert(DeviceTaintRule, tree))
+    given_on("a", "b")
 
 
 def version(claim: ResourceClaim | None) -> str | None:

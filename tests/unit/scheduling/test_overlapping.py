@@ -55,6 +55,38 @@ def test_so_many_at_once_the_most_important_of_the_others_next() -> None:
     run_in_virtual_time(scenario)
 
 
+def test_the_limit_moves_while_cycles_run() -> None:
+    async def scenario() -> None:
+        began: list[str] = []
+        door = asyncio.Event()
+
+        async def attend(pod: QueuedPod) -> None:
+            began.append(pod.pod.metadata.name)
+            await door.wait()
+
+        async with asyncio.TaskGroup() as tasks:
+
+            def spawn(work: Coroutine[Any, Any, None], *, name: str) -> None:
+                tasks.create_task(work, name=name)
+
+            overlapping = Overlapping(attend, spawn=spawn, limit=1, give_back=nobody)
+            for name in "abcd":
+                overlapping.add(queued(name, 0))
+            await asyncio.sleep(0)
+            assert began == ["a"]
+            overlapping.allow(3)
+            await asyncio.sleep(0)
+            assert began == ["a", "b", "c"]
+            overlapping.allow(1)
+            assert (overlapping.running, overlapping.waiting) == (3, 1), "who is under way goes on"
+            overlapping.stop()
+            overlapping.allow(5)
+            door.set()
+        assert (began, overlapping.running) == (["a", "b", "c"], 0), "none begins after the end"
+
+    run_in_virtual_time(scenario)
+
+
 def test_a_cycle_that_fails_leaves_its_place() -> None:
     async def scenario() -> None:
         began: list[str] = []

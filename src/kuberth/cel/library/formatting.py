@@ -151,8 +151,10 @@ def _list_text(values: list[Value], clause: Clause) -> str:
     WORK.take(len(values))
     texts: list[str] = []
     length = 0
-    for value in values:
-        texts.append(_inner(value, clause))
+    for place, value in enumerate(values):
+        # Lists that hold one value many times over are the way to print without end.
+        repeated = place > 0 and value is values[place - 1]
+        texts.append(texts[-1] if repeated else _inner(value, clause))
         length += len(texts[-1]) + 2
         if length > MAX_CHARACTERS:
             raise CostExceeded

@@ -89,6 +89,7 @@ class Filtering(Promising):
                 node_names = left if node_names is None else node_names & left
                 if not node_names:
                     outcome = Status.unresolvable(_nothing_left(narrowed_by))
+                    state.missed_pre_filter = self._after(plugin)
                     break
                 continue
             status = self._asked.checked(plugin, "PreFilter", answer)
@@ -100,11 +101,17 @@ class Filtering(Promising):
             elif not status.is_success:
                 outcome = status
                 node_names, narrowed_by = None, set()
+                state.missed_pre_filter = self._after(plugin)
                 break
         state.skip_filter = frozenset(skipped)
         if plan is not None and recorder is not None and outcome is SUCCESS:
             plan.pre_filter = recorder.kept()
         return PreFilterOutcome(outcome, node_names, frozenset(narrowed_by))
+
+    def _after(self, plugin: Plugin) -> frozenset[str]:
+        """Who comes after it at PreFilter."""
+        names = [each.name for each in self.profile.pre_filter]
+        return frozenset(names[names.index(plugin.name) + 1 :])
 
     def run_post_filter(
         self, state: CycleState, pod: Pod, diagnosis: Diagnosis

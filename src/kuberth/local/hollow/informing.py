@@ -1,16 +1,16 @@
 """List, then watch: a resource as one program sees it, kept current.
 
-In: a `Core`. Out: an `Informer` a resource, shared by all who read it, with indexes, handlers for every
-change, and verbs whose effect is seen here at once: a controller that reads what it just wrote counts no
-pod twice, where upstream needs "expectations".
+In: a `Core`, or the verbs of another server. Out: an `Informer` a resource, shared by all who read it, with
+indexes, handlers for every change, and verbs whose effect is seen here at once: a controller that reads what
+it just wrote counts no pod twice, where upstream needs "expectations".
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable
-from typing import Any, Final
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from typing import Any, Final, Protocol
 
 from kuberth.local.apiserver.objects import Obj, key_of, name_of, namespace_of, revision_of
 from kuberth.local.apiserver.status_errors import StatusError
@@ -28,13 +28,35 @@ Handler = Callable[[Obj | None, Obj | None], None]
 Keys = Callable[[Obj], Iterable[str]]
 
 
+class ServerVerbs(Protocol):
+    """What informers ask of a server; a `Core` has it. Refusals are StatusErrors."""
+
+    async def get(self, resource: str, name: str, *, namespace: str = "") -> Obj: ...
+
+    async def list(self, resource: str) -> Obj: ...
+
+    def watch(
+        self, resource: str, *, resource_version: str = "", allow_bookmarks: bool = False
+    ) -> AsyncIterator[tuple[str, Obj]]: ...
+
+    async def create(self, resource: str, body: Obj, *, namespace: str = "") -> Obj: ...
+
+    async def update(
+        self, resource: str, name: str, body: Obj, *, namespace: str = "", subresource: str = ""
+    ) -> Obj: ...
+
+    async def delete(
+        self, resource: str, name: str, *, namespace: str = "", options: Obj | None = None
+    ) -> Obj: ...
+
+
 class Informer:
     """All objects of one resource. Made by `Informers.of`."""
 
-    def __init__(self, core: Core, resource: str) -> None:
+    def __init__(self, server: ServerVerbs, resource: str) -> None:
         self.resource = resource
         self.synced = asyncio.Event()
-        self._core = core
+        self._server = server
         self._objects: dict[str, Obj] = {}
         self._seen = 0
         """Every change up to this revision was taken in."""
@@ -81,11 +103,11 @@ class Informer:
     # Verbs whose effect is seen here when they return
 
     async def create(self, body: Obj) -> Obj:
-        return self._note(await self._core.create(self.resource, body, namespace=namespace_of(body)))
+        return self._note(await self._server.create(self.resource, body, namespace=namespace_of(body)))
 
     async def update(self, obj: Obj, *, subresource: str = "") -> Obj:
         """Replace an object (or its status); StatusError 409 if it was changed since it was read."""
-        written = await self._core.update(
+        written = await self._server.update(
             self.resource, name_of(obj), obj, namespace=namespace_of(obj), subresource=subresource
         )
         return self._note(written)
@@ -99,7 +121,9 @@ class Informer:
         if propagation:
             options["propagationPolicy"] = propagation
         try:
-            await self._core.delete(self.resource, name_of(obj), namespace=namespace_of(obj), options=options)
+            await self._server.delete(
+                self.resource, name_of(obj), namespace=namespace_of(obj), options=options
+            )
         except StatusError as error:
             if error.code not in (404, 409):
                 raise
@@ -113,7 +137,7 @@ class Informer:
         """What the server has now, for decisions that a late watch must not spoil."""
         namespace, _, name = key.rpartition("/")
         try:
-            return self._note(await self._core.get(self.resource, name, namespace=namespace))
+            return self._note(await self._server.get(self.resource, name, namespace=namespace))
         except StatusError as error:
             if error.code == 404:
                 return None
@@ -142,7 +166,7 @@ class Informer:
             self._tell(obj, obj)
 
     async def _list(self) -> None:
-        listing = await self._core.list(self.resource)
+        listing = await self._server.list(self.resource)
         revision = int(listing["metadata"]["resourceVersion"])
         items = {key_of(obj): obj for obj in listing["items"]}
         for key, obj in list(self._objects.items()):
@@ -157,7 +181,7 @@ class Informer:
     async def _watch(self) -> bool:
         """Follow until the watch ends; whether it brought anything."""
         moved = False
-        changes = self._core.watch(self.resource, resource_version=str(self._seen), allow_bookmarks=True)
+        changes = self._server.watch(self.resource, resource_version=str(self._seen), allow_bookmarks=True)
         async for kind, obj in changes:
             if kind == "ERROR":
                 raise StatusError(int(obj.get("code", 500)), str(obj.get("reason")), str(obj.get("message")))
@@ -229,16 +253,22 @@ class Informer:
 class Informers:
     """One informer a resource for everybody, each followed from the moment it is asked for."""
 
-    def __init__(self, core: Core) -> None:
-        self.core = core
+    def __init__(self, server: ServerVerbs) -> None:
+        self.server = server
         self._informers: dict[str, Informer] = {}
         self._followers: dict[str, asyncio.Task[None]] = {}
         self._spawned: set[asyncio.Task[None]] = set()
         self._tasks: asyncio.TaskGroup | None = None
 
+    @property
+    def core(self) -> Core:
+        """For those who need more than verbs: they work on a server of this process alone."""
+        assert isinstance(self.server, Core)
+        return self.server
+
     def of(self, resource: str) -> Informer:
         if resource not in self._informers:
-            self._informers[resource] = Informer(self.core, resource)
+            self._informers[resource] = Informer(self.server, resource)
             self._start(resource)
         return self._informers[resource]
 

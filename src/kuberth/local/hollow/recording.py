@@ -63,7 +63,7 @@ class Recorder:
     async def _write(self, namespace: str, event: Obj) -> None:
         self._under_way += 1
         try:
-            await self._informers.core.create("events", event, namespace=namespace)
+            await self._informers.server.create("events", event, namespace=namespace)
         except StatusError as error:
             logger.debug("event %s not written: %s", event["reason"], error)
         finally:

@@ -17,6 +17,7 @@ from kuberth.local.apiserver.verbs.core import Core
 from kuberth.local.hollow.controllers.cron_job import CronJobController
 from kuberth.local.hollow.controllers.daemon_set import DaemonSetController
 from kuberth.local.hollow.controllers.deployment import DeploymentController
+from kuberth.local.hollow.controllers.device_taint_eviction import DeviceTaintEvictionController
 from kuberth.local.hollow.controllers.disruption import DisruptionController
 from kuberth.local.hollow.controllers.endpoints import EndpointsController
 from kuberth.local.hollow.controllers.expired_events import ExpiredEventsController
@@ -71,6 +72,7 @@ _FACTORIES: Final[Sequence[ControllerFactory]] = (
     ExpiredEventsController,
     NodeLifecycleController,
     TaintEvictionController,
+    DeviceTaintEvictionController,
 )
 CONTROLLERS: Final[Mapping[str, ControllerFactory]] = {factory.name: factory for factory in _FACTORIES}
 """By their names in kube-controller-manager's `--controllers`; that of events has none there, for etcd

@@ -29,8 +29,17 @@ class ClassCounts:
     all of it zero.
     """
 
-    def __init__(self, device_class: DeviceClass, sites: Sites, nodes: Nodes, usage: DeviceUsage) -> None:
-        """`nodes` is the whole table."""
+    def __init__(
+        self,
+        device_class: DeviceClass,
+        sites: Sites,
+        nodes: Nodes,
+        usage: DeviceUsage,
+        *,
+        lists: bool = False,
+    ) -> None:
+        """`nodes` is the whole table; `lists`: attributes may be lists."""
+        self._lists = lists
         self._usage = usage
         self._where: dict[DeviceId, list[Where]] = {}
         self._taken: set[DeviceId] = set()
@@ -69,7 +78,7 @@ class ClassCounts:
             where = of_slice
             if device.reach is not None and device.reach.is_set:
                 where = reached(nodes, device.reach)
-            if where is not None and _is_of(device_class, device):
+            if where is not None and _is_of(device_class, device, lists=self._lists):
                 self._where.setdefault(device.id, []).append(where)
                 self.offered[where] += 1
 
@@ -82,9 +91,9 @@ def _where(slice_: KnownSlice, nodes: Nodes) -> Where | None:
     return reached(nodes, slice_.reach) if slice_.reach.is_set else np.ones(len(nodes), np.bool_)
 
 
-def _is_of(device_class: DeviceClass, device: KnownDevice) -> bool:
+def _is_of(device_class: DeviceClass, device: KnownDevice, *, lists: bool) -> bool:
     return all(
-        compile_selector(selector.cel.expression).matches(device.content)
+        compile_selector(selector.cel.expression, lists=lists).matches(device.content)
         for selector in device_class.spec.selectors
         if selector.cel is not None
     )

@@ -9,12 +9,19 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from kuberth.api.resource import DeviceClass, ResourceClaim, ResourceSlice
+from kuberth.api.resource import (
+    AllocationResult,
+    DeviceClass,
+    DeviceTaintRule,
+    ResourceClaim,
+    ResourceSlice,
+)
 from kuberth.cluster.nodes import Nodes
 from kuberth.framework.handle import Handle
 from kuberth.plugins.devices.claims import EXTENDED_RESOURCE_CLAIM, KnownClaims
 from kuberth.plugins.devices.classes import KnownClasses
 from kuberth.plugins.devices.counting import ClassCounts
+from kuberth.plugins.devices.features import DeviceFeatures
 from kuberth.plugins.devices.sites import Sites
 from kuberth.plugins.devices.usage import DeviceUsage, Take, takes_of
 
@@ -26,7 +33,14 @@ class Inventory:
         stores = handle.stores
         self.claims = KnownClaims(stores.of(ResourceClaim), handle.clock)
         self.classes = KnownClasses(stores.of(DeviceClass))
-        self.sites = Sites(stores.of(ResourceSlice), handle.cluster)
+        self.features = DeviceFeatures.of(handle.feature_gates)
+        has_rules = handle.feature_gates.enabled("DRADeviceTaintRules")
+        self.sites = Sites(
+            stores.of(ResourceSlice),
+            handle.cluster,
+            features=self.features,
+            rules=stores.of(DeviceTaintRule) if has_rules else None,
+        )
         self.usage = DeviceUsage()
         self._takes: dict[str, tuple[Take, ...]] = {}
         """By namespace/name: what a claim takes."""
@@ -53,13 +67,16 @@ class Inventory:
         for key in keys:
             claim = self.claims.get_by_key(key)
             allocation = None if claim is None else claim.status.allocation
-            takes = () if allocation is None else tuple(takes_of(allocation))
+            takes = self._takes_of(allocation)
             self._replace(self._takes, key, takes)
             self._note_owner(key, claim)
         for uid in uids:
             flying = self.claims.in_flight.get(uid)
             allocation = None if flying is None else flying.status.allocation
-            self._replace(self._flying, uid, () if allocation is None else tuple(takes_of(allocation)))
+            self._replace(self._flying, uid, self._takes_of(allocation))
+
+    def _takes_of(self, allocation: AllocationResult | None) -> tuple[Take, ...]:
+        return () if allocation is None else tuple(takes_of(allocation, shares=self.features.has_shares))
 
     def made_for(self, pod_uid: str) -> ResourceClaim | None:
         """The claim that was made for a pod's extended resources, if it is there. After `refresh`."""
@@ -106,7 +123,13 @@ class Inventory:
             self._counts.clear()
         counts = self._counts.get(device_class.metadata.name)
         if counts is None:
-            counts = ClassCounts(device_class, self.sites, self._table.all_nodes(), self.usage)
+            counts = ClassCounts(
+                device_class,
+                self.sites,
+                self._table.all_nodes(),
+                self.usage,
+                lists=self.features.has_lists,
+            )
             self._counts[device_class.metadata.name] = counts
         counts.catch_up()
         return nodes.take(counts.offered), nodes.take(counts.taken)

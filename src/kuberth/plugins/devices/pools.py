@@ -101,6 +101,8 @@ def _valid_counters(slices: Sequence[KnownSlice], others: Sequence[KnownSlice]) 
             if device.spec.name in names:
                 return {}, f"duplicate device name {device.spec.name}"
             names.add(device.spec.name)
+    if not slices[0].features.has_partitions:
+        return {}, ""
     for slice_ in slices:
         for name, amounts in slice_.counters:
             if name in counters:

@@ -13,13 +13,15 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kuberth.api.resource import ResourceSlice
+from kuberth.api.resource import DeviceTaintRule, ResourceSlice
 from kuberth.cluster.nodes import Nodes
 from kuberth.cluster.selection import Mask, everywhere, meets_node_selector, nowhere
 from kuberth.cluster.table import ClusterTable
 from kuberth.informers.store import Store
+from kuberth.plugins.devices.features import ALL_FEATURES, DeviceFeatures
 from kuberth.plugins.devices.pools import DevicePool, pool_of
 from kuberth.plugins.devices.slices import DeviceReach, KnownDevice, KnownSlice, PoolId
+from kuberth.plugins.devices.taint_rules import tainted
 
 Column = NDArray[np.int64]
 
@@ -61,7 +63,18 @@ class Site:
 class Sites:
     """The sites of all nodes."""
 
-    def __init__(self, slices: Store[ResourceSlice], table: ClusterTable) -> None:
+    def __init__(
+        self,
+        slices: Store[ResourceSlice],
+        table: ClusterTable,
+        *,
+        features: DeviceFeatures = ALL_FEATURES,
+        rules: Store[DeviceTaintRule] | None = None,
+    ) -> None:
+        """`rules`: taints that others than the drivers set; None: they do not count."""
+        self._features = features
+        self._rules = Store[DeviceTaintRule]() if rules is None else rules
+        self._rules_version = self._rules.version
         self._store = slices
         self._table = table
         self._version = -1
@@ -95,6 +108,9 @@ class Sites:
         """Follow slices and nodes to where they are now."""
         table = self._table
         rows: Iterable[int] = ()
+        if self._rules_version != self._rules.version:
+            self._rules_version = self._rules.version
+            self._version = _UNKNOWN
         if self._version != self._store.version:
             nodes = self._read_slices()
             if nodes is None:
@@ -141,7 +157,7 @@ class Sites:
                 pools.add(old.pool_id)
                 self._forget(old)
             stored = self._store.get_by_key(name)
-            new = None if stored is None else KnownSlice(stored)
+            new = None if stored is None else KnownSlice(tainted(stored, self._rules), self._features)
             if new is not None:
                 pools.add(new.pool_id)
                 self._remember(new)
@@ -217,7 +233,9 @@ class Sites:
     def _site(self, seen: Sequence[tuple[KnownSlice, tuple[bool, ...]]], problem: str = "") -> Site:
         by_pool: dict[PoolId, list[tuple[KnownSlice, tuple[bool, ...]]]] = {}
         for slice_, reachable in seen:
-            if not (slice_.reach.is_set or slice_.is_per_device or slice_.spec.shared_counters):
+            if not slice_.is_read or not (
+                slice_.reach.is_set or slice_.is_per_device or slice_.spec.shared_counters
+            ):
                 continue
             by_pool.setdefault(slice_.pool_id, []).append((slice_, reachable))
         pools = [

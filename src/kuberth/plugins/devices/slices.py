@@ -23,6 +23,7 @@ from kuberth.api.resource import (
 from kuberth.api.selectors import CompiledNodeSelector, compile_node_selector
 from kuberth.cel import AttributeValue, DeviceContent
 from kuberth.errors import QuantityError
+from kuberth.plugins.devices.features import ALL_FEATURES, DeviceFeatures
 
 PoolId = tuple[str, str]
 """Driver and pool."""
@@ -79,6 +80,7 @@ class KnownDevice:
         "content",
         "has_policies",
         "id",
+        "is_given",
         "is_shareable",
         "preventing_taints",
         "reach",
@@ -91,25 +93,32 @@ class KnownDevice:
         self.spec = spec
         self.slice = slice_
         self.id: DeviceId = (*slice_.pool_id, spec.name)
-        self.is_shareable = bool(spec.allow_multiple_allocations)
+        features = slice_.features
+        self.is_shareable = features.has_shares and bool(spec.allow_multiple_allocations)
         """Whether several claims may have a share of it."""
         self.attributes = spec.attributes
         self.capacities = {name: _capacity(capacity) for name, capacity in spec.capacity.items()}
-        self.has_policies = any(known.policy is not None for known in self.capacities.values())
+        self.has_policies = features.has_shares and any(
+            known.policy is not None for known in self.capacities.values()
+        )
         """Whether some capacity is not given in any amount."""
         self.consumes = tuple(_consumption(taken) for taken in spec.consumes_counters)
         self.preventing_taints: tuple[DeviceTaint, ...] = tuple(
-            taint for taint in spec.taints if taint.effect in _PREVENTING
+            taint for taint in spec.taints if features.has_taints and taint.effect in _PREVENTING
         )
+        self.is_given = features.has_conditions or not spec.binding_conditions
+        """Whether any request can have it."""
         self.reach: DeviceReach | None = None
         """None: that of the slice."""
         if slice_.is_per_device:
             self.reach = DeviceReach.of(spec.node_name, spec.all_nodes, spec.node_selector)
         self.content = DeviceContent(
             slice_.pool_id[0],
-            attributes={name: _attribute(value) for name, value in spec.attributes.items()},
+            attributes={
+                name: _attribute(value, lists=features.has_lists) for name, value in spec.attributes.items()
+            },
             capacity={name: format_quantity(known.value) for name, known in self.capacities.items()},
-            allow_multiple_allocations=self.is_shareable,
+            allow_multiple_allocations=bool(spec.allow_multiple_allocations),
         )
         """What selectors see of it."""
 
@@ -131,6 +140,7 @@ class KnownSlice:
     __slots__ = (
         "counters",
         "devices",
+        "features",
         "generation",
         "is_per_device",
         "name",
@@ -140,8 +150,9 @@ class KnownSlice:
         "spec",
     )
 
-    def __init__(self, slice_: ResourceSlice) -> None:
+    def __init__(self, slice_: ResourceSlice, features: DeviceFeatures = ALL_FEATURES) -> None:
         spec = slice_.spec
+        self.features = features
         self.name = slice_.metadata.name
         self.spec = spec
         self.pool_id: PoolId = (spec.driver, spec.pool.name)
@@ -159,6 +170,14 @@ class KnownSlice:
             self.devices = tuple(KnownDevice(device, self) for device in spec.devices)
         except QuantityError as exc:
             self.problem = f"slice {self.name}: {exc}"
+
+    @property
+    def is_read(self) -> bool:
+        """Whether anything in it can be given."""
+        spec = self.spec
+        return self.features.has_partitions or (
+            spec.per_device_node_selection is None and not spec.shared_counters
+        )
 
     @property
     def is_local(self) -> bool:
@@ -188,7 +207,15 @@ def _consumption(taken: DeviceCounterConsumption) -> tuple[str, tuple[tuple[str,
     return taken.counter_set, tuple((name, parse(counter.value)) for name, counter in taken.counters.items())
 
 
-def _attribute(attribute: DeviceAttribute) -> AttributeValue:
+def _attribute(attribute: DeviceAttribute, *, lists: bool) -> AttributeValue:
+    for kind, values in (
+        ("ints", attribute.int_values),
+        ("bools", attribute.bool_values),
+        ("strings", attribute.string_values),
+        ("versions", attribute.version_values),
+    ):
+        if lists and values is not None:
+            return kind, values
     if attribute.int_value is not None:
         return "int", attribute.int_value
     if attribute.bool_value is not None:

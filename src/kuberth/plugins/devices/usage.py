@@ -25,19 +25,23 @@ class Take(NamedTuple):
     consumed: Mapping[str, Quantity]
 
 
-def takes_of(allocation: AllocationResult) -> Iterator[Take]:
-    """What an allocation takes from others. An amount that cannot be read counts as nothing."""
+def takes_of(allocation: AllocationResult, *, shares: bool = True) -> Iterator[Take]:
+    """What an allocation takes from others. An amount that cannot be read counts as nothing.
+
+    Without `shares`, a device of which somebody has one is his alone.
+    """
     for result in allocation.devices.results:
         if result.admin_access:
             continue
         consumed = {}
-        if result.share_id is not None:
+        is_share = shares and result.share_id is not None
+        if is_share:
             for name, amount in result.consumed_capacity.items():
                 try:
                     consumed[name] = parse(amount)
                 except QuantityError:
                     continue
-        yield Take((result.driver, result.pool, result.device), result.share_id is not None, consumed)
+        yield Take((result.driver, result.pool, result.device), is_share, consumed)
 
 
 class DeviceUsage:

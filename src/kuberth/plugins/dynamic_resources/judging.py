@@ -138,7 +138,9 @@ class Judgements:
         key = tuple(map(encode, specs))
         judged = self._known.get(key)
         if judged is None:
-            judged = self._known[key] = Judged(Demand(specs, classes), self._inventory)
+            judged = self._known[key] = Judged(
+                Demand(specs, classes, self._inventory.features), self._inventory
+            )
             if len(self._known) > MOST_DEMANDS:
                 self._known.popitem(last=False)
         else:

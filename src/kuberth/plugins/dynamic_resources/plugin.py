@@ -26,7 +26,7 @@ from kuberth.cluster.nodes import NodeRow, Nodes
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.cluster.selection import meets_node_selector
 from kuberth.config.plugin_args import DynamicResourcesArgs
-from kuberth.errors import KuberthError, SelectorError
+from kuberth.errors import KuberthError, PluginError, SelectorError
 from kuberth.framework.cluster_events import Action, ClusterEvent, EventWithHint, Hint, Resource
 from kuberth.framework.cycle_state import CycleState, StateKey
 from kuberth.framework.diagnosis import Diagnosis
@@ -45,8 +45,9 @@ from kuberth.framework.extension_points import (
 )
 from kuberth.framework.handle import Handle
 from kuberth.framework.scores import normalized
-from kuberth.framework.status import SKIP, SKIP_FOR_GOOD, Status
+from kuberth.framework.status import SKIP, SKIP_FOR_GOOD, Code, Status
 from kuberth.framework.verdict import Codes, Verdict
+from kuberth.plugins.devices.features import DeviceFeatures
 from kuberth.plugins.devices.inventory import Inventory
 from kuberth.plugins.dynamic_resources import hints
 from kuberth.plugins.dynamic_resources.binding_conditions import (
@@ -69,6 +70,14 @@ _GIVEN_TO_GROUP: Final = StateKey[set[str]]("DynamicResources/given")
 
 _DISABLED: Final = Status.unschedulable("plugin disabled")
 _NO_CLAIMS: Final = Status.unschedulable("no new claims to deallocate")
+_NOT_FOUND: Final = Status(
+    Code.ERROR,
+    "not found",
+    plugin="DynamicResources",
+    cause=PluginError("DynamicResources", "PostFilter", "not found"),
+)
+"""What upstream says after a PreFilter that ended before this plugin: it has no state then. That is an error,
+so no other PostFilter plugin is asked; none could help a pod that no node will do for."""
 _DEALLOCATED: Final = Status.unschedulable("deallocation of ResourceClaim completed")
 _DELETED: Final = Status.unschedulable("deletion of ResourceClaim completed")
 _STILL_NOT: Final = Status.unschedulable("still not schedulable")
@@ -84,6 +93,8 @@ _STALE_CLAIM_CODE: Final = 4
 _CANNOT_FIT_CODE: Final = 5
 """Codes of a verdict: places in `_REJECTIONS`, counted from one; beyond them are failures."""
 
+_TAINT_RULES: Final = "devicetaintrules.v1beta2.resource.k8s.io"
+"""Upstream tells of their changes as changes of slices."""
 _BINDING_SECONDS: Final = 600.0
 _FIRST_LOOK_SECONDS: Final = 0.05
 _LOOK_SECONDS: Final = 5.0
@@ -112,9 +123,8 @@ class DynamicResources(
         gates = handle.feature_gates
         self._enabled = gates.enabled("DynamicResourceAllocation")
         self._extended = gates.enabled("DRAExtendedResource")
-        self._conditions = gates.enabled("DRADeviceBindingConditions") and gates.enabled(
-            "DRAResourceClaimDeviceStatus"
-        )
+        self._features = DeviceFeatures.of(gates)
+        self._has_rules = gates.enabled("DRADeviceTaintRules")
         self._hints_are_on = gates.enabled("SchedulerQueueingHints")
         self._cluster = handle.cluster
         self._clock = handle.clock
@@ -124,7 +134,7 @@ class DynamicResources(
         self._metrics = handle.metrics
         self._profile = handle.profile_name
         self._search_ns = 0
-        if args.filter_timeout is not None:
+        if args.filter_timeout is not None and gates.enabled("DRASchedulerFilterTimeout"):
             self._search_ns = int(args.filter_timeout.total_seconds() * NANOSECONDS)
         self._binding_seconds = _BINDING_SECONDS
         if args.binding_timeout is not None:
@@ -134,7 +144,13 @@ class DynamicResources(
             self._judgements = handle.shared.of(Judgements, lambda: Judgements(inventory))
             self._writer = handle.shared.of(
                 ClaimWriter,
-                lambda: ClaimWriter(handle.api, inventory.claims, handle.clock, metrics=handle.metrics),
+                lambda: ClaimWriter(
+                    handle.api,
+                    inventory.claims,
+                    handle.clock,
+                    metrics=handle.metrics,
+                    stamps=inventory.features.has_conditions,
+                ),
             )
 
     def tells_apart(self, info: PodInfo) -> bool:
@@ -214,6 +230,11 @@ class DynamicResources(
         for request in claim.spec.devices.requests:
             if request.exactly is not None:
                 classes = {request.name: request.exactly.device_class_name}
+            elif request.first_available and not self._features.has_alternatives:
+                return Status.unresolvable(
+                    f"resource claim {name}, request {request.name}: has subrequests, but the "
+                    "DRAPrioritizedList feature is disabled"
+                )
             elif request.first_available:
                 classes = {
                     f"{request.name}/{each.name}": each.device_class_name for each in request.first_available
@@ -350,7 +371,7 @@ class DynamicResources(
 
     def _has_failed(self, claim: ResourceClaim) -> bool:
         """Whether devices that were to be made ready are not, and will not be."""
-        if not self._conditions or not has_conditions(claim):
+        if not self._features.has_conditions or not has_conditions(claim):
             return False
         try:
             ready = is_ready(claim)
@@ -369,6 +390,8 @@ class DynamicResources(
         """Take back what an allocated claim has, if nobody uses it and it keeps the pod from its nodes."""
         if not self._enabled:
             return None, _DISABLED
+        if self.name in state.missed_pre_filter:
+            return None, _NOT_FOUND
         cycle = state.get(_STATE)
         if cycle is None:
             return None, _NO_CLAIMS
@@ -410,7 +433,7 @@ class DynamicResources(
         """The earlier the alternatives of a prioritised list that a node can give, the more."""
         scores: Scores = np.zeros(len(nodes), np.int64)
         cycle = state.get(_STATE)
-        if cycle is None or not cycle.to_allocate:
+        if cycle is None or not cycle.to_allocate or not self._features.has_alternatives:
             return scores
         self._inventory.refresh()
         before = cycle.score_of_allocated()
@@ -539,7 +562,7 @@ class DynamicResources(
             for index, claim in enumerate(cycle.claims):
                 if not is_reserved_for(pod, claim):
                     cycle.claims[index] = await self._bind(cycle, index, pod)
-            if self._conditions and any(map(has_conditions, cycle.claims)):
+            if self._features.has_conditions and any(map(has_conditions, cycle.claims)):
                 await self._wait_and_count(cycle, pod, node_name)
         except KuberthError as exc:
             return Status.error(exc)
@@ -647,7 +670,9 @@ class DynamicResources(
             # Without hints a new node may be held back until its taints change.
             node_change |= Action.UPDATE_NODE_TAINT
         added_or_updated = Action.ADD | Action.UPDATE
+        rules = [EventWithHint(ClusterEvent(_TAINT_RULES, Action.ALL))] if self._has_rules else []
         return [
+            *rules,
             EventWithHint(ClusterEvent(Resource.NODE, node_change)),
             EventWithHint(ClusterEvent(Resource.RESOURCE_CLAIM, added_or_updated), self._after_claim_change),
             EventWithHint(

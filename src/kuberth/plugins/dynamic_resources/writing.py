@@ -39,7 +39,17 @@ class ClaimWriteError(KuberthError):
 
 
 class ClaimWriter:
-    def __init__(self, api: Api, claims: KnownClaims, clock: Clock, *, metrics: SchedulerMetrics) -> None:
+    def __init__(
+        self,
+        api: Api,
+        claims: KnownClaims,
+        clock: Clock,
+        *,
+        metrics: SchedulerMetrics,
+        stamps: bool = True,
+    ) -> None:
+        """`stamps`: allocations say since when they are, for devices that have to be made ready in time."""
+        self._stamps = stamps
         self._api = api
         self._creates = metrics.resource_claim_creates
         self._claims = claims
@@ -99,7 +109,7 @@ class ClaimWriter:
             status["allocation"] = to_builtins(allocation)
         elif claim.status.allocation is None:
             raise ClaimWriteError(f"claim {name} got deallocated elsewhere in the meantime")
-        if (
+        if self._stamps and (
             allocation is not None
             or claim.status.allocation is None
             or (claim.status.allocation.allocation_timestamp is None)

@@ -308,6 +308,14 @@ RESOURCE_SLICE: Final = (
     Column("Pool", at("spec.pool.name")),
     AGE,
 )
+DEVICE_TAINT_RULE: Final = (
+    NAME,
+    Column("Key", at("spec.taint.key")),
+    Column("Value", at("spec.taint.value")),
+    Column("Effect", at("spec.taint.effect")),
+    Column("TimeAdded", lambda rule, now: _since(at("spec.taint.timeAdded")(rule, now), now)),
+    AGE,
+)
 CUSTOM_RESOURCE_DEFINITION: Final = (
     NAME,
     Column("Created At", at("metadata.creationTimestamp"), type="date"),
@@ -317,6 +325,10 @@ CUSTOM_RESOURCE_DEFINITION: Final = (
 def custom_columns(definitions: list[Obj]) -> tuple[Column, ...]:
     """The columns a custom kind defines, after the name; a path nobody can read shows nothing."""
     return (NAME, *map(_custom_column, definitions))
+
+
+def _since(text: Any, now: int) -> str:
+    return since(text, now) if text else ""
 
 
 def _custom_column(definition: Obj) -> Column:

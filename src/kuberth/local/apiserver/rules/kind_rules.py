@@ -145,6 +145,9 @@ RULES: Final[Mapping[str, KindRules]] = {
     "resourceslices.resource.k8s.io": KindRules(
         prepare=slice_rules.prepare_slice, validate=slice_rules.validate_slice
     ),
+    "devicetaintrules.resource.k8s.io": KindRules(
+        prepare=slice_rules.prepare_taint_rule, validate=slice_rules.validate_taint_rule
+    ),
     "csidrivers.storage.k8s.io": KindRules(defaulting.default_csi_driver),
     "leases.coordination.k8s.io": KindRules(validate=workload_validation.validate_lease),
     "secrets": KindRules(platform_defaults.default_secret, validate=platform_validation.validate_secret),

@@ -320,6 +320,34 @@ def _taint_causes(taint: Obj, path: str) -> list[Cause]:
     return causes + (rule.effect_causes(effect, where) if effect else [required(where)])
 
 
+# Rules that taint devices from outside
+
+
+def prepare_taint_rule(new: Obj, old: Obj | None, situation: Situation) -> None:
+    """Its taint has a time: of its coming, or of the change to another effect."""
+    taint = new.setdefault("spec", {}).setdefault("taint", {})
+    taint.setdefault("timeAdded", situation.now)
+    if old is None:
+        new["status"] = {}
+        return
+    before = old["spec"]["taint"]
+    changed = taint.get("effect") != before.get("effect")
+    if changed and taint["timeAdded"] == before.get("timeAdded"):
+        taint["timeAdded"] = situation.now
+
+
+def validate_taint_rule(new: Obj, old: Obj | None) -> list[Cause]:
+    spec, path = new.get("spec", {}), "spec.deviceSelector"
+    selector, causes = spec.get("deviceSelector") or {}, []
+    if "driver" in selector:
+        causes += rule.driver_causes(selector["driver"], f"{path}.driver")
+    if "pool" in selector:
+        causes += rule.pool_name_causes(selector["pool"], f"{path}.pool")
+    if "device" in selector:
+        causes += rule.label_causes(selector["device"], f"{path}.device")
+    return causes + _taint_causes(spec.get("taint", {}), "spec.taint")
+
+
 def _counters_causes(entry: Obj, path: str, name_field: str) -> list[Cause]:
     where, name = f"{path}.{name_field}", entry.get(name_field, "")
     causes = rule.label_causes(name, where) if name else [required(where)]

@@ -329,7 +329,7 @@ ROWS: Final = (
     *(
         ServedResource(
             "resource.k8s.io",
-            "v1",
+            version,
             kind,
             plural,
             namespaced=namespaced,
@@ -339,7 +339,11 @@ ROWS: Final = (
             schema=f"resource.v1.{kind}",
             returns_deleted=True,
             has_generation=kind in ("DeviceClass", "ResourceSlice"),
+            # The two differ in name alone.
+            storage_version="" if version == "v1" else "resource.k8s.io/v1",
+            preferred=version == "v1",
         )
+        for version in ("v1", "v1beta2")
         for kind, plural, namespaced, subresources, shown, fields in (
             ("DeviceClass", "deviceclasses", False, (), columns.NAME_AND_AGE, {}),
             ("ResourceClaim", "resourceclaims", True, ("status",), columns.RESOURCE_CLAIM, {}),
@@ -353,6 +357,23 @@ ROWS: Final = (
                 {"spec.nodeName": "spec.nodeName", "spec.driver": "spec.driver"},
             ),
         )
+    ),
+    *(
+        ServedResource(
+            "resource.k8s.io",
+            version,
+            "DeviceTaintRule",
+            "devicetaintrules",
+            namespaced=False,
+            subresources=("status",),
+            columns=columns.DEVICE_TAINT_RULE,
+            schema="resource.v1beta2.DeviceTaintRule",
+            returns_deleted=True,
+            has_generation=True,
+            storage_version="" if version == "v1beta2" else "resource.k8s.io/v1beta2",
+            preferred=version == "v1beta2",
+        )
+        for version in ("v1beta2", "v1alpha3")
     ),
     ServedResource(
         "apiextensions.k8s.io",

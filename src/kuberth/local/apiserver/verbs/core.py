@@ -57,7 +57,9 @@ class Core:
     ) -> None:
         self._store = store
         self._clock = clock
-        self._writer = Writer(store, clock=clock, gates=dict(feature_gates or {}))
+        self.gates: Mapping[str, bool] = dict(feature_gates or {})
+        """What somebody said about feature gates."""
+        self._writer = Writer(store, clock=clock, gates=self.gates)
         self._molds = Molds(store)
         self.resources = ResourceTable(rows_with(feature_gates or {}))
         for crd in store.latest_list(crds.CRDS):

@@ -18,6 +18,8 @@ _MOST_ANSWERS: Final = 1 << 16
 
 def selects(request: WantedRequest, candidate: DeviceCandidate) -> bool:
     """Whether the request would take the device, were it free."""
+    if not candidate.device.is_given:
+        return False
     content = candidate.device.content
     answer = request.answers.get(content)
     if answer is None:
@@ -31,7 +33,7 @@ def _ask(request: WantedRequest, content: DeviceContent) -> bool:
     answer = True
     for each in request.selectors:
         try:
-            answer = compile_selector(each.expression).matches(content)
+            answer = compile_selector(each.expression, lists=each.lists).matches(content)
         except CelCompileError as exc:
             raise AllocationError(f"{each.prefix}CEL compile error: {exc}", claim=each.claim) from exc
         except CelRuntimeError as exc:

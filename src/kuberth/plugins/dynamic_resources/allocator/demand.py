@@ -24,6 +24,7 @@ from kuberth.api.resource import (
 from kuberth.cel import DeviceContent
 from kuberth.errors import KuberthError, QuantityError
 from kuberth.plugins.devices.classes import KnownClasses
+from kuberth.plugins.devices.features import ALL_FEATURES, DeviceFeatures
 
 MOST_RESULTS: Final = 32
 """Devices that one claim can have."""
@@ -51,10 +52,12 @@ class AllocationError(KuberthError):
 class Selecting:
     """One selector, and how its failures are told."""
 
-    __slots__ = ("claim", "expression", "prefix")
+    __slots__ = ("claim", "expression", "lists", "prefix")
 
-    def __init__(self, expression: str, *, prefix: str, claim: int | None) -> None:
+    def __init__(self, expression: str, *, prefix: str, claim: int | None, lists: bool) -> None:
         self.expression = expression
+        self.lists = lists
+        """Whether attributes may be lists."""
         self.prefix = prefix
         self.claim = claim
 
@@ -89,7 +92,10 @@ class WantedRequest:
         classes: KnownClasses,
         key: int,
         place: int = 0,
+        features: DeviceFeatures,
+        disabled: AllocationError | None = None,
     ) -> None:
+        """`disabled`: what of the request is switched off."""
         self.answers: dict[DeviceContent, bool] = {}
         """What the selectors said of devices."""
         self.key = key
@@ -108,8 +114,10 @@ class WantedRequest:
         self.class_: DeviceClass | None = classes.get(request.device_class_name)
         self.capacities: Mapping[str, Quantity] = {}
         self.selectors: tuple[Selecting, ...] = ()
-        self.problem: AllocationError | None = None
+        self.problem: AllocationError | None = disabled
         """Why nothing can be given for it."""
+        if disabled is not None:
+            return
         where = f", request {name}"
         for index, selector in enumerate(request.selectors):
             if selector.cel is None:
@@ -118,6 +126,11 @@ class WantedRequest:
                     claim=claim,
                 )
                 return
+        asks_for_admin = isinstance(request, ExactDeviceRequest) and request.admin_access is not None
+        if asks_for_admin and not features.has_admin_access:
+            text = f"{where}: admin access is requested, but the feature is disabled"
+            self.problem = AllocationError(text, claim=claim)
+            return
         if not request.device_class_name:
             text = f"{where}: missing device class name (unsupported request type?)"
             self.problem = AllocationError(text, claim=claim)
@@ -130,7 +143,7 @@ class WantedRequest:
             text = f"{where}: unsupported count mode {request.allocation_mode}"
             self.problem = AllocationError(text, claim=claim)
             return
-        if request.capacity is not None:
+        if request.capacity is not None and features.has_shares:
             try:
                 self.capacities = {
                     resource: parse(amount) for resource, amount in request.capacity.requests.items()
@@ -140,16 +153,25 @@ class WantedRequest:
                 return
         of_class = f"class {self.class_.metadata.name}"
         self.selectors = (
-            *_selecting(self.class_.spec.selectors, prefix=of_class, claim=None),
-            *_selecting(request.selectors, prefix="", claim=claim),
+            *_selecting(self.class_.spec.selectors, features, prefix=of_class, claim=None),
+            *_selecting(request.selectors, features, prefix="", claim=claim),
         )
 
 
 def _selecting(
-    selectors: Sequence[DeviceSelectorSpec], *, prefix: str, claim: int | None
+    selectors: Sequence[DeviceSelectorSpec],
+    features: DeviceFeatures,
+    *,
+    prefix: str,
+    claim: int | None,
 ) -> Sequence[Selecting]:
     return [
-        Selecting(selector.cel.expression, prefix=f"{prefix}: selector #{index}: ", claim=claim)
+        Selecting(
+            selector.cel.expression,
+            prefix=f"{prefix}: selector #{index}: ",
+            claim=claim,
+            lists=features.has_lists,
+        )
         for index, selector in enumerate(selectors)
         if selector.cel is not None
     ]
@@ -160,28 +182,44 @@ class WantedClaim:
 
     __slots__ = ("constraints", "index", "problem", "requests", "spec")
 
-    def __init__(self, spec: ResourceClaimSpec, index: int, classes: KnownClasses, *, first_key: int) -> None:
+    def __init__(
+        self,
+        spec: ResourceClaimSpec,
+        index: int,
+        classes: KnownClasses,
+        *,
+        first_key: int,
+        features: DeviceFeatures,
+    ) -> None:
         self.spec = spec
         self.index = index
         self.requests: list[tuple[WantedRequest, ...]] = []
         key = first_key
         for request in spec.devices.requests:
-            alternatives = _alternatives(request, index, classes, first_key=key)
+            alternatives = _alternatives(request, index, classes, first_key=key, features=features)
             key += len(alternatives)
             self.requests.append(alternatives)
         self.constraints: tuple[DeviceConstraint, ...] = spec.devices.constraints
         self.problem: AllocationError | None = None
         """What is wrong with a constraint."""
         for number, constraint in enumerate(self.constraints):
-            if constraint.match_attribute is None and constraint.distinct_attribute is None:
+            if constraint.match_attribute is None and (
+                constraint.distinct_attribute is None or features.is_oldest
+            ):
                 text = f", constraint #{number}: empty constraint (unsupported constraint type?)"
                 self.problem = AllocationError(text, claim=index)
                 break
 
 
 def _alternatives(
-    request: DeviceRequest, claim: int, classes: KnownClasses, *, first_key: int
+    request: DeviceRequest,
+    claim: int,
+    classes: KnownClasses,
+    *,
+    first_key: int,
+    features: DeviceFeatures,
 ) -> tuple[WantedRequest, ...]:
+    disabled = _disabled(request, claim, features)
     if request.first_available:
         return tuple(
             WantedRequest(
@@ -192,25 +230,59 @@ def _alternatives(
                 classes=classes,
                 key=first_key + place,
                 place=place,
+                features=features,
+                disabled=disabled,
             )
             for place, each in enumerate(request.first_available)
         )
     exactly = ExactDeviceRequest() if request.exactly is None else request.exactly
     return (
-        WantedRequest(exactly, name=request.name, parent=None, claim=claim, classes=classes, key=first_key),
+        WantedRequest(
+            exactly,
+            name=request.name,
+            parent=None,
+            claim=claim,
+            classes=classes,
+            key=first_key,
+            features=features,
+            disabled=disabled,
+        ),
     )
+
+
+def _disabled(request: DeviceRequest, claim: int, features: DeviceFeatures) -> AllocationError | None:
+    """What of a request is switched off, if anything is."""
+    if request.first_available and not features.has_alternatives:
+        text = f", request {request.name}: has subrequests, but the DRAPrioritizedList feature is disabled"
+        return AllocationError(text, claim=claim)
+    if features.has_shares or features.is_oldest:
+        return None
+    asking = {f"subrequest {each.name}": each.capacity for each in request.first_available}
+    if request.exactly is not None:
+        asking = {f"request {request.name}": request.exactly.capacity, **asking}
+    for who, capacity in asking.items():
+        if capacity is not None:
+            text = f", {who}: has capacity requests, but the DRAConsumableCapacity feature is disabled"
+            return AllocationError(text, claim=claim)
+    return None
 
 
 class Demand:
     """What all claims of a pod that are to be allocated want together."""
 
-    __slots__ = ("claims", "requests")
+    __slots__ = ("claims", "features", "requests")
 
-    def __init__(self, specs: Sequence[ResourceClaimSpec], classes: KnownClasses) -> None:
+    def __init__(
+        self,
+        specs: Sequence[ResourceClaimSpec],
+        classes: KnownClasses,
+        features: DeviceFeatures = ALL_FEATURES,
+    ) -> None:
+        self.features = features
         self.claims: list[WantedClaim] = []
         self.requests: list[WantedRequest] = []
         """All of them, alternatives included, by their `key`."""
         for index, spec in enumerate(specs):
-            claim = WantedClaim(spec, index, classes, first_key=len(self.requests))
+            claim = WantedClaim(spec, index, classes, first_key=len(self.requests), features=features)
             self.claims.append(claim)
             self.requests += [each for alternatives in claim.requests for each in alternatives]

@@ -91,7 +91,8 @@ def node_selector(picks: Sequence[Pick], node_name: str) -> NodeSelector | None:
     fields: list[NodeSelectorRequirement] = []
     expressions: list[NodeSelectorRequirement] = []
     for pick in picks:
-        if pick.device.node_name is not None or pick.device.spec.binds_to_node:
+        binds = pick.device.spec.binds_to_node and not pick.device.slice.features.is_oldest
+        if pick.device.node_name is not None or binds:
             named = NodeSelectorRequirement(key="metadata.name", operator="In", values=(node_name,))
             return NodeSelector(node_selector_terms=(NodeSelectorTerm(match_fields=(named,)),))
         selector = pick.device.node_selector

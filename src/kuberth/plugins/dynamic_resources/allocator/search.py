@@ -4,7 +4,8 @@ In: a demand, a site, and what is taken. Out: the first complete set of picks in
 there is none, or an `AllocationError`. Upstream's search tries every combination; three things are known
 here beforehand and left out, none of which changes what is found first:
 
-- too few candidates are left for a request: whatever is picked, it will not be complete;
+- there are fewer devices than all requests need together, or too few candidates are left for one: whatever is
+  picked, it will not be complete;
 - a device that no request and no constraint can tell from one that was just tried in vain would fail alike;
 - what is not selected is asked about once.
 
@@ -169,6 +170,8 @@ class DeviceSearch:
         self._counters: dict[PoolId, PoolCounters] = {}
         self._turned_back = False
         """Whether something failed already: only then it pays to think about what cannot succeed."""
+        self._front = 0
+        """Candidates before this place are in use; only administration may have them."""
         self._keys: dict[DeviceId, Hashable] = {}
         self._tells_apart = False
         """Whether what happened before decides, so that devices that look alike are not alike."""
@@ -280,7 +283,12 @@ class DeviceSearch:
         if self._turned_back and self._is_hopeless(frame):
             return _Result.FAILED
         candidates = self._site.candidates
-        for position in range(frame.position, len(candidates)):
+        start = frame.position
+        if not request.is_admin:
+            while self._front < len(candidates) and self._is_in_use(candidates[self._front].device):
+                self._front += 1
+            start = max(start, self._front)
+        for position in range(start, len(candidates)):
             candidate = candidates[position]
             device = candidate.device
             if request.is_admin:
@@ -304,6 +312,8 @@ class DeviceSearch:
 
     def _back(self, result: _Result) -> _Cursor | None:
         """Undo picks until something else can be tried; None: nothing can."""
+        if result is _Result.FAILED and not self._turned_back and self._is_short():
+            return None
         self._turned_back = True
         while self._stack:
             frame = self._stack.pop()
@@ -320,6 +330,7 @@ class DeviceSearch:
             else:
                 assert frame.undo is not None
                 self._put_back(frame.undo)
+                self._front = 0 if frame.request.is_all else min(self._front, frame.position - 1)
                 if result is _Result.FAILED and not frame.request.is_all:
                     if not self._tells_apart:
                         frame.failed.add(self._key(frame.undo.candidate))
@@ -354,6 +365,8 @@ class DeviceSearch:
             if not device.is_shareable and claim in self._picked.get(device.id, ()):
                 return None
         elif self._is_in_use(device):
+            return None
+        if device.consumes and not self._demand.features.has_partitions:
             return None
         counters = None
         if device.consumes and not (
@@ -439,6 +452,33 @@ class DeviceSearch:
         return counters
 
     # What cannot succeed
+
+    def _is_short(self) -> bool:
+        """Whether there are fewer devices than requests ask for, whoever gets which.
+
+        Not, where upstream may end otherwise than without a solution: it has alternatives to try, errors to
+        meet on its way, or devices that are given more than once.
+        """
+        requests = self._demand.requests
+        if any(
+            request.is_all or request.parent is not None or self._numbers[request.key] > MOST_RESULTS
+            for request in requests
+        ):
+            return False
+        asking = [request for request in requests if not request.is_admin]
+        needed = sum(self._numbers[request.key] for request in asking)
+        found = 0
+        try:
+            for candidate in self._site.candidates:
+                if candidate.device.id in self._usage.whole:
+                    continue
+                if any(selects(request, candidate) for request in asking):
+                    found += 1
+                    if found >= needed or candidate.device.is_shareable:
+                        return False
+        except AllocationError:
+            return False
+        return True
 
     def _is_hopeless(self, frame: _Picking) -> bool:
         """Whether too few devices are left. Not, if some selector has no answer: that is to be found out."""

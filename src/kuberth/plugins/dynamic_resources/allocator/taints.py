@@ -9,10 +9,10 @@ from kuberth.api.resource import DeviceTaint, DeviceToleration
 
 def tolerates_all(tolerations: Sequence[DeviceToleration], taints: Sequence[DeviceTaint]) -> bool:
     """Whether every taint is tolerated. For how long does not matter here."""
-    return all(any(_tolerates(toleration, taint) for toleration in tolerations) for taint in taints)
+    return all(any(tolerates(toleration, taint) for toleration in tolerations) for taint in taints)
 
 
-def _tolerates(toleration: DeviceToleration, taint: DeviceTaint) -> bool:
+def tolerates(toleration: DeviceToleration, taint: DeviceTaint) -> bool:
     if toleration.effect and toleration.effect != taint.effect:
         return False
     if toleration.key and toleration.key != taint.key:
