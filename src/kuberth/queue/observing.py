@@ -26,6 +26,7 @@ class MoveCause(NamedTuple):
 
     @classmethod
     def of(cls, event: ClusterEvent, about: object = None, *, plugin: str = "") -> MoveCause:
+        """That of an event in the cluster."""
         return cls(event.label, event, about, plugin)
 
 
