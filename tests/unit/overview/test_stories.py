@@ -11,7 +11,7 @@ from kuberth.clock import run_in_virtual_time
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.framework.queued_pod import QueuedPod
 from kuberth.overview.answers import node_tree, search_tree, story_tree
-from kuberth.overview.stories import ATTEMPTS, MOVES, Stories
+from kuberth.overview.stories import MOVES, Stories
 from kuberth.queue import PriorityQueue
 from kuberth.queue.observing import UNTOLD
 from kuberth.testing import FakeClock, make_node, make_pod
@@ -171,7 +171,6 @@ def test_what_is_kept_is_bounded() -> None:
     story = stories.of(pods[0].uid)
     assert story is not None
     assert len(story.moves) == MOVES
-    assert story.attempts.maxlen == ATTEMPTS
     for queued in pods[1:3]:
         stories.moved(queued, "active", UNTOLD)
     stories.popped(pods[0])  # something happened to it lately
