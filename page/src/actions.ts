@@ -1,5 +1,5 @@
 // Changes of the cluster that a click asks for, each one request to the Kubernetes API of this origin.
-import type { Server } from "./requests";
+import { Refusal, type Server } from "./requests";
 import type { Change, Proposal } from "./wire";
 
 interface Owner {
@@ -30,30 +30,42 @@ export const cordon = (server: Server, node: string, closed: boolean): Promise<u
 export const deletePod = (server: Server, namespace: string, name: string): Promise<unknown> =>
   server.ask(podPath(namespace, name), { method: "DELETE" });
 
-export async function removeGate(server: Server, namespace: string, name: string, gate: string): Promise<unknown> {
-  const path = podPath(namespace, name);
-  const pod = await server.ask<PodObject>(path);
-  return server.merge(path, {
-    // Of this version alone: a list is replaced as a whole.
-    metadata: { resourceVersion: pod.metadata.resourceVersion },
-    spec: { schedulingGates: (pod.spec.schedulingGates ?? []).filter((one) => one.name !== gate) },
-  });
+const TRIES = 5;
+
+/** Changes a list, which is written as a whole: of the version that was read alone, and anew if another came. */
+async function edit<T extends { metadata: { resourceVersion: string } }>(
+  server: Server,
+  path: string,
+  change: (object: T) => object,
+): Promise<unknown> {
+  for (let tries = 1; ; tries++) {
+    const object = await server.ask<T>(path);
+    const { resourceVersion } = object.metadata;
+    try {
+      return await server.merge(path, { metadata: { resourceVersion }, ...change(object) });
+    } catch (error) {
+      if (!(error instanceof Refusal && error.status === 409) || tries === TRIES) throw error;
+    }
+  }
 }
 
-async function removeTaint(server: Server, change: Change & { kind: "RemoveTaint" }): Promise<unknown> {
-  const path = nodePath(change.node);
-  const node = await server.ask<{
-    metadata: { resourceVersion: string };
-    spec: { taints?: { key: string; value?: string; effect: string }[] };
-  }>(path);
-  const left = (node.spec.taints ?? []).filter(
-    ({ key, value, effect }) => key !== change.key || (value ?? "") !== change.value || effect !== change.effect,
-  );
-  return server.merge(path, {
-    metadata: { resourceVersion: node.metadata.resourceVersion },
-    spec: { taints: left.length > 0 ? left : null },
-  });
+export const removeGate = (server: Server, namespace: string, name: string, gate: string): Promise<unknown> =>
+  edit<PodObject>(server, podPath(namespace, name), ({ spec }) => ({
+    spec: { schedulingGates: (spec.schedulingGates ?? []).filter((one) => one.name !== gate) },
+  }));
+
+interface NodeObject {
+  metadata: { resourceVersion: string };
+  spec: { taints?: { key: string; value?: string; effect: string }[] };
 }
+
+const removeTaint = (server: Server, change: Change & { kind: "RemoveTaint" }): Promise<unknown> =>
+  edit<NodeObject>(server, nodePath(change.node), ({ spec }) => {
+    const left = (spec.taints ?? []).filter(
+      ({ key, value, effect }) => key !== change.key || (value ?? "") !== change.value || effect !== change.effect,
+    );
+    return { spec: { taints: left.length > 0 ? left : null } };
+  });
 
 const SCALED: Record<string, string> = {
   Deployment: "deployments",

@@ -1,6 +1,6 @@
 // An answer of the server as the state of a component: asked when the path changes, and again on request.
 import { useCallback, useEffect, useRef, useState } from "preact/hooks";
-import type { Server } from "./requests";
+import { Refusal, type Server } from "./requests";
 
 export interface Asked<T> {
   answer: T | null;
@@ -20,7 +20,6 @@ export function useAnswer<T>(server: Server, path: string | null): Asked<T> {
 
   const ask = useCallback(() => {
     if (path === null) return;
-    // What is under way answers the same question a little earlier; another one is asked when it is done.
     running.current?.abort();
     const mine = new AbortController();
     running.current = mine;
@@ -36,7 +35,9 @@ export function useAnswer<T>(server: Server, path: string | null): Asked<T> {
       .catch((error: unknown) => {
         if (mine.signal.aborted) return;
         const text = error instanceof Error ? error.message : String(error);
-        setState((before) => ({ ...before, error: text, pending: false }));
+        // What is gone is shown no longer; what could not be asked is shown as it was.
+        const gone = error instanceof Refusal && error.status === 404;
+        setState((before) => ({ ...before, answer: gone ? null : before.answer, error: text, pending: false }));
       });
   }, [server, path]);
 

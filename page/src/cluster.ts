@@ -138,11 +138,12 @@ export class Cluster {
       this.pods = roomsOf(() => new Map());
       this.roomOf.clear();
     }
-    for (const tuple of event.set ?? []) {
-      const pod = podRow(tuple);
+    const rows = (event.set ?? []).map(podRow);
+    // Those longest in a room come first; who comes later goes to its end.
+    if (event.all) rows.sort((a, b) => a.since - b.since);
+    for (const pod of rows) {
       const from = this.roomOf.get(pod.uid);
       if (from !== pod.room && !event.all) transfers.push({ from: from ?? "", to: pod.room });
-      // A row that stays keeps its place in the room; one that comes goes to the end.
       if (from !== undefined && from !== pod.room) this.pods[from].delete(pod.uid);
       this.pods[pod.room]?.set(pod.uid, pod);
       this.roomOf.set(pod.uid, pod.room);

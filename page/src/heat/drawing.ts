@@ -6,14 +6,14 @@ import { LABEL, type Layout } from "./layout";
 
 /** From navy to pale yellow in even steps of lightness: the same order to every kind of eye, and in print. */
 const RAMP: readonly (readonly [number, number, number])[] = [
-  [24, 36, 74],
-  [32, 62, 118],
+  [34, 48, 92],
+  [36, 66, 122],
   [33, 97, 148],
   [38, 132, 167],
   [66, 165, 178],
   [122, 195, 183],
   [180, 219, 185],
-  [238, 242, 200],
+  [234, 239, 192],
 ];
 export const STEPS = 48;
 

@@ -8,6 +8,7 @@ import { formatRoute, podLink } from "../route";
 import { ROOMS, type Room } from "../wire";
 
 const SHOWN = 40;
+const TAIL = 6;
 const HINTS: Record<Room, string> = {
   gated: "held by a gate or a PreEnqueue plugin",
   unschedulable: "wait for an event that may help",
@@ -117,10 +118,18 @@ function Placed({ wanted }: { wanted: string }) {
 const Row = memo(function Row({ namespace, name, detail }: { namespace: string; name: string; detail: string }) {
   return (
     <li>
-      <a href={podLink(namespace, name)} title={`${namespace}/${name} ${detail}`}>
-        <span class="name">{name}</span>
+      <a
+        href={podLink(namespace, name)}
+        title={`${namespace}/${name}\n${detail}`}
+        aria-label={`${name}, ${namespace}, ${detail}`}
+      >
+        {/* Pods of one owner differ at the end: when there is no room, the middle is left out. */}
+        <span class="name">
+          <span>{name.slice(0, -TAIL)}</span>
+          <span>{name.slice(-TAIL)}</span>
+        </span>
         <span class="detail">
-          {namespace} · {detail}
+          {detail} · {namespace}
         </span>
       </a>
     </li>
@@ -138,7 +147,7 @@ interface Flight {
   lift: number;
 }
 
-/** Dots that go from room to room, as pods do. */
+/** Dots that go from room to room, as pods do; only along the row of their names, for the sake of the processor. */
 function Movement({ heads }: { heads: Partial<Record<Room, HTMLElement | null>> }) {
   const { cluster } = usePlace();
   const canvas = useRef<HTMLCanvasElement>(null);
@@ -147,11 +156,16 @@ function Movement({ heads }: { heads: Partial<Record<Room, HTMLElement | null>> 
     let flights: Flight[] = [];
     let frame = 0;
     let before = cluster.rooms.placed;
+    let connection = cluster.versions.hello;
+    const centres = new Map<Room, number>();
 
     function moved(transfers: readonly Transfer[]) {
       const grown = cluster.rooms.placed - before;
       before = cluster.rooms.placed;
-      if (still.matches || document.hidden) return;
+      // What is told at the beginning of a stream has not just happened.
+      const begun = connection !== cluster.versions.hello;
+      connection = cluster.versions.hello;
+      if (begun || still.matches || document.hidden) return;
       const told = transfers.filter(({ to }) => to !== "");
       // Who comes and is placed between two tidings is told by the number alone.
       const untold = Math.max(0, grown - told.filter(({ to }) => to === "placed").length);
@@ -162,17 +176,22 @@ function Movement({ heads }: { heads: Partial<Record<Room, HTMLElement | null>> 
         if (to !== "" && source !== to)
           flights.push({ from: source, to, start: start + (index * 250) / all.length, lift: 0.5 + Math.random() });
       }
-      if (flights.length > 0 && frame === 0) frame = requestAnimationFrame(fly);
+      if (flights.length === 0 || frame !== 0) return;
+      const left = canvas.current?.getBoundingClientRect().left ?? 0;
+      for (const room of ROOMS) {
+        const head = heads[room]?.getBoundingClientRect();
+        if (head) centres.set(room, head.left + head.width / 2 - left);
+      }
+      frame = requestAnimationFrame(fly);
     }
 
     function fly(time: number) {
       frame = 0;
       const element = canvas.current;
       const context = element?.getContext("2d");
-      const box = element?.parentElement?.getBoundingClientRect();
-      if (!element || !context || !box) return;
+      if (!element || !context) return;
       const ratio = window.devicePixelRatio || 1;
-      const [width, height] = [Math.round(box.width * ratio), Math.round(box.height * ratio)];
+      const [width, height] = [Math.round(element.clientWidth * ratio), Math.round(element.clientHeight * ratio)];
       if (element.width !== width || element.height !== height) {
         element.width = width;
         element.height = height;
@@ -180,21 +199,16 @@ function Movement({ heads }: { heads: Partial<Record<Room, HTMLElement | null>> 
       flights = flights.filter(({ start }) => time - start < FLIGHT);
       context.setTransform(ratio, 0, 0, ratio, 0, 0);
       context.fillStyle = getComputedStyle(element).color;
-      const centres = new Map<Room, { x: number; y: number }>();
-      for (const room of ROOMS) {
-        const head = heads[room]?.getBoundingClientRect();
-        if (head) centres.set(room, { x: head.left + head.width / 2 - box.left, y: head.top + head.height / 2 - box.top });
-      }
       for (const { from, to, start, lift } of flights) {
         const [a, b] = [centres.get(from), centres.get(to)];
         const along = (time - start) / FLIGHT;
-        if (!a || !b || along < 0) continue;
+        if (a === undefined || b === undefined || along < 0) continue;
         const eased = along * along * (3 - 2 * along);
         context.globalAlpha = Math.sin(Math.PI * along) * 0.9;
         context.beginPath();
         context.arc(
-          a.x + (b.x - a.x) * eased,
-          a.y + (b.y - a.y) * eased + Math.sin(Math.PI * along) * 14 * lift,
+          a + (b - a) * eased,
+          element.clientHeight / 2 + Math.sin(Math.PI * along) * 10 * lift,
           2.5,
           0,
           2 * Math.PI,
@@ -203,7 +217,7 @@ function Movement({ heads }: { heads: Partial<Record<Room, HTMLElement | null>> 
       }
       context.globalAlpha = 1;
       if (flights.length > 0) frame = requestAnimationFrame(fly);
-      else context.clearRect(0, 0, box.width, box.height);
+      else context.clearRect(0, 0, width, height);
     }
 
     const unwatch = cluster.watch(moved);
