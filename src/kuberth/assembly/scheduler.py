@@ -431,11 +431,14 @@ class Scheduler:
         self._work.add(task)
         task.add_done_callback(self._work.discard)
 
-    def observe(self, observer: SchedulerObserver | None, *, scores: bool = False) -> None:
-        """Have one who looks on, or nobody; with `scores`, placements say how the best nodes were scored."""
+    def observe(self, observer: SchedulerObserver | None) -> None:
+        """Have one who looks on, or nobody."""
         self.queue.observe(observer)
         self._failures.observer = self._binding.observer = observer
-        self._cycle.keeps_scores = scores
+
+    def keep_scores(self, number: int) -> None:
+        """So many placements from now on say how the best nodes were scored, which takes time to find out."""
+        self._cycle.score_tables = number
 
     def activate(self, pods: Mapping[str, Pod]) -> None:
         """Bring these pods (by namespace/name) to the active room, as a plugin asked."""

@@ -46,6 +46,7 @@ class Onlooker:
         self._pods_gone: dict[str, str] = {}
         self._pace: list[PaceLine] = []
         self._counts: dict[str, int] | None = None
+        self._cut: dict[str, int] = {}
         self.news.set()
 
     def note(self, nodes: NodeChanges, pods: PodChanges, pace: Iterable[PaceLine]) -> None:
@@ -67,6 +68,7 @@ class Onlooker:
         self._pace.extend(pace)
         del self._pace[:-KEPT_ROWS]
         changed = nodes.columns or nodes.changed or nodes.gone or pods.changed or pods.gone or self._pace
+        # How many are left out of a room follows from how many are in it.
         if changed or self._picture.waiting.counts() != self._counts:
             self.news.set()
 
@@ -84,7 +86,7 @@ class Onlooker:
         if (counts := self._picture.waiting.counts()) != self._counts:
             self._counts = counts
             yield event("rooms", counts)
-        if self._all_pods or self._pods or self._pods_gone:
+        if self._all_pods or self._pods or self._pods_gone or self._picture.waiting.cut() != self._cut:
             yield event("pods", self._take_pods())
         if self._all_pace or self._pace:
             yield event("pace", self._take_pace())
@@ -109,8 +111,9 @@ class Onlooker:
                 "set": [waiting.rows[uid] for uid in sorted(self._pods)],
                 "gone": list(self._pods_gone.items()),
             }
-        if cut := waiting.cut():
-            tree["cut"] = cut
+        self._cut = waiting.cut()
+        if self._cut:
+            tree["cut"] = self._cut
         self._all_pods = False
         self._pods.clear()
         self._pods_gone.clear()

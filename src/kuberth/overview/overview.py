@@ -34,6 +34,8 @@ SILENCE_SECONDS: Final = 15.0
 """After so long without news a stream says that it is still there."""
 REMEMBERED_SECONDS: Final = 600.0
 """So long after the last one has gone stories are still recorded."""
+SCORES_OF_A_LOOK: Final = 25
+"""Between two looks the scores of so many attempts are kept: when there are thousands, of some of them."""
 MOST_SUBSCRIBERS: Final = 32
 _STILL_HERE: Final = b": still here\n\n"
 
@@ -158,7 +160,8 @@ class Overview:
 
     def _record(self) -> None:
         self._recording = True
-        self.scheduler.observe(self, scores=self._waiting is not None)
+        self.scheduler.observe(self)
+        self.scheduler.keep_scores(0 if self._waiting is None else SCORES_OF_A_LOOK)
 
     # Time passes
 
@@ -187,6 +190,7 @@ class Overview:
                     self.stories.moved(queued, room, UNTOLD)
         if self._onlookers:
             self._look(rows)
+            self.scheduler.keep_scores(SCORES_OF_A_LOOK)
         elif self._recording and not self._always_records and self._long_alone(now_ns):
             self._recording = False
             self.scheduler.observe(None)

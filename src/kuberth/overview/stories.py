@@ -6,10 +6,10 @@ are kept, of all pods those that something happened to lately.
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict, deque
+from collections import Counter, OrderedDict
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from kuberth.clock import NANOSECONDS, Clock
 from kuberth.framework import cluster_events
@@ -21,6 +21,8 @@ from kuberth.outcomes.placement import BestScores, Placement
 from kuberth.outcomes.rejection import Rejection
 from kuberth.overview.waiting import DELETED, IN_FLIGHT, PERMIT, PLACED
 from kuberth.queue.observing import UNTOLD, MoveCause
+
+K = TypeVar("K")
 
 MOVES: Final = 50
 ATTEMPTS: Final = 5
@@ -94,8 +96,9 @@ class Story:
     def __init__(self, uid: str, key: str) -> None:
         self.uid = uid
         self.key = key
-        self.moves: deque[Move] = deque(maxlen=MOVES)
-        self.attempts: deque[Attempt] = deque(maxlen=ATTEMPTS)
+        # Lists, as most stories are short: an empty deque takes as much memory as ten moves.
+        self.moves: list[Move] = []
+        self.attempts: list[Attempt] = []
 
     @property
     def room(self) -> str:
@@ -167,7 +170,7 @@ class Stories:
             choice.evaluated_nodes,
             choice.feasible_nodes,
         )
-        story.attempts.append(attempt)
+        _keep(story.attempts, attempt, ATTEMPTS)
         if story.room != PLACED:
             self._note(story, PLACED, None, f"bound to {choice.node_name}")
 
@@ -186,7 +189,7 @@ class Stories:
             len(status.cause.diagnosis) if isinstance(status.cause, FitError) else 0,
             0,
         )
-        self._story(rejection.queued.uid, rejection.queued.key).attempts.append(attempt)
+        _keep(self._story(rejection.queued.uid, rejection.queued.key).attempts, attempt, ATTEMPTS)
 
     def _story(self, uid: str, key: str) -> Story:
         story = self._stories.get(uid)
@@ -199,10 +202,16 @@ class Stories:
         return story
 
     def _note(self, story: Story, room: str, cause: MoveCause | None, note: str) -> None:
-        story.moves.append(Move(self._now(), story.room, room, cause, note))
+        _keep(story.moves, Move(self._now(), story.room, room, cause, note), MOVES)
 
     def _now(self) -> float:
         return self._clock.now_ns() / NANOSECONDS
+
+
+def _keep(kept: list[K], last: K, most: int) -> None:
+    kept.append(last)
+    if len(kept) > most:
+        del kept[0]
 
 
 @lru_cache(maxsize=1024)

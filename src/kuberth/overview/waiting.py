@@ -57,10 +57,10 @@ class _Followed:
 class WaitingRooms:
     """The rows as they were at the last look, and who may have changed since."""
 
-    def __init__(self, scheduler: Scheduler, *, told: int = TOLD_OF_A_ROOM) -> None:
+    def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
         self._cluster = scheduler.cluster
-        self._told = told
+        self._told = TOLD_OF_A_ROOM
         self._followed: dict[str, _Followed] = {}
         self._marked: dict[str, None] = {}
         self._held: set[str] = set()

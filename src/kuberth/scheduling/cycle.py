@@ -63,8 +63,8 @@ class SchedulingCycle:
             sampling=Sampler() if sampling is None else sampling,
             percentage_of_nodes_to_score=percentage_of_nodes_to_score,
         )
-        self.keeps_scores = False
-        """Whether choices say how the best nodes were scored, for those who look on."""
+        self.score_tables = 0
+        """How many more choices are to say how the best nodes were scored, for those who look on."""
 
     def run(self, queued: QueuedPod, runner: Runner) -> Placement | Rejection:
         """Find a node for the pod and take it."""
@@ -152,8 +152,9 @@ class SchedulingCycle:
 
     def score_table(self, nodes: Nodes, scores: NodeScores, best: int) -> BestScores | None:
         """How the best nodes were scored, the chosen one first; None: nobody wants to know."""
-        if not self.keeps_scores:
+        if self.score_tables <= 0:
             return None
+        self.score_tables -= 1
         ranked = np.argsort(-scores.totals, kind="stable")[: BEST_NODES + 1].tolist()
         positions = [best, *(position for position in ranked if position != best)][:BEST_NODES]
         columns = scores.by_plugin[:, positions].tolist()
