@@ -159,7 +159,7 @@ export class Cluster {
       if (node) this.placements.unshift({ uid, namespace: pod.namespace, name: pod.name, node });
     }
     this.placements.length = Math.min(this.placements.length, PLACEMENTS);
-    if (event.cut !== undefined || event.all) this.cut = event.cut ?? {};
+    this.cut = event.cut ?? {};
     this.versions.pods++;
   }
 

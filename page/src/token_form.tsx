@@ -31,7 +31,8 @@ export function TokenForm({ why, use }: { why: string; use: (token: string) => v
         <button class="primary">Open</button>
         <p class="dim">
           <code>kuberth up</code> prints a link that has it, and keeps it in <code>pki/token</code> of its data folder. For{" "}
-          <code>kuberth run --page</code> use that of a service account which may <code>get</code> the path <code>/ui/*</code>:{" "}
+          <code>kuberth run --page</code> use that of a service account which may <code>get</code> the paths <code>/ui/*</code> and{" "}
+          <code>/explain</code>:{" "}
           <code>kubectl create token NAME</code>. It stays in this tab and goes with it.
         </p>
       </form>

@@ -39,6 +39,8 @@ test("pods move from room to room and out", () => {
   cluster.take([event("pods", { all: true, set: [pod("5", "active")], cut: { active: 7 } })]);
   assert.equal(cluster.find("shop", "pod-3"), undefined, "rebuilt from the fresh list after a reconnect");
   assert.deepEqual(cluster.cut, { active: 7 });
+  cluster.take([event("pods", { set: [] })]);
+  assert.deepEqual(cluster.cut, {}, "nobody is left out any more");
 });
 
 test("pace keeps ten minutes, and a second that is told twice once", () => {

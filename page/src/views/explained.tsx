@@ -18,28 +18,22 @@ const VERDICTS: Record<string, (told: Explanation) => string> = {
 export function Explained({
   namespace,
   name,
-  settled,
+  state,
   after,
 }: {
   namespace: string;
   name: string;
-  /** Where it is; the question is asked again when that changes. */
-  settled: string;
+  /** What becomes of it; the question, which costs, is asked again when that changes. */
+  state: string;
   after: () => void;
 }) {
   const { server } = usePlace();
   const asked = useAnswer<Explanation>(server, query("/explain", { namespace, pod: name }));
-  const first = useRef(true);
-  const wait = useRef(0);
+  const known = useRef(state);
   useEffect(() => {
-    if (!first.current) {
-      // It may hurry through several rooms; the question costs, so it is asked when it has arrived.
-      clearTimeout(wait.current);
-      wait.current = window.setTimeout(asked.again, 400);
-    }
-    first.current = false;
-    return () => clearTimeout(wait.current);
-  }, [settled]);
+    if (known.current !== state) asked.again();
+    known.current = state;
+  }, [state]);
   const told = asked.answer;
 
   return (

@@ -10,6 +10,7 @@ import { podLink } from "../route";
 import { CORDONED, type NodeAnswer } from "../wire";
 
 const PODS = 200;
+const PAUSE = 400;
 
 export function NodePanel({ name, close }: { name: string; close: string }) {
   const place = usePlace();
@@ -27,13 +28,20 @@ export function NodePanel({ name, close }: { name: string; close: string }) {
       if (before instanceof HTMLElement && before.isConnected) before.focus();
     };
   }, []);
-  // The row of a node changes with its pods: its details are asked for anew.
+  // The row of a node changes with its pods: its details are asked for anew, but not at every change.
   const figures = row && JSON.stringify([row.flags, row.allocatable, row.requested]);
   const first = useRef(true);
+  const timer = useRef(0);
   useEffect(() => {
-    if (!first.current) asked.again();
+    const changed = !first.current;
     first.current = false;
+    if (!changed || timer.current !== 0) return;
+    timer.current = window.setTimeout(() => {
+      timer.current = 0;
+      asked.again();
+    }, PAUSE);
   }, [figures]);
+  useEffect(() => () => clearTimeout(timer.current), []);
 
   const node = asked.answer;
   const flags = row?.flags ?? node?.flags ?? 0;

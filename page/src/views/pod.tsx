@@ -132,7 +132,7 @@ function OnePod({ namespace, name }: { namespace: string; name: string }) {
       )}
       {told && (
         <div class="columns">
-          <Explained namespace={namespace} name={name} settled={told.pod.node || room} after={again.current} />
+          <Explained namespace={namespace} name={name} state={told.pod.node || (room === "gated" ? "gated" : "waiting")} after={again.current} />
           <div>
             <Moves moves={told.moves} />
             <Cycles cycles={told.cycles} />
