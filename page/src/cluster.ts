@@ -142,10 +142,11 @@ export class Cluster {
     // Those longest in a room come first; who comes later goes to its end.
     if (event.all) rows.sort((a, b) => a.since - b.since);
     for (const pod of rows) {
+      if (!Object.hasOwn(this.pods, pod.room)) continue; // a room of a later version
       const from = this.roomOf.get(pod.uid);
       if (from !== pod.room && !event.all) transfers.push({ from: from ?? "", to: pod.room });
       if (from !== undefined && from !== pod.room) this.pods[from].delete(pod.uid);
-      this.pods[pod.room]?.set(pod.uid, pod);
+      this.pods[pod.room].set(pod.uid, pod);
       this.roomOf.set(pod.uid, pod.room);
     }
     for (const [uid, where] of event.gone ?? []) {
@@ -156,7 +157,10 @@ export class Cluster {
       if (from === undefined || pod === undefined) continue;
       this.pods[from].delete(uid);
       this.roomOf.delete(uid);
-      if (node) this.placements.unshift({ uid, namespace: pod.namespace, name: pod.name, node });
+      if (!node) continue;
+      // Placed once more: its binding had failed.
+      this.placements = this.placements.filter((placement) => placement.uid !== uid);
+      this.placements.unshift({ uid, namespace: pod.namespace, name: pod.name, node });
     }
     this.placements.length = Math.min(this.placements.length, PLACEMENTS);
     this.cut = event.cut ?? {};

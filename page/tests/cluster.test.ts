@@ -36,6 +36,9 @@ test("pods move from room to room and out", () => {
   assert.deepEqual(cluster.placements, [{ uid: "1", namespace: "shop", name: "pod-1", node: "n1" }]);
   assert.equal(cluster.find("shop", "pod-1"), undefined);
   assert.equal(cluster.find("shop", "pod-2"), undefined);
+  cluster.take([event("pods", { set: [pod("1", "active"), pod("7", "attic")] })]);
+  cluster.take([event("pods", { gone: [["1", "placed:n3"], ["7", "deleted"]] })]);
+  assert.deepEqual(cluster.placements.map(({ node }) => node), ["n3"], "placed twice, told once");
   cluster.take([event("pods", { all: true, set: [pod("5", "active")], cut: { active: 7 } })]);
   assert.equal(cluster.find("shop", "pod-3"), undefined, "rebuilt from the fresh list after a reconnect");
   assert.deepEqual(cluster.cut, { active: 7 });

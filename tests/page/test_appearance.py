@@ -53,8 +53,14 @@ def pale(page: Page) -> list[object]:
 
 
 @pytest.mark.parametrize("scheme", ["dark", "light"])
-def test_every_text_stands_out(cluster: Cluster, open_page: OpenPage, scheme: str) -> None:
+def test_every_text_stands_out(
+    cluster: Cluster, make_page: OpenPage, open_page: OpenPage, scheme: str
+) -> None:
     cluster.api.create_pod("seen", cpu="900")
+    stranger = make_page(cluster.origin, color_scheme=scheme).open(f"{cluster.origin}/ui/")
+    expect(stranger.get_by_label("Token")).to_be_visible()
+    expect(stranger.locator("main")).to_have_css("opacity", "1")
+    assert pale(stranger) == []
     look = open_page(color_scheme=scheme, reduced_motion="reduce")
     page = look.page
     expect(page.locator("html")).to_have_attribute("data-theme", scheme)
@@ -89,6 +95,8 @@ def test_a_phone_needs_no_scrolling_sideways(open_page: OpenPage) -> None:
         expect(heading(page)).to_be_visible()
         assert page.evaluate("document.documentElement.scrollWidth") <= 360, route
         assert page.evaluate("document.querySelector('main').scrollWidth") <= 360, route
+    page.get_by_role("button", name="Keys and help").click()
+    assert page.get_by_role("dialog").evaluate("dialog => dialog.scrollWidth <= dialog.clientWidth")
 
 
 def test_news_shift_nothing(cluster: Cluster, open_page: OpenPage) -> None:

@@ -21,7 +21,9 @@ def test_the_built_files_are_those_of_the_sources(tmp_path: Path) -> None:
     if node is None or npm is None:
         pytest.skip("no Node")
     if not (SOURCES / "node_modules").is_dir():
-        subprocess.run([npm, "ci", "--no-audit", "--no-fund"], cwd=SOURCES, check=True, timeout=300)
+        subprocess.run(
+            [npm, "ci", "--prefer-offline", "--no-audit", "--no-fund"], cwd=SOURCES, check=True, timeout=300
+        )
     subprocess.run([npm, "run", "--silent", "check"], cwd=SOURCES, check=True, timeout=300)
     subprocess.run([node, "build.mjs", str(tmp_path)], cwd=SOURCES, check=True, timeout=300)
     built = {file.name: file.read_bytes() for file in tmp_path.iterdir()}

@@ -61,6 +61,29 @@ def test_several_documents_each_told_how_it_went(cluster: Cluster, open_page: Op
     cluster.api.delete(f"{PODS}/first-pasted")
 
 
+KIND = """\
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: boats.example.com}
+spec:
+  group: example.com
+  scope: Namespaced
+  names: {kind: Boat, plural: boats, singular: boat, listKind: BoatList}
+  versions:
+  - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}
+"""
+
+
+def test_a_kind_and_then_an_object_of_it(cluster: Cluster, open_page: OpenPage) -> None:
+    page = open_page("#/create").page
+    boat = "apiVersion: example.com/v1\nkind: Boat\nmetadata: {name: cutter}\n"
+    assert pasted(page, f"{KIND}---\n{boat}") == [
+        "✓ CustomResourceDefinition boats.example.com created",
+        "✓ Boat default/cutter created",
+    ]
+    cluster.api.delete("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/boats.example.com")
+
+
 def test_trying_keeps_nothing(cluster: Cluster, open_page: OpenPage) -> None:
     page = open_page("#/create").page
     assert pasted(page, POD.replace("NAME", "tried"), "Try without keeping") == [

@@ -46,12 +46,14 @@ def test_the_heat_map_is_walked_with_arrow_keys(open_page: OpenPage) -> None:
     expect(told).to_have_text(re.compile("^small-6,"))
     page.keyboard.press("Home")
     expect(told).to_have_text(re.compile("^gpu-1,"))
+    page.keyboard.press("ArrowRight")
     page.keyboard.press("Enter")
     panel = page.get_by_role("complementary")
-    expect(panel.get_by_role("heading", name="gpu-1")).to_be_focused()
+    expect(panel.get_by_role("heading", name="gpu-2")).to_be_focused()
     page.keyboard.press("Escape")
     expect(panel).to_have_count(0)
     expect(page.locator(".heat")).to_be_focused()
+    expect(told).to_have_text(re.compile("^gpu-2,"))
 
 
 def test_from_search_to_a_deleted_pod_by_keys_alone(cluster: Cluster, open_page: OpenPage) -> None:

@@ -28,6 +28,7 @@ export function HeatMap({
   const [space, setSpace] = useState({ width: 0, height: 0 });
   const [at, setAt] = useState(-1);
   const [pointed, setPointed] = useState(false);
+  const walked = useRef(0);
   const dark = useDarkness();
 
   useLayoutEffect(() => {
@@ -74,6 +75,7 @@ export function HeatMap({
       const next = at < 0 ? 0 : neighbour(layout, at, event.key);
       setPointed(false);
       setAt(next);
+      walked.current = next;
       const y = layout.ys[next] ?? 0;
       const box = frame.current;
       if (box && (y < box.scrollTop || y + layout.cell > box.scrollTop + box.clientHeight))
@@ -97,7 +99,7 @@ export function HeatMap({
       aria-label={`Heat map of ${nodes.length} nodes by ${resource}. Arrow keys go from node to node, Enter opens one.`}
       aria-describedby="heat-current"
       onKeyDown={keyed}
-      onFocus={() => at < 0 && !pointed && nodes.length > 0 && setAt(0)}
+      onFocus={() => at < 0 && !pointed && setAt(Math.min(walked.current, nodes.length - 1))}
       onBlur={() => setAt(-1)}
       onMouseMove={(event) => {
         setPointed(true);

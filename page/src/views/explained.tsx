@@ -1,4 +1,5 @@
 // Why a pod waits, or why it is where it is, and what would free it; each proposal was tried by the server.
+import type { VNode } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { applicable, applyProposal } from "../actions";
 import { useAnswer } from "../asking";
@@ -63,25 +64,25 @@ export function Explained({
           {told.rejected && (
             <>
               <h3>Rejected by</h3>
-              <ul>
+              <Some>
                 {told.rejected.map(({ plugin, reasons, count: number, nodes }) => (
                   <li key={`${plugin} ${reasons.join()}`}>
                     <b>{plugin}</b>: {reasons.join(", ")} <Names number={number} nodes={nodes} />
                   </li>
                 ))}
-              </ul>
+              </Some>
             </>
           )}
           {told.nearest && (
             <>
               <h3>Nearest nodes miss</h3>
-              <ul>
+              <Some>
                 {told.nearest.map(({ misses, count: number, nodes }) => (
                   <li key={misses.join()}>
                     {misses.join("; ")} <Names number={number} nodes={nodes} />
                   </li>
                 ))}
-              </ul>
+              </Some>
             </>
           )}
           {told.preemption && (
@@ -131,6 +132,24 @@ export function Explained({
         </>
       )}
     </section>
+  );
+}
+
+const FEW = 8;
+
+/** The first of a list, and the others on request: every node of 5,000 can miss something else. */
+function Some({ children }: { children: VNode[] }) {
+  const [all, setAll] = useState(false);
+  const more = children.length - FEW;
+  return (
+    <>
+      <ul>{all ? children : children.slice(0, FEW)}</ul>
+      {more > 0 && !all && (
+        <button class="plain more" onClick={() => setAll(true)}>
+          and {count(more)} more
+        </button>
+      )}
+    </>
   );
 }
 

@@ -232,7 +232,7 @@ function drawPlot(
     context.fillText(`${tick.format(top * share)}${unit}`, PAD.left - 6, level);
   }
   context.textBaseline = "alphabetic";
-  for (const minutes of [10, 8, 6, 4, 2, 0]) {
+  for (const minutes of width < 600 ? [10, 5, 0] : [10, 8, 6, 4, 2, 0]) {
     context.textAlign = minutes === 0 ? "right" : minutes === 10 ? "left" : "center";
     context.fillText(minutes === 0 ? "now" : `−${minutes} min`, x(last - Math.min(SPAN - 1, minutes * 60)), height - 4);
   }
