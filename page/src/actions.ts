@@ -9,7 +9,7 @@ interface Owner {
   controller?: boolean;
 }
 export interface PodObject {
-  metadata: { name: string; namespace: string; resourceVersion: string; ownerReferences?: Owner[] };
+  metadata: { name: string; namespace: string; ownerReferences?: Owner[] };
   spec: { schedulingGates?: { name: string }[] };
 }
 export interface Scalable {
@@ -30,42 +30,43 @@ export const cordon = (server: Server, node: string, closed: boolean): Promise<u
 export const deletePod = (server: Server, namespace: string, name: string): Promise<unknown> =>
   server.ask(podPath(namespace, name), { method: "DELETE" });
 
-const TRIES = 5;
-
-/** Changes a list, which is written as a whole: of the version that was read alone, and anew if another came. */
-async function edit<T extends { metadata: { resourceVersion: string } }>(
-  server: Server,
-  path: string,
-  change: (object: T) => object,
-): Promise<unknown> {
-  for (let tries = 1; ; tries++) {
-    const object = await server.ask<T>(path);
-    const { resourceVersion } = object.metadata;
-    try {
-      return await server.merge(path, { metadata: { resourceVersion }, ...change(object) });
-    } catch (error) {
-      if (!(error instanceof Refusal && error.status === 409) || tries === TRIES) throw error;
-    }
-  }
-}
-
 export const removeGate = (server: Server, namespace: string, name: string, gate: string): Promise<unknown> =>
-  edit<PodObject>(server, podPath(namespace, name), ({ spec }) => ({
-    spec: { schedulingGates: (spec.schedulingGates ?? []).filter((one) => one.name !== gate) },
-  }));
+  server.ask(podPath(namespace, name), {
+    method: "PATCH",
+    body: JSON.stringify({ spec: { schedulingGates: [{ $patch: "delete", name: gate }] } }),
+    contentType: "application/strategic-merge-patch+json",
+  });
 
 interface NodeObject {
   metadata: { resourceVersion: string };
   spec: { taints?: { key: string; value?: string; effect: string }[] };
 }
 
-const removeTaint = (server: Server, change: Change & { kind: "RemoveTaint" }): Promise<unknown> =>
-  edit<NodeObject>(server, nodePath(change.node), ({ spec }) => {
+const TRIES = 6;
+const PAUSE = 50;
+
+/**
+ * Taints are written as a whole: for the version that was read alone, and anew if another came first, after a
+ * pause, because whoever cordons and uncordons has taints written by a controller at the same time.
+ */
+async function removeTaint(server: Server, change: Change & { kind: "RemoveTaint" }): Promise<unknown> {
+  for (let tries = 1; ; tries++) {
+    const { metadata, spec } = await server.ask<NodeObject>(nodePath(change.node));
     const left = (spec.taints ?? []).filter(
       ({ key, value, effect }) => key !== change.key || (value ?? "") !== change.value || effect !== change.effect,
     );
-    return { spec: { taints: left.length > 0 ? left : null } };
-  });
+    if (left.length === (spec.taints ?? []).length) return null;
+    try {
+      return await server.merge(nodePath(change.node), {
+        metadata: { resourceVersion: metadata.resourceVersion },
+        spec: { taints: left.length > 0 ? left : null },
+      });
+    } catch (error) {
+      if (!(error instanceof Refusal && error.status === 409) || tries === TRIES) throw error;
+      await new Promise((resolve) => setTimeout(resolve, PAUSE * 2 ** tries));
+    }
+  }
+}
 
 const SCALED: Record<string, string> = {
   Deployment: "deployments",

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { applicable, applyProposal, removeGate, scalableOwner, type PodObject } from "../src/actions";
+import { applicable, applyProposal, scalableOwner, type PodObject } from "../src/actions";
 import { Refusal, type Server } from "../src/requests";
 
 /** A server with these objects that refuses so many writes before it takes one. */
@@ -20,54 +20,66 @@ function serverWith(objects: Record<string, unknown>, refused: { status: number;
   return { server: server as unknown as Server, writes };
 }
 
-const POD = "/api/v1/namespaces/shop/pods/web";
-const gated = {
-  metadata: { name: "web", namespace: "shop", resourceVersion: "7" },
-  spec: { schedulingGates: [{ name: "a" }, { name: "b" }] },
-};
+const NODE = "/api/v1/nodes/n";
+const [dedicated, lasting] = [
+  { key: "dedicated", value: "ml", effect: "NoSchedule" },
+  { key: "lasting", effect: "NoSchedule" },
+];
+const node = { metadata: { resourceVersion: "7" }, spec: { taints: [dedicated, lasting] } };
+const untaint = (key: string) => ({
+  text: "",
+  changes: [{ kind: "RemoveTaint" as const, node: "n", key, value: "ml", effect: "NoSchedule" }],
+});
+const pod = { namespace: "shop", name: "web" };
 
-test("a list is written for the version that was read, and anew when another came first", async () => {
-  const { server, writes } = serverWith({ [POD]: gated }, { status: 409, times: 2 });
-  await removeGate(server, "shop", "web", "a");
-  assert.deepEqual(writes, [[POD, { metadata: { resourceVersion: "7" }, spec: { schedulingGates: [{ name: "b" }] } }]]);
+test("taints are written for the version that was read, and anew when another came first", async () => {
+  const { server, writes } = serverWith({ [NODE]: node }, { status: 409, times: 2 });
+  await applyProposal(server, untaint("dedicated"), pod);
+  assert.deepEqual(writes, [[NODE, { metadata: { resourceVersion: "7" }, spec: { taints: [lasting] } }]]);
 });
 
 test("but not for ever, and no other refusal is tried again", async () => {
   for (const refused of [{ status: 409, times: 99 }, { status: 403, times: 1 }]) {
-    const { server, writes } = serverWith({ [POD]: gated }, refused);
-    await assert.rejects(removeGate(server, "shop", "web", "a"), Refusal);
+    const { server, writes } = serverWith({ [NODE]: node }, refused);
+    await assert.rejects(applyProposal(server, untaint("dedicated"), pod), Refusal);
     assert.deepEqual(writes, []);
   }
 });
 
+test("a taint that is gone already needs no write", async () => {
+  const { server, writes } = serverWith({ [NODE]: node });
+  await applyProposal(server, untaint("other"), pod);
+  assert.deepEqual(writes, []);
+});
+
 test("a proposal is applied change by change, if a click can do all of it", async () => {
-  const node = { metadata: { resourceVersion: "3" }, spec: { taints: [{ key: "k", value: "v", effect: "NoSchedule" }] } };
-  const { server, writes } = serverWith({ "/api/v1/nodes/n": node });
+  const { server, writes } = serverWith({ [NODE]: { ...node, spec: { taints: [dedicated] } } });
   const proposal = {
     text: "",
     changes: [
       { kind: "Uncordon" as const, node: "n" },
-      { kind: "RemoveTaint" as const, node: "n", key: "k", value: "v", effect: "NoSchedule" },
+      ...untaint("dedicated").changes,
       { kind: "SetLabel" as const, node: "n", key: "zone", value: null },
     ],
   };
   assert.ok(applicable(proposal));
   assert.ok(!applicable({ text: "", changes: [...proposal.changes, { kind: "AddNodes" as const }] }));
-  await applyProposal(server, proposal, { namespace: "shop", name: "web" });
+  await applyProposal(server, proposal, pod);
   assert.deepEqual(
     writes.map((write) => (write as [string, unknown])[1]),
     [
       { spec: { unschedulable: null } },
-      { metadata: { resourceVersion: "3" }, spec: { taints: null } },
+      { metadata: { resourceVersion: "7" }, spec: { taints: null } },
       { metadata: { labels: { zone: null } } },
     ],
   );
 });
 
 test("the owner to scale is the topmost that can be scaled", async () => {
+  const lonely: PodObject = { metadata: { ...pod }, spec: {} };
   const owned = (kind: string, name: string, apiVersion = "apps/v1") => ({
-    ...gated,
-    metadata: { ...gated.metadata, ownerReferences: [{ apiVersion, kind, name, controller: true }] },
+    spec: {},
+    metadata: { ...pod, ownerReferences: [{ apiVersion, kind, name, controller: true }] },
   });
   const sets = "/apis/apps/v1/namespaces/shop";
   const { server } = serverWith({
@@ -82,5 +94,5 @@ test("the owner to scale is the topmost that can be scaled", async () => {
   assert.deepEqual(await found(owned("ReplicaSet", "web-1")), ["Deployment", "web", 3]);
   assert.deepEqual(await found(owned("StatefulSet", "db")), ["StatefulSet", "db", 1]);
   assert.equal(await found(owned("Job", "once", "batch/v1")), null);
-  assert.equal(await found(gated), null);
+  assert.equal(await found(lonely), null);
 });

@@ -69,6 +69,7 @@ def test_scores_of_a_placed_pod(cluster: Cluster, open_page: OpenPage) -> None:
 
 def test_a_proposal_is_applied_by_a_click(cluster: Cluster, open_page: OpenPage) -> None:
     look = open_page()
+    look.expected.add(409)  # a controller writes the taint of a cordoned node at the same time
     cluster.api.merge("/api/v1/nodes/small-2", {"spec": {"unschedulable": True}})
     cluster.api.create_pod("picky", spec={"nodeSelector": {"kubernetes.io/hostname": "small-2"}})
     page = look.go("#/pod/default/picky")

@@ -34,27 +34,22 @@ export function ramp(dark: boolean): string[] {
 
 export interface Palette {
   ramp: string[];
-  dark: boolean;
   text: string;
   faint: string;
   mark: string;
   halo: string;
-  ground: string;
   font: string;
 }
 
 export function palette(element: Element): Palette {
   const style = getComputedStyle(element);
   const variable = (name: string) => style.getPropertyValue(name).trim();
-  const dark = variable("--scheme") === "dark";
   return {
-    ramp: ramp(dark),
-    dark,
+    ramp: ramp(variable("--scheme") === "dark"),
     text: variable("--text"),
     faint: variable("--line"),
     mark: variable("--mark"),
     halo: variable("--ground"),
-    ground: variable("--ground"),
     font: `12px ${style.fontFamily}`,
   };
 }

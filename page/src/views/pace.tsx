@@ -115,7 +115,7 @@ function Plot({
 }) {
   const canvas = useRef<HTMLCanvasElement>(null);
   const [width, setWidth] = useState(0);
-  const dark = useDarkness();
+  useDarkness(); // drawn anew when that changes
   const last = rows.at(-1)?.[0] ?? 0;
   const at = back === null ? rows.at(-1) : rows.find(([t]) => t === last - back);
 
@@ -131,7 +131,6 @@ function Plot({
   useEffect(() => {
     if (canvas.current && width > 0) drawPlot(canvas.current, width, rows, lines, unit, last, back);
   });
-  void dark; // drawn anew when it changes
 
   const pointAt = (event: MouseEvent) => {
     const box = canvas.current?.getBoundingClientRect();
