@@ -162,8 +162,8 @@ async def running_cluster(
         progress(f"API server on {server.url}")
         page_link: str | None = None
         if overview is not None and settings.page is not None:
-            await stack.enter_async_context(_background(overview.run(), name="overview"))
             page = await _serve_page(stack, settings.page, server, tell=progress)
+            await stack.enter_async_context(_background(overview.run(), name="overview"))
             page_link = f"{page.url}{PAGE_PATH}/#token={credentials.token}"
         count = await settle(
             core,
