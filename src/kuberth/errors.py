@@ -11,6 +11,7 @@
     ├── ExtenderError        an extender cannot be reached, refused, or answered nonsense
     ├── QueueError           an operation the scheduling queue refuses
     ├── ServingError         a server cannot start (the user can mend it)
+    │   └── PortTakenError       somebody else listens on its port
     ├── LeadershipLost       the lease could not be renewed in time: stop writing, end the process
     └── ApiError             the Kubernetes API refused or lost a request
         ├── NotFoundError
@@ -82,6 +83,10 @@ class QueueError(KuberthError):
 
 class ServingError(KuberthError):
     """A server cannot start: its address, port or certificate is of no use."""
+
+
+class PortTakenError(ServingError):
+    """Somebody else listens there already."""
 
 
 class LeadershipLost(KuberthError):  # noqa: N818  # it is an outcome to act on more than a fault

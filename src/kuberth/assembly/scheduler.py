@@ -13,7 +13,7 @@ import logging
 import random
 from collections.abc import Awaitable, Coroutine, Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from kuberth.api.core import Namespace, Node, Pod
 from kuberth.api.scheduling import PodGroup
@@ -39,10 +39,12 @@ from kuberth.observe.metrics import PodGroupMetrics, SchedulerMetrics
 from kuberth.outcomes.event_recorder import ApiEventRecorder
 from kuberth.outcomes.failure_handling import FailureHandler
 from kuberth.outcomes.group_status import PodGroupStatusWriter
+from kuberth.outcomes.observing import OutcomeObserver
 from kuberth.outcomes.placement import Placement
 from kuberth.outcomes.status_writer import PodStatusWriter
 from kuberth.queue.guard import GuardedQueue
 from kuberth.queue.interface import QueueContext, QueueFactory, SchedulingQueue
+from kuberth.queue.observing import QueueObserver
 from kuberth.queue.priority_queue import PriorityQueue
 from kuberth.scheduling.cycle import SchedulingCycle
 from kuberth.scheduling.extended_cycle import ExtendedCycle
@@ -55,6 +57,10 @@ LAST_REQUESTS_SECONDS: Final = 60.0
 """So long extenders that are no longer configured may be asked by cycles that began before."""
 UNFINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
 """Finished pods take no room and are not kept."""
+
+
+class SchedulerObserver(QueueObserver, OutcomeObserver, Protocol):
+    """Is told of every move of a pod and of the end of every attempt."""
 
 
 class Scheduler:
@@ -164,7 +170,7 @@ class Scheduler:
     def _wire(self, rng: random.Random) -> None:
         writer = PodStatusWriter(self._api, self.spawn, self._clock, metrics=self.metrics)
         derive = derive_with(self.feature_gates)
-        failures = FailureHandler(
+        failures = self._failures = FailureHandler(
             queue=self.queue,
             nominator=self.nominator,
             pods=self.stores.of(Pod),
@@ -425,6 +431,15 @@ class Scheduler:
         task = self._tasks.create_task(_guarded(work, name), name=name)
         self._work.add(task)
         task.add_done_callback(self._work.discard)
+
+    def observe(self, observer: SchedulerObserver | None) -> None:
+        """Have one who looks on, or nobody."""
+        self.queue.observe(observer)
+        self._failures.observer = self._binding.observer = observer
+
+    def keep_scores(self, number: int) -> None:
+        """So many placements from now on say how the best nodes were scored, which takes time to find out."""
+        self._cycle.score_tables = number
 
     def activate(self, pods: Mapping[str, Pod]) -> None:
         """Bring these pods (by namespace/name) to the active room, as a plugin asked."""

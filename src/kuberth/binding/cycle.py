@@ -24,6 +24,7 @@ from kuberth.framework.waiting_pods import WaitingPods
 from kuberth.observe import verbosity
 from kuberth.observe.metrics import SchedulerMetrics
 from kuberth.outcomes.failure_handling import FailureHandler, StatusWriter
+from kuberth.outcomes.observing import OutcomeObserver
 from kuberth.outcomes.placement import Placement
 from kuberth.outcomes.rejection import Rejection, rejected_on
 from kuberth.queue.interface import SchedulingQueue
@@ -63,11 +64,14 @@ class BindingCycle:
         self._spawn = spawn
         self._announce_nomination = announce_nomination
         self._under_way: dict[asyncio.Future[Any], Placement] = {}
+        self.observer: OutcomeObserver | None = None
 
     def start_waiting(self, placement: Placement) -> None:
         """From now on plugins can see, approve and reject the pod if Permit asked to wait."""
         if placement.permit_timeouts and self._waiting_pods.get(placement.info.uid) is None:
             self._waiting_pods.add(placement.pod, placement.permit_timeouts)
+            if self.observer is not None:
+                self.observer.pod_held(placement)
 
     def begin(self, placement: Placement) -> bool:
         """Bind the pod without a task if nothing has to be waited for but the API; False: `run` it.
@@ -228,13 +232,16 @@ class BindingCycle:
                 feasibleNodes=placement.choice.feasible_nodes,
             )
         labels = ("scheduled", placement.runner.profile.scheduler_name)
+        took = time.perf_counter() - placement.started
         self._metrics.schedule_attempts.inc(labels)
-        self._metrics.attempt_duration.observe(labels, time.perf_counter() - placement.started)
+        self._metrics.attempt_duration.observe(labels, took)
+        if self.observer is not None:
+            self.observer.pod_bound(placement, took)
         self._metrics.pod_scheduling_attempts.observe((), queued.attempts)
         if queued.first_attempt_ns is not None:
             attempts = str(queued.attempts) if queued.attempts < 15 else "15+"
-            took = (self._clock.now_ns() - queued.first_attempt_ns) / NANOSECONDS
-            self._metrics.pod_scheduling_sli_duration.observe((attempts,), took)
+            since_first = (self._clock.now_ns() - queued.first_attempt_ns) / NANOSECONDS
+            self._metrics.pod_scheduling_sli_duration.observe((attempts,), since_first)
         if queued.was_flushed:
             self._metrics.scheduled_after_flush.inc()
         self._recorder.record(

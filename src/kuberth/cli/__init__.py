@@ -33,6 +33,7 @@ COMMANDS: Final = {
     "run": "kuberth.cli.run:run",
     "shadow": "kuberth.cli.shadow:shadow",
     "simulate": "kuberth.cli.simulate:simulate",
+    "top": "kuberth.cli.top:top",
     "up": "kuberth.cli.up:up",
 }
 

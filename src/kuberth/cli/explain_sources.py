@@ -90,7 +90,13 @@ def _from_files(inquiry: Inquiry, dump: Path) -> Question:
 async def _ask(inquiry: Inquiry, client: ClientConfig) -> Question | dict[str, Any]:
     namespace = inquiry.namespace or client.namespace
     if inquiry.server is not None:
-        return await _ask_kuberth(inquiry, _serving(inquiry, client), namespace)
+        serving = serving_at(
+            client,
+            inquiry.server,
+            certificate_authority=inquiry.certificate_authority,
+            insecure=inquiry.insecure,
+        )
+        return await _ask_kuberth(inquiry, serving, namespace)
     api = HttpApi(client)
     try:
         if not inquiry.dry_run and inquiry.target is not None and inquiry.target.kind == "Pod":
@@ -116,17 +122,19 @@ async def _pod(inquiry: Inquiry, api: HttpApi, objects: list[Any], namespace: st
     return await read_template(api, inquiry.target, namespace)
 
 
-def _serving(inquiry: Inquiry, client: ClientConfig) -> ClientConfig:
+def serving_at(
+    client: ClientConfig, server: str, *, certificate_authority: str | None, insecure: bool
+) -> ClientConfig:
     """The same person at another door."""
     tls = replace(
         client.tls,
-        ca_data="" if inquiry.certificate_authority or inquiry.insecure else client.tls.ca_data,
-        ca_file=inquiry.certificate_authority or ("" if inquiry.insecure else client.tls.ca_file),
-        insecure=inquiry.insecure,
+        ca_data="" if certificate_authority or insecure else client.tls.ca_data,
+        ca_file=certificate_authority or ("" if insecure else client.tls.ca_file),
+        insecure=insecure,
         server_name="",
     )
     assert isinstance(tls, TlsSettings)
-    return replace(client, server=str(inquiry.server), peer="Kuberth", source="--server", tls=tls)
+    return replace(client, server=server, peer="Kuberth", source="--server", tls=tls)
 
 
 async def _ask_kuberth(inquiry: Inquiry, serving: ClientConfig, namespace: str) -> dict[str, Any]:

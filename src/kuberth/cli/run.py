@@ -56,6 +56,7 @@ def _print_version(ctx: click.Context, _param: click.Parameter, value: str | Non
     callback=_print_version,
     help="Show the version and exit.",
 )
+@click.option("--page", is_flag=True, help="Serve the page, and kuberth top, on the secure port.")
 @plugin_option
 @queue_option
 @click.pass_obj
@@ -64,6 +65,7 @@ def run(
     /,
     plugin_references: tuple[str, ...],
     queue_reference: str | None,
+    page: bool,
     **parameters: Any,
 ) -> None:
     """Schedule pods on a Kubernetes cluster, in place of kube-scheduler or beside it."""
@@ -77,4 +79,4 @@ def run(
 
     from kuberth.cli.run_settings import run_scheduler  # heavy: not for --help
 
-    raise SystemExit(run_scheduler(flags, extras or Extras(), plugin_references, queue_reference))
+    raise SystemExit(run_scheduler(flags, extras or Extras(), plugin_references, queue_reference, page=page))

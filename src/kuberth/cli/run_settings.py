@@ -19,6 +19,7 @@ from kuberth.cli.run_flags import Flags
 from kuberth.config import KubeSchedulerConfiguration, load, to_yaml
 from kuberth.config.feature_gates import parse_settings
 from kuberth.config.types import API_VERSION, KIND
+from kuberth.errors import ConfigError
 from kuberth.framework.registry import Registry
 from kuberth.programs.run.daemon import ServingSettings, Settings
 from kuberth.programs.run.daemon import run as run_daemon
@@ -38,7 +39,12 @@ _CONNECTION = {"qps": "kube-api-qps", "burst": "kube-api-burst"}
 
 
 def run_scheduler(
-    flags: Flags, extras: Extras, plugin_references: Sequence[str], queue_reference: str | None
+    flags: Flags,
+    extras: Extras,
+    plugin_references: Sequence[str],
+    queue_reference: str | None,
+    *,
+    page: bool = False,
 ) -> int:
     registry = build_registry(extras, plugin_references)
     config = configuration(flags, registry)
@@ -46,6 +52,8 @@ def run_scheduler(
     if target is not None:
         target.write_text(to_yaml(config), encoding="utf-8")
         return 0
+    if page and not flags["secure-port"]:
+        raise ConfigError("--page is served on the secure port: give it one with --secure-port")
     for notice in notices(config, registry, references=plugin_references):
         logger.warning("%s", notice)
     settings = Settings(
@@ -58,10 +66,12 @@ def run_scheduler(
         config_file=flags["config"],
         max_unschedulable_seconds=flags["pod-max-in-unschedulable-pods-duration"].total_seconds(),
         serving=_serving(flags),
+        page=page,
         flags={
             **flags.shown(),
             "plugin": f"[{','.join(plugin_references)}]",
             "queue": queue_reference or "",
+            "page": str(page).lower(),
         },
     )
     try:

@@ -61,6 +61,12 @@ def default_data() -> Path:
     help="Port of the API server; 0 picks a free one.",
 )
 @click.option(
+    "--page-port",
+    type=click.IntRange(0, 65535),
+    help="Port of the page, for browsers on this machine alone.  [default: 6480, or any that is free]",
+)
+@click.option("--no-page", is_flag=True, help="Serve no page, and nothing for kuberth top.")
+@click.option(
     "--kubeconfig-out",
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write the kubeconfig there; merged into what the file has.",
@@ -100,8 +106,10 @@ def up(extras: Extras | None, /, **flags: Any) -> None:
     from kuberth.config import FeatureGates, default_configuration
     from kuberth.config.feature_gates import parse_settings
     from kuberth.local.manifests import read_manifests
-    from kuberth.programs.up.cluster import ClusterSettings
+    from kuberth.programs.up.cluster import ClusterSettings, PageSettings
 
+    if flags["no_page"] and flags["page_port"] is not None:
+        raise click.UsageError("--no-page serves no page, so --page-port has no meaning")
     if flags["remove_nodes"] and flags["nodes"] is None and flags["shapes"] is None:
         raise click.UsageError("--remove-nodes needs --nodes or --shapes to know which nodes stay")
     extras = extras or Extras()
@@ -121,6 +129,10 @@ def up(extras: Extras | None, /, **flags: Any) -> None:
         gates=gates,
         reloads_modules=flags["reload_modules"],
     )
+    page = None
+    if not flags["no_page"]:
+        port = flags["page_port"]
+        page = PageSettings() if port is None else PageSettings(port, or_any=False)
     settings = ClusterSettings(
         nodes=flags["nodes"],
         remove_nodes=flags["remove_nodes"],
@@ -139,6 +151,7 @@ def up(extras: Extras | None, /, **flags: Any) -> None:
         feature_gates=dict(FeatureGates(wanted.feature_gates)),
         rules=reading.read,
         rule_sources=reading.sources(),
+        page=page,
     )
     # A cluster is hundreds of thousands of trees without a cycle: looking for cycles among them every few
     # hundred allocations is time for nothing.

@@ -44,6 +44,8 @@ async def run_cluster(settings: ClusterSettings) -> None:
     with _log_on(console), Watchdog(end=end).watching(on_signal=stop.set):
         async with running_cluster(settings, progress=tell) as cluster:
             tell(f"Ready. Point kubectl at it:\n  export KUBECONFIG={cluster.kubeconfig_path}")
+            if cluster.page_link is not None:
+                tell(f"See what is going on, in a browser or with kuberth top:\n  {cluster.page_link}")
             if settings.data is not None:
                 tell(f"Kept in {settings.data}; Ctrl-C ends it, the next start goes on from here.")
             else:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import enum
 import random
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
@@ -166,7 +166,9 @@ class HttpApi:
         what = f"watch {info.plural}"
         loop = asyncio.get_running_loop()
         ends_at = loop.time() + seconds + WATCH_GRACE_SECONDS
-        connection = await self._open_watch(info, asked, what)
+        connection = await self._open_stream(
+            f"{path_of(info)}{query(asked)}", what, rule=info.rbac_rule("watch")
+        )
         silence = TimeoutError("the server fell silent and did not end the watch")
         timer = loop.call_at(ends_at, connection.abort, silence)
         try:
@@ -390,6 +392,18 @@ class HttpApi:
         answer = await self._ask(method, path, body=body, content_type=content_type, what=f"{method} {path}")
         return answer.body
 
+    async def stream(self, path: str) -> AsyncGenerator[bytes, None]:
+        """Ask for any path whose answer does not end soon, and hand over its bytes as they come."""
+        what = f"GET {path}"
+        connection = await self._open_stream(path, what, rule=f'nonResourceURLs: ["{path}"], verbs: ["get"]')
+        try:
+            while data := await connection.stream.read():
+                yield data
+        except OSError as error:
+            raise UnreachableError(f"{what}: {describe(error)}") from error
+        finally:
+            connection.abort()
+
     def stats(self) -> PoolStats:
         return self._pool.stats()
 
@@ -500,9 +514,8 @@ class HttpApi:
             if isinstance(item, Pod):
                 self._pod_sharing(item, None)
 
-    async def _open_watch(self, info: KindInfo, asked: Mapping[str, str], what: str) -> Connection:
+    async def _open_stream(self, path: str, what: str, *, rule: str) -> Connection:
         """Watches are not rate limited, as client-go's are not, and stay out of the pool."""
-        path = f"{path_of(info)}{query(asked)}"
         tries = _Tries(asyncio.get_running_loop().time() + self._timeout)
         while True:
             credential = self._credentials.current_nowait() or await self._credentials.current()
@@ -528,7 +541,7 @@ class HttpApi:
             if kept:
                 return connection
             if not await self._may_ask_again(answer, credential, tries):
-                raise refusal(answer, what=what, rule=info.rbac_rule("watch"), source=self.config.source)
+                raise refusal(answer, what=what, rule=rule, source=self.config.source)
 
     def _unwatched(self, error: OSError | UnreachableError, what: str) -> UnreachableError:
         if isinstance(error, UnreachableError):

@@ -130,6 +130,7 @@ class ClusterTable:
         self._order: NodeOrder | None = None
         self._order_may_differ = False
         self._observers: list[PlacementObserver] = []
+        self._assumed = 0
         self.problems: dict[str, str] = {}
         """Nodes with something unreadable in them, and what; that part counts as zero."""
 
@@ -177,7 +178,7 @@ class ClusterTable:
     @property
     def assumed_count(self) -> int:
         """How many of them the API has not confirmed yet."""
-        return sum(placed.assumed for placed in self._placed.values())
+        return self._assumed
 
     def order(self) -> NDArray[np.int64]:
         """All live rows in the order nodes are tried: taking turns between zones."""
@@ -399,6 +400,7 @@ class ClusterTable:
         if info is None:
             return False
         placed.info = info
+        self._assumed -= placed.assumed
         placed.assumed = False
         row = self._rows.get(placed.node_name)
         if row is None:
@@ -445,6 +447,10 @@ class ClusterTable:
         for placed in self._placed.values():
             observer.pod_placed(placed.info)
 
+    def unobserve(self, observer: PlacementObserver) -> None:
+        """Tell it nothing more."""
+        self._observers.remove(observer)
+
     def set_namespace(self, name: str, labels: Mapping[str, str] | None) -> None:
         """Labels of a namespace, for terms that select namespaces; None when it is deleted."""
         self.terms.set_namespace(name, labels)
@@ -452,6 +458,7 @@ class ClusterTable:
     def _place(self, info: PodInfo, *, assumed: bool) -> None:
         node_name = info.node_name
         self._placed[info.uid] = _Placed(info, node_name, assumed=assumed)
+        self._assumed += assumed
         row = self._rows.get(node_name)
         if row is None:
             self._without_node.setdefault(node_name, {})[info.uid] = info
@@ -464,6 +471,7 @@ class ClusterTable:
     def _remove(self, placed: _Placed) -> None:
         info = placed.info
         del self._placed[info.uid]
+        self._assumed -= placed.assumed
         row = self._rows.get(placed.node_name)
         if row is None:
             waiting = self._without_node[placed.node_name]

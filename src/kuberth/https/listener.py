@@ -1,7 +1,8 @@
 """HTTPS in the process's own event loop: uvicorn's protocol, without its process management.
 
 In: a service, certificates, an address. Out: a listening server for as long as the `async with` lasts. It
-installs no signal handlers and reads no environment; who owns it ends it.
+installs no signal handlers and reads no environment; who owns it ends it. Without certificates it is plain
+HTTP, which only `kuberth.https.loopback` does.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Final, NamedTuple, Self
 import uvicorn
 from uvicorn.server import ServerState
 
-from kuberth.errors import ServingError
+from kuberth.errors import PortTakenError, ServingError
 from kuberth.https.application import Application, HttpService
 from kuberth.https.certificates import Certificates
 from kuberth.https.connection import HttpConnection
@@ -44,7 +45,7 @@ class Listener:
         self,
         service: HttpService,
         *,
-        certificates: Certificates,
+        certificates: Certificates | None,
         host: str,
         port: int,
         flags: AddressFlags,
@@ -76,7 +77,8 @@ class Listener:
             timeout_keep_alive=self._limits.idle_seconds,
         )
         self._config.load()
-        self._certificates.context()  # what is wrong with them is told before anybody can come
+        if self._certificates is not None:
+            self._certificates.context()  # what is wrong with them is told before anybody can come
         self._socket = self._listen()
         self.port = self._socket.getsockname()[1]
         # It ends with this server, not with a scope: what is cancelled around it still ends gracefully.
@@ -155,11 +157,12 @@ class Listener:
             # asyncio does so only for sockets that name their protocol, which accepted ones do not. Header
             # and body are two writes: else the second waits 40 ms for the client to acknowledge the first.
             connection.accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            certificates = self._certificates
             await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: connection,
                 connection.accepted,
-                ssl=self._certificates.context(),
-                ssl_handshake_timeout=self._limits.handshake_seconds,
+                ssl=None if certificates is None else certificates.context(),
+                ssl_handshake_timeout=None if certificates is None else self._limits.handshake_seconds,
             )
         except OSError as error:
             logger.debug("no handshake with %s: %s", connection.address, error)
@@ -178,10 +181,11 @@ class Listener:
                 (host, self.port), family=family, dualstack_ipv6=host == "::", backlog=_BACKLOG
             )
         except OSError as error:
+            what = f"cannot serve on {host} port {self.port}"
             if error.errno == errno.EADDRINUSE:
                 problem = f"the port is in use; stop what listens there, or choose another with {flags.port}"
-            else:
-                problem = f"{error.strerror or error}; check {flags.host} and {flags.port}"
-            raise ServingError(f"cannot serve on {host} port {self.port}: {problem}") from error
+                raise PortTakenError(f"{what}: {problem}") from error
+            problem = f"{error.strerror or error}; check {flags.host} and {flags.port}"
+            raise ServingError(f"{what}: {problem}") from error
         listening.setblocking(False)
         return listening

@@ -22,6 +22,7 @@ from kuberth.framework.queued_pod import QueuedPod
 from kuberth.framework.status import Status
 from kuberth.informers.store import Store
 from kuberth.observe.metrics import SchedulerMetrics
+from kuberth.outcomes.observing import OutcomeObserver
 from kuberth.outcomes.rejection import NO_NODES, PodGroupError, Rejection
 from kuberth.queue.interface import SchedulingQueue
 
@@ -58,6 +59,7 @@ class FailureHandler:
         self._writer = writer
         self._metrics = metrics
         self._derive = derive
+        self.observer: OutcomeObserver | None = None
 
     def handle(self, rejection: Rejection) -> None:
         """Each step on its own: one that fails is told, and neither the pod nor the next step suffers."""
@@ -91,8 +93,11 @@ class FailureHandler:
 
     def _count(self, rejection: Rejection, result: str) -> None:
         labels = (result, rejection.runner.profile.scheduler_name)
+        took = time.perf_counter() - rejection.started
         self._metrics.schedule_attempts.inc(labels)
-        self._metrics.attempt_duration.observe(labels, time.perf_counter() - rejection.started)
+        self._metrics.attempt_duration.observe(labels, took)
+        if self.observer is not None:
+            self.observer.pod_rejected(rejection, took)
 
     def _note_rejectors(self, queued: QueuedPod, rejection: Rejection) -> None:
         status = rejection.status

@@ -14,12 +14,23 @@ from kuberth.framework.runner import Runner
 from kuberth.framework.status import Status
 
 
+class BestScores(NamedTuple):
+    """Weighted scores of the best nodes, the chosen one first."""
+
+    nodes: tuple[str, ...]
+    plugins: Mapping[str, tuple[int, ...]]
+    """By plugin, in the order of `nodes`."""
+    totals: tuple[int, ...]
+
+
 class Choice(NamedTuple):
     """The node for the pod, and how wide the search was."""
 
     node_name: str
     evaluated_nodes: int
     feasible_nodes: int
+    scores: BestScores | None = None
+    """None: nobody wants to see them, or there was nothing to choose."""
 
 
 @dataclass(slots=True)

@@ -15,12 +15,14 @@ parts only, and `fair_share` another queue that shows how to write one.
 from kuberth.queue.backoff import Backoff
 from kuberth.queue.fair_share import FairShareQueue, fair_share
 from kuberth.queue.interface import PreCheck, PreEnqueue, QueueContext, QueueFactory, SchedulingQueue
+from kuberth.queue.observing import MoveCause, QueueObserver
 from kuberth.queue.ordered_room import OrderedRoom, PodRoom, RoomFactory, sort_value_of
 from kuberth.queue.priority_queue import PriorityQueue
 
 __all__ = [
     "Backoff",
     "FairShareQueue",
+    "MoveCause",
     "OrderedRoom",
     "PodRoom",
     "PreCheck",
@@ -28,6 +30,7 @@ __all__ = [
     "PriorityQueue",
     "QueueContext",
     "QueueFactory",
+    "QueueObserver",
     "RoomFactory",
     "SchedulingQueue",
     "fair_share",

@@ -20,6 +20,7 @@ from kuberth.errors import QueueError, reraise_interrupt
 from kuberth.framework.cluster_events import Action, ClusterEvent, Resource
 from kuberth.framework.queued_pod import QueuedPod
 from kuberth.queue.interface import PreCheck, SchedulingQueue
+from kuberth.queue.observing import QueueObserver
 
 logger = logging.getLogger(__name__)
 
@@ -55,6 +56,9 @@ class GuardedQueue(SchedulingQueue):
         self._pop_failed = False
         self._in_flight: set[str] = set()
         self._debts: dict[tuple[str, str], _Debt] = {}
+        self._observer: QueueObserver | None = None
+        self.tells_moves = False
+        """Whether the queue tells its observer of moves; if not, there are only its rooms to look into."""
 
     # Pods come and go
 
@@ -88,6 +92,8 @@ class GuardedQueue(SchedulingQueue):
         except BaseException as exc:
             self._tell(exc, "delete", key, then="it will be deleted again")
             self._owe(_deletion(key), partial(self._queue.delete, pod))
+        if self._observer is not None:
+            self._observer.pod_deleted(pod.metadata.uid)
 
     def _bring_anew(self, info: PodInfo) -> None:
         # Nobody knows how far the queue came when it failed.
@@ -117,6 +123,8 @@ class GuardedQueue(SchedulingQueue):
             self.done(queued.uid)
             return self.pop_nowait()
         self._in_flight.add(queued.uid)
+        if self._observer is not None:
+            self._observer.pod_popped(queued)
         return queued
 
     def take_nowait(self, pod: Pod) -> QueuedPod | None:
@@ -134,6 +142,8 @@ class GuardedQueue(SchedulingQueue):
             return None
         self._forget_debts(key)
         self._in_flight.add(queued.uid)
+        if self._observer is not None:
+            self._observer.pod_popped(queued)
         return queued
 
     def requeue(self, queued: QueuedPod) -> None:
@@ -154,6 +164,8 @@ class GuardedQueue(SchedulingQueue):
         except BaseException as exc:
             self._tell(exc, "done", f"with uid {uid}", then="it will be told again")
             self._owe(("done", uid), partial(self._queue.done, uid))
+        if self._observer is not None:
+            self._observer.pod_done(uid)
 
     def replace(self, queue: SchedulingQueue) -> None:
         """Another queue takes this one's place, with all pods that wait in it."""
@@ -167,6 +179,8 @@ class GuardedQueue(SchedulingQueue):
         if self._notify_due is not None:
             self.when_due(self._notify_due)
             self._notify_due()
+        if self._observer is not None:
+            self.observe(self._observer)
         try:
             queue.take_over(old)
         except BaseException as exc:
@@ -243,6 +257,22 @@ class GuardedQueue(SchedulingQueue):
             self._queue.when_due(notify)
         except BaseException as exc:
             self._tell(exc, "when_due", then="ticking as often as it says")
+
+    def observe(self, observer: QueueObserver | None) -> bool:
+        self._observer = observer
+        try:
+            self.tells_moves = self._queue.observe(observer)
+        except BaseException as exc:
+            self._tell(exc, "observe", then="looking into its rooms instead")
+            self.tells_moves = False
+        return self.tells_moves
+
+    def waiting_count(self) -> int:
+        try:
+            return self._queue.waiting_count()
+        except BaseException as exc:
+            self._tell(exc, "waiting_count", then="taking it for empty")
+            return 0
 
     def rooms(self) -> Mapping[str, Sequence[QueuedPod]]:
         try:

@@ -39,6 +39,8 @@ class Hints:
         self._plugins_concerned: dict[ClusterEvent, frozenset[str]] = {}
         self._signers_of: dict[str, Mapping[str, Signer]] = {}
         self._gate_signers_of: dict[str, Mapping[str, Signer]] = {}
+        self.decided_by = ""
+        """The plugin whose hint made the last judgement; none if no hint was asked, or none said Queue."""
 
     def knows(self, profile: str) -> bool:
         return profile in self._hints
@@ -118,6 +120,7 @@ class Hints:
 
     def judge(self, queued: QueuedPod, event: ClusterEvent, old: object, new: object) -> Worth:
         """Ask the hints of the rejecting plugins; a plugin that answered Pending wins the backoff off."""
+        self.decided_by = ""
         rejectors = queued.rejectors
         if not rejectors:
             return Worth.AFTER_BACKOFF
@@ -136,6 +139,7 @@ class Hints:
                 continue
             if self._ask(registered, queued, event, old, new) is Hint.SKIP:
                 continue
+            self.decided_by = registered.plugin
             if registered.plugin in queued.pending_plugins:
                 return Worth.AT_ONCE
             worth = Worth.AFTER_BACKOFF

@@ -24,6 +24,7 @@ from kuberth.framework.queued_pod import QueuedPod
 from kuberth.framework.status import Status
 from kuberth.informers.store import Stores
 from kuberth.observe.metrics import SchedulerMetrics
+from kuberth.queue.observing import QueueObserver
 
 PreCheck = Callable[[Pod], bool]
 """Whether an event may concern a waiting pod at all."""
@@ -157,9 +158,21 @@ class SchedulingQueue(abc.ABC):
         does not is ticked as often as it says.
         """
 
+    def observe(self, observer: QueueObserver | None) -> bool:
+        """From now on call `pod_moved` of the observer, if there is one, for every pod that enters a room.
+
+        False: this queue does not; who wants to know looks into its rooms now and then. All else that an
+        observer hears of is told by the scheduler.
+        """
+        return False
+
     @abc.abstractmethod
     def rooms(self) -> Mapping[str, Sequence[QueuedPod]]:
         """The pods by room, for metrics and for people: active, backoff, unschedulable, gated."""
+
+    def waiting_count(self) -> int:
+        """How many pods wait, in all rooms."""
+        return sum(map(len, self.rooms().values()))
 
     @abc.abstractmethod
     def in_flight(self) -> Sequence[Pod]:

@@ -25,6 +25,7 @@ from kuberth.queue.backoff import Backoff, BackoffRoom
 from kuberth.queue.hints import Hints, Worth
 from kuberth.queue.in_flight import InFlight
 from kuberth.queue.interface import PreCheck, QueueContext, SchedulingQueue
+from kuberth.queue.observing import MoveCause, QueueObserver
 from kuberth.queue.ordered_room import OrderedRoom, RoomFactory, sort_value_of
 from kuberth.queue.unschedulable import UnschedulableRoom
 
@@ -34,6 +35,12 @@ FLUSH_BACKOFF_NS: Final = NANOSECONDS
 FLUSH_UNSCHEDULABLE_NS: Final = 30 * NANOSECONDS
 POD_POPPED: Final = "PodPopped"
 """How a pod in flight counts in the inflight_events metric."""
+_ADDED: Final = MoveCause.of(cluster_events.UNSCHEDULED_POD_ADD)
+_UPDATED: Final = MoveCause.of(cluster_events.UNSCHEDULED_POD_UPDATE)
+_ATTEMPT_FAILED: Final = MoveCause(cluster_events.SCHEDULE_ATTEMPT_FAILURE)
+_BACKOFF_OVER: Final = MoveCause(cluster_events.BACKOFF_COMPLETE)
+_ASKED_FOR: Final = MoveCause(cluster_events.FORCE_ACTIVATE)
+_OTHER_RULES: Final = MoveCause.of(cluster_events.CONFIGURATION_CHANGE)
 
 
 class PriorityQueue(SchedulingQueue):
@@ -66,6 +73,7 @@ class PriorityQueue(SchedulingQueue):
         self._in_flight = InFlight()
         self._notify: Callable[[], None] = lambda: None
         self._notify_due: Callable[[], None] | None = None
+        self._observer: QueueObserver | None = None
         now_ns = self._clock.now_ns()
         self._next_backoff_flush_ns = now_ns - now_ns % NANOSECONDS + FLUSH_BACKOFF_NS
         self._next_unschedulable_flush_ns = now_ns + FLUSH_UNSCHEDULABLE_NS
@@ -77,9 +85,10 @@ class PriorityQueue(SchedulingQueue):
     # Pods come and go
 
     def add(self, info: PodInfo) -> None:
-        self._take_out(info.key)  # another pod of this name, whose deletion nobody saw
-        queued = QueuedPod(info, timestamp_ns=self._clock.now_ns())
-        self._enter_active(queued, cluster_events.UNSCHEDULED_POD_ADD.label)
+        before = self._take_out(info.key)  # another pod of this name, whose deletion nobody saw
+        if before is not None and before.uid != info.uid and self._observer is not None:
+            self._observer.pod_deleted(before.uid)
+        self._enter_active(QueuedPod(info, timestamp_ns=self._clock.now_ns()), _ADDED)
 
     def update(self, old: Pod, new: PodInfo) -> None:
         changes: Sequence[ClusterEvent] = ()
@@ -101,25 +110,26 @@ class PriorityQueue(SchedulingQueue):
             self._reconsider(queued, old, changes)
         else:
             queued = QueuedPod(new, timestamp_ns=self._clock.now_ns())
-            self._enter_active(queued, cluster_events.UNSCHEDULED_POD_UPDATE.label)
+            self._enter_active(queued, _UPDATED)
 
     def _reconsider(self, queued: QueuedPod, old: Pod, changes: Sequence[ClusterEvent]) -> None:
         """A pod that waits has changed; that may be what it was waiting for."""
         if self._context.queueing_hints:
             for change in changes:
                 worth = self._hints.judge(queued, change, old, queued.pod)
-                if self._send(queued, worth, change.label):
+                if self._send(queued, worth, self._cause(change, queued.pod)):
                     return
         elif _differs_for_scheduling(old, queued.pod):
-            self._send(queued, Worth.AFTER_BACKOFF, cluster_events.UNSCHEDULED_POD_UPDATE.label)
+            self._send(queued, Worth.AFTER_BACKOFF, _UPDATED)
 
     def delete(self, pod: Pod) -> None:
         self._take_out(f"{pod.metadata.namespace}/{pod.metadata.name}")
 
-    def _take_out(self, key: str) -> None:
+    def _take_out(self, key: str) -> QueuedPod | None:
         queued = self._active.remove(key) or self._backing_off.remove(key) or self._unschedulable.remove(key)
         if queued is not None:
             self._count_rejectors(queued, -1)
+        return queued
 
     # Attempts
 
@@ -178,36 +188,37 @@ class PriorityQueue(SchedulingQueue):
         queued.backoff_expires_ns = None
         queued.clear_flush()
         self._count_rejectors(queued, 1)
-        worth, label = self._worth_of_missed_events(queued), cluster_events.SCHEDULE_ATTEMPT_FAILURE
+        worth, cause = self._worth_of_missed_events(queued)
         if worth is Worth.AFTER_BACKOFF and not self._context.queueing_hints:
             # Without hints it waits for the next flush even where the configuration grants no backoff.
-            self._enter_backoff(queued, label)
+            self._enter_backoff(queued, cause)
         else:
-            self._send(queued, worth, label)
+            self._send(queued, worth, cause)
 
-    def _worth_of_missed_events(self, queued: QueuedPod) -> Worth:
+    def _worth_of_missed_events(self, queued: QueuedPod) -> tuple[Worth, MoveCause]:
         if queued.waits_after_error:
-            return Worth.AFTER_BACKOFF
+            return Worth.AFTER_BACKOFF, _ATTEMPT_FAILED
         if not self._context.queueing_hints:
             moved_meanwhile = self._attempt_of_last_move >= self._attempt
-            return Worth.AFTER_BACKOFF if moved_meanwhile else Worth.NOTHING
+            return Worth.AFTER_BACKOFF if moved_meanwhile else Worth.NOTHING, _ATTEMPT_FAILED
         if self._context.pod_groups and queued.info.group:
             # What would help one pod may not help its group: groups come back by their backoff alone.
-            return Worth.AFTER_BACKOFF
+            return Worth.AFTER_BACKOFF, _ATTEMPT_FAILED
         missed = self._in_flight.missed_by(queued.uid)
         if missed is None:
             logger.error("pod %s came back without having been in flight", queued.key)
-            return Worth.AFTER_BACKOFF
-        best = Worth.NOTHING
+            return Worth.AFTER_BACKOFF, _ATTEMPT_FAILED
+        best, cause = Worth.NOTHING, _ATTEMPT_FAILED
         for event, old, new in missed:
             worth = self._hints.judge(queued, event, old, new)
-            if worth is Worth.AT_ONCE:
-                return worth
-            if worth is Worth.AFTER_BACKOFF:
-                best = worth
-                if not queued.pending_plugins:
-                    break
-        return best
+            if worth is Worth.NOTHING:
+                continue
+            if worth is Worth.AT_ONCE or best is Worth.NOTHING:
+                about = old if new is None else new
+                best, cause = worth, MoveCause(_ATTEMPT_FAILED.label, event, about, self._hints.decided_by)
+            if worth is Worth.AT_ONCE or not queued.pending_plugins:
+                break
+        return best, cause
 
     def done(self, uid: str) -> None:
         if uid not in self._in_flight:
@@ -226,7 +237,7 @@ class PriorityQueue(SchedulingQueue):
         for queued in [queued for room in other.rooms().values() for queued in room]:
             queued.gating_plugin = ""  # the plugin may be another one, or none
             queued.backoff_expires_ns = None
-            self._send(queued, Worth.AFTER_BACKOFF, cluster_events.CONFIGURATION_CHANGE.label)
+            self._send(queued, Worth.AFTER_BACKOFF, _OTHER_RULES)
         self._attempt_of_last_move = self._attempt
 
     # Events
@@ -249,10 +260,14 @@ class PriorityQueue(SchedulingQueue):
         for queued in waiting:
             worth = self._hints.judge(queued, event, old, new)
             if worth is not Worth.NOTHING:
-                self._send(queued, worth, event.label)
+                self._send(queued, worth, self._cause(event, old if new is None else new))
         self._attempt_of_last_move = self._attempt
         if self._context.queueing_hints:
             self._note_in_flight(event, old, new)
+
+    def _cause(self, event: ClusterEvent, about: object) -> MoveCause:
+        """Of what the last judgement leads to."""
+        return MoveCause.of(event, about, plugin=self._hints.decided_by)
 
     def _note_in_flight(self, event: ClusterEvent, old: object, new: object) -> None:
         if self._in_flight.note(event, old, new):
@@ -280,11 +295,11 @@ class PriorityQueue(SchedulingQueue):
         """Bring a pod to the active room from wherever it waits. False: it waits elsewhere, or nowhere."""
         queued = self._unschedulable.get(key)
         if queued is not None:
-            return self._enter_active(queued, cluster_events.FORCE_ACTIVATE)
+            return self._enter_active(queued, _ASKED_FOR)
         queued = self._backing_off.remove(key)
         if queued is None:
             return False
-        return self._enter_active(queued, cluster_events.FORCE_ACTIVATE, from_backoff=True)
+        return self._enter_active(queued, _ASKED_FOR, from_backoff=True)
 
     # Time passes
 
@@ -304,7 +319,7 @@ class PriorityQueue(SchedulingQueue):
     def flush_backoff_completed(self) -> None:
         """Bring pods whose backoff is over to the active room."""
         for queued in list(self._backing_off.pop_completed()):
-            self._enter_active(queued, cluster_events.BACKOFF_COMPLETE, from_backoff=True)
+            self._enter_active(queued, _BACKOFF_OVER, from_backoff=True)
 
     def flush_unschedulable_leftover(self) -> None:
         """Bring pods back that waited so long that the event for them may have been missed."""
@@ -324,6 +339,13 @@ class PriorityQueue(SchedulingQueue):
     def when_due(self, notify: Callable[[], None]) -> None:
         self._notify_due = notify
 
+    def observe(self, observer: QueueObserver | None) -> bool:
+        self._observer = observer
+        return True
+
+    def waiting_count(self) -> int:
+        return len(self._active) + len(self._backing_off) + len(self._unschedulable)
+
     def rooms(self) -> Mapping[str, Sequence[QueuedPod]]:
         return {
             "active": tuple(self._active),
@@ -338,39 +360,41 @@ class PriorityQueue(SchedulingQueue):
     def get(self, key: str) -> QueuedPod | None:
         return self._backing_off.get(key) or self._unschedulable.get(key) or self._active.get(key)
 
-    def _send(self, queued: QueuedPod, worth: Worth, event_label: str) -> bool:
+    def _send(self, queued: QueuedPod, worth: Worth, cause: MoveCause) -> bool:
         """Put a pod where its worth leads. True: it left the unschedulable pool for another room."""
         if worth is Worth.NOTHING:
-            self._park(queued, event_label)
+            self._park(queued, cause)
             return False
         if worth is Worth.AFTER_BACKOFF and self._backoff.is_waiting(queued):
-            return self._enter_backoff(queued, event_label)
-        return self._enter_active(queued, event_label)
+            return self._enter_backoff(queued, cause)
+        return self._enter_active(queued, cause)
 
-    def _enter_active(self, queued: QueuedPod, event_label: str, *, from_backoff: bool = False) -> bool:
+    def _enter_active(self, queued: QueuedPod, cause: MoveCause, *, from_backoff: bool = False) -> bool:
         # With KEP-5142 the gates were asked when the pod entered the backoff room.
         if not (self._context.pop_from_backoff and from_backoff):
             self._ask_gates(queued)
             if queued.gated:
                 if queued.key not in self._active and queued.key not in self._backing_off:
                     queued.clear_flush_flag()
-                    self._park(queued, event_label)
+                    self._park(queued, cause)
                 return False
         if queued.first_attempt_ns is None:
             queued.first_attempt_ns = self._clock.now_ns()
         self._unschedulable.remove(queued.key)
         self._backing_off.remove(queued.key)
         self._active.add(queued)
-        self._metrics.queue_incoming_pods.inc(("active", event_label))
+        self._metrics.queue_incoming_pods.inc(("active", cause.label))
+        if self._observer is not None:
+            self._observer.pod_moved(queued, "active", cause)
         self._notify()
         return True
 
-    def _enter_backoff(self, queued: QueuedPod, event_label: str) -> bool:
+    def _enter_backoff(self, queued: QueuedPod, cause: MoveCause) -> bool:
         if self._context.pop_from_backoff:
             self._ask_gates(queued)
             if queued.gated:
                 queued.clear_flush_flag()
-                self._park(queued, event_label)
+                self._park(queued, cause)
                 return False
         self._unschedulable.remove(queued.key)
         if self._notify_due is not None and not len(self._backing_off):
@@ -379,14 +403,18 @@ class PriorityQueue(SchedulingQueue):
             self._next_backoff_flush_ns = now_ns - now_ns % NANOSECONDS + FLUSH_BACKOFF_NS
             self._notify_due()
         self._backing_off.add(queued)
-        self._metrics.queue_incoming_pods.inc(("backoff", event_label))
+        self._metrics.queue_incoming_pods.inc(("backoff", cause.label))
+        if self._observer is not None:
+            self._observer.pod_moved(queued, "backoff", cause)
         if self._context.pop_from_backoff:
             self._notify()
         return True
 
-    def _park(self, queued: QueuedPod, event_label: str) -> None:
+    def _park(self, queued: QueuedPod, cause: MoveCause) -> None:
         if self._unschedulable.add(queued):
-            self._metrics.queue_incoming_pods.inc(("unschedulable", event_label))
+            self._metrics.queue_incoming_pods.inc(("unschedulable", cause.label))
+        if self._observer is not None:
+            self._observer.pod_moved(queued, "gated" if queued.gated else "unschedulable", cause)
 
     def _ask_gates(self, queued: QueuedPod) -> None:
         """Run PreEnqueue; the plugin that refuses becomes the pod's gating plugin."""

@@ -10,6 +10,8 @@ import time
 from collections.abc import Mapping
 from typing import Final
 
+import numpy as np
+
 from kuberth.api.core import Pod
 from kuberth.cluster.nodes import Nodes
 from kuberth.cluster.table import ClusterTable
@@ -23,13 +25,15 @@ from kuberth.framework.running.scoring import NodeScores
 from kuberth.framework.status import Code, Status
 from kuberth.observe import verbosity
 from kuberth.observe.metrics import SchedulerMetrics
-from kuberth.outcomes.placement import Choice, Placement
+from kuberth.outcomes.placement import BestScores, Choice, Placement
 from kuberth.outcomes.rejection import CLEAR_NOMINATION, NO_NODES, Rejection, rejected_on
 from kuberth.scheduling.sampling import Sampler
 from kuberth.scheduling.search import NodeSearch, Sampling
 
 PLUGIN_METRICS_SAMPLE: Final = 0.1
 """Share of cycles in which single plugins are timed."""
+BEST_NODES: Final = 5
+"""Of so many the scores are kept, if they are."""
 
 
 class SchedulingCycle:
@@ -59,6 +63,8 @@ class SchedulingCycle:
             sampling=Sampler() if sampling is None else sampling,
             percentage_of_nodes_to_score=percentage_of_nodes_to_score,
         )
+        self.score_tables = 0
+        """How many more choices are to say how the best nodes were scored, for those who look on."""
 
     def run(self, queued: QueuedPod, runner: Runner) -> Placement | Rejection:
         """Find a node for the pod and take it."""
@@ -94,7 +100,7 @@ class SchedulingCycle:
         if len(nodes) == 0:
             result, status = self.make_room(state, pod, runner, diagnosis)
             return fits_nowhere(queued, runner, result, status, diagnosis, started=started)
-        best = 0
+        best, table = 0, None
         if len(nodes) > 1 and runner.profile.score:
             scores = self.rank(state, pod, runner, nodes)
             if isinstance(scores, Status):
@@ -102,7 +108,8 @@ class SchedulingCycle:
             best = self.best(scores)
             if verbosity.level >= verbosity.SCORES_LEVEL:
                 verbosity.tell_scores(pod, nodes.name, scores, best)
-        return Choice(nodes.name(best), looked_at, len(nodes))
+            table = self.score_table(nodes, scores, best)
+        return Choice(nodes.name(best), looked_at, len(nodes), table)
 
     def search(
         self, state: CycleState, pod: Pod, runner: Runner, diagnosis: Diagnosis
@@ -142,6 +149,20 @@ class SchedulingCycle:
         totals = scores.totals
         best = (totals == totals.item(totals.argmax())).nonzero()[0]
         return int(best[0] if len(best) == 1 else best[self._rng.randrange(len(best))])
+
+    def score_table(self, nodes: Nodes, scores: NodeScores, best: int) -> BestScores | None:
+        """How the best nodes were scored, the chosen one first; None: nobody wants to know."""
+        if self.score_tables <= 0:
+            return None
+        self.score_tables -= 1
+        ranked = np.argsort(-scores.totals, kind="stable")[: BEST_NODES + 1].tolist()
+        positions = [best, *(position for position in ranked if position != best)][:BEST_NODES]
+        columns = scores.by_plugin[:, positions].tolist()
+        return BestScores(
+            tuple(map(nodes.name, positions)),
+            {plugin: tuple(column) for plugin, column in zip(scores.plugins, columns, strict=True)},
+            tuple(scores.totals[positions].tolist()),
+        )
 
     # Taking the node
 

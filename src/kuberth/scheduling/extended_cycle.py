@@ -279,7 +279,8 @@ class _Attempt:
             best = self._cycle.best(scores)
             if verbosity.level >= verbosity.SCORES_LEVEL:
                 verbosity.tell_scores(self._pod, nodes.name, scores, best)
-        return Choice(nodes.name(best), looked_at, len(names))
+            table = self._cycle.score_table(nodes, scores, best)
+        return Choice(nodes.name(best), looked_at, len(names), table)
 
     @contextmanager
     def _as_scored(self, nodes: Nodes) -> Iterator[CycleState]:

@@ -65,6 +65,8 @@ class PageService:
 
 def _compressed(request: Request, response: Response) -> Response:
     body = response.body
+    if response.endless:  # each piece is wanted when it comes, and not when there are enough of them
+        return response
     if "gzip" not in request.headers.get("accept-encoding", "") or request.method == "HEAD":
         return response
     if isinstance(body, bytes) and len(body) < SMALLEST_COMPRESSED:

@@ -23,6 +23,7 @@ from kuberth.framework import (
     ScorePlugin,
     Status,
 )
+from kuberth.outcomes.placement import Choice
 from kuberth.outcomes.rejection import NO_NODES, Rejection
 from kuberth.testing import make_pod
 from tests.unit.framework.rig import plugin
@@ -57,7 +58,7 @@ def test_a_placed_pod_is_counted_on_its_node_at_once() -> None:
     assert scheduler.made.cluster.is_assumed("u")
     assert scheduler.made.node("n2").requested("cpu") == 1000
     assert placement.permit_timeouts == {}
-    assert placement.choice == ("n2", 3, 3)
+    assert placement.choice == Choice("n2", 3, 3)
 
 
 def test_the_highest_total_wins() -> None:
@@ -65,7 +66,7 @@ def test_the_highest_total_wins() -> None:
         scoring("A", n1=50, n2=10), scoring("B", n2=30, n3=20), rejecting("F", "n3"), weights={"A": 1, "B": 2}
     )
     placement = scheduler.place(make_pod("p"))
-    assert placement.choice == ("n2", 3, 2)
+    assert placement.choice == Choice("n2", 3, 2)
 
 
 def test_among_equals_the_lot_decides() -> None:
@@ -82,7 +83,7 @@ def test_a_single_node_needs_no_scores() -> None:
         rejecting("F", "n1", "n3"),
         plugin("S", PreScorePlugin, ScorePlugin, pre_score=None, score=0, log=log),
     )
-    assert scheduler.place(make_pod("p")).choice == ("n2", 3, 1)
+    assert scheduler.place(make_pod("p")).choice == Choice("n2", 3, 1)
     assert log == []
 
 
@@ -125,7 +126,7 @@ def test_enough_nodes_end_the_search(of_all: int | None, of_profile: int | None,
         percentage_of_all=of_all,
         percentage=of_profile,
     )
-    assert scheduler.place(make_pod("p")).choice[1:] == (looked_at, looked_at)
+    assert scheduler.place(make_pod("p")).choice[1:3] == (looked_at, looked_at)
 
 
 def test_the_next_search_starts_where_the_last_one_ended() -> None:
@@ -160,7 +161,7 @@ def test_the_promised_node_is_tried_first_and_alone() -> None:
     log: list[str] = []
     scheduler = parts(rejecting("F", "n1", log=log), scoring("S", n3=100))
     pod = make_pod("p", status={"nominatedNodeName": "n2"})
-    assert scheduler.place(pod).choice == ("n2", 1, 1)
+    assert scheduler.place(pod).choice == Choice("n2", 1, 1)
     assert log == ["n2"]
 
 
@@ -168,7 +169,7 @@ def test_the_promised_node_is_tried_first_and_alone() -> None:
 def test_otherwise_all_nodes_are_searched(promised: str) -> None:
     scheduler = parts(rejecting("F", "n1"), scoring("S", n3=100))
     pod = make_pod("p", status={"nominatedNodeName": promised})
-    assert scheduler.place(pod).choice == ("n3", 3, 2)
+    assert scheduler.place(pod).choice == Choice("n3", 3, 2)
 
 
 # No place
@@ -253,7 +254,7 @@ def test_only_the_nodes_pre_filter_left_are_looked_at() -> None:
     log: list[str] = []
     narrowing = plugin("A", PreFilterPlugin, pre_filter=PreFilterResult(frozenset({"n2", "n3", "gone"})))
     scheduler = parts(narrowing, rejecting("F", "n2", log=log), scoring("S"))
-    assert scheduler.place(make_pod("p")).choice == ("n3", 2, 1)
+    assert scheduler.place(make_pod("p")).choice == Choice("n3", 2, 1)
     assert log == ["n2", "n3"]
 
 

@@ -34,6 +34,7 @@ from kuberth.explaining.page import PATH as EXPLAIN_PATH
 from kuberth.explaining.page import explain_page
 from kuberth.framework.registry import Registry
 from kuberth.observe.metrics import ClientMetrics, Family, LeaderElectionMetrics
+from kuberth.overview import Overview, overview_pages
 from kuberth.programs.reloading import Reloading, Rules, file_source
 from kuberth.programs.run.inspection import inspect
 from kuberth.programs.run.leader_election import LeaderElector, make_identity
@@ -48,6 +49,7 @@ from kuberth.serving import (
     scheduler_routes,
 )
 from kuberth.serving.health import PING
+from kuberth.serving.messages import Handler
 from kuberth.serving.metrics_pages import feature_families
 
 logger = logging.getLogger(__name__)
@@ -89,6 +91,8 @@ class Settings:
     grace_seconds: float = 25.0
     serving: ServingSettings | None = None
     """None: nothing is served."""
+    page: bool = False
+    """Whether the page is, too."""
     read_again: Callable[[], KubeSchedulerConfiguration] | None = None
     """Reads the configuration anew, if it can be another one while this runs."""
     config_file: Path | None = None
@@ -141,12 +145,23 @@ async def run(settings: Settings) -> int:
             clock=clock,
             max_unschedulable_seconds=settings.max_unschedulable_seconds,
         )
+        overview: Overview | None = None
+        if settings.page:
+            overview = Overview(
+                scheduler,
+                clock=clock,
+                program="run",
+                cluster=client.server,
+                writable=False,
+                always_records=True,
+            )
         life = Life(
             scheduler,
             api,
             elector,
             grace_seconds=settings.grace_seconds,
             reloading=_reloading(settings, scheduler),
+            overview=overview,
         )
         if settings.serving is not None:
             # Their own connections: a flood of requests here must not use up the scheduler's rate.
@@ -157,11 +172,14 @@ async def run(settings: Settings) -> int:
                     settings.serving.authorization_kubeconfig,
                 )
             ]
+            more: dict[str, Handler] = {EXPLAIN_PATH: explain_page(scheduler)}
+            open_paths = settings.serving.open_paths
+            if overview is not None:
+                pages = overview_pages(overview)
+                more |= pages.routes
+                open_paths |= pages.open_paths
             access = DelegatedAccess(
-                reviews[0],
-                authorization_api=reviews[1],
-                clock=clock,
-                open_paths=settings.serving.open_paths,
+                reviews[0], authorization_api=reviews[1], clock=clock, open_paths=open_paths
             )
 
             def families() -> list[Family]:
@@ -172,7 +190,7 @@ async def run(settings: Settings) -> int:
                     *feature_families(scheduler.feature_gates),
                 ]
 
-            await stack.enter_async_context(_serve(settings, settings.serving, life, access, families))
+            await stack.enter_async_context(_serve(settings, settings.serving, life, access, families, more))
         return await life.until_end()
 
 
@@ -203,6 +221,7 @@ def _serve(
     life: Life,
     access: DelegatedAccess,
     families: Callable[[], Iterable[Family]],
+    more: Mapping[str, Handler],
 ) -> AbstractAsyncContextManager[Server]:
     scheduler = life.scheduler
     loop = HealthCheck("scheduling-loop", life.problem)
@@ -222,7 +241,7 @@ def _serve(
                 "sched-handler-sync", lambda: None if scheduler.synced else "informers are not synced"
             ),
         ],
-        more={EXPLAIN_PATH: explain_page(scheduler)},
+        more=more,
     )
     certificates: CertificateFiles | SelfSigned
     if serving.cert_file is not None and serving.key_file is not None:
@@ -244,12 +263,14 @@ class Life:
         grace_seconds: float,
         watchdog: Watchdog | None = None,
         reloading: Reloading | None = None,
+        overview: Overview | None = None,
     ) -> None:
         self.scheduler = scheduler
         self.elector = elector
         self._api = api
         self._grace_seconds = grace_seconds
         self._reloading = reloading
+        self._overview = overview
         self._watchdog = Watchdog() if watchdog is None else watchdog
         self._reached = asyncio.Event()
         self._leading = asyncio.Event()
@@ -279,6 +300,8 @@ class Life:
                 ]
                 if self._reloading is not None:
                     rest.append(tasks.create_task(self._reloading.run(), name="configuration"))
+                if self._overview is not None:
+                    rest.append(tasks.create_task(self._overview.run(), name="overview"))
                 with (
                     _on_signal(signal.SIGUSR2, lambda: self._inspect(tasks)),
                     _on_signal(signal.SIGHUP, self._read_again),

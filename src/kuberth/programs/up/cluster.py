@@ -12,19 +12,21 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mappin
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from kuberth.api.core import Pod
 from kuberth.assembly.scheduler import Scheduler
 from kuberth.clock import Clock, SystemClock
 from kuberth.config import FeatureGates, KubeSchedulerConfiguration
-from kuberth.errors import ConfigError, KuberthError
+from kuberth.errors import ConfigError, KuberthError, PortTakenError
 from kuberth.explaining.page import PATH as EXPLAIN_PATH
 from kuberth.explaining.page import explain_page
 from kuberth.framework.registry import Registry
+from kuberth.https.listener import AddressFlags
+from kuberth.https.loopback import LoopbackListener
 from kuberth.local.apiserver.http.api_service import Page
 from kuberth.local.apiserver.http.credentials import ClusterCredentials, kubeconfig_tree
-from kuberth.local.apiserver.http.server import HttpServer
+from kuberth.local.apiserver.http.server import LIMITS, HttpServer
 from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.apiserver.store.store import RevisionStore
@@ -36,6 +38,7 @@ from kuberth.local.hollow.running import CONTROLLERS, HollowCluster
 from kuberth.local.hollow.shapes import load_shapes
 from kuberth.local.in_process import InProcessApi
 from kuberth.local.manifests import Manifest
+from kuberth.overview import PAGE_PATH, Overview, overview_pages
 from kuberth.programs.reloading import Reloading, Rules, RuleSource
 from kuberth.programs.up.kubeconfig_files import merge_into, of_this_process
 from kuberth.programs.up.node_counts import settle
@@ -50,6 +53,17 @@ logger = logging.getLogger(__name__)
 
 DATABASE = "cluster.sqlite"
 KUBECONFIG = "kubeconfig"
+PAGE_PORT: Final = 6480
+_PAGE_FLAGS: Final = AddressFlags("--page-port", "--page-port")
+
+
+@dataclass(frozen=True, slots=True)
+class PageSettings:
+    """Where the page is served in plain HTTP, for the people at this machine."""
+
+    port: int = PAGE_PORT
+    or_any: bool = True
+    """Whether another one will do if this is taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,16 +94,28 @@ class ClusterSettings:
     """What the scheduler goes by, from the text of the cluster's own configuration if there is one."""
     rule_sources: Sequence[RuleSource] = ()
     """Where else the rules come from: files and modules that may change."""
+    page: PageSettings | None = None
+    """None: no page."""
 
 
 class EmbeddedCluster:
     """A running cluster."""
 
-    def __init__(self, core: Core, url: str, kubeconfig_path: Path, scheduler: Scheduler | None) -> None:
+    def __init__(
+        self,
+        core: Core,
+        url: str,
+        kubeconfig_path: Path,
+        scheduler: Scheduler | None,
+        *,
+        page_link: str | None = None,
+    ) -> None:
         self.core = core
         self.url = url
         self.kubeconfig_path = kubeconfig_path
         self.scheduler = scheduler
+        self.page_link = page_link
+        """Opens the page logged in: whoever has it is admin."""
         self.observer = Observer(core, waiting_pods=None if scheduler is None else scheduler.waiting_pods)
 
     async def summary(self) -> Summary:
@@ -112,6 +138,12 @@ async def running_cluster(
             credentials = _credentials(settings)
         core = Core(store, clock=clock, feature_gates=settings.feature_gates)
         scheduler = _make_scheduler(settings, core, clock) if settings.with_scheduler else None
+        pages, open_pages = {} if scheduler is None else _scheduler_pages(scheduler), frozenset[str]()
+        overview: Overview | None = None
+        if scheduler is not None and settings.page is not None:
+            overview = Overview(scheduler, clock=clock, program="up", cluster="kuberth", writable=True)
+            routes, open_pages = overview_pages(overview)
+            pages |= routes
         server = await stack.enter_async_context(
             HttpServer(
                 core,
@@ -119,7 +151,8 @@ async def running_cluster(
                 port=settings.port,
                 credentials=credentials,
                 clock=clock,
-                pages={} if scheduler is None else _scheduler_pages(scheduler),
+                pages=pages,
+                open_pages=open_pages,
             )
         )
         with _files_told(settings):
@@ -127,6 +160,11 @@ async def running_cluster(
                 _kubeconfig_file(settings, kubeconfig_tree(server.url, credentials))
             )
         progress(f"API server on {server.url}")
+        page_link: str | None = None
+        if overview is not None and settings.page is not None:
+            page = await _serve_page(stack, settings.page, server, tell=progress)
+            await stack.enter_async_context(_background(overview.run(), name="overview"))
+            page_link = f"{page.url}{PAGE_PATH}/#token={credentials.token}"
         count = await settle(
             core,
             nodes=settings.nodes,
@@ -167,7 +205,25 @@ async def running_cluster(
             await apply(core, manifest)
         if settings.manifests:
             progress(f"{len(settings.manifests)} objects applied")
-        yield EmbeddedCluster(core, server.url, kubeconfig_path, scheduler)
+        yield EmbeddedCluster(core, server.url, kubeconfig_path, scheduler, page_link=page_link)
+
+
+async def _serve_page(
+    stack: AsyncExitStack, settings: PageSettings, server: HttpServer, *, tell: Callable[[str], None]
+) -> LoopbackListener:
+    """All that the API server serves, at a door without a certificate."""
+
+    def door(port: int) -> LoopbackListener:
+        return LoopbackListener(server.service, port=port, flags=_PAGE_FLAGS, limits=LIMITS)
+
+    try:
+        return await stack.enter_async_context(door(settings.port))
+    except PortTakenError:
+        if not settings.or_any:
+            raise
+    listener = await stack.enter_async_context(door(0))
+    tell(f"port {settings.port} is taken, so the page is on port {listener.port}")
+    return listener
 
 
 def _database(data: Path | None) -> Path | None:
@@ -222,7 +278,7 @@ def _make_scheduler(settings: ClusterSettings, core: Core, clock: Clock) -> Sche
     )
 
 
-def _scheduler_pages(scheduler: Scheduler) -> Mapping[str, Page]:
+def _scheduler_pages(scheduler: Scheduler) -> dict[str, Page]:
     """The scheduler's metrics and explanations, under the paths they have on a scheduler's own port."""
     routes = scheduler_routes(
         metrics=lambda: [*scheduler.metrics.families(), *feature_families(scheduler.feature_gates)],

@@ -85,11 +85,14 @@ class ApiService:
         clock: Clock,
         limits: RequestLimits,
         pages: Mapping[str, Page],
+        open_pages: frozenset[str] = frozenset(),
     ) -> None:
-        """`pages` are served besides the API, by path, to whoever may see the API."""
+        """`pages` are served besides the API, by path, to whoever may see the API; `open_pages`, which are
+        some of these paths, to everybody."""
         self._core = core
         self._authenticator = authenticator
         self._pages = pages
+        self._open_pages = open_pages
         self._request_seconds = limits.request_seconds
         self._discovery = Discovery(core.resources)
         self._openapi = OpenApi(self._discovery, custom_schema=self._custom_schema)
@@ -106,7 +109,7 @@ class ApiService:
     async def answer(self, request: Request) -> Response:
         try:
             request.identify(self._authenticator.user_of(request))
-            authorize(request)
+            authorize(request, open_pages=self._open_pages)
             return await self._answer_in_time(request)
         except (StatusError, BodyTooLarge, TimeoutError, RecursionError) as error:
             response = failure_answer(_status_error(error, request))
@@ -139,13 +142,16 @@ class ApiService:
         return failure_answer(StatusError(code, _REFUSALS[code], message))
 
     def is_open(self, request: Request) -> bool:
-        return is_open(request.raw_path)
+        return is_open(request.raw_path) or request.raw_path in self._open_pages
 
     async def _answer(self, request: Request) -> Response:
         if request.method not in _METHODS:
             raise _method_not_allowed()
         if request.raw_path == "/":
             return self._root(request)
+        if (page := self._pages.get(request.raw_path)) is not None:
+            _expect_reading(request)
+            return page(request)
         segments = split_path(request.raw_path)
         if segments[0] in ("api", "apis"):
             if len(segments) > (2 if segments[0] == "api" else 3):

@@ -43,8 +43,9 @@ def is_open(path: str) -> bool:
     return path in _OPEN_PATHS or path.startswith(tuple(f"{open_path}/" for open_path in _OPEN_PATHS))
 
 
-def authorize(request: Request) -> None:
-    if request.user == ANONYMOUS and not is_open(request.raw_path):
+def authorize(request: Request, *, open_pages: frozenset[str] = frozenset()) -> None:
+    """StatusError 403 for whoever may not; `open_pages` are for everybody, besides health."""
+    if request.user == ANONYMOUS and not is_open(request.raw_path) and request.raw_path not in open_pages:
         verb, path = request.method.lower(), request.raw_path
         message = f'forbidden: User "{request.user.name}" cannot {verb} path "{path}"'
         raise StatusError(403, "Forbidden", message, details={})

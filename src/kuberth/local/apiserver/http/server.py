@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Final, Self
 
 from kuberth.clock import Clock, SystemClock
+from kuberth.https.application import HttpService
 from kuberth.https.limits import Limits
 from kuberth.https.listener import AddressFlags, Listener
 from kuberth.local.apiserver.http.api_service import ApiService, Page, RequestLimits
@@ -39,10 +40,11 @@ class HttpServer(Listener):
         request_limits: RequestLimits | None = None,
         limits: Limits = LIMITS,
         pages: Mapping[str, Page] | None = None,
+        open_pages: frozenset[str] = frozenset(),
     ) -> None:
         """`port` 0 takes any that is free; `host` "0.0.0.0" or "::" opens the server to the network.
 
-        `pages` are served besides the API, by path.
+        `pages` are served besides the API, by path; those of `open_pages` to everybody.
         """
         self._api = ApiService(
             core,
@@ -50,6 +52,7 @@ class HttpServer(Listener):
             clock=clock or SystemClock(),
             limits=request_limits or RequestLimits(),
             pages=pages or {},
+            open_pages=open_pages,
         )
         super().__init__(
             self._api,
@@ -59,6 +62,11 @@ class HttpServer(Listener):
             flags=_FLAGS,
             limits=limits,
         )
+
+    @property
+    def service(self) -> HttpService:
+        """What is served, for whoever serves it at another door, too."""
+        return self._api
 
     @property
     def url(self) -> str:

@@ -1,0 +1,94 @@
+// Server-side apply of manifests: finds each kind's path by discovery, sends it, and tells how each one went.
+import { Refusal, query, type Server } from "./requests";
+import type { Document, Manifest } from "./manifests";
+
+export interface Applied {
+  what: string;
+  ok: boolean;
+  text: string;
+  namespace?: string;
+  pod?: string;
+}
+
+interface Resource {
+  name: string;
+  kind: string;
+  namespaced: boolean;
+}
+
+export async function applyAll(
+  server: Server,
+  documents: readonly Document[],
+  { dryRun, tell }: { dryRun: boolean; tell: (applied: Applied) => void },
+): Promise<void> {
+  const known = new Map<string, Resource[]>();
+  for (const [index, document] of documents.entries()) {
+    if ("error" in document) {
+      tell({ what: `Document ${index + 1}`, ok: false, text: document.error });
+      continue;
+    }
+    const { manifest } = document;
+    const what = `${manifest.kind} ${manifest.name || manifest.generateName}`;
+    try {
+      tell(await applyOne(server, manifest, known, dryRun));
+    } catch (error) {
+      tell({ what, ok: false, text: error instanceof Error ? error.message : String(error) });
+    }
+  }
+}
+
+async function applyOne(
+  server: Server,
+  manifest: Manifest,
+  known: Map<string, Resource[]>,
+  dryRun: boolean,
+): Promise<Applied> {
+  const root = manifest.apiVersion.includes("/") ? `/apis/${manifest.apiVersion}` : `/api/${manifest.apiVersion}`;
+  const resource = await find(server, root, manifest, known);
+  const namespace = manifest.namespace || "default";
+  const collection = resource.namespaced
+    ? `${root}/namespaces/${encodeURIComponent(namespace)}/${resource.name}`
+    : `${root}/${resource.name}`;
+  const options = { fieldManager: "kuberth-page", ...(dryRun ? { dryRun: "All" } : {}) };
+  // An object that the server is to name cannot be applied, only created.
+  const { status, answer } = manifest.name
+    ? await server.send(query(`${collection}/${encodeURIComponent(manifest.name)}`, { ...options, force: "true" }), {
+        method: "PATCH",
+        body: manifest.body,
+        contentType: "application/apply-patch+yaml",
+      })
+    : await server.send(query(collection, options), {
+        method: "POST",
+        body: manifest.body,
+        contentType: "application/yaml",
+      });
+  const name = (answer as { metadata?: { name?: string } }).metadata?.name ?? manifest.name;
+  const told = `${status === 201 ? "created" : "configured"}${dryRun ? " (tried, not kept)" : ""}`;
+  return {
+    what: `${manifest.kind} ${resource.namespaced ? `${namespace}/` : ""}${name}`,
+    ok: true,
+    text: told,
+    ...(manifest.kind === "Pod" && !dryRun ? { namespace, pod: name } : {}),
+  };
+}
+
+async function find(
+  server: Server,
+  root: string,
+  manifest: Manifest,
+  known: Map<string, Resource[]>,
+): Promise<Resource> {
+  const among = (resources: Resource[] | undefined) =>
+    resources?.find(({ kind, name }) => kind === manifest.kind && !name.includes("/"));
+  // Asked again when it is not there: the document before this one may have defined the kind.
+  const cached = among(known.get(root));
+  if (cached) return cached;
+  try {
+    known.set(root, (await server.ask<{ resources: Resource[] }>(root)).resources);
+  } catch (error) {
+    if (!(error instanceof Refusal && error.status === 404)) throw error;
+  }
+  const found = among(known.get(root));
+  if (found) return found;
+  throw new Error(`the server knows no kind ${manifest.kind} in ${manifest.apiVersion}`);
+}

@@ -1,0 +1,56 @@
+// An answer of the server as the state of a component: asked when the path changes, and again on request.
+import { useCallback, useEffect, useRef, useState } from "preact/hooks";
+import { Refusal, type Server } from "./requests";
+
+export interface Asked<T> {
+  answer: T | null;
+  error: string;
+  pending: boolean;
+  again: () => void;
+}
+
+export function useAnswer<T>(server: Server, path: string | null): Asked<T> {
+  const [state, setState] = useState<{ path: string | null; answer: T | null; error: string; pending: boolean }>({
+    path: null,
+    answer: null,
+    error: "",
+    pending: false,
+  });
+  const running = useRef<AbortController | null>(null);
+
+  const ask = useCallback(() => {
+    if (path === null) return;
+    running.current?.abort();
+    const mine = new AbortController();
+    running.current = mine;
+    setState((before) => ({
+      path,
+      answer: before.path === path ? before.answer : null,
+      error: before.path === path ? before.error : "",
+      pending: true,
+    }));
+    server
+      .ask<T>(path, { signal: mine.signal })
+      .then((answer) => setState({ path, answer, error: "", pending: false }))
+      .catch((error: unknown) => {
+        if (mine.signal.aborted) return;
+        const text = error instanceof Error ? error.message : String(error);
+        // What is gone is shown no longer; what could not be asked is shown as it was.
+        const gone = error instanceof Refusal && error.status === 404;
+        setState((before) => ({ ...before, answer: gone ? null : before.answer, error: text, pending: false }));
+      });
+  }, [server, path]);
+
+  useEffect(() => {
+    ask();
+    return () => running.current?.abort();
+  }, [ask]);
+
+  const current = state.path === path;
+  return {
+    answer: current ? state.answer : null,
+    error: current ? state.error : "",
+    pending: state.pending || !current,
+    again: ask,
+  };
+}

@@ -1,0 +1,185 @@
+// The cluster as the stream tells it. In: its events. Out: nodes, rooms, waiting pods and pace, each with a
+// number that grows when it changes, so that a view draws itself anew only for what it shows.
+import {
+  ROOMS,
+  type Hello,
+  type NodesEvent,
+  type PaceEvent,
+  type PaceTuple,
+  type PodsEvent,
+  type PodTuple,
+  type Room,
+} from "./wire";
+import type { ServerEvent } from "./sse";
+
+export interface NodeRow {
+  name: string;
+  zone: string;
+  pool: string;
+  flags: number;
+  allocatable: number[];
+  requested: number[];
+}
+
+export interface PodRow {
+  uid: string;
+  namespace: string;
+  name: string;
+  room: Room;
+  priority: number;
+  attempts: number;
+  since: number;
+  reason: string;
+  profile: string;
+}
+
+export interface Placement {
+  uid: string;
+  namespace: string;
+  name: string;
+  node: string;
+}
+
+export interface Transfer {
+  from: Room | "";
+  to: Room | "";
+}
+
+export type Part = "hello" | "nodes" | "members" | "rooms" | "pods" | "pace";
+
+const PACE_ROWS = 600;
+const PLACEMENTS = 100;
+
+function roomsOf<T>(make: () => T): Record<Room, T> {
+  return Object.fromEntries(ROOMS.map((room) => [room, make()])) as Record<Room, T>;
+}
+
+export class Cluster {
+  hello: Hello | null = null;
+  nodes = new Map<string, NodeRow>();
+  rooms: Record<Room, number> = roomsOf(() => 0);
+  pods: Record<Room, Map<string, PodRow>> = roomsOf(() => new Map());
+  /** How many pods of a room the server left out of its rows. */
+  cut: Partial<Record<Room, number>> = {};
+  /** The latest first. */
+  placements: Placement[] = [];
+  pace: PaceTuple[] = [];
+  /** Seconds that the server's clock is ahead of this one. */
+  ahead = 0;
+
+  readonly versions: Record<Part, number> = { hello: 0, nodes: 0, members: 0, rooms: 0, pods: 0, pace: 0 };
+  private readonly roomOf = new Map<string, Room>();
+  private readonly watchers = new Set<(transfers: readonly Transfer[]) => void>();
+
+  watch(watcher: (transfers: readonly Transfer[]) => void): () => void {
+    this.watchers.add(watcher);
+    return () => this.watchers.delete(watcher);
+  }
+
+  /** Pods by what the server called them last; undefined if it waits nowhere that we know. */
+  find(namespace: string, name: string): PodRow | undefined {
+    for (const room of ROOMS)
+      for (const pod of this.pods[room].values())
+        if (pod.name === name && pod.namespace === namespace) return pod;
+    return undefined;
+  }
+
+  now(): number {
+    return Date.now() / 1000 + this.ahead;
+  }
+
+  /** Events that came together; watchers are told once. */
+  take(events: readonly ServerEvent[]): void {
+    const transfers: Transfer[] = [];
+    for (const event of events) {
+      switch (event.name) {
+        case "hello":
+          this.greet(JSON.parse(event.data) as Hello);
+          break;
+        case "nodes":
+          this.setNodes(JSON.parse(event.data) as NodesEvent);
+          break;
+        case "rooms":
+          this.rooms = { ...roomsOf(() => 0), ...(JSON.parse(event.data) as Record<Room, number>) };
+          this.versions.rooms++;
+          break;
+        case "pods":
+          this.setPods(JSON.parse(event.data) as PodsEvent, transfers);
+          break;
+        case "pace":
+          this.addPace(JSON.parse(event.data) as PaceEvent);
+          break;
+      }
+    }
+    if (events.length > 0) for (const watcher of [...this.watchers]) watcher(transfers);
+  }
+
+  private greet(hello: Hello): void {
+    this.hello = hello;
+    this.ahead = hello.now - Date.now() / 1000;
+    this.versions.hello++;
+  }
+
+  private setNodes(event: NodesEvent): void {
+    let members = event.all === true;
+    if (event.all) this.nodes.clear();
+    for (const [name, zone, pool, flags, allocatable, requested] of event.set ?? []) {
+      const before = this.nodes.get(name);
+      if (before === undefined || before.zone !== zone || before.pool !== pool) members = true;
+      this.nodes.set(name, { name, zone, pool, flags, allocatable, requested });
+    }
+    for (const name of event.gone ?? []) if (this.nodes.delete(name)) members = true;
+    if (members) this.versions.members++;
+    this.versions.nodes++;
+  }
+
+  private setPods(event: PodsEvent, transfers: Transfer[]): void {
+    if (event.all) {
+      this.pods = roomsOf(() => new Map());
+      this.roomOf.clear();
+    }
+    const rows = (event.set ?? []).map(podRow);
+    // Those longest in a room come first; who comes later goes to its end.
+    if (event.all) rows.sort((a, b) => a.since - b.since);
+    for (const pod of rows) {
+      if (!Object.hasOwn(this.pods, pod.room)) continue; // a room of a later version
+      const from = this.roomOf.get(pod.uid);
+      if (from !== pod.room && !event.all) transfers.push({ from: from ?? "", to: pod.room });
+      if (from !== undefined && from !== pod.room) this.pods[from].delete(pod.uid);
+      this.pods[pod.room].set(pod.uid, pod);
+      this.roomOf.set(pod.uid, pod.room);
+    }
+    for (const [uid, where] of event.gone ?? []) {
+      const from = this.roomOf.get(uid);
+      const pod = from === undefined ? undefined : this.pods[from].get(uid);
+      const node = where.startsWith("placed:") ? where.slice("placed:".length) : "";
+      transfers.push({ from: from ?? "", to: node ? "placed" : "" });
+      if (from === undefined || pod === undefined) continue;
+      this.pods[from].delete(uid);
+      this.roomOf.delete(uid);
+      if (!node) continue;
+      // Placed once more: its binding had failed.
+      this.placements = this.placements.filter((placement) => placement.uid !== uid);
+      this.placements.unshift({ uid, namespace: pod.namespace, name: pod.name, node });
+    }
+    this.placements.length = Math.min(this.placements.length, PLACEMENTS);
+    this.cut = event.cut ?? {};
+    this.versions.pods++;
+  }
+
+  private addPace(event: PaceEvent): void {
+    if (event.all) this.pace = [];
+    for (const row of event.rows) {
+      // A second that is told again is told better.
+      if (this.pace.at(-1)?.[0] === row[0]) this.pace.pop();
+      this.pace.push(row);
+    }
+    if (this.pace.length > PACE_ROWS) this.pace.splice(0, this.pace.length - PACE_ROWS);
+    this.versions.pace++;
+  }
+}
+
+function podRow(tuple: PodTuple): PodRow {
+  const [uid, namespace, name, room, priority, attempts, since, reason, profile] = tuple;
+  return { uid, namespace, name, room, priority, attempts, since, reason, profile };
+}

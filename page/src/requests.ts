@@ -1,0 +1,83 @@
+// Requests to the server that this page came from, with the token; what goes wrong is told in its own words.
+
+export class Refusal extends Error {
+  constructor(
+    readonly status: number,
+    message: string,
+  ) {
+    super(message);
+  }
+}
+
+export function withToken(token: string): { headers: Record<string, string> } {
+  return { headers: token ? { Authorization: `Bearer ${token}` } : {} };
+}
+
+/** The message of a Kubernetes Status, or what else there is to say. */
+export async function messageOf(response: Response): Promise<string> {
+  const text = await response.text().catch(() => "");
+  try {
+    const status = JSON.parse(text) as { message?: unknown };
+    if (typeof status.message === "string" && status.message) return status.message;
+  } catch {
+    // No JSON: a proxy's page, perhaps.
+  }
+  return `${response.status} ${response.statusText || "without a word"}`.trim();
+}
+
+export interface Asking {
+  method?: string;
+  body?: string;
+  contentType?: string;
+  signal?: AbortSignal;
+}
+
+export class Server {
+  constructor(
+    private readonly token: string,
+    private readonly refused: (why: string) => void,
+  ) {}
+
+  async ask<T>(path: string, { method = "GET", body, contentType, signal }: Asking = {}): Promise<T> {
+    return (await this.send(path, { method, ...given({ body, contentType, signal }) })).answer as T;
+  }
+
+  /** The answer and its status: 201 tells created from changed. */
+  async send(path: string, asking: Asking): Promise<{ status: number; answer: unknown }> {
+    const { headers } = withToken(this.token);
+    if (asking.contentType) headers["Content-Type"] = asking.contentType;
+    const response = await fetch(path, {
+      headers,
+      ...given({ method: asking.method, body: asking.body, signal: asking.signal }),
+      cache: "no-store",
+    });
+    if (!response.ok) {
+      const message = await messageOf(response);
+      if (response.status === 401) this.refused(message);
+      throw new Refusal(response.status, message);
+    }
+    const answer: unknown = await response.json();
+    // Whoever answers in pieces has sent its head before it failed: the kind tells.
+    const { kind, status, message } = answer as { kind?: string; status?: unknown; message?: string };
+    if (kind === "Status" && status === "Failure") throw new Refusal(response.status, message ?? "it failed");
+    return { status: response.status, answer };
+  }
+
+  merge(path: string, patch: unknown): Promise<unknown> {
+    return this.ask(path, {
+      method: "PATCH",
+      body: JSON.stringify(patch),
+      contentType: "application/merge-patch+json",
+    });
+  }
+}
+
+function given<T extends object>(fields: T): { [K in keyof T]?: Exclude<T[K], undefined> } {
+  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as {
+    [K in keyof T]?: Exclude<T[K], undefined>;
+  };
+}
+
+export function query(path: string, parameters: Record<string, string>): string {
+  return `${path}?${new URLSearchParams(parameters)}`;
+}

@@ -1,0 +1,295 @@
+// A pod: where it is, how it came there move by move, what its last cycles decided, and why.
+import { useEffect, useRef, useState } from "preact/hooks";
+import { deletePod, podPath, removeGate, scalableOwner, scale, type PodObject, type Scalable } from "../actions";
+import { useAnswer } from "../asking";
+import { attempt, useNow, useParts, usePlace } from "../context";
+import { age, count, counted, milliseconds, roomName, timeOfDay } from "../format";
+import { query } from "../requests";
+import { nodeLink, podLink } from "../route";
+import { ROOMS, type Cycle, type Move, type StoryAnswer } from "../wire";
+import { Explained } from "./explained";
+import { ScoreTable } from "./score_table";
+
+export function Pod() {
+  const { route } = usePlace();
+  const [namespace, name] = route.path;
+  return namespace !== undefined && name !== undefined ? (
+    <OnePod key={`${namespace}/${name}`} namespace={namespace} name={name} />
+  ) : (
+    <WhichPod />
+  );
+}
+
+const SUGGESTED = 25;
+
+function WhichPod() {
+  const { cluster } = usePlace();
+  useParts(cluster, "pods");
+  const now = useNow(cluster);
+  const waiting = ROOMS.flatMap((room) => [...cluster.pods[room].values()])
+    .sort((a, b) => a.since - b.since)
+    .slice(0, SUGGESTED);
+  return (
+    <section class="view" aria-labelledby="view-title">
+      <div class="bar">
+        <h1 id="view-title">Pod</h1>
+        <p class="summary">
+          Search for any pod with <kbd>/</kbd>.
+        </p>
+      </div>
+      {waiting.length > 0 ? (
+        <>
+          <h2>Waiting longest</h2>
+          <div class="scroll">
+            <table>
+              <caption class="unseen">Pods that wait longest</caption>
+              <thead>
+                <tr>
+                  <th scope="col">Pod</th>
+                  <th scope="col">Room</th>
+                  <th scope="col">Since</th>
+                  <th scope="col">Tries</th>
+                  <th scope="col">Reason</th>
+                </tr>
+              </thead>
+              <tbody>
+                {waiting.map((pod) => (
+                  <tr key={pod.uid}>
+                    <th scope="row">
+                      <a href={podLink(pod.namespace, pod.name)}>
+                        <span class="dim">{pod.namespace}/</span>
+                        {pod.name}
+                      </a>
+                    </th>
+                    <td>{roomName(pod.room)}</td>
+                    <td class="number">{age(now - pod.since)}</td>
+                    <td class="number">{count(pod.attempts)}</td>
+                    <td>{pod.reason}</td>
+                  </tr>
+                ))}
+              </tbody>
+            </table>
+          </div>
+        </>
+      ) : (
+        <p class="empty">No pod waits.</p>
+      )}
+    </section>
+  );
+}
+
+const REFRESH = 3000;
+
+function OnePod({ namespace, name }: { namespace: string; name: string }) {
+  const { cluster, server } = usePlace();
+  useParts(cluster, "pods", "hello");
+  const writable = cluster.hello?.writable ?? false;
+  const story = useAnswer<StoryAnswer>(server, query("/ui/story", { namespace, pod: name }));
+  const object = useAnswer<PodObject>(server, writable ? podPath(namespace, name) : null);
+  const row = cluster.find(namespace, name);
+
+  // Its row tells that it moved; the rest (a placement, a phase) is looked at now and then.
+  const moved = row ? `${row.room} ${row.attempts} ${row.reason}` : "";
+  const again = useRef(() => {});
+  again.current = () => {
+    story.again();
+    object.again();
+  };
+  const first = useRef(true);
+  useEffect(() => {
+    if (!first.current) again.current();
+    first.current = false;
+  }, [moved]);
+  useEffect(() => {
+    const timer = setInterval(() => !document.hidden && again.current(), REFRESH);
+    return () => clearInterval(timer);
+  }, []);
+
+  const told = story.answer;
+  const room = row?.room ?? told?.pod.room ?? "";
+  return (
+    <section class="view pod" aria-labelledby="view-title">
+      <div class="bar">
+        <h1 id="view-title">
+          <span class="dim">{namespace}/</span>
+          {name}
+        </h1>
+      </div>
+      {story.error && <p class="problem">{story.error}</p>}
+      {told && (
+        <>
+          <dl class="facts">
+            <Fact name="is" value={told.pod.node ? `${told.pod.phase} on` : roomName(room)}>
+              {told.pod.node && <a href={nodeLink(told.pod.node)}>{told.pod.node}</a>}
+            </Fact>
+            <Fact name="priority" value={String(told.pod.priority)} />
+            <Fact name="attempts" value={count(row?.attempts ?? told.pod.attempts)} />
+            <Fact name="scheduler" value={told.pod.profile} />
+            {row && <Fact name="reason" value={row.reason || "–"} />}
+          </dl>
+          {writable && object.answer && <Actions pod={object.answer} again={again.current} />}
+        </>
+      )}
+      {told && (
+        <div class="columns">
+          <Explained namespace={namespace} name={name} state={told.pod.node || (room === "gated" ? "gated" : "waiting")} after={again.current} />
+          <div>
+            <Moves moves={told.moves} />
+            <Cycles cycles={told.cycles} />
+          </div>
+        </div>
+      )}
+    </section>
+  );
+}
+
+function Fact({ name, value, children }: { name: string; value: string; children?: preact.ComponentChildren }) {
+  return (
+    <div>
+      <dt>{name}</dt>
+      <dd>
+        {value} {children}
+      </dd>
+    </div>
+  );
+}
+
+function Actions({ pod, again }: { pod: PodObject; again: () => void }) {
+  const place = usePlace();
+  const { server, confirm } = place;
+  const { namespace, name } = pod.metadata;
+  const [owner, setOwner] = useState<Scalable | null>(null);
+  const [replicas, setReplicas] = useState("");
+  const references = JSON.stringify(pod.metadata.ownerReferences ?? []);
+
+  useEffect(() => {
+    let current = true;
+    scalableOwner(server, pod)
+      .then((found) => current && setOwner(found))
+      .catch(() => current && setOwner(null)); // gone meanwhile: nothing to scale
+    return () => {
+      current = false;
+    };
+  }, [references]);
+  useEffect(() => {
+    if (owner) setReplicas(String(owner.replicas));
+  }, [owner]);
+
+  async function remove() {
+    const sure = await confirm({
+      title: "Delete this pod?",
+      text: `${namespace}/${name} ends; whoever owns it may make another.`,
+      action: "Delete",
+    });
+    if (sure && (await attempt(place, `${name} is being deleted`, () => deletePod(server, namespace, name)))) again();
+  }
+
+  async function ungate(gate: string) {
+    if (await attempt(place, `${gate} is removed`, () => removeGate(server, namespace, name, gate))) again();
+  }
+
+  async function rescale(event: Event) {
+    event.preventDefault();
+    const wanted = Number(replicas);
+    if (!owner || !/^\d+$/.test(replicas)) return;
+    const what = `${owner.kind} ${owner.name}`;
+    if (await attempt(place, `${what} is scaled to ${wanted}`, () => scale(server, owner, wanted)))
+      setOwner({ ...owner, replicas: wanted });
+  }
+
+  return (
+    <div class="actions" role="group" aria-label="Actions">
+      {(pod.spec.schedulingGates ?? []).map((gate) => (
+        <button key={gate.name} onClick={() => ungate(gate.name)}>
+          Remove gate {gate.name}
+        </button>
+      ))}
+      {owner && (
+        <form onSubmit={rescale}>
+          <label>
+            Replicas of {owner.kind} {owner.name}
+            <input
+              type="number"
+              min="0"
+              step="1"
+              required
+              value={replicas}
+              onInput={(event) => setReplicas(event.currentTarget.value)}
+            />
+          </label>
+          <button>Scale</button>
+        </form>
+      )}
+      <button class="danger" onClick={remove}>
+        Delete pod
+      </button>
+    </div>
+  );
+}
+
+function Moves({ moves }: { moves: Move[] }) {
+  return (
+    <section class="card" aria-labelledby="moves-title">
+      <h2 id="moves-title">Moves</h2>
+      {moves.length === 0 ? (
+        <p class="dim">None was recorded. They are while somebody looks.</p>
+      ) : (
+        <ol class="moves">
+          {[...moves].reverse().map((move, index) => (
+            <li key={`${move.at} ${moves.length - index}`}>
+              <time>{timeOfDay(move.at)}</time>
+              <span>
+                <b>{move.from ? `${roomName(move.from)} → ${roomName(move.to)}` : roomName(move.to)}</b>
+                {move.event && ` on ${move.event}`}
+                {move.object && ` of ${move.object}`}
+                {move.plugin && `, ${move.plugin}`}
+                {move.hint && ` says ${move.hint}`}
+                {move.note && <span class="dim"> {move.note}</span>}
+              </span>
+            </li>
+          ))}
+        </ol>
+      )}
+    </section>
+  );
+}
+
+function Cycles({ cycles }: { cycles: Cycle[] }) {
+  return (
+    <section class="card" aria-labelledby="cycles-title">
+      <h2 id="cycles-title">Last cycles</h2>
+      {cycles.length === 0 && <p class="dim">None was recorded.</p>}
+      {[...cycles].reverse().map((cycle, index) => (
+        <details key={`${cycle.at} ${cycles.length - index}`} open={index === 0}>
+          <summary>
+            <time>{timeOfDay(cycle.at)}</time> <b>{cycle.result}</b>
+            {cycle.node && ` on ${cycle.node}`}
+            {cycle.nominated && `, nominated ${cycle.nominated}`}
+            <span class="dim"> in {milliseconds(cycle.seconds * 1000)}</span>
+          </summary>
+          <p class="dim">
+            {counted(cycle.evaluated, "node")} looked at, {count(cycle.feasible)} feasible
+          </p>
+          {cycle.message && <p>{cycle.message}</p>}
+          {cycle.rejections.length > 0 && (
+            <ul class="rejections">
+              {cycle.rejections.map(({ plugin, reason, nodes }) => (
+                <li key={`${plugin} ${reason}`}>
+                  <b>{plugin}</b>: {reason} <span class="dim">on {counted(nodes, "node")}</span>
+                </li>
+              ))}
+            </ul>
+          )}
+          {cycle.scores && cycle.scores.nodes.length > 0 && (
+            <ScoreTable
+              nodes={cycle.scores.nodes}
+              totals={cycle.scores.totals}
+              rows={Object.entries(cycle.scores.plugins)}
+              winner={cycle.node}
+            />
+          )}
+        </details>
+      ))}
+    </section>
+  );
+}

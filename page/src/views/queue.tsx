@@ -1,0 +1,231 @@
+// The rooms of the queue, side by side towards the nodes, with the pods that are in them and those that move.
+import { useEffect, useRef } from "preact/hooks";
+import { memo } from "../memo";
+import type { PodRow, Transfer } from "../cluster";
+import { useNow, useParts, usePlace } from "../context";
+import { age, count, roomName } from "../format";
+import { formatRoute, podLink } from "../route";
+import { ROOMS, type Room } from "../wire";
+
+const SHOWN = 40;
+const TAIL = 6;
+const HINTS: Record<Room, string> = {
+  gated: "held by a gate or a PreEnqueue plugin",
+  unschedulable: "wait for an event that may help",
+  backoff: "wait out a pause before the next try",
+  active: "next to be tried",
+  inflight: "being decided or bound",
+  permit: "placed, held by a Permit plugin",
+  placed: "on nodes; the latest here",
+};
+
+export function Queue() {
+  const { cluster, route } = usePlace();
+  useParts(cluster, "pods", "rooms");
+  const now = useNow(cluster);
+  const wanted = (route.query["filter"] ?? "").toLowerCase();
+  const heads = useRef<Partial<Record<Room, HTMLElement | null>>>({});
+
+  return (
+    <section class="view queue" aria-labelledby="view-title">
+      <div class="bar">
+        <h1 id="view-title">Queue</h1>
+        <label>
+          Filter
+          <input
+            type="search"
+            value={route.query["filter"] ?? ""}
+            placeholder="name, namespace or reason"
+            onInput={(event) => location.replace(formatRoute("queue", [], { filter: event.currentTarget.value }))}
+          />
+        </label>
+        <p class="summary">{count(ROOMS.reduce((sum, room) => sum + (room === "placed" ? 0 : cluster.rooms[room]), 0))} waiting</p>
+      </div>
+      <div class="rooms">
+        {ROOMS.map((room) => (
+          <section class={`room room-${room}`} key={room} aria-label={`${roomName(room)}: ${cluster.rooms[room]}`}>
+            <header
+              title={HINTS[room]}
+              ref={(element: HTMLElement | null) => {
+                heads.current[room] = element;
+              }}
+            >
+              <h2>{roomName(room)}</h2>
+              <span class="count" data-room={room}>
+                {count(cluster.rooms[room])}
+              </span>
+            </header>
+            {room === "placed" ? <Placed wanted={wanted} /> : <Waiting room={room} wanted={wanted} now={now} />}
+          </section>
+        ))}
+        <Movement heads={heads.current} />
+      </div>
+    </section>
+  );
+}
+
+const matches = (text: string, wanted: string): boolean => text.toLowerCase().includes(wanted);
+
+function Waiting({ room, wanted, now }: { room: Room; wanted: string; now: number }) {
+  const { cluster } = usePlace();
+  const shown: PodRow[] = [];
+  let fitting = 0;
+  for (const pod of cluster.pods[room].values()) {
+    if (wanted && !matches(`${pod.namespace}/${pod.name} ${pod.reason}`, wanted)) continue;
+    fitting++;
+    if (shown.length < SHOWN) shown.push(pod);
+    else if (!wanted) break;
+  }
+  const more = wanted ? fitting - shown.length : cluster.rooms[room] - shown.length;
+  const untold = wanted ? (cluster.cut[room] ?? 0) : 0;
+  return (
+    <>
+      <ul>
+        {shown.map((pod) => (
+          <Row
+            key={pod.uid}
+            namespace={pod.namespace}
+            name={pod.name}
+            detail={[age(now - pod.since), pod.attempts > 0 ? `${pod.attempts}×` : "", pod.reason].filter(Boolean).join(" · ")}
+          />
+        ))}
+      </ul>
+      {more > 0 && <p class="more">and {count(more)} more</p>}
+      {untold > 0 && <p class="more">{count(untold)} are not told here</p>}
+    </>
+  );
+}
+
+function Placed({ wanted }: { wanted: string }) {
+  const { cluster } = usePlace();
+  const fitting = cluster.placements.filter(
+    ({ namespace, name, node }) => !wanted || matches(`${namespace}/${name} ${node}`, wanted),
+  );
+  const shown = fitting.slice(0, SHOWN);
+  const more = wanted ? fitting.length - shown.length : cluster.rooms.placed - shown.length;
+  return (
+    <>
+      <ul>
+        {shown.map(({ uid, namespace, name, node }) => (
+          <Row key={uid} namespace={namespace} name={name} detail={`→ ${node}`} />
+        ))}
+      </ul>
+      {more > 0 && <p class="more">and {count(more)} more</p>}
+    </>
+  );
+}
+
+const Row = memo(function Row({ namespace, name, detail }: { namespace: string; name: string; detail: string }) {
+  return (
+    <li>
+      <a
+        href={podLink(namespace, name)}
+        title={`${namespace}/${name}\n${detail}`}
+        aria-label={`${name}, ${namespace}, ${detail}`}
+      >
+        {/* Pods of one owner differ at the end: when there is no room, the middle is left out. */}
+        <span class="name">
+          <span>{name.slice(0, -TAIL)}</span>
+          <span>{name.slice(-TAIL)}</span>
+        </span>
+        <span class="detail">
+          {detail} · {namespace}
+        </span>
+      </a>
+    </li>
+  );
+});
+
+const FLIGHT = 700;
+const MOST = 40;
+const still = window.matchMedia("(prefers-reduced-motion: reduce)");
+
+interface Flight {
+  from: Room;
+  to: Room;
+  start: number;
+  lift: number;
+}
+
+/** Dots that go from room to room, as pods do; only along the row of their names, for the sake of the processor. */
+function Movement({ heads }: { heads: Partial<Record<Room, HTMLElement | null>> }) {
+  const { cluster } = usePlace();
+  const canvas = useRef<HTMLCanvasElement>(null);
+
+  useEffect(() => {
+    let flights: Flight[] = [];
+    let frame = 0;
+    let before = cluster.rooms.placed;
+    let connection = cluster.versions.hello;
+    const centres = new Map<Room, number>();
+
+    function moved(transfers: readonly Transfer[]) {
+      const grown = cluster.rooms.placed - before;
+      before = cluster.rooms.placed;
+      // What is told at the beginning of a stream has not just happened.
+      const begun = connection !== cluster.versions.hello;
+      connection = cluster.versions.hello;
+      if (begun || still.matches || document.hidden) return;
+      const told = transfers.filter(({ to }) => to !== "");
+      // Who comes and is placed between two tidings is told by the number alone.
+      const untold = Math.max(0, grown - told.filter(({ to }) => to === "placed").length);
+      const all = [...told, ...Array.from({ length: Math.min(untold, MOST) }, () => ({ from: "", to: "placed" }) as Transfer)];
+      const start = performance.now();
+      for (const [index, { from, to }] of all.slice(0, Math.max(0, MOST - flights.length)).entries()) {
+        const source: Room = from || "active";
+        if (to !== "" && source !== to)
+          flights.push({ from: source, to, start: start + (index * 250) / all.length, lift: 0.5 + Math.random() });
+      }
+      if (flights.length === 0 || frame !== 0) return;
+      const left = canvas.current?.getBoundingClientRect().left ?? 0;
+      for (const room of ROOMS) {
+        const head = heads[room]?.getBoundingClientRect();
+        if (head) centres.set(room, head.left + head.width / 2 - left);
+      }
+      frame = requestAnimationFrame(fly);
+    }
+
+    function fly(time: number) {
+      frame = 0;
+      const element = canvas.current;
+      const context = element?.getContext("2d");
+      if (!element || !context) return;
+      const ratio = window.devicePixelRatio || 1;
+      const [width, height] = [Math.round(element.clientWidth * ratio), Math.round(element.clientHeight * ratio)];
+      if (element.width !== width || element.height !== height) {
+        element.width = width;
+        element.height = height;
+      } else context.clearRect(0, 0, width, height);
+      flights = flights.filter(({ start }) => time - start < FLIGHT);
+      context.setTransform(ratio, 0, 0, ratio, 0, 0);
+      context.fillStyle = getComputedStyle(element).color;
+      for (const { from, to, start, lift } of flights) {
+        const [a, b] = [centres.get(from), centres.get(to)];
+        const along = (time - start) / FLIGHT;
+        if (a === undefined || b === undefined || along < 0) continue;
+        const eased = along * along * (3 - 2 * along);
+        context.globalAlpha = Math.sin(Math.PI * along) * 0.9;
+        context.beginPath();
+        context.arc(
+          a + (b - a) * eased,
+          element.clientHeight / 2 + Math.sin(Math.PI * along) * 10 * lift,
+          2.5,
+          0,
+          2 * Math.PI,
+        );
+        context.fill();
+      }
+      context.globalAlpha = 1;
+      if (flights.length > 0) frame = requestAnimationFrame(fly);
+      else context.clearRect(0, 0, width, height);
+    }
+
+    const unwatch = cluster.watch(moved);
+    return () => {
+      unwatch();
+      cancelAnimationFrame(frame);
+    };
+  }, [cluster]);
+
+  return <canvas class="movement" ref={canvas} aria-hidden="true" />;
+}

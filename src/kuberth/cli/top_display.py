@@ -1,0 +1,362 @@
+"""Frames of `kuberth top`: as many lines as there are, none longer than the terminal is wide.
+
+In: the model, the size of the terminal, the time. Out: text. What comes from objects is made harmless.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from rich.cells import cell_len, set_cell_size
+from rich.console import Console
+from rich.text import Text
+
+from kuberth.cli.explain_display import tell as tell_explanation
+from kuberth.cli.top_model import VIEWS, WAITING, TopModel, share
+from kuberth.overview.node_rows import NOT_READY, TAINTED, UNSCHEDULABLE
+
+_KEYS: Final = "1-4 or tab view  / filter  s sort  r reverse  enter open  ? help  q quit"
+_HELP: Final = (
+    "1 2 3 4, tab     nodes, queue, pods, pace; also n u p c",
+    "up down, k j     select; page up, page down, home, end",
+    "enter            pods: the story and the explanation; queue: the pods of this reason",
+    "/                filter by a part of names, rooms, reasons; enter in pods looks at all pods",
+    "esc              no filter; back from a pod",
+    "s, r             sort by the next column; the other way round",
+    "?, q             this help; quit",
+)
+_ROOM_STYLES: Final = {
+    "active": "green",
+    "backoff": "yellow",
+    "unschedulable": "red",
+    "gated": "magenta",
+    "inflight": "cyan",
+    "permit": "blue",
+    "placed": "dim",
+}
+_BARS: Final = "▁▂▃▄▅▆▇█"
+_UNITS: Final = ((1 << 40, "Ti"), (1 << 30, "Gi"), (1 << 20, "Mi"), (1 << 10, "Ki"))
+_MEMORY: Final = 1
+_NARROW: Final = 60
+
+
+def printable(text: object) -> str:
+    return "".join(letter if letter.isprintable() else "�" for letter in str(text))
+
+
+def age(seconds: float) -> str:
+    """`7s`, `3m`, `5h`, `2d`."""
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
+        if seconds >= size:
+            return f"{seconds / size:.0f}{unit}"
+    return f"{max(seconds, 0):.0f}s"
+
+
+def amount(number: float, *, of_bytes: bool) -> str:
+    if of_bytes:
+        for size, unit in _UNITS:
+            if number >= size:
+                return f"{number / size:.1f}{unit}".replace(".0", "")
+    return f"{number:.1f}".removesuffix(".0")
+
+
+def frame(model: TopModel, *, width: int, height: int, now: float, problem: str = "") -> Text:
+    """The whole screen."""
+    head = _head(model, width)
+    foot = _foot(model, problem)
+    room = max(height - len(head) - 1, 0)
+    if model.help:
+        body = [Text(line) for line in _HELP]
+    elif model.detail is not None:
+        first = max(0, min(model.selected, len(model.detail) - room))
+        body = [Text.from_ansi(line) for line in model.detail[first : first + room]]
+    else:
+        body = _BODIES[model.view](model, width, room, now)
+    lines = [*head, *body[:room]]
+    lines += [Text()] * (height - 1 - len(lines))
+    return Text("\n").join(_cut(line, width) for line in [*lines[: max(height - 1, 0)], foot])
+
+
+def brief(model: TopModel, *, width: int, now: float) -> Text:
+    """One frame for whoever cannot look on: everything in brief."""
+    lines = _head(model, width)
+    for title, view in (("Why pods wait", "queue"), ("Waiting pods", "pods"), ("Nodes", "nodes")):
+        body = _BODIES[view](model, width, 11, now)
+        lines += [Text(), Text(title, style="bold"), *body]
+    return Text("\n").join(_cut(line, width) for line in lines)
+
+
+def _cut(line: Text, width: int) -> Text:
+    line = line.copy()
+    line.truncate(width, overflow="ellipsis")
+    return line
+
+
+def _head(model: TopModel, width: int) -> list[Text]:
+    seen = model.seen
+    rooms = seen.rooms
+    rate = seen.pace[-1][1] if seen.pace else 0
+    title = Text.assemble(
+        ("kuberth top ", "bold"),
+        f"{printable(seen.hello.get('cluster', ''))}  {len(seen.nodes)} nodes, ",
+        f"{rooms.get('placed', 0)} pods on them, ",
+        f"{sum(rooms.get(room, 0) for room in WAITING)} waiting, {rate} bound/s",
+    )
+    counts = Text(" ").join(
+        Text.assemble((_short(room, width), _ROOM_STYLES[room]), f" {rooms.get(room, 0)}") for room in WAITING
+    )
+    tabs = Text(" ").join(
+        Text(f"{place} {view}", style="reverse" if view == model.view else "dim")
+        for place, view in enumerate(VIEWS, 1)
+    )
+    if model.sort and width >= _NARROW:
+        tabs.append(f"   by {model.sort}{', reversed' if model.backwards else ''}", style="dim")
+    if model.filter and not model.typing:
+        tabs.append(f"   with {printable(model.filter)!r}", style="yellow")
+    return [title, counts, tabs]
+
+
+def _short(room: str, width: int) -> str:
+    return room if width >= _NARROW else room[:5]
+
+
+def _foot(model: TopModel, problem: str) -> Text:
+    if problem:
+        return Text(printable(problem), style="bold red")
+    if model.typing:
+        return Text(f"/{printable(model.filter)}█", style="yellow")
+    if model.detail is not None:
+        return Text("up down scroll  esc back  q quit", style="dim")
+    return Text(_KEYS, style="dim")
+
+
+def _window(model: TopModel, number: int, room: int) -> int:
+    """The first row to show so that the selected one is seen."""
+    return max(0, min(model.selected - room // 2, number - room))
+
+
+def _table(
+    columns: Sequence[tuple[str, int]], rows: Iterable[tuple[Sequence[str], str, bool]], width: int
+) -> list[Text]:
+    """Columns with widths; the one of width 0 takes what is left. Rows: cells, style, selected."""
+    fixed = sum(abs(size) + 1 for _, size in columns if size)
+    rest = max(width - fixed, 8)
+
+    def line(cells: Sequence[str]) -> str:
+        parts = []
+        for text, (_, size) in zip(cells, columns, strict=True):
+            if size < 0:  # numbers
+                parts.append(text if cell_len(text) >= -size else " " * (-size - cell_len(text)) + text)
+            else:
+                parts.append(set_cell_size(text, size or rest))
+        return " ".join(parts)
+
+    lines = [Text(line([name for name, _ in columns]), style="bold dim")]
+    lines += (Text(line(cells), style="reverse" if picked else style) for cells, style, picked in rows)
+    return lines
+
+
+def _nodes(model: TopModel, width: int, room: int, now: float) -> list[Text]:
+    resources: list[str] = model.seen.hello.get("resources", ["cpu", "memory", "pods"])
+    rows = model.nodes()
+    others = [place for place in range(3, len(resources)) if any(row[4][place] for row in rows)]
+    narrow = width < _NARROW
+    shown = [0, 1, 2, *others][: max(3, (width - 50) // 14)]
+    columns = [("NODE", 0), *([] if narrow else [("ZONE", 8), ("POOL", 14)]), ("", 3)]
+    columns += [(_column_name(resources[place]), 5 if narrow else 13) for place in shown]
+    first = _window(model, len(rows), room - 1)
+
+    def cells(row: Sequence[Any]) -> list[str]:
+        marks = "".join(
+            mark if row[3] & flag else ""
+            for flag, mark in ((NOT_READY, "!"), (UNSCHEDULABLE, "-"), (TAINTED, "t"))
+        )
+        place = [] if narrow else [printable(row[1]), printable(row[2])]
+        return [printable(row[0]), *place, marks, *(_usage(row, each, narrow=narrow) for each in shown)]
+
+    return _table(
+        columns,
+        (
+            (cells(row), _node_style(row), place == model.selected)
+            for place, row in enumerate(rows[first : first + max(room - 1, 0)], first)
+        ),
+        width,
+    )
+
+
+def _column_name(resource: str) -> str:
+    return resource.rpartition("/")[2].upper()
+
+
+def _usage(row: Sequence[Any], resource: int, *, narrow: bool) -> str:
+    part = share(row, resource)
+    if narrow:
+        return f"{part:4.0%}"
+    if resource != _MEMORY and resource != 0:
+        return f"{amount(row[5][resource], of_bytes=False)}/{amount(row[4][resource], of_bytes=False)}"
+    filled = min(round(part * 8), 8)
+    return f"{'█' * filled}{'░' * (8 - filled)} {part:4.0%}"
+
+
+def _node_style(row: Sequence[Any]) -> str:
+    if row[3] & NOT_READY:
+        return "red"
+    if row[3] & UNSCHEDULABLE:
+        return "yellow"
+    return "dim" if row[3] & TAINTED else ""
+
+
+def _queue(model: TopModel, width: int, room: int, now: float) -> list[Text]:
+    rows = model.reasons()
+    if not rows:
+        return [Text("nobody waits" if not model.filter else "nobody waits for that", style="dim")]
+    first = _window(model, len(rows), room - 1)
+    columns = (("PODS", -6), ("ROOM", 13 if width >= _NARROW else 6), ("WAIT BECAUSE", 0))
+    return _table(
+        columns,
+        (
+            (
+                [str(row.pods), row.room, printable(row.reason) or "-"],
+                _ROOM_STYLES.get(row.room, ""),
+                place == model.selected,
+            )
+            for place, row in enumerate(rows[first : first + max(room - 1, 0)], first)
+        ),
+        width,
+    )
+
+
+def _pods(model: TopModel, width: int, room: int, now: float) -> list[Text]:
+    rows = model.pods()
+    if not rows:
+        return [Text("nobody waits" if not model.filter else "no waiting pod is called so", style="dim")]
+    room -= bool(model.seen.cut)
+    first = _window(model, len(rows), room - 1)
+    narrow = width < _NARROW
+    columns: list[tuple[str, int]] = [("POD", 0), ("ROOM", 5 if narrow else 13)]
+    columns += [("SINCE", -5)] if narrow else [("PRIO", -6), ("TRIES", -5), ("SINCE", -5), ("REASON", 24)]
+
+    def cells(row: Sequence[Any]) -> list[str]:
+        since = age(now - row[6]) if row[6] else "-"
+        name = printable(f"{row[1]}/{row[2]}")
+        if narrow:
+            return [name, row[3], since]
+        return [name, row[3], str(row[4]), str(row[5]), since, printable(row[7])]
+
+    lines = _table(
+        columns,
+        (
+            (cells(row), _ROOM_STYLES.get(row[3], ""), place == model.selected)
+            for place, row in enumerate(rows[first : first + max(room - 1, 0)], first)
+        ),
+        width,
+    )
+    if model.seen.cut:
+        more = ", ".join(f"{number} more {room}" for room, number in model.seen.cut.items())
+        lines.append(Text(f"and {more}, who have waited less", style="dim"))
+    return lines
+
+
+def _pace(model: TopModel, width: int, room: int, now: float) -> list[Text]:
+    rows = list(model.seen.pace)
+    plots = (
+        ("scheduled a second", [row[1] for row in rows], "green"),
+        ("unschedulable a second", [row[2] for row in rows], "red"),
+        ("errors a second", [row[3] for row in rows], "bold red"),
+        ("waiting pods", [row[6] for row in rows], "yellow"),
+        ("attempt, median ms", [row[4] for row in rows], "cyan"),
+        ("attempt, p99 ms", [row[5] for row in rows], "blue"),
+    )
+    lines: list[Text] = []
+    for title, numbers, style in plots:
+        known = [number for number in numbers[-width:] if number is not None]
+        last = next((number for number in reversed(numbers) if number is not None), None)
+        label = f"{title}: {'-' if last is None else amount(last, of_bytes=False)}"
+        if known:
+            label += f", at most {amount(max(known), of_bytes=False)}"
+        lines += [Text(label), Text(spark(numbers, width), style=style)]
+    return lines
+
+
+def spark(numbers: Sequence[float | None], width: int) -> str:
+    """The last numbers as bars of one line; a gap where there is none."""
+    last = numbers[-width:]
+    most = max((number for number in last if number is not None), default=0) or 1
+    return "".join(
+        " " if number is None else _BARS[min(int(number / most * (len(_BARS) - 1) + 0.5), len(_BARS) - 1)]
+        for number in last
+    )
+
+
+_BODIES: Final[Mapping[str, Callable[[TopModel, int, int, float], list[Text]]]] = {
+    "nodes": _nodes,
+    "queue": _queue,
+    "pods": _pods,
+    "pace": _pace,
+}
+
+
+def detail_lines(
+    story: Mapping[str, Any], explanation: Mapping[str, Any] | None, *, width: int, now: float
+) -> list[str]:
+    """A pod's story and, below, why it waits or is where it is."""
+    output = io.StringIO()
+    console = Console(
+        file=output,
+        width=width,
+        force_terminal=True,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        color_system="standard",
+    )
+    pod = story["pod"]
+    name = printable(f"{pod['namespace']}/{pod['name']}")
+    where = f"on {printable(pod['node'])}" if pod["node"] else pod["room"] or "unknown"
+    console.print(
+        Text(f"{name}  {where}, priority {pod['priority']}, {pod['attempts']} attempts", style="bold")
+    )
+    console.print(Text("\nMoves", style="bold cyan"))
+    if not story["moves"]:
+        console.print(Text("  none recorded: they are while somebody looks on", style="dim"))
+    for move in story["moves"]:
+        console.print(Text(f"  {_move(move, now)}"))
+    for cycle in story["cycles"]:
+        console.print(Text(f"\nAttempt {age(now - cycle['at'])} ago: {_attempt(cycle)}", style="bold cyan"))
+        for line in _attempt_lines(cycle):
+            console.print(Text(f"  {printable(line)}"))
+    if explanation is not None:
+        console.print()
+        tell_explanation(dict(explanation), console, now=now)
+    return output.getvalue().splitlines()
+
+
+def _move(move: Mapping[str, Any], now: float) -> str:
+    text = f"{age(now - move['at']):>4} ago  {move['from'] or '(new)'} -> {move['to']}"
+    why = " ".join(filter(None, (move["event"], move["object"] and f"of {move['object']}")))
+    if move["plugin"]:
+        why += f", {move['plugin']} said {move['hint']}"
+    return printable("  ".join(filter(None, (text, why, move["note"]))))
+
+
+def _attempt(cycle: Mapping[str, Any]) -> str:
+    took = f"{cycle['seconds'] * 1000:.1f} ms"
+    if cycle["result"] == "scheduled":
+        fit = f"{cycle['feasible']} of {cycle['evaluated']} nodes fit"
+        return f"scheduled on {printable(cycle['node'])}, {fit}, {took}"
+    nominated = f", nominated {printable(cycle['nominated'])}" if cycle["nominated"] else ""
+    return f"{cycle['result']}{nominated}, {took}"
+
+
+def _attempt_lines(cycle: Mapping[str, Any]) -> Iterable[str]:
+    if cycle["message"]:
+        yield cycle["message"]
+    for each in cycle["rejections"]:
+        yield f"{each['nodes']} nodes: {each['reason']} ({each['plugin']})"
+    scores = cycle["scores"]
+    if scores is not None:
+        for place, node in enumerate(scores["nodes"]):
+            parts = ", ".join(f"{plugin} {column[place]}" for plugin, column in scores["plugins"].items())
+            yield f"{scores['totals'][place]:5} {node}: {parts}"

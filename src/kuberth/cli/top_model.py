@@ -1,0 +1,218 @@
+"""What `kuberth top` shows and how keys change that: no terminal, no network.
+
+In: names of keys, and what the stream has told. Out: the rows of the view, in order, and what is to be asked
+of the server.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from kuberth.overview.reading import Seen
+
+VIEWS: Final = ("nodes", "queue", "pods", "pace")
+WAITING: Final = ("active", "backoff", "unschedulable", "gated", "inflight", "permit")
+SORTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "nodes": ("cpu", "memory", "pods", "name"),
+    "pods": ("since", "name", "room", "priority", "attempts"),
+}
+_PAGE: Final = 10
+_ORDER: Final = {room: place for place, room in enumerate(WAITING)}
+
+
+class PodName(NamedTuple):
+    namespace: str
+    name: str
+
+
+class ReasonCount(NamedTuple):
+    """How many pods wait in a room for the same reason."""
+
+    room: str
+    reason: str
+    pods: int
+
+
+def share(row: Sequence[Any], resource: int) -> float:
+    """What is asked of a node, of what it offers."""
+    offered, asked = row[4][resource], row[5][resource]
+    return asked / offered if offered else float(asked > 0)
+
+
+_NODE_KEYS: Final[Mapping[str, Callable[[Sequence[Any]], Any]]] = {
+    "name": lambda row: row[0],
+    "cpu": lambda row: (-share(row, 0), row[0]),
+    "memory": lambda row: (-share(row, 1), row[0]),
+    "pods": lambda row: (-row[5][2], row[0]),
+}
+_POD_KEYS: Final[Mapping[str, Callable[[Sequence[Any]], Any]]] = {
+    "since": lambda row: (row[6] or float("inf"), row[1], row[2]),
+    "name": lambda row: (row[1], row[2]),
+    "room": lambda row: (_ORDER.get(row[3], len(_ORDER)), row[6], row[2]),
+    "priority": lambda row: (-row[4], row[6], row[2]),
+    "attempts": lambda row: (-row[5], row[6], row[2]),
+}
+
+
+class TopModel:
+    """The state of the screen."""
+
+    def __init__(self, seen: Seen, *, view: str = "queue") -> None:
+        self.seen = seen
+        self.view = view
+        self.filter = ""
+        self.typing = False
+        """Keys go to the filter."""
+        self.help = False
+        self.detail: list[str] | None = None
+        """Lines about one pod, instead of the view."""
+        self.selected = 0
+        """Which row of the view; or the first line shown of the detail."""
+        self.ended = False
+        self.wanted: PodName | None = None
+        """Whose story is to be asked for."""
+        self.sought: str | None = None
+        """What is to be looked for among all pods."""
+        self.found: list[list[Any]] = []
+        """Pods that wait nowhere, whose names have the filter in them."""
+        self._sorts = dict.fromkeys(SORTS, 0)
+        self._backwards = dict.fromkeys(VIEWS, False)
+
+    @property
+    def sort(self) -> str:
+        """What the view is sorted by; empty if there is nothing to sort."""
+        return SORTS[self.view][self._sorts[self.view]] if self.view in SORTS else ""
+
+    @property
+    def backwards(self) -> bool:
+        return self._backwards[self.view]
+
+    # Rows
+
+    def rows(self) -> Sequence[Any]:
+        if self.view == "nodes":
+            return self.nodes()
+        if self.view == "pods":
+            return self.pods()
+        return self.reasons() if self.view == "queue" else ()
+
+    def nodes(self) -> list[list[Any]]:
+        rows = [row for row in self.seen.nodes.values() if self._passes(*row[:3])]
+        return sorted(rows, key=_NODE_KEYS[self._sort_of("nodes")], reverse=self._backwards["nodes"])
+
+    def pods(self) -> list[list[Any]]:
+        rows = [row for row in self.seen.pods.values() if self._passes(f"{row[1]}/{row[2]}", row[3], row[7])]
+        rows.sort(key=_POD_KEYS[self._sort_of("pods")], reverse=self._backwards["pods"])
+        waiting = {(row[1], row[2]) for row in rows}
+        return rows + [row for row in self.found if (row[1], row[2]) not in waiting]
+
+    def reasons(self) -> list[ReasonCount]:
+        """Why pods wait, the most frequent first."""
+        numbers = Counter(
+            (row[3], row[7])
+            for row in self.seen.pods.values()
+            if self._passes(row[1], row[2], row[3], row[7])
+        )
+        counts = [ReasonCount(room, reason, number) for (room, reason), number in numbers.items()]
+        return sorted(counts, key=lambda each: (-each.pods, each.room, each.reason))
+
+    def _sort_of(self, view: str) -> str:
+        return SORTS[view][self._sorts[view]]
+
+    def _passes(self, *texts: str) -> bool:
+        return not self.filter or any(self.filter in text.lower() for text in texts)
+
+    # Keys
+
+    def press(self, key: str) -> None:
+        if self.typing:
+            self._type(key)
+        elif self.help:
+            self.help = False
+            self.ended = key == "q"
+        elif key in ("q", "?"):
+            self.ended, self.help = key == "q", key == "?"
+        elif self.detail is not None:
+            if key in ("escape", "enter", "backspace", "left"):
+                self.detail, self.selected = None, 0
+            else:
+                self._step(key)
+        else:
+            self._command(key)
+
+    def _command(self, key: str) -> None:
+        if key.isdecimal() and 1 <= int(key) <= len(VIEWS):
+            self._show(VIEWS[int(key) - 1])
+        elif key in ("tab", "right", "left"):
+            step = -1 if key == "left" else 1
+            self._show(VIEWS[(VIEWS.index(self.view) + step) % len(VIEWS)])
+        elif key in ("n", "u", "p", "c"):
+            self._show({"n": "nodes", "u": "queue", "p": "pods", "c": "pace"}[key])
+        elif key == "s" and self.view in SORTS:
+            self._sorts[self.view] = (self._sorts[self.view] + 1) % len(SORTS[self.view])
+            self.selected = 0
+        elif key == "r":
+            self._backwards[self.view] = not self._backwards[self.view]
+        elif key == "/":
+            self.typing = True
+        elif key == "escape":
+            self.filter, self.found, self.selected = "", [], 0
+        elif key == "enter":
+            self._open()
+        else:
+            self._step(key)
+
+    def _show(self, view: str) -> None:
+        if view != self.view:
+            self.view, self.selected = view, 0
+
+    def _open(self) -> None:
+        rows = self.rows()
+        if not rows:
+            return
+        row = rows[min(self.selected, len(rows) - 1)]
+        if self.view == "pods":
+            self.wanted = PodName(row[1], row[2])
+        elif self.view == "queue":
+            # Whoever asks about a reason wants to see the pods.
+            self.filter = (row.reason or row.room).lower()
+            self._show("pods")
+
+    def _step(self, key: str) -> None:
+        steps = {"up": -1, "k": -1, "down": 1, "j": 1, "pageup": -_PAGE, "pagedown": _PAGE, " ": _PAGE}
+        last = len(self.rows() if self.detail is None else self.detail) - 1
+        if key in steps:
+            self.selected += steps[key]
+        elif key in ("home", "g"):
+            self.selected = 0
+        elif key in ("end", "G"):
+            self.selected = last
+        self.selected = max(0, min(self.selected, last))
+
+    def _type(self, key: str) -> None:
+        if key == "enter":
+            self.typing = False
+            if self.view == "pods" and self.filter:
+                self.sought = self.filter
+        elif key == "escape":
+            self.typing, self.filter, self.found = False, "", []
+        elif key == "backspace":
+            self.filter = self.filter[:-1]
+        elif len(key) == 1:
+            self.filter += key.lower()
+        self.selected = 0
+
+    # Answers
+
+    def take_found(self, tree: Mapping[str, Any]) -> None:
+        """Pods on nodes among those that were looked for; the others are among the waiting ones."""
+        self.found = [
+            ["", namespace, name, "placed", 0, 0, 0.0, f"on {node}", ""]
+            for namespace, name, room, node in tree.get("pods", ())
+            if room == "placed"
+        ]
+
+    def tell(self, lines: list[str]) -> None:
+        self.detail, self.selected = lines, 0

@@ -1,0 +1,236 @@
+"""`kuberth top` at work: reads the stream, draws, and takes keys.
+
+In: where the server is. Out: a screen that keeps itself up to date until somebody quits; or one frame, or the
+state as JSON.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import aclosing, contextmanager
+from typing import Any, Final
+from urllib.parse import urlencode
+
+import click
+from rich.console import Console
+from rich.live import Live
+
+from kuberth.cli.top_display import brief, detail_lines, frame
+from kuberth.cli.top_keys import keys_of
+from kuberth.cli.top_model import PodName, TopModel
+from kuberth.client.http_api import HttpApi
+from kuberth.client.identity.client_config import ClientConfig
+from kuberth.errors import ApiError, ConfigError, ForbiddenError, KuberthError, UnauthorizedError
+from kuberth.explaining.page import PATH as EXPLAIN_PATH
+from kuberth.overview.pages import SEARCH_PATH, STORY_PATH, STREAM_PATH
+from kuberth.overview.reading import EventReader, Seen
+
+FIRST_SECONDS: Final = 15.0
+"""Within this long everything must have been told once."""
+DRAW_SECONDS: Final = 0.1
+"""Between two frames at least, however fast keys and news come."""
+AGAIN_SECONDS: Final = 2.0
+"""After so long a stream that ended is asked for again."""
+CLOCK_SECONDS: Final = 1.0
+"""Ages are counted on though nothing happens."""
+
+
+async def show(client: ClientConfig, *, view: str, once: bool, output: str) -> None:
+    """Until somebody quits. KuberthError: there is nothing to show, and why."""
+    console = Console(highlight=False, markup=False, emoji=False)
+    api = HttpApi(client)
+    try:
+        if output == "json" or once or not (console.is_terminal and sys.stdin.isatty()):
+            await _show_once(api, client, console, output)
+        else:
+            await _Session(api, client, console, view).run()
+    finally:
+        await api.close()
+
+
+async def _show_once(api: HttpApi, client: ClientConfig, console: Console, output: str) -> None:
+    seen, reader = Seen(), EventReader()
+    try:
+        async with asyncio.timeout(FIRST_SECONDS), aclosing(_stream(api, client)) as pieces:
+            async for piece in pieces:
+                for name, tree in reader.feed(piece):
+                    seen.take(name, tree)
+                if seen.complete:
+                    break
+    except TimeoutError as error:
+        raise KuberthError(f"{client.server} did not tell everything within {FIRST_SECONDS:g} s") from error
+    if not seen.complete:
+        raise KuberthError(f"{client.server} ended the stream before it had told everything")
+    if output == "json":
+        click.echo(json.dumps(seen.tree(), ensure_ascii=False, indent=2))
+    else:
+        console.print(brief(TopModel(seen), width=console.width, now=time.time()), soft_wrap=True)
+
+
+async def _stream(api: HttpApi, client: ClientConfig) -> AsyncGenerator[bytes, None]:
+    """The stream's bytes; what keeps them away is told so that somebody can mend it."""
+    try:
+        async with aclosing(api.stream(STREAM_PATH)) as pieces:
+            async for piece in pieces:
+                yield piece
+    except (UnauthorizedError, ForbiddenError) as error:
+        raise KuberthError(
+            f"{client.server} does not let these credentials see {STREAM_PATH}: {error}; "
+            "see --kubeconfig and --context"
+        ) from error
+    except ApiError as error:
+        if error.code in (404, 406):
+            raise ConfigError(
+                f"{client.server} serves no {STREAM_PATH}: start Kuberth with its page (`kuberth up` has it; "
+                "`kuberth run` needs --page, then give --server https://HOST:10259)"
+            ) from error
+        raise
+
+
+class _Session:
+    """A screen, a stream and a keyboard."""
+
+    def __init__(self, api: HttpApi, client: ClientConfig, console: Console, view: str) -> None:
+        self._api = api
+        self._client = client
+        self._console = console
+        self._model = TopModel(Seen(), view=view)
+        self._problem = ""
+        self._changed = asyncio.Event()
+        self._ended = asyncio.Event()
+        self._skew = 0.0
+
+    async def run(self) -> None:
+        # What cannot be mended by waiting is told before the screen is taken.
+        async with aclosing(_stream(self._api, self._client)) as pieces:
+            first = await anext(pieces, b"")
+            with (
+                _told_to_end(self._ended.set),
+                Live(console=self._console, screen=True, auto_refresh=False) as live,
+                keys_of(sys.stdin.fileno(), self._press),
+            ):
+                async with asyncio.TaskGroup() as tasks:
+                    beside = [
+                        tasks.create_task(self._read(first, pieces), name="stream"),
+                        tasks.create_task(self._draw(live), name="screen"),
+                    ]
+                    await self._ended.wait()
+                    for task in beside:
+                        task.cancel()
+
+    def _press(self, key: str) -> None:
+        self._model.press(key)
+        self._changed.set()
+        if self._model.ended:
+            self._ended.set()
+
+    async def _read(self, first: bytes, pieces: AsyncIterator[bytes]) -> None:
+        """Follow the stream, and ask again for one that ended."""
+        await self._follow(first, pieces)
+        while True:
+            self._problem = self._problem or f"{self._client.server} ended the stream; asking again"
+            self._changed.set()
+            await asyncio.sleep(AGAIN_SECONDS)
+            try:
+                async with aclosing(_stream(self._api, self._client)) as again:
+                    await self._follow(b"", again)
+            except KuberthError as error:
+                self._problem = str(error)
+
+    async def _follow(self, first: bytes, pieces: AsyncIterator[bytes]) -> None:
+        seen, reader = Seen(), EventReader()
+        self._take(seen, reader, first)
+        try:
+            async for piece in pieces:
+                self._take(seen, reader, piece)
+            self._problem = ""
+        except KuberthError as error:
+            self._problem = str(error)
+
+    def _take(self, seen: Seen, reader: EventReader, piece: bytes) -> None:
+        for name, tree in reader.feed(piece):
+            seen.take(name, tree)
+            if name == "hello":
+                self._skew = tree["now"] - time.time()
+        if seen.complete:
+            self._model.seen = seen
+            self._problem = ""
+            self._changed.set()
+
+    async def _draw(self, live: Live) -> None:
+        while True:
+            self._changed.clear()
+            await self._answer()
+            size = self._console.size
+            live.update(
+                frame(
+                    self._model,
+                    width=size.width,
+                    height=size.height,
+                    now=time.time() + self._skew,
+                    problem=self._problem,
+                ),
+                refresh=True,
+            )
+            await asyncio.sleep(DRAW_SECONDS)
+            try:
+                async with asyncio.timeout(CLOCK_SECONDS):
+                    await self._changed.wait()
+            except TimeoutError:
+                continue
+
+    async def _answer(self) -> None:
+        """Ask the server for what a key wanted to see."""
+        model = self._model
+        if (wanted := model.wanted) is not None:
+            model.wanted = None
+            await self._asking(self._tell_pod(wanted))
+        if (sought := model.sought) is not None:
+            model.sought = None
+            await self._asking(self._find(sought))
+
+    async def _asking(self, question: Awaitable[None]) -> None:
+        try:
+            await question
+        except KuberthError as error:
+            self._problem = str(error)
+
+    async def _find(self, text: str) -> None:
+        self._model.take_found(await self._get(SEARCH_PATH, q=text))
+
+    async def _tell_pod(self, pod: PodName) -> None:
+        story = await self._get(STORY_PATH, namespace=pod.namespace, pod=pod.name)
+        explanation: dict[str, Any] | None = None
+        try:
+            explanation = await self._get(EXPLAIN_PATH, namespace=pod.namespace, pod=pod.name)
+            if explanation.get("kind") == "Status":
+                explanation = None
+        except KuberthError as error:  # it may be gone by now; its story is still one
+            self._problem = str(error)
+        now = time.time() + self._skew
+        self._model.tell(detail_lines(story, explanation, width=self._console.width, now=now))
+
+    async def _get(self, path: str, **query: str) -> dict[str, Any]:
+        tree = json.loads(await self._api.call("GET", f"{path}?{urlencode(query)}"))
+        if not isinstance(tree, dict):
+            raise KuberthError(f"{self._client.server} answered {path} with something else than an object")
+        return tree
+
+
+@contextmanager
+def _told_to_end(end: Callable[[], None]) -> Iterator[None]:
+    """Signals end it as q does, so that the terminal is given back."""
+    loop = asyncio.get_running_loop()
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    for number in numbers:
+        loop.add_signal_handler(number, end)
+    try:
+        yield
+    finally:
+        for number in numbers:
+            loop.remove_signal_handler(number)

@@ -1,0 +1,165 @@
+"""Answers about one pod, one node, or a name that somebody half remembers.
+
+In: the overview and a name. Out: trees of JSON. LookupError: nobody knows it, and its text says what is near.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from typing import Any, Final
+
+from kuberth.api.core import Pod
+from kuberth.api.pod_resources import pod_priority
+from kuberth.cluster.pod_info import PodInfo
+from kuberth.errors import ConfigError
+from kuberth.explaining.sources import Asked, find_pod
+from kuberth.overview.node_rows import NodeRows
+from kuberth.overview.overview import Overview
+from kuberth.overview.stories import Story
+from kuberth.overview.waiting import IN_FLIGHT, PERMIT, PLACED
+
+FOUND: Final = 50
+"""So many pods, and so many nodes, are found at most."""
+
+
+def story_tree(overview: Overview, namespace: str, name: str) -> dict[str, Any]:
+    key = f"{namespace}/{name}"
+    pod = overview.scheduler.stores.of(Pod).get_by_key(key)
+    story = overview.stories.named(key) if pod is None else overview.stories.of(pod.metadata.uid)
+    if pod is None and story is None:
+        try:
+            find_pod(overview.scheduler.stores.of(Pod), Asked("Pod", name), namespace)
+        except ConfigError as error:
+            raise LookupError(str(error)) from error
+    return {
+        "pod": _gone_pod(namespace, name, story) if pod is None else _pod(overview, pod),
+        "moves": [] if story is None else [move.tree() for move in story.moves],
+        "cycles": [] if story is None else [attempt.tree() for attempt in story.attempts],
+    }
+
+
+def _pod(overview: Overview, pod: Pod) -> dict[str, Any]:
+    scheduler = overview.scheduler
+    placed = scheduler.cluster.placed(pod.metadata.uid)
+    queued = scheduler.queue.get(f"{pod.metadata.namespace}/{pod.metadata.name}")
+    story = overview.stories.of(pod.metadata.uid)
+    attempts = 0 if queued is None else queued.attempts
+    if queued is None and story is not None:
+        attempts = len(story.attempts)
+    return {
+        "namespace": pod.metadata.namespace,
+        "name": pod.metadata.name,
+        "uid": pod.metadata.uid,
+        "node": "" if placed is None else placed.node_name,
+        "phase": pod.status.phase,
+        "room": Whereabouts(overview).of(pod),
+        "priority": pod_priority(pod),
+        "profile": pod.spec.scheduler_name,
+        "attempts": attempts,
+    }
+
+
+def _gone_pod(namespace: str, name: str, story: Story | None) -> dict[str, Any]:
+    return {
+        "namespace": namespace,
+        "name": name,
+        "uid": "" if story is None else story.uid,
+        "node": "",
+        "phase": "",
+        "room": "" if story is None else story.room,
+        "priority": 0,
+        "profile": "",
+        "attempts": 0 if story is None else len(story.attempts),
+    }
+
+
+class Whereabouts:
+    """Which room a pod is in, also while nobody looks on and the rooms are not followed."""
+
+    def __init__(self, overview: Overview) -> None:
+        self._scheduler = overview.scheduler
+        self._rooms: dict[str, str] | None = None
+
+    def of(self, pod: Pod) -> str:
+        """The room, `placed`, or nothing for a pod that is none of this scheduler's."""
+        scheduler, uid = self._scheduler, pod.metadata.uid
+        if scheduler.cluster.placed(uid) is not None and not scheduler.cluster.is_assumed(uid):
+            return PLACED
+        if scheduler.waiting_pods.get(uid) is not None:
+            return PERMIT
+        if scheduler.cluster.is_assumed(uid):
+            return IN_FLIGHT
+        if self._rooms is None:
+            self._rooms = {other.metadata.uid: IN_FLIGHT for other in scheduler.queue.in_flight()}
+            for room, waiting in scheduler.queue.rooms().items():
+                self._rooms |= {queued.uid: room for queued in waiting}
+        return self._rooms.get(uid, "")
+
+
+def node_tree(overview: Overview, name: str) -> dict[str, Any]:
+    cluster = overview.scheduler.cluster
+    row = cluster.row_of(name)
+    if row is None:
+        names = [each for each in cluster.names if each]
+        near = difflib.get_close_matches(name, names, n=3, cutoff=0.4)
+        hint = f"; did you mean {' or '.join(near)}?" if near else ""
+        raise LookupError(f"there is no node {name}{hint}")
+    rows = overview.nodes if overview.watched else NodeRows(cluster)
+    node = cluster.node_at(row)
+    _, zone, pool, flags, allocatable, requested = rows.line(row)
+    return {
+        "name": name,
+        "zone": zone,
+        "pool": pool,
+        "flags": flags,
+        "labels": dict(node.metadata.labels),
+        "taints": [
+            {"key": taint.key, "value": taint.value, "effect": taint.effect} for taint in node.spec.taints
+        ],
+        "allocatable": dict(zip(rows.resources, allocatable, strict=True)),
+        "requested": dict(zip(rows.resources, requested, strict=True)),
+        "pods": [_pod_on_node(info, rows.resources) for info in cluster.pods_at(row)],
+    }
+
+
+def _pod_on_node(info: PodInfo, resources: list[str]) -> list[Any]:
+    request = info.request
+    amounts = {
+        "cpu": request.milli_cpu / 1000,
+        "memory": request.memory,
+        "pods": 1,
+        "ephemeral-storage": request.ephemeral_storage,
+        **request.scalars,
+    }
+    return [
+        info.namespace,
+        info.pod.metadata.name,
+        info.pod.status.phase,
+        info.priority,
+        [amounts.get(name, 0) for name in resources],
+    ]
+
+
+def search_tree(overview: Overview, text: str) -> dict[str, Any]:
+    where = Whereabouts(overview)
+    cluster = overview.scheduler.cluster
+    pods = []
+    for pod in _pods_named(overview, text.lower()):
+        placed = cluster.placed(pod.metadata.uid)
+        node = "" if placed is None else placed.node_name
+        pods.append([pod.metadata.namespace, pod.metadata.name, where.of(pod), node])
+    nodes = sorted(name for name in cluster.names if name and text.lower() in name)
+    return {"pods": pods, "nodes": nodes[:FOUND]}
+
+
+def _pods_named(overview: Overview, text: str) -> Iterator[Pod]:
+    """With a slash in the text, the namespace counts as part of the name."""
+    found = 0
+    for pod in overview.scheduler.stores.of(Pod):
+        metadata = pod.metadata
+        if text in (f"{metadata.namespace}/{metadata.name}" if "/" in text else metadata.name):
+            yield pod
+            found += 1
+            if found == FOUND:
+                return

@@ -1,0 +1,143 @@
+"""Nodes as rows of the stream: what each offers and what is asked of it.
+
+In: the columns of the cluster table, and its log of rows that were written to. Out: the rows that are others
+than before, and the names of nodes that are gone. Nobody loops over nodes that did not change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from kuberth.api.core import Node
+from kuberth.cluster.table import ClusterTable
+
+NodeLine = tuple[str, str, str, int, list[float], list[float]]
+"""Name, zone, pool, flags, allocatable and requested, in the order of `NodeRows.resources`."""
+
+NOT_READY: Final = 1
+UNSCHEDULABLE: Final = 2
+TAINTED: Final = 4
+
+ZONE_LABEL: Final = "topology.kubernetes.io/zone"
+POOL_LABELS: Final = (
+    "kuberth.dev/pool",
+    "node.kubernetes.io/instance-type",
+    "cloud.google.com/gke-nodepool",
+    "eks.amazonaws.com/nodegroup",
+    "agentpool",
+    "karpenter.sh/nodepool",
+)
+_ALWAYS: Final = ("cpu", "memory", "pods")
+_EFFECTS: Final = ("NoSchedule", "NoExecute")
+_MILLI: Final = 1000
+
+
+class NodeChanges(NamedTuple):
+    """What is another since the last look."""
+
+    changed: Collection[str]
+    gone: Collection[str]
+    columns: bool
+    """The resources are others, and with them all rows."""
+
+
+class NodeRows:
+    """The rows as they were at the last look."""
+
+    def __init__(self, cluster: ClusterTable) -> None:
+        self._cluster = cluster
+        self.resources: list[str] = []
+        """What the amounts of a row are of."""
+        self.rows: dict[str, NodeLine] = {}
+        """By name."""
+        self._names: dict[int, str] = {}
+        self._seen = 0
+        self.look()
+
+    def look(self) -> NodeChanges:
+        """Take over what has changed."""
+        cluster, log = self._cluster, self._cluster.counted_changes
+        if (resources := _resources(cluster)) != self.resources:
+            self.resources = resources
+            self.rows.clear()
+            self._names = {}
+            self._seen = log.version
+            self._take(range(cluster.slots))
+            return NodeChanges((), (), columns=True)
+        if log.version == self._seen:
+            return NodeChanges((), (), columns=False)
+        rows = log.since(self._seen)
+        self._seen = log.version
+        return self._take(range(cluster.slots) if rows is None else sorted(rows))
+
+    def line(self, row: int) -> NodeLine:
+        """A row as it is now."""
+        return next(iter(self._lines([row])))
+
+    def _take(self, rows: Iterable[int]) -> NodeChanges:
+        cluster = self._cluster
+        gone, live = [], []
+        for row in rows:
+            before, now = self._names.get(row, ""), cluster.names[row]
+            if before and before != now:
+                del self._names[row]
+                if cluster.row_of(before) is None and self.rows.pop(before, None) is not None:
+                    gone.append(before)
+            if now:
+                self._names[row] = now
+                live.append(row)
+        changed = []
+        for line in self._lines(live):
+            if self.rows.get(line[0]) != line:
+                self.rows[line[0]] = line
+                changed.append(line[0])
+        return NodeChanges(changed, gone, columns=False)
+
+    def _lines(self, rows: list[int]) -> Iterable[NodeLine]:
+        cluster = self._cluster
+        offered = self._amounts(cluster.allocatable, cluster.allowed_pods, rows)
+        asked = self._amounts(cluster.requested, cluster.pod_count, rows)
+        for row, allocatable, requested in zip(rows, offered, asked, strict=True):
+            node = cluster.node_at(row)
+            labels = node.metadata.labels
+            yield (
+                cluster.names[row],
+                labels.get(ZONE_LABEL, ""),
+                pool_of(labels),
+                flags_of(node),
+                allocatable,
+                requested,
+            )
+
+    def _amounts(self, columns: Any, pods: Any, rows: list[int]) -> list[list[float]]:
+        """By row: cores, bytes, pods, then whatever else, as plain numbers."""
+        index = self._cluster.resources
+        found = [pods[rows] if name == "pods" else columns[index[name], rows] for name in self.resources]
+        lists: list[list[float]] = np.stack(found, axis=1).tolist()
+        for amounts in lists:
+            amounts[0] /= _MILLI
+        return lists
+
+
+def _resources(cluster: ClusterTable) -> list[str]:
+    others = sorted(name for name in cluster.resources if name not in (*_ALWAYS, "ephemeral-storage"))
+    return [*_ALWAYS, "ephemeral-storage", *others]
+
+
+def pool_of(labels: Any) -> str:
+    """What people call the kind of node: the first of the labels that vendors give."""
+    return next((labels[key] for key in POOL_LABELS if labels.get(key)), "")
+
+
+def flags_of(node: Node) -> int:
+    flags = 0
+    if any(each.type == "Ready" and each.status != "True" for each in node.status.conditions):
+        flags |= NOT_READY
+    if node.spec.unschedulable:
+        flags |= UNSCHEDULABLE
+    if any(taint.effect in _EFFECTS for taint in node.spec.taints):
+        flags |= TAINTED
+    return flags

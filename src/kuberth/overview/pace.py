@@ -1,0 +1,69 @@
+"""How fast it goes: attempts by result, how long they took, and how many wait, second by second.
+
+In: the scheduler's own counters, looked at once a second, and durations of attempts while somebody looks on.
+Out: one row a second, of which the last ten minutes are kept.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Final
+
+from kuberth.assembly.scheduler import Scheduler
+
+PaceLine = tuple[int, int, int, int, float | None, float | None, int]
+"""Unix second, scheduled, unschedulable, error, p50 and p99 in milliseconds, waiting pods."""
+
+KEPT_ROWS: Final = 600
+_RESULTS: Final = ("scheduled", "unschedulable", "error")
+_MOST_DURATIONS: Final = 20_000
+"""Of one second; more say nothing new about its percentiles."""
+
+
+class PaceRows:
+    """The rows of the last minutes."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self._before = self._attempts()
+        self._durations: list[float] = []
+        self.rows: deque[PaceLine] = deque(maxlen=KEPT_ROWS)
+
+    def took(self, seconds: float) -> None:
+        """An attempt ended."""
+        if len(self._durations) < _MOST_DURATIONS:
+            self._durations.append(seconds)
+
+    def sample(self, second: int) -> PaceLine:
+        """The row of what happened since the last one."""
+        now = self._attempts()
+        scheduled, unschedulable, error = (
+            int(after - before) for after, before in zip(now, self._before, strict=True)
+        )
+        self._before = now
+        durations, self._durations = sorted(self._durations), []
+        row = (
+            second,
+            scheduled,
+            unschedulable,
+            error,
+            _percentile(durations, 50),
+            _percentile(durations, 99),
+            self._scheduler.queue.waiting_count(),
+        )
+        self.rows.append(row)
+        return row
+
+    def _attempts(self) -> list[float]:
+        values = self._scheduler.metrics.schedule_attempts.values
+        return [
+            sum(number for labels, number in values.items() if labels[0] == result) for result in _RESULTS
+        ]
+
+
+def _percentile(ordered: Sequence[float], percent: int) -> float | None:
+    """By nearest rank, in milliseconds."""
+    if not ordered:
+        return None
+    return round(ordered[-(-len(ordered) * percent // 100) - 1] * 1000, 3)

@@ -1,0 +1,87 @@
+"""The other end of the stream: from server-sent events to what there is to see.
+
+In: bytes as they come. Out: the state that they add up to, for `kuberth top` and for programs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+from kuberth.overview.pace import KEPT_ROWS
+
+
+class EventReader:
+    """Cuts a stream of bytes into events."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, data: bytes) -> Iterator[tuple[str, Any]]:
+        """The events that are complete by now, each with its name and its tree."""
+        *whole, self._rest = (self._rest + data).split(b"\n\n")
+        for block in whole:
+            fields = dict(line.split(b": ", 1) for line in block.split(b"\n") if b": " in line)
+            if b"event" in fields and b"data" in fields:
+                yield fields[b"event"].decode(), json.loads(fields[b"data"])
+
+
+class Seen:
+    """All that the stream has told, put together."""
+
+    def __init__(self) -> None:
+        self.hello: dict[str, Any] = {}
+        self.nodes: dict[str, list[Any]] = {}
+        """By name: name, zone, pool, flags, allocatable, requested."""
+        self.pods: dict[str, list[Any]] = {}
+        """By UID: UID, namespace, name, room, priority, attempts, since, reason, profile."""
+        self.cut: dict[str, int] = {}
+        """By room: how many pods there are not told."""
+        self.rooms: dict[str, int] = {}
+        self.pace: deque[list[Any]] = deque(maxlen=KEPT_ROWS)
+        """Second, scheduled, unschedulable, error, p50, p99, waiting."""
+
+    @property
+    def complete(self) -> bool:
+        """Everything has been told once."""
+        return bool(self.hello and self.rooms) and self._paced
+
+    _paced = False
+
+    def take(self, name: str, tree: Any) -> None:
+        """One event; those of unknown names are for readers who know more."""
+        if name == "hello":
+            self.hello = tree
+        elif name == "nodes":
+            if tree.get("all"):
+                self.nodes = {}
+            self.nodes |= {row[0]: row for row in tree["set"]}
+            for gone in tree["gone"]:
+                self.nodes.pop(gone, None)
+        elif name == "pods":
+            if tree.get("all"):
+                self.pods = {}
+            self.pods |= {row[0]: row for row in tree["set"]}
+            for uid, _where in tree["gone"]:
+                self.pods.pop(uid, None)
+            self.cut = tree.get("cut", {})
+        elif name == "rooms":
+            self.rooms = tree
+        elif name == "pace":
+            if tree.get("all"):
+                self.pace.clear()
+            self.pace.extend(tree["rows"])
+            self._paced = True
+
+    def tree(self) -> dict[str, Any]:
+        """All of it as one tree of JSON."""
+        return {
+            "hello": self.hello,
+            "rooms": self.rooms,
+            "nodes": list(self.nodes.values()),
+            "pods": list(self.pods.values()),
+            "cut": self.cut,
+            "pace": list(self.pace),
+        }

@@ -1,0 +1,256 @@
+"""Who waits where: the pods in the rooms of the queue, in flight and at Permit.
+
+In: what the queue and the cluster table tell as it happens, which only marks a pod as changed. Out, when
+somebody looks: the rows that are others than before, whoever left and where to, and how many are in each
+room. Of a room with very many pods those are told that have been there longest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import islice
+from typing import Final, NamedTuple
+
+from kuberth.api.core import Pod
+from kuberth.api.pod_resources import pod_priority
+from kuberth.assembly.scheduler import Scheduler
+from kuberth.clock import NANOSECONDS
+from kuberth.cluster.pod_info import PodInfo
+from kuberth.framework.queued_pod import QueuedPod
+
+PodLine = tuple[str, str, str, str, int, int, float, str, str]
+"""UID, namespace, name, room, priority, attempts, since when in Unix seconds, reason, profile."""
+
+IN_FLIGHT: Final = "inflight"
+PERMIT: Final = "permit"
+PLACED: Final = "placed"
+ROOMS: Final = ("active", "backoff", "unschedulable", "gated", IN_FLIGHT, PERMIT)
+DELETED: Final = "deleted"
+TOLD_OF_A_ROOM: Final = 2000
+"""So many pods of one room are told."""
+GATES_PLUGIN: Final = "SchedulingGates"
+
+
+class PodChanges(NamedTuple):
+    """What is another since the last look."""
+
+    changed: frozenset[str]
+    """UIDs of pods whose rows are others, or new."""
+    gone: Mapping[str, str]
+    """By UID: `placed:NODE`, `deleted`, or `cut:ROOM` for one that is no longer among those told."""
+
+
+class _Followed:
+    """A pod that has no place yet, as far as the queue has told."""
+
+    __slots__ = ("done", "pod", "queued", "room")
+
+    def __init__(self, pod: Pod, queued: QueuedPod | None, room: str) -> None:
+        self.pod = pod
+        self.queued = queued
+        """None: it was in flight before anybody looked on."""
+        self.room = room
+        self.done = False
+        """The queue has let go of it."""
+
+
+class WaitingRooms:
+    """The rows as they were at the last look, and who may have changed since."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self._cluster = scheduler.cluster
+        self._told = TOLD_OF_A_ROOM
+        self._followed: dict[str, _Followed] = {}
+        self._marked: dict[str, None] = {}
+        self._held: set[str] = set()
+        self._room_of: dict[str, str] = {}
+        self._members: dict[str, dict[str, None]] = {room: {} for room in ROOMS}
+        self._shown: dict[str, set[str]] = {room: set() for room in ROOMS}
+        self.rows: dict[str, PodLine] = {}
+        """Those that are told, by UID."""
+        self.look_around()
+        self._look_at_bindings()
+        self.look()
+
+    # What is told as it happens
+
+    def moved(self, queued: QueuedPod, room: str) -> None:
+        self._followed[queued.uid] = _Followed(queued.pod, queued, room)
+        self._marked[queued.uid] = None
+
+    def popped(self, queued: QueuedPod) -> None:
+        self.moved(queued, IN_FLIGHT)
+
+    def done(self, uid: str) -> None:
+        followed = self._followed.get(uid)
+        if followed is not None and followed.room == IN_FLIGHT:
+            followed.done = True
+            self._marked[uid] = None
+
+    def deleted(self, uid: str) -> None:
+        followed = self._followed.get(uid)
+        if followed is not None and followed.room != IN_FLIGHT:
+            followed.room, followed.done = IN_FLIGHT, True
+            self._marked[uid] = None
+
+    def pod_placed(self, info: PodInfo) -> None:
+        """Of the cluster table."""
+        if info.uid in self._followed:
+            self._marked[info.uid] = None
+
+    pod_removed = pod_placed
+
+    # What is looked up
+
+    def look_around(self) -> list[tuple[QueuedPod, str]]:
+        """Take over what the queue shows; returns who came to a room without its being told."""
+        came: list[tuple[QueuedPod, str]] = []
+        present: set[str] = set()
+        for name, waiting in self._scheduler.queue.rooms().items():
+            room = name if name in ROOMS else "active"
+            present.update(queued.uid for queued in waiting)
+            came += (
+                (queued, room)
+                for queued in waiting
+                if (known := self._followed.get(queued.uid)) is None or known.room != room
+            )
+        for queued, room in sorted(came, key=lambda each: each[0].timestamp_ns):
+            self.moved(queued, room)
+        for pod in self._scheduler.queue.in_flight():
+            if pod.metadata.uid not in present:
+                present.add(pod.metadata.uid)
+                self._fly(pod)
+        for uid in self._followed.keys() - present:
+            self.deleted(uid)
+            self.done(uid)
+        return came
+
+    def _look_at_bindings(self) -> None:
+        """Pods that were on their way before anybody looked on; the queue has let go of them."""
+        if self._cluster.assumed_count:
+            for info in self._cluster.placed_pods():
+                if self._cluster.is_assumed(info.uid) and info.uid not in self._followed:
+                    self._fly(info.pod)
+                    self.done(info.uid)
+
+    def _fly(self, pod: Pod) -> None:
+        known = self._followed.get(pod.metadata.uid)
+        if known is None or known.room != IN_FLIGHT:
+            queued = None if known is None else known.queued
+            self._followed[pod.metadata.uid] = _Followed(pod, queued, IN_FLIGHT)
+            self._marked[pod.metadata.uid] = None
+
+    def look(self) -> PodChanges:
+        """Take over what has changed."""
+        self._look_at_permit()
+        if not self._marked:
+            return PodChanges(frozenset(), {})
+        marked, self._marked = self._marked, {}
+        touched: set[str] = set()
+        went: dict[str, str] = {}
+        for uid in marked:
+            before, (room, where) = self._room_of.get(uid), self._find(uid)
+            if not room:
+                went[uid] = where
+                self._followed.pop(uid, None)
+            if room == before:
+                continue
+            if before is not None:
+                del self._members[before][uid]
+                touched.add(before)
+            if room:
+                self._room_of[uid] = room
+                self._members[room][uid] = None
+                touched.add(room)
+            else:
+                self._room_of.pop(uid, None)
+        return self._compare(marked, touched, went)
+
+    def _compare(self, marked: Mapping[str, None], touched: set[str], went: Mapping[str, str]) -> PodChanges:
+        appeared: set[str] = set()
+        vanished: set[str] = set()
+        for room in touched:
+            shown = set(islice(self._members[room], self._told))
+            appeared |= shown - self._shown[room]
+            vanished |= self._shown[room] - shown
+            self._shown[room] = shown
+        changed = set()
+        for uid in appeared | (marked.keys() & self.rows.keys()) - vanished:
+            line = self._line(uid, self._room_of[uid])
+            if self.rows.get(uid) != line:
+                self.rows[uid] = line
+                changed.add(uid)
+        gone = {}
+        for uid in vanished - appeared:
+            if self.rows.pop(uid, None) is not None:
+                gone[uid] = went.get(uid) or f"cut:{self._room_of[uid]}"
+        return PodChanges(frozenset(changed), gone)
+
+    def counts(self) -> dict[str, int]:
+        """How many pods are in each room, and on nodes."""
+        numbers = {room: len(members) for room, members in self._members.items()}
+        return numbers | {PLACED: self._cluster.placed_count - self._cluster.assumed_count}
+
+    def cut(self) -> dict[str, int]:
+        """How many pods of a room are not told."""
+        return {
+            room: len(members) - self._told
+            for room, members in self._members.items()
+            if len(members) > self._told
+        }
+
+    def room_of(self, uid: str) -> str:
+        """Where the pod waits; empty if it does not."""
+        return self._room_of.get(uid, "")
+
+    def _look_at_permit(self) -> None:
+        if self._held or len(self._scheduler.waiting_pods):
+            held = {waiting.pod.metadata.uid for waiting in self._scheduler.waiting_pods}
+            self._marked |= dict.fromkeys((held ^ self._held) & self._followed.keys())
+            self._held = held
+
+    def _find(self, uid: str) -> tuple[str, str]:
+        """The room of a pod; or none, and where it went."""
+        followed = self._followed.get(uid)
+        if followed is None:
+            return "", DELETED
+        if followed.room != IN_FLIGHT:
+            return followed.room, ""
+        placed = self._cluster.placed(uid)
+        if placed is None:
+            return ("", DELETED) if followed.done else (IN_FLIGHT, "")
+        if not self._cluster.is_assumed(uid):
+            return "", f"placed:{placed.node_name}"
+        return (PERMIT if uid in self._held else IN_FLIGHT), ""
+
+    def _line(self, uid: str, room: str) -> PodLine:
+        followed = self._followed[uid]
+        queued = followed.queued
+        pod = followed.pod if queued is None else queued.pod
+        return (
+            uid,
+            pod.metadata.namespace,
+            pod.metadata.name,
+            room,
+            pod_priority(pod),
+            0 if queued is None else queued.attempts,
+            0.0 if queued is None else round(queued.timestamp_ns / NANOSECONDS, 3),
+            reason_of(queued, room, self._scheduler),
+            pod.spec.scheduler_name,
+        )
+
+
+def reason_of(queued: QueuedPod | None, room: str, scheduler: Scheduler) -> str:
+    """Who or what holds the pod back, in a few words; empty if nobody does."""
+    if queued is None:
+        return ""
+    if room == PERMIT:
+        waiting = scheduler.waiting_pods.get(queued.uid)
+        return "" if waiting is None else ", ".join(waiting.pending_plugins)
+    if room == "gated":
+        gates = queued.pod.spec.scheduling_gates if queued.gating_plugin == GATES_PLUGIN else ()
+        return ", ".join(gate.name for gate in gates) or queued.gating_plugin
+    if room in ("active", IN_FLIGHT):
+        return ""
+    return ", ".join(sorted(queued.rejectors))

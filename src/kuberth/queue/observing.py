@@ -1,0 +1,54 @@
+"""Who looks on as pods move between the rooms of a queue.
+
+In: what a queue, and the guard before it, say of each move. Out: nothing; whoever looks on keeps what they
+want to know. While nobody does, it costs a look at an attribute that is None.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+from kuberth.framework.cluster_events import ClusterEvent
+from kuberth.framework.queued_pod import QueuedPod
+
+
+class MoveCause(NamedTuple):
+    """Why a pod goes to a room."""
+
+    label: str
+    """As metrics have it."""
+    event: ClusterEvent | None = None
+    """What happened in the cluster, if anything did."""
+    about: object = None
+    """The object it happened to."""
+    plugin: str = ""
+    """The plugin whose hint said that the event may help."""
+
+    @classmethod
+    def of(cls, event: ClusterEvent, about: object = None, *, plugin: str = "") -> MoveCause:
+        """That of an event in the cluster."""
+        return cls(event.label, event, about, plugin)
+
+
+UNTOLD = MoveCause("")
+"""Of a move that a queue has not told: only where the pod came to is known."""
+
+
+class QueueObserver(Protocol):
+    """Is told of every move, in order. It must be quick, and must not call the queue."""
+
+    def pod_moved(self, queued: QueuedPod, room: str, cause: MoveCause) -> None:
+        """The pod waits in this room now; it may have waited there before, with another reason."""
+        ...
+
+    def pod_popped(self, queued: QueuedPod) -> None:
+        """An attempt begins: it is in flight."""
+        ...
+
+    def pod_done(self, uid: str) -> None:
+        """A pod in flight will not come back: it is being bound, or needs no scheduling any more."""
+        ...
+
+    def pod_deleted(self, uid: str) -> None:
+        """The pod need not wait any more: it is gone, or was bound."""
+        ...

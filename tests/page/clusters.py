@@ -1,0 +1,142 @@
+"""`kuberth up` as a process with its page, and a small client for what kubectl would do meanwhile."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import sys
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from tests.e2e.processes import Process
+from tests.e2e.waiting import wait_for
+
+Object = dict[str, Any]
+
+READY_SECONDS = 120.0
+MERGE_PATCH = "application/merge-patch+json"
+_LINK = re.compile(r"http://\S+/ui/#token=\S+")
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """The Kubernetes API at the page's own origin."""
+
+    origin: str
+    token: str
+
+    def request(self, method: str, path: str, body: object = None, *, kind: str = "application/json") -> Any:
+        request = urllib.request.Request(
+            self.origin + path,
+            method=method,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Authorization": f"Bearer {self.token}", "Content-Type": kind},
+        )
+        with urllib.request.urlopen(request, timeout=30) as response:
+            return json.loads(response.read())
+
+    def get(self, path: str) -> Any:
+        return self.request("GET", path)
+
+    def find(self, path: str) -> Any | None:
+        """None if it is not there."""
+        try:
+            return self.get(path)
+        except urllib.error.HTTPError as error:
+            error.close()
+            if error.code == 404:
+                return None
+            raise
+
+    def create(self, path: str, body: Object) -> Any:
+        return self.request("POST", path, body)
+
+    def merge(self, path: str, patch: Object) -> Any:
+        return self.request("PATCH", path, patch, kind=MERGE_PATCH)
+
+    def delete(self, path: str) -> Any:
+        return self.request("DELETE", path)
+
+    def create_pod(self, name: str, **fields: Any) -> None:
+        self.create("/api/v1/namespaces/default/pods", pod(name, **fields))
+
+    def pod(self, name: str) -> Any | None:
+        return self.find(f"/api/v1/namespaces/default/pods/{name}")
+
+
+class Cluster:
+    """A running cluster; it can be ended and started again where it was."""
+
+    def __init__(self, folder: Path, *flags: str) -> None:
+        self._folder = folder
+        self._flags = flags
+        self._starts = 0
+        self.process, self.link = self._start(page_port=0)
+
+    @property
+    def origin(self) -> str:
+        parts = urlsplit(self.link)
+        return f"{parts.scheme}://{parts.netloc}"
+
+    @property
+    def token(self) -> str:
+        return self.link.partition("#token=")[2]
+
+    @property
+    def api(self) -> Api:
+        return Api(self.origin, self.token)
+
+    def _start(self, *, page_port: int) -> tuple[Process, str]:
+        self._starts += 1
+        command = [sys.executable, "-m", "kuberth", "up", "--port", "0", "--page-port", str(page_port)]
+        command += ["--data", str(self._folder / "data"), *self._flags]
+        process = Process("kuberth up", command, log=self._folder / f"up-{self._starts}.log")
+
+        def link() -> str | None:
+            assert process.alive, process.tail()
+            found = _LINK.search(process.output())
+            return None if found is None else found[0]
+
+        return process, wait_for("the page's link", link, seconds=READY_SECONDS, explain=process.tail)
+
+    def end(self) -> None:
+        if self.process.alive:
+            self.process.signal(signal.SIGINT)
+            self.process.wait(30)
+
+    def start_again(self) -> None:
+        """At the same port, with the same credentials."""
+        before = self.link
+        self.process, self.link = self._start(page_port=urlsplit(self.origin).port or 0)
+        assert self.link == before
+
+
+def pod(
+    name: str, *, cpu: str = "100m", spec: Object | None = None, metadata: Object | None = None
+) -> Object:
+    container = {"name": "main", "image": "nginx", "resources": {"requests": {"cpu": cpu}}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, **(metadata or {})},
+        "spec": {"containers": [container], **(spec or {})},
+    }
+
+
+def deployment(name: str, *, replicas: int, cpu: str = "100m") -> Object:
+    template = pod("unused", cpu=cpu)
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": name}},
+            "template": {"metadata": {"labels": {"app": name}}, "spec": template["spec"]},
+        },
+    }

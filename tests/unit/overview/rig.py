@@ -1,0 +1,64 @@
+"""A scheduler with an overview beside it, on virtual time, and readers of its stream."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from kuberth.clock import LoopClock
+from kuberth.overview import Overview
+from kuberth.overview.onlooker import Onlooker
+from kuberth.overview.reading import EventReader, Seen
+from kuberth.testing import World, running
+
+
+class Reader:
+    """One who looks on: takes what there is when told to, and puts it together."""
+
+    def __init__(self, overview: Overview) -> None:
+        self.onlooker: Onlooker = overview.subscribe()
+        self.seen = Seen()
+        self.events: list[tuple[str, Any]] = []
+        self._reader = EventReader()
+
+    def read(self) -> list[tuple[str, Any]]:
+        new = [event for piece in self.onlooker.take() for event in self._reader.feed(piece)]
+        for name, tree in new:
+            self.seen.take(name, tree)
+        self.events += new
+        return new
+
+
+@asynccontextmanager
+async def watching(*objects: Any, always_records: bool = False, **options: Any) -> AsyncIterator[Watched]:
+    async with running(*objects, **options) as world:
+        clock = LoopClock(asyncio.get_running_loop())
+        overview = Overview(
+            world.scheduler,
+            clock=clock,
+            program="up",
+            cluster="test",
+            writable=True,
+            always_records=always_records,
+        )
+        running_overview = asyncio.create_task(overview.run(), name="overview")
+        try:
+            yield Watched(world, overview)
+        finally:
+            running_overview.cancel()
+            await asyncio.wait([running_overview])
+
+
+class Watched:
+    def __init__(self, world: World, overview: Overview) -> None:
+        self.world = world
+        self.overview = overview
+
+    def moves(self, name: str) -> list[tuple[str, str]]:
+        """The rooms a pod went to, each with the event or note that goes with it."""
+        story = self.overview.stories.named(f"default/{name}")
+        assert story is not None
+        trees = [move.tree() for move in story.moves]
+        return [(tree["to"], tree["event"] or tree["note"]) for tree in trees]
