@@ -16,26 +16,25 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final
 
-from kuberth.api.core import Namespace, Node, Pod
-from kuberth.api.events import Event
+from kuberth.api.core import Binding, Namespace, Node, Pod
 from kuberth.api.meta import ObjectMeta
+from kuberth.api.wire import decode
 from kuberth.assembly.profiles import full_registry
 from kuberth.assembly.scheduler import Scheduler
-from kuberth.client.protocol import Api
-from kuberth.clock import LoopClock, run_in_virtual_time
+from kuberth.client.protocol import Api, WatchEvent, WatchType
+from kuberth.clock import Clock, LoopClock, run_in_virtual_time
 from kuberth.config import FeatureGates, KubeSchedulerConfiguration
-from kuberth.errors import AlreadyExistsError
+from kuberth.errors import AlreadyExistsError, ApiError
 from kuberth.framework.registry import Registry
 from kuberth.local.memory_api import MemoryApi
+from kuberth.outcomes.event_recorder import ApiEventRecorder, Told
 from kuberth.queue.interface import QueueFactory
 from kuberth.simulation.arrivals import Arrival, ArrivalPods, named, pod_groups
 from kuberth.simulation.observing import MAX_SAMPLES, Books, RunObserver
 from kuberth.simulation.outcomes import VERSION, Attempts, Outcome, Reason, rounded, waits
 from kuberth.simulation.playing import Kubelets, Users
-
-T = TypeVar("T")
 
 GANG_GATES: Final = ("GenericWorkload", "GangScheduling")
 """Turned on for a trace with gangs, unless somebody said otherwise."""
@@ -71,7 +70,8 @@ def simulate(
 
     async def main() -> Outcome:
         gates = effective_gates(scenario)
-        api = MemoryApi(clock=LoopClock(asyncio.get_running_loop()), feature_gates=gates, steady=True)
+        clock = LoopClock(asyncio.get_running_loop())
+        api = StageApi(clock=clock, feature_gates=gates, steady=True)
         return await Performance(scenario, api, seed=seed, told=told).run()
 
     with _seldom_collected():
@@ -116,7 +116,7 @@ class Performance:
         self._now = partial(_since, loop.time, loop.time())
         self._gates = effective_gates(scenario)
         self._api = api
-        self._news = NewsStand()
+        self._news = NewsStand(api, self._clock)
         self._scheduler = Scheduler(
             self._api,
             config=scenario.config,
@@ -125,7 +125,7 @@ class Performance:
             registry=scenario.registry(),
             clock=self._clock,
             rng=random.Random(seed),
-            events_api=cast(Api, self._news),
+            recorder=self._news,
         )
 
     async def run(self) -> Outcome:
@@ -134,10 +134,10 @@ class Performance:
         await self._furnish()
         span = scenario.until or max((each.arrival for _, each in arrivals), default=0.0)
         observer = RunObserver(
-            api, Books(scenario.nodes), now=self._now, interval=max(1.0, span / (MAX_SAMPLES / 2))
+            Books(scenario.nodes), now=self._now, interval=max(1.0, span / (MAX_SAMPLES / 2))
         )
         async with asyncio.TaskGroup() as tasks:
-            kubelets = Kubelets(api, clock=self._clock, spawn=tasks.create_task)
+            kubelets = Kubelets(api, clock=self._clock)
             users = Users(
                 api,
                 arrivals,
@@ -149,8 +149,8 @@ class Performance:
             scheduling = tasks.create_task(self._scheduler.run(), name="scheduler")
             await self._scheduler.wait_synced()
             followers = [
-                tasks.create_task(observer.follow(since="0"), name="observer"),
-                tasks.create_task(kubelets.follow(since="0"), name="kubelets"),
+                tasks.create_task(self._follow(observer.note, kubelets.note), name="followers"),
+                tasks.create_task(kubelets.run(), name="kubelets"),
                 tasks.create_task(observer.sample(), name="samples"),
             ]
             playing = tasks.create_task(users.run(), name="users")
@@ -181,6 +181,13 @@ class Performance:
         # In the order in which an API server lists them: the scheduler goes through nodes as they came.
         for obj in (*sorted(scenario.nodes, key=lambda node: node.metadata.name), *scenario.objects):
             await api.create(obj)
+
+    async def _follow(self, *listeners: Callable[[WatchEvent], None]) -> None:
+        """Tell these of every change of a pod, in their order, until cancelled."""
+        async for event in self._api.watch(Pod, resource_version="0"):
+            if event.type is not WatchType.BOOKMARK:
+                for tell in listeners:
+                    tell(event)
 
     async def _settle(self, kubelets: Kubelets) -> None:
         """Return when nothing is on its way any more: those who still wait would wait for ever."""
@@ -233,21 +240,45 @@ _NODES: Final = re.compile(r"^\d+/\d+ nodes are available: ")
 _COUNT: Final = re.compile(r"^(\d+) ")
 
 
-class NewsStand:
+class StageApi(MemoryApi):
+    """Takes bindings without a task each (`kuberth.client.protocol.PostingApi`), and nothing else so."""
+
+    def post_nowait(
+        self,
+        kind: type[Any],
+        body: bytes,
+        *,
+        what: str,
+        namespace: str = "",
+        name: str = "",
+        subresource: str = "",
+        check: Callable[[], None] | None = None,
+    ) -> asyncio.Future[None] | None:
+        if subresource != "binding":
+            return None
+        answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        try:
+            if check is not None:
+                check()
+            self.assign(decode(Binding, body))
+        except ApiError as error:
+            answer.set_exception(error)
+        else:
+            answer.set_result(None)
+        return answer
+
+
+class NewsStand(ApiEventRecorder):
     """Takes the scheduler's events in the API's place, and counts why pods were rejected."""
 
-    def __init__(self) -> None:
+    def __init__(self, api: Api, clock: Clock) -> None:
+        super().__init__(api, clock, controllers=("",))
         self._reasons: Counter[str] = Counter()
 
-    async def create(self, obj: T) -> T:
-        if isinstance(obj, Event) and obj.reason == "FailedScheduling":
-            for reason in reasons_in(obj.note):
-                self._reasons[reason] += 1
-        return obj
-
-    async def patch(self, kind: type[T], name: str, patch: Mapping[str, Any], **_where: str) -> T:
-        """News that continue a series say nothing new."""
-        return kind()
+    def _hand_over(self, told: Told) -> None:
+        # News that continue a series say nothing new.
+        if told.times == 1 and told.first.reason == "FailedScheduling":
+            self._reasons.update(reasons_in(told.first.note))
 
     def reasons(self) -> list[Reason]:
         ordered = sorted(self._reasons.items(), key=lambda each: (-each[1], each[0]))
