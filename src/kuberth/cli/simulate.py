@@ -51,6 +51,9 @@ def _workload_options(command: Any) -> Any:
             click.option("--pods", type=click.IntRange(1, 10_000_000), default=1000, show_default=True),
             click.option("--days", type=click.FloatRange(0.0001, 3650), default=1.0, show_default=True),
             click.option("--until", type=click.FloatRange(0.001), help="Stop after so many virtual seconds."),
+            click.option(
+                "--controllers", is_flag=True, help="Run controllers though no manifest asks for any."
+            ),
             click.option("--feature-gates", default="", metavar="A=true,B=false"),
             click.option("--output-json", type=_OUT, help="Write everything as JSON."),
             click.option("--output-csv", type=_OUT, help="Write the figures as CSV."),

@@ -250,25 +250,16 @@ class MemoryApi:
             row, present = _row(info), self._present(kind, _join(namespace, name))
             style = MERGE_PATCH if info.registered else STRATEGIC_MERGE_PATCH
             part = getattr(present, subresource, None) if subresource and type(present) is kind else None
-            alone = isinstance(part, msgspec.Struct) and patch.keys() <= {"metadata", subresource}
-            if alone and (plain := _plain_changes(part, patch, subresource)) is not None:
-                old = _identity(present)
-                expect_same_uid(row, old, {**patch})
-                expect_same(row, old, patch.get("metadata", {}))
-                changed = msgspec.structs.replace(part, **plain)
+            if isinstance(part, msgspec.Struct) and patch.keys() <= {"metadata", subresource}:
+                changed = _patched(row, present, part, patch, name=subresource, style=style)
                 if changed != part:
                     present = self._write(msgspec.structs.replace(present, **{subresource: changed}))
                 return cast(T, present)
-            old = _outline(present, **{subresource: part}) if alone else to_builtins(present)
+            old = to_builtins(present)
             new = apply_patch(row, old, to_builtins(patch), content_type=style)
             expect_same_uid(row, old, new)
             expect_same(row, old, new["metadata"])
-            if not alone:
-                return self._store(kind, row, old, new, subresource=subresource)
-            changed = convert(type(part), new.get(subresource, {}))
-            if changed != part:
-                present = self._write(msgspec.structs.replace(present, **{subresource: changed}))
-            return cast(T, present)
+            return self._store(kind, row, old, new, subresource=subresource)
 
     async def bind(self, binding: Binding) -> None:
         self.assign(binding)
@@ -487,6 +478,26 @@ def _without_blanks(tree: dict[str, Any]) -> dict[str, Any]:
 
 
 _PRECONDITIONS: Final = {"uid", "resourceVersion"}
+
+
+def _patched(
+    row: ServedResource,
+    obj: Any,
+    part: msgspec.Struct,
+    patch: Mapping[str, Any],
+    *,
+    name: str,
+    style: str,
+) -> msgspec.Struct:
+    """A part of an object after a patch of this part alone."""
+    plain = _plain_changes(part, patch, name)
+    old = _identity(obj) if plain is not None else _outline(obj, **{name: part})
+    new = patch if plain is not None else apply_patch(row, old, to_builtins(patch), content_type=style)
+    expect_same_uid(row, old, {**new})
+    expect_same(row, old, new.get("metadata", {}))
+    if plain is not None:
+        return msgspec.structs.replace(part, **plain)
+    return convert(type(part), new.get(name, {}))
 
 
 def _plain_changes(part: msgspec.Struct, patch: Mapping[str, Any], name: str) -> dict[str, Any] | None:

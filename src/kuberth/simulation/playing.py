@@ -62,6 +62,9 @@ class Users:
 class Kubelets:
     """Those of all nodes."""
 
+    patience: float | None = None
+    """Every pod ends or stays: there is an end."""
+
     def __init__(self, api: Api, *, clock: Clock) -> None:
         self._api = api
         self._clock = clock
@@ -77,6 +80,9 @@ class Kubelets:
     def idle(self) -> bool:
         """Whether nothing will change by their doing."""
         return not (self._timed or self._to_do or self._doing)
+
+    async def check(self) -> None:
+        """They can play whatever there is."""
 
     async def calm(self) -> None:
         """Return when they are idle."""
