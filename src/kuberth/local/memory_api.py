@@ -23,9 +23,7 @@ import msgspec
 
 from kuberth.api.core import Binding, Pod
 from kuberth.api.kinds import REGISTRY, KindInfo
-from kuberth.api.meta import ObjectMeta
 from kuberth.api.plain import PlainObject
-from kuberth.api.pods import PodStatus
 from kuberth.api.wire import convert, to_builtins
 from kuberth.client.protocol import ObjectList, WatchEvent, WatchType
 from kuberth.client.reading import read_change, read_items
@@ -51,6 +49,7 @@ from kuberth.local.in_process import told_as_api_errors
 from kuberth.text.timestamps import timestamp
 
 T = TypeVar("T")
+S = TypeVar("S", bound=msgspec.Struct)
 
 Matcher = Callable[[Any], bool]
 
@@ -144,9 +143,9 @@ class MemoryApi:
             self._write(
                 msgspec.structs.replace(
                     pod,
-                    metadata=convert(ObjectMeta, new["metadata"]),
+                    metadata=_rewritten(pod.metadata, old["metadata"], new["metadata"]),
                     spec=msgspec.structs.replace(pod.spec, node_name=new["spec"]["nodeName"]),
-                    status=convert(PodStatus, new["status"]),
+                    status=_rewritten(pod.status, old["status"], new["status"]),
                 )
             )
 
@@ -282,7 +281,7 @@ class MemoryApi:
             tree = _pod_outline(old) if isinstance(old, Pod) else to_builtins(old)
             plan = plan_deletion(_row(info), tree, options, now_ns=self._clock.now_ns())
         if plan.marked is not None and isinstance(old, Pod):
-            metadata = convert(ObjectMeta, plan.marked["metadata"])
+            metadata = _rewritten(old.metadata, tree["metadata"], plan.marked["metadata"])
             self._write(msgspec.structs.replace(old, metadata=metadata))
         elif plan.marked is not None:
             self._write(convert(type(old), plan.marked))
@@ -469,12 +468,36 @@ def _every(_obj: Any) -> bool:
 
 def _outline(obj: Any, **parts: Any) -> dict[str, Any]:
     """The tree of an object's metadata and of these parts alone, as far as they say anything."""
-    tree = {"metadata": obj.metadata, **parts}
-    return {name: _without_blanks(to_builtins(part)) for name, part in tree.items()}
+    metadata = obj.metadata
+    if metadata.deletion_timestamp is None:
+        own = {
+            "name": metadata.name,
+            "namespace": metadata.namespace,
+            "uid": metadata.uid,
+            "resourceVersion": metadata.resource_version,
+            "generation": metadata.generation,
+            "labels": metadata.labels,
+            "annotations": metadata.annotations,
+            "finalizers": list(metadata.finalizers),
+        }
+    else:
+        own = to_builtins(metadata)
+    tree = {name: to_builtins(part) for name, part in parts.items()}
+    return {name: _without_blanks(part) for name, part in (("metadata", own), *tree.items())}
 
 
 def _without_blanks(tree: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in tree.items() if value or value == 0}
+
+
+def _rewritten(part: S, old: Mapping[str, Any], new: Mapping[str, Any]) -> S:
+    """A part of an object with what differs between two trees of it."""
+    names = _field_names(type(part))
+    changed = {name: new[name] for name in new if name in names and new[name] != old.get(name)}
+    for name in old.keys() - new.keys():
+        changed[name] = None
+    read = convert(type(part), changed)
+    return msgspec.structs.replace(part, **{names[name]: getattr(read, names[name]) for name in changed})
 
 
 _PRECONDITIONS: Final = {"uid", "resourceVersion"}
