@@ -78,15 +78,18 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
     def __init__(self) -> None:
         self._jumping = _JumpingSelector()
+        self._finest_at = -1.0
         super().__init__(self._jumping)
 
     def time(self) -> float:
         """Seconds of virtual time since the loop began."""
         now = self._jumping.now
-        # asyncio runs timers that are due within its clock's resolution. One that ran early, looked at the
-        # clock and set itself again would do so for ever, as no time passes here: the resolution is the
-        # smallest step that a float of this size can make, whatever the size.
-        self._clock_resolution = math.ulp(now)
+        if now != self._finest_at:
+            # asyncio runs timers that are due within its clock's resolution. One that ran early, looked at
+            # the clock and set itself again would do so for ever, as no time passes here: the resolution is
+            # the smallest step that a float of this size can make, whatever the size.
+            self._finest_at = now
+            self._clock_resolution = math.ulp(now)
         return now
 
     def run_in_executor(  # type: ignore[override]  # asyncio types its own as returning a subclass

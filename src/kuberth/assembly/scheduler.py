@@ -79,10 +79,12 @@ class Scheduler:
         rng: random.Random | None = None,
         max_unschedulable_seconds: float = 300.0,
         events_api: Api | None = None,
+        recorder: ApiEventRecorder | None = None,
     ) -> None:
         """`plugins` are added to the in-tree ones (or to `registry`); `queue` replaces the default queue.
 
-        Events are written through `events_api`, so that they need not share a rate limit with bindings.
+        Events are written through `events_api`, so that they need not share a rate limit with bindings; or
+        they go to `recorder` in place of the API.
         """
         config = default_configuration(feature_gates) if config is None else config
         self.config = config
@@ -97,11 +99,14 @@ class Scheduler:
         self._tasks: asyncio.TaskGroup | None = None
         self._work: set[asyncio.Task[None]] = set()
         self._stopped = asyncio.Event()
-        self.recorder = ApiEventRecorder(
-            api if events_api is None else events_api,
-            self._clock,
-            controllers=[profile.scheduler_name for profile in config.profiles],
-        )
+        names = [profile.scheduler_name for profile in config.profiles]
+        if recorder is None:
+            recorder = ApiEventRecorder(
+                api if events_api is None else events_api, self._clock, controllers=names
+            )
+        else:
+            recorder.name_controllers(names)
+        self.recorder = recorder
         for kind in (Pod, Node, Namespace):
             self.stores.of(kind)
         if registry is None:

@@ -47,10 +47,15 @@ def _workload_options(command: Any) -> Any:
             click.option("--shape", metavar="RESOURCE=AMOUNT,...", help="Of this size, with --nodes."),
             click.option("--trace", type=_FILE, help="Pods: a trace (.csv, .jsonl) or manifests."),
             click.option("--trace-format", type=click.Choice(_FORMATS), default="kuberth", show_default=True),
-            click.option("--generate", metavar="MIX", help="Draw pods by lot instead: services or gpu."),
+            click.option(
+                "--generate", metavar="MIX", help="Draw pods by lot instead: services, gpu or alibaba-gpu."
+            ),
             click.option("--pods", type=click.IntRange(1, 10_000_000), default=1000, show_default=True),
             click.option("--days", type=click.FloatRange(0.0001, 3650), default=1.0, show_default=True),
             click.option("--until", type=click.FloatRange(0.001), help="Stop after so many virtual seconds."),
+            click.option(
+                "--controllers", is_flag=True, help="Run controllers though no manifest asks for any."
+            ),
             click.option("--feature-gates", default="", metavar="A=true,B=false"),
             click.option("--output-json", type=_OUT, help="Write everything as JSON."),
             click.option("--output-csv", type=_OUT, help="Write the figures as CSV."),
@@ -142,7 +147,7 @@ def record(kubeconfig: str | None, context: str | None, seconds: float | None, o
 @click.option("--days", type=click.FloatRange(0.0001, 3650), default=1.0, show_default=True)
 @click.option("--seed", type=int, default=0, show_default=True)
 def trace(mix: str, pods: int, days: float, seed: int) -> None:
-    """Print a trace drawn by lot: services or gpu."""
+    """Print a trace drawn by lot: services, gpu or alibaba-gpu."""
     from kuberth.simulation.generating import generate, mix_named
     from kuberth.simulation.traces import write_trace
 

@@ -70,6 +70,8 @@ class _Making:
             registry=self._registry,
             queue=queue_factory(self.extras, self.flags["queue_reference"]),
             until=self.flags["until"],
+            managed=(*cluster.managed, *coming.managed),
+            controllers=self.flags["controllers"],
         )
 
     def _registry(self) -> Registry:
@@ -153,6 +155,10 @@ def run_fit(extras: Extras, flags: dict[str, Any]) -> None:
     pod = expect_pod(read_workload(flags["fit"]).arrivals)
     # The cluster as it is: whatever would arrive does not.
     scenario = _Making({**flags, "trace": flags["fit"], "generate": None}, extras, "fit", None)(0)
+    if scenario.managed:
+        raise ConfigError(
+            f"{scenario.managed[0]}: --fit asks about the cluster as it is, and makes no pods of others first"
+        )
     shapes = _shapes_to_try(flags, scenario)
     found = Fitting(scenario, pod).answer(wanted=flags["fit_pods"] or 0, shapes=shapes)
     encoded = msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n"

@@ -16,7 +16,8 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
 from itertools import chain, islice
-from typing import Any, Final, NamedTuple, TypeVar, cast
+from operator import attrgetter
+from typing import Any, Final, TypeVar, cast
 
 import msgspec
 
@@ -48,6 +49,9 @@ from kuberth.local.in_process import told_as_api_errors
 from kuberth.text.timestamps import timestamp
 
 T = TypeVar("T")
+S = TypeVar("S", bound=msgspec.Struct)
+
+Matcher = Callable[[Any], bool]
 
 KEEP_CHANGES: Final = 20_000
 """How many changes a watch can catch up with; who is further behind has to list again."""
@@ -125,6 +129,26 @@ class MemoryApi:
         del self._objects[REGISTRY.of(kind).resource_id][key]
         self._note(REGISTRY.of(kind), obj, None)
 
+    def assign(self, binding: Binding) -> None:
+        """Bind a pod."""
+        metadata = binding.metadata
+        key = _join(metadata.namespace, metadata.name)
+        with told_as_api_errors(f"bind pod {key} to node {binding.target.name}"):
+            pod: Pod = self._present(Pod, key)
+            spec = {"nodeName": pod.spec.node_name, "schedulingGates": pod.spec.scheduling_gates}
+            old = _outline(pod, spec=spec, status=pod.status)
+            asked = read_binding(to_builtins(binding))
+            now = timestamp(self._clock.now_ns())
+            new = bound_pod(old, asked, now=now, gates_hold=self._gates_hold)
+            self._write(
+                msgspec.structs.replace(
+                    pod,
+                    metadata=_rewritten(pod.metadata, old["metadata"], new["metadata"]),
+                    spec=msgspec.structs.replace(pod.spec, node_name=new["spec"]["nodeName"]),
+                    status=_rewritten(pod.status, old["status"], new["status"]),
+                )
+            )
+
     async def next_change(self) -> None:
         """Return when any object has changed."""
         waker = asyncio.Event()
@@ -146,7 +170,8 @@ class MemoryApi:
             wanted = parse_version(resource_version or "0")
             if wanted > self._version:
                 raise too_large_version(wanted, self._version)
-        chosen = [obj for obj in self._all(kind) if _matches(selection, obj)]
+        matches = _matcher(selection)
+        chosen = [obj for obj in self._all(kind) if matches(obj)]
         return ObjectList(read_items(_seen_as, kind, chosen, what=what), str(self._version))
 
     async def watch(
@@ -162,12 +187,13 @@ class MemoryApi:
             if seen == 0:
                 seen, present = self._version, self._all(kind)
             missed = self._since(seen)
+        matches = _matcher(selection)
         subscription = _Subscription(change for change in missed if change.resource_id == info.resource_id)
         subscribers = self._subscriptions.setdefault(info.resource_id, [])
         subscribers.append(subscription)
         try:
             for obj in present:
-                if _matches(selection, obj) and (event := read(WatchType.ADDED, obj)) is not None:
+                if matches(obj) and (event := read(WatchType.ADDED, obj)) is not None:
                     yield event
             loop = asyncio.get_running_loop()
             next_bookmark = math.inf if self.steady else _bookmark_after(loop.time())
@@ -176,10 +202,11 @@ class MemoryApi:
                     if len(subscription.changes) > self._keep_changes:
                         with told_as_api_errors(what):
                             raise expired(f"too old resource version: {subscription.changes[0].version}")
-                    if (found := _event(subscription.changes.popleft(), selection)) is not None:
-                        event = read(*found)
-                        if event is not None:
-                            yield event
+                    type_, obj = _event(subscription.changes.popleft(), matches)
+                    if type(obj) is kind:
+                        yield WatchEvent(type_, obj, obj.metadata.resource_version)
+                    elif obj is not None and (event := read(type_, obj)) is not None:
+                        yield event
                 if loop.time() >= next_bookmark:
                     next_bookmark = _bookmark_after(loop.time())
                     yield WatchEvent(WatchType.BOOKMARK, None, str(self._version))
@@ -219,25 +246,22 @@ class MemoryApi:
     ) -> T:
         info = REGISTRY.of(kind)
         with told_as_api_errors(f"patch {object_name(info, name, namespace, subresource)}"):
-            row, old = _row(info), to_builtins(self._present(kind, _join(namespace, name)))
+            row, present = _row(info), self._present(kind, _join(namespace, name))
             style = MERGE_PATCH if info.registered else STRATEGIC_MERGE_PATCH
+            part = getattr(present, subresource, None) if subresource and type(present) is kind else None
+            if isinstance(part, msgspec.Struct) and patch.keys() <= {"metadata", subresource}:
+                changed = _patched(row, present, part, patch, name=subresource, style=style)
+                if changed != part:
+                    present = self._write(msgspec.structs.replace(present, **{subresource: changed}))
+                return cast(T, present)
+            old = to_builtins(present)
             new = apply_patch(row, old, to_builtins(patch), content_type=style)
             expect_same_uid(row, old, new)
             expect_same(row, old, new["metadata"])
             return self._store(kind, row, old, new, subresource=subresource)
 
     async def bind(self, binding: Binding) -> None:
-        metadata = binding.metadata
-        key = _join(metadata.namespace, metadata.name)
-        with told_as_api_errors(f"bind pod {key} to node {binding.target.name}"):
-            pod = to_builtins(self._present(Pod, key))
-            asked = read_binding(to_builtins(binding))
-            self._write(
-                convert(
-                    Pod,
-                    bound_pod(pod, asked, now=timestamp(self._clock.now_ns()), gates_hold=self._gates_hold),
-                )
-            )
+        self.assign(binding)
 
     async def delete(
         self,
@@ -254,8 +278,12 @@ class MemoryApi:
             options["gracePeriodSeconds"] = grace_period_seconds
         with told_as_api_errors(f"delete {object_name(info, name, namespace)}"):
             old = self._present(kind, key)
-            plan = plan_deletion(_row(info), to_builtins(old), options, now_ns=self._clock.now_ns())
-        if plan.marked is not None:
+            tree = _pod_outline(old) if isinstance(old, Pod) else to_builtins(old)
+            plan = plan_deletion(_row(info), tree, options, now_ns=self._clock.now_ns())
+        if plan.marked is not None and isinstance(old, Pod):
+            metadata = _rewritten(old.metadata, tree["metadata"], plan.marked["metadata"])
+            self._write(msgspec.structs.replace(old, metadata=metadata))
+        elif plan.marked is not None:
             self._write(convert(type(old), plan.marked))
         if plan.remove:
             self.remove(kind, key)
@@ -329,11 +357,23 @@ class MemoryApi:
         return tuple(islice(reversed(self._history), number))[::-1]
 
 
-class _Change(NamedTuple):
-    version: str
-    resource_id: str
-    old: Any
-    new: Any
+class _Change:
+    """What was, and what is; None stands for not there."""
+
+    __slots__ = ("_gone", "new", "old", "resource_id", "version")
+
+    def __init__(self, version: str, resource_id: str, old: Any, new: Any) -> None:
+        self.version = version
+        self.resource_id = resource_id
+        self.old = old
+        self.new = new
+        self._gone: Any = None
+
+    def gone(self) -> Any:
+        """The last version, as of this change; all who watch are told the same."""
+        if self._gone is None:
+            self._gone = _with_metadata(self.old, resource_version=self.version)
+        return self._gone
 
 
 class _Subscription:
@@ -371,15 +411,15 @@ def _bookmark_after(now: float) -> float:
     return (now // BOOKMARK_SECONDS + 1) * BOOKMARK_SECONDS
 
 
-def _event(change: _Change, selection: Selection) -> tuple[WatchType, Any] | None:
-    """The change as a watch with this selection sees it: leaving the selection is a deletion."""
-    new_matches = change.new is not None and _matches(selection, change.new)
-    old_matches = change.old is not None and _matches(selection, change.old)
-    if new_matches:
-        return (WatchType.MODIFIED if old_matches else WatchType.ADDED), change.new
-    if not old_matches:
-        return None
-    return WatchType.DELETED, _with_metadata(change.old, resource_version=change.version)
+def _event(change: _Change, matches: Matcher) -> tuple[WatchType, Any]:
+    """The change as a watch with this selection sees it: leaving the selection is a deletion.
+
+    Without an object: it does not see it.
+    """
+    old, new = change.old, change.new
+    if new is not None and matches(new):
+        return (WatchType.MODIFIED if old is not None and matches(old) else WatchType.ADDED), new
+    return WatchType.DELETED, (change.gone() if old is not None and matches(old) else None)
 
 
 @lru_cache(maxsize=256)
@@ -393,20 +433,125 @@ def _row(info: KindInfo) -> ServedResource:
     )
 
 
-def _matches(selection: Selection, obj: Any) -> bool:
+def _matcher(selection: Selection) -> Matcher:
+    """The selection for structs, without a tree where they have the field: all pods are asked for their
+    phase at every change."""
     if selection.everything:
+        return _every
+    if not selection.labels.empty:
+        return lambda obj: selection.matches(to_builtins(obj))
+    wanted = [
+        (attrgetter(".".join(map(_attribute, selection.paths[each.field][0]))), each)
+        for each in selection.fields.requirements
+    ]
+
+    def matches(obj: Any) -> bool:
+        if isinstance(obj, PlainObject):
+            return selection.matches(to_builtins(obj))
+        for get, requirement in wanted:
+            try:
+                value = get(obj)
+            except AttributeError:
+                value = None
+            if not (isinstance(value, str) and value):
+                value = value_at(to_builtins(obj), *selection.paths[requirement.field])
+            if not requirement.matches_value(value):
+                return False
         return True
-    if isinstance(obj, PlainObject) or not selection.labels.empty:
-        return selection.matches(to_builtins(obj))
-    return selection.fields.matches(lambda name: _value_at(obj, *selection.paths[name]))
+
+    return matches
 
 
-def _value_at(obj: Any, path: tuple[str, ...], absent: str) -> str:
-    """A field's value as text, from the struct itself: pods are asked for their phase at every change."""
-    found = obj
-    for part in path:
-        found = getattr(found, _attribute(part), None)
-    return found if isinstance(found, str) and found else value_at(to_builtins(obj), path, absent)
+def _every(_obj: Any) -> bool:
+    return True
+
+
+def _outline(obj: Any, **parts: Any) -> dict[str, Any]:
+    """The tree of an object's metadata and of these parts alone, as far as they say anything."""
+    metadata = obj.metadata
+    if metadata.deletion_timestamp is None:
+        own = {
+            "name": metadata.name,
+            "namespace": metadata.namespace,
+            "uid": metadata.uid,
+            "resourceVersion": metadata.resource_version,
+            "generation": metadata.generation,
+            "labels": metadata.labels,
+            "annotations": metadata.annotations,
+            "finalizers": list(metadata.finalizers),
+        }
+    else:
+        own = to_builtins(metadata)
+    tree = {name: to_builtins(part) for name, part in parts.items()}
+    return {name: _without_blanks(part) for name, part in (("metadata", own), *tree.items())}
+
+
+def _without_blanks(tree: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in tree.items() if value or value == 0}
+
+
+def _rewritten(part: S, old: Mapping[str, Any], new: Mapping[str, Any]) -> S:
+    """A part of an object with what differs between two trees of it."""
+    names = _field_names(type(part))
+    changed = {name: new[name] for name in new if name in names and new[name] != old.get(name)}
+    for name in old.keys() - new.keys():
+        changed[name] = None
+    read = convert(type(part), changed)
+    return msgspec.structs.replace(part, **{names[name]: getattr(read, names[name]) for name in changed})
+
+
+_PRECONDITIONS: Final = {"uid", "resourceVersion"}
+
+
+def _patched(
+    row: ServedResource,
+    obj: Any,
+    part: msgspec.Struct,
+    patch: Mapping[str, Any],
+    *,
+    name: str,
+    style: str,
+) -> msgspec.Struct:
+    """A part of an object after a patch of this part alone."""
+    plain = _plain_changes(part, patch, name)
+    old = _identity(obj) if plain is not None else _outline(obj, **{name: part})
+    new = patch if plain is not None else apply_patch(row, old, to_builtins(patch), content_type=style)
+    expect_same_uid(row, old, {**new})
+    expect_same(row, old, new.get("metadata", {}))
+    if plain is not None:
+        return msgspec.structs.replace(part, **plain)
+    return convert(type(part), new.get(name, {}))
+
+
+def _plain_changes(part: msgspec.Struct, patch: Mapping[str, Any], name: str) -> dict[str, Any] | None:
+    """The fields that a patch sets in a part, if it sets only texts and numbers: nothing is to be merged."""
+    given, names = patch.get(name, {}), _field_names(type(part))
+    if not (isinstance(given, dict) and patch.get("metadata", {}).keys() <= _PRECONDITIONS):
+        return None
+    if not all(key in names and type(value) in (str, int, float, bool) for key, value in given.items()):
+        return None
+    read = convert(type(part), given)
+    return {names[key]: getattr(read, names[key]) for key in given}
+
+
+@lru_cache(maxsize=256)
+def _field_names(kind: type[msgspec.Struct]) -> dict[str, str]:
+    """A struct's fields by their names in JSON."""
+    return {field.encode_name: field.name for field in msgspec.structs.fields(kind)}
+
+
+def _identity(obj: Any) -> dict[str, Any]:
+    metadata = obj.metadata
+    own = {"name": metadata.name, "uid": metadata.uid, "resourceVersion": metadata.resource_version}
+    return {"metadata": own}
+
+
+def _pod_outline(pod: Pod) -> dict[str, Any]:
+    """What a deletion asks of a pod."""
+    spec: dict[str, Any] = {"nodeName": pod.spec.node_name}
+    if pod.spec.termination_grace_period_seconds is not None:
+        spec["terminationGracePeriodSeconds"] = pod.spec.termination_grace_period_seconds
+    return _outline(pod, spec=spec, status={"phase": pod.status.phase})
 
 
 @lru_cache(maxsize=256)

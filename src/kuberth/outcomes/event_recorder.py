@@ -46,7 +46,7 @@ class _News(NamedTuple):
     action: str
 
 
-class _First(NamedTuple):
+class FirstTold(NamedTuple):
     """An event as it happened first."""
 
     name: str
@@ -61,10 +61,12 @@ class _First(NamedTuple):
     related: ObjectReference | None
 
 
-class _Told:
+class Told:
+    """One event, and what became of it."""
+
     __slots__ = ("first", "in_doubt", "last_ns", "post", "times", "writing", "written")
 
-    def __init__(self, first: _First) -> None:
+    def __init__(self, first: FirstTold) -> None:
         self.first = first
         self.last_ns = first.at_ns
         self.times = 1
@@ -92,8 +94,8 @@ class ApiEventRecorder:
         self.name_controllers(controllers)
         self._renderer = EventRenderer()
         self._numbers = count(1)
-        self._told: OrderedDict[_News, _Told] = OrderedDict()
-        self._waiting: asyncio.Queue[_Told] = asyncio.Queue(MAX_WAITING)
+        self._told: OrderedDict[_News, Told] = OrderedDict()
+        self._waiting: asyncio.Queue[Told] = asyncio.Queue(MAX_WAITING)
         self._posts: set[asyncio.Future[None]] = set()
         self.dropped = 0
         """News that were not written because too many were waiting."""
@@ -126,8 +128,8 @@ class ApiEventRecorder:
             self._told.move_to_end(news)
         else:
             metadata = regarding.metadata
-            told = _Told(
-                _First(
+            told = Told(
+                FirstTold(
                     f"{metadata.name}.{now_ns:x}{next(self._numbers):x}",
                     metadata.namespace,
                     now_ns,
@@ -143,6 +145,10 @@ class ApiEventRecorder:
             if self._told.pop(news, None) is None and len(self._told) >= MAX_REMEMBERED:
                 self._told.popitem(last=False)
             self._told[news] = told
+        self._hand_over(told)
+
+    def _hand_over(self, told: Told) -> None:
+        """See to it that what was told is written, for the first time or again."""
         if self._waiting.qsize() + len(self._posts) >= MAX_WAITING:
             self._drop()
         elif self._posting is None or told.times > 1 or not self._post(told, self._posting):
@@ -155,7 +161,7 @@ class ApiEventRecorder:
 
     # The first time, without a task
 
-    def _post(self, told: _Told, posting: PostingApi) -> bool:
+    def _post(self, told: Told, posting: PostingApi) -> bool:
         first = told.first
         body = self._renderer.event_json(
             namespace=first.namespace,
@@ -181,7 +187,7 @@ class ApiEventRecorder:
         post.add_done_callback(partial(self._posted, told))
         return True
 
-    def _posted(self, told: _Told, post: asyncio.Future[None]) -> None:
+    def _posted(self, told: Told, post: asyncio.Future[None]) -> None:
         self._posts.discard(post)
         told.post = None
         if post.cancelled():
@@ -195,7 +201,7 @@ class ApiEventRecorder:
         elif error is not None:
             self._tell_failure(told, error)
 
-    def _tell_failure(self, told: _Told, error: BaseException) -> None:
+    def _tell_failure(self, told: Told, error: BaseException) -> None:
         logger.warning("event %s/%s could not be written: %s", told.first.namespace, told.first.name, error)
 
     # Again, or where there is something to wait for
@@ -227,7 +233,7 @@ class ApiEventRecorder:
             finally:
                 self._waiting.task_done()
 
-    async def _write(self, told: _Told) -> None:
+    async def _write(self, told: Told) -> None:
         if told.written >= told.times:
             return
         first = told.written == 0
@@ -251,7 +257,7 @@ class ApiEventRecorder:
             # It has expired on the server; the series goes on in a new object.
             await self._api.create(event)
 
-    def _event(self, told: _Told) -> Event:
+    def _event(self, told: Told) -> Event:
         first = told.first
         series = None
         if told.times > 1:

@@ -33,6 +33,8 @@ logger = logging.getLogger(__name__)
 
 FLUSH_BACKOFF_NS: Final = NANOSECONDS
 FLUSH_UNSCHEDULABLE_NS: Final = 30 * NANOSECONDS
+NOBODY_WAITS_NS: Final = 3600 * NANOSECONDS
+"""When to look again while no room is in use; whoever enters one says when there is something to do."""
 POD_POPPED: Final = "PodPopped"
 """How a pod in flight counts in the inflight_events metric."""
 _ADDED: Final = MoveCause.of(cluster_events.UNSCHEDULED_POD_ADD)
@@ -310,11 +312,20 @@ class PriorityQueue(SchedulingQueue):
             self._next_backoff_flush_ns = now_ns - now_ns % NANOSECONDS + FLUSH_BACKOFF_NS
         if now_ns >= self._next_unschedulable_flush_ns:
             self.flush_unschedulable_leftover()
-            self._next_unschedulable_flush_ns = now_ns + FLUSH_UNSCHEDULABLE_NS
+            self._pass_flushes(now_ns)
         due_ns = self._next_unschedulable_flush_ns
+        if not len(self._unschedulable) and self._notify_due is not None:
+            due_ns = now_ns + NOBODY_WAITS_NS
         if len(self._backing_off) or self._notify_due is None:
             due_ns = min(due_ns, self._next_backoff_flush_ns)
         return max(0, due_ns - now_ns) / NANOSECONDS
+
+    def _pass_flushes(self, now_ns: int) -> None:
+        """The next flush of those who wait too long is the first one after now; they keep their rhythm."""
+        late_ns = now_ns - self._next_unschedulable_flush_ns
+        if late_ns >= 0:
+            flushes = late_ns // FLUSH_UNSCHEDULABLE_NS + 1
+            self._next_unschedulable_flush_ns += flushes * FLUSH_UNSCHEDULABLE_NS
 
     def flush_backoff_completed(self) -> None:
         """Bring pods whose backoff is over to the active room."""
@@ -411,6 +422,10 @@ class PriorityQueue(SchedulingQueue):
         return True
 
     def _park(self, queued: QueuedPod, cause: MoveCause) -> None:
+        if self._notify_due is not None and not len(self._unschedulable):
+            # Nobody has ticked for a while here either.
+            self._pass_flushes(self._clock.now_ns())
+            self._notify_due()
         if self._unschedulable.add(queued):
             self._metrics.queue_incoming_pods.inc(("unschedulable", cause.label))
         if self._observer is not None:

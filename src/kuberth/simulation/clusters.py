@@ -6,7 +6,7 @@ shape. Out: nodes, and whatever else was there.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -26,8 +26,19 @@ BEGINNING: Final = "1970-01-01T00:00:00Z"
 """When virtual time begins."""
 
 
-NEED_CONTROLLERS: Final = ("ReplicaSet", "StatefulSet", "ReplicationController")
-"""Kinds that a scheduler reads, but that do nothing by themselves."""
+MANAGED: Final = frozenset(
+    {
+        ("apps/v1", "Deployment"),
+        ("apps/v1", "ReplicaSet"),
+        ("apps/v1", "StatefulSet"),
+        ("apps/v1", "DaemonSet"),
+        ("batch/v1", "Job"),
+        ("batch/v1", "CronJob"),
+        ("v1", "ReplicationController"),
+        ("policy/v1", "PodDisruptionBudget"),
+    }
+)
+"""Kinds that controllers work for: without them they do nothing, or nothing new."""
 
 
 class ClusterState(NamedTuple):
@@ -35,6 +46,8 @@ class ClusterState(NamedTuple):
 
     nodes: Sequence[Node]
     objects: Sequence[Any] = ()
+    managed: Sequence[Manifest] = ()
+    """What controllers work for."""
 
 
 def read_cluster(path: Path) -> ClusterState:
@@ -42,7 +55,8 @@ def read_cluster(path: Path) -> ClusterState:
         trees = [
             Manifest(tree, f"{path}: item {number}") for number, tree in enumerate(read_snapshot(path), 1)
         ]
-        return from_manifests(trees)
+        # Its pods are those that its controllers made: nobody makes them again.
+        return from_manifests(trees, managed=False)
     if _holds_shapes(path):
         return from_shapes(path, count=0)
     return from_manifests(read_manifests(path))
@@ -68,10 +82,15 @@ def shape_of(text: str) -> dict[str, Any]:
     return {"capacity": capacity}
 
 
-def from_manifests(manifests: Any) -> ClusterState:
+def from_manifests(manifests: Iterable[Manifest], *, managed: bool = True) -> ClusterState:
+    """Without `managed`, what controllers would work for stays as it is."""
     nodes: list[Node] = []
     objects: list[Any] = []
+    for_controllers: list[Manifest] = []
     for manifest in manifests:
+        if managed and is_managed(manifest):
+            for_controllers.append(manifest)
+            continue
         obj = as_object(manifest)
         if isinstance(obj, Node):
             nodes.append(_complete(obj))
@@ -79,7 +98,18 @@ def from_manifests(manifests: Any) -> ClusterState:
             objects.append(obj)
     if not nodes:
         raise ConfigError("the cluster has no nodes")
-    return ClusterState(nodes, objects)
+    return ClusterState(nodes, objects, for_controllers)
+
+
+def is_managed(manifest: Manifest) -> bool:
+    """Whether controllers have to do with it; ConfigError if it has no name."""
+    tree = manifest.tree
+    if (tree.get("apiVersion"), tree["kind"]) not in MANAGED:
+        return False
+    metadata = tree.get("metadata")
+    if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str) or not metadata["name"]:
+        raise ConfigError(f"{manifest}: an object has a name")
+    return True
 
 
 def as_object(manifest: Manifest) -> Any:
@@ -87,10 +117,11 @@ def as_object(manifest: Manifest) -> Any:
     tree = manifest.tree
     group, _, version = str(tree.get("apiVersion", "")).rpartition("/")
     info = REGISTRY.find(group, version, str(tree.get("kind", "")))
-    if info is None or info.kind in NEED_CONTROLLERS:
+    if info is None:
+        known = ", ".join(sorted(kind for _, kind in MANAGED))
         raise ConfigError(
-            f"{manifest}: a simulation plays no controllers, and knows the kinds that a scheduler reads; "
-            "name the pods themselves"
+            f"{manifest}: a simulation knows the kinds that a scheduler reads, and {known}; "
+            "for anything else, name the pods themselves"
         )
     try:
         obj = convert(info.type, tree)

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from kuberth.errors import ConfigError
 from kuberth.simulation.arrivals import Arrival
+from kuberth.simulation.published.alibaba_gpu import GPU_MILLI, MODEL, PRIORITIES, on_models
 
 _DAY: Final = 86_400.0
 
@@ -25,6 +26,8 @@ class DrawnClass:
     weight: float
     requests: Mapping[str, str]
     priority: int = 0
+    models: str = ""
+    """The GPU models that they run on, with bars between them; none: on any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,19 @@ class Mix:
 
 
 _GPU: Final = "nvidia.com/gpu"
+_SERVES, _IN_BETWEEN, _BEST_EFFORT = PRIORITIES["LS"], PRIORITIES["Burstable"], PRIORITIES["BE"]
+
+
+def _openb(cpu_milli: int, memory_mib: int, gpu_milli: int = 0) -> dict[str, str]:
+    asked = {"cpu": f"{cpu_milli}m", "memory": f"{memory_mib}Mi"}
+    return {**asked, GPU_MILLI: str(gpu_milli)} if gpu_milli else asked
+
+
+def _openb_nodes(count: int, model: str, cpus: int, memory_gib: int, gpus: int) -> dict[str, Any]:
+    capacity = {"cpu": str(cpus), "memory": f"{memory_gib}Gi", GPU_MILLI: str(1000 * gpus)}
+    name = f"{model.lower()}-{gpus}-{cpus}"
+    return {"name": name, "count": count, "capacity": capacity, "labels": {MODEL: model}, "zones": []}
+
 
 MIXES: Final[Mapping[str, Mix]] = {
     "services": Mix(
@@ -72,6 +88,44 @@ MIXES: Final[Mapping[str, Mix]] = {
             {"name": "cpu", "count": 1, "capacity": {"cpu": "96", "memory": "384Gi"}},
         ),
     ),
+    "alibaba-gpu": Mix(
+        # The shape of cluster-trace-gpu-v2023, from what was published about it: of 100 pods 13 want no GPU,
+        # 38 a part of one, 48 one, one in a hundred more; a third of those with GPUs name models; its most
+        # frequent sizes. Nodes are its 1,213 with GPUs, of the models and sizes that they have.
+        classes=(
+            DrawnClass(6.5, _openb(32_000, 49_152), _BEST_EFFORT),
+            DrawnClass(4.4, _openb(8_000, 30_517), _BEST_EFFORT),
+            DrawnClass(2.4, _openb(15_400, 51_200), _SERVES),
+            DrawnClass(9.0, _openb(8_000, 30_517, 470), _BEST_EFFORT),
+            DrawnClass(9.0, _openb(4_000, 22_888, 320), _BEST_EFFORT),
+            DrawnClass(7.0, _openb(4_000, 15_258, 220), _BEST_EFFORT),
+            DrawnClass(4.0, _openb(8_000, 30_517, 650), _BEST_EFFORT, "G2|G3"),
+            DrawnClass(8.8, _openb(6_000, 6_144, 460), _SERVES, "T4|P100"),
+            DrawnClass(14.0, _openb(15_700, 58_368, 1000), _SERVES),
+            DrawnClass(12.0, _openb(11_400, 48_128, 1000), _SERVES, "G2|G3"),
+            DrawnClass(11.0, _openb(16_000, 32_768, 1000), _SERVES),
+            DrawnClass(7.0, _openb(12_000, 24_576, 1000), _IN_BETWEEN),
+            DrawnClass(4.0, _openb(4_000, 24_576, 1000), _SERVES, "V100M16|V100M32"),
+            DrawnClass(0.2, _openb(16_200, 66_560, 2000), _SERVES),
+            DrawnClass(0.2, _openb(32_200, 132_096, 4000), _SERVES),
+            DrawnClass(0.5, _openb(88_000, 327_680, 8000), _IN_BETWEEN),
+        ),
+        mean_seconds=24 * 3600.0,
+        tenants=12,
+        shapes=(
+            _openb_nodes(549, "G2", 96, 384, 8),
+            _openb_nodes(39, "G3", 128, 768, 8),
+            _openb_nodes(391, "T4", 104, 512, 2),
+            _openb_nodes(15, "T4", 96, 384, 4),
+            _openb_nodes(22, "P100", 64, 256, 2),
+            _openb_nodes(111, "P100", 16, 120, 2),
+            _openb_nodes(7, "V100M16", 64, 256, 8),
+            _openb_nodes(30, "V100M16", 32, 128, 4),
+            _openb_nodes(19, "V100M16", 8, 32, 1),
+            _openb_nodes(22, "V100M32", 96, 768, 8),
+            _openb_nodes(8, "V100M32", 48, 368, 4),
+        ),
+    ),
 }
 
 
@@ -102,6 +156,7 @@ def generate(mix: Mix, *, pods: int, seconds: float, seed: int) -> list[Arrival]
                 tenant=rng.choices(tenants, shares)[0],
                 priority=chosen.priority,
                 requests=dict(chosen.requests),
+                affinity=on_models(chosen.models),
             )
         )
     return sorted(arrivals, key=lambda each: each.arrival)

@@ -16,7 +16,7 @@ import numpy as np
 
 from kuberth.api import quantity
 from kuberth.api.core import Node, Pod
-from kuberth.client.protocol import Api, WatchType
+from kuberth.client.protocol import WatchEvent, WatchType
 from kuberth.simulation.arrivals import amount, requests_of
 from kuberth.simulation.outcomes import PodCounts, Sample, Waits, rounded, waits
 
@@ -218,10 +218,9 @@ def _is_preempted(pod: Pod) -> bool:
 
 
 class RunObserver:
-    """Follows the pods of one API and samples what the books say."""
+    """Is told of every change of a pod, and samples what the books say."""
 
-    def __init__(self, api: Api, books: Books, *, now: Callable[[], float], interval: float) -> None:
-        self._api = api
+    def __init__(self, books: Books, *, now: Callable[[], float], interval: float) -> None:
         self.books = books
         self._now = now
         self._interval = interval
@@ -230,29 +229,24 @@ class RunObserver:
         self._areas = np.zeros(len(books.resources))
         self.last_change = 0.0
 
-    async def follow(self, *, since: str) -> None:
-        """Until cancelled."""
-        books = self.books
-        async for event in self._api.watch(Pod, resource_version=since):
-            pod: Pod = event.object
-            if event.type is WatchType.BOOKMARK:
-                continue
-            now = self._now()
-            if event.type is WatchType.DELETED:
+    def note(self, event: WatchEvent) -> None:
+        """A pod has changed."""
+        books, pod, now = self.books, event.object, self._now()
+        if event.type is WatchType.DELETED:
+            self._let_time_pass(now)
+            books.ended(pod, finished=False)
+        elif pod.status.phase in _ENDED:
+            self._let_time_pass(now)
+            books.ended(pod, finished=pod.status.phase == "Succeeded")
+        else:
+            if not books.knows(pod):
+                books.came(pod, now)
+            if pod.spec.node_name and not books.has_started(pod):
                 self._let_time_pass(now)
-                books.ended(pod, finished=False)
-            elif pod.status.phase in _ENDED:
-                self._let_time_pass(now)
-                books.ended(pod, finished=pod.status.phase == "Succeeded")
-            else:
-                if not books.knows(pod):
-                    books.came(pod, now)
-                if pod.spec.node_name and not books.has_started(pod):
-                    self._let_time_pass(now)
-                    books.started(pod, now)
-                if pod.metadata.deletion_timestamp is not None:
-                    books.leaves(pod)
-            self.last_change = now
+                books.started(pod, now)
+            if pod.metadata.deletion_timestamp is not None:
+                books.leaves(pod)
+        self.last_change = now
 
     def _let_time_pass(self, now: float) -> None:
         if now > self._since:

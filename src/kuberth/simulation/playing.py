@@ -9,7 +9,8 @@ what is told to stop stops at once.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -17,12 +18,14 @@ import msgspec
 from kuberth.api.core import Pod
 from kuberth.api.meta import ObjectMeta
 from kuberth.api.scheduling import PodGroup
-from kuberth.client.protocol import Api, WatchType
+from kuberth.client.protocol import Api, WatchEvent, WatchType
 from kuberth.clock import Clock
 from kuberth.errors import ConflictError, NotFoundError
 from kuberth.local.hollow.annotations import RUN_SECONDS
 from kuberth.simulation.arrivals import Arrival, ArrivalPods
 from kuberth.text.timestamps import timestamp
+
+Deed = Callable[[Pod], Awaitable[None]]
 
 
 class Users:
@@ -59,21 +62,27 @@ class Users:
 class Kubelets:
     """Those of all nodes."""
 
-    def __init__(self, api: Api, *, clock: Clock, spawn: Callable[[Any], object]) -> None:
-        """`spawn` runs a coroutine in a task that somebody owns."""
+    patience: float | None = None
+    """Every pod ends or stays: there is an end."""
+
+    def __init__(self, api: Api, *, clock: Clock) -> None:
         self._api = api
         self._clock = clock
-        self._spawn = spawn
         self._ends: dict[str, asyncio.TimerHandle | None] = {}
         """When each pod on a node ends, by UID; None: not by itself."""
         self._timed = 0
-        self._busy = 0
+        self._to_do: deque[tuple[Deed, Pod]] = deque()
+        self._doing = False
+        self._called = asyncio.Event()
         self._calmed = asyncio.Event()
 
     @property
     def idle(self) -> bool:
         """Whether nothing will change by their doing."""
-        return not self._timed and not self._busy
+        return not (self._timed or self._to_do or self._doing)
+
+    async def check(self) -> None:
+        """They can play whatever there is."""
 
     async def calm(self) -> None:
         """Return when they are idle."""
@@ -86,19 +95,35 @@ class Kubelets:
         for uid in list(self._ends):
             self._forget(uid)
 
-    async def follow(self, *, since: str) -> None:
-        """Until cancelled."""
-        async for event in self._api.watch(Pod, resource_version=since):
-            pod: Pod = event.object
-            if event.type is WatchType.BOOKMARK or not pod.spec.node_name:
-                continue
-            if event.type is WatchType.DELETED:
-                self._forget(pod.metadata.uid)
-            elif pod.metadata.deletion_timestamp is not None:
-                if self._forget(pod.metadata.uid):
-                    self._do(self._stop(pod))
-            elif pod.metadata.uid not in self._ends and pod.status.phase in ("", "Pending", "Running"):
-                self._start(pod)
+    async def run(self) -> None:
+        """Do what there is to do, one thing after the other, until cancelled."""
+        while True:
+            while self._to_do:
+                deed, pod = self._to_do.popleft()
+                self._doing = True
+                try:
+                    await deed(pod)
+                except (NotFoundError, ConflictError):
+                    pass  # somebody was faster to remove it
+                finally:
+                    self._doing = False
+            if self.idle:
+                self._calmed.set()
+            self._called.clear()
+            await self._called.wait()
+
+    def note(self, event: WatchEvent) -> None:
+        """A pod has changed."""
+        pod: Pod = event.object
+        if not pod.spec.node_name:
+            return
+        if event.type is WatchType.DELETED:
+            self._forget(pod.metadata.uid)
+        elif pod.metadata.deletion_timestamp is not None:
+            if self._forget(pod.metadata.uid):
+                self._do(self._stop, pod)
+        elif pod.metadata.uid not in self._ends and pod.status.phase in ("", "Pending", "Running"):
+            self._start(pod)
 
     def _start(self, pod: Pod) -> None:
         seconds = pod.metadata.annotations.get(RUN_SECONDS)
@@ -107,11 +132,11 @@ class Kubelets:
             timer = asyncio.get_running_loop().call_later(float(seconds), self._over, pod)
             self._timed += 1
         self._ends[pod.metadata.uid] = timer
-        self._do(self._report(pod, "Running"))
+        self._do(self._begin, pod)
 
     def _over(self, pod: Pod) -> None:
         if self._forget(pod.metadata.uid):
-            self._do(self._finish(pod))
+            self._do(self._finish, pod)
 
     def _forget(self, uid: str) -> bool:
         """Whether the pod was running."""
@@ -123,19 +148,12 @@ class Kubelets:
             self._timed -= 1
         return True
 
-    def _do(self, work: Any) -> None:
-        self._busy += 1
-        self._spawn(self._counted(work))
+    def _do(self, deed: Deed, pod: Pod) -> None:
+        self._to_do.append((deed, pod))
+        self._called.set()
 
-    async def _counted(self, work: Any) -> None:
-        try:
-            await work
-        except (NotFoundError, ConflictError):
-            pass  # somebody was faster to remove it
-        finally:
-            self._busy -= 1
-            if self.idle:
-                self._calmed.set()
+    async def _begin(self, pod: Pod) -> None:
+        await self._report(pod, "Running")
 
     async def _report(self, pod: Pod, phase: str) -> None:
         status: dict[str, Any] = {"phase": phase}

@@ -16,26 +16,28 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, Protocol
 
-from kuberth.api.core import Namespace, Node, Pod
-from kuberth.api.events import Event
+from kuberth.api.core import Binding, Namespace, Node, Pod
 from kuberth.api.meta import ObjectMeta
+from kuberth.api.scheduling import PriorityClass
+from kuberth.api.wire import decode
 from kuberth.assembly.profiles import full_registry
 from kuberth.assembly.scheduler import Scheduler
-from kuberth.client.protocol import Api
-from kuberth.clock import LoopClock, run_in_virtual_time
+from kuberth.client.protocol import Api, WatchEvent, WatchType
+from kuberth.clock import Clock, LoopClock, run_in_virtual_time
 from kuberth.config import FeatureGates, KubeSchedulerConfiguration
-from kuberth.errors import AlreadyExistsError
+from kuberth.errors import AlreadyExistsError, ApiError, KuberthError
 from kuberth.framework.registry import Registry
+from kuberth.local.manifests import Manifest
 from kuberth.local.memory_api import MemoryApi
+from kuberth.outcomes.event_recorder import ApiEventRecorder, Told
 from kuberth.queue.interface import QueueFactory
 from kuberth.simulation.arrivals import Arrival, ArrivalPods, named, pod_groups
+from kuberth.simulation.controlling import namespace_of, served
 from kuberth.simulation.observing import MAX_SAMPLES, Books, RunObserver
 from kuberth.simulation.outcomes import VERSION, Attempts, Outcome, Reason, rounded, waits
 from kuberth.simulation.playing import Kubelets, Users
-
-T = TypeVar("T")
 
 GANG_GATES: Final = ("GenericWorkload", "GangScheduling")
 """Turned on for a trace with gangs, unless somebody said otherwise."""
@@ -62,6 +64,14 @@ class Scenario:
     queue: QueueFactory | None = None
     until: float | None = None
     """When to stop looking; None: when nothing can change any more."""
+    managed: Sequence[Manifest] = ()
+    """What controllers work for: Deployments, Jobs, budgets and so on."""
+    controllers: bool = False
+    """Whether controllers run even so; else they do if anything is managed."""
+
+    @property
+    def has_controllers(self) -> bool:
+        return self.controllers or bool(self.managed)
 
 
 def simulate(
@@ -71,11 +81,31 @@ def simulate(
 
     async def main() -> Outcome:
         gates = effective_gates(scenario)
-        api = MemoryApi(clock=LoopClock(asyncio.get_running_loop()), feature_gates=gates, steady=True)
+        clock = LoopClock(asyncio.get_running_loop())
+        if scenario.has_controllers:
+            async with served(scenario.managed, clock=clock, gates=gates, seed=seed) as managed:
+                return await Performance(
+                    scenario, managed.api, seed=seed, told=told, surroundings=managed
+                ).run()
+        api = StageApi(clock=clock, feature_gates=gates, steady=True)
         return await Performance(scenario, api, seed=seed, told=told).run()
 
-    with _seldom_collected():
+    with _seldom_collected(), _told_alone():
         return run_in_virtual_time(main, limit_seconds=_LIMIT_SECONDS)
+
+
+@contextmanager
+def _told_alone() -> Iterator[None]:
+    """An error that somebody can mend comes out of its group of tasks."""
+    try:
+        yield
+    except ExceptionGroup as group:
+        first: Exception = group
+        while isinstance(first, ExceptionGroup):
+            first = first.exceptions[0]
+        if group.split(KuberthError)[1] is not None:
+            raise
+        raise first from None
 
 
 @contextmanager
@@ -97,6 +127,38 @@ def effective_gates(scenario: Scenario) -> dict[str, bool]:
     return gates
 
 
+class Surroundings(Protocol):
+    """Whoever runs the pods that the scheduler has placed."""
+
+    patience: float | None
+    """How long they may go on by themselves after the last arrival; None: they come to an end."""
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing will change by their doing."""
+        ...
+
+    async def check(self) -> None:
+        """ConfigError for what they cannot play."""
+        ...
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        ...
+
+    def note(self, event: WatchEvent) -> None:
+        """A pod has changed."""
+        ...
+
+    async def calm(self) -> None:
+        """Return when they are idle."""
+        ...
+
+    def rest(self) -> None:
+        """End nothing any more."""
+        ...
+
+
 class Performance:
     """One run over an API that is empty, on the time of the running event loop, virtual or real."""
 
@@ -107,7 +169,9 @@ class Performance:
         *,
         seed: int,
         told: Callable[[int], None] = lambda _made: None,
+        surroundings: Surroundings | None = None,
     ) -> None:
+        """`surroundings` are whoever runs pods, with the controllers that make them; else kubelets alone."""
         loop = asyncio.get_running_loop()
         self._scenario = scenario
         self._seed = seed
@@ -116,7 +180,10 @@ class Performance:
         self._now = partial(_since, loop.time, loop.time())
         self._gates = effective_gates(scenario)
         self._api = api
-        self._news = NewsStand()
+        self._kubelets: Surroundings = (
+            Kubelets(api, clock=self._clock) if surroundings is None else surroundings
+        )
+        self._news = NewsStand(api, self._clock)
         self._scheduler = Scheduler(
             self._api,
             config=scenario.config,
@@ -125,19 +192,19 @@ class Performance:
             registry=scenario.registry(),
             clock=self._clock,
             rng=random.Random(seed),
-            events_api=cast(Api, self._news),
+            recorder=self._news,
         )
 
     async def run(self) -> Outcome:
-        scenario, api = self._scenario, self._api
+        scenario, api, kubelets = self._scenario, self._api, self._kubelets
         arrivals = named(scenario.arrivals)
         await self._furnish()
+        await kubelets.check()
         span = scenario.until or max((each.arrival for _, each in arrivals), default=0.0)
         observer = RunObserver(
-            api, Books(scenario.nodes), now=self._now, interval=max(1.0, span / (MAX_SAMPLES / 2))
+            Books(scenario.nodes), now=self._now, interval=max(1.0, span / (MAX_SAMPLES / 2))
         )
         async with asyncio.TaskGroup() as tasks:
-            kubelets = Kubelets(api, clock=self._clock, spawn=tasks.create_task)
             users = Users(
                 api,
                 arrivals,
@@ -149,14 +216,16 @@ class Performance:
             scheduling = tasks.create_task(self._scheduler.run(), name="scheduler")
             await self._scheduler.wait_synced()
             followers = [
-                tasks.create_task(observer.follow(since="0"), name="observer"),
-                tasks.create_task(kubelets.follow(since="0"), name="kubelets"),
+                tasks.create_task(self._follow(observer.note, kubelets.note), name="followers"),
+                tasks.create_task(kubelets.run(), name="kubelets"),
                 tasks.create_task(observer.sample(), name="samples"),
             ]
             playing = tasks.create_task(users.run(), name="users")
             if scenario.until is None:
                 await playing
-                await self._settle(kubelets)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(kubelets.patience):
+                        await self._settle()
             else:
                 await asyncio.sleep(scenario.until - self._now())
                 playing.cancel()
@@ -175,16 +244,25 @@ class Performance:
         wanted = {each.tenant for each in scenario.arrivals} | {
             each.metadata.namespace for each in scenario.objects if isinstance(each, Pod)
         }
+        wanted |= {namespace_of(each) for each in scenario.managed}
         for name in sorted({"default", *wanted} - (there - {"default"})):
             with contextlib.suppress(AlreadyExistsError):
                 await api.create(Namespace(metadata=ObjectMeta(name=name)))
         # In the order in which an API server lists them: the scheduler goes through nodes as they came.
-        for obj in (*sorted(scenario.nodes, key=lambda node: node.metadata.name), *scenario.objects):
+        nodes = sorted(scenario.nodes, key=lambda node: node.metadata.name)
+        for obj in (*nodes, *sorted(scenario.objects, key=_turn)):
             await api.create(obj)
 
-    async def _settle(self, kubelets: Kubelets) -> None:
+    async def _follow(self, *listeners: Callable[[WatchEvent], None]) -> None:
+        """Tell these of every change of a pod, in their order, until cancelled."""
+        async for event in self._api.watch(Pod, resource_version="0"):
+            if event.type is not WatchType.BOOKMARK:
+                for tell in listeners:
+                    tell(event)
+
+    async def _settle(self) -> None:
         """Return when nothing is on its way any more: those who still wait would wait for ever."""
-        queue, calm = self._scheduler.queue, 0
+        kubelets, queue, calm = self._kubelets, self._scheduler.queue, 0
         while calm < _SETTLED:
             await kubelets.calm()
             await asyncio.sleep(QUIET_SECONDS)
@@ -221,6 +299,14 @@ class Performance:
         )
 
 
+_TURNS: Final[Mapping[int, type[Any]]] = {0: Namespace, 1: PriorityClass, 3: Pod}
+
+
+def _turn(obj: Any) -> int:
+    """What others name comes before them."""
+    return next((turn for turn, kind in _TURNS.items() if isinstance(obj, kind)), 2)
+
+
 def _since(time: Callable[[], float], beginning: float) -> float:
     return time() - beginning
 
@@ -233,21 +319,45 @@ _NODES: Final = re.compile(r"^\d+/\d+ nodes are available: ")
 _COUNT: Final = re.compile(r"^(\d+) ")
 
 
-class NewsStand:
+class StageApi(MemoryApi):
+    """Takes bindings without a task each (`kuberth.client.protocol.PostingApi`), and nothing else so."""
+
+    def post_nowait(
+        self,
+        kind: type[Any],
+        body: bytes,
+        *,
+        what: str,
+        namespace: str = "",
+        name: str = "",
+        subresource: str = "",
+        check: Callable[[], None] | None = None,
+    ) -> asyncio.Future[None] | None:
+        if subresource != "binding":
+            return None
+        answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        try:
+            if check is not None:
+                check()
+            self.assign(decode(Binding, body))
+        except ApiError as error:
+            answer.set_exception(error)
+        else:
+            answer.set_result(None)
+        return answer
+
+
+class NewsStand(ApiEventRecorder):
     """Takes the scheduler's events in the API's place, and counts why pods were rejected."""
 
-    def __init__(self) -> None:
+    def __init__(self, api: Api, clock: Clock) -> None:
+        super().__init__(api, clock, controllers=("",))
         self._reasons: Counter[str] = Counter()
 
-    async def create(self, obj: T) -> T:
-        if isinstance(obj, Event) and obj.reason == "FailedScheduling":
-            for reason in reasons_in(obj.note):
-                self._reasons[reason] += 1
-        return obj
-
-    async def patch(self, kind: type[T], name: str, patch: Mapping[str, Any], **_where: str) -> T:
-        """News that continue a series say nothing new."""
-        return kind()
+    def _hand_over(self, told: Told) -> None:
+        # News that continue a series say nothing new.
+        if told.times == 1 and told.first.reason == "FailedScheduling":
+            self._reasons.update(reasons_in(told.first.note))
 
     def reasons(self) -> list[Reason]:
         ordered = sorted(self._reasons.items(), key=lambda each: (-each[1], each[0]))

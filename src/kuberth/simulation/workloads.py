@@ -17,9 +17,9 @@ from kuberth.api.scheduling import PriorityClass
 from kuberth.api.wire import to_builtins
 from kuberth.errors import ConfigError
 from kuberth.local.hollow.annotations import RUN_SECONDS
-from kuberth.local.manifests import read_manifests
-from kuberth.simulation.arrivals import Arrival, problem_of
-from kuberth.simulation.clusters import as_object
+from kuberth.local.manifests import Manifest, read_manifests
+from kuberth.simulation.arrivals import MAX_SECONDS, Arrival, problem_of
+from kuberth.simulation.clusters import as_object, is_managed
 from kuberth.simulation.published import alibaba_gpu, google_2019
 from kuberth.simulation.traces import read_trace
 
@@ -39,6 +39,8 @@ class Coming(NamedTuple):
 
     arrivals: Sequence[Arrival]
     objects: Sequence[Any] = ()
+    managed: Sequence[Manifest] = ()
+    """What controllers make pods of, or watch over."""
 
 
 def read_workload(path: Path, *, format_: str = "kuberth") -> Coming:
@@ -50,16 +52,30 @@ def read_workload(path: Path, *, format_: str = "kuberth") -> Coming:
 def _read_pods(path: Path) -> Coming:
     pods: list[tuple[str, Pod]] = []
     objects: list[Any] = []
+    managed: list[Manifest] = []
     for manifest in read_manifests(path):
+        if is_managed(manifest):
+            arrival_of(manifest)
+            managed.append(manifest)
+            continue
         obj = as_object(manifest)
         if isinstance(obj, Pod):
             pods.append((str(manifest), obj))
         else:
             objects.append(obj)
-    if not pods:
-        raise ConfigError(f"{path}: there is no pod in these manifests")
+    if not pods and not managed:
+        raise ConfigError(f"{path}: there is no pod in these manifests, nor anything that makes pods")
     priorities = {each.metadata.name: each.value for each in objects if isinstance(each, PriorityClass)}
-    return Coming([_as_arrival(pod, where, priorities) for where, pod in pods], objects)
+    return Coming([_as_arrival(pod, where, priorities) for where, pod in pods], objects, managed)
+
+
+def arrival_of(manifest: Manifest) -> float:
+    """When it comes; an annotation says so."""
+    notes = manifest.tree["metadata"].get("annotations")
+    at = _seconds(notes, ARRIVAL_SECONDS, str(manifest)) if isinstance(notes, dict) else None
+    if at is not None and not 0 <= at < MAX_SECONDS:
+        raise ConfigError(f"{manifest}: the annotation {ARRIVAL_SECONDS} is zero or more seconds, got {at:g}")
+    return at or 0.0
 
 
 def _as_arrival(pod: Pod, where: str, priorities: Mapping[str, int]) -> Arrival:

@@ -837,7 +837,7 @@ def test_a_queue_in_which_nobody_backs_off_need_not_be_ticked_every_second() -> 
     calls: list[float] = []
     began_ns = bench.clock.now_ns()
     bench.queue.when_due(lambda: calls.append((bench.clock.now_ns() - began_ns) / NANOSECONDS))
-    assert bench.queue.tick() == pytest.approx(30.0)
+    assert bench.queue.tick() == pytest.approx(3600.0), "nobody waits for anything"
     bench.clock.advance(12.25)
     bench.fail("p")
     assert calls == [12.25], "somebody waits for time to pass"
@@ -848,7 +848,23 @@ def test_a_queue_in_which_nobody_backs_off_need_not_be_ticked_every_second() -> 
         bench.clock.advance(1)
         bench.queue.tick()
     assert bench.rooms == {"p": "active", "q": "active"}
-    assert bench.queue.tick() == pytest.approx(30 - 14.25)
+    assert bench.queue.tick() == pytest.approx(3600.0)
+
+
+@pytest.mark.parametrize(("idle", "expected"), [(12.25, 17.75), (90.0, 30.0), (95.5, 24.5), (7200.25, 29.75)])
+def test_those_who_wait_too_long_are_looked_for_in_the_same_rhythm(idle: float, expected: float) -> None:
+    """As if every tick had come though nobody waited."""
+    bench = Bench(hints=on("A", NODE_ADD))
+    calls: list[int] = []
+    bench.queue.when_due(lambda: calls.append(bench.clock.now_ns()))
+    bench.queue.tick()
+    bench.clock.advance(idle)
+    bench.fail("p", "A")
+    assert bench.rooms == {"p": "unschedulable"}
+    assert len(calls) == 1
+    assert bench.queue.tick() == pytest.approx(expected)
+    bench.fail("q", "A")
+    assert len(calls) == 1, "the next tick is near enough"
 
 
 def test_tick_does_both_flushes() -> None:

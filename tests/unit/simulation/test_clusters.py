@@ -115,7 +115,7 @@ def test_pods_of_manifests_come_when_their_annotations_say(tmp_path: Path) -> No
         ("priorityClassName: high", "priorityClassName: low", "PriorityClass low is not among"),
         ('"5"', '"soon"', "is a number, got 'soon'"),
         ('"5"', '"-5"', "a time is zero or more"),
-        ("kind: Pod", "kind: Deployment", "a simulation plays no controllers"),
+        ("kind: Pod", "kind: Deployment", "a simulation knows the kinds that a scheduler reads"),
         ('cpu: "1"', 'cpu: "one"', "spec:"),
     ],
 )

@@ -12,7 +12,7 @@ import pytest
 
 from kuberth.simulation.outcomes import Outcome, PodCounts
 from kuberth.simulation.stage import reasons_in, simulate
-from tests.unit.simulation.scenes import crowd, pod, scene
+from tests.unit.simulation.scenes import crowd, managed, pod, scene, template
 
 
 def test_pods_run_for_their_duration_and_free_their_room() -> None:
@@ -64,21 +64,36 @@ def test_a_run_ends_when_it_is_told_to() -> None:
     assert outcome.samples[-1].at == 100
 
 
-def test_one_seed_gives_one_outcome_to_the_last_byte_whatever_the_hash_seed() -> None:
-    def elsewhere(hash_seed: str) -> bytes:
-        code = (
-            "import sys, msgspec; from tests.unit.simulation.scenes import crowd; "
-            "from kuberth.simulation.stage import simulate; "
-            "sys.stdout.buffer.write(msgspec.json.encode(simulate(crowd(), seed=7)))"
-        )
-        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
-        return subprocess.run(
-            [sys.executable, "-c", code], env=environment, check=True, capture_output=True, timeout=240
-        ).stdout
+def both_kinds_of_run() -> bytes:
+    """More than fits at once, of several priorities, without controllers and with them."""
+    web = f"""
+apiVersion: apps/v1
+kind: Deployment
+metadata: {{name: web}}
+spec: {{replicas: 9, selector: {{matchLabels: {{app: web}}}}, template: {template(name="web")}}}
+"""
+    with_controllers = scene(pod(5, 20, priority=10), nodes=2, managed=managed(web), until=60.0)
+    crowded = replace(crowd(pods=120, nodes=3), until=2400.0)
+    return msgspec.json.encode([simulate(crowded, seed=7), simulate(with_controllers, seed=7)])
 
-    first = elsewhere("1")
-    assert msgspec.json.decode(first, type=Outcome).pods.arrived >= 200
-    assert elsewhere("2") == first
+
+def test_one_seed_gives_one_outcome_to_the_last_byte_whatever_the_hash_seed() -> None:
+    code = (
+        "import sys; from tests.unit.simulation.test_stage import both_kinds_of_run; "
+        "sys.stdout.buffer.write(both_kinds_of_run())"
+    )
+    elsewhere = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONHASHSEED": "3" if os.environ.get("PYTHONHASHSEED") == "2" else "2"},
+        check=True,
+        capture_output=True,
+        timeout=240,
+    ).stdout
+    crowded, controlled = msgspec.json.decode(elsewhere, type=list[Outcome])
+    assert crowded.attempts.unschedulable > 0
+    assert crowded.pods.preempted > 0
+    assert controlled.pods.preempted == 1
+    assert both_kinds_of_run() == elsewhere
 
 
 def test_another_seed_breaks_ties_otherwise_and_nothing_else_differs() -> None:

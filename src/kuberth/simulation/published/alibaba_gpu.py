@@ -53,11 +53,12 @@ def _arrival(row: TableRow, first: float) -> Arrival:
         tenant=(qos or "none").lower(),
         priority=PRIORITIES[qos],
         requests=requests,
-        affinity=_on_models(row.text("gpu_spec")),
+        affinity=on_models(row.text("gpu_spec")),
     )
 
 
-def _on_models(models: str) -> dict[str, Any]:
+def on_models(models: str) -> dict[str, Any]:
+    """The affinity of a pod to nodes with GPUs of these models, as the trace names them."""
     names = [name for name in models.split("|") if name]
     if not names:
         return {}

@@ -115,6 +115,6 @@ RULES: Final[dict[str, Callable[[str], list[str]]]] = {
 }
 
 
-def generate_name(prefix: str) -> str:
+def generate_name(prefix: str, rng: random.Random) -> str:
     """A name that is most likely free."""
-    return prefix[:_MAX_GENERATED_PREFIX] + "".join(random.choices(_SUFFIX_LETTERS, k=5))
+    return prefix[:_MAX_GENERATED_PREFIX] + "".join(rng.choices(_SUFFIX_LETTERS, k=5))

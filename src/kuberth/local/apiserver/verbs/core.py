@@ -7,6 +7,7 @@ is given only after the write is durable.
 
 from __future__ import annotations
 
+import random
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
 
@@ -53,13 +54,20 @@ class Core:
     """
 
     def __init__(
-        self, store: RevisionStore, *, clock: Clock, feature_gates: Mapping[str, bool] | None = None
+        self,
+        store: RevisionStore,
+        *,
+        clock: Clock,
+        feature_gates: Mapping[str, bool] | None = None,
+        rng: random.Random | None = None,
     ) -> None:
+        """With `rng`, UIDs and generated names follow from its seed; without, nobody can guess them."""
         self._store = store
         self._clock = clock
         self.gates: Mapping[str, bool] = dict(feature_gates or {})
         """What somebody said about feature gates."""
-        self._writer = Writer(store, clock=clock, gates=self.gates)
+        rng = random.SystemRandom() if rng is None else rng
+        self._writer = Writer(store, clock=clock, gates=self.gates, rng=rng)
         self._molds = Molds(store)
         self.resources = ResourceTable(rows_with(feature_gates or {}))
         for crd in store.latest_list(crds.CRDS):

@@ -6,6 +6,7 @@ In: a row, a body, and for updates what the new object is made of. Out: the stag
 
 from __future__ import annotations
 
+import random
 import uuid
 from collections.abc import Mapping
 from dataclasses import replace
@@ -54,10 +55,14 @@ UNSIGNED: Final = Signature()
 class Writer:
     """Turns what clients send into staged objects."""
 
-    def __init__(self, store: RevisionStore, *, clock: Clock, gates: Mapping[str, bool]) -> None:
+    def __init__(
+        self, store: RevisionStore, *, clock: Clock, gates: Mapping[str, bool], rng: random.Random
+    ) -> None:
+        """UIDs and the ends of generated names are drawn from `rng`."""
         self.store = store
         self._clock = clock
         self._gates = gates
+        self._rng = rng
 
     @property
     def now(self) -> str:
@@ -86,7 +91,8 @@ class Writer:
         _fit_namespace(row, metadata, namespace)
         if not metadata.get("name") and metadata.get("generateName"):
             metadata["name"] = self._free_name(row, namespace, metadata["generateName"])
-        metadata |= {"uid": str(uuid.uuid4()), "creationTimestamp": self.now}
+        uid = uuid.UUID(int=self._rng.getrandbits(128), version=4)
+        metadata |= {"uid": str(uid), "creationTimestamp": self.now}
         if row.has_generation:
             metadata["generation"] = 1
         situation = self.situation()
@@ -246,7 +252,7 @@ class Writer:
     def _free_name(self, row: ServedResource, namespace: str, prefix: str) -> str:
         name = ""
         for _ in range(GENERATE_ATTEMPTS):
-            name = generate_name(prefix)
+            name = generate_name(prefix, self._rng)
             if self.store.latest(row.stored_as, make_key(namespace, name)) is None:
                 return name
         raise already_exists(row, name)
