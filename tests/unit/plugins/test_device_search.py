@@ -135,12 +135,12 @@ def test_a_hundred_claims_of_a_pod_are_no_deep_recursion() -> None:
 
 
 def test_too_few_devices_for_all_hide_no_error() -> None:
-    """Three are asked for, two are there; an error waits for who tries the first one for the second request."""
+    """Three are asked for, two are there; who tries the first one for the second request meets an error."""
     world = World(make_slice("a", attributed("x", "y")))
     board = 'device.attributes["gpu.example.com"].board'
-    picky = {"selectors": [{"cel": {"expression": f'{board} == "y" || {board}.nosuch == 1'}}]}
+    picky = [{"cel": {"expression": f'{board} == "y" || {board}.nosuch == 1'}}]
     with pytest.raises(AllocationError, match="CEL runtime error"):
-        world.find(make_claim("c", exactly("one"), exactly("picky", 2, **picky)))
+        world.find(make_claim("c", exactly("one"), exactly("picky", 2, selectors=picky)))
 
 
 def test_administration_takes_nothing_from_others() -> None:
