@@ -134,6 +134,23 @@ def test_a_hundred_claims_of_a_pod_are_no_deep_recursion() -> None:
     assert world.find(*(make_claim(f"c{n}", exactly(count=32)) for n in range(101))) is None
 
 
+def test_too_few_devices_for_all_hide_no_error() -> None:
+    """Three are asked for, two are there; who tries the first one for the second request meets an error."""
+    world = World(make_slice("a", attributed("x", "y")))
+    board = 'device.attributes["gpu.example.com"].board'
+    picky = [{"cel": {"expression": f'{board} == "y" || {board}.nosuch == 1'}}]
+    with pytest.raises(AllocationError, match="CEL runtime error"):
+        world.find(make_claim("c", exactly("one"), exactly("picky", 2, selectors=picky)))
+
+
+def test_administration_takes_nothing_from_others() -> None:
+    world = World(make_slice("a", 2))
+    watching = make_claim("w", exactly("watch", 3, adminAccess=True))
+    assert world.find(watching) is None
+    watching = make_claim("w", exactly("watch", 2, adminAccess=True))
+    assert world.find(make_claim("c", exactly(count=2)), watching) == [["dev-0", "dev-1"]] * 2
+
+
 def test_backing_up_finds_what_the_first_choice_hides() -> None:
     """The only free board with two devices is the second one."""
     world = World(make_slice("a", attributed("x", "y", "y")))

@@ -465,14 +465,17 @@ class DeviceSearch:
             for request in requests
         ):
             return False
-        asking = [request for request in requests if not request.is_admin]
-        needed = sum(self._numbers[request.key] for request in asking)
+        needed = sum(self._numbers[request.key] for request in requests if not request.is_admin)
         found = 0
+        if found >= needed:
+            return False
         try:
             for candidate in self._site.candidates:
+                # Every request is asked about every device, so that none has an error in store.
+                wanted = [request for request in requests if selects(request, candidate)]
                 if candidate.device.id in self._usage.whole:
                     continue
-                if any(selects(request, candidate) for request in asking):
+                if not all(request.is_admin for request in wanted):
                     found += 1
                     if found >= needed or candidate.device.is_shareable:
                         return False
