@@ -61,7 +61,7 @@ class FirstTold(NamedTuple):
     related: ObjectReference | None
 
 
-class Told:
+class ToldEvent:
     """One event, and what became of it."""
 
     __slots__ = ("first", "in_doubt", "last_ns", "post", "times", "writing", "written")
@@ -94,8 +94,8 @@ class ApiEventRecorder:
         self.name_controllers(controllers)
         self._renderer = EventRenderer()
         self._numbers = count(1)
-        self._told: OrderedDict[_News, Told] = OrderedDict()
-        self._waiting: asyncio.Queue[Told] = asyncio.Queue(MAX_WAITING)
+        self._told: OrderedDict[_News, ToldEvent] = OrderedDict()
+        self._waiting: asyncio.Queue[ToldEvent] = asyncio.Queue(MAX_WAITING)
         self._posts: set[asyncio.Future[None]] = set()
         self.dropped = 0
         """News that were not written because too many were waiting."""
@@ -128,7 +128,7 @@ class ApiEventRecorder:
             self._told.move_to_end(news)
         else:
             metadata = regarding.metadata
-            told = Told(
+            told = ToldEvent(
                 FirstTold(
                     f"{metadata.name}.{now_ns:x}{next(self._numbers):x}",
                     metadata.namespace,
@@ -147,7 +147,7 @@ class ApiEventRecorder:
             self._told[news] = told
         self._hand_over(told)
 
-    def _hand_over(self, told: Told) -> None:
+    def _hand_over(self, told: ToldEvent) -> None:
         """See to it that what was told is written, for the first time or again."""
         if self._waiting.qsize() + len(self._posts) >= MAX_WAITING:
             self._drop()
@@ -161,7 +161,7 @@ class ApiEventRecorder:
 
     # The first time, without a task
 
-    def _post(self, told: Told, posting: PostingApi) -> bool:
+    def _post(self, told: ToldEvent, posting: PostingApi) -> bool:
         first = told.first
         body = self._renderer.event_json(
             namespace=first.namespace,
@@ -187,7 +187,7 @@ class ApiEventRecorder:
         post.add_done_callback(partial(self._posted, told))
         return True
 
-    def _posted(self, told: Told, post: asyncio.Future[None]) -> None:
+    def _posted(self, told: ToldEvent, post: asyncio.Future[None]) -> None:
         self._posts.discard(post)
         told.post = None
         if post.cancelled():
@@ -201,7 +201,7 @@ class ApiEventRecorder:
         elif error is not None:
             self._tell_failure(told, error)
 
-    def _tell_failure(self, told: Told, error: BaseException) -> None:
+    def _tell_failure(self, told: ToldEvent, error: BaseException) -> None:
         logger.warning("event %s/%s could not be written: %s", told.first.namespace, told.first.name, error)
 
     # Again, or where there is something to wait for
@@ -233,7 +233,7 @@ class ApiEventRecorder:
             finally:
                 self._waiting.task_done()
 
-    async def _write(self, told: Told) -> None:
+    async def _write(self, told: ToldEvent) -> None:
         if told.written >= told.times:
             return
         first = told.written == 0
@@ -257,7 +257,7 @@ class ApiEventRecorder:
             # It has expired on the server; the series goes on in a new object.
             await self._api.create(event)
 
-    def _event(self, told: Told) -> Event:
+    def _event(self, told: ToldEvent) -> Event:
         first = told.first
         series = None
         if told.times > 1:

@@ -31,7 +31,7 @@ from kuberth.errors import AlreadyExistsError, ApiError, KuberthError
 from kuberth.framework.registry import Registry
 from kuberth.local.manifests import Manifest
 from kuberth.local.memory_api import MemoryApi
-from kuberth.outcomes.event_recorder import ApiEventRecorder, Told
+from kuberth.outcomes.event_recorder import ApiEventRecorder, ToldEvent
 from kuberth.queue.interface import QueueFactory
 from kuberth.simulation.arrivals import Arrival, ArrivalPods, named, pod_groups
 from kuberth.simulation.controlling import namespace_of, served
@@ -85,7 +85,7 @@ def simulate(
         if scenario.has_controllers:
             async with served(scenario.managed, clock=clock, gates=gates, seed=seed) as managed:
                 return await Performance(
-                    scenario, managed.api, seed=seed, told=told, surroundings=managed
+                    scenario, managed.api, seed=seed, told=told, pod_runners=managed
                 ).run()
         api = StageApi(clock=clock, feature_gates=gates, steady=True)
         return await Performance(scenario, api, seed=seed, told=told).run()
@@ -127,7 +127,7 @@ def effective_gates(scenario: Scenario) -> dict[str, bool]:
     return gates
 
 
-class Surroundings(Protocol):
+class PodRunners(Protocol):
     """Whoever runs the pods that the scheduler has placed."""
 
     patience: float | None
@@ -169,9 +169,9 @@ class Performance:
         *,
         seed: int,
         told: Callable[[int], None] = lambda _made: None,
-        surroundings: Surroundings | None = None,
+        pod_runners: PodRunners | None = None,
     ) -> None:
-        """`surroundings` are whoever runs pods, with the controllers that make them; else kubelets alone."""
+        """`pod_runners` are whoever runs pods, with the controllers that make them; else kubelets alone."""
         loop = asyncio.get_running_loop()
         self._scenario = scenario
         self._seed = seed
@@ -180,9 +180,7 @@ class Performance:
         self._now = partial(_since, loop.time, loop.time())
         self._gates = effective_gates(scenario)
         self._api = api
-        self._kubelets: Surroundings = (
-            Kubelets(api, clock=self._clock) if surroundings is None else surroundings
-        )
+        self._kubelets: PodRunners = Kubelets(api, clock=self._clock) if pod_runners is None else pod_runners
         self._news = NewsStand(api, self._clock)
         self._scheduler = Scheduler(
             self._api,
@@ -354,7 +352,7 @@ class NewsStand(ApiEventRecorder):
         super().__init__(api, clock, controllers=("",))
         self._reasons: Counter[str] = Counter()
 
-    def _hand_over(self, told: Told) -> None:
+    def _hand_over(self, told: ToldEvent) -> None:
         # News that continue a series say nothing new.
         if told.times == 1 and told.first.reason == "FailedScheduling":
             self._reasons.update(reasons_in(told.first.note))
