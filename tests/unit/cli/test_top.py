@@ -309,7 +309,8 @@ def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def test_keys_in_a_terminal(kubeconfig: str) -> None:
-    with terminal("top", "--kubeconfig", kubeconfig) as screen:
+    # So high that all of an explanation is seen, however often the pod was tried meanwhile.
+    with terminal("top", "--kubeconfig", kubeconfig, rows=120) as screen:
         screen.wait_for("3 nodes, 1 pods on them, 2 waiting", "NodeResourcesFit", "example.com/wait")
         screen.press("1")
         screen.wait_for("node-1", "node-3", "hollow.node")
