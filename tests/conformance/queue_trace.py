@@ -54,7 +54,7 @@ def _build(trace: dict[str, Any], clock: FakeClock) -> PriorityQueue:
         for plugin, entries in trace["plugins"].items()
         for entry in entries
     ]
-    hints += [RegisteredHint(gates.name, event, hint) for event, hint in gates.events_to_register()]
+    hints += [RegisteredHint(gates.name, event, hint) for event, hint, _concern in gates.events_to_register()]
     outside = Outside()
     return PriorityQueue(
         QueueContext(

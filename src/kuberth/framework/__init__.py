@@ -5,7 +5,7 @@ in, every extension point of KEP-624, KEP-3521 and KEP-4247 is run in its order,
 and scores go out. This package knows no plugin by name.
 """
 
-from kuberth.framework.cluster_events import Action, ClusterEvent, EventWithHint, Hint, Resource
+from kuberth.framework.cluster_events import Action, ClusterEvent, Concern, EventWithHint, Hint, Resource
 from kuberth.framework.cycle_state import CycleState, GroupAttempt, StateKey
 from kuberth.framework.diagnosis import Diagnosis, FitError
 from kuberth.framework.extension_points import (
@@ -52,6 +52,7 @@ __all__ = [
     "BindPlugin",
     "ClusterEvent",
     "Code",
+    "Concern",
     "CycleState",
     "DependsOn",
     "Diagnosis",

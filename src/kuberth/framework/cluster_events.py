@@ -7,7 +7,7 @@ a hint function per plugin and event, and the rule which registration an event c
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterable
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -185,6 +185,16 @@ HintFunction = Callable[[Pod, object, object], Hint]
 """`hint(pod, old, new)`: old is None for an addition, new is None for a deletion."""
 
 
+class Concern(NamedTuple):
+    """Which waiting pods an event can be about, so that thousands of others need not be asked."""
+
+    of_pod: Callable[[Pod], Iterable[Hashable]]
+    """What a waiting pod is known by; of what never changes in a pod."""
+    of_event: Callable[[object, object], Iterable[Hashable] | None]
+    """What the event is about, of `old` and `new`: the hint skips every pod that is known by nothing of
+    this. None: it may be about any pod."""
+
+
 class EventWithHint(NamedTuple):
     """A registration: the event, and the function that judges it; without one every such event queues."""
 
@@ -192,6 +202,8 @@ class EventWithHint(NamedTuple):
     """What to be told of."""
     hint: HintFunction | None = None
     """Asked for each waiting pod that the plugin rejected; None: always Queue."""
+    concern: Concern | None = None
+    """Which of them to ask about; None: all."""
 
 
 ALL_EVENTS: Final = tuple(

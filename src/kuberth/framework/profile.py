@@ -18,6 +18,7 @@ from kuberth.framework.cluster_events import (
     ALL_EVENTS,
     Action,
     ClusterEvent,
+    Concern,
     EventWithHint,
     HintFunction,
     Resource,
@@ -74,6 +75,8 @@ class RegisteredHint(NamedTuple):
     """Pods of equal signature that the plugin gates get equal hints; None: it does not say what they read."""
     keeps_out: Callable[[], Container[str]] | None = None
     """The UIDs of pods that the plugin gates now, whatever happens; None: it is no gate."""
+    concern: Concern | None = None
+    """Which pods the hint has to be asked about; None: all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +141,7 @@ def build_profile(config: KubeSchedulerProfile, registry: Registry, handle: Hand
     ]
     if handle.extenders:
         # No extender says what it waits for, so anything may help a pod that one of them turned away.
-        hints += (RegisteredHint(EXTENDER, event, None) for event, _hint in ALL_EVENTS)
+        hints += (RegisteredHint(EXTENDER, each.event, None) for each in ALL_EVENTS)
     return Profile(
         scheduler_name=resolved.scheduler_name,
         percentage_of_nodes_to_score=resolved.percentage_of_nodes_to_score,
@@ -207,10 +210,11 @@ def _registered_hints(plugin: Plugin, *, hints_enabled: bool) -> Sequence[Regist
             sign=sign,
             sign_gated=sign_gated,
             keeps_out=keeps_out,
+            concern=concern if hints_enabled else None,
         )
-        for event, hint in events
+        for event, hint, concern in events
     ]
-    node_actions = [event.action for event, _ in events if event.resource == Resource.NODE]
+    node_actions = [each.event.action for each in events if each.event.resource == Resource.NODE]
     if any(action & Action.ADD for action in node_actions):
         registered += [
             RegisteredHint(plugin.name, ClusterEvent(Resource.NODE, implied), None, implied=True)
@@ -227,4 +231,5 @@ def _is_registration(event: object) -> bool:
         and isinstance(event.event.resource, str)
         and isinstance(event.event.action, Action)
         and (event.hint is None or callable(event.hint))
+        and (event.concern is None or isinstance(event.concern, Concern))
     )

@@ -8,7 +8,8 @@ from __future__ import annotations
 import enum
 import logging
 import time
-from collections.abc import Container, Hashable, Mapping, Sequence
+from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
+from typing import Final
 
 from kuberth.errors import reraise_interrupt
 from kuberth.framework.cluster_events import ClusterEvent, Hint, concerns
@@ -19,6 +20,10 @@ from kuberth.observe import verbosity
 from kuberth.observe.metrics import SchedulerMetrics
 
 logger = logging.getLogger(__name__)
+
+
+ANYTHING: Final = object()
+"""What a pod is known by if the plugin cannot say it: every event may be about it."""
 
 
 class Worth(enum.Enum):
@@ -78,6 +83,45 @@ class Hints:
             registered.plugin == plugin and self._ask(registered, queued, event, old, new) is not Hint.SKIP
             for registered in self._registered(queued.pod.spec.scheduler_name, event)
         )
+
+    def known_by(self, plugin: str, queued: QueuedPod) -> Iterable[Hashable]:
+        """What the plugin's concerns know a waiting pod by."""
+        found: set[Hashable] = set()
+        for registered in self._hints.get(queued.pod.spec.scheduler_name, ()):
+            if registered.plugin != plugin or registered.concern is None:
+                continue
+            try:
+                found.update(registered.concern.of_pod(queued.pod))
+            except BaseException as exc:
+                reraise_interrupt(exc)
+                logger.exception("plugin %r failed to say what pod %s is known by", plugin, queued.key)
+                found.add(ANYTHING)
+        return found
+
+    def about(self, plugin: str, event: ClusterEvent, old: object, new: object) -> Iterable[Hashable] | None:
+        """What the event is about, as far as the plugin's hints go; None: about any pod."""
+        found: set[Hashable] = {ANYTHING}
+        for profile in self._hints:
+            for registered in self._registered(profile, event):
+                if registered.plugin != plugin:
+                    continue
+                keys = None if registered.concern is None else self._keys(registered, event, old, new)
+                if keys is None:
+                    return None
+                found |= keys
+        return found
+
+    def _keys(
+        self, registered: RegisteredHint, event: ClusterEvent, old: object, new: object
+    ) -> set[Hashable] | None:
+        assert registered.concern is not None
+        try:
+            keys = registered.concern.of_event(old, new)
+            return None if keys is None else set(keys)
+        except BaseException as exc:
+            reraise_interrupt(exc)
+            logger.exception("plugin %r failed to say what %s is about", registered.plugin, event.label)
+            return None
 
     def _gate_signers(self, profile: str) -> Mapping[str, Signer]:
         found = self._gate_signers_of.get(profile)

@@ -1,8 +1,9 @@
 """Pods that wait for an event, filed under the plugins whose events can move them (KEP-4247, KEP-3521).
 
 In: rejected and gated pods. Out: for an event, only those it may concern, in the order they came: an event
-costs nothing for pods whose plugins did not register for it, however many they are, and one hint for all pods
-that the plugin cannot tell apart. Of the pods before a gate, those that the gate keeps out are left alone.
+costs nothing for pods whose plugins did not register for it or know that it is not about them, however many
+they are, and one hint for all pods that the plugin cannot tell apart. Of the pods before a gate, those that
+the gate keeps out are left alone.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ class _Filed(NamedTuple):
     equals: Hashable
     """Of a gated pod: what it shares with those of which one hint of the gate speaks for all."""
     drawers: Sequence[tuple[str, Hashable]]
-    """Of a rejected pod: by plugin and, within, by what the plugin knows the pod by."""
+    """Of a rejected pod: by plugin and, within, by what the plugin reads of the pod."""
+    known_by: Sequence[tuple[str, Hashable]]
+    """By plugin, what its concerns know the pod by."""
 
 
 class UnschedulableRoom:
@@ -39,6 +42,7 @@ class UnschedulableRoom:
         self._pods: dict[str, _Filed] = {}
         self._by_plugin: dict[str, dict[Hashable, dict[str, _Filed]]] = {}
         self._by_gate: dict[str, dict[Hashable, dict[str, _Filed]]] = {}
+        self._by_concern: dict[tuple[str, Hashable], dict[str, _Filed]] = {}
 
     def add(self, queued: QueuedPod) -> bool:
         """Bring a pod in, or file it anew if it is in already. True: it was not."""
@@ -47,12 +51,16 @@ class UnschedulableRoom:
             self._unfile(queued.key, old)
         number = next(self._numbers) if old is None else old.number
         equals = self._hints.gate_signature(queued) if queued.gated else None
-        filed = _Filed(number, queued, queued.gating_plugin, equals, self._drawers_of(queued))
+        filed = _Filed(
+            number, queued, queued.gating_plugin, equals, self._drawers_of(queued), self._known_by(queued)
+        )
         self._pods[queued.key] = filed
         if filed.gate:
             self._by_gate.setdefault(filed.gate, {}).setdefault(equals, {})[queued.key] = filed
         for plugin, signature in filed.drawers:
             self._by_plugin.setdefault(plugin, {}).setdefault(signature, {})[queued.key] = filed
+        for concern in filed.known_by:
+            self._by_concern.setdefault(concern, {})[queued.key] = filed
         return old is None
 
     def remove(self, key: str) -> QueuedPod | None:
@@ -74,6 +82,11 @@ class UnschedulableRoom:
             return list(self)
         found: dict[str, _Filed] = {}
         for plugin in (ANYONE, *self._hints.plugins_concerned(event)):
+            about = None if plugin == ANYONE else self._hints.about(plugin, event, old, new)
+            if about is not None:
+                for key in about:
+                    found |= self._by_concern.get((plugin, key), {})
+                continue
             for equals in self._by_plugin.get(plugin, {}).values():
                 if not self._is_vain(plugin, equals, event, old, new):
                     found |= equals
@@ -120,7 +133,15 @@ class UnschedulableRoom:
             return ((ANYONE, ""),)
         return [(plugin, self._hints.signature(plugin, queued)) for plugin in queued.rejectors]
 
+    def _known_by(self, queued: QueuedPod) -> Sequence[tuple[str, Hashable]]:
+        plugins = (queued.gating_plugin,) if queued.gated else queued.rejectors
+        return [(plugin, key) for plugin in plugins for key in self._hints.known_by(plugin, queued)]
+
     def _unfile(self, key: str, filed: _Filed) -> None:
+        for concern in filed.known_by:
+            del self._by_concern[concern][key]
+            if not self._by_concern[concern]:
+                del self._by_concern[concern]
         if filed.gate:
             _take_out(self._by_gate, filed.gate, filed.equals, key)
         for plugin, signature in filed.drawers:

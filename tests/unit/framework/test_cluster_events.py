@@ -155,7 +155,7 @@ def test_which_events_concern_a_registration(
 
 
 def test_events_of_a_plugin_that_does_not_say() -> None:
-    assert [(str(event.resource), event.action, hint) for event, hint in ALL_EVENTS] == [
+    assert [(str(event.resource), event.action, hint) for event, hint, _concern in ALL_EVENTS] == [
         (resource, Action.ALL, None)
         for resource in (
             "Pod",

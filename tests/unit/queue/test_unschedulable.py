@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Sequence
 
 import pytest
 
 from kuberth.api.core import Pod
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.framework import cluster_events as events
-from kuberth.framework.cluster_events import Action, ClusterEvent, Hint, Resource
+from kuberth.framework.cluster_events import Action, ClusterEvent, Concern, Hint, Resource
 from kuberth.framework.profile import RegisteredHint
 from kuberth.framework.queued_pod import QueuedPod
 from kuberth.framework.status import SUCCESS, Status
@@ -263,3 +263,72 @@ def test_a_gate_that_cannot_say_whom_it_keeps_out_is_asked_for_all(caplog: pytes
     made.add(at_gate("first"))
     assert concerned(made, NODE_ADD) == ["first"]
     assert "plugin 'Gate' failed in keeps_out" in caplog.text
+
+
+# Concerns
+
+
+def about(*keys: Hashable) -> Callable[[object, object], Iterable[Hashable] | None]:
+    return lambda _old, _new: keys
+
+
+def concern_room(
+    of_event: Callable[[object, object], Iterable[Hashable] | None],
+    of_pod: Callable[[Pod], Iterable[Hashable]] = lambda pod: [pod.metadata.name],
+) -> UnschedulableRoom:
+    hint = RegisteredHint("A", NODE_ADD, always(Hint.QUEUE), concern=Concern(of_pod, of_event))
+    made = UnschedulableRoom(Hints({SCHEDULER: [hint, *on("B", NODE_ADD)]}, SchedulerMetrics()))
+    gated = parked("gated", gate="A")
+    for queued in (parked("first", "A"), gated, parked("second", "A"), parked("both", "A", "B")):
+        made.add(queued)
+    return made
+
+
+def test_pods_that_an_event_is_not_about_are_left_alone() -> None:
+    made = concern_room(about("second", "gated", "nobody"))
+    # What one plugin leaves alone another may want to hear of.
+    assert concerned(made, NODE_ADD) == ["gated", "second", "both"]
+    made.remove("default/second")
+    assert concerned(made, NODE_ADD) == ["gated", "both"]
+    assert concerned(made, NODE_TAINT) == []
+
+
+def test_an_event_about_anybody_is_for_all() -> None:
+    everybody = ["first", "gated", "second", "both"]
+    assert concerned(concern_room(lambda _old, _new: None), NODE_ADD) == everybody
+
+
+def test_a_plugin_that_cannot_say_what_an_event_is_about_is_asked_for_all(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def fail(_old: object, _new: object) -> Iterable[Hashable]:
+        raise RuntimeError("broken")
+
+    assert concerned(concern_room(fail), NODE_ADD) == ["first", "gated", "second", "both"]
+    assert "plugin 'A' failed to say what NodeAdd is about" in caplog.text
+
+
+def test_a_pod_of_which_a_plugin_cannot_say_what_it_is_known_by_is_always_asked_about(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def fail(pod: Pod) -> Iterable[Hashable]:
+        if pod.metadata.name == "first":
+            raise RuntimeError("broken")
+        return [pod.metadata.name]
+
+    assert concerned(concern_room(about("second"), fail), NODE_ADD) == ["first", "second", "both"]
+    assert "plugin 'A' failed to say what pod default/first is known by" in caplog.text
+
+
+def test_without_a_concern_in_one_profile_all_are_asked_about() -> None:
+    made = UnschedulableRoom(
+        Hints(
+            {
+                SCHEDULER: [RegisteredHint("A", NODE_ADD, None, concern=Concern(lambda _pod: (), about()))],
+                "another": on("A", NODE_ADD),
+            },
+            SchedulerMetrics(),
+        )
+    )
+    made.add(parked("first", "A"))
+    assert concerned(made, NODE_ADD) == ["first"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 from kuberth.api.core import Pod
 from kuberth.api.resource import ResourceClaim
 from kuberth.framework.cluster_events import Hint
@@ -12,17 +14,43 @@ from kuberth.plugins.dynamic_resources.finding import ClaimsNotReady, claims_of
 
 def after_claim_change(claims: KnownClaims, pod: Pod, old: object, new: object) -> Hint:
     """A claim that gives devices back helps everybody, any other change only who uses the claim."""
-    before, after = before_and_after(ResourceClaim, old, new)
-    changed = expect(ResourceClaim, after)
+    before, changed = _before_and_now(old, new)
     try:
         mine = {claim.metadata.uid for claim in claims_of(pod, claims)}
     except ClaimsNotReady:
         return Hint.SKIP
-    if before is not None and before.status.allocation is not None and changed.status.allocation is None:
+    if _gives_back(before, changed):
         return Hint.QUEUE
     if changed.metadata.uid not in mine:
         return Hint.SKIP
     return Hint.QUEUE if before is None or before.status != changed.status else Hint.SKIP
+
+
+def claims_named_by(pod: Pod) -> Iterator[str]:
+    """What a pod is known by to `users_of`: itself, and the claims that it names."""
+    yield pod.metadata.uid
+    for reference in pod.spec.resource_claims:
+        if reference.resource_claim_name is not None:
+            yield f"{pod.metadata.namespace}/{reference.resource_claim_name}"
+
+
+def users_of(old: object, new: object) -> Sequence[str] | None:
+    """The pod that the claim was made for, and whoever names it; None if it gives devices back."""
+    before, changed = _before_and_now(old, new)
+    if _gives_back(before, changed):
+        return None
+    metadata = changed.metadata
+    owners = [owner.uid for owner in metadata.owner_references if owner.controller]
+    return [f"{metadata.namespace}/{metadata.name}", *owners]
+
+
+def _before_and_now(old: object, new: object) -> tuple[ResourceClaim | None, ResourceClaim]:
+    before, after = before_and_after(ResourceClaim, old, new)
+    return before, expect(ResourceClaim, after)
+
+
+def _gives_back(before: ResourceClaim | None, changed: ResourceClaim) -> bool:
+    return before is not None and before.status.allocation is not None and changed.status.allocation is None
 
 
 def after_pod_change(claims: KnownClaims, pod: Pod, new: object) -> Hint:

@@ -27,7 +27,7 @@ from kuberth.cluster.pod_info import PodInfo
 from kuberth.cluster.selection import meets_node_selector
 from kuberth.config.plugin_args import DynamicResourcesArgs
 from kuberth.errors import KuberthError, PluginError, SelectorError
-from kuberth.framework.cluster_events import Action, ClusterEvent, EventWithHint, Hint, Resource
+from kuberth.framework.cluster_events import Action, ClusterEvent, Concern, EventWithHint, Hint, Resource
 from kuberth.framework.cycle_state import CycleState, StateKey
 from kuberth.framework.diagnosis import Diagnosis
 from kuberth.framework.extension_points import (
@@ -674,7 +674,11 @@ class DynamicResources(
         return [
             *rules,
             EventWithHint(ClusterEvent(Resource.NODE, node_change)),
-            EventWithHint(ClusterEvent(Resource.RESOURCE_CLAIM, added_or_updated), self._after_claim_change),
+            EventWithHint(
+                ClusterEvent(Resource.RESOURCE_CLAIM, added_or_updated),
+                self._after_claim_change,
+                Concern(hints.claims_named_by, hints.users_of),
+            ),
             EventWithHint(
                 ClusterEvent(Resource.POD, Action.UPDATE_POD_GENERATED_RESOURCE_CLAIM),
                 self._after_pod_change,

@@ -1,0 +1,66 @@
+"""Events of claims are told only to pods they can be about: nobody whom the hint would queue is missed."""
+
+from __future__ import annotations
+
+import itertools
+from typing import cast
+
+from msgspec.structs import replace
+
+from kuberth.api.core import Pod
+from kuberth.api.meta import OwnerReference
+from kuberth.api.resource import AllocationResult, ResourceClaim
+from kuberth.framework.cluster_events import Hint
+from kuberth.plugins.devices.claims import KnownClaims
+from kuberth.plugins.dynamic_resources.hints import after_claim_change, claims_named_by, users_of
+from kuberth.testing.factories import make_pod
+from tests.unit.plugins.device_objects import exactly, make_claim
+
+
+class Claims:
+    def __init__(self, *claims: ResourceClaim) -> None:
+        self._claims = {claim.metadata.name: claim for claim in claims}
+
+    def get(self, name: str, *, namespace: str) -> ResourceClaim | None:
+        return self._claims.get(name) if namespace == "default" else None
+
+
+def owned(claim: ResourceClaim, uid: str) -> ResourceClaim:
+    owner = OwnerReference(api_version="v1", kind="Pod", name="p", uid=uid, controller=True)
+    return replace(claim, metadata=replace(claim.metadata, owner_references=[owner]))
+
+
+def pods() -> list[Pod]:
+    named = [{"name": "r", "resourceClaimName": "c"}]
+    made = [{"name": "r", "resourceClaimTemplateName": "t"}]
+    status = {"resourceClaimStatuses": [{"name": "r", "resourceClaimName": "c"}]}
+    return [
+        make_pod("names-it", uid="u1", resourceClaims=named),
+        make_pod("it-was-made-for", uid="u2", resourceClaims=made, status=status),
+        make_pod("waits-for-its-own", uid="u3", resourceClaims=made),
+        make_pod("both", uid="u2", resourceClaims=[*named, {**made[0], "name": "s"}]),
+        make_pod("none", uid="u4"),
+        make_pod("elsewhere", uid="u1", namespace="other", resourceClaims=named),
+    ]
+
+
+def test_nobody_is_missed() -> None:
+    plain = make_claim("c", exactly())
+    given = replace(plain, status=replace(plain.status, allocation=AllocationResult()))
+    queued = left_alone = 0
+    for before, after in itertools.product((None, plain, given), (plain, given)):
+        for owner, pod in itertools.product((None, "u1", "u2"), pods()):
+            old, new = (
+                None if claim is None else claim if owner is None else owned(claim, owner)
+                for claim in (before, after)
+            )
+            assert new is not None
+            claims = cast("KnownClaims", Claims(new))
+            hint = after_claim_change(claims, pod, old, new)
+            keys = users_of(old, new)
+            is_told = keys is None or bool(set(keys) & set(claims_named_by(pod)))
+            assert is_told or hint is Hint.SKIP, (pod.metadata.name, owner, before, after)
+            queued += hint is Hint.QUEUE
+            left_alone += not is_told
+    assert queued
+    assert left_alone
