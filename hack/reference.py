@@ -218,6 +218,7 @@ SECTIONS: Final = (
                 omit=words("note_flush clear_flush clear_flush_flag"),
             ),
             *of("kuberth.queue", "SchedulingQueue", "QueueContext", "QueueFactory", "PreCheck", "PreEnqueue"),
+            *of("kuberth.queue", "QueueObserver", "MoveCause"),
             *of("kuberth.queue", "PriorityQueue", "PodRoom", "RoomFactory", "OrderedRoom", "sort_value_of"),
             *of("kuberth.queue.fair_share", "fair_share"),
         ),

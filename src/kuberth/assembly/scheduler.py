@@ -13,12 +13,13 @@ import logging
 import random
 from collections.abc import Awaitable, Coroutine, Mapping
 from dataclasses import replace
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from kuberth.api.core import Namespace, Node, Pod
 from kuberth.api.scheduling import PodGroup
 from kuberth.api.sharing import PodSharing
 from kuberth.assembly.following import Following
+from kuberth.assembly.observing import SchedulerObserver, ShelteredObserver
 from kuberth.assembly.profiles import assemble, derive_with, effective_gates, full_registry
 from kuberth.binding.cycle import BindingCycle
 from kuberth.client.protocol import Api
@@ -39,12 +40,10 @@ from kuberth.observe.metrics import PodGroupMetrics, SchedulerMetrics
 from kuberth.outcomes.event_recorder import ApiEventRecorder
 from kuberth.outcomes.failure_handling import FailureHandler
 from kuberth.outcomes.group_status import PodGroupStatusWriter
-from kuberth.outcomes.observing import OutcomeObserver
 from kuberth.outcomes.placement import Placement
 from kuberth.outcomes.status_writer import PodStatusWriter
 from kuberth.queue.guard import GuardedQueue
 from kuberth.queue.interface import QueueContext, QueueFactory, SchedulingQueue
-from kuberth.queue.observing import QueueObserver
 from kuberth.queue.priority_queue import PriorityQueue
 from kuberth.scheduling.cycle import SchedulingCycle
 from kuberth.scheduling.extended_cycle import ExtendedCycle
@@ -57,10 +56,6 @@ LAST_REQUESTS_SECONDS: Final = 60.0
 """So long extenders that are no longer configured may be asked by cycles that began before."""
 UNFINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
 """Finished pods take no room and are not kept."""
-
-
-class SchedulerObserver(QueueObserver, OutcomeObserver, Protocol):
-    """Is told of every move of a pod and of the end of every attempt."""
 
 
 class Scheduler:
@@ -432,9 +427,10 @@ class Scheduler:
         task.add_done_callback(self._work.discard)
 
     def observe(self, observer: SchedulerObserver | None) -> None:
-        """Have one who looks on, or nobody."""
-        self.queue.observe(observer)
-        self._failures.observer = self._binding.observer = observer
+        """Have one who looks on, or nobody. One that raises is told nothing more."""
+        sheltered = None if observer is None else ShelteredObserver(observer, drop=lambda: self.observe(None))
+        self.queue.observe(sheltered)
+        self._failures.observer = self._binding.observer = sheltered
 
     def keep_scores(self, number: int) -> None:
         """So many placements from now on say how the best nodes were scored, which takes time to find out."""

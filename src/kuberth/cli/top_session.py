@@ -216,7 +216,11 @@ class _Session:
         self._model.tell(detail_lines(story, explanation, width=self._console.width, now=now))
 
     async def _get(self, path: str, **query: str) -> dict[str, Any]:
-        tree = json.loads(await self._api.call("GET", f"{path}?{urlencode(query)}"))
+        body = await self._api.call("GET", f"{path}?{urlencode(query)}")
+        try:
+            tree = json.loads(body)
+        except ValueError:
+            tree = None
         if not isinstance(tree, dict):
             raise KuberthError(f"{self._client.server} answered {path} with something else than an object")
         return tree

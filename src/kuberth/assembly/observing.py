@@ -1,0 +1,58 @@
+"""Who looks on at a whole scheduler, and what it costs when they fail: nothing but their view.
+
+In: what the queue and the ends of attempts tell. Out: the same to the observer, until it raises.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from kuberth.framework.queued_pod import QueuedPod
+from kuberth.outcomes.observing import OutcomeObserver
+from kuberth.outcomes.placement import Placement
+from kuberth.outcomes.rejection import Rejection
+from kuberth.queue.observing import MoveCause, QueueObserver
+
+logger = logging.getLogger(__name__)
+
+
+class SchedulerObserver(QueueObserver, OutcomeObserver, Protocol):
+    """Is told of every move of a pod and of the end of every attempt."""
+
+
+class ShelteredObserver:
+    """Implements `SchedulerObserver`; one that raises is told nothing more, and no pod suffers from it."""
+
+    def __init__(self, observer: SchedulerObserver, *, drop: Callable[[], None]) -> None:
+        self._observer = observer
+        self._drop = drop
+
+    def pod_moved(self, queued: QueuedPod, room: str, cause: MoveCause) -> None:
+        self._tell(self._observer.pod_moved, queued, room, cause)
+
+    def pod_popped(self, queued: QueuedPod) -> None:
+        self._tell(self._observer.pod_popped, queued)
+
+    def pod_done(self, uid: str) -> None:
+        self._tell(self._observer.pod_done, uid)
+
+    def pod_deleted(self, uid: str) -> None:
+        self._tell(self._observer.pod_deleted, uid)
+
+    def pod_held(self, placement: Placement) -> None:
+        self._tell(self._observer.pod_held, placement)
+
+    def pod_bound(self, placement: Placement, seconds: float) -> None:
+        self._tell(self._observer.pod_bound, placement, seconds)
+
+    def pod_rejected(self, rejection: Rejection, seconds: float) -> None:
+        self._tell(self._observer.pod_rejected, rejection, seconds)
+
+    def _tell(self, method: Callable[..., None], *told: Any) -> None:
+        try:
+            method(*told)
+        except Exception:
+            logger.exception("%r, who looks on, failed; it is told nothing more", self._observer)
+            self._drop()

@@ -1,0 +1,55 @@
+"""Who looks on at a scheduler must not hurt it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kuberth.clock import run_in_virtual_time
+from kuberth.testing import make_node, make_pod, running
+
+METHODS = ("pod_moved", "pod_popped", "pod_done", "pod_deleted", "pod_held", "pod_bound", "pod_rejected")
+
+
+class Failing:
+    """Fails at one of its methods."""
+
+    def __init__(self, failing: str) -> None:
+        self._failing = failing
+        self.told: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in METHODS:
+            raise AttributeError(name)
+
+        def method(*_told: Any) -> None:
+            self.told.append(name)
+            if name == self._failing:
+                raise RuntimeError("a defect")
+
+        return method
+
+
+@pytest.mark.parametrize("failing", [*METHODS, ""])
+def test_one_who_fails_costs_no_pod_and_is_told_nothing_more(
+    failing: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        async with running(make_node("n", cpu="2")) as world:
+            observer = Failing(failing)
+            world.scheduler.observe(observer)
+            world.api.put(make_pod("small", cpu="1"))
+            world.api.put(make_pod("large", cpu="4"))
+            await world.bound("small")
+            await world.in_room("large", "unschedulable")
+            world.api.replace(make_node("n", cpu="8"))
+            await world.bound("large")
+            if failing in ("", "pod_held"):
+                assert set(observer.told) == {*METHODS} - {"pod_held"}
+            else:
+                assert observer.told[-1] == failing
+                assert observer.told.count(failing) == 1
+                assert "is told nothing more" in caplog.text
+
+    run_in_virtual_time(scenario)
