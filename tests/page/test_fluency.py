@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -98,17 +99,21 @@ def test_frame_times_with_5000_nodes_and_20000_pods(make_cluster: MakeCluster, m
     expect(page.locator(".summary")).to_contain_text("5,000 nodes")
     told = []
     with pods_coming_and_going(cluster.api, replicas=1000):
+        begun = time.monotonic()
         for route in VIEWS:
             look.go(route)
             times = frame_times(page, 10)
             middle, high = times[len(times) // 2], times[int(len(times) * 0.95)]
             told.append((route, len(times), middle, high, times[-1]))
-    moved = [int(row[1].replace(",", "")) for row in pace_rows(look.go("#/pace"))]
+        # The latest rows, and no more of them than seconds were measured: before that the 20,000 were made.
+        seconds = int(time.monotonic() - begun)
+        assert seconds < 60
+        moved = [int(row[1].replace(",", "")) for row in pace_rows(look.go("#/pace"))[:seconds]]
     for route, frames, middle, high, longest in told:
         print(
             f"{route}: {frames} frames, median {middle:.1f} ms, p95 {high:.1f} ms, longest {longest:.1f} ms"
         )
-    print(f"scheduled a second: most {max(moved)}, mean {sum(moved) / len(moved):.0f}")
+    print(f"scheduled a second over {len(moved)} s: most {max(moved)}, mean {sum(moved) / len(moved):.0f}")
     assert max(high for _, _, _, high, _ in told) <= 50.0
 
 

@@ -88,8 +88,8 @@ function OnePod({ namespace, name }: { namespace: string; name: string }) {
   const object = useAnswer<PodObject>(server, writable ? podPath(namespace, name) : null);
   const row = cluster.find(namespace, name);
 
-  // Its row tells that it moved; the rest (a placement, a phase) is looked at now and then.
-  const moved = row ? `${row.room} ${row.attempts} ${row.reason}` : "";
+  // Its row tells that it moved, a new stream that much may have; the rest (a phase) is looked at now and then.
+  const moved = `${cluster.versions.hello} ${row?.room} ${row?.attempts} ${row?.reason}`;
   const again = useRef(() => {});
   again.current = () => {
     story.again();
@@ -100,12 +100,24 @@ function OnePod({ namespace, name }: { namespace: string; name: string }) {
     if (!first.current) again.current();
     first.current = false;
   }, [moved]);
+  // Who is gone is not asked for again and again; a new one of that name has another identity.
+  const look = useRef(() => {});
+  look.current = () => {
+    if (document.hidden) return;
+    if (story.answer) story.again();
+    if (object.answer) object.again();
+  };
   useEffect(() => {
-    const timer = setInterval(() => !document.hidden && again.current(), REFRESH);
+    const timer = setInterval(() => look.current(), REFRESH);
     return () => clearInterval(timer);
   }, []);
-
   const told = story.answer;
+  const identity = useRef(told?.pod.uid);
+  useEffect(() => {
+    if (told && identity.current !== undefined && identity.current !== told.pod.uid) object.again();
+    identity.current = told?.pod.uid;
+  }, [told?.pod.uid]);
+
   const room = row?.room ?? told?.pod.room ?? "";
   return (
     <section class="view pod" aria-labelledby="view-title">
@@ -132,7 +144,7 @@ function OnePod({ namespace, name }: { namespace: string; name: string }) {
       )}
       {told && (
         <div class="columns">
-          <Explained namespace={namespace} name={name} state={told.pod.node || (room === "gated" ? "gated" : "waiting")} after={again.current} />
+          <Explained namespace={namespace} name={name} state={outcome(told)} after={again.current} />
           <div>
             <Moves moves={told.moves} />
             <Cycles cycles={told.cycles} />
@@ -141,6 +153,12 @@ function OnePod({ namespace, name }: { namespace: string; name: string }) {
       )}
     </section>
   );
+}
+
+/** What an explanation is about: a pod in flight has a node already, but is explained as one that waits. */
+export function outcome({ pod }: StoryAnswer): string {
+  if (pod.room === "placed") return `on ${pod.node}`;
+  return pod.room === "gated" || pod.room === "deleted" ? pod.room : "waiting";
 }
 
 function Fact({ name, value, children }: { name: string; value: string; children?: preact.ComponentChildren }) {
