@@ -164,7 +164,9 @@ SECTIONS: Final = (
         "A plugin that rejects pods says which changes may help them. An event is a resource and an action; "
         "of several actions at once, write `Action.ADD | Action.UPDATE_NODE_LABEL`.",
         (
-            *of("kuberth.framework", "ClusterEvent", "Action", "Resource", "EventWithHint", "Hint"),
+            *of(
+                "kuberth.framework", "ClusterEvent", "Action", "Resource", "EventWithHint", "Concern", "Hint"
+            ),
             *of("kuberth.framework.cluster_events", "HintFunction", "ALL_EVENTS"),
             *of("kuberth.framework.hint_objects", "expect", "before_and_after"),
         ),

@@ -203,7 +203,7 @@ def registered(
 def test_a_plugin_that_may_reject_and_does_not_say_hears_of_everything(
     point: type[Plugin], methods: dict[str, Any]
 ) -> None:
-    assert registered(point, **methods) == [("P", event, None, False) for event, _ in ALL_EVENTS]
+    assert registered(point, **methods) == [("P", event, None, False) for event, _hint, _concern in ALL_EVENTS]
 
 
 @pytest.mark.parametrize(
@@ -249,7 +249,7 @@ POD_DELETE = ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE)
 def test_a_plugin_gets_the_events_it_asks_for_and_taints_with_new_nodes(
     events: list[EventWithHint], implied: bool
 ) -> None:
-    expected = [("P", event, function, False) for event, function in events]
+    expected = [("P", event, function, False) for event, function, _concern in events]
     if implied:
         expected.append(("P", NODE_TAINT, None, True))
     assert registered(FilterPlugin, EnqueueExtensions, filter=None, events_to_register=events) == expected
