@@ -26,12 +26,11 @@ CASES = """
   - {name: two, params: {pods: 2}, labels: [short]}
   - {name: three, params: {pods: 3}, threshold: 100000}
   - {name: wrong, params: {pods: 3, nodes: 1}, labels: [broken]}
-- name: Devices
-  labels: [dra]
+- name: Strange
+  labels: [odd]
   workloadTemplate:
-  - {opcode: createResourceDriver, driverName: d, nodes: "*"}
   - {opcode: createPods, count: 1, collectMetrics: true}
-  workloads: [{name: one}]
+  workloads: [{name: one, params: {gpus: 4}}]
 """
 PLUGIN = """
 from kuberth.framework import ScorePlugin
@@ -102,8 +101,8 @@ def test_the_list(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         "Tiny/three  [threshold 100000]",
         "Tiny/wrong  [broken; cannot run: no operation takes $nodes; is a name misspelled, or does only the "
         "Go code of its test read it?]",
-        "Devices/one  [dra; cannot run: createResourceDriver needs DRA: nobody here plays the controller of "
-        "resource claims or allocates devices]",
+        "Strange/one  [odd; cannot run: no operation takes $gpus; is a name misspelled, or does only the "
+        "Go code of its test read it?]",
     ]
     assert bench_list(capsys, "cases.yaml", "--label-filter", "short") == "Tiny/two  [short]\n"
     assert "Quick/100Nodes  [quick]" in bench_list(capsys)
@@ -121,7 +120,7 @@ def bench_list(capsys: pytest.CaptureFixture[str], *args: str) -> str:
         (["gone.yaml"], "gone.yaml: No such file or directory"),
         (["cases.yaml", "Tini"], 'there is no case Tini; did you mean "Tiny"?'),
         (["cases.yaml", "Tiny/wrong"], "case Tiny: workload wrong: no operation takes $nodes"),
-        (["cases.yaml", "Devices"], "case Devices: workload one: createResourceDriver needs DRA"),
+        (["cases.yaml", "Strange"], "case Strange: workload one: no operation takes $gpus"),
         (["cases.yaml", "Tiny/two", "--peer", "blind"], "needs a server to talk to: add --target up or"),
         (["cases.yaml", "Tiny/two", "--timeout", "soon"], "--timeout soon: expected a duration"),
         (["cases.yaml", "Tiny/two", "--plot", "p.gif"], "ends with .svg or .png"),
@@ -154,16 +153,16 @@ def test_what_is_wrong_is_one_line(
 def test_workloads_that_cannot_run_are_left_out_of_many(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (folder / "cases.yaml").write_text(CASES.replace("labels: [dra]", "labels: [short]"), encoding="utf-8")
+    (folder / "cases.yaml").write_text(CASES.replace("labels: [odd]", "labels: [short]"), encoding="utf-8")
     code, out, err = bench(capsys, "cases.yaml", "--label-filter", "short")
     assert code == 0
-    assert "Devices/one is left out: createResourceDriver needs DRA" in err
+    assert "Strange/one is left out: no operation takes $gpus" in err
     assert "Tiny/two" in out
 
 
 def test_one_that_fails_does_not_lose_the_others(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = CASES.replace("{opcode: createNodes, count: 2}", "{opcode: createNodes, count: 0}")
-    second = CASES.replace("name: Tiny", "name: Fine").split("- name: Devices")[0]
+    second = CASES.replace("name: Tiny", "name: Fine").split("- name: Strange")[0]
     (folder / "cases.yaml").write_text(text + second.lstrip(), encoding="utf-8")
     code, out, err = bench(capsys, "cases.yaml", "Tiny/two", "Fine/two", "--timeout", "3s")
     assert code == 1

@@ -203,7 +203,7 @@ def registered(
 def test_a_plugin_that_may_reject_and_does_not_say_hears_of_everything(
     point: type[Plugin], methods: dict[str, Any]
 ) -> None:
-    assert registered(point, **methods) == [("P", event, None, False) for event, _hint, _concern in ALL_EVENTS]
+    assert registered(point, **methods) == [("P", each.event, None, False) for each in ALL_EVENTS]
 
 
 @pytest.mark.parametrize(
