@@ -207,13 +207,15 @@ class Terminal:
         self.outer, self._inner = pty.openpty()
         fcntl.ioctl(self._inner, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         self.mode = termios.tcgetattr(self._inner)
+        # The size is the terminal's, whatever the tests themselves run in.
+        inherited = {name: value for name, value in os.environ.items() if name not in ("LINES", "COLUMNS")}
         self.process = subprocess.Popen(
             command,
             stdin=self._inner,
             stdout=self._inner,
             stderr=self._inner,
             start_new_session=True,
-            env={**os.environ, "TERM": "xterm-256color", **environment},
+            env={**inherited, "TERM": "xterm-256color", **environment},
         )
         self.output = ""
 

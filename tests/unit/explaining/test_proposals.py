@@ -266,7 +266,7 @@ def pending(draw: st.DrawFn) -> Pod:
 
 
 @given(pending(), clusters())
-@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=15, suppress_health_check=[HealthCheck.too_slow])
 def test_every_proposal_helps_and_none_is_superfluous(pod: Pod, objects: list[Any]) -> None:
     told = ask(pod, *objects)
     assert (told.verdict == "fits") == takes(pod, objects, ())
