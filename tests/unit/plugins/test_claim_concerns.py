@@ -13,8 +13,10 @@ from kuberth.api.resource import AllocationResult, ResourceClaim
 from kuberth.framework.cluster_events import Hint
 from kuberth.plugins.devices.claims import KnownClaims
 from kuberth.plugins.dynamic_resources.hints import after_claim_change, claims_named_by, users_of
+from kuberth.plugins.volumes.claims import USERS_OF_CLAIM, uses_claim
 from kuberth.testing.factories import make_pod
 from tests.unit.plugins.device_objects import exactly, make_claim
+from tests.unit.plugins.volume_objects import make_claim as make_volume_claim
 
 
 class Claims:
@@ -64,3 +66,23 @@ def test_nobody_is_missed() -> None:
             left_alone += not is_told
     assert queued
     assert left_alone
+
+
+def test_nobody_who_uses_a_volume_claim_is_missed() -> None:
+    mounted = {"name": "v", "persistentVolumeClaim": {"claimName": "c"}}
+    ephemeral = {"name": "v", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}}
+    candidates = [
+        make_pod("p", volumes=[mounted]),
+        make_pod("p", volumes=[ephemeral]),
+        make_pod("p", volumes=[{**mounted, "name": "w"}, ephemeral]),
+        make_pod("p", namespace="other", volumes=[mounted]),
+        make_pod("p"),
+    ]
+    users = []
+    for pod, name in itertools.product(candidates, ("c", "p-v", "d")):
+        claim = make_volume_claim(name)
+        about, known_by = USERS_OF_CLAIM.of_event(None, claim), set(USERS_OF_CLAIM.of_pod(pod))
+        assert about is not None
+        assert bool(set(about) & known_by) == uses_claim(pod, claim, ephemeral=True)
+        users.append(uses_claim(pod, claim, ephemeral=True))
+    assert users.count(True) == 4

@@ -23,7 +23,7 @@ from kuberth.framework.verdict import Mask, Verdict
 from kuberth.plugins.node_volume_limits.attached import AttachedVolumes
 from kuberth.plugins.node_volume_limits.resolving import Attachable, VolumeResolver
 from kuberth.plugins.volumes import csi_migration
-from kuberth.plugins.volumes.claims import attachable_volumes, uses_claim
+from kuberth.plugins.volumes.claims import USERS_OF_CLAIM, attachable_volumes, uses_claim
 from kuberth.plugins.volumes.csi_nodes import CSINodeColumns
 
 _EXCEEDED: Final = Status.unschedulable("node(s) exceed max volume count")
@@ -121,7 +121,9 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin, EnqueueExtensions):
             EventWithHint(ClusterEvent(Resource.CSI_NODE, Action.UPDATE), self._after_csi_node_update),
             EventWithHint(ClusterEvent(Resource.POD, Action.DELETE), self._after_pod_deleted),
             EventWithHint(
-                ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD), self._after_claim_added
+                ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD),
+                self._after_claim_added,
+                USERS_OF_CLAIM,
             ),
             EventWithHint(
                 ClusterEvent(Resource.VOLUME_ATTACHMENT, Action.DELETE), self._after_attachment_deleted

@@ -36,7 +36,7 @@ from kuberth.plugins.volume_binding.finding import Findings, VolumeFinder, Wante
 from kuberth.plugins.volume_binding.provisioning import volume_limit
 from kuberth.plugins.volume_binding.reach import NONE
 from kuberth.plugins.volume_binding.scoring import FULL, CapacityScorer
-from kuberth.plugins.volumes.claims import attachable_volumes, claims_of, uses_claim
+from kuberth.plugins.volumes.claims import USERS_OF_CLAIM, attachable_volumes, claims_of, uses_claim
 from kuberth.plugins.volumes.csi_nodes import MIGRATED_PLUGINS
 
 _DEFAULT_SHAPE: Final = (
@@ -191,7 +191,9 @@ class VolumeBinding(
                 ClusterEvent(Resource.STORAGE_CLASS, added_or_updated), self._after_storage_class_change
             ),
             EventWithHint(
-                ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, added_or_updated), self._after_claim_change
+                ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, added_or_updated),
+                self._after_claim_change,
+                USERS_OF_CLAIM,
             ),
             EventWithHint(ClusterEvent(Resource.PERSISTENT_VOLUME, added_or_updated)),
             EventWithHint(ClusterEvent(Resource.NODE, node_actions)),

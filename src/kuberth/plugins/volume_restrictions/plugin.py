@@ -24,7 +24,7 @@ from kuberth.framework.handle import Handle
 from kuberth.framework.hint_objects import expect
 from kuberth.framework.status import SKIP, SKIP_FOR_GOOD, Status
 from kuberth.framework.verdict import Mask, Verdict
-from kuberth.plugins.volumes.claims import claim_not_found, uses_claim
+from kuberth.plugins.volumes.claims import USERS_OF_CLAIM, claim_not_found, uses_claim
 
 _DISK_IN_USE: Final = Status.unschedulable("node(s) had no available disk")
 _CLAIM_IN_USE: Final = Status.unschedulable(
@@ -103,7 +103,9 @@ class VolumeRestrictions(PreFilterExtensions, FilterPlugin, EnqueueExtensions):
             EventWithHint(ClusterEvent(Resource.POD, Action.DELETE), self._after_pod_deleted),
             EventWithHint(ClusterEvent(Resource.NODE, node_actions)),
             EventWithHint(
-                ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD), self._after_claim_added
+                ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD),
+                self._after_claim_added,
+                USERS_OF_CLAIM,
             ),
         ]
 

@@ -23,6 +23,7 @@ from kuberth.framework.hint_objects import expect
 from kuberth.framework.status import SKIP, SKIP_FOR_GOOD, Status
 from kuberth.framework.verdict import Mask, Verdict
 from kuberth.plugins.volumes.claims import (
+    USERS_OF_CLAIM,
     WAIT_FOR_FIRST_CONSUMER,
     claim_class,
     claim_not_found,
@@ -132,7 +133,9 @@ class VolumeZone(PreFilterPlugin, FilterPlugin, EnqueueExtensions):
             EventWithHint(ClusterEvent(Resource.STORAGE_CLASS, Action.ADD), self._after_storage_class_added),
             EventWithHint(ClusterEvent(Resource.NODE, node_actions)),
             EventWithHint(
-                ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, added_or_updated), self._after_claim_change
+                ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, added_or_updated),
+                self._after_claim_change,
+                USERS_OF_CLAIM,
             ),
             EventWithHint(
                 ClusterEvent(Resource.PERSISTENT_VOLUME, added_or_updated), self._after_volume_change

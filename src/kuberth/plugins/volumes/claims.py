@@ -11,7 +11,9 @@ from typing import Final, NamedTuple
 
 from kuberth.api.core import PersistentVolume, PersistentVolumeClaim, Pod, Volume
 from kuberth.cluster.pod_volumes import is_attachable
+from kuberth.framework.cluster_events import Concern
 from kuberth.framework.cycle_state import CycleState
+from kuberth.framework.hint_objects import expect
 
 BETA_STORAGE_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
 WAIT_FOR_FIRST_CONSUMER: Final = "WaitForFirstConsumer"
@@ -87,3 +89,16 @@ def uses_claim(pod: Pod, claim: PersistentVolumeClaim, *, ephemeral: bool) -> bo
         use.name == claim.metadata.name and (ephemeral or not use.is_ephemeral)
         for use in claims_of(pod, pod.spec.volumes)
     )
+
+
+def _claims_named_by(pod: Pod) -> Iterator[str]:
+    return (f"{pod.metadata.namespace}/{use.name}" for use in claims_of(pod, pod.spec.volumes))
+
+
+def _name_of(_old: object, new: object) -> list[str]:
+    metadata = expect(PersistentVolumeClaim, new).metadata
+    return [f"{metadata.namespace}/{metadata.name}"]
+
+
+USERS_OF_CLAIM: Final = Concern(_claims_named_by, _name_of)
+"""A claim's event is about the pods that use it."""
