@@ -10,6 +10,9 @@ from kuberth.api.core import Pod
 from kuberth.api.scheduling import PodGroup
 from kuberth.api.wire import convert
 from kuberth.clock import run_in_virtual_time
+from kuberth.cluster.nodes import NodeRow
+from kuberth.framework import FilterPlugin, Status
+from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.queued_pod import QueuedPod
 from kuberth.queue import PriorityQueue
 from kuberth.testing import make_node, make_pod
@@ -96,6 +99,56 @@ def test_a_gang_that_does_not_fit_waits_as_a_whole() -> None:
             world.api.put(make_node("n2", cpu="2"))
             await world.bound("g-0", "g-1", "g-2")
             await world.until(lambda: condition(world, "g") == ("True", "Scheduled", ""))
+
+    run_in_virtual_time(scenario)
+
+
+class BreaksAtTheSecond(FilterPlugin):
+    name = "BreaksAtTheSecond"
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeRow) -> Status | None:
+        self.asked.append(pod.metadata.name)
+        if [pod.metadata.name] == self.asked[1:2]:
+            raise RuntimeError("broken")
+        return None
+
+
+def test_a_failure_is_told_by_the_pod_it_happened_to_and_named_by_the_others() -> None:
+    """Whether they had found a node before it, or were not tried any more."""
+
+    async def scenario() -> None:
+        plugin = BreaksAtTheSecond()
+        async with running(
+            make_node("n1", cpu="4"),
+            profiles=[{"plugins": {"multiPoint": {"enabled": [{"name": plugin.name}]}}}],
+            plugins={plugin.name: lambda _args, _handle: plugin},
+            gates=GATES,
+        ) as world:
+            world.api.put(make_group("g", min_count=3))
+            for pod in members("g", 3):
+                world.api.put(pod)
+            await world.until(lambda: all(message(world, f"g-{number}") for number in range(3)))
+            own = "plugin 'BreaksAtTheSecond' at Filter: broken"
+            others = f"failed to schedule other pod from a pod group: {own}"
+            tried, failed = plugin.asked[:2]
+            (untried,) = {"g-0", "g-1", "g-2"} - {tried, failed}
+            assert [message(world, name) for name in (tried, failed, untried)] == [others, own, others]
+            group = condition(world, "g")
+            assert group is not None
+            assert group[:2] == ("False", "SchedulerError")
+            assert not bound(world)
+            sums = {
+                value.sum
+                for family in world.scheduler.metrics.families()
+                if family.name.endswith("attempt_duration_seconds")
+                for value in family.values.values()
+            }
+            # Of durations, and not of clocks.
+            assert len(sums) == 2
+            assert all(0 < total < 60 for total in sums)
 
     run_in_virtual_time(scenario)
 
