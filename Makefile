@@ -86,8 +86,8 @@ bench: $(STAMP)  ## micro-benchmarks: a scheduling cycle, preemption, explain, e
 	$(BIN)/python -m benchmarks.apiserver
 	$(BIN)/python -m benchmarks.apiserver_verbs
 
-mutants: $(STAMP)  ## which changes of the queue and of intake no test notices (slow)
-	$(BIN)/python hack/mutants.py queue intake
+mutants: $(STAMP)  ## which changes of the scheduler no test notices (hours)
+	$(BIN)/python hack/mutants.py queue intake framework scheduling binding outcomes
 
 clean:  ## remove the virtual environment and caches
 	rm -rf $(VENV) htmlcov .coverage .mypy_cache .ruff_cache .pytest_cache .hypothesis
