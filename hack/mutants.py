@@ -32,7 +32,15 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 TESTS: Final[Mapping[str, Sequence[str]]] = {
     "queue": ("tests/unit/queue",),
     "intake": ("tests/unit/intake",),
-    "framework": ("tests/unit/framework", "tests/integration/test_bad_plugins.py"),
+    "framework": (
+        "tests/unit/framework",
+        "tests/unit/scheduling/test_plans.py",
+        "tests/unit/scheduling/test_cycle.py",
+        "tests/unit/plugins/test_default_preemption_plans.py",
+        "tests/integration/test_bad_plugins.py",
+        "tests/integration/test_metrics.py",
+        "tests/integration/test_pod_way.py",
+    ),
     "scheduling": (
         "tests/unit/scheduling",
         "tests/integration/test_pod_way.py",
@@ -42,8 +50,19 @@ TESTS: Final[Mapping[str, Sequence[str]]] = {
         "tests/integration/test_gangs.py",
         "tests/integration/test_extenders.py",
     ),
-    "outcomes": ("tests/unit/outcomes", "tests/integration/test_pod_way.py"),
-    "binding": ("tests/unit/binding", "tests/integration/test_pod_way.py"),
+    "outcomes": (
+        "tests/unit/outcomes",
+        "tests/integration/test_pod_way.py",
+        "tests/integration/test_metrics.py",
+    ),
+    "binding": (
+        "tests/unit/binding",
+        "tests/integration/test_pod_way.py",
+        "tests/integration/test_metrics.py",
+        "tests/integration/test_verbosity.py",
+        "tests/integration/test_gangs.py",
+        "tests/unit/assembly",
+    ),
 }
 SLOW: Final = ("test_state_machine", "tests/integration")
 """These go last: only mutants that all others let live meet them."""
