@@ -186,7 +186,7 @@ def test_every_workload_of_kubernetes_is_read(sources: Path) -> None:
         if workload.refusal():
             refused.add(workload.case.topic.partition("_")[0])
     assert opcodes.keys() <= OPCODES.keys()
-    assert refused == {"dra", GO_ONLY}
+    assert refused == {GO_ONLY}
 
 
 def test_every_template_of_kubernetes_is_understood(sources: Path) -> None:
