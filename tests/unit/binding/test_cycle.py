@@ -54,7 +54,7 @@ def now() -> float:
 def run(*plugins: type[Plugin], steps: Steps = nothing, pod: Pod | None = None, **options: Any) -> Parts:
     async def main() -> Parts:
         options.setdefault("nodes", ["n1"])
-        scheduler = parts(*plugins, clock=LoopClock(asyncio.get_running_loop()), **options)
+        scheduler = parts(*plugins, clock=LoopClock(asyncio.get_running_loop(), epoch_ns=10**12), **options)
         await bound(scheduler, make_pod("p", uid="u", cpu="1") if pod is None else pod, steps)
         return scheduler
 
