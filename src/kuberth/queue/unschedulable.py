@@ -78,6 +78,8 @@ class UnschedulableRoom:
 
     def concerned_by(self, event: ClusterEvent, old: object, new: object) -> Sequence[QueuedPod]:
         """The pods that the event may move; the others need not be asked about."""
+        if not self._pods:  # as nearly always
+            return ()
         if event.is_wildcard:
             return list(self)
         found: dict[str, _Filed] = {}
