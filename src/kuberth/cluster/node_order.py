@@ -38,6 +38,7 @@ class NodeOrder:
         self.rows = rows
         """The rows in order."""
         self.count = len(rows)
+        """How many there are; asked for several times a cycle."""
         self.twice = np.concatenate((rows, rows))
         """The same, and once more, so that any stretch of a round is a slice."""
         self.place = np.zeros(slots, np.int64)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Any, Final
 
 import kuberth
@@ -138,7 +138,7 @@ class Overview:
         self._last_gone_ns = self._clock.now_ns()
         self._record()
 
-    async def stream(self) -> AsyncIterator[bytes]:
+    async def stream(self) -> AsyncGenerator[bytes, None]:
         """Everything, then what changes, for as long as somebody reads it."""
         try:
             onlooker = self.subscribe()

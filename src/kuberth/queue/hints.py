@@ -12,7 +12,7 @@ from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
 from typing import Final
 
 from kuberth.errors import reraise_interrupt
-from kuberth.framework.cluster_events import ClusterEvent, Hint, concerns
+from kuberth.framework.cluster_events import ClusterEvent, Concern, Hint, concerns
 from kuberth.framework.profile import RegisteredHint
 from kuberth.framework.queued_pod import QueuedPod
 from kuberth.framework.signatures import Signer
@@ -44,6 +44,7 @@ class Hints:
         self._plugins_concerned: dict[ClusterEvent, frozenset[str]] = {}
         self._signers_of: dict[str, Mapping[str, Signer]] = {}
         self._gate_signers_of: dict[str, Mapping[str, Signer]] = {}
+        self._concerns_of: dict[str, Mapping[str, Sequence[Concern]]] = {}
         self.decided_by = ""
         """The plugin whose hint made the last judgement; none if no hint was asked, or none said Queue."""
 
@@ -87,11 +88,9 @@ class Hints:
     def known_by(self, plugin: str, queued: QueuedPod) -> Iterable[Hashable]:
         """What the plugin's concerns know a waiting pod by."""
         found: set[Hashable] = set()
-        for registered in self._hints.get(queued.pod.spec.scheduler_name, ()):
-            if registered.plugin != plugin or registered.concern is None:
-                continue
+        for concern in self._concerns(queued.pod.spec.scheduler_name).get(plugin, ()):
             try:
-                found.update(registered.concern.of_pod(queued.pod))
+                found.update(concern.of_pod(queued.pod))
             except BaseException as exc:
                 reraise_interrupt(exc)
                 logger.exception("plugin %r failed to say what pod %s is known by", plugin, queued.key)
@@ -109,6 +108,17 @@ class Hints:
                 if keys is None:
                     return None
                 found |= keys
+        return found
+
+    def _concerns(self, profile: str) -> Mapping[str, Sequence[Concern]]:
+        """By plugin; most have none, and every pod that is turned away is asked for."""
+        found = self._concerns_of.get(profile)
+        if found is None:
+            by_plugin: dict[str, list[Concern]] = {}
+            for registered in self._hints.get(profile, ()):
+                if registered.concern is not None:
+                    by_plugin.setdefault(registered.plugin, []).append(registered.concern)
+            found = self._concerns_of[profile] = by_plugin
         return found
 
     def _keys(

@@ -285,7 +285,7 @@ def test_the_stream_says_that_it_is_there_and_ends_without_a_trace() -> None:
                 b"event: " + name for name in (b"hello", b"nodes", b"rooms", b"pods", b"pace")
             ]
             assert (overview.subscribers, overview.watched) == (1, True)
-            await stream.aclose()  # type: ignore[attr-defined]  # it is a generator
+            await stream.aclose()
             assert (overview.subscribers, overview.watched) == (0, False)
             assert scheduler.cluster._observers == []
 
@@ -300,7 +300,7 @@ def test_silence_is_broken_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None
             stream = watched.overview.stream()
             pieces = [await anext(stream) for _ in range(6)]
             assert pieces[-1] == b": still here\n\n"
-            await stream.aclose()  # type: ignore[attr-defined]  # it is a generator
+            await stream.aclose()
 
     run_in_virtual_time(scenario)
 

@@ -202,6 +202,25 @@ _ACCESS: Final = tuple(
         ("ClusterRoleBinding", "clusterrolebindings", False, columns.ROLE_BINDING),
     )
 )
+_ADMISSION_KINDS: Final = (
+    ("ValidatingWebhookConfiguration", "validatingwebhookconfigurations", columns.WEBHOOKS, ()),
+    ("MutatingWebhookConfiguration", "mutatingwebhookconfigurations", columns.WEBHOOKS, ()),
+    (
+        "ValidatingAdmissionPolicy",
+        "validatingadmissionpolicies",
+        columns.admission_policy("Validations"),
+        ("status",),
+    ),
+    ("MutatingAdmissionPolicy", "mutatingadmissionpolicies", columns.admission_policy("Mutations"), ()),
+    (
+        "ValidatingAdmissionPolicyBinding",
+        "validatingadmissionpolicybindings",
+        columns.ADMISSION_BINDING,
+        (),
+    ),
+    ("MutatingAdmissionPolicyBinding", "mutatingadmissionpolicybindings", columns.ADMISSION_BINDING, ()),
+)
+"""Kind, plural, columns, subresources."""
 _ADMISSION: Final = (
     *(
         ServedResource(
@@ -224,47 +243,16 @@ _ADMISSION: Final = (
         ServedResource(
             "admissionregistration.k8s.io",
             "v1",
-            f"{verb}WebhookConfiguration",
-            f"{verb.lower()}webhookconfigurations",
-            namespaced=False,
-            categories=("api-extensions",),
-            columns=columns.WEBHOOKS,
-            schema=f"admissionregistration.v1.{verb}WebhookConfiguration",
-            has_generation=True,
-        )
-        for verb in ("Validating", "Mutating")
-    ),
-    *(
-        ServedResource(
-            "admissionregistration.k8s.io",
-            "v1",
-            f"{verb}AdmissionPolicy",
-            f"{verb.lower()}admissionpolicies",
+            kind,
+            plural,
             namespaced=False,
             subresources=subresources,
             categories=("api-extensions",),
-            columns=columns.admission_policy(rules),
-            schema=f"admissionregistration.v1.{verb}AdmissionPolicy",
+            columns=shown,
+            schema=f"admissionregistration.v1.{kind}",
             has_generation=True,
         )
-        for verb, rules, subresources in (
-            ("Validating", "Validations", ("status",)),
-            ("Mutating", "Mutations", ()),
-        )
-    ),
-    *(
-        ServedResource(
-            "admissionregistration.k8s.io",
-            "v1",
-            f"{verb}AdmissionPolicyBinding",
-            f"{verb.lower()}admissionpolicybindings",
-            namespaced=False,
-            categories=("api-extensions",),
-            columns=columns.ADMISSION_BINDING,
-            schema=f"admissionregistration.v1.{verb}AdmissionPolicyBinding",
-            has_generation=True,
-        )
-        for verb in ("Validating", "Mutating")
+        for kind, plural, shown, subresources in _ADMISSION_KINDS
     ),
 )
 ROWS: Final = (*_CORE, *_WORKLOADS, *_NETWORKING, *_ACCESS, *_ADMISSION)
