@@ -1,6 +1,6 @@
 """Answers about one pod, one node, or a name that somebody half remembers.
 
-In: the overview and a name. Out: trees of JSON. LookupError: nobody knows it, and its text says what is near.
+In: the overview and a name. Out: trees of JSON; `UnknownName` if nobody knows it, with what is near.
 """
 
 from __future__ import annotations
@@ -23,6 +23,10 @@ FOUND: Final = 50
 """So many pods, and so many nodes, are found at most."""
 
 
+class UnknownName(LookupError):  # noqa: N818  # an answer more than a fault
+    """No pod or node bears it. A lookup that fails by a mistake of ours is none of these."""
+
+
 def story_tree(overview: Overview, namespace: str, name: str) -> dict[str, Any]:
     key = f"{namespace}/{name}"
     pod = overview.scheduler.stores.of(Pod).get_by_key(key)
@@ -31,7 +35,7 @@ def story_tree(overview: Overview, namespace: str, name: str) -> dict[str, Any]:
         try:
             find_pod(overview.scheduler.stores.of(Pod), Asked("Pod", name), namespace)
         except ConfigError as error:
-            raise LookupError(str(error)) from error
+            raise UnknownName(str(error)) from error
     return {
         "pod": _gone_pod(namespace, name, story) if pod is None else _pod(overview, pod),
         "moves": [] if story is None else [move.tree() for move in story.moves],
@@ -104,7 +108,7 @@ def node_tree(overview: Overview, name: str) -> dict[str, Any]:
         names = [each for each in cluster.names if each]
         near = difflib.get_close_matches(name, names, n=3, cutoff=0.4)
         hint = f"; did you mean {' or '.join(near)}?" if near else ""
-        raise LookupError(f"there is no node {name}{hint}")
+        raise UnknownName(f"there is no node {name}{hint}")
     rows = overview.nodes if overview.watched else NodeRows(cluster)
     node = cluster.node_at(row)
     _, zone, pool, flags, allocatable, requested = rows.line(row)

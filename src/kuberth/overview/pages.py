@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from kuberth.https.messages import Request, Response
-from kuberth.overview.answers import node_tree, search_tree, story_tree
+from kuberth.overview.answers import UnknownName, node_tree, search_tree, story_tree
 from kuberth.overview.overview import MOST_SUBSCRIBERS, Overview
 from kuberth.overview.static_files import static_pages
 from kuberth.serving.messages import Handler, failure
@@ -58,7 +58,7 @@ def _about(parameter: str, answer: Callable[[Callable[[str], str]], dict[str, An
             return failure(400, "BadRequest", f"which one? ask for {request.path}?{parameter}=NAME")
         try:
             return Response.json(answer(request.query.text))
-        except LookupError as error:
-            return failure(404, "NotFound", str(error.args[0]))
+        except UnknownName as error:
+            return failure(404, "NotFound", str(error))
 
     return page

@@ -10,7 +10,11 @@ from kuberth.api.core import Node, Pod
 from kuberth.clock import run_in_virtual_time
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.framework.queued_pod import QueuedPod
+from kuberth.https.messages import Query, Request
+from kuberth.overview import overview_pages
+from kuberth.overview import pages as pages_module
 from kuberth.overview.answers import node_tree, search_tree, story_tree
+from kuberth.overview.pages import NODE_PATH
 from kuberth.overview.stories import MOVES, Stories
 from kuberth.queue import PriorityQueue
 from kuberth.queue.observing import UNTOLD
@@ -202,6 +206,23 @@ def test_names_that_nobody_knows() -> None:
             # Nobody looks on, so there is no story; but the pod is known.
             tree = story_tree(watched.overview, "default", "web-7")
             assert (tree["pod"]["room"], tree["moves"], tree["cycles"]) == ("unschedulable", [], [])
+
+    run_in_virtual_time(scenario)
+
+
+def test_a_lookup_that_fails_by_mistake_is_no_unknown_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is a failure of the page, which the server logs, and not an answer."""
+
+    def mistaken(*_: object) -> None:
+        raise KeyError("row")
+
+    async def scenario() -> None:
+        async with watching(make_node("n")) as watched:
+            page = overview_pages(watched.overview).routes[NODE_PATH]
+            assert page(Request("GET", NODE_PATH, query=Query({"name": ["m"]}))).status == 404
+            monkeypatch.setattr(pages_module, "node_tree", mistaken)
+            with pytest.raises(KeyError):
+                page(Request("GET", NODE_PATH, query=Query({"name": ["n"]})))
 
     run_in_virtual_time(scenario)
 
