@@ -298,6 +298,20 @@ def test_server_side_apply_refusals() -> None:
         owned = make_deployment()
         owned["metadata"]["managedFields"] = [{"manager": "x"}]
         await refused(apply(rig, owned, manager="a"), 400)
+        odd = make_deployment()
+        odd["spec"]["template"]["spec"]["containers"] = [{"name": ["\ud800"]}]
+        await refused(apply(rig, odd, manager="a"), 400)
+
+    run(main)
+
+
+def test_half_a_character_in_a_key_is_replaced_as_anywhere_else() -> None:
+    async def main(rig: Rig) -> None:
+        wanted = make_deployment()
+        wanted["spec"]["template"]["spec"]["containers"][0]["env"] = [{"name": "A\ud800", "value": "b"}]
+        stored, _ = await apply(rig, wanted, manager="a")
+        (container,) = stored["spec"]["template"]["spec"]["containers"]
+        assert container["env"][0]["name"] == "A?"
 
     run(main)
 

@@ -26,6 +26,7 @@ from kuberth.local.apiserver.patching.typed_trees import (
 )
 from kuberth.local.apiserver.refusals import bad_request
 from kuberth.local.apiserver.resources import ServedResource
+from kuberth.local.apiserver.schema.fields import ShapeError, copy_tree
 from kuberth.local.apiserver.status_errors import Cause, StatusError
 
 _KUBECTL: Final = "kubectl"
@@ -35,21 +36,27 @@ _STATUS_ALONE: Final = ("resourceclaims.resource.k8s.io",)
 _KEPT_BY_STATUS: Final = (("deployments.apps", "labels"), ("pods", "ownerReferences"))
 
 
-def check_typed(row: ServedResource, sent: Any) -> None:
-    """400 for what the types cannot hold, whatever the field validation: who applies a field is to own it.
+def typed(row: ServedResource, sent: Any) -> Obj:
+    """What was sent, as a fresh tree.
 
-    The words are upstream's; its code is 500, which is for failures of the server.
+    400 for what the types cannot hold, whatever the field validation: who applies a field is to own it. The
+    words are upstream's; its code is 500, which is for failures of the server.
     """
     if not isinstance(sent, dict):
         raise bad_request("what is applied is no object")
-    problems = list(islice(type_problems(sent, root_field(row)), _MOST_TOLD))
+    try:
+        tree: Obj = copy_tree(sent)
+    except ShapeError as error:
+        raise bad_request(f"what is applied is no JSON: {error}") from None
+    problems = list(islice(type_problems(tree, root_field(row)), _MOST_TOLD))
     if problems:
-        metadata = sent["metadata"] if isinstance(sent.get("metadata"), dict) else {}
+        metadata = tree["metadata"] if isinstance(tree.get("metadata"), dict) else {}
         what = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
         group_version = f"{row.group}/{row.version}"
         told = problems[0] if len(problems) == 1 else "\n  ".join(("errors:", *problems))
         message = f"failed to create typed patch object ({what}; {group_version}, Kind={row.kind}): {told}"
         raise bad_request(message)
+    return tree
 
 
 def check(wanted: Obj, *, name: str, namespace: str) -> None:

@@ -384,7 +384,7 @@ class Core:
         if not manager:
             raise invalid(_PATCH_OPTIONS, "", [required("fieldManager", "is required for apply patch")])
         kind = scale.SCALE if subresource == "scale" else row
-        applying.check_typed(kind, patch)
+        patch = applying.typed(kind, patch)
         wanted = decode(kind, patch)
         if "spec" not in patch:
             wanted.pop("spec", None)  # nobody owns what only the decoder put there
