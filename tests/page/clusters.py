@@ -18,6 +18,9 @@ from tests.e2e.waiting import wait_for
 
 Object = dict[str, Any]
 
+NODES = "/api/v1/nodes"
+PODS = "/api/v1/namespaces/default/pods"
+DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 READY_SECONDS = 120.0
 MERGE_PATCH = "application/merge-patch+json"
 _LINK = re.compile(r"http://\S+/ui/#token=\S+")
@@ -62,11 +65,22 @@ class Api:
     def delete(self, path: str) -> Any:
         return self.request("DELETE", path)
 
+    def nodes(self) -> set[str]:
+        return {node["metadata"]["name"] for node in self.get(NODES)["items"]}
+
+    def clear(self, nodes: set[str]) -> None:
+        """No pod is left in the namespace default, nobody who would make one, and no other node."""
+        for name in self.nodes() - nodes:
+            self.delete(f"{NODES}/{name}")
+        self.delete(f"{DEPLOYMENTS}?propagationPolicy=Background")
+        self.delete(f"{PODS}?gracePeriodSeconds=0")
+        wait_for("no pods", lambda: not self.get(PODS)["items"])
+
     def create_pod(self, name: str, **fields: Any) -> None:
-        self.create("/api/v1/namespaces/default/pods", pod(name, **fields))
+        self.create(PODS, pod(name, **fields))
 
     def pod(self, name: str) -> Any | None:
-        return self.find(f"/api/v1/namespaces/default/pods/{name}")
+        return self.find(f"{PODS}/{name}")
 
 
 class Cluster:

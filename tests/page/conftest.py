@@ -38,13 +38,21 @@ def chromium() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="session")
-def cluster(chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def shared_cluster(chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     folder = tmp_path_factory.mktemp("page")
     shapes = folder / "shapes.yaml"
     shapes.write_text(SHAPES, encoding="utf-8")
     cluster = Cluster(folder, "--shapes", str(shapes))
     yield cluster
     cluster.end()
+
+
+@pytest.fixture
+def cluster(shared_cluster: Cluster) -> Iterator[Cluster]:
+    """What the test makes run there goes after its pages closed: none of them asks for what is gone."""
+    nodes = shared_cluster.api.nodes()
+    yield shared_cluster
+    shared_cluster.api.clear(nodes)
 
 
 @pytest.fixture

@@ -69,7 +69,6 @@ def test_every_text_stands_out(
         expect(heading(page)).to_be_visible()
         expect(page.locator("main")).to_have_css("opacity", "1")
         assert pale(page) == [], route
-    cluster.api.delete("/api/v1/namespaces/default/pods/seen")
 
 
 def test_the_switch_goes_before_the_system_and_is_remembered(open_page: OpenPage) -> None:

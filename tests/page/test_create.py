@@ -11,8 +11,6 @@ from tests.page.conftest import OpenPage
 
 pytestmark = pytest.mark.browser
 
-PODS = "/api/v1/namespaces/default/pods"
-
 
 def pasted(page: Page, text: str, button: str = "Apply") -> list[str]:
     """What is told of each document."""
@@ -58,7 +56,6 @@ def test_several_documents_each_told_how_it_went(cluster: Cluster, open_page: Op
     page.get_by_role("link", name="Pod default/first-pasted").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("default/first-pasted")
     cluster.api.delete("/api/v1/namespaces/pasted")
-    cluster.api.delete(f"{PODS}/first-pasted")
 
 
 KIND = """\
@@ -100,4 +97,3 @@ def test_the_example_runs_and_nothing_is_no_manifest(cluster: Cluster, open_page
     expect(page.get_by_role("list", name="Results")).to_contain_text("Deployment default/web created")
     path = "/apis/apps/v1/namespaces/default/deployments/web"
     wait_for("its pods", lambda: cluster.api.get(path).get("status", {}).get("readyReplicas") == 3)
-    cluster.api.delete(path)

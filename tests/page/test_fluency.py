@@ -12,13 +12,12 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.e2e.waiting import wait_for
-from tests.page.clusters import Api, deployment
+from tests.page.clusters import DEPLOYMENTS, Api, deployment
 from tests.page.conftest import MakeCluster, OpenPage
 from tests.page.looking import room
 
 pytestmark = pytest.mark.browser
 
-DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 VIEWS = ("#/nodes", "#/nodes?as=table", "#/queue", "#/pace")
 # The times between frames for so many seconds, in milliseconds, in order.
 FRAMES = """seconds => new Promise(done => {

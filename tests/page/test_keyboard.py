@@ -75,8 +75,6 @@ def test_from_search_to_a_deleted_pod_by_keys_alone(cluster: Cluster, open_page:
     expect(page.get_by_role("dialog").get_by_role("button", name="Delete")).to_be_focused()
     page.keyboard.press("Enter")
     wait_for("its end", lambda: cluster.api.pod(chosen) is None)
-    for name in {"keyed-a", "keyed-b"} - {chosen}:
-        cluster.api.delete(f"/api/v1/namespaces/default/pods/{name}")
 
 
 def test_a_pod_is_made_by_keys_alone(cluster: Cluster, open_page: OpenPage) -> None:
@@ -90,7 +88,6 @@ def test_a_pod_is_made_by_keys_alone(cluster: Cluster, open_page: OpenPage) -> N
     tab_to(page, ".results a")
     page.keyboard.press("Enter")
     expect(heading(page)).to_have_text("default/typed")
-    cluster.api.delete("/api/v1/namespaces/default/pods/typed")
 
 
 def test_help_and_the_skip_link(open_page: OpenPage) -> None:

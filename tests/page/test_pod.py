@@ -8,14 +8,11 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.e2e.waiting import wait_for
-from tests.page.clusters import Cluster, deployment
+from tests.page.clusters import DEPLOYMENTS, NODES, PODS, Cluster, deployment
 from tests.page.conftest import OpenPage
 from tests.page.looking import heading, room, row
 
 pytestmark = pytest.mark.browser
-
-PODS = "/api/v1/namespaces/default/pods"
-DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 
 
 def confirmed(page: Page) -> None:
@@ -43,15 +40,13 @@ def test_the_story_of_a_pod_that_waits_and_then_fits(cluster: Cluster, open_page
             "annotations": {"kuberth.dev/hollow": "true"},
         },
     }
-    cluster.api.create("/api/v1/nodes", node)
+    cluster.api.create(NODES, node)
     expect(page.locator("dl.facts")).to_contain_text("on late")
     expect(moves).to_contain_text("of late")
     expect(moves).to_contain_text("says Queue")
     expect(moves).to_contain_text("Placed")
     expect(cycles).to_contain_text("scheduled on late")
     expect(page.get_by_role("region", name="Why")).to_contain_text("It is on node late.")
-    cluster.api.delete(f"{PODS}/patient")
-    cluster.api.delete("/api/v1/nodes/late")
 
 
 def test_scores_of_a_placed_pod(cluster: Cluster, open_page: OpenPage) -> None:
@@ -64,7 +59,6 @@ def test_scores_of_a_placed_pod(cluster: Cluster, open_page: OpenPage) -> None:
     expect(why.get_by_role("rowheader", name="total")).to_be_visible()
     cycles = page.get_by_role("region", name="Last cycles")
     expect(cycles.get_by_role("rowheader", name="TaintToleration")).to_be_visible()
-    cluster.api.delete(f"{PODS}/scored")
 
 
 def test_a_proposal_is_applied_by_a_click(cluster: Cluster, open_page: OpenPage) -> None:
@@ -86,7 +80,6 @@ def test_a_proposal_is_applied_by_a_click(cluster: Cluster, open_page: OpenPage)
     confirmed(page)
     expect(page.get_by_role("status").filter(has_text="Done")).to_contain_text("uncordon node small-2")
     expect(why).to_contain_text("It is on node small-2.")
-    cluster.api.delete(f"{PODS}/picky")
 
 
 def test_a_taint_goes_by_a_proposal_and_other_taints_stay(cluster: Cluster, open_page: OpenPage) -> None:
@@ -100,7 +93,6 @@ def test_a_taint_goes_by_a_proposal_and_other_taints_stay(cluster: Cluster, open
     expect(page.get_by_role("region", name="Why")).to_contain_text("It is on node small-4.")
     assert cluster.api.get("/api/v1/nodes/small-4")["spec"]["taints"] == taints[1:]
     cluster.api.merge("/api/v1/nodes/small-4", {"spec": {"taints": None}})
-    cluster.api.delete(f"{PODS}/shy")
 
 
 def test_a_gate_is_removed_by_a_click_and_the_others_stay(cluster: Cluster, open_page: OpenPage) -> None:
@@ -113,7 +105,6 @@ def test_a_gate_is_removed_by_a_click_and_the_others_stay(cluster: Cluster, open
     assert (cluster.api.pod("gated") or {})["spec"]["schedulingGates"] == gates[1:]
     page.get_by_role("button", name="Remove gate example.com/two").click()
     expect(page.locator("dl.facts")).to_contain_text(re.compile("on small-"))
-    cluster.api.delete(f"{PODS}/gated")
 
 
 def test_scaling_the_deployment_above_a_pod(cluster: Cluster, open_page: OpenPage) -> None:
@@ -132,7 +123,6 @@ def test_scaling_the_deployment_above_a_pod(cluster: Cluster, open_page: OpenPag
     expect(page.get_by_role("status").filter(has_text="scaled to 4")).to_be_visible()
     wait_for("four pods", lambda: len(pods()) == 4)
     assert cluster.api.get(f"{DEPLOYMENTS}/web")["spec"]["replicas"] == 4
-    cluster.api.delete(f"{DEPLOYMENTS}/web")
 
 
 def test_a_pod_is_deleted_after_a_question(cluster: Cluster, open_page: OpenPage) -> None:
@@ -169,7 +159,6 @@ def test_a_pod_that_nobody_knows_has_near_names(cluster: Cluster, open_page: Ope
     look.expected.add(404)
     page = look.go("#/pod/default/known-on")
     expect(page.locator(".problem").first).to_contain_text("known-one")
-    cluster.api.delete(f"{PODS}/known-one")
 
 
 def test_the_longest_waiting_are_offered(cluster: Cluster, open_page: OpenPage) -> None:
@@ -180,4 +169,3 @@ def test_the_longest_waiting_are_offered(cluster: Cluster, open_page: OpenPage) 
     page.get_by_role("navigation").get_by_role("link", name="Queue").click()
     room(page, "Unschedulable").get_by_role("link", name="waits-long").click()
     expect(heading(page)).to_have_text("default/waits-long")
-    cluster.api.delete(f"{PODS}/waits-long")

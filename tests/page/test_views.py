@@ -83,7 +83,6 @@ def test_the_table_says_the_same_and_follows_the_cluster(cluster: Cluster, open_
     expect(row(page, "gpu-2")).to_contain_text("0 %")
     page.get_by_role("button", name="cpu requested").click()
     expect(page.get_by_role("rowheader").first).to_have_text("gpu-1")
-    cluster.api.delete("/api/v1/namespaces/default/pods/on-gpu-1")
 
 
 def test_nodes_come_and_go(cluster: Cluster, open_page: OpenPage) -> None:
@@ -105,7 +104,6 @@ def test_a_node_tells_its_pods_labels_and_taints(cluster: Cluster, open_page: Op
     expect(panel.get_by_role("link", name="default/guest")).to_be_visible()
     panel.get_by_role("link", name="default/guest").click()
     expect(heading(page)).to_have_text("default/guest")
-    cluster.api.delete("/api/v1/namespaces/default/pods/guest")
 
 
 def test_pods_move_through_the_rooms(cluster: Cluster, open_page: OpenPage) -> None:
@@ -159,7 +157,6 @@ def test_the_pace_is_plotted_and_told(cluster: Cluster, open_page: OpenPage) -> 
     moment = page.locator(".moment").first
     page.keyboard.press("ArrowLeft")
     expect(moment).to_have_text(re.compile(r"\d\d:\d\d:\d\d"))
-    cluster.api.delete("/api/v1/namespaces/default/pods/quick")
 
 
 def test_search_finds_pods_and_nodes(cluster: Cluster, open_page: OpenPage) -> None:
@@ -176,4 +173,3 @@ def test_search_finds_pods_and_nodes(cluster: Cluster, open_page: OpenPage) -> N
     expect(heading(page)).to_have_text("default/needle")
     box.fill("no such thing")
     expect(page.get_by_text("Nothing has that in its name.")).to_be_visible()
-    cluster.api.delete("/api/v1/namespaces/default/pods/needle")
