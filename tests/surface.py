@@ -7,6 +7,7 @@ users can call is seen in every review. Write it anew with `make surface`.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import griffe
@@ -16,11 +17,22 @@ MODULES = ("kuberth.assembly", "kuberth.evaluation", "kuberth.framework", "kuber
 SOURCE = Path(__file__).parents[1] / "src"
 
 
+@cache
+def _root() -> griffe.Object | griffe.Alias:
+    return griffe.load("kuberth", search_paths=[SOURCE], resolve_aliases=True)
+
+
+def module_of(name: str) -> griffe.Module:
+    """A module of Kuberth as its source has it."""
+    module = _root()[name.removeprefix("kuberth.")]
+    assert isinstance(module, griffe.Module)
+    return module
+
+
 def public_names() -> Iterator[tuple[str, griffe.Object]]:
     """Every name that a public module lists, with what it stands for."""
-    root = griffe.load("kuberth", search_paths=[SOURCE], resolve_aliases=True)
     for module in MODULES:
-        package = root[module.removeprefix("kuberth.")]
+        package = module_of(module)
         for exported in sorted(str(name) for name in package.exports or ()):
             member = package.members[exported]
             target = member.final_target if isinstance(member, griffe.Alias) else member

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.conformance.cases import CORPUS, Case, family, read_cases
+from tests.conformance.cases import CORPUS, Case, decoded, lines_by_family
 from tests.conformance.replay import differences
 from tests.conformance.selectors import tally
 
@@ -33,37 +33,38 @@ def _quiet() -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
-def by_family(kind: str) -> dict[str, list[Case]]:
-    families: dict[str, list[Case]] = {}
-    for case in read_cases(CORPUS / f"{kind}.jsonl.gz"):
-        families.setdefault(family(case), []).append(case)
-    return families
+FAMILIES = {
+    name: (kind, lines)
+    for kind in COUNTS
+    for name, lines in lines_by_family(CORPUS / f"{kind}.jsonl.gz").items()
+}
 
 
-FAMILIES = {name: (kind, cases) for kind in COUNTS for name, cases in by_family(kind).items()}
+def cases_of(name: str) -> list[Case]:
+    return [decoded(line) for line in FAMILIES[name][1]]
 
 
 def test_the_corpus_is_complete() -> None:
     found = dict.fromkeys(COUNTS, 0)
-    for kind, cases in FAMILIES.values():
-        found[kind] += len(cases)
+    for kind, lines in FAMILIES.values():
+        found[kind] += len(lines)
     assert found == COUNTS
 
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_family(name: str) -> None:
-    _kind, cases = FAMILIES[name]
+    cases = cases_of(name)
     wrong = {case["id"]: found for case in cases if (found := differences(case))}
     assert not wrong, f"{len(cases) - len(wrong)}/{len(cases)} matched; first: {next(iter(wrong.items()))}"
 
 
 def test_selectors_answer_all_expressions() -> None:
-    counts = sum((tally(case) for case in FAMILIES["cel"][1]), Counter[str]())
+    counts = sum((tally(case) for case in cases_of("cel")), Counter[str]())
     assert counts["answers"] == counts["expressions"] == 4800
 
 
 def test_a_wrong_selector_is_noticed() -> None:
-    case = FAMILIES["cel"][1][0]
+    case = cases_of("cel")[0]
     wrong = [
         {"match": not one["match"]} if "match" in one else {"match": True} for one in case["expect"]["cel"]
     ]
@@ -72,7 +73,7 @@ def test_a_wrong_selector_is_noticed() -> None:
 
 def test_a_wrong_answer_is_noticed() -> None:
     """The comparison itself: a changed expectation must not pass."""
-    case = FAMILIES["queue"][1][0]
+    case = cases_of("queue")[0]
     steps = [dict(step) for step in case["expect"]["steps"]]
     steps[0] = {**steps[0], "active": ["nobody"]}
     assert differences({**case, "expect": {"steps": steps}})

@@ -5,7 +5,6 @@ Importing this is cheap; what it needs of the scheduler it imports when a comman
 
 from __future__ import annotations
 
-import importlib.metadata
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -86,7 +85,7 @@ def notices(
 ) -> Iterator[str]:
     """What was asked for but will not happen, a sentence each: told at the start, never silent."""
     from kuberth.config import resolve_profile
-    from kuberth.framework.registry import ENTRY_POINT_GROUP, resolve_reference
+    from kuberth.framework.registry import installed_plugins, resolve_reference
 
     points = registry.extension_points()
     enabled = {name for profile in config.profiles for name in resolve_profile(profile, points).names()}
@@ -97,7 +96,7 @@ def notices(
                 f"plugin {name}, given with --plugin {reference}, is enabled in no profile and does nothing; "
                 f"add it to profiles[].plugins.multiPoint.enabled in the configuration"
             )
-    for entry in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP):
+    for entry in installed_plugins():
         factory = registry[entry.name]
         own_name = getattr(factory, "name", entry.name) if inspect.isclass(factory) else entry.name
         if own_name != entry.name:

@@ -7,6 +7,7 @@ its merged plugin sets and its arguments. Defaulting what is complete already ch
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -149,9 +150,14 @@ def _extender(given: Extender) -> Extender:
 
 def _zero_is_default(given: S, names: Iterable[str]) -> S:
     """For fields where an explicit zero or empty string means "not set"."""
-    defaults = {field.name: field.default for field in msgspec.structs.fields(given)}
+    defaults = _defaults_of(type(given))
     changes = {name: defaults[name] for name in names if not getattr(given, name)}
     return replace(given, **changes) if changes else given
+
+
+@cache
+def _defaults_of(struct: type[msgspec.Struct]) -> Mapping[str, Any]:
+    return {field.name: field.default for field in msgspec.structs.fields(struct)}
 
 
 def _profile(
@@ -171,9 +177,12 @@ def _profile(
 
 def _without_arguments(args_type: type) -> Any:
     """None when the type has a field that must be given; validation tells the user."""
-    if any(field.required for field in msgspec.structs.fields(args_type)):
-        return None
-    return args_type()
+    return None if _must_be_given(args_type) else args_type()
+
+
+@cache
+def _must_be_given(args_type: type) -> bool:
+    return any(field.required for field in msgspec.structs.fields(args_type))
 
 
 def merge_plugins(custom: Plugins, default_multi_point: PluginSet) -> Plugins:

@@ -11,6 +11,7 @@ import importlib.metadata
 import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from typing import Any
 
 from kuberth.errors import ConfigError
@@ -54,7 +55,7 @@ class Registry:
 
     def load_entry_points(self) -> None:
         """Add every plugin that an installed package declares under `kuberth.plugins`."""
-        for entry in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP):
+        for entry in installed_plugins():
             origin = f"package {entry.dist.name}" if entry.dist else f"entry point {entry.value}"
             try:
                 factory = entry.load()
@@ -106,6 +107,17 @@ class Registry:
             if args_type is not None:
                 found[name] = args_type
         return found
+
+
+def installed_plugins() -> importlib.metadata.EntryPoints:
+    """What installed packages declare under `kuberth.plugins`."""
+    return _installed_on(tuple(sys.path))
+
+
+@cache
+def _installed_on(_path: tuple[str, ...]) -> importlib.metadata.EntryPoints:
+    # It reads a file of every installed package, which takes longer than assembling a scheduler.
+    return importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)
 
 
 def plugin_name(plugin: type[Plugin], origin: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+import kuberth.framework.registry
 from kuberth.cli.config import config_group
 from kuberth.cli.context import Extras, build_registry, notices
 from kuberth.config import load
@@ -57,7 +58,7 @@ def test_a_plugin_that_no_profile_enables(own_module: str) -> None:
 def test_an_entry_point_under_another_name(own_module: str, monkeypatch: pytest.MonkeyPatch) -> None:
     resolve_reference(own_module, option="--plugin")
     entry = importlib.metadata.EntryPoint("Other", own_module, ENTRY_POINT_GROUP)
-    monkeypatch.setattr(importlib.metadata, "entry_points", lambda **_: [entry])
+    monkeypatch.setattr(kuberth.framework.registry, "installed_plugins", lambda: [entry])
     (notice,) = told(document())
     assert "is called Own by its class but Other by its entry point" in notice
 
