@@ -122,7 +122,9 @@ def shadow(
         metrics_port=metrics_port,
     )
     with display:
-        report = run_on_fastest_loop(run_shadow(settings, told=display.told, say=display.say))
+        report = run_on_fastest_loop(
+            run_shadow(settings, told=display.told, say=display.say), holds_cluster=True
+        )
     display.end(report)
 
 

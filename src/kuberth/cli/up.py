@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import gc
 import os
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import click
 
 from kuberth.cli.context import Extras, build_registry, notices, plugin_option, queue_factory, queue_option
-
-_COLLECTED_AFTER: Final = (20_000, 10, 20)
-"""Allocations, and collections of the younger generation, between two searches for cycles."""
 
 
 def default_data() -> Path:
@@ -153,7 +149,4 @@ def up(extras: Extras | None, /, **flags: Any) -> None:
         rule_sources=reading.sources(),
         page=page,
     )
-    # A cluster is hundreds of thousands of trees without a cycle: looking for cycles among them every few
-    # hundred allocations is time for nothing.
-    gc.set_threshold(*_COLLECTED_AFTER)
-    run_on_fastest_loop(run_cluster(settings))
+    run_on_fastest_loop(run_cluster(settings), holds_cluster=True)
