@@ -8,7 +8,16 @@ import pytest
 
 from kuberth.bench.cases import ThresholdMetricSelector, Workload, read_cases
 from kuberth.bench.finding import enabled, of_file, select, shipped
-from kuberth.bench.operations import OPCODES, Barrier, Churn, CreateNodes, CreatePods, UpdateAny
+from kuberth.bench.operations import (
+    OPCODES,
+    Barrier,
+    Churn,
+    CreateAny,
+    CreateNodes,
+    CreatePods,
+    CreateResourceDriver,
+    UpdateAny,
+)
 from kuberth.errors import ConfigError
 
 WHOLE = """
@@ -296,7 +305,11 @@ def test_what_ships_can_be_run(workload: Workload) -> None:
 def templates(operation: object) -> list[str]:
     if isinstance(operation, CreatePods):
         return [path for path in [operation.pod_template_path] if path]
+    if isinstance(operation, CreateNodes):
+        return [path for path in [operation.node_template_path] if path]
+    if isinstance(operation, CreateAny):
+        return [operation.template_path]
     if isinstance(operation, Churn):
         return list(operation.template_paths)
-    assert isinstance(operation, CreateNodes | Barrier | UpdateAny)
+    assert isinstance(operation, Barrier | UpdateAny | CreateResourceDriver)
     return []
