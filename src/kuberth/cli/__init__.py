@@ -10,6 +10,7 @@ wraps it:
 
 from __future__ import annotations
 
+import gc
 import importlib
 import logging
 import sys
@@ -36,6 +37,10 @@ COMMANDS: Final = {
     "top": "kuberth.cli.top:top",
     "up": "kuberth.cli.up:up",
 }
+
+
+_COLLECTED_AFTER: Final = (20_000, 10, 20)
+"""Allocations, and collections of the younger generation, between two searches for cycles."""
 
 
 class LazyGroup(click.Group):
@@ -72,6 +77,9 @@ def main(
 ) -> None:
     """Run the command line; `plugins` and `queue` are there as if they came with Kuberth."""
     error: BaseException | None = None
+    # A cluster is hundreds of thousands of trees without a cycle, and what is imported stays: looking for
+    # cycles among them every few hundred allocations is time for nothing.
+    gc.set_threshold(*_COLLECTED_AFTER)
     try:
         cli.main(args=args, prog_name=prog_name, obj=Extras(plugins or {}, queue))
     except* KuberthError as group:

@@ -1,23 +1,15 @@
-"""What commands run on: uvloop's event loop where it is installed, Python's own otherwise."""
+"""The event loop that commands run on: uvloop's where it is installed, Python's own otherwise."""
 
 from __future__ import annotations
 
 import asyncio
-import gc
 from collections.abc import Coroutine
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-_COLLECTED_AFTER: Final = (20_000, 10, 20)
-"""Allocations, and collections of the younger generation, between two searches for cycles."""
 
-
-def run_on_fastest_loop(main: Coroutine[Any, Any, T], *, holds_cluster: bool = False) -> T:
-    if holds_cluster:
-        # It is hundreds of thousands of trees without a cycle: looking for cycles among them every few
-        # hundred allocations is time for nothing.
-        gc.set_threshold(*_COLLECTED_AFTER)
+def run_on_fastest_loop(main: Coroutine[Any, Any, T]) -> T:
     try:
         import uvloop
     except ImportError:

@@ -75,7 +75,7 @@ def run_scheduler(
         },
     )
     try:
-        return run_on_fastest_loop(run_daemon(settings), holds_cluster=True)
+        return run_on_fastest_loop(run_daemon(settings))
     except (SystemExit, KeyboardInterrupt) as end:
         # Signals come in another way: somebody inside, a plugin most likely, wanted the process gone.
         logger.error("ended from inside by %r; ending, so that a restart can mend it", end)

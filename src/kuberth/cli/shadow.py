@@ -122,9 +122,7 @@ def shadow(
         metrics_port=metrics_port,
     )
     with display:
-        report = run_on_fastest_loop(
-            run_shadow(settings, told=display.told, say=display.say), holds_cluster=True
-        )
+        report = run_on_fastest_loop(run_shadow(settings, told=display.told, say=display.say))
     display.end(report)
 
 

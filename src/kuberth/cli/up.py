@@ -149,4 +149,4 @@ def up(extras: Extras | None, /, **flags: Any) -> None:
         rule_sources=reading.sources(),
         page=page,
     )
-    run_on_fastest_loop(run_cluster(settings), holds_cluster=True)
+    run_on_fastest_loop(run_cluster(settings))
