@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from kuberth.local.apiserver.objects import Obj
+from kuberth.local.apiserver.schema.fields import Field
 from kuberth.local.apiserver.status_errors import Cause
 
 ALL_VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
@@ -31,6 +32,11 @@ class Column:
 
 class Structure(Protocol):
     """The schema of a custom kind (see `schema.structural`)."""
+
+    @property
+    def root(self) -> Field:
+        """An object of the kind."""
+        ...
 
     def prune(self, obj: Obj) -> list[str]:
         """Drop fields that the kind does not have; their paths."""

@@ -26,6 +26,7 @@ from kuberth.local.hollow.controllers.job import JobController
 from kuberth.local.hollow.controllers.namespaces import NamespaceController
 from kuberth.local.hollow.controllers.node_lifecycle import NodeLifecycleController
 from kuberth.local.hollow.controllers.orphaned_pods import OrphanedPodsController
+from kuberth.local.hollow.controllers.quotas import QuotaController
 from kuberth.local.hollow.controllers.replica_set import (
     ReplicaSetController,
     ReplicationControllerController,
@@ -70,6 +71,7 @@ _FACTORIES: Final[Sequence[ControllerFactory]] = (
     ResourceClaimController,
     OrphanedPodsController,
     ExpiredEventsController,
+    QuotaController,
     NodeLifecycleController,
     TaintEvictionController,
     DeviceTaintEvictionController,

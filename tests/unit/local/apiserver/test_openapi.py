@@ -86,13 +86,74 @@ def test_custom_kinds(schema: Obj | None) -> None:
     assert ("x-kubernetes-preserve-unknown-fields" in thing) == (schema is None)
 
 
+def definitions(*rows: ServedResource, schema: Obj | None = None) -> Any:
+    return json.loads(openapi(*rows, schema=schema).document_v2())["definitions"]
+
+
+def test_version_2_has_all_definitions_and_nothing_that_it_does_not_know() -> None:
+    found = definitions()
+    assert {name.rpartition("/")[0] for name in references(found)} == {"#/definitions"}
+    assert {name.rpartition("/")[2] for name in references(found)} <= found.keys()
+    assert found["io.k8s.api.core.v1.Pod"]["properties"]["spec"] == {
+        "$ref": "#/definitions/io.k8s.api.core.v1.PodSpec"
+    }
+    port = found["io.k8s.api.core.v1.HTTPGetAction"]["properties"]["port"]
+    assert port == {"type": "string", "format": "int-or-string"}
+    limits = found["io.k8s.api.core.v1.ResourceRequirements"]["properties"]["limits"]
+    assert limits == {"type": "object", "additionalProperties": {"type": "string"}}
+    assert not {key for key in keys(found) if key in ("oneOf", "anyOf", "not", "nullable")}
+
+
+def keys(tree: Any) -> Iterator[str]:
+    """Of schemas, not of the names of fields."""
+    for key, value in tree.items() if isinstance(tree, dict) else ():
+        yield key
+        inner = value.values() if key == "properties" else [value]
+        for each in inner:
+            yield from keys(each)
+
+
+@pytest.mark.parametrize(
+    ("schema", "told"),
+    [
+        ({"type": "string", "pattern": "a|b", "anyOf": [{}]}, {"type": "string", "pattern": "a|b"}),
+        ({"type": "object", "nullable": True, "properties": {"a": {}}}, {}),
+        (
+            {"type": "object", "x-kubernetes-preserve-unknown-fields": True, "properties": {"a": {}}},
+            {"x-kubernetes-preserve-unknown-fields": True},
+        ),
+        ({"type": "array"}, {}),
+        (
+            {"type": "array", "items": {"type": "string", "nullable": True}},
+            {"type": "array", "items": {}},
+        ),
+        (
+            {
+                "type": "object",
+                "required": ["a", "b"],
+                "properties": {"a": {"type": "string"}, "b": {"type": "string", "nullable": True}},
+            },
+            {"type": "object", "required": ["a"], "properties": {"a": {"type": "string"}, "b": {}}},
+        ),
+        ({"type": "object", "additionalProperties": True}, {"type": "object", "additionalProperties": True}),
+    ],
+)
+def test_custom_kinds_in_version_2(schema: Obj, told: Obj) -> None:
+    found = definitions(THING, schema={"description": "A thing.", "properties": {"spec": schema}})
+    thing = found["org.example.v1.Thing"]
+    assert thing["description"] == "A thing."
+    assert thing["properties"]["spec"] == told
+
+
 def test_documents_follow_the_table() -> None:
     resources = ResourceTable([THING])
     api = OpenApi(Discovery(resources))
-    before = api.index()
+    before, before_v2 = api.index(), api.document_v2()
+    assert api.document_v2() is before_v2
     assert api.document("apis/example.org/v1") is api.document("apis/example.org/v1")
     resources.add(ServedResource("example.org", "v1", "Other", "others", custom=True))
     assert api.index() != before
+    assert b"org.example.v1.Other" in api.document_v2()
     with pytest.raises(StatusError):
         api.document("apis/example.org/v2")
 

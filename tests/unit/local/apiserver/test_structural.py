@@ -9,6 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kuberth.local.apiserver.objects import Obj
+from kuberth.local.apiserver.patching.typed_trees import field_set, type_problems
+from kuberth.local.apiserver.schema.fields import Field
 from kuberth.local.apiserver.schema.structural import StructuralSchema, schema_causes, structure_of
 from kuberth.local.apiserver.verbs.bodies import FieldValidation
 from tests.unit.local.apiserver.core_rig import Rig, refused, run
@@ -286,3 +288,76 @@ def test_pruning_twice_is_pruning_once(spec: Any) -> None:
     assert structure.prune(tree) == []
     structure.default(tree)
     assert repr(tree) == before
+
+
+SHELVES = {
+    "type": "object",
+    "properties": {
+        "shelves": {
+            "type": "array",
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["at", "side"],
+            "items": {
+                "type": "object",
+                "properties": {
+                    "at": {"type": "integer"},
+                    "side": {"type": "string", "default": "left"},
+                    "what": {"type": "string"},
+                },
+            },
+        },
+        "tags": {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}},
+        "size": {
+            "type": "object",
+            "x-kubernetes-map-type": "atomic",
+            "properties": {"x": {"type": "integer"}},
+        },
+        "notes": {"type": "object", "additionalProperties": {"type": "object"}},
+        "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+    },
+}
+
+
+def shelves_root() -> Field:
+    structure = structure_of(SHELVES)
+    assert structure is not None
+    return structure.root
+
+
+def test_fields_are_owned_as_the_schema_says() -> None:
+    tree = {
+        "metadata": {"labels": {"a": "b"}},
+        "shelves": [{"at": 1, "what": "tea"}],
+        "tags": ["x"],
+        "size": {"x": 1},
+        "notes": {"n": {}},
+        "free": {"deep": {"er": [1]}, "flat": 1},
+    }
+    assert field_set(tree, shelves_root()) == {
+        "f:metadata": {"f:labels": {"f:a": {}}},
+        "f:shelves": {'k:{"at":1,"side":"left"}': {".": {}, "f:at": {}, "f:what": {}}},
+        "f:tags": {'v:"x"': {}},
+        "f:size": {},
+        "f:notes": {"f:n": {}},
+        "f:free": {"f:deep": {".": {}, "f:er": {}}, "f:flat": {}},
+    }
+
+
+@pytest.mark.parametrize(
+    ("tree", "problems"),
+    [
+        ({"kind": "Shelf", "apiVersion": "v1", "notes": {"any": {}}, "free": {"any": 1}}, []),
+        ({"color": "red"}, [".color: field not declared in schema"]),
+        (
+            {"shelves": [{"at": 1, "depth": 2}]},
+            ['.shelves[at=1,side="left"].depth: field not declared in schema'],
+        ),
+        ({"size": {"y": 1}}, [".size.y: field not declared in schema"]),
+        (
+            {"shelves": [{"at": 1}, {"at": 1, "side": "left"}]},
+            ['.shelves: duplicate entries for key [at=1,side="left"]'],
+        ),
+    ],
+)
+def test_what_cannot_be_applied(tree: Obj, problems: list[str]) -> None:
+    assert list(type_problems(tree, shelves_root())) == problems

@@ -36,6 +36,7 @@ IDS = {
     "Node": "nodes",
     "Namespace": "namespaces",
     "ConfigMap": "configmaps",
+    "ResourceQuota": "resourcequotas",
     "PodDisruptionBudget": "poddisruptionbudgets.policy",
     "PersistentVolume": "persistentvolumes",
     "PersistentVolumeClaim": "persistentvolumeclaims",

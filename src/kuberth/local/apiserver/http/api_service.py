@@ -21,7 +21,6 @@ from kuberth.local.apiserver.http.authentication import Authenticator, authorize
 from kuberth.local.apiserver.http.discovery import AGGREGATED_TYPE, Discovery
 from kuberth.local.apiserver.http.negotiation import decode_body, discovery_form, negotiate
 from kuberth.local.apiserver.http.openapi import (
-    V2_DOCUMENT,
     V2_DOCUMENT_PROTOBUF,
     V2_PROTOBUF,
     V2_PROTOBUF_ANSWER,
@@ -235,12 +234,12 @@ class ApiService:
         if segments == ["v2"]:
             if V2_PROTOBUF in request.headers.get("accept", ""):
                 return Response(V2_DOCUMENT_PROTOBUF, content_type=V2_PROTOBUF_ANSWER)
-            negotiate(request.headers.get("accept"))
-            return _cacheable(request, tree_answer(V2_DOCUMENT))
-        if segments[:1] != ["v3"]:
+        elif segments[:1] != ["v3"]:
             raise unknown_resource()
         negotiate(request.headers.get("accept"))
         await self._read_custom_schemas()
+        if segments == ["v2"]:
+            return _cacheable(request, Response(self._openapi.document_v2(), content_type=JSON))
         if len(segments) == 1:
             return _cacheable(request, tree_answer(self._openapi.index()))
         return _cacheable(

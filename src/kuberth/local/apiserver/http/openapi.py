@@ -1,8 +1,8 @@
 """The schemas of what is served, for kubectl's explain and validation.
 
 In: the table of resources and the table of their fields. Out: OpenAPI v3 documents, one a group version,
-and the smallest OpenAPI v2 document. Operations do not offer strategic merge: kubectl then computes its
-patches from the Go types it has built in, which know every merge key.
+and one OpenAPI v2 document with the definitions of all. Operations do not offer strategic merge: kubectl then
+computes its patches from the Go types it has built in, which know every merge key.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from kuberth.local.apiserver.http.discovery import Discovery
+from kuberth.local.apiserver.http.discovery import Discovery, Groups
 from kuberth.local.apiserver.http.negotiation import PATCH_TYPES, encode
 from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.refusals import unknown_resource
@@ -21,11 +21,12 @@ from kuberth.local.apiserver.schema.fields import Field, fields_of
 V2_PROTOBUF: Final = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
 """As clients ask for it; as Go's media type parser refuses to read it in an answer."""
 V2_PROTOBUF_ANSWER: Final = V2_PROTOBUF.replace("@", ".")
-V2_DOCUMENT: Final = {"swagger": "2.0", "info": {"title": "Kuberth", "version": "v1.36.4"}, "paths": {}}
-# The same in protobuf, which is all that kubectl reads: swagger, info{title, version}, paths{}. A document
-# without definitions makes it leave validation to the server.
+# All that kubectl reads: swagger, info{title, version}, paths{}. A document without definitions makes it
+# leave validation to the server.
 V2_DOCUMENT_PROTOBUF: Final = b"\n\x032.0\x12\x12\n\x07Kuberth\x12\x07v1.36.4B\x00"
 
+_INFO: Final = {"title": "Kuberth", "version": "v1.36.4"}
+_V2: Final = "v2"
 _PREFIX: Final = "io.k8s.api."
 _SCALARS: Final[Mapping[str, Obj]] = {
     "string": {"type": "string"},
@@ -40,6 +41,8 @@ _SCALARS: Final[Mapping[str, Obj]] = {
     "bytes": {"type": "string", "format": "byte"},
     "any": {"x-kubernetes-preserve-unknown-fields": True},
 }
+_TEXT_OR_NUMBER: Final = [_SCALARS[name]["oneOf"] for name in ("quantity", "int-or-string")]
+_NOT_IN_V2: Final = frozenset({"allOf", "anyOf", "nullable", "not", "oneOf"})
 _QUERY: Final = [
     {"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": True}}
     for name in ("dryRun", "fieldManager", "fieldValidation", "force")
@@ -68,10 +71,7 @@ class OpenApi:
 
     def document(self, path: str) -> bytes:
         """/openapi/v3/`path`"""
-        groups = self._discovery.groups()
-        if groups is not self._groups:
-            self._groups = groups
-            self._documents.clear()
+        groups = self._renewed()
         found = self._documents.get(path)
         if found is None:
             for group, versions in groups.items():
@@ -82,6 +82,29 @@ class OpenApi:
             raise unknown_resource()
         return found
 
+    def document_v2(self) -> bytes:
+        """/openapi/v2"""
+        groups = self._renewed()
+        found = self._documents.get(_V2)
+        if found is None:
+            schemas: Obj = {}
+            for versions in groups.values():
+                for rows in versions.values():
+                    for row in rows:
+                        self._add_schema(schemas, row)
+            definitions = {name: as_v2(schema) for name, schema in schemas.items()}
+            tree = {"swagger": "2.0", "info": _INFO, "paths": {}, "definitions": definitions}
+            found = self._documents[_V2] = encode(tree)
+        return found
+
+    def _renewed(self) -> Groups:
+        """What is served now; documents of what was served before are gone."""
+        groups = self._discovery.groups()
+        if groups is not self._groups:
+            self._groups = groups
+            self._documents.clear()
+        return groups
+
     def _make(self, rows: list[ServedResource]) -> Obj:
         schemas: Obj = {}
         paths: Obj = {}
@@ -90,7 +113,7 @@ class OpenApi:
             paths |= _operations(row, name)
         return {
             "openapi": "3.0.0",
-            "info": {"title": "Kuberth", "version": "v1.36.4"},
+            "info": _INFO,
             "paths": paths,
             "components": {"schemas": schemas},
         }
@@ -118,6 +141,38 @@ class OpenApi:
             "metadata": {"allOf": [_reference("meta.v1.ObjectMeta")], "default": {}},
         }
         return schema
+
+
+def as_v2(schema: Obj) -> Obj:
+    """A schema in the words of OpenAPI v2, which has no junctors and no null."""
+    match schema:
+        case {"allOf": [{"$ref": str(reference)}]} | {"$ref": str(reference)}:
+            return {"$ref": reference.replace("#/components/schemas/", "#/definitions/")}
+        case {"oneOf": [*choices]} if choices in _TEXT_OR_NUMBER:
+            return {"type": "string", **{key: schema[key] for key in ("format",) if key in schema}}
+    found = {key: value for key, value in schema.items() if key not in _NOT_IN_V2}
+    is_open = schema.get("x-kubernetes-preserve-unknown-fields") is True
+    if schema.get("nullable") is True or is_open:
+        # Clients stumble over parts of a value that may be another one.
+        found = {key: value for key, value in found.items() if key not in ("items", "properties", "type")}
+    properties = found.get("properties")
+    if isinstance(properties, dict):
+        found["properties"] = {name: _below(each) for name, each in properties.items()}
+        nullable = {
+            name for name, each in properties.items() if isinstance(each, dict) and each.get("nullable")
+        }
+        if isinstance(found.get("required"), list) and nullable:
+            found["required"] = [name for name in found["required"] if name not in nullable]
+    for key in ("items", "additionalProperties"):
+        if key in found:
+            found[key] = _below(found[key])
+    if found.get("type") == "array" and "items" not in found:
+        del found["type"]
+    return found
+
+
+def _below(schema: Any) -> Any:
+    return as_v2(schema) if isinstance(schema, dict) else schema
 
 
 def _path(group: str, version: str) -> str:

@@ -23,11 +23,11 @@ from kuberth.local.apiserver.patching.field_sets import (
 from kuberth.local.apiserver.resources import ServedResource
 from kuberth.local.apiserver.schema.fields import Field, fields_of
 from kuberth.local.apiserver.schema.go_types import go_type
+from kuberth.local.apiserver.schema.structural import CustomField
 
 _ANY: Final = Field("any")
-_CUSTOM: Final = Field("custom object")
-"""A kind that users define: only its metadata are of a known type."""
-_METADATA: Final = Field("meta.v1.ObjectMeta")
+_CUSTOM: Final = CustomField.of(None, is_resource=True)
+"""A kind that users define without a schema: only its metadata are of a known type."""
 _KEY_DEFAULTS: Final = {"protocol": "TCP"}
 """List keys that clients leave out, and what the server fills in."""
 
@@ -40,21 +40,23 @@ _ABSENT: Final = _Nothing.ABSENT
 
 
 def root_field(row: ServedResource) -> Field:
-    return Field(row.schema) if row.schema else _CUSTOM
+    if row.schema:
+        return Field(row.schema)
+    return _CUSTOM if row.structure is None else row.structure.root
 
 
 def child_field(field: Field, name: str) -> Field:
     """The field of a struct, or the values of a map."""
+    if isinstance(field, CustomField):
+        return field.child(name)
     if field.type.startswith("{}"):
         return item_field(field)
-    if field is _CUSTOM and name == "metadata":
-        return _METADATA
     return fields_of(field.type).get(name) or _ANY
 
 
 def item_field(field: Field) -> Field:
     """An entry of a list, or a value of a map."""
-    return _plain_field(field.item_type)
+    return field.item() if isinstance(field, CustomField) else _plain_field(field.item_type)
 
 
 @cache
@@ -70,7 +72,13 @@ def _is_atomic(field: Field) -> bool:
 def field_set(tree: Any, field: Field) -> FieldSet:
     """The fields a tree sets; a leaf, and whatever is only replaced as a whole, is an empty set."""
     if isinstance(tree, dict) and not _is_atomic(field):
-        return {f"f:{name}": field_set(value, child_field(field, name)) for name, value in tree.items()}
+        found = {}
+        for name, value in tree.items():
+            inside = field_set(value, child_field(field, name))
+            # An entry of a map is somebody's, other than a field of a struct, which is there in any case.
+            is_entry = inside and not _is_of_struct(field, name)
+            found[f"f:{name}"] = {SELF: {}, **inside} if is_entry else inside
+        return found
     if isinstance(tree, list):
         if field.map_keys:
             entry_field = item_field(field)
@@ -87,10 +95,9 @@ def field_set(tree: Any, field: Field) -> FieldSet:
 def type_problems(tree: Any, field: Field, path: str = "") -> Iterator[str]:
     """Fields that the type does not have, and entries of a list that have the same keys."""
     if isinstance(tree, dict):
-        known = fields_of(field.type)
         for name, value in tree.items():
             where = f"{path}.{name}"
-            if known and name not in known:
+            if not _declares(field, name):
                 yield f"{where}: field not declared in schema"
             else:
                 yield from type_problems(value, child_field(field, name), where)
@@ -106,6 +113,17 @@ def type_problems(tree: Any, field: Field, path: str = "") -> Iterator[str]:
                     yield f"{path}: duplicate entries for key {path_of(mark)}"
                 seen.add(mark)
             yield from type_problems(entry, entry_field, where)
+
+
+def _is_of_struct(field: Field, name: str) -> bool:
+    return field.names(name) if isinstance(field, CustomField) else name in fields_of(field.type)
+
+
+def _declares(field: Field, name: str) -> bool:
+    if isinstance(field, CustomField):
+        return field.declares(name)
+    known = fields_of(field.type)
+    return not known or name in known
 
 
 class Difference(NamedTuple):
@@ -260,5 +278,13 @@ def entries_by_key(tree: Any, field: Field) -> Obj:
 
 
 def _entry_mark(entry: Obj, field: Field) -> str:
-    keys = ((name, entry.get(name, _KEY_DEFAULTS.get(name))) for name in field.map_keys)
+    keys = ((name, entry.get(name, _key_default(field, name))) for name in field.map_keys)
     return key_mark((name, value) for name, value in keys if value is not None)
+
+
+def _key_default(field: Field, name: str) -> Any:
+    """What a key is where an entry does not say."""
+    if not isinstance(field, CustomField):
+        return _KEY_DEFAULTS.get(name)
+    key = field.item().child(name)
+    return key.schema.get("default") if isinstance(key, CustomField) else None

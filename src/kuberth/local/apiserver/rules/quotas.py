@@ -78,9 +78,9 @@ def recounted(store: RevisionStore, row: ServedResource, new: Obj | None, old: O
 
 
 def prepare_quota(new: Obj, old: Obj | None, situation: Situation) -> None:
-    """A quota knows at once what is used; it is counted anew when what it limits changes."""
-    hard = new.setdefault("spec", {}).get("hard", {})
-    if old is None or hard != old.get("status", {}).get("hard", {}):
+    """A quota knows at once what is used: whatever is written to it, but a status, has it counted anew."""
+    new.setdefault("spec", {})
+    if old is None or new.get("status") == old.get("status"):
         new["status"] = counted(new, situation.store)["status"]
 
 

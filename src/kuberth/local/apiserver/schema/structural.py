@@ -7,6 +7,7 @@ not evaluated.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
@@ -20,9 +21,10 @@ from kuberth.local.apiserver.rules.metadata_validation import (
     not_supported,
     required,
 )
-from kuberth.local.apiserver.schema.fields import ShapeError, copy_tree, read
+from kuberth.local.apiserver.schema.fields import Field, ShapeError, copy_tree, read
 from kuberth.local.apiserver.status_errors import Cause
 
+METADATA: Final = Field("meta.v1.ObjectMeta")
 _RESOURCE: Final = ("apiVersion", "kind", "metadata")
 _PRESERVE: Final = "x-kubernetes-preserve-unknown-fields"
 _EMBEDDED: Final = "x-kubernetes-embedded-resource"
@@ -48,6 +50,7 @@ class StructuralSchema:
 
     def __init__(self, schema: Obj) -> None:
         self._schema = schema
+        self.root: Field = CustomField.of(schema, is_resource=True)
 
     def prune(self, obj: Obj) -> list[str]:
         """Drop fields that the schema does not name; their paths."""
@@ -58,6 +61,49 @@ class StructuralSchema:
 
     def causes(self, obj: Obj) -> list[Cause]:
         return list(_judge(obj, self._schema, ""))
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class CustomField(Field):
+    """A field whose type is a part of a schema."""
+
+    schema: Obj = dataclasses.field(default_factory=dict)
+    is_resource: bool = False
+    """Whether it is an object with metadata of its own."""
+
+    @classmethod
+    def of(cls, schema: Any, *, is_resource: bool = False) -> CustomField:
+        schema = schema if isinstance(schema, dict) else {_PRESERVE: True}
+        kind = schema.get("x-kubernetes-list-type")
+        return cls(
+            "custom",
+            map_keys=tuple(schema.get("x-kubernetes-list-map-keys", ())) if kind == "map" else (),
+            is_set=kind == "set",
+            atomic=schema.get("x-kubernetes-map-type") == "atomic",
+            schema=schema,
+            is_resource=is_resource or schema.get(_EMBEDDED) is True,
+        )
+
+    def names(self, name: str) -> bool:
+        """Whether the schema has a field of this name."""
+        return name in self.schema.get("properties", {}) or (self.is_resource and name in _RESOURCE)
+
+    def declares(self, name: str) -> bool:
+        """Whether the object may have a field of this name."""
+        return (
+            self.names(name)
+            or self.schema.get("additionalProperties", False) is not False
+            or self.schema.get(_PRESERVE) is True
+        )
+
+    def child(self, name: str) -> Field:
+        if self.is_resource and name == "metadata":
+            return METADATA
+        others = self.schema.get("additionalProperties")
+        return CustomField.of(self.schema.get("properties", {}).get(name, others))
+
+    def item(self) -> CustomField:
+        return CustomField.of(self.schema.get("items"))
 
 
 def structure_of(schema: Any) -> StructuralSchema | None:
