@@ -290,6 +290,37 @@ def test_pruning_twice_is_pruning_once(spec: Any) -> None:
     assert repr(tree) == before
 
 
+def test_what_is_stored_is_served_by_the_present_schema() -> None:
+    async def test(rig: Rig) -> None:
+        def schema(**properties: Any) -> Obj:
+            return {
+                "type": "object",
+                "properties": {name: {"type": "string", **more} for name, more in properties.items()},
+            }
+
+        await rig.core.create(CRDS, definition(schema(a={}, b={}, c={})))
+        await rig.core.create(CRONTABS, {"metadata": {"name": "x"}, "c": "stored"}, namespace="default")
+        patch = [
+            {
+                "op": "replace",
+                "path": "/spec/versions/0/schema/openAPIV3Schema",
+                "value": schema(a={"default": "A"}, b={}),
+            }
+        ]
+        await rig.core.patch(CRDS, CRONTABS, patch, content_type="application/json-patch+json")
+
+        def told(obj: Obj) -> dict[str, Any]:
+            return {name: obj[name] for name in ("a", "b", "c") if name in obj}
+
+        assert told(await rig.core.get(CRONTABS, "x", namespace="default")) == {"a": "A"}
+        (listed,) = (await rig.core.list(CRONTABS))["items"]
+        assert told(listed) == {"a": "A"}
+        changed, _ = await rig.core.patch(CRONTABS, "x", {"b": "B"}, content_type=MERGE, namespace="default")
+        assert told(changed) == {"a": "A", "b": "B"}
+
+    run(test)
+
+
 SHELVES = {
     "type": "object",
     "properties": {

@@ -2,7 +2,7 @@
 
 In: an object as it is stored, or as a client of one resource wrote it. Out: the other form. Events have
 other field names in each of their two groups; autoscaling/v1 knows one metric by a field of its own; versions
-of a custom kind differ in apiVersion only.
+of a custom kind differ in apiVersion only, and what was stored under an earlier schema is served by the present.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import msgspec
 
 from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.resources import ServedResource
-from kuberth.local.apiserver.schema.fields import ShapeError, read
+from kuberth.local.apiserver.schema.fields import ShapeError, copy_tree, read
 
 _EVENT_FIELDS: Final = {
     "involvedObject": "regarding",
@@ -37,6 +37,10 @@ _MARK: Final = "autoscaling.alpha.kubernetes.io/"
 
 def to_view(row: ServedResource, stored: Obj) -> Obj:
     """A stored object as this resource serves it."""
+    if row.structure is not None:
+        stored = copy_tree(stored)
+        row.structure.prune(stored)
+        row.structure.default(stored)
     if not row.storage_version:
         return stored
     if row.id == _EVENTS:

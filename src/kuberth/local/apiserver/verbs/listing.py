@@ -64,7 +64,7 @@ def list_objects(
         "kind": row.list_kind,
         "apiVersion": row.api_version,
         "metadata": metadata,
-        "items": [to_view(row, obj) for obj in items] if row.storage_version else items,
+        "items": [to_view(row, obj) for obj in items],
     }
 
 
