@@ -1,9 +1,9 @@
 """Makes src/kuberth/local/apiserver/schema/protobuf.json: which number each field has in protobuf.
 
-In: the Go modules k8s.io/api, apimachinery and apiextensions-apiserver (as `make envtest` leaves them in the
-module cache), and fields.json. Out: for every type, number → "name", with "!" if a zero is worth
-keeping (Go has a pointer there, or no omitempty), with the type where fields.json does not have it or takes
-anything, and "^ type" for fields that JSON has inline.
+In: the Go modules k8s.io/api, apimachinery, apiextensions-apiserver and kube-aggregator (as `make envtest`
+leaves them in the module cache), and fields.json. Out: for every type, number → "name", with "!" if a zero is
+worth keeping (Go has a pointer there, or no omitempty), with the type where fields.json does not have it or
+takes anything, and "^ type" for fields that JSON has inline.
 
     python hack/apiserver_protobuf.py ~/go/pkg/mod/k8s.io v0.36.4
 """
@@ -32,6 +32,7 @@ SCALARS = {
 FOLDERS = {
     "meta": "apimachinery@{version}/pkg/apis/meta",
     "apiextensions": "apiextensions-apiserver@{version}/pkg/apis/apiextensions",
+    "apiregistration": "kube-aggregator@{version}/pkg/apis/apiregistration",
 }
 # One of two things in JSON; the reader knows the two fields of each.
 UNIONS = ("JSONSchemaPropsOrBool", "JSONSchemaPropsOrArray", "JSONSchemaPropsOrStringArray")

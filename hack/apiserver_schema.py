@@ -38,6 +38,7 @@ ROOTS = (
     "io.k8s.api.resource.v1.DeviceClass ResourceClaim ResourceClaimTemplate ResourceSlice",
     "io.k8s.api.resource.v1beta2.DeviceTaintRule",
     "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinition",
+    "io.k8s.kube-aggregator.pkg.apis.apiregistration.v1.APIService",
     "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions",
 )
 SCALARS = {

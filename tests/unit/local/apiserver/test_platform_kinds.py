@@ -490,3 +490,56 @@ def test_node_ports() -> None:
         assert await numbers("s") == [None, None]
 
     run(test)
+
+
+API_SERVICES = "apiservices.apiregistration.k8s.io"
+
+
+def api_service(name: str = "v1.example.org", **spec: Any) -> Obj:
+    given = {"group": "example.org", "version": "v1", "groupPriorityMinimum": 100, "versionPriority": 10}
+    return {"metadata": {"name": name}, "spec": {**given, **spec}}
+
+
+def test_api_services_are_stored_and_shown() -> None:
+    async def main(rig: Rig) -> None:
+        local = await rig.core.create(API_SERVICES, api_service())
+        elsewhere = api_service(
+            "v2.example.org", version="v2", service={"namespace": "kube-system", "name": "metrics"}
+        )
+        remote = await rig.core.create(API_SERVICES, elsewhere)
+        assert remote["spec"]["service"]["port"] == 443
+        row = rig.core.resources.by_id(API_SERVICES)
+        assert row is not None
+        table = to_table(row, [local, remote], {}, now=rig.clock.now_ns())
+        names = [column["name"] for column in table["columnDefinitions"]]
+        rows = [dict(zip(names, each["cells"], strict=True)) for each in table["rows"]]
+        assert [(each["Service"], each["Available"]) for each in rows] == [
+            ("Local", "True"),
+            ("kube-system/metrics", "Unknown"),
+        ]
+
+    run(main)
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (api_service("other"), 'must be `spec.version+"."+spec.group`: "v1.example.org"'),
+        (api_service("v2.", group="", version="v2"), "only v1 may have an empty group"),
+        (api_service(groupPriorityMinimum=0), "must be positive and less than 20000"),
+        (api_service(versionPriority=1001), "must be positive and less than 1000"),
+        (api_service(caBundle="YWJj"), "local APIServices may not have a caBundle"),
+        (api_service(insecureSkipTLSVerify=True), "may not have insecureSkipTLSVerify"),
+        (api_service(service={"name": "a"}), "spec.service.namespace: Required value"),
+        (api_service(service={"name": "a", "namespace": "b", "port": 70_000}), "port is not valid"),
+        (
+            api_service(service={"name": "a", "namespace": "b"}, caBundle="YWJj", insecureSkipTLSVerify=True),
+            "may not be true if caBundle is present",
+        ),
+    ],
+)
+def test_api_services_that_are_none(body: Obj, words: str) -> None:
+    async def main(rig: Rig) -> None:
+        assert words in str(await refused(rig.core.create(API_SERVICES, body), 422))
+
+    run(main)

@@ -329,6 +329,27 @@ ADMISSION_BINDING: Final = (
     Column("ParamRef", shown(_param_ref)),
     AGE,
 )
+
+
+def _hosting_service(api_service: Obj) -> str:
+    service = api_service.get("spec", {}).get("service")
+    return "Local" if service is None else f"{service.get('namespace', '')}/{service.get('name', '')}"
+
+
+def _is_available(api_service: Obj) -> str:
+    for condition in api_service.get("status", {}).get("conditions", ()):
+        if condition.get("type") == "Available":
+            status, reason = condition.get("status", ""), condition.get("reason", "")
+            return f"{status} ({reason})" if reason and status != "True" else str(status)
+    return "Unknown"
+
+
+API_SERVICE: Final = (
+    NAME,
+    Column("Service", shown(_hosting_service)),
+    Column("Available", shown(_is_available)),
+    AGE,
+)
 WEBHOOKS: Final = (NAME, Column("Webhooks", shown(_count("webhooks")), type="integer"), AGE)
 POD_TEMPLATE: Final = (
     NAME,

@@ -243,6 +243,20 @@ def prepare_job(new: Obj, old: Obj | None, situation: Situation) -> None:
         own_job_pods(new)
 
 
+def prepare_api_service(new: Obj, old: Obj | None, situation: Situation) -> None:
+    """What no other server serves is there at once."""
+    if old is None:
+        new["status"] = {}
+        if "service" not in new.get("spec", {}):
+            condition = {
+                "type": "Available",
+                "status": "True",
+                "reason": "Local",
+                "message": "Local APIServices are always available",
+            }
+            new["status"] = with_condition({}, condition, now=situation.now)
+
+
 def prepare_stateless(new: Obj, old: Obj | None, situation: Situation) -> None:
     """Kinds whose controllers write the status: a new object has an empty one."""
     if old is None:

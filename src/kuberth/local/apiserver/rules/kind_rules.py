@@ -148,6 +148,11 @@ RULES: Final[Mapping[str, KindRules]] = {
     "devicetaintrules.resource.k8s.io": KindRules(
         prepare=slice_rules.prepare_taint_rule, validate=slice_rules.validate_taint_rule
     ),
+    "apiservices.apiregistration.k8s.io": KindRules(
+        platform_defaults.default_api_service,
+        admission.prepare_api_service,
+        platform_validation.validate_api_service,
+    ),
     "csidrivers.storage.k8s.io": KindRules(defaulting.default_csi_driver),
     "leases.coordination.k8s.io": KindRules(validate=workload_validation.validate_lease),
     "secrets": KindRules(platform_defaults.default_secret, validate=platform_validation.validate_secret),

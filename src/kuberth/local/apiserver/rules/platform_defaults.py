@@ -173,3 +173,9 @@ def _copied(rules: dict[str, Any]) -> Obj:
         name: [dict(each) for each in value] if isinstance(value, list) else value
         for name, value in rules.items()
     }
+
+
+def default_api_service(api_service: Obj) -> None:
+    service = api_service.get("spec", {}).get("service")
+    if service is not None:
+        service.setdefault("port", 443)

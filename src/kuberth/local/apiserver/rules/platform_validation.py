@@ -377,3 +377,41 @@ def validate_webhooks(new: Obj, old: Obj | None) -> list[Cause]:
         if ("url" in config) is ("service" in config):
             causes.append(required(f"{path}.clientConfig", "exactly one of url or service is required"))
     return causes
+
+
+def validate_api_service(new: Obj, old: Obj | None) -> list[Cause]:
+    spec, name = new.get("spec", {}), name_of(new)
+    group, version, service = spec.get("group", ""), spec.get("version", ""), spec.get("service")
+    causes = []
+    if name != f"{version}.{group}":
+        why = f'must be `spec.version+"."+spec.group`: "{version}.{group}"'
+        causes.append(invalid_value("metadata.name", name, why))
+    if group:
+        causes += invalid_values("spec.group", group, names.subdomain_problems(group))
+    elif version != "v1":
+        why = "only v1 may have an empty group and it better be legacy kube"
+        causes.append(required("spec.group", why))
+    causes += invalid_values("spec.version", version, names.label_1035_problems(version))
+    for field, most in (("groupPriorityMinimum", 20_000), ("versionPriority", 1000)):
+        if not 0 < spec.get(field, 0) <= most:
+            why = f"must be positive and less than {most}"
+            causes.append(invalid_value(f"spec.{field}", spec.get(field, 0), why))
+    bundle, is_insecure = spec.get("caBundle", ""), spec.get("insecureSkipTLSVerify", False)
+    if service is None:
+        if bundle:
+            told = f"{len(base64.b64decode(bundle))} bytes"
+            causes.append(invalid_value("spec.caBundle", told, "local APIServices may not have a caBundle"))
+        if is_insecure:
+            why = "local APIServices may not have insecureSkipTLSVerify"
+            causes.append(invalid_value("spec.insecureSkipTLSVerify", True, why))
+        return causes
+    causes += [
+        required(f"spec.service.{field}", "") for field in ("namespace", "name") if not service.get(field)
+    ]
+    if not 1 <= service.get("port", 0) <= 65535:
+        why = "port is not valid: must be between 1 and 65535, inclusive"
+        causes.append(invalid_value("spec.service.port", service.get("port", 0), why))
+    if is_insecure and bundle:
+        why = "may not be true if caBundle is present"
+        causes.append(invalid_value("spec.insecureSkipTLSVerify", True, why))
+    return causes

@@ -254,5 +254,17 @@ _ADMISSION: Final = (
         )
         for kind, plural, shown, subresources in _ADMISSION_KINDS
     ),
+    ServedResource(
+        "apiregistration.k8s.io",
+        "v1",
+        "APIService",
+        "apiservices",
+        namespaced=False,
+        name_rule="path",
+        subresources=("status",),
+        categories=("api-extensions",),
+        columns=columns.API_SERVICE,
+        schema="apiregistration.v1.APIService",
+    ),
 )
 ROWS: Final = (*_CORE, *_WORKLOADS, *_NETWORKING, *_ACCESS, *_ADMISSION)

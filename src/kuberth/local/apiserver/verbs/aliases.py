@@ -2,7 +2,7 @@
 
 In: an object as it is stored, or as a client of one resource wrote it. Out: the other form. Events have
 other field names in each of their two groups; autoscaling/v1 knows one metric by a field of its own; versions
-of a custom kind differ in apiVersion only, and what was stored under an earlier schema is served by the present.
+of a custom kind differ in apiVersion only, and what an earlier schema let in is served by the present one.
 """
 
 from __future__ import annotations
