@@ -35,7 +35,7 @@ from kuberth.outcomes.event_recorder import ApiEventRecorder, ToldEvent
 from kuberth.queue.interface import QueueFactory
 from kuberth.simulation.arrivals import Arrival, ArrivalPods, named, pod_groups
 from kuberth.simulation.controlling import namespace_of, served
-from kuberth.simulation.observing import MAX_SAMPLES, Books, RunObserver
+from kuberth.simulation.observing import ENDED, MAX_SAMPLES, Books, RunObserver
 from kuberth.simulation.outcomes import VERSION, Attempts, Outcome, Reason, rounded, waits
 from kuberth.simulation.playing import Kubelets, Users
 
@@ -318,7 +318,28 @@ _COUNT: Final = re.compile(r"^(\d+) ")
 
 
 class StageApi(MemoryApi):
-    """Takes bindings without a task each (`kuberth.client.protocol.PostingApi`), and nothing else so."""
+    """Takes bindings without a task each (`kuberth.client.protocol.PostingApi`), and nothing else so.
+
+    Pods that have ended are removed without being marked first: nobody here reads when they were to end.
+    """
+
+    async def delete(
+        self,
+        kind: type[Any],
+        name: str,
+        *,
+        namespace: str = "",
+        uid: str = "",
+        grace_period_seconds: int | None = None,
+    ) -> None:
+        key = f"{namespace}/{name}"
+        pod = self._shelf(Pod).objects.get(key) if kind is Pod else None
+        if pod is None or not _is_over(pod, uid):
+            await super().delete(
+                kind, name, namespace=namespace, uid=uid, grace_period_seconds=grace_period_seconds
+            )
+        else:
+            self.remove(Pod, key)
 
     def post_nowait(
         self,
@@ -345,6 +366,12 @@ class StageApi(MemoryApi):
         return answer
 
 
+def _is_over(pod: Pod, uid: str) -> bool:
+    """Whether nothing holds the pod of this UID any more."""
+    metadata = pod.metadata
+    return metadata.uid == uid and not metadata.finalizers and pod.status.phase in ENDED
+
+
 class NewsStand(ApiEventRecorder):
     """Takes the scheduler's events in the API's place, and counts why pods were rejected."""
 
@@ -352,9 +379,24 @@ class NewsStand(ApiEventRecorder):
         super().__init__(api, clock, controllers=("",))
         self._reasons: Counter[str] = Counter()
 
+    def record(
+        self,
+        regarding: Pod,
+        *,
+        reason: str,
+        action: str,
+        note: str,
+        warning: bool = False,
+        related: Any = None,
+    ) -> None:
+        if reason == "FailedScheduling":
+            super().record(
+                regarding, reason=reason, action=action, note=note, warning=warning, related=related
+            )
+
     def _hand_over(self, told: ToldEvent) -> None:
         # News that continue a series say nothing new.
-        if told.times == 1 and told.first.reason == "FailedScheduling":
+        if told.times == 1:
             self._reasons.update(reasons_in(told.first.note))
 
     def reasons(self) -> list[Reason]:
