@@ -135,23 +135,7 @@ class MemoryApi:
         metadata = binding.metadata
         key = _join(metadata.namespace, metadata.name)
         with told_as_api_errors(f"bind pod {key} to node {binding.target.name}"):
-            pod: Pod = self._present(Pod, key)
-            if (plain := _plainly_bound(pod, binding, now_ns=self._clock.now_ns())) is not None:
-                self._write(plain)
-                return
-            spec = {"nodeName": pod.spec.node_name, "schedulingGates": pod.spec.scheduling_gates}
-            old = _outline(pod, spec=spec, status=pod.status)
-            asked = read_binding(to_builtins(binding))
-            now = timestamp(self._clock.now_ns())
-            new = bound_pod(old, asked, now=now, gates_hold=self._gates_hold)
-            self._write(
-                msgspec.structs.replace(
-                    pod,
-                    metadata=_rewritten(pod.metadata, old["metadata"], new["metadata"]),
-                    spec=msgspec.structs.replace(pod.spec, node_name=new["spec"]["nodeName"]),
-                    status=_rewritten(pod.status, old["status"], new["status"]),
-                )
-            )
+            self._write(self._bound(self._present(Pod, key), binding, now_ns=self._clock.now_ns()))
 
     async def next_change(self) -> None:
         """Return when any object has changed."""
@@ -295,6 +279,21 @@ class MemoryApi:
             self.remove(kind, key)
 
     # What is stored
+
+    def _bound(self, pod: Pod, binding: Binding, *, now_ns: int) -> Pod:
+        plain = _plainly_bound(pod, binding, now_ns=now_ns)
+        if plain is not None:
+            return plain
+        spec = {"nodeName": pod.spec.node_name, "schedulingGates": pod.spec.scheduling_gates}
+        old = _outline(pod, spec=spec, status=pod.status)
+        asked = read_binding(to_builtins(binding))
+        new = bound_pod(old, asked, now=timestamp(now_ns), gates_hold=self._gates_hold)
+        return msgspec.structs.replace(
+            pod,
+            metadata=_rewritten(pod.metadata, old["metadata"], new["metadata"]),
+            spec=msgspec.structs.replace(pod.spec, node_name=new["spec"]["nodeName"]),
+            status=_rewritten(pod.status, old["status"], new["status"]),
+        )
 
     def _shelf(self, kind: type[Any]) -> _Shelf:
         shelf = self._shelf_of.get(kind)

@@ -37,7 +37,7 @@ from kuberth.simulation.arrivals import Arrival, ArrivalPods, named, pod_groups
 from kuberth.simulation.controlling import namespace_of, served
 from kuberth.simulation.observing import ENDED, MAX_SAMPLES, Books, RunObserver
 from kuberth.simulation.outcomes import VERSION, Attempts, Outcome, Reason, rounded, waits
-from kuberth.simulation.playing import Kubelets, Users
+from kuberth.simulation.playing import Kubelets, Users, started
 
 GANG_GATES: Final = ("GenericWorkload", "GangScheduling")
 """Turned on for a trace with gangs, unless somebody said otherwise."""
@@ -320,8 +320,13 @@ _COUNT: Final = re.compile(r"^(\d+) ")
 class StageApi(MemoryApi):
     """Takes bindings without a task each (`kuberth.client.protocol.PostingApi`), and nothing else so.
 
-    Pods that have ended are removed without being marked first: nobody here reads when they were to end.
+    A pod's life takes fewer writes than elsewhere, in which no time would pass: the one that binds it starts
+    it, as its kubelet would at once; and one that has ended is removed without being marked first.
     """
+
+    def _bound(self, pod: Pod, binding: Binding, *, now_ns: int) -> Pod:
+        bound = super()._bound(pod, binding, now_ns=now_ns)
+        return started(bound, now_ns=now_ns) if pod.status.phase in ("", "Pending") else bound
 
     async def delete(
         self,
