@@ -58,12 +58,25 @@ class _JumpingSelector(selectors.SelectSelector):
         super().__init__()
         self.now = 0.0
         self._calls = 0
+        self._watches = 0
+        """How many files are looked at."""
+
+    def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        key = super().register(fileobj, events, data)
+        self._watches = len(self.get_map())
+        return key
+
+    def unregister(self, fileobj: Any) -> selectors.SelectorKey:
+        key = super().unregister(fileobj)
+        self._watches = len(self.get_map())
+        return key
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         self._calls += 1
-        if timeout is not None and len(self.get_map()) == 1 and self._calls % _LOOK_EVERY:
+        if timeout is not None and self._watches == 1 and self._calls % _LOOK_EVERY:
             # Only the loop's own pipe is there, and what it would tell of is in the loop's hands already.
-            self.now += max(timeout, 0.0)
+            if timeout > 0:
+                self.now += timeout
             return []
         ready = super().select(0)
         if ready or timeout is None or timeout <= 0:

@@ -7,14 +7,15 @@ cluster.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
+from operator import attrgetter, is_
 from sys import intern
 from typing import Any, Final
 
 from msgspec.structs import force_setattr
 
 from kuberth.api.meta import ObjectMeta
-from kuberth.api.pods import Pod, PodSpec, PodStatus
+from kuberth.api.pods import Pod, PodCondition, PodSpec, PodStatus
 from kuberth.api.wire import encode
 
 MAX_KEPT: Final = 4096
@@ -23,8 +24,19 @@ MAX_KEPT: Final = 4096
 MAX_BYTES: Final = 2**20
 """Of the values of one field, encoded; a value that alone would take a sixteenth of it is not shared."""
 
-_METADATA: Final = ("labels", "annotations", "owner_references")
-_SPEC: Final = (
+
+class _Fields:
+    """Some fields of a part of a pod, read at once."""
+
+    __slots__ = ("names", "of")
+
+    def __init__(self, *names: str) -> None:
+        self.names = names
+        self.of: Callable[[Any], tuple[Any, ...]] = attrgetter(*names)
+
+
+_METADATA: Final = _Fields("labels", "annotations", "owner_references")
+_SPEC: Final = _Fields(
     "containers",
     "init_containers",
     "volumes",
@@ -34,8 +46,21 @@ _SPEC: Final = (
     "topology_spread_constraints",
     "overhead",
 )
-_STATUS: Final = ("container_statuses", "init_container_statuses", "allocated_resources")
+_STATUS: Final = _Fields("container_statuses", "init_container_statuses", "allocated_resources")
 """For each part of a pod the fields that are shared as a whole."""
+_METADATA_TEXTS: Final = _Fields("namespace", "generate_name")
+_SPEC_TEXTS: Final = _Fields(
+    "node_name",
+    "scheduler_name",
+    "priority_class_name",
+    "restart_policy",
+    "service_account_name",
+    "preemption_policy",
+)
+_STATUS_TEXTS: Final = _Fields("phase", "qos_class", "host_ip")
+_CONDITION_TEXTS: Final = _Fields("type", "status")
+"""The texts that many pods have."""
+_NO_CONDITION: Final = PodCondition()
 _NO_POD: Final = Pod(metadata=ObjectMeta(), spec=PodSpec(), status=PodStatus())
 
 
@@ -44,25 +69,32 @@ class PodSharing:
 
     def __init__(self) -> None:
         self._kept: dict[str, dict[bytes, Any]] = {
-            field: {} for fields in (_METADATA, _SPEC, _STATUS) for field in fields
+            field: {} for fields in (_METADATA, _SPEC, _STATUS) for field in fields.names
         }
         self._bytes = dict.fromkeys(self._kept, 0)
 
     def __call__(self, pod: Pod, old: Pod | None) -> None:
         """Give the pod shared parts, those of its last version first; all of them equal to what it had."""
-        _give_texts(pod)
-        if old is not None:
-            self._share(pod.metadata, old.metadata, _METADATA)
-            self._share(pod.spec, old.spec, _SPEC)
-            self._share(pod.status, old.status, _STATUS)
-        else:
-            self._share(pod.metadata, _NO_POD.metadata, _METADATA)
-            self._share(pod.spec, _NO_POD.spec, _SPEC)
-            self._share(pod.status, _NO_POD.status, _STATUS)
+        last = _NO_POD if old is None else old
+        # A part that is the last version's own, as in a cluster in this process, shares everything already.
+        if pod.metadata is not last.metadata:
+            _give_texts(pod.metadata, last.metadata, _METADATA_TEXTS)
+            self._share(pod.metadata, last.metadata, _METADATA)
+        if pod.spec is not last.spec:
+            _give_texts(pod.spec, last.spec, _SPEC_TEXTS)
+            self._share(pod.spec, last.spec, _SPEC)
+        if pod.status is not last.status:
+            _give_texts(pod.status, last.status, _STATUS_TEXTS)
+            if pod.status.conditions is not last.status.conditions:
+                for condition in pod.status.conditions:
+                    _give_texts(condition, _NO_CONDITION, _CONDITION_TEXTS)
+            self._share(pod.status, last.status, _STATUS)
 
-    def _share(self, part: Any, old: Any, fields: Sequence[str]) -> None:
-        for field in fields:
-            value, last = getattr(part, field), getattr(old, field)
+    def _share(self, part: Any, old: Any, fields: _Fields) -> None:
+        values, lasts = fields.of(part), fields.of(old)
+        if all(map(is_, values, lasts)):
+            return
+        for field, value, last in zip(fields.names, values, lasts, strict=True):
             if value is last:
                 continue
             # An empty value is equal to that of no pod, so that all share one.
@@ -87,20 +119,10 @@ class PodSharing:
         return value
 
 
-def _give_texts(pod: Pod) -> None:
-    metadata, spec, status = pod.metadata, pod.spec, pod.status
-    force_setattr(metadata, "namespace", intern(metadata.namespace))
-    force_setattr(metadata, "generate_name", intern(metadata.generate_name))
-    force_setattr(spec, "node_name", intern(spec.node_name))
-    force_setattr(spec, "scheduler_name", intern(spec.scheduler_name))
-    force_setattr(spec, "priority_class_name", intern(spec.priority_class_name))
-    force_setattr(spec, "restart_policy", intern(spec.restart_policy))
-    force_setattr(spec, "service_account_name", intern(spec.service_account_name))
-    if spec.preemption_policy is not None:
-        force_setattr(spec, "preemption_policy", intern(spec.preemption_policy))
-    force_setattr(status, "phase", intern(status.phase))
-    force_setattr(status, "qos_class", intern(status.qos_class))
-    force_setattr(status, "host_ip", intern(status.host_ip))
-    for condition in status.conditions:
-        force_setattr(condition, "type", intern(condition.type))
-        force_setattr(condition, "status", intern(condition.status))
+def _give_texts(part: Any, old: Any, fields: _Fields) -> None:
+    texts = fields.of(part)
+    if all(map(is_, texts, fields.of(old))):
+        return
+    for name, text in zip(fields.names, texts, strict=True):
+        if text is not None and (shared := intern(text)) is not text:
+            force_setattr(part, name, shared)

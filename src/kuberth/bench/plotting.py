@@ -8,11 +8,14 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kuberth.bench.drawing import Chart, Curve, charts_svg
-from kuberth.bench.running import WorkloadResult
 from kuberth.errors import ConfigError
+
+if TYPE_CHECKING:
+    # Who draws something else than a benchmark need not load all that runs one.
+    from kuberth.bench.running import WorkloadResult
 
 
 def expect_drawable(path: Path) -> None:

@@ -122,7 +122,8 @@ class FinalizingApi(Protocol):
 
 @runtime_checkable
 class SteadyApi(Protocol):
-    """An API that says whether its watches can fall silent: those of one in this process cannot."""
+    """An API that says whether its watches can fall silent: those of one in this process cannot, which hands
+    out the very objects that it keeps."""
 
     steady: bool
     """True: a watch without events has nothing to tell. It needs no bookmarks to prove that it lives."""

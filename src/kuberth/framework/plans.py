@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +23,7 @@ from kuberth.cluster.node_order import NodeOrder
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.cluster.table import ClusterTable
 from kuberth.framework.extension_points import DependsOn, Plugin
-from kuberth.framework.signatures import signer
+from kuberth.framework.signatures import Signer, signer
 from kuberth.framework.status import SKIP_FOR_GOOD, SUCCESS, Status
 from kuberth.framework.verdict import Mask
 
@@ -226,36 +227,22 @@ class AnswerRecorder:
         return KeptAnswers(answers, frozenset(skipped), is_plain, self._written, tuple(self._to_ask))
 
 
-class Plan:
-    """What is known for pods of one signature."""
+class KnownNodes:
+    """What is known of the nodes for pods that no plugin can tell apart whose answers are kept."""
 
-    __slots__ = (
-        "_scorers",
-        "looks_at_pods",
-        "memory",
-        "places",
-        "pre_filter",
-        "pre_score",
-        "promised",
-        "scores",
-        "verdicts",
-    )
+    __slots__ = ("__weakref__", "_scorers", "looks_at_pods", "places", "promised", "scores", "verdicts")
 
     def __init__(self, scorers: int = 0) -> None:
         """The number of plugins whose raw scores are kept."""
         self._scorers = scorers
         self.looks_at_pods = True
         """Whether some of what is kept depends on more of the pods on a node than what they ask for."""
-        self.memory: dict[StateKey[Any], tuple[Hashable, Any]] = {}
-        """What plugins recall (`CycleState.recall`)."""
-        self.pre_filter: KeptAnswers | None = None
-        self.pre_score: KeptAnswers | None = None
         self.places: KnownPlaces | None = None
         self.verdicts = KeptVerdicts(0)
         """Of the filters that come before all that look beyond a node."""
         self.scores = KeptScores(0, 0)
         self.promised: dict[int, KeptVerdicts] = {}
-        """Of all filters, as if the pods were there that nodes are promised to; by the pod's priority."""
+        """Of the same filters, as if the pods were there that nodes are promised to; by priority."""
 
     def known(self, table: ClusterTable) -> KnownPlaces:
         """What is known as of now. Another order of nodes starts it afresh."""
@@ -280,6 +267,21 @@ class Plan:
         )
 
 
+class Plan:
+    """What is known for pods of one signature."""
+
+    __slots__ = ("memory", "nodes", "pre_filter", "pre_score")
+
+    def __init__(self, nodes: KnownNodes) -> None:
+        self.nodes = nodes
+        """Shared with pods that differ only in what plugins read that are asked anew for each of them: the
+        Deployments of many namespaces may all ask for the same."""
+        self.memory: dict[StateKey[Any], tuple[Hashable, Any]] = {}
+        """What plugins recall (`CycleState.recall`)."""
+        self.pre_filter: KeptAnswers | None = None
+        self.pre_score: KeptAnswers | None = None
+
+
 class Plans:
     """The plans of one profile, for as long as its plugins are the same."""
 
@@ -289,8 +291,24 @@ class Plans:
         self._seen: OrderedDict[bytes, None] = OrderedDict()
         self._max_bytes = max_bytes
         self._uses = 0
-        self.scorers = 0
-        """How many plugins have their raw scores kept; the runner says so."""
+        self._nodes: WeakValueDictionary[bytes | None, KnownNodes] = WeakValueDictionary()
+        """By what the plugins read whose answers are kept."""
+        self._kept: list[Plugin] = []
+        self._sign_kept: Signer | None = None
+        self._scorers = 0
+
+    def keep_filters(self, plugins: Iterable[Plugin]) -> None:
+        """The verdicts of these are kept; the runner says so before it asks for plans."""
+        self._keep(plugins)
+
+    def keep_scorers(self, plugins: Sequence[Plugin]) -> None:
+        """The raw scores of these are kept."""
+        self._scorers = len(plugins)
+        self._keep(plugins)
+
+    def _keep(self, plugins: Iterable[Plugin]) -> None:
+        self._kept += plugins
+        self._sign_kept = signer(self._kept)
 
     def plan_for(self, info: PodInfo) -> Plan | None:
         """The plan of pods like this one; None for the first of them."""
@@ -309,18 +327,25 @@ class Plans:
         if signature in self._seen:
             del self._seen[signature]
             self._drop_surplus()
-            plan = self._plans[signature] = Plan(self.scorers)
+            plan = self._plans[signature] = Plan(self._nodes_for(info))
             return plan
         self._seen[signature] = None
         if len(self._seen) > MAX_SIGNATURES:
             self._seen.popitem(last=False)
         return None
 
+    def _nodes_for(self, info: PodInfo) -> KnownNodes:
+        signature = None if self._sign_kept is None else self._sign_kept(info)
+        nodes = self._nodes.get(signature)
+        if nodes is None:
+            nodes = self._nodes[signature] = KnownNodes(self._scorers)
+        return nodes
+
     def _drop_surplus(self) -> None:
         """Plans over one table are about of one size, that of the one used last, which stays."""
         latest = next(reversed(self._plans.values()), None)
         if latest is not None:
-            most = max(1, min(MAX_PLANS, self._max_bytes // max(latest.size, 1)))
+            most = max(1, min(MAX_PLANS, self._max_bytes // max(latest.nodes.size, 1)))
             while len(self._plans) > most:
                 self._plans.popitem(last=False)
 

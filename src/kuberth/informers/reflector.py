@@ -66,7 +66,8 @@ class Reflector(Generic[T]):
         self._handler = handler
         self._field_selector = field_selector
         self._optional = optional
-        self._share = share
+        # What an API in this process hands out are its own objects: they share what they do already.
+        self._share = None if self._steady else share
         self._backoff = _Backoff(random.Random() if rng is None else rng)
         self._missing = 0
         """The code with which the kind was refused, as long as it is."""

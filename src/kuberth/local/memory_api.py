@@ -15,7 +15,7 @@ import re
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
-from itertools import chain, islice
+from itertools import chain, groupby, islice
 from operator import attrgetter
 from typing import Any, Final, TypeVar, cast
 
@@ -24,6 +24,7 @@ import msgspec
 from kuberth.api.core import Binding, Pod
 from kuberth.api.kinds import REGISTRY, KindInfo
 from kuberth.api.plain import PlainObject
+from kuberth.api.pods import PodCondition
 from kuberth.api.wire import convert, to_builtins
 from kuberth.client.protocol import ObjectList, WatchEvent, WatchType
 from kuberth.client.reading import read_change, read_items
@@ -46,7 +47,7 @@ from kuberth.local.apiserver.verbs.selecting import Selection, select, value_at
 from kuberth.local.apiserver.verbs.watching import BOOKMARK_SECONDS
 from kuberth.local.apiserver.verbs.writing import expect_same, expect_same_uid, finalized
 from kuberth.local.in_process import told_as_api_errors
-from kuberth.text.timestamps import timestamp
+from kuberth.text.timestamps import moment, timestamp
 
 T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
@@ -80,14 +81,13 @@ class MemoryApi:
         self.steady = steady
         """Whether watches need no bookmarks."""
         self._gates_hold = (feature_gates or {}).get("PodSchedulingReadiness", True)
-        self._objects: dict[str, dict[str, Any]] = {}
-        """By resource, then by key. All versions of a kind share their objects."""
+        self._shelves: dict[str, _Shelf] = {}
+        """By resource. All versions of a kind share theirs."""
+        self._shelf_of: dict[type[Any], _Shelf] = {}
         self._version = _FIRST_VERSION
         self._history: deque[_Change] = deque(maxlen=keep_changes)
         self._wakers: set[asyncio.Event] = set()
         """Of those who wait for whatever comes next."""
-        self._subscriptions: dict[str, list[_Subscription]] = {}
-        """By resource."""
         self._keep_changes = keep_changes
         self._uids = 0
         self._clock = SystemClock() if clock is None else clock
@@ -98,7 +98,7 @@ class MemoryApi:
         """Create an object."""
         info, key = REGISTRY.of(type(obj)), _key(obj)
         with told_as_api_errors(f"create {info.kind} {key}"):
-            if key in self._objects.get(info.resource_id, {}):
+            if key in self._shelf(type(obj)).objects:
                 raise already_exists(_row(info), cast(Any, obj).metadata.name)
         if not cast(Any, obj).metadata.uid:
             obj = self._with_new_uid(obj)
@@ -126,28 +126,16 @@ class MemoryApi:
         """Take an object away at once, as a kubelet does with a pod that has ended."""
         with told_as_api_errors(f"delete {REGISTRY.of(kind).kind} {key}"):
             obj = self._present(kind, key)
-        del self._objects[REGISTRY.of(kind).resource_id][key]
-        self._note(REGISTRY.of(kind), obj, None)
+        shelf = self._shelf(kind)
+        del shelf.objects[key]
+        self._note(shelf, obj, None)
 
     def assign(self, binding: Binding) -> None:
         """Bind a pod."""
         metadata = binding.metadata
         key = _join(metadata.namespace, metadata.name)
         with told_as_api_errors(f"bind pod {key} to node {binding.target.name}"):
-            pod: Pod = self._present(Pod, key)
-            spec = {"nodeName": pod.spec.node_name, "schedulingGates": pod.spec.scheduling_gates}
-            old = _outline(pod, spec=spec, status=pod.status)
-            asked = read_binding(to_builtins(binding))
-            now = timestamp(self._clock.now_ns())
-            new = bound_pod(old, asked, now=now, gates_hold=self._gates_hold)
-            self._write(
-                msgspec.structs.replace(
-                    pod,
-                    metadata=_rewritten(pod.metadata, old["metadata"], new["metadata"]),
-                    spec=msgspec.structs.replace(pod.spec, node_name=new["spec"]["nodeName"]),
-                    status=_rewritten(pod.status, old["status"], new["status"]),
-                )
-            )
+            self._write(self._bound(self._present(Pod, key), binding, now_ns=self._clock.now_ns()))
 
     async def next_change(self) -> None:
         """Return when any object has changed."""
@@ -188,9 +176,9 @@ class MemoryApi:
                 seen, present = self._version, self._all(kind)
             missed = self._since(seen)
         matches = _matcher(selection)
-        subscription = _Subscription(change for change in missed if change.resource_id == info.resource_id)
-        subscribers = self._subscriptions.setdefault(info.resource_id, [])
-        subscribers.append(subscription)
+        shelf = self._shelf(kind)
+        subscription = _Subscription(change for change in missed if change.shelf is shelf)
+        shelf.subscriptions.append(subscription)
         try:
             for obj in present:
                 if matches(obj) and (event := read(WatchType.ADDED, obj)) is not None:
@@ -213,7 +201,7 @@ class MemoryApi:
                 else:
                     await subscription.more(until=next_bookmark)
         finally:
-            subscribers.remove(subscription)
+            shelf.subscriptions.remove(subscription)
 
     async def get(self, kind: type[T], name: str, *, namespace: str = "") -> T:
         return self.read(kind, _join(namespace, name))
@@ -246,15 +234,17 @@ class MemoryApi:
     ) -> T:
         info = REGISTRY.of(kind)
         with told_as_api_errors(f"patch {object_name(info, name, namespace, subresource)}"):
-            row, present = _row(info), self._present(kind, _join(namespace, name))
+            present = self._present(kind, _join(namespace, name))
             style = MERGE_PATCH if info.registered else STRATEGIC_MERGE_PATCH
             part = getattr(present, subresource, None) if subresource and type(present) is kind else None
             if isinstance(part, msgspec.Struct) and patch.keys() <= {"metadata", subresource}:
-                changed = _patched(row, present, part, patch, name=subresource, style=style)
+                changed = _plainly_patched(present, part, patch, subresource)
+                if changed is None:
+                    changed = _patched(_row(info), present, part, patch, name=subresource, style=style)
                 if changed != part:
                     present = self._write(msgspec.structs.replace(present, **{subresource: changed}))
                 return cast(T, present)
-            old = to_builtins(present)
+            row, old = _row(info), to_builtins(present)
             new = apply_patch(row, old, to_builtins(patch), content_type=style)
             expect_same_uid(row, old, new)
             expect_same(row, old, new["metadata"])
@@ -290,15 +280,36 @@ class MemoryApi:
 
     # What is stored
 
+    def _bound(self, pod: Pod, binding: Binding, *, now_ns: int) -> Pod:
+        plain = _plainly_bound(pod, binding, now_ns=now_ns)
+        if plain is not None:
+            return plain
+        spec = {"nodeName": pod.spec.node_name, "schedulingGates": pod.spec.scheduling_gates}
+        old = _outline(pod, spec=spec, status=pod.status)
+        asked = read_binding(to_builtins(binding))
+        new = bound_pod(old, asked, now=timestamp(now_ns), gates_hold=self._gates_hold)
+        return msgspec.structs.replace(
+            pod,
+            metadata=_rewritten(pod.metadata, old["metadata"], new["metadata"]),
+            spec=msgspec.structs.replace(pod.spec, node_name=new["spec"]["nodeName"]),
+            status=_rewritten(pod.status, old["status"], new["status"]),
+        )
+
+    def _shelf(self, kind: type[Any]) -> _Shelf:
+        shelf = self._shelf_of.get(kind)
+        if shelf is None:
+            shelf = self._shelves.setdefault(REGISTRY.of(kind).resource_id, _Shelf())
+            self._shelf_of[kind] = shelf
+        return shelf
+
     def _all(self, kind: type[Any]) -> Sequence[Any]:
-        return tuple(self._objects.get(REGISTRY.of(kind).resource_id, {}).values())
+        return tuple(self._shelf(kind).objects.values())
 
     def _present(self, kind: type[Any], key: str) -> Any:
-        info = REGISTRY.of(kind)
-        try:
-            return self._objects.get(info.resource_id, {})[key]
-        except KeyError:
-            raise not_found(_row(info), key.rpartition("/")[2]) from None
+        obj = self._shelf(kind).objects.get(key)
+        if obj is None:
+            raise not_found(_row(REGISTRY.of(kind)), key.rpartition("/")[2])
+        return obj
 
     def _store(
         self,
@@ -329,18 +340,17 @@ class MemoryApi:
 
     def _write(self, obj: T) -> T:
         obj = _with_metadata(obj, resource_version=str(self._version + 1))
-        info = REGISTRY.of(type(obj))
-        objects = self._objects.setdefault(info.resource_id, {})
-        old = objects.get(_key(obj))
-        objects[_key(obj)] = obj
-        self._note(info, old, obj)
+        shelf, key = self._shelf(type(obj)), _key(obj)
+        old = shelf.objects.get(key)
+        shelf.objects[key] = obj
+        self._note(shelf, old, obj)
         return obj
 
-    def _note(self, info: KindInfo, old: Any, new: Any) -> None:
+    def _note(self, shelf: _Shelf, old: Any, new: Any) -> None:
         self._version += 1
-        change = _Change(str(self._version), info.resource_id, old, new)
+        change = _Change(str(self._version), shelf, old, new)
         self._history.append(change)
-        for subscription in self._subscriptions.get(info.resource_id, ()):
+        for subscription in shelf.subscriptions:
             subscription.take(change)
         for waker in self._wakers:
             waker.set()
@@ -357,14 +367,25 @@ class MemoryApi:
         return tuple(islice(reversed(self._history), number))[::-1]
 
 
+class _Shelf:
+    """The objects of one resource, and who watches them."""
+
+    __slots__ = ("objects", "subscriptions")
+
+    def __init__(self) -> None:
+        self.objects: dict[str, Any] = {}
+        """By key."""
+        self.subscriptions: list[_Subscription] = []
+
+
 class _Change:
     """What was, and what is; None stands for not there."""
 
-    __slots__ = ("_gone", "new", "old", "resource_id", "version")
+    __slots__ = ("_gone", "new", "old", "shelf", "version")
 
-    def __init__(self, version: str, resource_id: str, old: Any, new: Any) -> None:
+    def __init__(self, version: str, shelf: _Shelf, old: Any, new: Any) -> None:
         self.version = version
-        self.resource_id = resource_id
+        self.shelf = shelf
         self.old = old
         self.new = new
         self._gone: Any = None
@@ -387,7 +408,8 @@ class _Subscription:
 
     def take(self, change: _Change) -> None:
         self.changes.append(change)
-        self._wake()
+        if self._waiting is not None:
+            self._wake()
 
     async def more(self, *, until: float) -> None:
         """Return when there are changes, or at this time of the loop."""
@@ -440,23 +462,29 @@ def _matcher(selection: Selection) -> Matcher:
         return _every
     if not selection.labels.empty:
         return lambda obj: selection.matches(to_builtins(obj))
+    requirements = sorted(selection.fields.requirements, key=lambda each: each.field)
     wanted = [
-        (attrgetter(".".join(map(_attribute, selection.paths[each.field][0]))), each)
-        for each in selection.fields.requirements
+        (
+            attrgetter(".".join(map(_attribute, selection.paths[field][0]))),
+            field,
+            [(each.value, each.negated) for each in of_field],
+        )
+        for field, of_field in groupby(requirements, key=lambda each: each.field)
     ]
 
     def matches(obj: Any) -> bool:
-        if isinstance(obj, PlainObject):
+        if not isinstance(obj, msgspec.Struct):
             return selection.matches(to_builtins(obj))
-        for get, requirement in wanted:
+        for get, field, named in wanted:
             try:
                 value = get(obj)
             except AttributeError:
                 value = None
             if not (isinstance(value, str) and value):
-                value = value_at(to_builtins(obj), *selection.paths[requirement.field])
-            if not requirement.matches_value(value):
-                return False
+                value = value_at(to_builtins(obj), *selection.paths[field])
+            for name, negated in named:
+                if (value == name) is negated:
+                    return False
         return True
 
     return matches
@@ -486,6 +514,39 @@ def _outline(obj: Any, **parts: Any) -> dict[str, Any]:
     return {name: _without_blanks(part) for name, part in (("metadata", own), *tree.items())}
 
 
+def _plainly_bound(pod: Pod, binding: Binding, *, now_ns: int) -> Pod | None:
+    """What `bound_pod` makes of a pod that has nothing to be refused, merged or taken back for, as nearly all
+    have; None: it is to be asked."""
+    wanted, target, metadata, spec, status = (
+        binding.metadata,
+        binding.target,
+        pod.metadata,
+        pod.spec,
+        pod.status,
+    )
+    if (
+        wanted.uid not in ("", metadata.uid)
+        or wanted.resource_version
+        or wanted.labels
+        or wanted.annotations
+        or target.kind not in ("", "Node")
+        or not target.name
+        or (binding.api_version, binding.kind) != ("v1", "Binding")
+        or metadata.deletion_timestamp is not None
+        or spec.node_name
+        or spec.scheduling_gates
+        or status.conditions
+        or status.nominated_node_name
+    ):
+        return None
+    scheduled = PodCondition(type="PodScheduled", status="True", last_transition_time=moment(now_ns))
+    return msgspec.structs.replace(
+        pod,
+        spec=msgspec.structs.replace(spec, node_name=target.name),
+        status=msgspec.structs.replace(status, conditions=(scheduled,)),
+    )
+
+
 def _without_blanks(tree: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in tree.items() if value or value == 0}
 
@@ -500,9 +561,6 @@ def _rewritten(part: S, old: Mapping[str, Any], new: Mapping[str, Any]) -> S:
     return msgspec.structs.replace(part, **{names[name]: getattr(read, names[name]) for name in changed})
 
 
-_PRECONDITIONS: Final = {"uid", "resourceVersion"}
-
-
 def _patched(
     row: ServedResource,
     obj: Any,
@@ -513,37 +571,34 @@ def _patched(
     style: str,
 ) -> msgspec.Struct:
     """A part of an object after a patch of this part alone."""
-    plain = _plain_changes(part, patch, name)
-    old = _identity(obj) if plain is not None else _outline(obj, **{name: part})
-    new = patch if plain is not None else apply_patch(row, old, to_builtins(patch), content_type=style)
-    expect_same_uid(row, old, {**new})
+    old = _outline(obj, **{name: part})
+    new = apply_patch(row, old, to_builtins(patch), content_type=style)
+    expect_same_uid(row, old, new)
     expect_same(row, old, new.get("metadata", {}))
-    if plain is not None:
-        return msgspec.structs.replace(part, **plain)
     return convert(type(part), new.get(name, {}))
 
 
-def _plain_changes(part: msgspec.Struct, patch: Mapping[str, Any], name: str) -> dict[str, Any] | None:
-    """The fields that a patch sets in a part, if it sets only texts and numbers: nothing is to be merged."""
-    given, names = patch.get(name, {}), _field_names(type(part))
-    if not (isinstance(given, dict) and patch.get("metadata", {}).keys() <= _PRECONDITIONS):
+def _plainly_patched(
+    obj: Any, part: msgspec.Struct, patch: Mapping[str, Any], name: str
+) -> msgspec.Struct | None:
+    """The same if the patch is of this very object and sets only texts and numbers, as nearly all do: nothing
+    is to be merged. None: it is to be merged, or refused."""
+    given, metadata, names = patch.get(name, {}), patch.get("metadata", {}), _field_names(type(part))
+    if metadata and metadata != {"uid": obj.metadata.uid}:
         return None
-    if not all(key in names and type(value) in (str, int, float, bool) for key, value in given.items()):
+    if not isinstance(given, dict):
         return None
+    for key, value in given.items():
+        if key not in names or type(value) not in (str, int, float, bool):
+            return None
     read = convert(type(part), given)
-    return {names[key]: getattr(read, names[key]) for key in given}
+    return msgspec.structs.replace(part, **{names[key]: getattr(read, names[key]) for key in given})
 
 
 @lru_cache(maxsize=256)
 def _field_names(kind: type[msgspec.Struct]) -> dict[str, str]:
     """A struct's fields by their names in JSON."""
     return {field.encode_name: field.name for field in msgspec.structs.fields(kind)}
-
-
-def _identity(obj: Any) -> dict[str, Any]:
-    metadata = obj.metadata
-    own = {"name": metadata.name, "uid": metadata.uid, "resourceVersion": metadata.resource_version}
-    return {"metadata": own}
 
 
 def _pod_outline(pod: Pod) -> dict[str, Any]:
@@ -589,6 +644,6 @@ def _join(namespace: str, name: str) -> str:
 
 def _with_metadata(obj: T, **fields: Any) -> T:
     metadata = msgspec.structs.replace(cast(Any, obj).metadata, **fields)
-    if isinstance(obj, PlainObject):
-        return obj.with_metadata(metadata)
-    return cast(T, msgspec.structs.replace(cast(Any, obj), metadata=metadata))
+    if isinstance(obj, msgspec.Struct):
+        return msgspec.structs.replace(obj, metadata=metadata)
+    return cast(T, cast(PlainObject, obj).with_metadata(metadata))

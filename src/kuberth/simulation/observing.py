@@ -24,7 +24,7 @@ MAX_SAMPLES: Final = 480
 """A longer run is sampled less often."""
 KINDS_OF_PODS: Final = 24
 """Fragmentation asks whether the most frequent kinds of pods fit."""
-_ENDED: Final = ("Succeeded", "Failed")
+ENDED: Final = ("Succeeded", "Failed")
 _WAITS: Final = -1
 _ELSEWHERE: Final = -2
 """On a node that is not among those measured."""
@@ -235,7 +235,7 @@ class RunObserver:
         if event.type is WatchType.DELETED:
             self._let_time_pass(now)
             books.ended(pod, finished=False)
-        elif pod.status.phase in _ENDED:
+        elif pod.status.phase in ENDED:
             self._let_time_pass(now)
             books.ended(pod, finished=pod.status.phase == "Succeeded")
         else:

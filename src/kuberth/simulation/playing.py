@@ -23,7 +23,14 @@ from kuberth.clock import Clock
 from kuberth.errors import ConflictError, NotFoundError
 from kuberth.local.hollow.annotations import RUN_SECONDS
 from kuberth.simulation.arrivals import Arrival, ArrivalPods
-from kuberth.text.timestamps import timestamp
+from kuberth.text.timestamps import moment, timestamp
+
+
+def started(pod: Pod, *, now_ns: int) -> Pod:
+    """The pod as its kubelet reports that it runs."""
+    status = msgspec.structs.replace(pod.status, phase="Running", start_time=moment(now_ns))
+    return msgspec.structs.replace(pod, status=status)
+
 
 Deed = Callable[[Pod], Awaitable[None]]
 
@@ -132,7 +139,8 @@ class Kubelets:
             timer = asyncio.get_running_loop().call_later(float(seconds), self._over, pod)
             self._timed += 1
         self._ends[pod.metadata.uid] = timer
-        self._do(self._begin, pod)
+        if pod.status.phase != "Running" or pod.status.start_time != moment(self._clock.now_ns()):
+            self._do(self._begin, pod)
 
     def _over(self, pod: Pod) -> None:
         if self._forget(pod.metadata.uid):

@@ -35,9 +35,9 @@ from kuberth.outcomes.event_recorder import ApiEventRecorder, ToldEvent
 from kuberth.queue.interface import QueueFactory
 from kuberth.simulation.arrivals import Arrival, ArrivalPods, named, pod_groups
 from kuberth.simulation.controlling import namespace_of, served
-from kuberth.simulation.observing import MAX_SAMPLES, Books, RunObserver
+from kuberth.simulation.observing import ENDED, MAX_SAMPLES, Books, RunObserver
 from kuberth.simulation.outcomes import VERSION, Attempts, Outcome, Reason, rounded, waits
-from kuberth.simulation.playing import Kubelets, Users
+from kuberth.simulation.playing import Kubelets, Users, started
 
 GANG_GATES: Final = ("GenericWorkload", "GangScheduling")
 """Turned on for a trace with gangs, unless somebody said otherwise."""
@@ -318,7 +318,33 @@ _COUNT: Final = re.compile(r"^(\d+) ")
 
 
 class StageApi(MemoryApi):
-    """Takes bindings without a task each (`kuberth.client.protocol.PostingApi`), and nothing else so."""
+    """Takes bindings without a task each (`kuberth.client.protocol.PostingApi`), and nothing else so.
+
+    A pod's life takes fewer writes than elsewhere, in which no time would pass: the one that binds it starts
+    it, as its kubelet would at once; and one that has ended is removed without being marked first.
+    """
+
+    def _bound(self, pod: Pod, binding: Binding, *, now_ns: int) -> Pod:
+        bound = super()._bound(pod, binding, now_ns=now_ns)
+        return started(bound, now_ns=now_ns) if pod.status.phase in ("", "Pending") else bound
+
+    async def delete(
+        self,
+        kind: type[Any],
+        name: str,
+        *,
+        namespace: str = "",
+        uid: str = "",
+        grace_period_seconds: int | None = None,
+    ) -> None:
+        key = f"{namespace}/{name}"
+        pod = self._shelf(Pod).objects.get(key) if kind is Pod else None
+        if pod is None or not _is_over(pod, uid):
+            await super().delete(
+                kind, name, namespace=namespace, uid=uid, grace_period_seconds=grace_period_seconds
+            )
+        else:
+            self.remove(Pod, key)
 
     def post_nowait(
         self,
@@ -345,6 +371,12 @@ class StageApi(MemoryApi):
         return answer
 
 
+def _is_over(pod: Pod, uid: str) -> bool:
+    """Whether nothing holds the pod of this UID any more."""
+    metadata = pod.metadata
+    return metadata.uid == uid and not metadata.finalizers and pod.status.phase in ENDED
+
+
 class NewsStand(ApiEventRecorder):
     """Takes the scheduler's events in the API's place, and counts why pods were rejected."""
 
@@ -352,9 +384,24 @@ class NewsStand(ApiEventRecorder):
         super().__init__(api, clock, controllers=("",))
         self._reasons: Counter[str] = Counter()
 
+    def record(
+        self,
+        regarding: Pod,
+        *,
+        reason: str,
+        action: str,
+        note: str,
+        warning: bool = False,
+        related: Any = None,
+    ) -> None:
+        if reason == "FailedScheduling":
+            super().record(
+                regarding, reason=reason, action=action, note=note, warning=warning, related=related
+            )
+
     def _hand_over(self, told: ToldEvent) -> None:
         # News that continue a series say nothing new.
-        if told.times == 1 and told.first.reason == "FailedScheduling":
+        if told.times == 1:
             self._reasons.update(reasons_in(told.first.note))
 
     def reasons(self) -> list[Reason]:

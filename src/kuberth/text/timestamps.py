@@ -12,6 +12,7 @@ from kuberth.clock import NANOSECONDS, Clock
 
 D = TypeVar("D", bound=datetime.datetime)
 
+_TO_THE_SECOND: Final = len("1970-01-01T00:00:00")
 _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
@@ -33,7 +34,7 @@ def timestamp(now_ns: int) -> str:
 @lru_cache(maxsize=16)
 def _text_of(seconds: int) -> str:
     """A thousand objects of one second share one text."""
-    return f"{moment(seconds * NANOSECONDS):%Y-%m-%dT%H:%M:%SZ}"
+    return f"{moment(seconds * NANOSECONDS).isoformat()[:_TO_THE_SECOND]}Z"
 
 
 def stamp(clock: Clock) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -34,6 +36,36 @@ def test_the_second_of_equal_pods_gets_a_plan_and_shares_it_with_all_that_follow
 def test_without_a_plugin_that_says_what_it_reads_there_are_no_plans() -> None:
     plans = Plans([plugin("Silent", FilterPlugin, filter=None)()])
     assert [plans.plan_for(app("a")) for _ in range(3)] == [None, None, None]
+
+
+def test_pods_share_what_is_known_of_nodes_if_no_kept_plugin_tells_them_apart() -> None:
+    tolerations = plugin("Tolerations", FilterPlugin, filter=None)
+    tolerations.reads = frozenset({"spec.tolerations"})
+    plans = Plans([LABELS(), tolerations()])
+    plans.keep_filters([tolerations()])
+
+    def second(name: str, **fields: Any) -> Plan:
+        info = PodInfo(make_pod("p", labels={"app": name}, **fields))
+        assert plans.plan_for(info) is None
+        plan = plans.plan_for(info)
+        assert plan is not None
+        return plan
+
+    a, b, tolerant = second("a"), second("b"), second("a", tolerations=[{"key": "k"}])
+    assert a is not b
+    assert a.nodes is b.nodes
+    assert tolerant.nodes is not a.nodes
+
+
+def test_what_is_known_of_nodes_goes_with_the_last_plan_that_needs_it() -> None:
+    plans = Plans([LABELS()])
+    plans.keep_filters([LABELS()])
+    with patch("kuberth.framework.plans.MAX_PLANS", 3):
+        for number in range(20):
+            plans.plan_for(app(str(number)))
+            plans.plan_for(app(str(number)))
+    gc.collect()
+    assert len(plans._nodes) == len(plans) <= 4
 
 
 @pytest.mark.parametrize("field", ["spec.colour", "info.colour", "labels"])
@@ -78,14 +110,14 @@ def test_the_bytes_of_plans_are_bounded_when_the_cluster_grows() -> None:
     for name in (*names, *names):
         plan = plans.plan_for(app(name))
         if plan is not None:
-            plan.known(made.cluster)
+            plan.nodes.known(made.cluster)
     assert len(plans) == 40
     for number in range(2000):
         made.cluster.set_node(make_node(f"more-{number}"))
     for name in names * 4:
         plan = plans.plan_for(app(name))
         if plan is not None:
-            plan.known(made.cluster)
+            plan.nodes.known(made.cluster)
     assert len(plans) * plan_size(made.cluster.slots) <= 200_000 + 64 * plan_size(made.cluster.slots)
     assert len(plans) < 40
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import datetime
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
+from unittest.mock import patch
 
 import msgspec
 import pytest
 
-from kuberth.api.core import Node, Pod
+from kuberth.api.core import Binding, Node, Pod
+from kuberth.api.wire import convert
 from kuberth.client.protocol import Api, WatchEvent
-from kuberth.errors import ConflictError, NotFoundError
-from kuberth.testing import MemoryApi, make_node, make_pod, run_in_virtual_time
+from kuberth.errors import ApiError, ConflictError, NotFoundError
+from kuberth.testing import FakeClock, MemoryApi, make_node, make_pod, run_in_virtual_time
 
 
 def now(work: Coroutine[Any, Any, Any]) -> Any:
@@ -172,3 +174,74 @@ def test_waiting_for_the_next_change() -> None:
         await waiting
 
     run_in_virtual_time(main)
+
+
+# The short ways say what the long ones say
+
+SCHEDULED_BEFORE = {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}
+BINDINGS: dict[str, tuple[Pod, dict[str, Any]]] = {
+    "plain": (make_pod("p", labels={"a": "b"}, annotations={"c": "d"}), {}),
+    "its UID": (make_pod("p", uid="u"), {"metadata": {"uid": "u"}}),
+    "another UID": (make_pod("p", uid="u"), {"metadata": {"uid": "v"}}),
+    "another version": (make_pod("p"), {"metadata": {"resourceVersion": "77"}}),
+    "labels": (make_pod("p", labels={"a": "b"}), {"metadata": {"labels": {"x": "y"}}}),
+    "annotations": (make_pod("p"), {"metadata": {"annotations": {"x": "y"}}}),
+    "tried before": (make_pod("p", status=SCHEDULED_BEFORE), {}),
+    "ready before": (make_pod("p", status={"conditions": [{"type": "Ready", "status": "True"}]}), {}),
+    "nominated": (make_pod("p", status={"nominatedNodeName": "n2"}), {}),
+    "gated": (make_pod("p", schedulingGates=[{"name": "g"}]), {}),
+    "on a node": (make_pod("p", node="n2"), {}),
+    "no node": (make_pod("p"), {"target": {"kind": "Node"}}),
+    "no kind of target": (make_pod("p"), {"target": {"name": "n1"}}),
+    "another kind": (make_pod("p"), {"target": {"kind": "Pod", "name": "n1"}}),
+    "another version of Binding": (make_pod("p"), {"apiVersion": "v2"}),
+}
+
+
+def outcome(work: Callable[[MemoryApi], None], pod: Pod) -> str:
+    api = MemoryApi(clock=FakeClock())
+    api.put(pod)
+    try:
+        work(api)
+    except ApiError as error:
+        return f"{type(error).__name__} {error.code} {error}"
+    return repr(api.read(Pod, "default/p"))
+
+
+@pytest.mark.parametrize("case", BINDINGS)
+def test_a_binding_is_the_same_with_and_without_a_tree(case: str) -> None:
+    pod, given = BINDINGS[case]
+    tree = {"target": {"kind": "Node", "name": "n1"}, **given}
+    tree["metadata"] = {"name": "p", "namespace": "default", **tree.get("metadata", {})}
+    binding = convert(Binding, tree)
+    short = outcome(lambda api: api.assign(binding), pod)
+    with patch("kuberth.local.memory_api._plainly_bound", return_value=None):
+        assert outcome(lambda api: api.assign(binding), pod) == short
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"status": {"phase": "Running", "startTime": "2024-05-06T07:08:09Z"}},
+        {"status": {"phase": "Running"}, "metadata": {"uid": "u"}},
+        {"status": {"phase": "Running"}, "metadata": {"uid": "v"}},
+        {"status": {"phase": "Running"}, "metadata": {"resourceVersion": "2"}},
+        {"status": {"phase": "Running"}, "metadata": {"resourceVersion": "77"}},
+        {"status": {"phase": "Running"}, "metadata": {"uid": "u", "labels": {"a": "b"}}},
+        {"status": {"phase": None}},
+        {"status": {"phase": 5}},
+        {"status": {"unknown": "x"}},
+        {"status": {"conditions": [{"type": "Ready", "status": "True"}]}},
+        {"status": {}},
+        {},
+    ],
+    ids=str,
+)
+def test_a_patch_is_the_same_with_and_without_a_tree(given: dict[str, Any]) -> None:
+    def work(api: MemoryApi) -> None:
+        now(api.patch(Pod, "p", given, namespace="default", subresource="status"))
+
+    pod = make_pod("p", uid="u", status={"phase": "Pending"})
+    short = outcome(work, pod)
+    with patch("kuberth.local.memory_api._plainly_patched", return_value=None):
+        assert outcome(work, pod) == short

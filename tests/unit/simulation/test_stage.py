@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
 import subprocess
 import sys
@@ -9,9 +11,17 @@ from dataclasses import replace
 
 import msgspec
 import pytest
+from msgspec.structs import replace as replaced
 
+from kuberth.api.core import Binding, Pod
+from kuberth.api.wire import convert
+from kuberth.client.protocol import WatchEvent, WatchType
+from kuberth.clock import LoopClock
+from kuberth.errors import ConflictError
 from kuberth.simulation.outcomes import Outcome, PodCounts
-from kuberth.simulation.stage import reasons_in, simulate
+from kuberth.simulation.playing import Kubelets
+from kuberth.simulation.stage import StageApi, reasons_in, simulate
+from kuberth.testing import make_pod, run_in_virtual_time
 from tests.unit.simulation.scenes import crowd, managed, pod, scene, template
 
 
@@ -34,6 +44,61 @@ def test_a_pod_that_never_fits_ends_the_run_and_is_told() -> None:
     assert outcome.waits.still_waiting == 1
     assert outcome.waits_by_priority["3"].still_waiting == 1
     assert outcome.waits_by_tenant["blue"].pods == 0
+
+
+@pytest.mark.parametrize(
+    ("phase", "finalizers", "uid", "changes"),
+    [
+        ("Succeeded", (), "u", ["DELETED"]),
+        ("Running", (), "u", ["MODIFIED", "DELETED"]),
+        ("Succeeded", ("example.com/holds",), "u", ["MODIFIED"]),
+        ("Succeeded", (), "v", []),
+    ],
+)
+def test_only_a_pod_that_is_over_goes_without_being_marked(
+    phase: str, finalizers: tuple[str, ...], uid: str, changes: list[str]
+) -> None:
+    async def main() -> list[str]:
+        api, seen = StageApi(steady=True), list[str]()
+        made = make_pod("p", uid="u", node="n", status={"phase": phase})
+        api.put(replaced(made, metadata=replaced(made.metadata, finalizers=finalizers)))
+
+        async def follow() -> None:
+            async for event in api.watch(Pod, resource_version="2"):
+                seen.append(event.type)
+
+        async with asyncio.TaskGroup() as tasks:
+            following = tasks.create_task(follow())
+            await asyncio.sleep(0)
+            with contextlib.suppress(ConflictError):
+                await api.delete(Pod, "p", namespace="default", uid=uid, grace_period_seconds=0)
+            await asyncio.sleep(1)
+            following.cancel()
+        return seen
+
+    assert run_in_virtual_time(main) == changes
+
+
+def test_a_binding_starts_the_pod_and_its_kubelet_need_not_say_so_again() -> None:
+    async def main() -> tuple[Pod, Pod, bool]:
+        clock = LoopClock(asyncio.get_running_loop())
+        api = StageApi(clock=clock, steady=True)
+        kubelets = Kubelets(api, clock=clock)
+        await asyncio.sleep(61.5)
+        api.put(make_pod("p", uid="u", status={"phase": "Pending"}))
+        api.assign(
+            convert(Binding, {"metadata": {"name": "p", "namespace": "default"}, "target": {"name": "n"}})
+        )
+        bound = api.read(Pod, "default/p")
+        kubelets.note(WatchEvent(WatchType.MODIFIED, bound, bound.metadata.resource_version))
+        idle = kubelets.idle
+        await kubelets._begin(bound)
+        return bound, api.read(Pod, "default/p"), idle
+
+    bound, reported, idle = run_in_virtual_time(main)
+    assert idle
+    assert bound.status.phase == "Running"
+    assert reported is bound, "its kubelet would say the same"
 
 
 def test_pods_that_stay_for_ever_do_not_keep_the_run_going() -> None:

@@ -16,7 +16,7 @@ from kuberth.cluster.table import ClusterTable
 from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.extension_points import DependsOn, FilterPlugin
 from kuberth.framework.nominator import Nominator
-from kuberth.framework.plans import KeptVerdicts, KnownRejection, Plan, Plans, Rows
+from kuberth.framework.plans import KeptVerdicts, KnownNodes, KnownRejection, Plan, Plans, Rows
 from kuberth.framework.profile import Profile
 from kuberth.framework.running.asking import FEW_NODES
 from kuberth.framework.running.judging import Blocks, Judging, KeptBlock, plain
@@ -61,6 +61,8 @@ class Keeping(Judging):
             kept += 1
         self._kept_filters = profile.filter[:kept]
         self._asked_filters = profile.filter[kept:]
+        if plans is not None:
+            plans.keep_filters(self._kept_filters)
         self._object_filters = [
             plugin for plugin in self._kept_filters if not plugin.filter_depends_on.looks_at_pods
         ]
@@ -78,22 +80,23 @@ class Keeping(Judging):
         """As `_judge`, with rows that the plan knows taken from it."""
         if nodes.places is None:
             return self._judge(state, pod, nodes)
-        if len(plan.verdicts.rejections) > MAX_REJECTIONS:
-            plan.places = None
-        if plan.places is None:
-            plan.looks_at_pods = self._scores_look_at_pods or any(
+        kept = plan.nodes
+        if len(kept.verdicts.rejections) > MAX_REJECTIONS:
+            kept.places = None
+        if kept.places is None:
+            kept.looks_at_pods = self._scores_look_at_pods or any(
                 plugin.filter_depends_on is DependsOn.NODE and plugin.name not in state.skip_filter
                 for plugin in self._pod_filters
             )
-        known = plan.known(self._cluster)
+        known = kept.known(self._cluster)
         unjudged = known.unjudged[nodes.places]
-        if np.count_nonzero(unjudged) and not self._refresh(plan, nodes.rows()[unjudged], state, pod):
+        if np.count_nonzero(unjudged) and not self._refresh(kept, nodes.rows()[unjudged], state, pod):
             return self._judge(state, pod, nodes)
         alive = known.passing[nodes.places]
         blocks: Blocks = []
         if np.count_nonzero(alive) < len(alive):
             positions = np.flatnonzero(~alive)
-            blocks.append(KeptBlock(plan.verdicts, positions, nodes.rows_at(positions)))
+            blocks.append(KeptBlock(kept.verdicts, positions, nodes.rows_at(positions)))
         alive = alive.copy()  # what is in the plan is not to be written to
         asked = self._filters_without(state.skip_filter).asked
         return self._ask_all(asked, state, pod, nodes, alive, blocks) if asked else (blocks, alive)
@@ -110,9 +113,9 @@ class Keeping(Judging):
             )
         return known
 
-    def _refresh(self, plan: Plan, rows: Rows, state: CycleState, pod: Pod) -> bool:
+    def _refresh(self, nodes: KnownNodes, rows: Rows, state: CycleState, pod: Pod) -> bool:
         """Judge rows anew. False: a plugin failed, and what comes of that is to be seen without a plan."""
-        table, kept, known = self._cluster, plan.verdicts, plan.places
+        table, kept, known = self._cluster, nodes.verdicts, nodes.places
         assert known is not None
         by_object, by_pods, _asked = self._filters_without(state.skip_filter)
         if len(rows) <= FEW_NODES:

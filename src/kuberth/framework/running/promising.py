@@ -125,12 +125,13 @@ class Promising(Keeping):
             judged = self._judge_as_promised(state, pod, nodes)
             return judged if isinstance(judged, Status) else judged[0]
         table, rows, priority = self._cluster, nodes.rows(), pod_priority(pod)
-        plan.known(table)
-        kept = plan.promised.get(priority)
+        known = plan.nodes
+        known.known(table)
+        kept = known.promised.get(priority)
         if kept is None or len(kept.rejections) > MAX_REJECTIONS:
-            if len(plan.promised) >= _MAX_PRIORITIES:
-                plan.promised.clear()
-            kept = plan.promised[priority] = KeptVerdicts(len(table.live))
+            if len(known.promised) >= _MAX_PRIORITIES:
+                known.promised.clear()
+            kept = known.promised[priority] = KeptVerdicts(len(table.live))
         written = np.maximum(table.settled_generation.take(rows), self._promised_rows.changed.take(rows))
         stale = rows[written > kept.judged_at.take(rows)]
         if len(stale):

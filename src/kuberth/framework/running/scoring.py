@@ -19,7 +19,7 @@ from kuberth.errors import PluginError
 from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.extension_points import DependsOn, Plugin, ScorePlugin, Scores
 from kuberth.framework.nominator import Nominator
-from kuberth.framework.plans import AnswerRecorder, KeptScores, Plan, Plans, Rows
+from kuberth.framework.plans import AnswerRecorder, KeptScores, KnownNodes, Plans, Rows
 from kuberth.framework.profile import Profile
 from kuberth.framework.running.asking import FEW_NODES, NORMALIZE, Phase, nonsense
 from kuberth.framework.scores import MAX_NODE_SCORE, MIN_NODE_SCORE
@@ -114,7 +114,7 @@ class Scoring(Phase):
             np.int64,
         )
         if plans is not None:
-            plans.scorers = len(kept)
+            plans.keep_scorers(kept)
 
     def run_pre_score(self, state: CycleState, pod: Pod, nodes: Nodes) -> Status:
         started = time.perf_counter()
@@ -161,7 +161,7 @@ class Scoring(Phase):
     def _score(self, state: CycleState, pod: Pod, nodes: Nodes) -> NodeScores | Status:
         weights = self.profile.score_weights
         scorers = self._scorers_without(state.skip_score)
-        kept = self._kept_scores(scorers, state, pod, nodes)
+        kept = self._known_nodes(scorers, state, pod, nodes)
         totals, parts = None, dict[str, Scores]()
         if kept is not None and kept.places is not None and nodes.places is not None:
             totals = kept.places.sums[nodes.places]
@@ -246,25 +246,27 @@ class Scoring(Phase):
         scores = self._normalized(plugin, state, pod, raw)
         return scores if isinstance(scores, Status) else self._within_range(plugin, scores, nodes)
 
-    def _kept_scores(self, scorers: _Scorers, state: CycleState, pod: Pod, nodes: Nodes) -> Plan | None:
-        """The plan, its raw scores true of every node of the view; None without one or if a plugin fails."""
+    def _known_nodes(self, scorers: _Scorers, state: CycleState, pod: Pod, nodes: Nodes) -> KnownNodes | None:
+        """What a plan knows, its raw scores true of every node of the view; None without one or if a plugin
+        fails."""
         plan = None if self._cluster.is_supposing or nodes.places is None else state.plan
         if plan is None:
             return None
-        known = plan.known(self._cluster)
+        kept = plan.nodes
+        known = kept.known(self._cluster)
         unscored = known.unscored[nodes.places]
         if np.count_nonzero(unscored) and not self._rescore(
-            plan, scorers, nodes.rows()[unscored], state, pod
+            kept, scorers, nodes.rows()[unscored], state, pod
         ):
             return None
-        return plan
+        return kept
 
-    def _rescore(self, plan: Plan, scorers: _Scorers, rows: Rows, state: CycleState, pod: Pod) -> bool:
+    def _rescore(self, nodes: KnownNodes, scorers: _Scorers, rows: Rows, state: CycleState, pod: Pod) -> bool:
         """Score rows anew. False: a plugin failed, and what comes of that is to be seen without a plan."""
-        table, kept, known = self._cluster, plan.scores, plan.places
+        table, kept, known = self._cluster, nodes.scores, nodes.places
         assert known is not None
         if len(rows) <= FEW_NODES:
-            return all(self._rescore_one(plan, scorers, row, state, pod) for row in rows.tolist())
+            return all(self._rescore_one(nodes, scorers, row, state, pod) for row in rows.tolist())
         renewed = rows[table.node_generation.take(rows) > kept.scored_at.take(rows)]
         for plugin, index, _weight, looks_at_pods in scorers.kept:
             some = rows if looks_at_pods else renewed
@@ -286,9 +288,11 @@ class Scoring(Phase):
         known.write(known.unscored, rows, False)
         return True
 
-    def _rescore_one(self, plan: Plan, scorers: _Scorers, row: int, state: CycleState, pod: Pod) -> bool:
+    def _rescore_one(
+        self, nodes: KnownNodes, scorers: _Scorers, row: int, state: CycleState, pod: Pod
+    ) -> bool:
         """The same of one row, without arrays."""
-        table, kept, known = self._cluster, plan.scores, plan.places
+        table, kept, known = self._cluster, nodes.scores, nodes.places
         assert known is not None
         node, total = NodeRow(table, row), 0
         is_renewed = table.node_generation.item(row) > kept.scored_at.item(row)
@@ -353,7 +357,7 @@ class Scoring(Phase):
         """The scores, or an Error if some node got less than 0 or more than 100."""
         # As unsigned numbers, negative ones are the largest of all.
         wrong = scores.view(np.uint64) > MAX_NODE_SCORE
-        if not wrong.any():
+        if not np.count_nonzero(wrong):
             return scores
         worst = int(np.argmax(wrong))
         return Status.error(
@@ -407,6 +411,8 @@ class Scoring(Phase):
 
 
 def _is_score(answer: object) -> bool:
+    if type(answer) is int:  # as nearly always
+        return -_BIG < answer < _BIG
     if not isinstance(answer, int | np.integer) or isinstance(answer, bool):
         return False
     return bool(-_BIG < answer < _BIG)

@@ -101,7 +101,7 @@ def allocation(nodes: Nodes, shares: tuple[Share, ...], *, with_defaults: bool) 
         allocated,
         np.array([share.amount for share in known], np.int64)[:, np.newaxis],
         has,
-        bool(has.all()),
+        is_complete=np.count_nonzero(has) == has.size,
     )
 
 
@@ -128,7 +128,7 @@ def _with_devices(nodes: Nodes, shares: tuple[Share, ...], *, with_defaults: boo
         allocated,
         np.array([share.amount for share in shares], np.int64)[:, np.newaxis],
         has,
-        bool(has.all()),
+        is_complete=np.count_nonzero(has) == has.size,
     )
 
 
