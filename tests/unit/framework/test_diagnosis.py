@@ -115,6 +115,14 @@ def test_the_message(diagnosis: Diagnosis, nodes: int, message: str) -> None:
     assert str(FitError(diagnosis, nodes)) == message
 
 
+def test_a_rejection_that_is_no_plugins_names_nobody() -> None:
+    """An extender's, or what plugins left nothing of together: any event may help, not only some hint's."""
+    diagnosis = told(CPU, Status.pending("soon"))
+    diagnosis.reject_all(TAINT)
+    assert diagnosis.unschedulable_plugins == set()
+    assert diagnosis.pending_plugins == set()
+
+
 def blocks() -> Diagnosis:
     """Rows 3, 5 and 9 rejected by one plugin with two codes, row 4 by another, node-x by name."""
     diagnosis = Diagnosis()
