@@ -34,6 +34,7 @@ from kuberth.framework import (
     Verdict,
 )
 from kuberth.framework.diagnosis import Diagnosis
+from kuberth.framework.running.asking import FEW_NODES
 from kuberth.framework.status import SKIP, SKIP_FOR_GOOD
 from kuberth.scheduling.cycle import SchedulingCycle
 from kuberth.scheduling.sampling import Judge, Places, Sampler
@@ -386,3 +387,28 @@ def test_plugins_of_ones_own_decide_alike_with_plans_and_without(data: st.DataOb
     order = data.draw(st.permutations([*OWN, *in_tree]))
     profile = profile_config(["PrioritySort", "DefaultBinder", *order])
     live(Twins(KubeSchedulerConfiguration(profiles=(profile,)), OWN), data, steps=10)
+
+
+# Many rows written to at once are judged and scored as one table
+
+
+def test_where_much_changed_at_once_they_decide_alike() -> None:
+    profile = profile_config(["PrioritySort", "DefaultBinder", *OWN, "NodeResourcesFit"])
+    twins = Twins(KubeSchedulerConfiguration(profiles=(profile,)), OWN)
+    many = [f"n{number}" for number in range(3 * FEW_NODES)]
+    for name in many:
+        twins.set_node(make_node(name, cpu="8", labels={ZONE: "z1"}))
+    replica, urgent = {"cpu": "1", "labels": {"app": "a"}}, {"cpu": "1", "priority": 10}
+    crowded, marked, emptied = many[: 2 * FEW_NODES], many[FEW_NODES:], many[: FEW_NODES + 1]
+    changes: list[Callable[[], object]] = [
+        lambda: None,
+        lambda: [twins.place(_pod(twins.name(), replica, node=name)) for name in crowded],
+        lambda: [twins.set_node(make_node(name, labels={ZONE: "z1", DISK: "ssd"})) for name in marked],
+        lambda: [twins.place(_pod(twins.name(), urgent, node=name)) for name in crowded[: FEW_NODES + 1]],
+        lambda: [twins.remove(info) for info in [*twins.placed] if info.node_name in emptied],
+        lambda: [twins.set_node(make_node(name, cpu="0")) for name in marked],
+    ]
+    for change in changes:
+        change()
+        for template in (replica, urgent) * 3:
+            twins.ask(_pod(twins.name(), template))
