@@ -171,9 +171,8 @@ def test_a_node_not_looked_at_is_out_of_reach_for_preemption() -> None:
 
 def test_what_pre_filter_left_out_is_told_with_who_did_and_out_of_reach_too() -> None:
     diagnosis = told(CPU)
-    assert diagnosis.considered is None
     diagnosis.narrow(frozenset({"node-0"}), by={"NodeAffinity", "Mine"})
-    assert diagnosis.considered == {"node-0"}
+    assert diagnosis.considered == frozenset({"node-0"})
     left_out = "node(s) didn't satisfy plugin(s) [Mine NodeAffinity]"
     assert diagnosis.status_of("node-1", row=1) == Status.unresolvable(left_out)
     assert diagnosis.message(3) == f"0/3 nodes are available: 1 Insufficient cpu, 2 {left_out}."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from unittest.mock import patch
 
 import pytest
@@ -88,6 +89,19 @@ def test_the_bytes_of_plans_are_bounded_when_the_cluster_grows() -> None:
             plan.known(made.cluster)
     assert len(plans) * plan_size(made.cluster.slots) <= 200_000 + 64 * plan_size(made.cluster.slots)
     assert len(plans) < 40
+
+
+def test_a_plan_knows_how_much_memory_it_takes() -> None:
+    made = framework(LABELS, nodes=[f"n{number}" for number in range(4000)])
+    made.cluster.node_order()  # which all plans share
+    plan = Plan(scorers=3)
+    tracemalloc.start()
+    try:
+        plan.known(made.cluster)
+        taken, _peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert plan.size == pytest.approx(taken, rel=0.02)
 
 
 def plan_size(rows: int) -> int:

@@ -114,6 +114,7 @@ def test_a_score_out_of_range_aborts_the_cycle(form: str, score: int) -> None:
         pytest.param(True, id="bool"),
         pytest.param("1", id="text"),
         pytest.param(None, id="nothing"),
+        pytest.param(2**63, id="one-more-than-64-bits-hold"),
         pytest.param(10**30, id="beyond-64-bits"),
         pytest.param(-(10**30), id="far-below"),
         pytest.param([1], id="list"),
@@ -128,6 +129,7 @@ def test_a_score_of_one_node_is_a_whole_number(answer: Any) -> None:
 @pytest.mark.parametrize(
     "answer",
     [
+        pytest.param([], id="none"),
         pytest.param(np.array([1, 2]), id="too-few"),
         pytest.param(np.array([1, 2, 3, 4]), id="too-many"),
         pytest.param(np.array([[1, 2, 3]]), id="another-shape"),

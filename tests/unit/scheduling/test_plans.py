@@ -399,14 +399,27 @@ def test_where_much_changed_at_once_they_decide_alike() -> None:
     for name in many:
         twins.set_node(make_node(name, cpu="8", labels={ZONE: "z1"}))
     replica, urgent = {"cpu": "1", "labels": {"app": "a"}}, {"cpu": "1", "priority": 10}
-    crowded, marked, emptied = many[: 2 * FEW_NODES], many[FEW_NODES:], many[: FEW_NODES + 1]
-    changes: list[Callable[[], object]] = [
+
+    def place(template: dict[str, Any], *nodes: str) -> None:
+        for name in nodes:
+            twins.place(_pod(twins.name(), template, node=name))
+
+    def mark(*nodes: str, cpu: str = "8") -> None:
+        for name in nodes:
+            twins.set_node(make_node(name, cpu=cpu, labels={ZONE: "z1", DISK: "ssd"}))
+
+    def clear(*nodes: str) -> None:
+        for info in [info for info in twins.placed if info.node_name in nodes]:
+            twins.remove(info)
+
+    some, others = many[: FEW_NODES + 1], many[FEW_NODES:]
+    changes: list[Callable[[], None]] = [
         lambda: None,
-        lambda: [twins.place(_pod(twins.name(), replica, node=name)) for name in crowded],
-        lambda: [twins.set_node(make_node(name, labels={ZONE: "z1", DISK: "ssd"})) for name in marked],
-        lambda: [twins.place(_pod(twins.name(), urgent, node=name)) for name in crowded[: FEW_NODES + 1]],
-        lambda: [twins.remove(info) for info in [*twins.placed] if info.node_name in emptied],
-        lambda: [twins.set_node(make_node(name, cpu="0")) for name in marked],
+        lambda: place(replica, *some, *some, *others),
+        lambda: mark(*others),
+        lambda: place(urgent, *some),
+        lambda: clear(*some),
+        lambda: mark(*others, cpu="0"),
     ]
     for change in changes:
         change()

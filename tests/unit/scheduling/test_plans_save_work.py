@@ -129,6 +129,27 @@ def test_only_what_was_written_to_is_asked_about(form: type[Noting], some: int) 
     assert asked.about() == ([],) * 4
 
 
+def test_nothing_but_zeros_is_normalized_once() -> None:
+    normalized: list[list[int]] = []
+
+    class Normalizing(PerNode):
+        def normalize_scores(self, _state: CycleState, _pod: Pod, scores: Any) -> Any:
+            normalized.append(scores.tolist())
+            return 100 - scores
+
+    asked = Asked(Normalizing, 3)
+    for _ in range(2):
+        asked.about()
+    assert normalized == [[0, 0, 0]] * 4, "two plugins, and pods like no other before"
+    asked.about()
+    assert normalized == [[0, 0, 0]] * 4
+    asked.place("n01")
+    for _ in range(2):
+        normalized.clear()
+        asked.about()
+        assert normalized == [[0, 1, 0]], "of the one that looks at pods: which nodes pass may differ"
+
+
 def promised_again(asked: Asked, *, priority: int = 0) -> list[str]:
     """About which nodes a filter was asked by the next equal pod."""
     filtered, _by_pods, _scored, _by_pods_scored = asked.about(priority=priority)
