@@ -89,7 +89,7 @@ def test_scores_within_range(score: Any) -> None:
     assert scored(framework(plugin("S", ScorePlugin, score=score))).totals.tolist() == [score] * 3
 
 
-@pytest.mark.parametrize("score", [-1, 101, 10**15])
+@pytest.mark.parametrize("score", [-1, 101, 10**15, 2**63 - 1, -(2**63)])
 @pytest.mark.parametrize("form", ["score", "score_nodes", "normalize_scores"])
 def test_a_score_out_of_range_aborts_the_cycle(form: str, score: int) -> None:
     def array(_state: object, _pod: object, _rest: object) -> Any:

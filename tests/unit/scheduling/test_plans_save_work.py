@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import types
 from typing import Any, ClassVar
+from unittest.mock import patch
 
 import pytest
 
@@ -19,6 +20,8 @@ from kuberth.scheduling.cycle import SchedulingCycle
 from kuberth.testing import make_node, make_pod
 from tests.unit.framework.rig import profile_config
 
+LABELS = {"app": "a"}
+
 
 class Noting(FilterPlugin, ScorePlugin):
     """Takes every node, and notes which ones it is asked about."""
@@ -29,8 +32,9 @@ class Noting(FilterPlugin, ScorePlugin):
 
 
 class PerNode(Noting):
-    def filter(self, _state: CycleState, _pod: Pod, node: NodeRow) -> None:
+    def filter(self, _state: CycleState, _pod: Pod, node: NodeRow) -> Status | None:
         self.filtered.append(node.name)
+        return None
 
     def score(self, _state: CycleState, _pod: Pod, node: NodeRow) -> int:
         self.scored.append(node.name)
@@ -81,7 +85,7 @@ class Asked:
         for each in (self.by_object, self.by_pods):
             each.filtered.clear()
             each.scored.clear()
-        pod, runner = make_pod("replica", labels={"app": "a"}, priority=priority), self.evaluator.runner
+        pod, runner = make_pod("replica", labels=LABELS, priority=priority), self.evaluator.runner
         state = CycleState(PodInfo(pod))
         found = self._cycle.search(state, pod, runner, Diagnosis())
         assert not isinstance(found, Status)
@@ -148,6 +152,24 @@ def test_nothing_but_zeros_is_normalized_once() -> None:
         normalized.clear()
         asked.about()
         assert normalized == [[0, 1, 0]], "of the one that looks at pods: which nodes pass may differ"
+
+
+def test_refusals_in_ever_new_words_are_not_all_kept() -> None:
+    class Wordy(PerNode):
+        def filter(self, _state: CycleState, _pod: Pod, node: NodeRow) -> Status | None:
+            self.filtered.append(node.name)
+            return Status.unschedulable(f"no {node.node.metadata.labels}") if node.name == "n00" else None
+
+    asked = Asked(Wordy, 3)
+    with patch("kuberth.framework.running.keeping.MAX_REJECTIONS", 10):
+        for number in range(40):
+            asked.evaluator.add(make_node("n00", labels={"number": str(number)}))
+            asked.about()
+    plans = asked.evaluator.runner._plans
+    assert plans is not None
+    plan = plans.plan_for(PodInfo(make_pod("another", labels=LABELS)))
+    assert plan is not None
+    assert len(plan.verdicts.rejections) <= 11
 
 
 def promised_again(asked: Asked, *, priority: int = 0) -> list[str]:

@@ -409,4 +409,4 @@ class Scoring(Phase):
 def _is_score(answer: object) -> bool:
     if not isinstance(answer, int | np.integer) or isinstance(answer, bool):
         return False
-    return bool(-_BIG < answer < _BIG)
+    return bool(-_BIG <= answer < _BIG)
