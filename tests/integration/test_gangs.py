@@ -359,6 +359,91 @@ def test_a_gang_preempts_and_is_bound_when_its_victims_are_gone() -> None:
     run_in_virtual_time(scenario)
 
 
+# With WorkloadAwarePreemption, room is made for the group as a whole or not at all
+
+AS_A_WHOLE = {**GATES, "WorkloadAwarePreemption": True}
+
+
+def test_a_gang_preempts_as_a_whole() -> None:
+    async def scenario() -> None:
+        nodes = [make_node(name, cpu="2") for name in ("n1", "n2")]
+        async with running(*nodes, gates=AS_A_WHOLE) as world:
+            for name in ("low-1", "low-2"):
+                world.api.put(make_pod(name, cpu="2", priority=1))
+            await world.bound("low-1", "low-2")
+            world.api.put(make_group("g", min_count=2, priority=100))
+            for pod in members("g", 2, cpu="2", priority=100):
+                world.api.put(pod)
+            await world.until(
+                lambda: all(world.pod(name).metadata.deletion_timestamp for name in ("low-1", "low-2"))
+            )
+            await world.until(lambda: condition(world, "g") is not None)
+            metrics = world.scheduler.metrics.groups
+            assert metrics is not None
+            assert ("waiting_on_preemption", "default-scheduler") in metrics.schedule_attempts.values
+            assert not bound(world)
+            for name in ("low-1", "low-2"):
+                world.api.remove(Pod, f"default/{name}")
+            await world.bound("g-0", "g-1")
+            await world.until(lambda: condition(world, "g") == ("True", "Scheduled", ""))
+
+    run_in_virtual_time(scenario)
+
+
+def test_where_too_little_room_can_be_made_nobody_is_evicted_for_a_gang() -> None:
+    async def scenario() -> None:
+        nodes = [make_node(name, cpu="2") for name in ("n1", "n2")]
+        async with running(*nodes, gates=AS_A_WHOLE) as world:
+            world.api.put(make_pod("low", cpu="2", priority=1))
+            world.api.put(make_pod("equal", cpu="2", priority=100))
+            await world.bound("low", "equal")
+            world.api.put(make_group("g", min_count=2, priority=100))
+            for pod in members("g", 2, cpu="2", priority=100):
+                world.api.put(pod)
+            await world.until(lambda: condition(world, "g") is not None)
+            told = condition(world, "g")
+            assert told is not None
+            assert told[:2] == ("False", "Unschedulable")
+            assert world.pod("low").metadata.deletion_timestamp is None
+
+    run_in_virtual_time(scenario)
+
+
+def told_in_vain(*, gates: dict[str, bool], profile: dict[str, Any], **group: Any) -> str:
+    """What a group's condition says where only a preemption could make room."""
+    said: list[str] = []
+
+    async def scenario() -> None:
+        node = make_node("n1", cpu="2", labels={"zone": "z1"})
+        async with running(node, gates=gates, profiles=[profile]) as world:
+            world.api.put(make_pod("low", cpu="2", priority=1))
+            await world.bound("low")
+            world.api.put(make_group("g", min_count=2, priority=100, **group))
+            for pod in members("g", 2, priority=100):
+                world.api.put(pod)
+            await world.until(lambda: condition(world, "g") is not None)
+            assert world.pod("low").metadata.deletion_timestamp is None
+            said.extend(condition(world, "g") or ())
+
+    run_in_virtual_time(scenario)
+    return said[2]
+
+
+def test_a_group_bound_to_a_topology_is_told_that_nobody_is_evicted_for_it() -> None:
+    gates = {**AS_A_WHOLE, "TopologyAwareWorkloadScheduling": True}
+    by_zone = {"topology": [{"key": "zone"}]}
+    assert told_in_vain(gates=gates, profile={}, schedulingConstraints=by_zone).endswith(
+        "workload aware preemption is not supported for pod groups with scheduling constraints"
+    )
+
+
+def test_without_the_plugin_that_preempts_a_group_is_told_so() -> None:
+    profile = {"plugins": {"multiPoint": {"disabled": [{"name": "DefaultPreemption"}]}}}
+    assert told_in_vain(gates=AS_A_WHOLE, profile=profile).endswith(
+        "default preemption plugin is not registered, workload aware preemption is disabled"
+    )
+
+
 class Turn(PriorityQueue):
     """A queue that gives out pods in its own order only, as one of somebody's own may."""
 

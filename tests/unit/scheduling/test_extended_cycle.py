@@ -138,6 +138,19 @@ def test_a_pod_that_is_gone_before_its_turn() -> None:
     assert run_in_virtual_time(cycle) is None
 
 
+def test_a_pod_whose_profile_is_gone_when_its_turn_comes_is_let_go(caplog: pytest.LogCaptureFixture) -> None:
+    scheduler = parts(nodes=["n1"])
+    scheduler.runner.extenders = Extenders([Scripted()])
+    scheduler.add(make_pod("p"))
+    assert scheduler.loop.schedule_one(), "it stands in line for the extender's answer"
+    assert [popped.metadata.name for popped in scheduler.queue.in_flight()] == ["p"]
+    (turn,) = scheduler.made.outside.spawned
+    scheduler.loop._runners = {}  # as a configuration without the profile leaves them
+    run_in_virtual_time(lambda: turn)
+    assert (scheduler.placements, scheduler.rooms(), scheduler.queue.in_flight()) == ([], {}, ())
+    assert "asks for scheduler 'default-scheduler', which is not here" in caplog.text
+
+
 @pytest.mark.parametrize("waits", [True, False], ids=["the form that waits", "the form that does not"])
 def test_post_filter_plugins_of_either_form(waits: bool) -> None:
     class Mine(PostFilterPlugin):
