@@ -432,14 +432,16 @@ def told_in_vain(*, gates: dict[str, bool], profile: dict[str, Any], **group: An
 def test_a_group_bound_to_a_topology_is_told_that_nobody_is_evicted_for_it() -> None:
     gates = {**AS_A_WHOLE, "TopologyAwareWorkloadScheduling": True}
     by_zone = {"topology": [{"key": "zone"}]}
-    assert told_in_vain(gates=gates, profile={}, schedulingConstraints=by_zone).endswith(
+    assert told_in_vain(gates=gates, profile={}, schedulingConstraints=by_zone) == (
+        "0/1 placements are available, first placement status: pod group is unschedulable, "
         "workload aware preemption is not supported for pod groups with scheduling constraints"
     )
 
 
 def test_without_the_plugin_that_preempts_a_group_is_told_so() -> None:
     profile = {"plugins": {"multiPoint": {"disabled": [{"name": "DefaultPreemption"}]}}}
-    assert told_in_vain(gates=AS_A_WHOLE, profile=profile).endswith(
+    assert told_in_vain(gates=AS_A_WHOLE, profile=profile) == (
+        "pod group is unschedulable, "
         "default preemption plugin is not registered, workload aware preemption is disabled"
     )
 
