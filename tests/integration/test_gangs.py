@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from typing import Any
+
+import pytest
 
 from kuberth.api.core import Pod
 from kuberth.api.scheduling import PodGroup
@@ -150,6 +153,27 @@ def test_a_failure_is_told_by_the_pod_it_happened_to_and_named_by_the_others() -
             # Of durations, and not of clocks.
             assert len(sums) == 2
             assert all(0 < total < 60 for total in sums)
+
+    run_in_virtual_time(scenario)
+
+
+def test_who_was_not_tried_took_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "perf_counter", lambda: 1000.0)
+
+    async def scenario() -> None:
+        plugin = BreaksAtTheSecond()
+        async with running(
+            make_node("n1", cpu="4"),
+            profiles=[{"plugins": {"multiPoint": {"enabled": [{"name": plugin.name}]}}}],
+            plugins={plugin.name: lambda _args, _handle: plugin},
+            gates=GATES,
+        ) as world:
+            world.api.put(make_group("g", min_count=3))
+            for pod in members("g", 3):
+                world.api.put(pod)
+            await world.until(lambda: all(message(world, f"g-{number}") for number in range(3)))
+            took = world.scheduler.metrics.attempt_duration.values["error", "default-scheduler"]
+            assert (took.count >= 3, took.sum) == (True, 0.0)
 
     run_in_virtual_time(scenario)
 
@@ -532,7 +556,21 @@ def test_pods_of_two_schedulers_cannot_be_one_group() -> None:
     run_in_virtual_time(scenario)
 
 
-def test_a_member_that_is_being_deleted_is_left_out() -> None:
+def test_a_member_that_is_being_deleted_is_not_bound_with_its_gang() -> None:
+    async def scenario() -> None:
+        async with running(make_node("n1", cpu="4"), gates=GATES) as world:
+            leaving = member("leaving", "g", metadata={"deletionTimestamp": "2025-01-01T00:00:00Z"})
+            for pod in (*members("g", 2), leaving):
+                world.api.put(pod)
+            world.api.put(make_group("g", min_count=2))
+            await world.bound("g-0", "g-1")
+            assert not world.pod("leaving").spec.node_name
+            assert world.scheduler.queue.in_flight() == ()
+
+    run_in_virtual_time(scenario)
+
+
+def test_a_member_that_is_gone_is_left_out() -> None:
     async def scenario() -> None:
         async with running(make_node("n1", cpu="1"), gates=GATES) as world:
             world.api.put(make_group("g", min_count=2))
