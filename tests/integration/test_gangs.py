@@ -564,8 +564,12 @@ def test_a_member_that_is_being_deleted_is_not_bound_with_its_gang() -> None:
                 world.api.put(pod)
             world.api.put(make_group("g", min_count=2))
             await world.bound("g-0", "g-1")
+            await world.until(lambda: world.scheduler.queue.in_flight() == ())
             assert not world.pod("leaving").spec.node_name
-            assert world.scheduler.queue.in_flight() == ()
+            skipped = ["skip schedule deleting pod: default/leaving"]
+            await world.until(lambda: world.events("FailedScheduling") == skipped)
+            attempts = world.scheduler.metrics.schedule_attempts.values
+            assert attempts == {("scheduled", "default-scheduler"): 2}, "nobody tried to bind it"
 
     run_in_virtual_time(scenario)
 
