@@ -3,7 +3,9 @@
 In: packages of `kuberth` with the tests that are to hold them (`TESTS`). Each mutant changes one thing in
 one module: a comparison, a boolean, a number, an operator, a condition, or a statement that is gone. Out: the
 share of mutants that some test fails on, and those that live. A forked child serves the changed module by an
-import hook, so that no file is written and libraries are loaded once. Not part of CI: it takes its time.
+import hook, so that no file is written and libraries are loaded once. A first run without any mutant measures
+the test files: those that import the mutant's module go first, then the quick ones. Not part of CI: it takes
+its time.
 """
 
 from __future__ import annotations
@@ -14,19 +16,25 @@ import contextlib
 import copy
 import importlib.abc
 import importlib.util
+import json
 import os
 import random
 import signal
 import sys
 import tempfile
 import time
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from importlib.machinery import ModuleSpec
+from itertools import islice
 from pathlib import Path
 from types import ModuleType
 from typing import Final
+
+import pytest
+from hypothesis import Phase, settings
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 TESTS: Final[Mapping[str, Sequence[str]]] = {
@@ -35,8 +43,11 @@ TESTS: Final[Mapping[str, Sequence[str]]] = {
     "framework": (
         "tests/unit/framework",
         "tests/unit/scheduling/test_plans.py",
+        "tests/unit/scheduling/test_plans_save_work.py",
         "tests/unit/scheduling/test_cycle.py",
+        "tests/unit/scheduling/groups",
         "tests/unit/plugins/test_default_preemption_plans.py",
+        "tests/unit/assembly/test_posted_bindings.py",
         "tests/integration/test_bad_plugins.py",
         "tests/integration/test_metrics.py",
         "tests/integration/test_pod_way.py",
@@ -64,11 +75,12 @@ TESTS: Final[Mapping[str, Sequence[str]]] = {
         "tests/unit/assembly",
     ),
 }
-SLOW: Final = ("test_state_machine", "tests/integration")
-"""These go last: only mutants that all others let live meet them."""
-SECONDS: Final = 300.0
-"""A mutant that takes longer is taken for an endless loop, which is noticed."""
-PRELOADED: Final = ("pytest", "hypothesis.stateful", "numpy", "msgspec", "yaml", "click", "httpx", "asyncio")
+QUICK: Final = 1.0
+"""Seconds. Test files that take longer go last: only mutants that all others let live meet them."""
+PATIENCE: Final = 3.0
+"""A mutant that takes so many times what all tests take without it is taken for an endless loop, and a single
+test that takes as long as all of them together: both are noticed."""
+PRELOADED: Final = ("pytest", "hypothesis.stateful", "numpy", "msgspec", "yaml", "click", "asyncio")
 
 PYTEST: Final = (
     *("-q", "-x", "-p", "no:cacheprovider"),
@@ -116,19 +128,22 @@ class Mutant:
         return f"{self.path.relative_to(ROOT)}:{self.line}: {self.change}"
 
 
-def mutants_of(module: str, path: Path) -> Iterator[Mutant]:
-    """Every mutant of a module; the tree is copied for each."""
+def mutants_of(module: str, path: Path) -> Iterator[Callable[[], Mutant]]:
+    """Every mutant of a module, each to be made when it is wanted: a sample leaves most of them out."""
     original = ast.parse(path.read_text(encoding="utf-8"))
     for number, node in enumerate(_mutable(original)):
         for choice in range(len(_changes(node))):
-            tree = copy.deepcopy(original)
-            twin = next(twin for index, twin in enumerate(_mutable(tree)) if index == number)
-            change = _changes(twin)[choice]
-            changed = change.node
-            before, line = ast.unparse(changed), getattr(changed, "lineno", 0)
-            change()
-            after = "nothing" if isinstance(change, _Remove) else _short(ast.unparse(changed))
-            yield Mutant(module, path, line, f"{_short(before)}  →  {after}", ast.fix_missing_locations(tree))
+            yield partial(_mutant, module, path, original, number, choice)
+
+
+def _mutant(module: str, path: Path, original: ast.Module, number: int, choice: int) -> Mutant:
+    tree = copy.deepcopy(original)
+    change = _changes(next(islice(_mutable(tree), number, None)))[choice]
+    changed = change.node
+    before, line = ast.unparse(changed), getattr(changed, "lineno", 0)
+    change()
+    after = "nothing" if isinstance(change, _Remove) else _short(ast.unparse(changed))
+    return Mutant(module, path, line, f"{_short(before)}  →  {after}", ast.fix_missing_locations(tree))
 
 
 def _mutable(tree: ast.AST) -> Iterator[ast.AST]:
@@ -255,7 +270,72 @@ class _OneModule(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         exec(compile(self._mutant.tree, str(self._mutant.path), "exec"), module.__dict__)
 
 
-def test(mutant: Mutant | None, groups: Sequence[Sequence[str]]) -> int:
+class _Stopwatch:
+    """Of pytest: writes down how long the tests of each file took."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._seconds: defaultdict[str, float] = defaultdict(float)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._seconds[report.nodeid.partition("::")[0]] += report.duration
+
+    def pytest_sessionfinish(self) -> None:
+        Path(self._path).write_text(json.dumps(self._seconds), encoding="utf-8")
+
+
+@dataclass(frozen=True)
+class Tests:
+    """A package's tests, as a run without any mutant showed them."""
+
+    files: Mapping[str, float]
+    """Each with the seconds that its tests took."""
+    seconds: float
+    """What all of them took, with all that has to be loaded."""
+
+    @classmethod
+    def measured(cls, package: str) -> Tests:
+        with tempfile.NamedTemporaryFile(prefix="mutants-") as told:
+            started = time.monotonic()
+            if os.waitpid(_forked([TESTS[package]], plugins=[_Stopwatch(told.name)]), 0)[1] != 0:
+                tests = " ".join(TESTS[package])
+                raise SystemExit(f"the tests of {package} fail without any mutant; see pytest {tests}")
+            return cls(json.load(told), time.monotonic() - started)
+
+    def start(self, mutant: Mutant) -> int:
+        """The child that tests it, group by group until a test fails."""
+        hangs = ("--timeout", str(self.seconds), "--timeout-method", "thread")
+        return _forked(self._groups(mutant), hangs, mutant=mutant)
+
+    def _groups(self, mutant: Mutant) -> Sequence[Sequence[str]]:
+        """The module's own tests first, slow ones last."""
+        groups: tuple[list[str], ...] = ([], [], [])
+        for name in sorted(self.files, key=self.files.__getitem__):
+            is_own = mutant.path.stem in Path(name).name or mutant.module in _imports(name)
+            groups[0 if is_own else 1 if self.files[name] <= QUICK else 2].append(name)
+        return groups
+
+
+@cache
+def _imports(name: str) -> frozenset[str]:
+    """The modules that a test file imports, or imports from."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse((ROOT / name).read_text(encoding="utf-8"))):
+        match node:
+            case ast.ImportFrom(module=str(module)):
+                found |= {module, *(f"{module}.{alias.name}" for alias in node.names)}
+            case ast.Import():
+                found |= {alias.name for alias in node.names}
+    return frozenset(found)
+
+
+def _forked(
+    groups: Sequence[Sequence[str]],
+    arguments: Sequence[str] = (),
+    *,
+    mutant: Mutant | None = None,
+    plugins: Sequence[object] = (),
+) -> int:
     """Run the tests, group by group until one fails, in a forked child, which is returned."""
     child = os.fork()
     if child:
@@ -264,24 +344,11 @@ def test(mutant: Mutant | None, groups: Sequence[Sequence[str]]) -> int:
     with open(os.devnull, "w") as nowhere, contextlib.suppress(BaseException):
         os.dup2(nowhere.fileno(), 1)
         os.dup2(nowhere.fileno(), 2)
-        import pytest
-
         if mutant is not None:
             sys.meta_path.insert(0, _OneModule(mutant))
-        os._exit(any(pytest.main([*PYTEST, *tests]) for tests in groups if tests))
+        runs = (pytest.main([*PYTEST, *arguments, *tests], plugins) for tests in groups if tests)
+        os._exit(any(runs))
     os._exit(70)
-
-
-def groups_for(mutant: Mutant, package: str) -> Sequence[Sequence[str]]:
-    """The module's own tests first, slow ones last."""
-    groups: tuple[list[str], ...] = ([], [], [])
-    for folder in TESTS[package]:
-        found = ROOT / folder
-        for path in sorted(found.rglob("test_*.py")) if found.is_dir() else [found]:
-            name = str(path.relative_to(ROOT))
-            is_slow = any(slow in name for slow in SLOW)
-            groups[2 if is_slow else 0 if mutant.path.stem in path.name else 1].append(name)
-    return groups
 
 
 def main() -> None:
@@ -292,21 +359,21 @@ def main() -> None:
     for name in PRELOADED:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
+    # The profile of the tests inherits this one: the first failing example is enough, however large.
+    settings.register_profile("mutants", phases=[Phase.explicit, Phase.generate], derandomize=True)
+    settings.load_profile("mutants")
     survivors: list[Mutant] = []
     for package in options.packages:
-        mutants = [
-            mutant
+        makers = [
+            maker
             for path in sorted((ROOT / "src/kuberth" / package).rglob("*.py"))
-            for mutant in mutants_of(".".join(path.relative_to(ROOT / "src").with_suffix("").parts), path)
             if path.name != "__init__.py" and (not options.module or path.stem in options.module)
+            for maker in mutants_of(".".join(path.relative_to(ROOT / "src").with_suffix("").parts), path)
         ]
-        if options.sample and options.sample < len(mutants):
-            mutants = random.Random(options.seed).sample(mutants, options.sample)
-        if os.waitpid(test(None, [TESTS[package]]), 0)[1] != 0:
-            raise SystemExit(
-                f"the tests of {package} fail without any mutant; see pytest {TESTS[package][0]}"
-            )
-        alive = _alive(mutants, package, jobs=options.jobs)
+        if options.sample and options.sample < len(makers):
+            makers = random.Random(options.seed).sample(makers, options.sample)
+        mutants = [maker() for maker in makers]
+        alive = _alive(mutants, Tests.measured(package), jobs=options.jobs)
         survivors += alive
         lives = Counter(mutant.path.name for mutant in alive)
         for name, number in sorted(Counter(mutant.path.name for mutant in mutants).items()):
@@ -318,26 +385,27 @@ def main() -> None:
         print(f"lives: {mutant}")
 
 
-def _alive(mutants: Sequence[Mutant], package: str, *, jobs: int) -> list[Mutant]:
+def _alive(mutants: Sequence[Mutant], tests: Tests, *, jobs: int) -> list[Mutant]:
     """Those that no test notices."""
     waiting, alive = list(reversed(mutants)), []
     running: dict[int, tuple[Mutant, float]] = {}
     while waiting or running:
         while waiting and len(running) < jobs:
             mutant = waiting.pop()
-            running[test(mutant, groups_for(mutant, package))] = mutant, time.monotonic() + SECONDS
+            running[tests.start(mutant)] = mutant, time.monotonic()
         time.sleep(0.05)
-        for child, (mutant, deadline) in list(running.items()):
+        for child, (mutant, started) in list(running.items()):
             ended, status = os.waitpid(child, os.WNOHANG)
-            if not ended and time.monotonic() > deadline:
+            seconds = time.monotonic() - started
+            if not ended and seconds > PATIENCE * tests.seconds:
                 os.killpg(child, signal.SIGKILL)
-                os.waitpid(child, 0)
-                del running[child]
-            elif ended:
-                del running[child]
-                if status == 0:
-                    alive.append(mutant)
-                    print(f"  lives: {mutant}", flush=True)
+                _, status = os.waitpid(child, 0)
+            elif not ended:
+                continue
+            del running[child]
+            if status == 0:
+                alive.append(mutant)
+            print(f"  {'noticed' if status else 'lives'} ({seconds:.0f} s): {mutant}", flush=True)
     return alive
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from typing import Any
+
+import pytest
 
 from kuberth.api.core import Pod
 from kuberth.api.scheduling import PodGroup
@@ -150,6 +153,27 @@ def test_a_failure_is_told_by_the_pod_it_happened_to_and_named_by_the_others() -
             # Of durations, and not of clocks.
             assert len(sums) == 2
             assert all(0 < total < 60 for total in sums)
+
+    run_in_virtual_time(scenario)
+
+
+def test_who_was_not_tried_took_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "perf_counter", lambda: 1000.0)
+
+    async def scenario() -> None:
+        plugin = BreaksAtTheSecond()
+        async with running(
+            make_node("n1", cpu="4"),
+            profiles=[{"plugins": {"multiPoint": {"enabled": [{"name": plugin.name}]}}}],
+            plugins={plugin.name: lambda _args, _handle: plugin},
+            gates=GATES,
+        ) as world:
+            world.api.put(make_group("g", min_count=3))
+            for pod in members("g", 3):
+                world.api.put(pod)
+            await world.until(lambda: all(message(world, f"g-{number}") for number in range(3)))
+            took = world.scheduler.metrics.attempt_duration.values["error", "default-scheduler"]
+            assert (took.count >= 3, took.sum) == (True, 0.0)
 
     run_in_virtual_time(scenario)
 
@@ -359,6 +383,93 @@ def test_a_gang_preempts_and_is_bound_when_its_victims_are_gone() -> None:
     run_in_virtual_time(scenario)
 
 
+# With WorkloadAwarePreemption, room is made for the group as a whole or not at all
+
+AS_A_WHOLE = {**GATES, "WorkloadAwarePreemption": True}
+
+
+def test_a_gang_preempts_as_a_whole() -> None:
+    async def scenario() -> None:
+        nodes = [make_node(name, cpu="2") for name in ("n1", "n2")]
+        async with running(*nodes, gates=AS_A_WHOLE) as world:
+            for name in ("low-1", "low-2"):
+                world.api.put(make_pod(name, cpu="2", priority=1))
+            await world.bound("low-1", "low-2")
+            world.api.put(make_group("g", min_count=2, priority=100))
+            for pod in members("g", 2, cpu="2", priority=100):
+                world.api.put(pod)
+            await world.until(
+                lambda: all(world.pod(name).metadata.deletion_timestamp for name in ("low-1", "low-2"))
+            )
+            await world.until(lambda: condition(world, "g") is not None)
+            metrics = world.scheduler.metrics.groups
+            assert metrics is not None
+            assert ("waiting_on_preemption", "default-scheduler") in metrics.schedule_attempts.values
+            assert not bound(world)
+            for name in ("low-1", "low-2"):
+                world.api.remove(Pod, f"default/{name}")
+            await world.bound("g-0", "g-1")
+            await world.until(lambda: condition(world, "g") == ("True", "Scheduled", ""))
+
+    run_in_virtual_time(scenario)
+
+
+def test_where_too_little_room_can_be_made_nobody_is_evicted_for_a_gang() -> None:
+    async def scenario() -> None:
+        nodes = [make_node(name, cpu="2") for name in ("n1", "n2")]
+        async with running(*nodes, gates=AS_A_WHOLE) as world:
+            world.api.put(make_pod("low", cpu="2", priority=1))
+            world.api.put(make_pod("equal", cpu="2", priority=100))
+            await world.bound("low", "equal")
+            world.api.put(make_group("g", min_count=2, priority=100))
+            for pod in members("g", 2, cpu="2", priority=100):
+                world.api.put(pod)
+            await world.until(lambda: condition(world, "g") is not None)
+            told = condition(world, "g")
+            assert told is not None
+            assert told[:2] == ("False", "Unschedulable")
+            assert world.pod("low").metadata.deletion_timestamp is None
+
+    run_in_virtual_time(scenario)
+
+
+def told_in_vain(*, gates: dict[str, bool], profile: dict[str, Any], **group: Any) -> str:
+    """What a group's condition says where only a preemption could make room."""
+    said: list[str] = []
+
+    async def scenario() -> None:
+        node = make_node("n1", cpu="2", labels={"zone": "z1"})
+        async with running(node, gates=gates, profiles=[profile]) as world:
+            world.api.put(make_pod("low", cpu="2", priority=1))
+            await world.bound("low")
+            world.api.put(make_group("g", min_count=2, priority=100, **group))
+            for pod in members("g", 2, priority=100):
+                world.api.put(pod)
+            await world.until(lambda: condition(world, "g") is not None)
+            assert world.pod("low").metadata.deletion_timestamp is None
+            said.extend(condition(world, "g") or ())
+
+    run_in_virtual_time(scenario)
+    return said[2]
+
+
+def test_a_group_bound_to_a_topology_is_told_that_nobody_is_evicted_for_it() -> None:
+    gates = {**AS_A_WHOLE, "TopologyAwareWorkloadScheduling": True}
+    by_zone = {"topology": [{"key": "zone"}]}
+    assert told_in_vain(gates=gates, profile={}, schedulingConstraints=by_zone) == (
+        "0/1 placements are available, first placement status: pod group is unschedulable, "
+        "workload aware preemption is not supported for pod groups with scheduling constraints"
+    )
+
+
+def test_without_the_plugin_that_preempts_a_group_is_told_so() -> None:
+    profile = {"plugins": {"multiPoint": {"disabled": [{"name": "DefaultPreemption"}]}}}
+    assert told_in_vain(gates=AS_A_WHOLE, profile=profile) == (
+        "pod group is unschedulable, "
+        "default preemption plugin is not registered, workload aware preemption is disabled"
+    )
+
+
 class Turn(PriorityQueue):
     """A queue that gives out pods in its own order only, as one of somebody's own may."""
 
@@ -445,7 +556,25 @@ def test_pods_of_two_schedulers_cannot_be_one_group() -> None:
     run_in_virtual_time(scenario)
 
 
-def test_a_member_that_is_being_deleted_is_left_out() -> None:
+def test_a_member_that_is_being_deleted_is_not_bound_with_its_gang() -> None:
+    async def scenario() -> None:
+        async with running(make_node("n1", cpu="4"), gates=GATES) as world:
+            leaving = member("leaving", "g", metadata={"deletionTimestamp": "2025-01-01T00:00:00Z"})
+            for pod in (*members("g", 2), leaving):
+                world.api.put(pod)
+            world.api.put(make_group("g", min_count=2))
+            await world.bound("g-0", "g-1")
+            await world.until(lambda: world.scheduler.queue.in_flight() == ())
+            assert not world.pod("leaving").spec.node_name
+            skipped = ["skip schedule deleting pod: default/leaving"]
+            await world.until(lambda: world.events("FailedScheduling") == skipped)
+            attempts = world.scheduler.metrics.schedule_attempts.values
+            assert attempts == {("scheduled", "default-scheduler"): 2}, "nobody tried to bind it"
+
+    run_in_virtual_time(scenario)
+
+
+def test_a_member_that_is_gone_is_left_out() -> None:
     async def scenario() -> None:
         async with running(make_node("n1", cpu="1"), gates=GATES) as world:
             world.api.put(make_group("g", min_count=2))

@@ -77,6 +77,27 @@ def test_a_clone_changes_alone() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "attribute, value",
+    [
+        pytest.param("group", object(), id="it-is-one-of-a-group"),
+        pytest.param("missed_pre_filter", frozenset("m"), id="who-was-not-asked-at-pre-filter"),
+        pytest.param("scores_bare_nodes", True, id="nodes-are-an-extender's"),
+    ],
+)
+def test_a_clone_knows_what_the_cycle_found(attribute: str, value: object) -> None:
+    state = CycleState()
+    assert getattr(state.clone(), attribute) != value
+    setattr(state, attribute, value)
+    assert getattr(state.clone(), attribute) is value
+
+
+def test_whom_a_plugin_wants_tried_again_in_a_what_if_is_tried_again() -> None:
+    state, other = CycleState(), make_pod("other")
+    state.clone().pods_to_activate["default/other"] = other
+    assert state.pods_to_activate == {"default/other": other}
+
+
 def test_a_value_without_clone_is_shared() -> None:
     state = CycleState()
     state.write(NAMES, ["a"])

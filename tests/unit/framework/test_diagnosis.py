@@ -115,6 +115,14 @@ def test_the_message(diagnosis: Diagnosis, nodes: int, message: str) -> None:
     assert str(FitError(diagnosis, nodes)) == message
 
 
+def test_a_rejection_that_is_no_plugins_names_nobody() -> None:
+    """An extender's, or what plugins left nothing of together: any event may help, not only some hint's."""
+    diagnosis = told(CPU, Status.pending("soon"))
+    diagnosis.reject_all(TAINT)
+    assert diagnosis.unschedulable_plugins == set()
+    assert diagnosis.pending_plugins == set()
+
+
 def blocks() -> Diagnosis:
     """Rows 3, 5 and 9 rejected by one plugin with two codes, row 4 by another, node-x by name."""
     diagnosis = Diagnosis()
@@ -159,6 +167,15 @@ def test_the_status_of_one_node(name: str, row: int | None, expected: Status) ->
 
 def test_a_node_not_looked_at_is_out_of_reach_for_preemption() -> None:
     assert Diagnosis().status_of("any", row=0).code == Code.UNSCHEDULABLE_AND_UNRESOLVABLE
+
+
+def test_what_pre_filter_left_out_is_told_with_who_did_and_out_of_reach_too() -> None:
+    diagnosis = told(CPU)
+    diagnosis.narrow(frozenset({"node-0"}), by={"NodeAffinity", "Mine"})
+    assert diagnosis.considered == frozenset({"node-0"})
+    left_out = "node(s) didn't satisfy plugin(s) [Mine NodeAffinity]"
+    assert diagnosis.status_of("node-1", row=1) == Status.unresolvable(left_out)
+    assert diagnosis.message(3) == f"0/3 nodes are available: 1 Insufficient cpu, 2 {left_out}."
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import tracemalloc
 from typing import Any
 from unittest.mock import patch
 
@@ -11,7 +12,7 @@ import pytest
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.errors import ConfigError
 from kuberth.framework import FilterPlugin
-from kuberth.framework.plans import Plan, Plans
+from kuberth.framework.plans import KnownNodes, Plan, Plans
 from kuberth.testing import make_node, make_pod
 from tests.unit.framework.rig import framework, plugin, state_of
 
@@ -120,6 +121,19 @@ def test_the_bytes_of_plans_are_bounded_when_the_cluster_grows() -> None:
             plan.nodes.known(made.cluster)
     assert len(plans) * plan_size(made.cluster.slots) <= 200_000 + 64 * plan_size(made.cluster.slots)
     assert len(plans) < 40
+
+
+def test_a_plan_knows_how_much_memory_it_takes() -> None:
+    made = framework(LABELS, nodes=[f"n{number}" for number in range(4000)])
+    made.cluster.node_order()  # which all plans share
+    nodes = KnownNodes(scorers=3)
+    tracemalloc.start()
+    try:
+        nodes.known(made.cluster)
+        taken, _peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert nodes.size == pytest.approx(taken, rel=0.02)
 
 
 def plan_size(rows: int) -> int:

@@ -89,7 +89,7 @@ def test_scores_within_range(score: Any) -> None:
     assert scored(framework(plugin("S", ScorePlugin, score=score))).totals.tolist() == [score] * 3
 
 
-@pytest.mark.parametrize("score", [-1, 101, 10**15])
+@pytest.mark.parametrize("score", [-1, 101, 10**15, 2**63 - 1, -(2**63)])
 @pytest.mark.parametrize("form", ["score", "score_nodes", "normalize_scores"])
 def test_a_score_out_of_range_aborts_the_cycle(form: str, score: int) -> None:
     def array(_state: object, _pod: object, _rest: object) -> Any:
@@ -114,6 +114,7 @@ def test_a_score_out_of_range_aborts_the_cycle(form: str, score: int) -> None:
         pytest.param(True, id="bool"),
         pytest.param("1", id="text"),
         pytest.param(None, id="nothing"),
+        pytest.param(2**63, id="one-more-than-64-bits-hold"),
         pytest.param(10**30, id="beyond-64-bits"),
         pytest.param(-(10**30), id="far-below"),
         pytest.param([1], id="list"),
@@ -128,6 +129,7 @@ def test_a_score_of_one_node_is_a_whole_number(answer: Any) -> None:
 @pytest.mark.parametrize(
     "answer",
     [
+        pytest.param([], id="none"),
         pytest.param(np.array([1, 2]), id="too-few"),
         pytest.param(np.array([1, 2, 3, 4]), id="too-many"),
         pytest.param(np.array([[1, 2, 3]]), id="another-shape"),

@@ -3,9 +3,10 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import numpy as np
 import pytest
 
-from kuberth.cluster.nodes import NodeRow
+from kuberth.cluster.nodes import NodeRow, Nodes
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.framework import (
     Code,
@@ -22,6 +23,7 @@ from kuberth.framework import (
     ReservePlugin,
     ScorePlugin,
     Status,
+    Verdict,
 )
 from kuberth.outcomes.placement import Choice
 from kuberth.outcomes.rejection import NO_NODES, Rejection
@@ -390,6 +392,22 @@ def test_plugins_see_the_pod_on_its_node_from_reserve_on() -> None:
         plugin("A", ReservePlugin, PermitPlugin, reserve=note, unreserve=note, permit=note), nodes=["n1"]
     ).place(make_pod("p"))
     assert seen == [("n1", "n1"), ("n1", "n1")]
+
+
+@pytest.mark.parametrize("rejected, told", [("n1", []), ("n1 n2", [1])], ids=["others-pass", "none-passes"])
+def test_why_a_node_does_not_pass_is_asked_only_if_none_does(rejected: str, told: list[int]) -> None:
+    asked: list[int] = []
+
+    def why(code: int) -> Status:
+        asked.append(code)
+        return Status.unschedulable("no")
+
+    def judge(_state: object, _pod: object, nodes: Nodes) -> Verdict:
+        return Verdict(np.array([name in rejected.split() for name in nodes.names()], np.int64), why)
+
+    scheduler = parts(plugin("F", FilterPlugin, filter_nodes=judge), nodes=["n1", "n2"])
+    scheduler.decide(make_pod("p"))
+    assert sorted(set(asked)) == told
 
 
 class Always(random.Random):

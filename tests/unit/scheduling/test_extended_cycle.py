@@ -9,6 +9,7 @@ import pytest
 
 from kuberth.api.core import Pod
 from kuberth.clock import SystemClock, run_in_virtual_time
+from kuberth.cluster.nodes import NodeRow
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.config.types import Extender
 from kuberth.extenders import Extenders, HttpExtender
@@ -48,8 +49,10 @@ class Scripted(HttpExtender):
         return Passed(names, True, {}, {})
 
 
-def run(scheduler: Parts, extender: HttpExtender, pod: Pod) -> Placement | Rejection | None:
-    scheduler.runner.extenders = Extenders([extender])
+def run(
+    scheduler: Parts, extender: HttpExtender | Sequence[HttpExtender], pod: Pod
+) -> Placement | Rejection | None:
+    scheduler.runner.extenders = Extenders([extender] if isinstance(extender, HttpExtender) else extender)
     stored = scheduler.made.api.put(pod)
     scheduler.pods.set(stored)
     scheduler.queue.add(PodInfo(stored))
@@ -121,6 +124,42 @@ def test_a_plugin_that_fails_to_score_fails_the_cycle() -> None:
     assert "plugin 'S' at Score: broken" in outcome.status.message
 
 
+class Giving(Scripted):
+    """Gives nodes back as it was configured to: by name, or the objects themselves."""
+
+    def __init__(self, *, by_name: bool) -> None:
+        super().__init__()
+        self._by_name = by_name
+
+    async def filter(self, pod: Pod, names: Sequence[str]) -> Passed:
+        return (await super().filter(pod, names))._replace(by_name=self._by_name)
+
+
+@pytest.mark.parametrize(
+    "by_name, holds",
+    [
+        pytest.param([True], 1, id="names"),
+        pytest.param([False], 0, id="objects"),
+        pytest.param([False, True], 0, id="objects-then-names"),
+        pytest.param([True, False], 0, id="names-then-objects"),
+    ],
+)
+def test_nodes_that_came_back_as_objects_are_scored_as_if_they_held_nothing(
+    by_name: list[bool], holds: int
+) -> None:
+    seen: dict[str, int] = {}
+
+    def score(_state: object, _pod: Pod, node: NodeRow) -> int:
+        seen[node.name] = node.pod_count
+        return 0
+
+    scheduler = parts(plugin("S", ScorePlugin, score=score), nodes=["n1", "n2"])
+    scheduler.made.place(make_pod("placed", node="n1", cpu="1"))
+    outcome = run(scheduler, [Giving(by_name=each) for each in by_name], make_pod("p"))
+    assert isinstance(outcome, Placement)
+    assert seen == {"n1": holds, "n2": 0}
+
+
 def test_without_nodes() -> None:
     outcome = run(parts(nodes=[]), Scripted(), make_pod("p"))
     assert isinstance(outcome, Rejection)
@@ -136,6 +175,19 @@ def test_a_pod_that_is_gone_before_its_turn() -> None:
         return await scheduler.loop._extended.run(scheduler.pop(), scheduler.runner)
 
     assert run_in_virtual_time(cycle) is None
+
+
+def test_a_pod_whose_profile_is_gone_when_its_turn_comes_is_let_go(caplog: pytest.LogCaptureFixture) -> None:
+    scheduler = parts(nodes=["n1"])
+    scheduler.runner.extenders = Extenders([Scripted()])
+    scheduler.add(make_pod("p"))
+    assert scheduler.loop.schedule_one(), "it stands in line for the extender's answer"
+    assert [popped.metadata.name for popped in scheduler.queue.in_flight()] == ["p"]
+    (turn,) = scheduler.made.outside.spawned
+    scheduler.loop._runners = {}  # as a configuration without the profile leaves them
+    run_in_virtual_time(lambda: turn)
+    assert (scheduler.placements, scheduler.rooms(), scheduler.queue.in_flight()) == ([], {}, ())
+    assert "asks for scheduler 'default-scheduler', which is not here" in caplog.text
 
 
 @pytest.mark.parametrize("waits", [True, False], ids=["the form that waits", "the form that does not"])

@@ -34,6 +34,7 @@ from kuberth.framework import (
     Verdict,
 )
 from kuberth.framework.diagnosis import Diagnosis
+from kuberth.framework.running.asking import FEW_NODES
 from kuberth.framework.status import SKIP, SKIP_FOR_GOOD
 from kuberth.scheduling.cycle import SchedulingCycle
 from kuberth.scheduling.sampling import Judge, Places, Sampler
@@ -386,3 +387,41 @@ def test_plugins_of_ones_own_decide_alike_with_plans_and_without(data: st.DataOb
     order = data.draw(st.permutations([*OWN, *in_tree]))
     profile = profile_config(["PrioritySort", "DefaultBinder", *order])
     live(Twins(KubeSchedulerConfiguration(profiles=(profile,)), OWN), data, steps=10)
+
+
+# Many rows written to at once are judged and scored as one table
+
+
+def test_where_much_changed_at_once_they_decide_alike() -> None:
+    profile = profile_config(["PrioritySort", "DefaultBinder", *OWN, "NodeResourcesFit"])
+    twins = Twins(KubeSchedulerConfiguration(profiles=(profile,)), OWN)
+    many = [f"n{number}" for number in range(3 * FEW_NODES)]
+    for name in many:
+        twins.set_node(make_node(name, cpu="8", labels={ZONE: "z1"}))
+    replica, urgent = {"cpu": "1", "labels": {"app": "a"}}, {"cpu": "1", "priority": 10}
+
+    def place(template: dict[str, Any], *nodes: str) -> None:
+        for name in nodes:
+            twins.place(_pod(twins.name(), template, node=name))
+
+    def mark(*nodes: str, cpu: str = "8") -> None:
+        for name in nodes:
+            twins.set_node(make_node(name, cpu=cpu, labels={ZONE: "z1", DISK: "ssd"}))
+
+    def clear(*nodes: str) -> None:
+        for info in [info for info in twins.placed if info.node_name in nodes]:
+            twins.remove(info)
+
+    some, others = many[: FEW_NODES + 1], many[FEW_NODES:]
+    changes: list[Callable[[], None]] = [
+        lambda: None,
+        lambda: place(replica, *some, *some, *others),
+        lambda: mark(*others),
+        lambda: place(urgent, *some),
+        lambda: clear(*some),
+        lambda: mark(*others, cpu="0"),
+    ]
+    for change in changes:
+        change()
+        for template in (replica, urgent) * 3:
+            twins.ask(_pod(twins.name(), template))

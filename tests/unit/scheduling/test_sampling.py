@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from kuberth.cluster.node_order import NodeOrder
 from kuberth.framework.status import Status
-from kuberth.scheduling.sampling import Sampler, nodes_to_find
+from kuberth.scheduling.sampling import EveryNode, Sampler, nodes_to_find
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_how_many_nodes_are_enough(total: int, percentage: int | None, enough: i
 
 
 def chosen(
-    sampler: Sampler, passing: str, enough: int, order: list[int] | None = None
+    sampler: Sampler | EveryNode, passing: str, enough: int, order: list[int] | None = None
 ) -> tuple[list[int], int]:
     mask = np.array([letter == "x" for letter in passing], np.bool_)
     rows = np.array(range(len(passing)) if order is None else order, np.int64)
@@ -54,6 +54,12 @@ def test_the_search_ends_when_enough_are_found_and_goes_on_there() -> None:
     assert chosen(sampler, "xxxxxxx", 3) == ([0, 1, 2], 3)
     assert chosen(sampler, "xxxxxxx", 3) == ([3, 4, 5], 3)
     assert chosen(sampler, "xxxxxxx", 3) == ([6, 0, 1], 3)
+
+
+def test_who_wants_the_whole_answer_gets_every_node_that_passes_each_time() -> None:
+    every = EveryNode()
+    for _ in range(2):
+        assert chosen(every, "x.xxx", 1) == ([0, 2, 3, 4], 5)
 
 
 def test_nodes_that_do_not_pass_are_looked_at_too() -> None:

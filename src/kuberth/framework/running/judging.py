@@ -217,12 +217,13 @@ class Judging(Phase):
         alive: Mask,
         blocks: Blocks,
     ) -> tuple[Blocks, Mask] | Status:
-        if not np.count_nonzero(alive):
+        left = int(np.count_nonzero(alive))
+        if not left:
             return blocks, alive
         for plugin in plugins:
             if plugin.name in state.skip_filter:
                 continue
-            self._asked.evaluated(plugin, "Filter", len(nodes))
+            self._asked.evaluated(plugin, "Filter", left)
             if self._whole_table_filter[plugin.name] and not (
                 len(nodes) <= FEW_NODES and plugin.name in self._per_node_filter
             ):
@@ -260,7 +261,8 @@ class Judging(Phase):
                         return status
             blocks.append(Block(plugin.name, positions, verdict, codes))
             alive = alive & ~rejected
-            if not np.count_nonzero(alive):
+            left -= len(positions)
+            if not left:
                 break
         return blocks, alive
 

@@ -412,7 +412,7 @@ class Scoring(Phase):
 
 def _is_score(answer: object) -> bool:
     if type(answer) is int:  # as nearly always
-        return -_BIG < answer < _BIG
+        return -_BIG <= answer < _BIG
     if not isinstance(answer, int | np.integer) or isinstance(answer, bool):
         return False
-    return bool(-_BIG < answer < _BIG)
+    return bool(-_BIG <= answer < _BIG)

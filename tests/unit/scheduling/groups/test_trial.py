@@ -182,7 +182,8 @@ def test_a_pod_that_is_refused_after_it_was_placed(point: str, status: Status, g
         "kind": "KubeSchedulerConfiguration",
         "profiles": [profile("NodeResourcesFit", "Odd")],
     }
-    rig = Rig(make_node("n1"), config=load(tree), plugins={"Odd": lambda _args, _handle: odd})
+    room_for_two = make_node("n1", cpu="2")
+    rig = Rig(room_for_two, config=load(tree), plugins={"Odd": lambda _args, _handle: odd})
     result = rig.run(member("a"), member("b"), member("c"))
     assert odd.calls.count("unreserve b") == 1
     taken_back = [call for call in odd.calls if call.startswith("unreserve")]

@@ -1,0 +1,205 @@
+"""What plans are for: an equal pod costs what changed since the last one, and nobody is asked twice."""
+
+from __future__ import annotations
+
+import types
+from typing import Any, ClassVar
+from unittest.mock import patch
+
+import pytest
+
+from kuberth.api.core import Pod
+from kuberth.cluster.nodes import NodeRow, Nodes
+from kuberth.cluster.pod_info import PodInfo
+from kuberth.config import KubeSchedulerConfiguration
+from kuberth.evaluation import Evaluator
+from kuberth.framework import CycleState, DependsOn, FilterPlugin, ScorePlugin, Status
+from kuberth.framework.diagnosis import Diagnosis
+from kuberth.framework.running.asking import FEW_NODES
+from kuberth.scheduling.cycle import SchedulingCycle
+from kuberth.testing import make_node, make_pod
+from tests.unit.framework.rig import profile_config
+
+LABELS = {"app": "a"}
+
+
+class Noting(FilterPlugin, ScorePlugin):
+    """Takes every node, and notes which ones it is asked about."""
+
+    reads = frozenset({"metadata.labels"})
+    filtered: ClassVar[list[str]]
+    scored: ClassVar[list[str]]
+
+
+class PerNode(Noting):
+    def filter(self, _state: CycleState, _pod: Pod, node: NodeRow) -> Status | None:
+        self.filtered.append(node.name)
+        return None
+
+    def score(self, _state: CycleState, _pod: Pod, node: NodeRow) -> int:
+        self.scored.append(node.name)
+        return node.pod_count
+
+
+class WholeTable(Noting):
+    def filter_nodes(self, _state: CycleState, _pod: Pod, nodes: Nodes) -> None:
+        self.filtered.extend(nodes.names())
+
+    def score_nodes(self, _state: CycleState, _pod: Pod, nodes: Nodes) -> Any:
+        self.scored.extend(nodes.names())
+        return nodes.take(nodes.table.pod_count)
+
+
+def noting(form: type[Noting], name: str, depends_on: DependsOn) -> type[Noting]:
+    body = {
+        "name": name,
+        "filter_depends_on": depends_on,
+        "score_depends_on": depends_on,
+        "filtered": [],
+        "scored": [],
+    }
+    return types.new_class(name, (form,), {}, lambda namespace: namespace.update(body))
+
+
+class Asked:
+    """A cluster, and a plugin that looks at the node's object and one that looks at its pods."""
+
+    def __init__(self, form: type[Noting], count: int) -> None:
+        self.names = [f"n{number:02}" for number in range(count)]
+        self.by_object = noting(form, "ByObject", DependsOn.NODE_OBJECT)
+        self.by_pods = noting(form, "ByPods", DependsOn.NODE)
+        plugins = {each.name: each for each in (self.by_object, self.by_pods)}
+        profile = profile_config(["PrioritySort", "DefaultBinder", *plugins])
+        self.evaluator = Evaluator(
+            [make_node(name) for name in self.names],
+            config=KubeSchedulerConfiguration(profiles=(profile,)),
+            plugins=plugins,
+        )
+        self.cluster = self.evaluator.cluster
+        self._cycle = SchedulingCycle(
+            self.cluster, nominator=self.evaluator.nominator, metrics=self.evaluator.runner.metrics
+        )
+
+    def about(self, *, priority: int = 0) -> tuple[list[str], list[str], list[str], list[str]]:
+        """About which nodes the next equal pod lets them be asked: each at Filter and at Score."""
+        for each in (self.by_object, self.by_pods):
+            each.filtered.clear()
+            each.scored.clear()
+        pod, runner = make_pod("replica", labels=LABELS, priority=priority), self.evaluator.runner
+        state = CycleState(PodInfo(pod))
+        found = self._cycle.search(state, pod, runner, Diagnosis())
+        assert not isinstance(found, Status)
+        scores = self._cycle.rank(state, pod, runner, found[0])
+        assert not isinstance(scores, Status)
+        asked = self.by_object.filtered, self.by_pods.filtered, self.by_object.scored, self.by_pods.scored
+        return tuple(sorted(each) for each in asked)  # type: ignore[return-value]  # four of them
+
+    def place(self, *nodes: str) -> None:
+        for node in nodes:
+            self.cluster.add_pod(PodInfo(make_pod(f"on-{node}", node=node)))
+
+
+@pytest.fixture(params=[PerNode, WholeTable], ids=["per-node", "whole-table"])
+def form(request: pytest.FixtureRequest) -> type[Noting]:
+    found: type[Noting] = request.param
+    return found
+
+
+@pytest.mark.parametrize("count", [FEW_NODES - 2, FEW_NODES + 12], ids=["few-nodes", "many-nodes"])
+def test_what_nobody_wrote_to_is_not_asked_about_again(form: type[Noting], count: int) -> None:
+    asked = Asked(form, count)
+    everyone = asked.names
+    assert asked.about() == (everyone,) * 4, "like no pod before it"
+    assert asked.about() == (everyone,) * 4, "a second one like it: from now on it is worth remembering"
+    assert asked.about() == ([],) * 4
+    asked.place("n01")
+    assert asked.about() == ([], ["n01"], [], ["n01"]), "a pod came: nothing new for who looks at the object"
+    asked.evaluator.add(make_node("n02", labels={"disk": "ssd"}))
+    assert asked.about() == (["n02"],) * 4
+    assert asked.about() == ([],) * 4
+
+
+@pytest.mark.parametrize("some", [2, FEW_NODES + 2], ids=["few-changes", "many-changes"])
+def test_only_what_was_written_to_is_asked_about(form: type[Noting], some: int) -> None:
+    asked = Asked(form, FEW_NODES + 12)
+    for _ in range(3):
+        asked.about()
+    changed = asked.names[:some]
+    asked.place(*changed)
+    assert asked.about() == ([], changed, [], changed)
+    for name in changed:
+        asked.evaluator.add(make_node(name, labels={"disk": "ssd"}))
+    assert asked.about() == (changed,) * 4
+    assert asked.about() == ([],) * 4
+
+
+def test_nothing_but_zeros_is_normalized_once() -> None:
+    normalized: list[list[int]] = []
+
+    class Normalizing(PerNode):
+        def normalize_scores(self, _state: CycleState, _pod: Pod, scores: Any) -> Any:
+            normalized.append(scores.tolist())
+            return 100 - scores
+
+    asked = Asked(Normalizing, 3)
+    for _ in range(2):
+        asked.about()
+    assert normalized == [[0, 0, 0]] * 4, "two plugins, and pods like no other before"
+    asked.about()
+    assert normalized == [[0, 0, 0]] * 4
+    asked.place("n01")
+    for _ in range(2):
+        normalized.clear()
+        asked.about()
+        assert normalized == [[0, 1, 0]], "of the one that looks at pods: which nodes pass may differ"
+
+
+def test_refusals_in_ever_new_words_are_not_all_kept() -> None:
+    class Wordy(PerNode):
+        def filter(self, _state: CycleState, _pod: Pod, node: NodeRow) -> Status | None:
+            self.filtered.append(node.name)
+            return Status.unschedulable(f"no {node.node.metadata.labels}") if node.name == "n00" else None
+
+    asked = Asked(Wordy, 3)
+    with patch("kuberth.framework.running.keeping.MAX_REJECTIONS", 10):
+        for number in range(40):
+            asked.evaluator.add(make_node("n00", labels={"number": str(number)}))
+            asked.about()
+    plans = asked.evaluator.runner._plans
+    assert plans is not None
+    plan = plans.plan_for(PodInfo(make_pod("another", labels=LABELS)))
+    assert plan is not None
+    assert len(plan.nodes.verdicts.rejections) <= 11
+
+
+def promised_again(asked: Asked, *, priority: int = 0) -> list[str]:
+    """About which nodes a filter was asked by the next equal pod."""
+    filtered, _by_pods, _scored, _by_pods_scored = asked.about(priority=priority)
+    return filtered
+
+
+def test_a_promise_is_looked_into_once(form: type[Noting]) -> None:
+    asked = Asked(form, FEW_NODES + 12)
+    for _ in range(3):
+        asked.about()
+    promised = PodInfo(make_pod("promised", priority=9))
+    asked.evaluator.nominator.nominate(promised, "n03")
+    assert promised_again(asked) == ["n03"]
+    assert promised_again(asked) == []
+    asked.place("n03", "n04")
+    assert promised_again(asked) == ["n03"], "with the new pod there, the promise may mean something else"
+    asked.evaluator.nominator.nominate(promised, "n05")
+    assert promised_again(asked) == ["n05"]
+    asked.evaluator.nominator.withdraw(promised.pod)
+    assert promised_again(asked) == []
+
+
+def test_a_promise_is_looked_into_once_for_each_priority(form: type[Noting]) -> None:
+    asked = Asked(form, FEW_NODES + 12)
+    for _ in range(3):
+        asked.about()
+    asked.evaluator.nominator.nominate(PodInfo(make_pod("promised", priority=9)), "n03")
+    for expected in (["n03"], []):
+        assert promised_again(asked, priority=1) == expected
+        assert promised_again(asked, priority=9) == expected
+        assert promised_again(asked, priority=10) == [], "nobody keeps it from what is promised to less"
