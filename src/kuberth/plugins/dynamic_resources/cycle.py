@@ -22,6 +22,7 @@ from kuberth.plugins.devices.classes import KnownClasses
 from kuberth.plugins.dynamic_resources.allocator.results import allocations
 from kuberth.plugins.dynamic_resources.extended import Mappings, requests_for, with_requests
 from kuberth.plugins.dynamic_resources.judging import FIRST_SCORE, Judged, Judgements
+from kuberth.plugins.dynamic_resources.node_resources import Footprint
 
 Mask = NDArray[np.bool_]
 
@@ -62,6 +63,12 @@ class Cycle:
     """Of the chosen node."""
     created: ResourceClaim | None = None
     """The claim for extended resources as it is to be created."""
+    names: Mapping[str, str] = field(default_factory=dict)
+    """UIDs of the pod's own claims, by the names that containers call them."""
+    footprints: dict[tuple[int, int], Footprint] = field(default_factory=dict)
+    """What the pod needs of nodes, by variant and by what devices take there."""
+    is_told: bool = False
+    """Whether the pod's status may say what its devices take of a node."""
 
     @property
     def user_claims(self) -> Sequence[ResourceClaim]:

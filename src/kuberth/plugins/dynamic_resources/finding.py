@@ -5,7 +5,7 @@ In: a pod and the known claims. Out: the claims in the pod's order, or why the p
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from kuberth.api.core import Pod, PodResourceClaim
 from kuberth.api.resource import ResourceClaim
@@ -19,7 +19,11 @@ class ClaimsNotReady(KuberthError):  # noqa: N818  # an outcome more than a faul
 
 def claims_of(pod: Pod, claims: KnownClaims) -> Sequence[ResourceClaim]:
     """The pod's claims; raises ClaimsNotReady about the first that is not as it should be."""
-    found = []
+    return [claim for _, claim in named_claims_of(pod, claims)]
+
+
+def named_claims_of(pod: Pod, claims: KnownClaims) -> Iterator[tuple[str, ResourceClaim]]:
+    """The same, with what containers call them."""
     for reference in pod.spec.resource_claims:
         name = _name_of(pod, reference)
         if name is None:
@@ -35,8 +39,7 @@ def claims_of(pod: Pod, claims: KnownClaims) -> Sequence[ResourceClaim]:
                 f"ResourceClaim {namespace}/{name} was not created for Pod "
                 f"{namespace}/{pod.metadata.name} (Pod is not owner)"
             )
-        found.append(claim)
-    return found
+        yield reference.name, claim
 
 
 def _name_of(pod: Pod, reference: PodResourceClaim) -> str | None:

@@ -59,8 +59,14 @@ from kuberth.plugins.dynamic_resources.binding_conditions import (
 )
 from kuberth.plugins.dynamic_resources.cycle import Cycle, Variant
 from kuberth.plugins.dynamic_resources.extended import IN_MEMORY_NAME, backed_resources, special_claim
-from kuberth.plugins.dynamic_resources.finding import ClaimsNotReady, claims_of, is_reserved_for
+from kuberth.plugins.dynamic_resources.finding import (
+    ClaimsNotReady,
+    claims_of,
+    is_reserved_for,
+    named_claims_of,
+)
 from kuberth.plugins.dynamic_resources.judging import FAILED, Judgements
+from kuberth.plugins.dynamic_resources.weighing import Weighing
 from kuberth.plugins.dynamic_resources.writing import FINALIZER, ClaimWriter
 from kuberth.plugins.resources.requests import REQUEST_FIELDS
 
@@ -141,7 +147,11 @@ class DynamicResources(
             self._binding_seconds = args.binding_timeout.total_seconds()
         if self._enabled:
             inventory = self._inventory = Inventory.shared(handle)
-            self._judgements = handle.shared.of(Judgements, lambda: Judgements(inventory))
+            judgements = self._judgements = handle.shared.of(Judgements, lambda: Judgements(inventory))
+            self._weighing: Weighing | None = None
+            if self._features.has_node_resources:
+                pod_level = gates.enabled("PodLevelResources")
+                self._weighing = Weighing(handle.cluster, inventory, judgements, pod_level=pod_level)
             self._writer = handle.shared.of(
                 ClaimWriter,
                 lambda: ClaimWriter(
@@ -175,9 +185,10 @@ class DynamicResources(
             return SKIP_FOR_GOOD
         inventory = self._inventory
         try:
-            claims = list(claims_of(pod, inventory.claims))
+            named = list(named_claims_of(pod, inventory.claims))
         except ClaimsNotReady as exc:
             return Status.unresolvable(str(exc))
+        claims = [claim for _, claim in named]
         special: int | None = None
         backed = backed_resources(scalars, inventory.classes) if self._extended else {}
         if backed:
@@ -207,6 +218,9 @@ class DynamicResources(
         if to_allocate:
             inventory.refresh()
         cycle = Cycle(claims, special, selectors, to_allocate, backed, shared=shared)
+        if self._weighing is not None:
+            cycle.names = {name: claim.metadata.uid for name, claim in named}
+            state.placing = partial(self._weighing.placed, cycle, self._timer)
         if special is not None:
             cycle.first_special_uid = claims[special].metadata.uid
         state.write(_STATE, cycle)
@@ -287,9 +301,36 @@ class DynamicResources(
         elif cycle.to_allocate:
             variant = self._variant(cycle, pod, 0)
             self._allocate(cycle, variant, nodes, None, codes, failures)
+        if self._weighing is not None:
+            self._weigh(self._weighing, cycle, pod, nodes, applies, codes, failures)
         if len(cycle.to_allocate) < len(cycle.claims):
             self._check_allocated(cycle, nodes, applies, codes)
         return codes
+
+    def _weigh(
+        self,
+        weighing: Weighing,
+        cycle: Cycle,
+        pod: Pod,
+        nodes: Nodes,
+        applies: np.ndarray[tuple[int], np.dtype[np.bool_]] | None,
+        codes: Codes,
+        failures: list[Status],
+    ) -> None:
+        """Devices that take something of the node: whether there is room for it, and nobody else has it.
+
+        Who else has it is asked before devices are looked for, so it is told first.
+        """
+        where = nodes.live() if applies is None else nodes.live() & applies
+        asked = where & (codes != _CANNOT_FIT_CODE)
+        for status, mask in weighing.users_elsewhere(cycle, pod, nodes, asked):
+            failures.append(status)
+            codes[mask] = len(_REJECTIONS) + len(failures)
+        if not cycle.to_allocate and not cycle.shared:
+            return
+        for status, mask in weighing.refusals(cycle, pod, nodes, where & (codes == 0)):
+            failures.append(status)
+            codes[mask] = len(_REJECTIONS) + len(failures)
 
     def _variant(self, cycle: Cycle, pod: Pod, bits: int) -> Variant:
         return cycle.variant(bits, pod, self._judgements, self._inventory.classes)
@@ -535,6 +576,8 @@ class DynamicResources(
             if special.metadata.name != IN_MEMORY_NAME:
                 self._spawn(self._writer.delete(special), name=f"delete {special.metadata.name}")
 
+        if cycle.is_told:
+            self._spawn(self._writer.untell_pod(pod), name=f"clear status of {pod.metadata.name}")
         cycle.aloft.clear()
 
     def _leave(self, claim: ResourceClaim, pod: Pod) -> None:
@@ -562,6 +605,9 @@ class DynamicResources(
             for index, claim in enumerate(cycle.claims):
                 if not is_reserved_for(pod, claim):
                     cycle.claims[index] = await self._bind(cycle, index, pod)
+            if self._weighing is not None and pod.status.node_allocatable_resource_claim_statuses:
+                cycle.is_told = True
+                await self._writer.tell_node_resources(pod)
             if self._features.has_conditions and any(map(has_conditions, cycle.claims)):
                 await self._wait_and_count(cycle, pod, node_name)
         except KuberthError as exc:

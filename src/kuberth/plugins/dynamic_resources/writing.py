@@ -27,6 +27,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 FINALIZER: Final = "resource.kubernetes.io/delete-protection"
+_NODE_RESOURCES: Final = "nodeAllocatableResourceClaimStatuses"
 _INVALID: Final = 422
 _ATTEMPTS: Final = 5
 _PAUSE_SECONDS: Final = 0.01
@@ -236,16 +237,32 @@ class ClaimWriter:
         key = f"{pod.metadata.namespace}/{pod.metadata.name}"
         await _telling(
             f"update pod {key} ExtendedResourceClaimStatus",
-            self._api.patch(
-                Pod,
-                pod.metadata.name,
-                {
-                    "metadata": {"uid": pod.metadata.uid},
-                    "status": {"extendedResourceClaimStatus": to_builtins(status)},
-                },
-                namespace=pod.metadata.namespace,
-                subresource="status",
-            ),
+            self._patch_pod(pod, {"extendedResourceClaimStatus": to_builtins(status)}),
+        )
+
+    async def tell_node_resources(self, pod: Pod) -> None:
+        """Write into the pod's status what its devices take of the node; it has that already."""
+        key = f"{pod.metadata.namespace}/{pod.metadata.name}"
+        taken = to_builtins(pod.status.node_allocatable_resource_claim_statuses)
+        await _telling(
+            f"updating pod {key} NodeAllocatableResourceClaimStatuses",
+            self._patch_pod(pod, {_NODE_RESOURCES: taken}),
+        )
+
+    async def untell_pod(self, pod: Pod) -> None:
+        """The pod's devices take nothing of the node after all. Never raises."""
+        try:
+            await self._patch_pod(pod, {_NODE_RESOURCES: None})
+        except ApiError as exc:
+            logger.warning("pod %s still says what devices take of a node: %s", pod.metadata.name, exc)
+
+    async def _patch_pod(self, pod: Pod, status: dict[str, Any]) -> Pod:
+        return await self._api.patch(
+            Pod,
+            pod.metadata.name,
+            {"metadata": {"uid": pod.metadata.uid}, "status": status},
+            namespace=pod.metadata.namespace,
+            subresource="status",
         )
 
     # Doubt
