@@ -41,7 +41,7 @@ _CEL_ERROR = re.compile(r"(CEL (?:compile|runtime) error:).*", re.DOTALL)
 """What cel-go itself says behind it is not compared."""
 _GENERATED = re.compile(r"(-extended-resources-)\d{5}$")
 _ASKED_TIMES = 60
-_CLAIM_WORK = ("deallocate", "delete")
+_CLAIM_WORK = ("deallocate", "delete", "release")
 
 
 def devices_answer(case: Case, objects: list[Any]) -> dict[str, Any]:

@@ -15,7 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kuberth.api.core import Pod
-from kuberth.api.resource import AllocationResult, DeviceRequestAllocationResult, ResourceClaim
+from kuberth.api.resource import (
+    AllocationResult,
+    DeviceRequestAllocationResult,
+    ResourceClaim,
+    ResourceClaimConsumerReference,
+)
 from kuberth.api.selectors import CompiledNodeSelector
 from kuberth.cluster.nodes import NodeRow, Nodes
 from kuberth.plugins.devices.classes import KnownClasses
@@ -63,6 +68,8 @@ class Cycle:
     """Of the chosen node."""
     created: ResourceClaim | None = None
     """The claim for extended resources as it is to be created."""
+    users: Mapping[int, ResourceClaimConsumerReference] = field(default_factory=dict)
+    """In whose name claims are used, if the pod has a group: its own, or the group's."""
     names: Mapping[str, str] = field(default_factory=dict)
     """UIDs of the pod's own claims, by the names that containers call them."""
     footprints: dict[tuple[int, int], Footprint] = field(default_factory=dict)

@@ -19,11 +19,12 @@ import numpy as np
 from msgspec.structs import replace
 
 from kuberth.api.core import Pod, PodExtendedResourceClaimStatus
-from kuberth.api.resource import AllocationResult, ResourceClaim
+from kuberth.api.resource import AllocationResult, ResourceClaim, ResourceClaimConsumerReference
+from kuberth.api.scheduling import PodGroup
 from kuberth.api.selectors import CompiledNodeSelector, compile_node_selector
 from kuberth.clock import NANOSECONDS
 from kuberth.cluster.nodes import NodeRow, Nodes
-from kuberth.cluster.pod_info import PodInfo
+from kuberth.cluster.pod_info import PodInfo, group_of
 from kuberth.cluster.selection import meets_node_selector
 from kuberth.config.plugin_args import DynamicResourcesArgs
 from kuberth.errors import KuberthError, PluginError, SelectorError
@@ -62,8 +63,13 @@ from kuberth.plugins.dynamic_resources.extended import IN_MEMORY_NAME, backed_re
 from kuberth.plugins.dynamic_resources.finding import (
     ClaimsNotReady,
     claims_of,
+    claims_of_group,
+    group_as_user,
+    group_name_of,
     is_reserved_for,
     named_claims_of,
+    user_for,
+    user_of,
 )
 from kuberth.plugins.dynamic_resources.judging import FAILED, Judgements
 from kuberth.plugins.dynamic_resources.weighing import Weighing
@@ -87,6 +93,7 @@ so no other PostFilter plugin is asked; none could help a pod that no node will 
 _DEALLOCATED: Final = Status.unschedulable("deallocation of ResourceClaim completed")
 _DELETED: Final = Status.unschedulable("deletion of ResourceClaim completed")
 _STILL_NOT: Final = Status.unschedulable("still not schedulable")
+_GROUP_RELEASED: Final = Status.unresolvable("ResourceClaim unreserved for PodGroup")
 
 _CANNOT_ALLOCATE: Final = Status.unresolvable("cannot allocate all claims")
 _INVALID_POOLS: Final = Status.unresolvable("invalid resource pools were encountered")
@@ -131,6 +138,8 @@ class DynamicResources(
         self._extended = gates.enabled("DRAExtendedResource")
         self._features = DeviceFeatures.of(gates)
         self._has_rules = gates.enabled("DRADeviceTaintRules")
+        self._with_groups = gates.enabled("DRAWorkloadResourceClaims")
+        self._groups = handle.stores.of(PodGroup) if self._with_groups else None
         self._hints_are_on = gates.enabled("SchedulerQueueingHints")
         self._cluster = handle.cluster
         self._clock = handle.clock
@@ -171,7 +180,7 @@ class DynamicResources(
         if not self._enabled or not pod.spec.resource_claims:
             return None
         try:
-            claims_of(pod, self._inventory.claims)
+            claims_of(pod, self._inventory.claims, with_groups=self._with_groups)
         except ClaimsNotReady as exc:
             return Status.unresolvable(str(exc))
         return None
@@ -181,11 +190,12 @@ class DynamicResources(
     def pre_filter(self, state: CycleState, pod: Pod, _nodes: Nodes) -> Status | None:
         assert state.pod_info is not None
         scalars = state.pod_info.request.scalars
-        if not self._enabled or not (pod.spec.resource_claims or scalars):
+        in_group = self._with_groups and bool(group_name_of(pod))
+        if not self._enabled or not (pod.spec.resource_claims or scalars or in_group):
             return SKIP_FOR_GOOD
         inventory = self._inventory
         try:
-            named = list(named_claims_of(pod, inventory.claims))
+            named = list(named_claims_of(pod, inventory.claims, with_groups=self._with_groups))
         except ClaimsNotReady as exc:
             return Status.unresolvable(str(exc))
         claims = [claim for _, claim in named]
@@ -195,6 +205,15 @@ class DynamicResources(
             inventory.refresh()
             special = len(claims)
             claims.append(inventory.made_for(pod.metadata.uid) or special_claim(pod))
+        users: dict[str, ResourceClaimConsumerReference] = {}
+        if in_group:
+            group = self._group_of(pod)
+            if group is None:
+                return Status.unresolvable(_no_such_group(pod))
+            try:
+                users = {each.name: user_for(pod, each, group) for each in pod.spec.resource_claims}
+            except ClaimsNotReady as exc:
+                return Status.unresolvable(str(exc))
         if not claims:
             return SKIP
         selectors: dict[int, CompiledNodeSelector] = {}
@@ -218,8 +237,10 @@ class DynamicResources(
         if to_allocate:
             inventory.refresh()
         cycle = Cycle(claims, special, selectors, to_allocate, backed, shared=shared)
+        if users:
+            cycle.users = {index: users[reference.name] for index, (reference, _) in enumerate(named)}
         if self._weighing is not None:
-            cycle.names = {name: claim.metadata.uid for name, claim in named}
+            cycle.names = {reference.name: claim.metadata.uid for reference, claim in named}
             state.placing = partial(self._weighing.placed, cycle, self._timer)
         if special is not None:
             cycle.first_special_uid = claims[special].metadata.uid
@@ -455,7 +476,33 @@ class DynamicResources(
         if special is not None and is_stored:
             self._spawn(self._writer.delete(special, again), name=f"delete {special.metadata.name}")
             return None, _DELETED
-        return None, _STILL_NOT
+        return None, self._release_group(pod) or _STILL_NOT
+
+    def _release_group(self, pod: Pod) -> Status | None:
+        """Take back a claim of the pod's group, if no pod of it runs: other devices may do better."""
+        if not self._with_groups or not group_name_of(pod):
+            return None
+        members = self._cluster.pod_groups.get(group_of(pod))
+        # Pods that only this attempt of the group has given a node do not count.
+        if members is not None and any(map(self._cluster.placed, (*members.assumed, *members.assigned))):
+            return None
+        group = self._group_of(pod)
+        if group is None:
+            return Status.error(_no_such_group(pod))
+        try:
+            for claim in claims_of_group(group, self._inventory.claims):
+                if claim.status.allocation is not None and is_reserved_for(pod, claim, with_groups=True):
+                    work = self._writer.release(claim, group_as_user(group), self._activating(pod))
+                    self._spawn(work, name=f"release {claim.metadata.name}")
+                    return _GROUP_RELEASED
+        except ClaimsNotReady as exc:
+            return Status.error(exc)
+        return None
+
+    def _group_of(self, pod: Pod) -> PodGroup | None:
+        if self._groups is None:
+            return None
+        return self._groups.get(group_name_of(pod), namespace=pod.metadata.namespace)
 
     def _unavailable(self, cycle: Cycle, diagnosis: Diagnosis) -> list[int]:
         """Claims whose devices cannot be used on some node that would do otherwise."""
@@ -569,7 +616,8 @@ class DynamicResources(
             if claim.metadata.uid in cycle.aloft:
                 self._leave(claim, pod)
             if claim.status.allocation is not None and is_reserved_for(pod, claim):
-                self._spawn(self._writer.release(claim, pod), name=f"release {claim.metadata.name}")
+                work = self._writer.release(claim, user_of(pod))
+                self._spawn(work, name=f"release {claim.metadata.name}")
         if cycle.special is not None:
             special = cycle.claims[cycle.special]
             self._inventory.claims.land(cycle.first_special_uid)
@@ -603,7 +651,7 @@ class DynamicResources(
             return None
         try:
             for index, claim in enumerate(cycle.claims):
-                if not is_reserved_for(pod, claim):
+                if not is_reserved_for(pod, claim, with_groups=self._with_groups):
                     cycle.claims[index] = await self._bind(cycle, index, pod)
             if self._weighing is not None and pod.status.node_allocatable_resource_claim_statuses:
                 cycle.is_told = True
@@ -631,7 +679,8 @@ class DynamicResources(
         if is_special and claim.metadata.name == IN_MEMORY_NAME:
             claim = await self._create(cycle, index)
         # If this fails, Unreserve gives the devices back.
-        claim = await self._writer.reserve(claim, allocation, pod, may_be_written=is_shared)
+        user = cycle.users.get(index) or user_of(pod)
+        claim = await self._writer.reserve(claim, allocation, user, may_be_written=is_shared)
         self._inventory.claims.assume(claim)
         self._inventory.claims.land(in_flight_uid)
         cycle.aloft.discard(in_flight_uid)
@@ -734,10 +783,15 @@ class DynamicResources(
         ]
 
     def _after_claim_change(self, pod: Pod, old: object, new: object) -> Hint:
-        return hints.after_claim_change(self._inventory.claims, pod, old, new)
+        claims = self._inventory.claims
+        return hints.after_claim_change(claims, pod, old, new, with_groups=self._with_groups)
 
     def _after_pod_change(self, pod: Pod, _old: object, new: object) -> Hint:
-        return hints.after_pod_change(self._inventory.claims, pod, new)
+        return hints.after_pod_change(self._inventory.claims, pod, new, with_groups=self._with_groups)
+
+
+def _no_such_group(pod: Pod) -> str:
+    return f'podgroup.scheduling.k8s.io "{group_name_of(pod)}" not found'
 
 
 def _devices(allocation: AllocationResult) -> list[tuple[str, str, str, str]]:
