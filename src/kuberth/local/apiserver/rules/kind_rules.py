@@ -123,7 +123,10 @@ RULES: Final[Mapping[str, KindRules]] = {
         workload_validation.validate_priority_class,
     ),
     "podgroups.scheduling.k8s.io": KindRules(
-        prepare=group_rules.prepare_pod_group, validate=group_rules.validate_pod_group
+        prepare=group_rules.prepare_pod_group,
+        validate=group_rules.validate_pod_group,
+        prepare_status=group_rules.prepare_pod_group_status,
+        validate_status=group_rules.validate_pod_group_status,
     ),
     group_rules.WORKLOADS: KindRules(
         prepare=group_rules.prepare_workload, validate=group_rules.validate_workload
