@@ -41,6 +41,7 @@ _CEL_ERROR = re.compile(r"(CEL (?:compile|runtime) error:).*", re.DOTALL)
 """What cel-go itself says behind it is not compared."""
 _GENERATED = re.compile(r"(-extended-resources-)\d{5}$")
 _ASKED_TIMES = 60
+_CLAIM_WORK = ("deallocate", "delete", "release")
 
 
 def devices_answer(case: Case, objects: list[Any]) -> dict[str, Any]:
@@ -200,8 +201,11 @@ class _Rig:
         return feasible, rejected
 
     def _note_allocations(self, state: CycleState, told: dict[str, Any]) -> None:
-        found = {}
+        found, taken = {}, {}
+        assert state.pod_info is not None
         for name in told["feasible"]:
+            if takes := _node_resources(state.placed(state.pod_info, name).pod):
+                taken[name] = takes
             in_flight = self.inventory.claims.in_flight
             others = set(in_flight)
             status = self.plugin.reserve(state, self.pod, name)
@@ -212,11 +216,14 @@ class _Rig:
                 self.inventory.claims.land(claim.metadata.uid)
         if found:
             told["dra"]["allocations"] = found
+        if taken:
+            told["dra"]["nodeAllocatable"] = taken
 
     # Binding
 
     def _bind(self, node_name: str) -> dict[str, Any] | None:
-        state = CycleState(self.derive(self.pod))
+        info = self.derive(self.pod)
+        state = CycleState(info)
         self.runner.run_pre_filter(state, self.pod, self.cluster.all_nodes())
         node = self.cluster.node_named(node_name)
         assert isinstance(node, NodeRow)
@@ -224,21 +231,29 @@ class _Rig:
         if self.plugin.pre_bind_pre_flight(state, self.pod, node_name) is SKIP:
             return None
         told: dict[str, Any] = {"node": node_name, "preBindPreFlight": "Success"}
-        status = self.plugin.reserve(state, self.pod, node_name)
+        pod = state.placed(info, node_name).pod
+        status = self.plugin.reserve(state, pod, node_name)
         assert status is None, status
-        status = run_in_virtual_time(lambda: self.plugin.pre_bind(state, self.pod, node_name))
+        status = run_in_virtual_time(lambda: self.plugin.pre_bind(state, pod, node_name))
         told["preBind"] = {"code": "Success"} if status is None else _status(status)
         told["claims"] = self._claims_now(self._own_claims())
-        written = self.api.read(Pod, f"{self.pod.metadata.namespace}/{self.pod.metadata.name}")
+        written = self._written()
         if written.status.extended_resource_claim_status is not None:
             told["extendedResourceClaimStatus"] = _generated(
                 to_builtins(written.status.extended_resource_claim_status)
             )
-        self.plugin.unreserve(state, self.pod, node_name)
+        if takes := _node_resources(written):
+            told["nodeAllocatable"] = takes
+        self.plugin.unreserve(state, pod, node_name)
         self._run_background()
         told["afterUnreserve"] = self._claims_now(self._own_claims())
+        if takes := _node_resources(self._written()):
+            told["nodeAllocatableAfterUnreserve"] = takes
         assert self._is_all_landed(), "an allocation is still on its way"
         return told
+
+    def _written(self) -> Pod:
+        return self.api.read(Pod, f"{self.pod.metadata.namespace}/{self.pod.metadata.name}")
 
     def _is_all_landed(self) -> bool:
         return self.pod.metadata.uid not in {
@@ -269,7 +284,10 @@ class _Rig:
         told["postFilter"] = _status(diagnosis.post_filter)
         if result is not None and result.nominated_node:
             told["nominatedNode"] = result.nominated_node
-        self.background = [each for each in self.background if each[0].startswith(("deallocate", "delete"))]
+        others = [work for name, work in self.background if not name.startswith(_CLAIM_WORK)]
+        for work in others:  # evictions, which are not compared
+            work.close()
+        self.background = [each for each in self.background if each[1] not in others]
         self._run_background()
         if len(seen) > 1:
             told["dra"]["postFilterChoices"] = sorted(seen)
@@ -325,6 +343,10 @@ def _allocation(claim: ResourceClaim) -> dict[str, Any]:
     if claim.metadata.generate_name and claim.spec.devices.requests:
         told["requests"] = to_builtins(claim.spec.devices.requests)
     return told
+
+
+def _node_resources(pod: Pod) -> Any:
+    return to_builtins(pod.status.node_allocatable_resource_claim_statuses)
 
 
 def _fixed(allocation: AllocationResult | None) -> dict[str, Any]:

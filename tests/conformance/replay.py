@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from kuberth.api import wire
 from kuberth.api.kinds import KINDS
 from kuberth.cluster.pod_info import PodInfo
-from kuberth.config import KubeSchedulerConfiguration, load
+from kuberth.config import FeatureGates, KubeSchedulerConfiguration, load
 from kuberth.errors import KuberthError
 from kuberth.evaluation import Answer, Evaluator
 from kuberth.framework.cluster_events import Action, ClusterEvent
@@ -44,6 +44,7 @@ _OBJECTS = {
     "resourceSlices": "ResourceSlice",
     "deviceClasses": "DeviceClass",
     "deviceTaintRules": "DeviceTaintRule",
+    "podGroups": "PodGroup",
 }
 
 
@@ -80,7 +81,8 @@ def objects_of(case: Case) -> list[Any]:
 def evaluator_of(case: Case) -> Evaluator:
     objects = objects_of(case)
     config: KubeSchedulerConfiguration | None = load(case["config"]) if case.get("config") else None
-    return Evaluator(objects, config=config)
+    gates = FeatureGates(case["featureGates"]) if case.get("featureGates") else None
+    return Evaluator(objects, config=config, feature_gates=gates)
 
 
 def warmed_evaluator_of(case: Case) -> Evaluator:

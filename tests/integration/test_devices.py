@@ -9,8 +9,9 @@ from typing import Any, TypeVar
 import pytest
 from msgspec.structs import replace
 
-from kuberth.api.core import Pod
+from kuberth.api.core import Binding, Pod, PodSchedulingGroup
 from kuberth.api.resource import ResourceClaim
+from kuberth.api.scheduling import PodGroup
 from kuberth.api.wire import convert, to_builtins
 from kuberth.clock import run_in_virtual_time
 from kuberth.errors import AnswerLostError, ConflictError, UnreachableError
@@ -438,5 +439,134 @@ def test_a_claim_that_is_deleted_while_it_is_allocated(patches: int) -> None:
             world.api.put(asking("q", "d"))
             await world.bound("q")
             assert not world.node_of("p")
+
+    run_in_virtual_time(scenario)
+
+
+# Devices that take something of their node
+
+
+NODE_RESOURCES = {"DRANodeAllocatableResources": True}
+CORES = [
+    {"name": f"cores-{number}", "nodeAllocatableResourceMappings": {"cpu": {"allocationMultiplier": "2"}}}
+    for number in range(4)
+]
+
+
+def using(name: str, *claims: str, cpu: str = "1") -> Pod:
+    used = [{"name": each} for each in claims]
+    resources = {"requests": {"cpu": cpu}, "claims": used}
+    return asking(name, *claims, containers=[{"name": "main", "image": "x", "resources": resources}])
+
+
+def taken_by(world: World, name: str) -> Any:
+    return to_builtins(world.pod(name).status.node_allocatable_resource_claim_statuses)
+
+
+def test_what_devices_take_of_a_node_counts_there_and_stands_in_the_pods_status() -> None:
+    async def scenario() -> None:
+        node = make_node("a", cpu="7")
+        async with running(node, make_class(), make_slice("a", CORES), gates=NODE_RESOURCES) as world:
+            for number in range(3):
+                world.api.put(make_claim(f"c{number}", exactly()))
+            world.api.put(using("p0", "c0"))
+            world.api.put(using("p1", "c1"))
+            await world.bound("p0", "p1")
+            status = {"resourceClaimName": "c0", "containers": ["main"], "resources": {"cpu": "2"}}
+            assert taken_by(world, "p0") == [status]
+            table = world.scheduler.cluster
+            assert table.requested[0, 0] == 6000
+            # One core is left: enough for a pod, but not for the devices of another.
+            world.api.put(using("p2", "c2"))
+            await world.in_room("p2", "unschedulable")
+            assert "Insufficient cpu" in message_of(world, "p2")
+            world.api.put(make_pod("plain", cpu="1"))
+            await world.bound("plain")
+            world.api.put(make_pod("late", cpu="1"))
+            await world.in_room("late", "unschedulable")
+            # The kubelet reports, and everything counts as before.
+            world.api.change(
+                Pod, "default/p0", lambda pod: replace(pod, status=replace(pod.status, phase="Running"))
+            )
+            await world.quiet()
+            assert table.requested[0, 0] == 7000
+            assert set(table.device_claims) == {"default/c0", "default/c1"}
+            world.api.remove(Pod, "default/p0")
+            await world.bound("late")
+            assert set(table.device_claims) == {"default/c1"}
+
+    run_in_virtual_time(scenario)
+
+
+def test_a_pod_that_is_not_bound_takes_nothing() -> None:
+    class Refusing(MemoryApi):
+        told: Any = None
+
+        async def bind(self, binding: Binding) -> None:
+            if self.told is None:
+                self.told = self.read(Pod, "default/p").status.node_allocatable_resource_claim_statuses
+                raise ConflictError("not now")
+            await super().bind(binding)
+
+    async def scenario() -> None:
+        api = Refusing(feature_gates=NODE_RESOURCES)
+        objects = make_node("a", cpu="7"), make_class(), make_slice("a", CORES)
+        async with running(*objects, gates=NODE_RESOURCES, api=api) as world:
+            world.api.put(make_claim("c", exactly()))
+            world.api.put(using("p", "c"))
+            await world.until(lambda: api.told is not None)
+            assert [dict(each.resources) for each in api.told] == [{"cpu": "2"}]
+            await world.until(lambda: not taken_by(world, "p"))
+            assert world.scheduler.cluster.requested[0, 0] == 0
+            # Its claim is allocated by now, and what was allocated before is not told again: as upstream.
+            await world.bound("p")
+            assert not taken_by(world, "p")
+
+    run_in_virtual_time(scenario)
+
+
+def gang_of(world: World, *pods: Pod) -> None:
+    spec = {"schedulingPolicy": {"gang": {"minCount": len(pods)}}}
+    world.api.put(convert(PodGroup, {"metadata": {"name": "g", "namespace": "default"}, "spec": spec}))
+    for pod in pods:
+        grouped = replace(pod.spec, scheduling_group=PodSchedulingGroup(pod_group_name="g"))
+        world.api.put(replace(pod, spec=grouped))
+
+
+GANGS = {"GenericWorkload": True, "GangScheduling": True}
+
+
+def test_the_pods_of_a_gang_leave_room_for_each_others_devices() -> None:
+    async def scenario() -> None:
+        nodes = make_node("a", cpu="4"), make_node("b", cpu="4")
+        slices = make_slice("a", CORES), make_slice("b", CORES)
+        async with running(*nodes, *slices, make_class(), gates={**NODE_RESOURCES, **GANGS}) as world:
+            for number in range(2):
+                world.api.put(make_claim(f"c{number}", exactly()))
+            gang_of(world, using("p0", "c0"), using("p1", "c1"))
+            await world.bound("p0", "p1")
+            assert {world.node_of("p0"), world.node_of("p1")} == {"a", "b"}
+            assert taken_by(world, "p0")
+            assert taken_by(world, "p1")
+
+    run_in_virtual_time(scenario)
+
+
+@pytest.mark.parametrize(("cpu", "fits"), [("6", True), ("5", False)])
+def test_each_pod_of_a_gang_takes_by_a_claim_that_they_share(cpu: str, fits: bool) -> None:
+    async def scenario() -> None:
+        objects = make_node("a", cpu=cpu), make_slice("a", CORES), make_class()
+        async with running(*objects, gates={**NODE_RESOURCES, **GANGS}) as world:
+            world.api.put(make_claim("c", exactly()))
+            gang_of(world, using("p0", "c"), using("p1", "c"))
+            if fits:
+                await world.bound("p0", "p1")
+                assert taken_by(world, "p0") == taken_by(world, "p1") != []
+                assert world.scheduler.cluster.requested[0, 0] == 6000
+            else:
+                await world.in_room("p1", "backoff")
+                told = {message_of(world, name).partition(".")[0] for name in ("p0", "p1")}
+                assert "0/1 nodes are available: 1 Insufficient cpu" in told
+                assert claim_in(world, "c").status.allocation is None
 
     run_in_virtual_time(scenario)

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
+from kuberth.api.core import Binding
 from kuberth.api.resource import ResourceClaim
+from kuberth.api.wire import to_builtins
 from kuberth.clock import run_in_virtual_time
-from kuberth.testing import make_node
+from kuberth.errors import ConflictError
+from kuberth.testing import MemoryApi, make_node
 from kuberth.testing.harness import World, running
 from tests.integration.test_devices import claim_in, devices_of
 from tests.integration.test_gangs import GATES, make_group, members
-from tests.unit.plugins.device_objects import exactly, make_claim, make_class, make_slice
+from tests.unit.plugins.device_objects import exactly, given, make_claim, make_class, make_slice
 
 
 def sharing(claim: str) -> dict[str, Any]:
@@ -73,5 +78,104 @@ def test_pods_of_a_group_that_is_no_gang_share_too() -> None:
             assert devices_of(claim_in(world, "c")) == [("a", "dev-0")]
             assert users(claim_in(world, "c")) == ["lone-0", "lone-1", "lone-2"]
             assert_nothing_is_on_its_way(world)
+
+    run_in_virtual_time(scenario)
+
+
+# Claims that are the group's
+
+
+GROUP_GATES = {**GATES, "DRAWorkloadResourceClaims": True}
+CLAIMS = [{"name": "gpu", "resourceClaimName": "c"}]
+THE_GROUP = {
+    "apiGroup": "scheduling.k8s.io",
+    "resource": "podgroups",
+    "name": "g",
+    "uid": "group-g",
+}
+
+
+def test_a_claim_of_the_group_is_reserved_for_the_group() -> None:
+    """Once, however many pods there are: those that come later need nothing written."""
+
+    async def scenario() -> None:
+        nodes = [make_node(name, cpu="8") for name in ("a", "b")]
+        async with running(*nodes, make_class(), make_slice("b", 1), gates=GROUP_GATES) as world:
+            world.api.put(make_claim("c", exactly()))
+            world.api.put(make_group("g", min_count=3, resourceClaims=CLAIMS))
+            for pod in members("g", 5, resourceClaims=CLAIMS):
+                world.api.put(pod)
+            await world.bound(*(f"g-{number}" for number in range(5)))
+            claim = claim_in(world, "c")
+            assert devices_of(claim) == [("b", "dev-0")]
+            assert to_builtins(claim.status.reserved_for) == [THE_GROUP]
+            assert {world.node_of(f"g-{number}") for number in range(5)} == {"b"}
+            assert_nothing_is_on_its_way(world)
+            (late,) = members("late", 1, resourceClaims=CLAIMS)
+            world.api.put(replace(late, spec=replace(late.spec, scheduling_group=pod.spec.scheduling_group)))
+            await world.bound("late-0")
+            assert claim_in(world, "c") == claim
+
+    run_in_virtual_time(scenario)
+
+
+def test_a_pods_own_claim_is_reserved_for_the_pod() -> None:
+    async def scenario() -> None:
+        objects = make_node("a", cpu="8"), make_class(), make_slice("a", 2)
+        async with running(*objects, gates=GROUP_GATES) as world:
+            world.api.put(make_claim("c", exactly()))
+            world.api.put(make_claim("mine", exactly()))
+            world.api.put(make_group("g", min_count=1, resourceClaims=CLAIMS))
+            mine = {"name": "own", "resourceClaimName": "mine"}
+            for pod in members("g", 1, resourceClaims=[*CLAIMS, mine]):
+                world.api.put(pod)
+            await world.bound("g-0")
+            assert users(claim_in(world, "c")) == ["g"]
+            assert users(claim_in(world, "mine")) == ["g-0"]
+
+    run_in_virtual_time(scenario)
+
+
+def test_a_pod_that_is_not_bound_leaves_the_groups_claim_to_the_others() -> None:
+    class Refusing(MemoryApi):
+        refused = False
+
+        async def bind(self, binding: Binding) -> None:
+            if not self.refused:
+                self.refused = True
+                raise ConflictError("not now")
+            await super().bind(binding)
+
+    async def scenario() -> None:
+        api = Refusing(feature_gates=GROUP_GATES)
+        objects = make_node("a", cpu="8"), make_class(), make_slice("a", 1)
+        async with running(*objects, gates=GROUP_GATES, api=api) as world:
+            world.api.put(make_claim("c", exactly()))
+            world.api.put(make_group("g", min_count=2, resourceClaims=CLAIMS))
+            for pod in members("g", 2, resourceClaims=CLAIMS):
+                world.api.put(pod)
+            await world.bound("g-0", "g-1")
+            assert api.refused
+            assert to_builtins(claim_in(world, "c").status.reserved_for) == [THE_GROUP]
+            assert_nothing_is_on_its_way(world)
+
+    run_in_virtual_time(scenario)
+
+
+def test_a_group_that_cannot_run_gets_other_devices() -> None:
+    """Its claim is allocated on a node that is full: the group lets it go, then it is allocated anew."""
+
+    async def scenario() -> None:
+        nodes = make_node("a", cpu="1"), make_node("b", cpu="8")
+        slices = make_slice("a", 1), make_slice("b", 1)
+        async with running(*nodes, *slices, make_class(), gates=GROUP_GATES) as world:
+            status = {**given("dev-0", node="a"), "reservedFor": [THE_GROUP]}
+            world.api.put(make_claim("c", exactly(), status=status))
+            world.api.put(make_group("g", min_count=2, resourceClaims=CLAIMS))
+            for pod in members("g", 2, resourceClaims=CLAIMS):
+                world.api.put(pod)
+            await world.bound("g-0", "g-1", seconds=300)
+            assert devices_of(claim_in(world, "c")) == [("b", "dev-0")]
+            assert to_builtins(claim_in(world, "c").status.reserved_for) == [THE_GROUP]
 
     run_in_virtual_time(scenario)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 from kuberth.assembly.scheduler import Scheduler
 from kuberth.clock import LoopClock
+from kuberth.config import FeatureGates
 from kuberth.local.apiserver.objects import Obj, name_of
 from kuberth.local.apiserver.store.store import RevisionStore
 from kuberth.local.apiserver.verbs.core import Core
@@ -38,12 +39,19 @@ TEMPLATE: Obj = {
 
 
 @asynccontextmanager
-async def gpu_cluster(*, nodes: int = 3, database: Path | None = None) -> AsyncIterator[World]:
+async def gpu_cluster(
+    *,
+    nodes: int = 3,
+    database: Path | None = None,
+    gates: Mapping[str, bool] | None = None,
+    devices: Mapping[str, Any] = DEVICES,
+) -> AsyncIterator[World]:
     store = await RevisionStore.open(database)
     clock = LoopClock(asyncio.get_running_loop(), epoch_ns=1_700_000_000 * 10**9)
-    core = Core(store, clock=clock)
-    scheduler = Scheduler(InProcessApi(core), clock=clock, rng=random.Random(1))
-    drivers = load_devices(DEVICES)
+    core = Core(store, clock=clock, feature_gates=gates)
+    feature_gates = FeatureGates(gates or {})
+    scheduler = Scheduler(InProcessApi(core), clock=clock, rng=random.Random(1), feature_gates=feature_gates)
+    drivers = load_devices(devices)
     async with (
         playing(core, nodes=nodes, binder=False, drivers=drivers) as world,
         asyncio.TaskGroup() as tasks,
@@ -177,3 +185,81 @@ def test_what_is_kept_across_a_restart_is_neither_published_nor_allocated_again(
     assert first == second
     assert len(first[0]) == len(first[1]) == 5
     assert first[2] == [1, 1]
+
+
+def test_devices_that_take_cores_of_their_node_leave_fewer_to_others() -> None:
+    """Four devices of three cores each on a node of eight: two of them can be used."""
+
+    async def main() -> None:
+        gates = {"DRANodeAllocatableResources": True}
+        mapped = {"nodeAllocatableResourceMappings": {"cpu": {"allocationMultiplier": "3"}}}
+        driver = DEVICES["drivers"][0]
+        pools = [{"devices": [{"name": "gpu", "count": 4, **mapped}]}]
+        async with gpu_cluster(
+            nodes=1, gates=gates, devices={"drivers": [{**driver, "pools": pools}]}
+        ) as world:
+            await world.create(TEMPLATE)
+            await world.create(gpu_deployment(3))
+            await until_running(world, 2)
+            await world.quiet(seconds=30)
+            assert len(await running(world)) == 2
+            for pod in await running(world):
+                (taken,) = pod["status"]["nodeAllocatableResourceClaimStatuses"]
+                (claim,) = pod["status"]["resourceClaimStatuses"]
+                assert taken == {
+                    "resourceClaimName": claim["resourceClaimName"],
+                    "containers": ["main"],
+                    "resources": {"cpu": "3"},
+                }
+            (waiting,) = [pod for pod in await world.all("Pod") if pod["status"]["phase"] == "Pending"]
+            message = waiting["status"]["conditions"][0]["message"]
+            assert message.startswith("0/1 nodes are available: 1 Insufficient cpu.")
+
+    virtual(main)
+
+
+def test_a_gang_shares_a_claim_that_is_made_for_it_and_goes_with_it() -> None:
+    async def main() -> None:
+        gates = {"GenericWorkload": True, "GangScheduling": True, "DRAWorkloadResourceClaims": True}
+        async with gpu_cluster(gates=gates) as world:
+            await world.create(TEMPLATE)
+            claims = [{"name": "gpu", "resourceClaimTemplateName": "one-gpu"}]
+            policy = {"gang": {"minCount": 3}}
+            group = await world.create(
+                {
+                    "apiVersion": "scheduling.k8s.io/v1alpha2",
+                    "kind": "PodGroup",
+                    "metadata": {"name": "team", "namespace": "default"},
+                    "spec": {"schedulingPolicy": policy, "resourceClaims": claims},
+                }
+            )
+            containers = [{"name": "main", "image": "x", "resources": {"claims": [{"name": "gpu"}]}}]
+            for number in range(3):
+                await world.create(
+                    {
+                        "apiVersion": "v1",
+                        "kind": "Pod",
+                        "metadata": {"name": f"worker-{number}", "namespace": "default"},
+                        "spec": {
+                            "containers": containers,
+                            "resourceClaims": claims,
+                            "schedulingGroup": {"podGroupName": "team"},
+                        },
+                    }
+                )
+            await until_running(world, 3)
+            assert len(await devices_in_use(world)) == 1
+            assert len({pod["spec"]["nodeName"] for pod in await running(world)}) == 1
+            (claim,) = await world.all("ResourceClaim")
+            assert [(each["resource"], each["uid"]) for each in claim["status"]["reservedFor"]] == [
+                ("podgroups", group["metadata"]["uid"])
+            ]
+            for number in range(3):
+                await world.delete("Pod", f"worker-{number}")
+            await world.quiet(seconds=60)
+            assert await devices_in_use(world)
+            await world.delete("PodGroup", "team")
+            await world.gone("ResourceClaim", name_of(claim))
+            assert not await devices_in_use(world)
+
+    virtual(main)

@@ -62,6 +62,7 @@ def compute_pod_request(
     use_status: bool = True,
     pod_level_resources: bool = True,
     in_place_pod_level_resize: bool = True,
+    with_devices: bool = False,
 ) -> PodRequest:
     """The pod's requests, counted as the node's total counts them."""
     spec, status = pod.spec, pod.status
@@ -71,6 +72,7 @@ def compute_pod_request(
         and spec.resources is None
         and not spec.overhead
         and not (use_status and status.container_statuses)
+        and not (with_devices and status.node_allocatable_resource_claim_statuses)
     ):
         return _plain_request(spec.containers[0].resources.requests)
 
@@ -80,6 +82,7 @@ def compute_pod_request(
             use_status=use_status,
             pod_level_resources=pod_level_resources,
             in_place_pod_level_resize=in_place_pod_level_resize,
+            with_devices=with_devices,
             container_defaults=defaults,
         )
 
@@ -128,14 +131,19 @@ def pod_requests(
     pod_level_resources: bool = True,
     in_place_pod_level_resize: bool = True,
     exclude_overhead: bool = False,
+    with_devices: bool = False,
     container_defaults: Mapping[str, Quantity] = _NO_DEFAULTS,
 ) -> Requests:
     """Exact requests by resource name.
 
     `use_status` (gate InPlacePodVerticalScaling) lets what the kubelet reports it allocated count where
-    it is more than the spec asks. `container_defaults` stand in for requests that a container leaves out.
+    it is more than the spec asks. `with_devices` (gate DRANodeAllocatableResources) adds what devices take
+    of the node beside that. `container_defaults` stand in for requests that a container leaves out.
     """
     requests = _container_requests(pod, use_status=use_status, defaults=container_defaults)
+    if with_devices:
+        for claim in pod.status.node_allocatable_resource_claim_statuses:
+            _add(requests, _parsed(claim.resources))
     if pod_level_resources and has_pod_level_requests(pod):
         assert pod.spec.resources is not None
         asked: Mapping[str, Quantity] = _parsed(pod.spec.resources.requests)

@@ -188,6 +188,14 @@ class PodExtendedResourceClaimStatus(Wire):
     resource_claim_name: str = ""
 
 
+class NodeAllocatableResourceClaimStatus(Wire):
+    """What a claim's devices take of the node's own resources."""
+
+    resource_claim_name: str = ""
+    containers: tuple[str, ...] = ()
+    resources: ResourceList = msgspec.field(default_factory=dict)
+
+
 class PodStatus(Wire):
     observed_generation: int = 0
     phase: str = ""
@@ -206,6 +214,7 @@ class PodStatus(Wire):
     allocated_resources: ResourceList = msgspec.field(default_factory=dict)
     resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
     extended_resource_claim_status: PodExtendedResourceClaimStatus | None = None
+    node_allocatable_resource_claim_statuses: tuple[NodeAllocatableResourceClaimStatus, ...] = ()
 
 
 class Pod(Wire):

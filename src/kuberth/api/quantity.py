@@ -95,6 +95,10 @@ class Quantity:
     def __sub__(self, other: Quantity) -> Quantity:
         return self + -other
 
+    def __mul__(self, other: Quantity) -> Quantity:
+        """The exact product, which upstream keeps as a big decimal, in the format of the first."""
+        return Quantity(self.mantissa * other.mantissa, self.exponent + other.exponent, self.format, True)
+
     def __bool__(self) -> bool:
         return self.mantissa != 0
 

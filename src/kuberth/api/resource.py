@@ -70,6 +70,14 @@ class DeviceTaint(Wire):
     time_added: datetime.datetime | None = None
 
 
+class NodeAllocatableResourceMapping(Wire):
+    """How much of a resource of the node a device takes: so much for each time it is given, or so much for
+    each unit that is consumed of a capacity."""
+
+    capacity_key: str | None = None
+    allocation_multiplier: QuantityValue | None = None
+
+
 class Device(Wire):
     name: str = ""
     attributes: Mapping[str, DeviceAttribute] = msgspec.field(default_factory=dict)
@@ -83,6 +91,9 @@ class Device(Wire):
     binding_conditions: tuple[str, ...] | None = None
     binding_failure_conditions: tuple[str, ...] | None = None
     allow_multiple_allocations: bool | None = None
+    node_allocatable_resource_mappings: Mapping[str, NodeAllocatableResourceMapping] = msgspec.field(
+        default_factory=dict
+    )
 
 
 class ResourcePool(Wire):

@@ -63,7 +63,11 @@ def assemble(
 
 def derive_with(gates: FeatureGates) -> Callable[[Pod], PodInfo]:
     """How these gates would have a pod read."""
-    return partial(PodInfo, pod_level_resources=gates.enabled("PodLevelResources"))
+    return partial(
+        PodInfo,
+        pod_level_resources=gates.enabled("PodLevelResources"),
+        with_devices=gates.enabled("DRANodeAllocatableResources"),
+    )
 
 
 def effective_gates(config: KubeSchedulerConfiguration, gates: FeatureGates | None) -> FeatureGates:

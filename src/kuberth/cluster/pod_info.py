@@ -85,6 +85,7 @@ class PodInfo:
 
     __slots__ = (
         "attachable_volumes",
+        "device_claims",
         "disks",
         "group",
         "host_ports",
@@ -101,8 +102,12 @@ class PodInfo:
         "volume_claims",
     )
 
-    def __init__(self, pod: Pod, *, pod_level_resources: bool = True) -> None:
-        """Without `pod_level_resources` (the feature gate) the pod asks for what its containers ask for."""
+    def __init__(self, pod: Pod, *, pod_level_resources: bool = True, with_devices: bool = False) -> None:
+        """Without `pod_level_resources` (the feature gate) the pod asks for what its containers ask for.
+
+        `with_devices` (gate DRANodeAllocatableResources): if it has a node, it takes there what devices of
+        its claims take, too.
+        """
         metadata, spec = pod.metadata, pod.spec
         problems: list[str] = []
         self.pod = pod
@@ -117,10 +122,18 @@ class PodInfo:
         """Its priority; 0 if it has none."""
         self.pod_class = _class_of(metadata)
         """What terms can see of it."""
+        self.device_claims: frozenset[str] = _NO_CLAIMS
+        """`namespace/name` of the claims whose devices take something of its node's own resources."""
+        with_devices = with_devices and bool(spec.node_name)
+        if with_devices and (taking := pod.status.node_allocatable_resource_claim_statuses):
+            namespace = metadata.namespace
+            self.device_claims = frozenset(f"{namespace}/{each.resource_claim_name}" for each in taking)
         self.request = NO_REQUEST
         """A `PodRequest`: what it asks for, in whole numbers; zero if it cannot be read."""
         try:
-            self.request = _shared(compute_pod_request(pod, pod_level_resources=pod_level_resources))
+            self.request = _shared(
+                compute_pod_request(pod, pod_level_resources=pod_level_resources, with_devices=with_devices)
+            )
         except QuantityError as exc:
             problems.append(str(exc))
 
@@ -193,6 +206,7 @@ class PodInfo:
         twin.group = self.group
         twin.priority = self.priority
         twin.pod_class = self.pod_class
+        twin.device_claims = self.device_claims
         twin.request = self.request
         twin.required_affinity = self.required_affinity
         twin.required_anti_affinity = self.required_anti_affinity
@@ -231,6 +245,7 @@ def group_of(pod: Pod) -> str:
     return f"{pod.metadata.namespace}/{named.pod_group_name}"
 
 
+_NO_CLAIMS: Final = frozenset[str]()
 _MAX_SHARED: Final = 4096
 _MANY_LABELS: Final = 64
 _CLASSES: Final[dict[tuple[int, str, bool], tuple[Mapping[str, str], PodClass]]] = {}
@@ -269,18 +284,24 @@ def _shared(request: PodRequest) -> PodRequest:
 
 
 def _reported(pod: Pod) -> object:
-    """What the kubelet reports that counts among the pod's requests; None: nothing."""
+    """What is reported that counts among the pod's requests; None: nothing."""
     status = pod.status
-    if not status.container_statuses and not status.init_container_statuses and status.resources is None:
+    if (
+        not status.container_statuses
+        and not status.init_container_statuses
+        and status.resources is None
+        and not status.node_allocatable_resource_claim_statuses
+    ):
         return None
     reported = [
         (each.name, each.resources, each.allocated_resources)
         for each in (*status.container_statuses, *status.init_container_statuses)
         if each.resources is not None
     ]
-    if not reported and status.resources is None:
+    taken = status.node_allocatable_resource_claim_statuses
+    if not reported and status.resources is None and not taken:
         return None
-    return reported, status.resources, status.allocated_resources, is_resize_infeasible(pod)
+    return reported, status.resources, status.allocated_resources, taken, is_resize_infeasible(pod)
 
 
 def host_ports(pod: Pod) -> tuple[HostPort, ...]:

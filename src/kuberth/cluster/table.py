@@ -115,6 +115,8 @@ class ClusterTable:
         """The groups that pods say they belong to."""
         self.claims: dict[str, RowCounts] = {}
         """Pods per row that use a claim, by namespace/name of the claim."""
+        self.device_claims: dict[str, RowCounts] = {}
+        """Pods per row that take something of their node by a claim's devices, by namespace/name."""
         self.disks: dict[Disk, RowCounts] = {}
         """Volumes of the pods per row that name a disk."""
         self._priorities: dict[int, RowCounts] = {}
@@ -521,6 +523,8 @@ class ClusterTable:
                 del self._ports[port.protocol, port.port]
         for claim in info.volume_claims:
             _count_in(self.claims, claim, row, sign)
+        for claim in info.device_claims:
+            _count_in(self.device_claims, claim, row, sign)
         for disk in info.disks:
             _count_in(self.disks, disk, row, sign)
         _count_in(self._priorities, info.priority, row, sign)

@@ -62,6 +62,7 @@ class CycleState:
         "group",
         "memory",
         "missed_pre_filter",
+        "placing",
         "plan",
         "pod_info",
         "pods_to_activate",
@@ -82,6 +83,8 @@ class CycleState:
         """What was worked out for equal pods before this one; see `recall`. None: nothing is remembered."""
         self.plan: Plan | None = None
         """What the runner knows of the nodes for pods like this one."""
+        self.placing: Callable[[PodInfo, str], PodInfo] | None = None
+        """How the pod counts on a node, if a plugin knows of something beside what it asks for."""
         self.record_plugin_metrics = record_plugin_metrics
         """Whether this is one of the cycles whose plugins are timed one by one."""
         self.missed_pre_filter: frozenset[str] = frozenset()
@@ -97,6 +100,10 @@ class CycleState:
         an extender's filter gave back as objects. What pods ask for in sum is zero in the table then."""
         self.pods_to_activate: dict[str, Any] = {}
         """Pods (by namespace/name) that a plugin wants tried again once this one is placed."""
+
+    def placed(self, info: PodInfo, node_name: str) -> PodInfo:
+        """The pod as it counts on a node."""
+        return info.placed_on(node_name) if self.placing is None else self.placing(info, node_name)
 
     def write(self, key: StateKey[T], value: T) -> None:
         """Keep a value for the points that follow in this cycle."""
@@ -150,6 +157,7 @@ class CycleState:
             key: value.clone() if isinstance(value, Cloneable) else value for key, value in self._data.items()
         }
         copy.group = self.group
+        copy.placing = self.placing
         copy.scores_bare_nodes = self.scores_bare_nodes
         copy.skip_filter = self.skip_filter
         copy.skip_score = self.skip_score

@@ -170,7 +170,7 @@ class SchedulingCycle:
         self, state: CycleState, queued: QueuedPod, runner: Runner, choice: Choice, started: float
     ) -> Placement | Rejection:
         """Count the pod on the node, reserve and permit; all is undone if a plugin says no."""
-        info = queued.info.placed_on(choice.node_name)
+        info = state.placed(queued.info, choice.node_name)
         self._cluster.assume_pod(info)
         self._nominator.withdraw(info.pod)
         status = runner.run_reserve(state, info.pod, choice.node_name)

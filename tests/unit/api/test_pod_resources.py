@@ -197,3 +197,20 @@ def test_the_short_way_equals_the_long_way(requests: dict[str, object]) -> None:
     # An empty container status forces the long way without changing the sums.
     long_way = _pod(_container("c", requests), status={"containerStatuses": [{"name": "c"}]})
     assert compute_pod_request(plain) == compute_pod_request(long_way)
+
+
+def test_what_devices_take_counts_beside_the_containers_but_within_the_pods_own_figure() -> None:
+    taken = [{"resourceClaimName": "c", "resources": {"cpu": "2", "memory": "1Gi"}}] * 2
+    status = {"nodeAllocatableResourceClaimStatuses": taken}
+    init = [_container("i", {"cpu": "3"})]
+    pod = _pod(_container("c", {"cpu": "1"}), initContainers=init, status=status, overhead={"cpu": "100m"})
+    assert pod_requests(pod, with_devices=True) == {"cpu": parse("7100m"), "memory": parse("2Gi")}
+    assert pod_requests(pod) == {"cpu": parse("3100m")}
+    whole = _pod(_container("c", {"cpu": "1"}), status=status, resources={"requests": {"cpu": "6"}})
+    request = compute_pod_request(whole, with_devices=True)
+    assert (request.milli_cpu, request.memory) == (6000, 2048 * MI)
+    plain = _pod(_container("c", {"cpu": "1"}), status=status)
+    counted = compute_pod_request(plain, with_devices=True)
+    # A container that asks for no memory still counts with the default beside what its devices take.
+    assert (counted.milli_cpu, counted.nonzero_memory) == (5000, 2048 * MI + DEFAULT_MEMORY)
+    assert compute_pod_request(plain).milli_cpu == 1000

@@ -75,6 +75,14 @@ def test_sums_take_the_format_of_the_first_that_is_not_zero() -> None:
     assert str(Quantity(1000000, format=QuantityFormat.DECIMAL_EXPONENT)) == "1e6"
 
 
+def test_products_are_exact_in_the_format_of_the_first() -> None:
+    assert str(parse("4Gi") * parse("0.5")) == "2Gi"
+    assert str(parse("1500m") * parse("3")) == "4500m"
+    assert str(parse("2") * parse("1Ki")) == "2048"
+    assert not parse("0") * parse("1Gi")
+    assert (parse("9E") * parse("9E")).big
+
+
 def test_sums_past_64_bits_become_big() -> None:
     big = Quantity(2**63 - 1) + Quantity(1)
     assert big.big

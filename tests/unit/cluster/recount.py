@@ -73,6 +73,7 @@ def picture_of(table: ClusterTable) -> Picture:
                 if users[row]
             },
             "claims": {claim: users[row] for claim, users in table.claims.items() if users[row]},
+            "device claims": {key: users[row] for key, users in table.device_claims.items() if users[row]},
             "disks": {disk: users[row] for disk, users in table.disks.items() if users[row]},
             "below": {priority: rows[row] for priority, rows in below.items()},
         }
@@ -132,6 +133,7 @@ def _expected(node: Node, pods: Sequence[PodInfo], counted: set[str]) -> dict[st
             Counter((port.protocol, port.port, port.ip) for info in pods for port in info.host_ports)
         ),
         "claims": dict(Counter(claim for info in pods for claim in info.volume_claims)),
+        "device claims": dict(Counter(claim for info in pods for claim in info.device_claims)),
         "disks": dict(Counter(disk for info in pods for disk in info.disks)),
         "below": {priority: any(info.priority < priority for info in pods) for priority in PRIORITIES},
     }

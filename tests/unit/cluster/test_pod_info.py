@@ -148,6 +148,27 @@ def test_pods_of_one_class() -> None:
 
 
 REPORTED = {"name": "c", "resources": {"requests": {"cpu": "2"}}, "allocatedResources": {"cpu": "2"}}
+TAKING = {
+    "nodeAllocatableResourceClaimStatuses": [
+        {"resourceClaimName": name, "containers": ["c"], "resources": {"cpu": "2"}} for name in "xy"
+    ]
+}
+
+
+@pytest.mark.parametrize(
+    ("node", "with_devices", "milli_cpu", "claims"),
+    [
+        pytest.param("n1", True, 5000, frozenset({"default/x", "default/y"}), id="on-a-node"),
+        pytest.param("", True, 1000, frozenset(), id="without-a-node"),
+        pytest.param("n1", False, 1000, frozenset(), id="with-the-gate-off"),
+    ],
+)
+def test_what_devices_take_of_a_node_counts_there(
+    node: str, with_devices: bool, milli_cpu: int, claims: frozenset[str]
+) -> None:
+    info = PodInfo(make_pod("p", cpu="1", node=node, status=TAKING), with_devices=with_devices)
+    assert (info.request.milli_cpu, info.device_claims) == (milli_cpu, claims)
+    assert info.placed_on("n2").device_claims == claims
 
 
 @pytest.mark.parametrize(
@@ -169,6 +190,7 @@ REPORTED = {"name": "c", "resources": {"requests": {"cpu": "2"}}, "allocatedReso
             {"status": {"initContainerStatuses": [REPORTED]}}, False, id="what-it-allocated-for-a-sidecar"
         ),
         pytest.param({"status": {"resources": {"requests": {"cpu": "2"}}}}, False, id="at-pod-level"),
+        pytest.param({"status": TAKING}, False, id="what-devices-take"),
     ],
 )
 def test_what_makes_a_new_version_another_pod_for_scheduling(change: dict[str, Any], alike: bool) -> None:

@@ -403,6 +403,7 @@ class TableMachine(RuleBasedStateMachine):
         gaps_are_empty(self.table)
         assert not self.table.claims
         assert not self.table.disks
+        assert not self.table.device_claims
         assert not self.table.port_users("TCP", 80)
         assert not carried_by_name(self.table)
         assert not len(self.table.order())

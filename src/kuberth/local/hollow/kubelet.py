@@ -15,7 +15,7 @@ from kuberth.local.apiserver.objects import Obj, key_of
 from kuberth.local.hollow.admitting import Refusal, Rooms
 from kuberth.local.hollow.annotations import course_of
 from kuberth.local.hollow.informing import Informers
-from kuberth.local.hollow.pod_claims import CLAIMS, claim_keys, problem_with_claims
+from kuberth.local.hollow.pod_claims import CLAIMS, GROUP_CLAIMS_GATE, claim_keys, problem_with_claims
 from kuberth.local.hollow.pod_life import PodLife, Step, advance, remembered
 from kuberth.local.hollow.pod_states import is_finished, node_of, phase
 from kuberth.local.hollow.pod_statuses import KILLED, STOPPED, creating, finished, refused, started
@@ -49,6 +49,7 @@ class HollowKubelet:
         self._played = played
         self._clock = clock
         self._core = informers.core
+        self._with_groups = informers.core.gates.get(GROUP_CLAIMS_GATE, False)
         self._pods = informers.of("pods")
         self._claims = informers.of(CLAIMS)
         self._recorder = Recorder(informers, clock=clock, component="kubelet")
@@ -130,7 +131,8 @@ class HollowKubelet:
 
     async def _waits_for_devices(self, pod: Obj, node: PlayedNode) -> bool:
         """Whether claims of the pod are not allocated or not reserved for it; it is told once."""
-        uid, problem = pod["metadata"]["uid"], problem_with_claims(pod, self._claims.get)
+        uid = pod["metadata"]["uid"]
+        problem = problem_with_claims(pod, self._claims.get, with_groups=self._with_groups)
         if not problem:
             self._lacking.pop(uid, None)
             return False

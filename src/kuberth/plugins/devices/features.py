@@ -25,6 +25,8 @@ class DeviceFeatures(NamedTuple):
     """Devices are shared, by what is consumed of their capacity."""
     has_lists: bool = False
     """Attributes may be lists."""
+    has_node_resources: bool = False
+    """Devices take something of the node's own resources."""
 
     @classmethod
     def of(cls, gates: FeatureGates) -> DeviceFeatures:
@@ -37,6 +39,7 @@ class DeviceFeatures(NamedTuple):
             and gates.enabled("DRAResourceClaimDeviceStatus"),
             has_shares=gates.enabled("DRAConsumableCapacity"),
             has_lists=gates.enabled("DRAListTypeAttributes"),
+            has_node_resources=gates.enabled("DRANodeAllocatableResources"),
         )
 
     @property

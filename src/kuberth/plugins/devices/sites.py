@@ -20,7 +20,7 @@ from kuberth.cluster.table import ClusterTable
 from kuberth.informers.store import Store
 from kuberth.plugins.devices.features import ALL_FEATURES, DeviceFeatures
 from kuberth.plugins.devices.pools import DevicePool, pool_of
-from kuberth.plugins.devices.slices import DeviceReach, KnownDevice, KnownSlice, PoolId
+from kuberth.plugins.devices.slices import DeviceId, DeviceReach, KnownDevice, KnownSlice, PoolId
 from kuberth.plugins.devices.taint_rules import tainted
 
 Column = NDArray[np.int64]
@@ -103,6 +103,12 @@ class Sites:
 
     def slices(self) -> Iterator[KnownSlice]:
         return iter(self._slices.values())
+
+    def device(self, device_id: DeviceId) -> KnownDevice | None:
+        """A device, as the newest slice tells of it."""
+        slices = self._by_pool.get(device_id[:2], {}).values()
+        found = (each for slice_ in slices for each in slice_.devices if each.id == device_id)
+        return max(found, key=lambda device: device.slice.generation, default=None)
 
     def refresh(self) -> None:
         """Follow slices and nodes to where they are now."""

@@ -18,6 +18,7 @@ from kuberth.api.resource import (
     DeviceCapacity,
     DeviceCounterConsumption,
     DeviceTaint,
+    NodeAllocatableResourceMapping,
     ResourceSlice,
 )
 from kuberth.api.selectors import CompiledNodeSelector, compile_node_selector
@@ -70,6 +71,15 @@ class OfferedCapacity(NamedTuple):
     policy: RequestPolicy | None
 
 
+class TakenResource(NamedTuple):
+    """A resource of the node that a device takes some of."""
+
+    resource: str
+    capacity_key: str
+    """The capacity of which every unit that is consumed takes some; "": the device itself does."""
+    multiplier: Quantity | None
+
+
 class KnownDevice:
     """One device of a slice."""
 
@@ -86,6 +96,7 @@ class KnownDevice:
         "reach",
         "slice",
         "spec",
+        "takes",
     )
 
     def __init__(self, spec: Device, slice_: KnownSlice) -> None:
@@ -108,6 +119,10 @@ class KnownDevice:
         )
         self.is_given = features.has_conditions or not spec.binding_conditions
         """Whether any request can have it."""
+        self.takes: tuple[TakenResource, ...] = ()
+        """What it takes of the node's own resources."""
+        if features.has_node_resources and spec.node_allocatable_resource_mappings:
+            self.takes = _takes(spec.node_allocatable_resource_mappings)
         self.reach: DeviceReach | None = None
         """None: that of the slice."""
         if slice_.is_per_device:
@@ -183,6 +198,17 @@ class KnownSlice:
     def is_local(self) -> bool:
         """Whether no node but the one it names has to look at it."""
         return bool(self.reach.node_name) and not self.spec.shared_counters
+
+
+def _takes(mappings: Mapping[str, NodeAllocatableResourceMapping]) -> tuple[TakenResource, ...]:
+    return tuple(
+        TakenResource(
+            resource,
+            mapping.capacity_key or "",
+            None if mapping.allocation_multiplier is None else parse(mapping.allocation_multiplier),
+        )
+        for resource, mapping in sorted(mappings.items())
+    )
 
 
 def _capacity(capacity: DeviceCapacity) -> OfferedCapacity:

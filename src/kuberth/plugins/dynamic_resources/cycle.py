@@ -15,13 +15,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kuberth.api.core import Pod
-from kuberth.api.resource import AllocationResult, DeviceRequestAllocationResult, ResourceClaim
+from kuberth.api.resource import (
+    AllocationResult,
+    DeviceRequestAllocationResult,
+    ResourceClaim,
+    ResourceClaimConsumerReference,
+)
 from kuberth.api.selectors import CompiledNodeSelector
 from kuberth.cluster.nodes import NodeRow, Nodes
 from kuberth.plugins.devices.classes import KnownClasses
 from kuberth.plugins.dynamic_resources.allocator.results import allocations
 from kuberth.plugins.dynamic_resources.extended import Mappings, requests_for, with_requests
 from kuberth.plugins.dynamic_resources.judging import FIRST_SCORE, Judged, Judgements
+from kuberth.plugins.dynamic_resources.node_resources import Footprint
 
 Mask = NDArray[np.bool_]
 
@@ -62,6 +68,14 @@ class Cycle:
     """Of the chosen node."""
     created: ResourceClaim | None = None
     """The claim for extended resources as it is to be created."""
+    users: Mapping[int, ResourceClaimConsumerReference] = field(default_factory=dict)
+    """In whose name claims are used, if the pod has a group: its own, or the group's."""
+    names: Mapping[str, str] = field(default_factory=dict)
+    """UIDs of the pod's own claims, by the names that containers call them."""
+    footprints: dict[tuple[int, int], Footprint] = field(default_factory=dict)
+    """What the pod needs of nodes, by variant and by what devices take there."""
+    is_told: bool = False
+    """Whether the pod's status may say what its devices take of a node."""
 
     @property
     def user_claims(self) -> Sequence[ResourceClaim]:

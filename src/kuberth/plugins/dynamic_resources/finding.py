@@ -1,25 +1,43 @@
-"""A pod's claims: those it names, and those that were made for it from templates.
+"""A pod's claims: those it names, and those that were made from templates, for it or for its group.
 
-In: a pod and the known claims. Out: the claims in the pod's order, or why the pod has to wait for them.
+In: a pod and the known claims. Out: the claims in the pod's order, or why the pod has to wait for them; and
+in whose name each of them is used: with groups (gate DRAWorkloadResourceClaims) that may be the pod's group.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 from kuberth.api.core import Pod, PodResourceClaim
-from kuberth.api.resource import ResourceClaim
+from kuberth.api.resource import ResourceClaim, ResourceClaimConsumerReference
+from kuberth.api.scheduling import PodGroup, PodGroupResourceClaim
 from kuberth.errors import KuberthError
 from kuberth.plugins.devices.claims import KnownClaims
+
+GROUP_API: Final = "scheduling.k8s.io"
+GROUP_RESOURCE: Final = "podgroups"
+GROUP_KIND: Final = "PodGroup"
+_NO_FIELDS: Final = "none of the supported fields are set"
+_NOT_CREATED: Final = "ResourceClaim not created yet"
 
 
 class ClaimsNotReady(KuberthError):  # noqa: N818  # an outcome more than a fault
     """Some claim of the pod is not there, or is not for it."""
 
 
-def claims_of(pod: Pod, claims: KnownClaims) -> Sequence[ResourceClaim]:
+def claims_of(pod: Pod, claims: KnownClaims, *, with_groups: bool = False) -> Sequence[ResourceClaim]:
     """The pod's claims; raises ClaimsNotReady about the first that is not as it should be."""
-    found = []
+    return [claim for _, claim in named_claims_of(pod, claims, with_groups=with_groups)]
+
+
+def named_claims_of(
+    pod: Pod, claims: KnownClaims, *, with_groups: bool = False
+) -> Iterator[tuple[PodResourceClaim, ResourceClaim]]:
+    """The same, with the pod's references to them.
+
+    `with_groups`: what was made from a template for the pod's group is for the pod, too.
+    """
     for reference in pod.spec.resource_claims:
         name = _name_of(pod, reference)
         if name is None:
@@ -30,13 +48,14 @@ def claims_of(pod: Pod, claims: KnownClaims) -> Sequence[ResourceClaim]:
             raise ClaimsNotReady(f'could not find ResourceClaim "{namespace}/{name}"')
         if claim.metadata.deletion_timestamp is not None:
             raise ClaimsNotReady(f'resourceclaim "{name}" is being deleted')
-        if reference.resource_claim_name is None and not _is_owner(pod, claim):
+        if reference.resource_claim_name is None and not _is_for(pod, claim, with_groups=with_groups):
+            group = group_name_of(pod) if with_groups else ""
+            why = f"neither Pod nor PodGroup {group} is the owner" if group else "Pod is not owner"
             raise ClaimsNotReady(
                 f"ResourceClaim {namespace}/{name} was not created for Pod "
-                f"{namespace}/{pod.metadata.name} (Pod is not owner)"
+                f"{namespace}/{pod.metadata.name} ({why})"
             )
-        found.append(claim)
-    return found
+        yield reference, claim
 
 
 def _name_of(pod: Pod, reference: PodResourceClaim) -> str | None:
@@ -45,20 +64,103 @@ def _name_of(pod: Pod, reference: PodResourceClaim) -> str | None:
         return reference.resource_claim_name
     key = f"{pod.metadata.namespace}/{pod.metadata.name}"
     if reference.resource_claim_template_name is None:
-        raise ClaimsNotReady(
-            f'pod "{key}", spec.resourceClaim "{reference.name}": none of the supported fields are set'
-        )
+        raise ClaimsNotReady(f'pod "{key}", spec.resourceClaim "{reference.name}": {_NO_FIELDS}')
     for status in pod.status.resource_claim_statuses:
         if status.name == reference.name:
             return status.resource_claim_name
-    raise ClaimsNotReady(f'pod "{key}": ResourceClaim not created yet')
+    raise ClaimsNotReady(f'pod "{key}": {_NOT_CREATED}')
 
 
-def _is_owner(pod: Pod, claim: ResourceClaim) -> bool:
-    owners = claim.metadata.owner_references
-    return next((owner.uid for owner in owners if owner.controller), None) == pod.metadata.uid
+def _is_for(pod: Pod, claim: ResourceClaim, *, with_groups: bool) -> bool:
+    owner = next((owner for owner in claim.metadata.owner_references if owner.controller), None)
+    if owner is None:
+        return False
+    if owner.uid == pod.metadata.uid:
+        return True
+    return (
+        with_groups
+        and (owner.kind, owner.name) == (GROUP_KIND, group_name_of(pod))
+        and owner.api_version.startswith(f"{GROUP_API}/")
+    )
 
 
-def is_reserved_for(pod: Pod, claim: ResourceClaim) -> bool:
-    """Whether the pod is among those that may use the claim."""
-    return any(consumer.uid == pod.metadata.uid for consumer in claim.status.reserved_for)
+def is_reserved_for(pod: Pod, claim: ResourceClaim, *, with_groups: bool = False) -> bool:
+    """Whether the pod is among those that may use the claim; `with_groups` also as one of its group."""
+    return any(
+        consumer.uid == pod.metadata.uid
+        or (
+            with_groups
+            and (consumer.api_group, consumer.resource) == (GROUP_API, GROUP_RESOURCE)
+            and consumer.name == group_name_of(pod)
+        )
+        for consumer in claim.status.reserved_for
+    )
+
+
+# Groups
+
+
+def group_name_of(pod: Pod) -> str:
+    """The name of the pod's group; "" if it has none."""
+    named = pod.spec.scheduling_group
+    return "" if named is None or not named.pod_group_name else named.pod_group_name
+
+
+def user_of(pod: Pod) -> ResourceClaimConsumerReference:
+    """The pod, as those are told who use a claim."""
+    return ResourceClaimConsumerReference(resource="pods", name=pod.metadata.name, uid=pod.metadata.uid)
+
+
+def user_for(pod: Pod, reference: PodResourceClaim, group: PodGroup) -> ResourceClaimConsumerReference:
+    """In whose name the pod uses a claim: its group's, if that has just the same claim."""
+    for shared in group.spec.resource_claims:
+        if shared.resource_claim_name is None and shared.resource_claim_template_name is None:
+            raise ClaimsNotReady(f"PodGroup {_key(group)} claim {shared.name}: {_NO_FIELDS}")
+        if (shared.name, shared.resource_claim_name, shared.resource_claim_template_name) == (
+            reference.name,
+            reference.resource_claim_name,
+            reference.resource_claim_template_name,
+        ):
+            return group_as_user(group)
+    return user_of(pod)
+
+
+def group_as_user(group: PodGroup) -> ResourceClaimConsumerReference:
+    """The group, as those are told who use a claim."""
+    return ResourceClaimConsumerReference(
+        api_group=GROUP_API,
+        resource=GROUP_RESOURCE,
+        name=group.metadata.name,
+        uid=group.metadata.uid,
+    )
+
+
+def claims_of_group(group: PodGroup, claims: KnownClaims) -> Iterator[ResourceClaim]:
+    """The group's own claims; raises ClaimsNotReady about the first that is not there."""
+    for reference in group.spec.resource_claims:
+        name = _name_in_group(group, reference)
+        if name is None:
+            continue
+        namespace = group.metadata.namespace
+        claim = claims.get(name, namespace=namespace)
+        if claim is None:
+            raise ClaimsNotReady(f'could not find ResourceClaim "{namespace}/{name}"')
+        owners = claim.metadata.owner_references
+        owner = next((owner.uid for owner in owners if owner.controller), None)
+        if reference.resource_claim_name is not None or owner == group.metadata.uid:
+            yield claim
+
+
+def _name_in_group(group: PodGroup, reference: PodGroupResourceClaim) -> str | None:
+    if reference.resource_claim_name is not None:
+        return reference.resource_claim_name
+    if reference.resource_claim_template_name is None:
+        raise ClaimsNotReady(f"PodGroup {_key(group)}, spec.resourceClaim {reference.name}: {_NO_FIELDS}")
+    for status in group.status.resource_claim_statuses:
+        if status.name == reference.name:
+            return status.resource_claim_name
+    raise ClaimsNotReady(f"PodGroup {_key(group)}: {_NOT_CREATED}")
+
+
+def _key(group: PodGroup) -> str:
+    return f"{group.metadata.namespace}/{group.metadata.name}"

@@ -9,14 +9,16 @@ from kuberth.api.resource import ResourceClaim
 from kuberth.framework.cluster_events import Hint
 from kuberth.framework.hint_objects import before_and_after, expect
 from kuberth.plugins.devices.claims import KnownClaims
-from kuberth.plugins.dynamic_resources.finding import ClaimsNotReady, claims_of
+from kuberth.plugins.dynamic_resources.finding import GROUP_KIND, ClaimsNotReady, claims_of, group_name_of
 
 
-def after_claim_change(claims: KnownClaims, pod: Pod, old: object, new: object) -> Hint:
+def after_claim_change(
+    claims: KnownClaims, pod: Pod, old: object, new: object, *, with_groups: bool = False
+) -> Hint:
     """A claim that gives devices back helps everybody, any other change only who uses the claim."""
     before, changed = _before_and_now(old, new)
     try:
-        mine = {claim.metadata.uid for claim in claims_of(pod, claims)}
+        mine = {claim.metadata.uid for claim in claims_of(pod, claims, with_groups=with_groups)}
     except ClaimsNotReady:
         return Hint.SKIP
     if _gives_back(before, changed):
@@ -27,21 +29,31 @@ def after_claim_change(claims: KnownClaims, pod: Pod, old: object, new: object) 
 
 
 def claims_named_by(pod: Pod) -> Iterator[str]:
-    """What a pod is known by to `users_of`: itself, and the claims that it names."""
+    """What a pod is known by to `users_of`: itself, its group, and the claims that it names."""
     yield pod.metadata.uid
+    if group := group_name_of(pod):
+        yield _group_key(pod.metadata.namespace, group)
     for reference in pod.spec.resource_claims:
         if reference.resource_claim_name is not None:
             yield f"{pod.metadata.namespace}/{reference.resource_claim_name}"
 
 
 def users_of(old: object, new: object) -> Sequence[str] | None:
-    """The pod that the claim was made for, and whoever names it; None if it gives devices back."""
+    """Who the claim was made for, a pod or a group, and whoever names it; None if it gives devices back."""
     before, changed = _before_and_now(old, new)
     if _gives_back(before, changed):
         return None
     metadata = changed.metadata
-    owners = [owner.uid for owner in metadata.owner_references if owner.controller]
+    owners = [
+        _group_key(metadata.namespace, owner.name) if owner.kind == GROUP_KIND else owner.uid
+        for owner in metadata.owner_references
+        if owner.controller
+    ]
     return [f"{metadata.namespace}/{metadata.name}", *owners]
+
+
+def _group_key(namespace: str, name: str) -> str:
+    return f"group {namespace}/{name}"
 
 
 def _before_and_now(old: object, new: object) -> tuple[ResourceClaim | None, ResourceClaim]:
@@ -53,13 +65,13 @@ def _gives_back(before: ResourceClaim | None, changed: ResourceClaim) -> bool:
     return before is not None and before.status.allocation is not None and changed.status.allocation is None
 
 
-def after_pod_change(claims: KnownClaims, pod: Pod, new: object) -> Hint:
+def after_pod_change(claims: KnownClaims, pod: Pod, new: object, *, with_groups: bool = False) -> Hint:
     """Helps if all claims of the pod are there now."""
     changed = expect(Pod, new)
     if changed.metadata.uid != pod.metadata.uid:
         return Hint.SKIP
     try:
-        claims_of(changed, claims)
+        claims_of(changed, claims, with_groups=with_groups)
     except ClaimsNotReady:
         return Hint.SKIP
     return Hint.QUEUE

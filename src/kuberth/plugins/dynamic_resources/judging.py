@@ -21,6 +21,7 @@ from kuberth.plugins.devices.sites import Site
 from kuberth.plugins.dynamic_resources.allocator.demand import AllocationError, Demand
 from kuberth.plugins.dynamic_resources.allocator.results import node_selector
 from kuberth.plugins.dynamic_resources.allocator.search import Found, SearchTimeout, find
+from kuberth.plugins.dynamic_resources.node_resources import ClaimTake, take_of
 
 Column = NDArray[np.int64]
 
@@ -51,6 +52,11 @@ class Judged:
         """int64[site]: how far in front the alternatives are that could be had."""
         self.found: list[Found | None] = []
         """By site."""
+        self.taken: Column = np.zeros(0, np.int64)
+        """int64[site]: which of `takes` the devices found take of the node's own resources."""
+        self.takes: list[tuple[ClaimTake | None, ...]] = [(None,) * len(demand.claims)]
+        """By claim; the first is nothing at all."""
+        self._number_of: dict[tuple[ClaimTake | None, ...], int] = {self.takes[0]: 0}
         self.failures: dict[int, AllocationError | None] = {}
         """By site; None: it took too long."""
 
@@ -68,7 +74,7 @@ class Judged:
     def _make_room(self, size: int, *, anew: bool) -> None:
         if anew:
             self._judged_at = np.full(size, _NEVER, np.int64)
-            self.codes, self.scores = np.zeros((2, size), np.int64)
+            self.codes, self.scores, self.taken = np.zeros((3, size), np.int64)
             self.found = [None] * size
             self.failures = {}
             return
@@ -76,6 +82,7 @@ class Judged:
         self._judged_at = np.concatenate((self._judged_at, np.full(more, _NEVER, np.int64)))
         self.codes = np.concatenate((self.codes, np.zeros(more, np.int64)))
         self.scores = np.concatenate((self.scores, np.zeros(more, np.int64)))
+        self.taken = np.concatenate((self.taken, np.zeros(more, np.int64)))
         self.found += [None] * more
 
     def _judge(self, site: Site, timer: Timer) -> None:
@@ -101,6 +108,16 @@ class Judged:
         self.codes[index] = FITS
         self.scores[index] = score_of(found)
         self.found[index] = found
+        if self._inventory.features.has_node_resources:
+            self.taken[index] = self._number(found)
+
+    def _number(self, found: Found) -> int:
+        """The place among `takes` of what these devices take."""
+        takes = tuple(take_of((pick.device, pick.consumed) for pick in picks) for picks in found.picks)
+        number = self._number_of.setdefault(takes, len(self.takes))
+        if number == len(self.takes):
+            self.takes.append(takes)
+        return number
 
     def _fail(self, index: int, failure: AllocationError | None) -> None:
         self.failures[index] = failure

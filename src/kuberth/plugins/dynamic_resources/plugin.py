@@ -19,11 +19,12 @@ import numpy as np
 from msgspec.structs import replace
 
 from kuberth.api.core import Pod, PodExtendedResourceClaimStatus
-from kuberth.api.resource import AllocationResult, ResourceClaim
+from kuberth.api.resource import AllocationResult, ResourceClaim, ResourceClaimConsumerReference
+from kuberth.api.scheduling import PodGroup
 from kuberth.api.selectors import CompiledNodeSelector, compile_node_selector
 from kuberth.clock import NANOSECONDS
 from kuberth.cluster.nodes import NodeRow, Nodes
-from kuberth.cluster.pod_info import PodInfo
+from kuberth.cluster.pod_info import PodInfo, group_of
 from kuberth.cluster.selection import meets_node_selector
 from kuberth.config.plugin_args import DynamicResourcesArgs
 from kuberth.errors import KuberthError, PluginError, SelectorError
@@ -59,8 +60,19 @@ from kuberth.plugins.dynamic_resources.binding_conditions import (
 )
 from kuberth.plugins.dynamic_resources.cycle import Cycle, Variant
 from kuberth.plugins.dynamic_resources.extended import IN_MEMORY_NAME, backed_resources, special_claim
-from kuberth.plugins.dynamic_resources.finding import ClaimsNotReady, claims_of, is_reserved_for
+from kuberth.plugins.dynamic_resources.finding import (
+    ClaimsNotReady,
+    claims_of,
+    claims_of_group,
+    group_as_user,
+    group_name_of,
+    is_reserved_for,
+    named_claims_of,
+    user_for,
+    user_of,
+)
 from kuberth.plugins.dynamic_resources.judging import FAILED, Judgements
+from kuberth.plugins.dynamic_resources.weighing import Weighing
 from kuberth.plugins.dynamic_resources.writing import FINALIZER, ClaimWriter
 from kuberth.plugins.resources.requests import REQUEST_FIELDS
 
@@ -81,6 +93,7 @@ so no other PostFilter plugin is asked; none could help a pod that no node will 
 _DEALLOCATED: Final = Status.unschedulable("deallocation of ResourceClaim completed")
 _DELETED: Final = Status.unschedulable("deletion of ResourceClaim completed")
 _STILL_NOT: Final = Status.unschedulable("still not schedulable")
+_GROUP_RELEASED: Final = Status.unresolvable("ResourceClaim unreserved for PodGroup")
 
 _CANNOT_ALLOCATE: Final = Status.unresolvable("cannot allocate all claims")
 _INVALID_POOLS: Final = Status.unresolvable("invalid resource pools were encountered")
@@ -125,6 +138,8 @@ class DynamicResources(
         self._extended = gates.enabled("DRAExtendedResource")
         self._features = DeviceFeatures.of(gates)
         self._has_rules = gates.enabled("DRADeviceTaintRules")
+        self._with_groups = gates.enabled("DRAWorkloadResourceClaims")
+        self._groups = handle.stores.of(PodGroup) if self._with_groups else None
         self._hints_are_on = gates.enabled("SchedulerQueueingHints")
         self._cluster = handle.cluster
         self._clock = handle.clock
@@ -141,7 +156,11 @@ class DynamicResources(
             self._binding_seconds = args.binding_timeout.total_seconds()
         if self._enabled:
             inventory = self._inventory = Inventory.shared(handle)
-            self._judgements = handle.shared.of(Judgements, lambda: Judgements(inventory))
+            judgements = self._judgements = handle.shared.of(Judgements, lambda: Judgements(inventory))
+            self._weighing: Weighing | None = None
+            if self._features.has_node_resources:
+                pod_level = gates.enabled("PodLevelResources")
+                self._weighing = Weighing(handle.cluster, inventory, judgements, pod_level=pod_level)
             self._writer = handle.shared.of(
                 ClaimWriter,
                 lambda: ClaimWriter(
@@ -161,7 +180,7 @@ class DynamicResources(
         if not self._enabled or not pod.spec.resource_claims:
             return None
         try:
-            claims_of(pod, self._inventory.claims)
+            claims_of(pod, self._inventory.claims, with_groups=self._with_groups)
         except ClaimsNotReady as exc:
             return Status.unresolvable(str(exc))
         return None
@@ -171,19 +190,30 @@ class DynamicResources(
     def pre_filter(self, state: CycleState, pod: Pod, _nodes: Nodes) -> Status | None:
         assert state.pod_info is not None
         scalars = state.pod_info.request.scalars
-        if not self._enabled or not (pod.spec.resource_claims or scalars):
+        in_group = self._with_groups and bool(group_name_of(pod))
+        if not self._enabled or not (pod.spec.resource_claims or scalars or in_group):
             return SKIP_FOR_GOOD
         inventory = self._inventory
         try:
-            claims = list(claims_of(pod, inventory.claims))
+            named = list(named_claims_of(pod, inventory.claims, with_groups=self._with_groups))
         except ClaimsNotReady as exc:
             return Status.unresolvable(str(exc))
+        claims = [claim for _, claim in named]
         special: int | None = None
         backed = backed_resources(scalars, inventory.classes) if self._extended else {}
         if backed:
             inventory.refresh()
             special = len(claims)
             claims.append(inventory.made_for(pod.metadata.uid) or special_claim(pod))
+        users: dict[str, ResourceClaimConsumerReference] = {}
+        if in_group:
+            group = self._group_of(pod)
+            if group is None:
+                return Status.unresolvable(_no_such_group(pod))
+            try:
+                users = {each.name: user_for(pod, each, group) for each in pod.spec.resource_claims}
+            except ClaimsNotReady as exc:
+                return Status.unresolvable(str(exc))
         if not claims:
             return SKIP
         selectors: dict[int, CompiledNodeSelector] = {}
@@ -207,6 +237,11 @@ class DynamicResources(
         if to_allocate:
             inventory.refresh()
         cycle = Cycle(claims, special, selectors, to_allocate, backed, shared=shared)
+        if users:
+            cycle.users = {index: users[reference.name] for index, (reference, _) in enumerate(named)}
+        if self._weighing is not None:
+            cycle.names = {reference.name: claim.metadata.uid for reference, claim in named}
+            state.placing = partial(self._weighing.placed, cycle, self._timer)
         if special is not None:
             cycle.first_special_uid = claims[special].metadata.uid
         state.write(_STATE, cycle)
@@ -287,9 +322,36 @@ class DynamicResources(
         elif cycle.to_allocate:
             variant = self._variant(cycle, pod, 0)
             self._allocate(cycle, variant, nodes, None, codes, failures)
+        if self._weighing is not None:
+            self._weigh(self._weighing, cycle, pod, nodes, applies, codes, failures)
         if len(cycle.to_allocate) < len(cycle.claims):
             self._check_allocated(cycle, nodes, applies, codes)
         return codes
+
+    def _weigh(
+        self,
+        weighing: Weighing,
+        cycle: Cycle,
+        pod: Pod,
+        nodes: Nodes,
+        applies: np.ndarray[tuple[int], np.dtype[np.bool_]] | None,
+        codes: Codes,
+        failures: list[Status],
+    ) -> None:
+        """Devices that take something of the node: whether there is room for it, and nobody else has it.
+
+        Who else has it is asked before devices are looked for, so it is told first.
+        """
+        where = nodes.live() if applies is None else nodes.live() & applies
+        asked = where & (codes != _CANNOT_FIT_CODE)
+        for status, mask in weighing.users_elsewhere(cycle, pod, nodes, asked):
+            failures.append(status)
+            codes[mask] = len(_REJECTIONS) + len(failures)
+        if not cycle.to_allocate and not cycle.shared:
+            return
+        for status, mask in weighing.refusals(cycle, pod, nodes, where & (codes == 0)):
+            failures.append(status)
+            codes[mask] = len(_REJECTIONS) + len(failures)
 
     def _variant(self, cycle: Cycle, pod: Pod, bits: int) -> Variant:
         return cycle.variant(bits, pod, self._judgements, self._inventory.classes)
@@ -414,7 +476,33 @@ class DynamicResources(
         if special is not None and is_stored:
             self._spawn(self._writer.delete(special, again), name=f"delete {special.metadata.name}")
             return None, _DELETED
-        return None, _STILL_NOT
+        return None, self._release_group(pod) or _STILL_NOT
+
+    def _release_group(self, pod: Pod) -> Status | None:
+        """Take back a claim of the pod's group, if no pod of it runs: other devices may do better."""
+        if not self._with_groups or not group_name_of(pod):
+            return None
+        members = self._cluster.pod_groups.get(group_of(pod))
+        # Pods that only this attempt of the group has given a node do not count.
+        if members is not None and any(map(self._cluster.placed, (*members.assumed, *members.assigned))):
+            return None
+        group = self._group_of(pod)
+        if group is None:
+            return Status.error(_no_such_group(pod))
+        try:
+            for claim in claims_of_group(group, self._inventory.claims):
+                if claim.status.allocation is not None and is_reserved_for(pod, claim, with_groups=True):
+                    work = self._writer.release(claim, group_as_user(group), self._activating(pod))
+                    self._spawn(work, name=f"release {claim.metadata.name}")
+                    return _GROUP_RELEASED
+        except ClaimsNotReady as exc:
+            return Status.error(exc)
+        return None
+
+    def _group_of(self, pod: Pod) -> PodGroup | None:
+        if self._groups is None:
+            return None
+        return self._groups.get(group_name_of(pod), namespace=pod.metadata.namespace)
 
     def _unavailable(self, cycle: Cycle, diagnosis: Diagnosis) -> list[int]:
         """Claims whose devices cannot be used on some node that would do otherwise."""
@@ -528,13 +616,16 @@ class DynamicResources(
             if claim.metadata.uid in cycle.aloft:
                 self._leave(claim, pod)
             if claim.status.allocation is not None and is_reserved_for(pod, claim):
-                self._spawn(self._writer.release(claim, pod), name=f"release {claim.metadata.name}")
+                work = self._writer.release(claim, user_of(pod))
+                self._spawn(work, name=f"release {claim.metadata.name}")
         if cycle.special is not None:
             special = cycle.claims[cycle.special]
             self._inventory.claims.land(cycle.first_special_uid)
             if special.metadata.name != IN_MEMORY_NAME:
                 self._spawn(self._writer.delete(special), name=f"delete {special.metadata.name}")
 
+        if cycle.is_told:
+            self._spawn(self._writer.untell_pod(pod), name=f"clear status of {pod.metadata.name}")
         cycle.aloft.clear()
 
     def _leave(self, claim: ResourceClaim, pod: Pod) -> None:
@@ -560,8 +651,11 @@ class DynamicResources(
             return None
         try:
             for index, claim in enumerate(cycle.claims):
-                if not is_reserved_for(pod, claim):
+                if not is_reserved_for(pod, claim, with_groups=self._with_groups):
                     cycle.claims[index] = await self._bind(cycle, index, pod)
+            if self._weighing is not None and pod.status.node_allocatable_resource_claim_statuses:
+                cycle.is_told = True
+                await self._writer.tell_node_resources(pod)
             if self._features.has_conditions and any(map(has_conditions, cycle.claims)):
                 await self._wait_and_count(cycle, pod, node_name)
         except KuberthError as exc:
@@ -585,7 +679,8 @@ class DynamicResources(
         if is_special and claim.metadata.name == IN_MEMORY_NAME:
             claim = await self._create(cycle, index)
         # If this fails, Unreserve gives the devices back.
-        claim = await self._writer.reserve(claim, allocation, pod, may_be_written=is_shared)
+        user = cycle.users.get(index) or user_of(pod)
+        claim = await self._writer.reserve(claim, allocation, user, may_be_written=is_shared)
         self._inventory.claims.assume(claim)
         self._inventory.claims.land(in_flight_uid)
         cycle.aloft.discard(in_flight_uid)
@@ -688,10 +783,15 @@ class DynamicResources(
         ]
 
     def _after_claim_change(self, pod: Pod, old: object, new: object) -> Hint:
-        return hints.after_claim_change(self._inventory.claims, pod, old, new)
+        claims = self._inventory.claims
+        return hints.after_claim_change(claims, pod, old, new, with_groups=self._with_groups)
 
     def _after_pod_change(self, pod: Pod, _old: object, new: object) -> Hint:
-        return hints.after_pod_change(self._inventory.claims, pod, new)
+        return hints.after_pod_change(self._inventory.claims, pod, new, with_groups=self._with_groups)
+
+
+def _no_such_group(pod: Pod) -> str:
+    return f'podgroup.scheduling.k8s.io "{group_name_of(pod)}" not found'
 
 
 def _devices(allocation: AllocationResult) -> list[tuple[str, str, str, str]]:

@@ -13,20 +13,20 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeVar
 
 from kuberth.api.core import Pod, PodExtendedResourceClaimStatus
-from kuberth.api.resource import AllocationResult, ResourceClaim
+from kuberth.api.resource import AllocationResult, ResourceClaim, ResourceClaimConsumerReference
 from kuberth.api.wire import to_builtins
 from kuberth.client.protocol import Api, FinalizingApi
 from kuberth.clock import NANOSECONDS, Clock
 from kuberth.errors import AnswerLostError, ApiError, ConflictError, KuberthError, NotFoundError
 from kuberth.observe.metrics import SchedulerMetrics
 from kuberth.plugins.devices.claims import KnownClaims
-from kuberth.plugins.dynamic_resources.finding import is_reserved_for
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
 FINALIZER: Final = "resource.kubernetes.io/delete-protection"
+_NODE_RESOURCES: Final = "nodeAllocatableResourceClaimStatuses"
 _INVALID: Final = 422
 _ATTEMPTS: Final = 5
 _PAUSE_SECONDS: Final = 0.01
@@ -61,17 +61,16 @@ class ClaimWriter:
         self,
         claim: ResourceClaim,
         allocation: AllocationResult | None,
-        pod: Pod,
+        user: ResourceClaimConsumerReference,
         *,
         may_be_written: bool = False,
     ) -> ResourceClaim:
-        """Write the allocation, if there is one to write, and that the pod uses the claim.
+        """Write the allocation, if there is one to write, and who uses the claim.
 
-        `may_be_written`: another pod of its group writes the same. Raises KuberthError. Others may write to
+        `may_be_written`: another pod of the group writes the same. Raises KuberthError. Others may write to
         the claim meanwhile: it is read again then.
         """
         name = _name(claim)
-        is_lost = False
         last: ApiError | None = None
         for attempt in range(_ATTEMPTS):
             if attempt:
@@ -81,21 +80,25 @@ class ClaimWriter:
                 except ApiError as exc:
                     raise ClaimWriteError(f"get updated claim {name} after conflict: {exc}") from exc
                 self._resolve_doubt(claim)
-                if is_lost and is_reserved_for(pod, claim) and _is_ours(claim, allocation):
-                    return claim
+            # An answer was lost, or another pod has written it for the whole group.
+            if user in claim.status.reserved_for and _is_ours(claim, allocation):
+                return claim
             try:
                 unwritten = None if may_be_written and _is_ours(claim, allocation) else allocation
-                return await self._reserve_once(claim, unwritten, pod)
+                return await self._reserve_once(claim, unwritten, user)
             except AnswerLostError as exc:
                 self.in_doubt.add(claim.metadata.uid)
-                is_lost, last = True, exc
+                last = exc
             except ConflictError as exc:
                 last = exc
         assert last is not None
         raise last
 
     async def _reserve_once(
-        self, claim: ResourceClaim, allocation: AllocationResult | None, pod: Pod
+        self,
+        claim: ResourceClaim,
+        allocation: AllocationResult | None,
+        user: ResourceClaimConsumerReference,
     ) -> ResourceClaim:
         name = _name(claim)
         if claim.metadata.deletion_timestamp is not None:
@@ -116,10 +119,7 @@ class ClaimWriter:
         ):
             status.setdefault("allocation", {})["allocationTimestamp"] = self._now()
         # A patch puts what it brings in front of what is there, unless it brings that, too.
-        status["reservedFor"] = [
-            *to_builtins(claim.status.reserved_for),
-            {"resource": "pods", "name": pod.metadata.name, "uid": pod.metadata.uid},
-        ]
+        status["reservedFor"] = to_builtins((*claim.status.reserved_for, user))
         what = "allocation and reservation" if allocation is not None else "reservation"
         return await _telling(f"add {what} to claim {name}", self._patch_status(claim, status))
 
@@ -153,11 +153,19 @@ class ClaimWriter:
     async def _read(self, claim: ResourceClaim) -> ResourceClaim:
         return await self._api.get(ResourceClaim, claim.metadata.name, namespace=claim.metadata.namespace)
 
-    async def release(self, claim: ResourceClaim, pod: Pod) -> None:
-        """The pod does not use the claim after all; what was allocated stays so. Never raises."""
+    async def release(
+        self,
+        claim: ResourceClaim,
+        user: ResourceClaimConsumerReference,
+        otherwise: Callable[[], None] | None = None,
+    ) -> None:
+        """It does not use the claim after all; what was allocated stays so. Never raises.
+
+        If that does not work, `otherwise` is called.
+        """
         patch = {
             "metadata": {"uid": claim.metadata.uid},
-            "status": {"reservedFor": [{"$patch": "delete", "uid": pod.metadata.uid}]},
+            "status": {"reservedFor": [{"$patch": "delete", "uid": user.uid}]},
         }
         try:
             self._claims.assume(
@@ -170,7 +178,9 @@ class ClaimWriter:
                 )
             )
         except ApiError as exc:
-            logger.warning("claim %s is still reserved for pod %s: %s", _name(claim), pod.metadata.name, exc)
+            logger.warning("claim %s is still reserved for %s: %s", _name(claim), user.name, exc)
+            if otherwise is not None:
+                otherwise()
 
     async def deallocate(self, claim: ResourceClaim, otherwise: Callable[[], None]) -> None:
         """Take the claim's devices back. If that does not work, `otherwise` is called."""
@@ -236,16 +246,32 @@ class ClaimWriter:
         key = f"{pod.metadata.namespace}/{pod.metadata.name}"
         await _telling(
             f"update pod {key} ExtendedResourceClaimStatus",
-            self._api.patch(
-                Pod,
-                pod.metadata.name,
-                {
-                    "metadata": {"uid": pod.metadata.uid},
-                    "status": {"extendedResourceClaimStatus": to_builtins(status)},
-                },
-                namespace=pod.metadata.namespace,
-                subresource="status",
-            ),
+            self._patch_pod(pod, {"extendedResourceClaimStatus": to_builtins(status)}),
+        )
+
+    async def tell_node_resources(self, pod: Pod) -> None:
+        """Write into the pod's status what its devices take of the node; it has that already."""
+        key = f"{pod.metadata.namespace}/{pod.metadata.name}"
+        taken = to_builtins(pod.status.node_allocatable_resource_claim_statuses)
+        await _telling(
+            f"updating pod {key} NodeAllocatableResourceClaimStatuses",
+            self._patch_pod(pod, {_NODE_RESOURCES: taken}),
+        )
+
+    async def untell_pod(self, pod: Pod) -> None:
+        """The pod's devices take nothing of the node after all. Never raises."""
+        try:
+            await self._patch_pod(pod, {_NODE_RESOURCES: None})
+        except ApiError as exc:
+            logger.warning("pod %s still says what devices take of a node: %s", pod.metadata.name, exc)
+
+    async def _patch_pod(self, pod: Pod, status: dict[str, Any]) -> Pod:
+        return await self._api.patch(
+            Pod,
+            pod.metadata.name,
+            {"metadata": {"uid": pod.metadata.uid}, "status": status},
+            namespace=pod.metadata.namespace,
+            subresource="status",
         )
 
     # Doubt

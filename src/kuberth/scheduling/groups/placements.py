@@ -47,7 +47,7 @@ class PlacementSearch:
             if result.status.is_success or result.waits_for_preemption:
                 fitting.append(result)
                 pods = [
-                    member.queued.info.placed_on(member.choice.node_name)
+                    member.state.placed(member.queued.info, member.choice.node_name)
                     for member in result.members
                     if member.choice is not None
                 ]

@@ -133,7 +133,7 @@ class GroupTrial:
                 member = MemberResult(queued, state, status, None, nomination, seconds=_since(started))
                 return member, None
             outcome = Choice(nomination, 0, 0)
-        info = queued.info.placed_on(outcome.node_name)
+        info = state.placed(queued.info, outcome.node_name)
         refusal, permit = self._assume(state, info)
         if refusal is not None:
             member = MemberResult(queued, state, refusal, None, CLEAR_NOMINATION, seconds=_since(started))

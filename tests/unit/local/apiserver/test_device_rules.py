@@ -196,3 +196,115 @@ def test_claims_of_pods(claims: list[Obj], uses: list[Obj], problem: str) -> Non
             await rig.pod(containers=containers, resourceClaims=claims)
 
     run(main)
+
+
+NODE_RESOURCES = {"DRANodeAllocatableResources": True}
+
+
+def mapped(mappings: Obj, **device: Any) -> Obj:
+    return slice_of(devices=[{"name": "x", "nodeAllocatableResourceMappings": mappings, **device}])
+
+
+def test_a_device_takes_as_much_as_there_are_of_it() -> None:
+    async def main(rig: Rig) -> None:
+        made = await rig.core.create(SLICES, mapped({"cpu": {}, "memory": {"allocationMultiplier": "2Gi"}}))
+        assert made["spec"]["devices"][0]["nodeAllocatableResourceMappings"] == {
+            "cpu": {"allocationMultiplier": "1"},
+            "memory": {"allocationMultiplier": "2Gi"},
+        }
+
+    run(main, feature_gates=NODE_RESOURCES)
+
+
+@pytest.mark.parametrize(
+    ("mappings", "problem"),
+    [
+        (
+            {"example.com/gpu": {}},
+            '[example.com/gpu]: Invalid value: "example.com/gpu": must be a node allocatable resource name',
+        ),
+        (
+            {"cpu": {"allocationMultiplier": "-1"}},
+            '[cpu].allocationMultiplier: Invalid value: "-1": must be positive',
+        ),
+        (
+            {"cpu": {"capacityKey": ""}},
+            '[cpu].capacityKey: Invalid value: "": capacityKey must not be an empty string',
+        ),
+        ({"cpu": {"capacityKey": "cores"}}, '[cpu].capacityKey: Not found: "cores"'),
+    ],
+)
+def test_what_a_device_cannot_take(mappings: Obj, problem: str) -> None:
+    async def main(rig: Rig) -> None:
+        with pytest.raises(StatusError) as refusal:
+            await rig.core.create(SLICES, mapped(mappings, capacity={"other": {"value": "1"}}))
+        assert f"spec.devices[0].nodeAllocatableResourceMappings{problem}" in str(refusal.value)
+
+    run(main, feature_gates=NODE_RESOURCES)
+
+
+TAKEN: Obj = {"resourceClaimName": "c", "containers": ["main"], "resources": {"cpu": "1"}}
+
+
+async def tell(rig: Rig, *taken: Obj) -> Any:
+    patch = {"status": {"nodeAllocatableResourceClaimStatuses": [*taken]}}
+    pod, _ = await rig.core.patch(
+        "pods", "p", patch, namespace="default", subresource="status", content_type=MERGE_PATCH
+    )
+    return pod["status"].get("nodeAllocatableResourceClaimStatuses")
+
+
+def test_what_devices_take_is_kept_in_a_pods_status() -> None:
+    async def main(rig: Rig) -> None:
+        await rig.pod("p", resourceClaims=[{"name": "gpu", "resourceClaimName": "c"}])
+        assert await tell(rig, TAKEN) == [TAKEN]
+        assert await tell(rig) is None
+
+    run(main, feature_gates=NODE_RESOURCES)
+
+
+def test_with_the_gate_off_it_is_not() -> None:
+    async def main(rig: Rig) -> None:
+        await rig.pod("p", resourceClaims=[{"name": "gpu", "resourceClaimName": "c"}])
+        assert await tell(rig, TAKEN) is None
+
+    run(main)
+
+
+@pytest.mark.parametrize(
+    ("taken", "problem"),
+    [
+        ({"resourceClaimName": ""}, "resourceClaimName: Required value: must not be empty"),
+        (
+            {"resourceClaimName": "d"},
+            'resourceClaimName: Invalid value: "d": no mapping found in pod reference',
+        ),
+        ({"containers": []}, "containers: Required value: must not be empty"),
+        ({"resources": {}}, "resources: Required value: must not be empty"),
+        (
+            {"resources": {"example.com/x": "1"}},
+            'resources[example.com/x]: Invalid value: "example.com/x": must be a node allocatable',
+        ),
+        ({"resources": {"cpu": "-1"}}, 'resources[cpu]: Invalid value: "-1": must be non-negative'),
+    ],
+)
+def test_what_a_pods_status_cannot_say_of_devices(taken: Obj, problem: str) -> None:
+    async def main(rig: Rig) -> None:
+        await rig.pod("p", resourceClaims=[{"name": "gpu", "resourceClaimName": "c"}])
+        with pytest.raises(StatusError) as refusal:
+            await tell(rig, {**TAKEN, **taken})
+        assert f"status.nodeAllocatableResourceClaimStatuses[0].{problem}" in str(refusal.value)
+
+    run(main, feature_gates=NODE_RESOURCES)
+
+
+def test_a_claim_made_from_a_template_may_take_too() -> None:
+    async def main(rig: Rig) -> None:
+        await rig.pod("p", resourceClaims=[{"name": "gpu", "resourceClaimTemplateName": "t"}])
+        made = {"status": {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "c"}]}}
+        await rig.core.patch(
+            "pods", "p", made, namespace="default", subresource="status", content_type=MERGE_PATCH
+        )
+        assert await tell(rig, TAKEN) == [TAKEN]
+
+    run(main, feature_gates=NODE_RESOURCES)

@@ -207,3 +207,45 @@ def test_the_status_is_written_through_its_own_door_and_shown() -> None:
             assert await cells("g") == ["g", "Gang", "w", shown]
 
     run(test, feature_gates=ON)
+
+
+SHARED: dict[str, Any] = {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "t"}]}
+
+
+async def tell(rig: Rig, *statuses: Obj) -> Obj:
+    """What a group's status says of its claims, after somebody told it."""
+    patch = {"status": {"resourceClaimStatuses": [*statuses]}}
+    written, _ = await rig.core.patch(
+        GROUPS,
+        "g",
+        patch,
+        namespace="default",
+        subresource="status",
+        content_type="application/merge-patch+json",
+    )
+    found: Obj = written.get("status") or {}
+    return found
+
+
+def test_the_claims_made_for_a_group_stand_in_its_status() -> None:
+    async def test(rig: Rig) -> None:
+        await create(rig, group(**SHARED))
+        made = {"name": "gpu", "resourceClaimName": "g-gpu-x"}
+        assert await tell(rig, made) == {"resourceClaimStatuses": [made]}
+        error = await refused(tell(rig, {"name": "nic"}), 422)
+        why = 'name: Invalid value: "nic": must match the name of an entry in `spec.resourceClaims`'
+        assert f"status.resourceClaimStatuses[0].{why}" in str(error)
+        error = await refused(tell(rig, {"name": "gpu", "resourceClaimName": "No Name"}), 422)
+        assert "status.resourceClaimStatuses[0].resourceClaimName: Invalid value" in str(error)
+        error = await refused(tell(rig, *[{"name": "gpu"}] * 5), 422)
+        assert "status.resourceClaimStatuses: Too many: 5: must have at most 4 items" in str(error)
+
+    run(test, feature_gates=ALL)
+
+
+def test_with_the_gate_off_they_do_not() -> None:
+    async def test(rig: Rig) -> None:
+        await create(rig, group(**SHARED))
+        assert await tell(rig, {"name": "gpu", "resourceClaimName": "g-gpu-x"}) == {}
+
+    run(test, feature_gates=ON)

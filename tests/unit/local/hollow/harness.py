@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
@@ -46,6 +46,7 @@ IDS = {
     "ResourceClaim": "resourceclaims.resource.k8s.io",
     "ResourceClaimTemplate": "resourceclaimtemplates.resource.k8s.io",
     "ResourceSlice": "resourceslices.resource.k8s.io",
+    "PodGroup": "podgroups.scheduling.k8s.io",
     "Lease": "leases.coordination.k8s.io",
     "Event": "events",
 }
@@ -149,6 +150,7 @@ class World:
 async def playing(
     core: Core | None = None,
     *,
+    gates: Mapping[str, bool] | None = None,
     nodes: int = 3,
     controllers: Collection[str] | None = None,
     shapes: Any = None,
@@ -163,7 +165,7 @@ async def playing(
     clock = LoopClock(asyncio.get_running_loop(), epoch_ns=1_700_000_000 * 10**9)
     if core is None:
         store = await RevisionStore.open(None)
-        core = Core(store, clock=clock)
+        core = Core(store, clock=clock, feature_gates=gates)
     hollow = HollowCluster(
         core,
         clock=clock,

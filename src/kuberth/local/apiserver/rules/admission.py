@@ -32,6 +32,7 @@ _DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
 _DEFAULT_INGRESS_CLASS: Final = "ingressclass.kubernetes.io/is-default-class"
 _INGRESS_CLASS: Final = "kubernetes.io/ingress.class"
 """How an ingress named its class before it had a field for it."""
+_NODE_RESOURCES: Final = "nodeAllocatableResourceClaimStatuses"
 _STATUS_COUNTS: Final = {
     "ReplicaSet": ("replicas",),
     "ReplicationController": ("replicas",),
@@ -213,20 +214,22 @@ def prepare_volume(new: Obj, old: Obj | None, situation: Situation) -> None:
         new["status"] = {"phase": "Pending", "lastPhaseTransitionTime": situation.now}
 
 
-def prepare_pod_status(new: Obj, old: Obj) -> None:
+def prepare_pod_status(new: Obj, old: Obj, situation: Situation) -> None:
     """What a kubelet cannot change by reporting, or by leaving it out of its report."""
     _keep(new["metadata"], old["metadata"], "ownerReferences")
     status, before = new["status"], old.get("status", {})
     for name in ("qosClass", "observedGeneration"):
         if not status.get(name):
             _keep(status, before, name)
+    if not situation.gates.get("DRANodeAllocatableResources", False) and not before.get(_NODE_RESOURCES):
+        status.pop(_NODE_RESOURCES, None)
     seen = {one.get("type"): one.get("observedGeneration") for one in before.get("conditions") or ()}
     for condition in status.get("conditions") or ():
         if not condition.get("observedGeneration") and seen.get(condition.get("type")):
             condition["observedGeneration"] = seen[condition["type"]]
 
 
-def prepare_deployment_status(new: Obj, old: Obj) -> None:
+def prepare_deployment_status(new: Obj, old: Obj, _situation: Situation) -> None:
     _keep(new["metadata"], old["metadata"], "labels")
 
 

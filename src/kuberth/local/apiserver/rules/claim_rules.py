@@ -94,7 +94,7 @@ def _expect_admin(row: ServedResource, obj: Obj, spec: Obj, situation: Situation
             return
 
 
-def prepare_claim_status(new: Obj, old: Obj) -> None:
+def prepare_claim_status(new: Obj, old: Obj, _situation: Situation) -> None:
     """What drivers told of devices goes with the allocation of these."""
     told = new["status"].get("devices")
     if not told:

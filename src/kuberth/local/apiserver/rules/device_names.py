@@ -36,6 +36,13 @@ Check = Callable[[Any, str], list[Cause]]
 """Judges one item at its path."""
 
 
+def native_resource_causes(resource: str, path: str) -> list[Cause]:
+    """Nodes offer it by themselves: its name has no domain, or that of Kubernetes."""
+    if "/" not in resource or "kubernetes.io/" in resource:
+        return []
+    return [invalid_value(path, resource, "must be a node allocatable resource name")]
+
+
 def too_many(path: str, number: int, most: int) -> Cause:
     message = f"Too many: {number}: must have at most {most} items"
     return Cause(path, message, "FieldValueTooMany")

@@ -58,6 +58,11 @@ def prepare_pod_group(new: Obj, old: Obj | None, situation: Situation) -> None:
     _expect_template(new, situation)
 
 
+def prepare_pod_group_status(new: Obj, old: Obj, situation: Situation) -> None:
+    if not situation.gates.get(_GATED["resourceClaims"], False) and not old["spec"].get("resourceClaims"):
+        new["status"].pop("resourceClaimStatuses", None)
+
+
 def _expect_template(group: Obj, situation: Situation) -> None:
     """The workload that a group names has to exist, and to have the template."""
     reference = (group["spec"].get("podGroupTemplateRef") or {}).get("workload")
@@ -101,6 +106,26 @@ def validate_pod_group(new: Obj, old: Obj | None) -> list[Cause]:
     reference = spec.get("podGroupTemplateRef")
     if reference is not None:
         causes += _template_causes(reference, "spec.podGroupTemplateRef")
+    return causes
+
+
+def validate_pod_group_status(new: Obj, _old: Obj | None) -> list[Cause]:
+    statuses = new.get("status", {}).get("resourceClaimStatuses") or []
+    known = [each.get("name") for each in new["spec"].get("resourceClaims") or ()]
+    path = "status.resourceClaimStatuses"
+    causes = _too_many(statuses, path, most=4)
+    seen: set[str] = set()
+    for index, status in enumerate(statuses):
+        where, name, claim = f"{path}[{index}]", status.get("name", ""), status.get("resourceClaimName")
+        if name in seen:
+            causes.append(duplicate(where, status))
+        seen.add(name)
+        if name not in known:
+            why = "must match the name of an entry in `spec.resourceClaims`"
+            causes.append(invalid_value(f"{where}.name", name, why))
+        if claim is not None:
+            problems = names.subdomain_problems(claim)
+            causes += invalid_values(f"{where}.resourceClaimName", claim, problems)
     return causes
 
 

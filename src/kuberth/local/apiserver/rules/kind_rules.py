@@ -40,7 +40,7 @@ def _no_preparation(new: Obj, old: Obj | None, situation: Situation) -> None:
     pass
 
 
-def _no_status_preparation(new: Obj, old: Obj) -> None:
+def _no_status_preparation(new: Obj, old: Obj, situation: Situation) -> None:
     pass
 
 
@@ -60,7 +60,7 @@ class KindRules:
     """All that is wrong with the object, and with the way from the old one to it."""
     default_status: Callable[[Obj], None] = _nothing
     """The same as `default`, for a write of the status subresource."""
-    prepare_status: Callable[[Obj, Obj], None] = _no_status_preparation
+    prepare_status: Callable[[Obj, Obj, Situation], None] = _no_status_preparation
     """The same as `prepare`, for a write of the status subresource."""
     validate_status: Callable[[Obj, Obj | None], list[Cause]] = _no_causes
     """The same as `validate`, for a write of the status subresource."""
@@ -123,7 +123,10 @@ RULES: Final[Mapping[str, KindRules]] = {
         workload_validation.validate_priority_class,
     ),
     "podgroups.scheduling.k8s.io": KindRules(
-        prepare=group_rules.prepare_pod_group, validate=group_rules.validate_pod_group
+        prepare=group_rules.prepare_pod_group,
+        validate=group_rules.validate_pod_group,
+        prepare_status=group_rules.prepare_pod_group_status,
+        validate_status=group_rules.validate_pod_group_status,
     ),
     group_rules.WORKLOADS: KindRules(
         prepare=group_rules.prepare_workload, validate=group_rules.validate_workload

@@ -1,11 +1,12 @@
-"""What is wrong with the claims of a pod. In: a pod's spec. Out: causes, in upstream's words."""
+"""What is wrong with the claims of a pod. In: a pod's spec or status. Out: causes, in upstream's words."""
 
 from __future__ import annotations
 
 from typing import Final
 
+from kuberth.api.quantity import format_quantity, parse
 from kuberth.local.apiserver.objects import Obj
-from kuberth.local.apiserver.rules import names
+from kuberth.local.apiserver.rules import device_names, names
 from kuberth.local.apiserver.rules.metadata_validation import (
     duplicate,
     invalid_value,
@@ -67,4 +68,29 @@ def validate_used_claims(resources: Obj, path: str, spec: Obj) -> list[Cause]:
             listed = f": {', '.join(known)}" if known else " which is empty"
             why = f"must be one of the names in pod.spec.resourceClaims{listed}"
             causes.append(Cause(where, f'Not found: "{name}": {why}', "FieldValueNotFound"))
+    return causes
+
+
+def validate_node_resources(status: Obj, spec: Obj, path: str) -> list[Cause]:
+    """What the devices of claims take of the node: the claims are the pod's, containers use them."""
+    causes: list[Cause] = []
+    used = [*(spec.get("resourceClaims") or ()), *(status.get("resourceClaimStatuses") or ())]
+    known = {each.get("resourceClaimName") for each in used}
+    for index, taken in enumerate(status.get("nodeAllocatableResourceClaimStatuses") or ()):
+        where = f"{path}.nodeAllocatableResourceClaimStatuses[{index}]"
+        name, resources = taken.get("resourceClaimName", ""), taken.get("resources") or {}
+        if not name:
+            causes.append(required(f"{where}.resourceClaimName", "must not be empty"))
+        if name not in known:
+            why = "no mapping found in pod reference"
+            causes.append(invalid_value(f"{where}.resourceClaimName", name, why))
+        if not taken.get("containers"):
+            causes.append(required(f"{where}.containers", "must not be empty"))
+        if not resources:
+            causes.append(required(f"{where}.resources", "must not be empty"))
+        for resource, amount in sorted(resources.items()):
+            at = f"{where}.resources[{resource}]"
+            causes += device_names.native_resource_causes(resource, at)
+            if parse(amount) < parse("0"):
+                causes.append(invalid_value(at, format_quantity(amount), "must be non-negative"))
     return causes

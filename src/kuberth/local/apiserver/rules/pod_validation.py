@@ -17,7 +17,11 @@ from kuberth.local.apiserver.rules.metadata_validation import (
     required,
     validate_labels,
 )
-from kuberth.local.apiserver.rules.pod_claim_rules import validate_pod_claims, validate_used_claims
+from kuberth.local.apiserver.rules.pod_claim_rules import (
+    validate_node_resources,
+    validate_pod_claims,
+    validate_used_claims,
+)
 from kuberth.local.apiserver.rules.pod_updates import validate_spec_update
 from kuberth.local.apiserver.rules.scheduling_validation import (
     validate_affinity,
@@ -45,10 +49,12 @@ def validate_pod(new: Obj, old: Obj | None) -> list[Cause]:
 
 def validate_pod_status(new: Obj, old: Obj | None) -> list[Cause]:
     status = new.get("status", {})
+    causes = validate_node_resources(status, new.get("spec", {}), "status")
     nominated = status.get("nominatedNodeName", "")
     if nominated:
-        return invalid_values("status.nominatedNodeName", nominated, names.subdomain_problems(nominated))
-    return []
+        problems = names.subdomain_problems(nominated)
+        causes += invalid_values("status.nominatedNodeName", nominated, problems)
+    return causes
 
 
 def validate_pod_spec(spec: Obj, path: str, *, claims: Collection[str] = ()) -> list[Cause]:

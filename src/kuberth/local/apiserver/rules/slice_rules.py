@@ -10,7 +10,7 @@ import re
 from itertools import pairwise
 from typing import Any, Final
 
-from kuberth.api.quantity import parse
+from kuberth.api.quantity import format_quantity, parse
 from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.rules import device_names as rule
 from kuberth.local.apiserver.rules import names
@@ -19,6 +19,7 @@ from kuberth.local.apiserver.rules.metadata_validation import (
     invalid_value,
     invalid_values,
     required,
+    show,
 )
 from kuberth.local.apiserver.rules.scheduling_validation import validate_node_selector
 from kuberth.local.apiserver.rules.situation import Situation
@@ -60,6 +61,8 @@ def prepare_slice(new: Obj, old: Obj | None, situation: Situation) -> None:
                     value.pop(field, None)
         if not situation.gates.get(_GATED_MAPPINGS, False) and not had_mappings:
             device.pop("nodeAllocatableResourceMappings", None)
+        for mapping in (device.get("nodeAllocatableResourceMappings") or {}).values():
+            mapping.setdefault("allocationMultiplier", "1")
 
 
 def _has_lists(device: Obj) -> bool:
@@ -180,7 +183,27 @@ def _device_causes(device: Obj, path: str, *, apart: bool) -> list[Cause]:
         most=_MOST_CONSUMPTIONS,
         key=lambda counters: counters.get("counterSet", ""),
     )
-    return causes + _device_place_causes(device, path, apart=apart) + rule.binding_causes(device, path)
+    causes += _device_place_causes(device, path, apart=apart) + rule.binding_causes(device, path)
+    where = f"{path}.nodeAllocatableResourceMappings"
+    for resource, mapping in sorted((device.get("nodeAllocatableResourceMappings") or {}).items()):
+        causes += rule.native_resource_causes(resource, f"{where}[{resource}]")
+        causes += _mapping_causes(mapping, capacity, f"{where}[{resource}]")
+    return causes
+
+
+def _mapping_causes(mapping: Obj, capacity: Obj, path: str) -> list[Cause]:
+    """How much of a resource of its node a device takes."""
+    causes = []
+    multiplier, key = mapping.get("allocationMultiplier", "1"), mapping.get("capacityKey")
+    if not parse(multiplier) > parse("0"):
+        shown = format_quantity(multiplier)
+        causes.append(invalid_value(f"{path}.allocationMultiplier", shown, "must be positive"))
+    if key == "":
+        why = "capacityKey must not be an empty string"
+        causes.append(invalid_value(f"{path}.capacityKey", "", why))
+    elif key is not None and key not in capacity:
+        causes.append(Cause(f"{path}.capacityKey", f"Not found: {show(key)}", "FieldValueNotFound"))
+    return causes
 
 
 def _device_place_causes(device: Obj, path: str, *, apart: bool) -> list[Cause]:

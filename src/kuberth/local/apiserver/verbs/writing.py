@@ -155,7 +155,7 @@ class Writer:
             metadata = _metadata_with_status(row, old_metadata, metadata)
             new = {**old, "metadata": metadata, "status": new.get("status") or {}}
             rules.default_status(new)
-            rules.prepare_status(new, old)
+            rules.prepare_status(new, old, self.situation())
             self._sign(row, old, new, signature)
             causes = [
                 *validate_metadata_update(row, new["metadata"], old_metadata),

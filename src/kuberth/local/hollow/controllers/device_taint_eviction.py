@@ -23,7 +23,14 @@ from kuberth.clock import NANOSECONDS, Clock
 from kuberth.errors import WireError
 from kuberth.local.apiserver.objects import Obj, key_of, make_key, namespace_of
 from kuberth.local.hollow.informing import Informers
-from kuberth.local.hollow.pod_claims import CLAIMS, claim_keys, claims_of, is_for, is_reserved_for
+from kuberth.local.hollow.pod_claims import (
+    CLAIMS,
+    GROUP_CLAIMS_GATE,
+    claim_keys,
+    claims_of,
+    is_for,
+    is_reserved_for,
+)
 from kuberth.local.hollow.pod_states import disrupted, node_of
 from kuberth.local.hollow.recording import Recorder
 from kuberth.local.hollow.working import Worker
@@ -46,6 +53,7 @@ class DeviceTaintEvictionController:
         gates = informers.core.gates
         self._is_on = gates.get("DRADeviceTaints", True)
         self._has_rules = self._is_on and gates.get("DRADeviceTaintRules", False)
+        self._with_groups = gates.get(GROUP_CLAIMS_GATE, False)
         self._pods = informers.of("pods")
         self._claims = informers.of(CLAIMS)
         self._slices = informers.of(SLICES)
@@ -125,9 +133,9 @@ class DeviceTaintEvictionController:
             return
         for wanted in claims_of(pod):
             claim = self._claims.get(make_key(namespace_of(pod), wanted.claim)) if wanted.claim else None
-            if claim is None or not is_reserved_for(pod, claim):
+            if claim is None or not is_reserved_for(pod, claim, with_groups=self._with_groups):
                 continue
-            if wanted.template and not is_for(pod, claim):
+            if wanted.template and not is_for(pod, claim, with_groups=self._with_groups):
                 continue
             for known in _read(ResourceClaim, (claim,)):
                 allocation = known.status.allocation

@@ -1,28 +1,36 @@
 """ResourceClaims: made from templates for pods that ask for them, freed and removed when those are done.
 
-In: pods, claims, claim templates. Out: claims owned by their pods, with their names in the pods' status;
-reservations without the pods that ended; claims that nobody uses deallocated, so that others get their
-devices, and let go. As upstream, claims that people made stay, and who reserved one otherwise than for a pod
-takes it back himself.
+In: pods, claims, claim templates and, with the gate DRAWorkloadResourceClaims, pod groups. Out: claims owned
+by their pods or groups, with their names in the status of these; reservations without the pods that ended and
+the groups that are gone; claims that nobody uses deallocated, so that others get their devices, and let go.
+As upstream, claims that people made stay, and who reserved one for anything else takes it back himself.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from typing import Final, NamedTuple
 
 from kuberth.clock import Clock
 from kuberth.local.apiserver.objects import Obj, key_of, make_key, name_of, namespace_of
 from kuberth.local.apiserver.status_errors import StatusError
-from kuberth.local.hollow.informing import Informers
+from kuberth.local.apiserver.verbs.core import Core
+from kuberth.local.hollow.informing import Informer, Informers
 from kuberth.local.hollow.pod_claims import (
     CLAIMS,
+    GROUP_CLAIMS_GATE,
+    GROUPS,
     PodClaim,
+    as_user,
     claim_keys,
     claims_of,
+    group_keys,
     has_claims,
     is_for,
+    is_group,
+    is_of_group,
     is_reserved_for,
+    owning_group,
     owning_pod,
 )
 from kuberth.local.hollow.pod_states import is_finished, node_of
@@ -41,6 +49,10 @@ class ResourceClaimController:
     name = "resource-claim-controller"
 
     def __init__(self, informers: Informers, *, clock: Clock) -> None:
+        server = informers.server
+        self._with_groups = isinstance(server, Core) and server.gates.get(GROUP_CLAIMS_GATE, False)
+        self._groups: Informer | None = None
+        self._group_worker = Worker("pod groups with claims", self._sync_group)
         self._pods = informers.of("pods")
         self._claims = informers.of(CLAIMS)
         self._templates = informers.of(TEMPLATES)
@@ -49,15 +61,23 @@ class ResourceClaimController:
         self._claim_worker = Worker("resource claims", self._sync_claim)
         self._pods.add_index("claim", claim_keys)
         self._pods.add_index("claim template", _template_keys)
-        self._claims.add_index("pod", _owner_uids)
+        self._claims.add_index("owner", _owner_uids)
         self._pods.add_handler(self._note_pod)
         self._claims.add_handler(self._note_claim)
         self._templates.add_handler(self._note_template)
+        if self._with_groups:
+            self._groups = informers.of(GROUPS)
+            self._pods.add_index("group", group_keys)
+            self._groups.add_index("claim", claim_keys)
+            self._groups.add_index("claim template", _template_keys)
+            self._groups.add_handler(self._note_group)
 
     async def run(self) -> None:
-        for informer in (self._pods, self._claims, self._templates):
-            await informer.synced.wait()
+        for informer in (self._pods, self._claims, self._templates, self._groups):
+            if informer is not None:
+                await informer.synced.wait()
         async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._group_worker.run(), name="hollow-pod-groups-with-claims")
             tasks.create_task(self._pod_worker.run(), name="hollow-pods-with-claims")
             tasks.create_task(self._claim_worker.run(), name="hollow-resource-claims")
 
@@ -68,10 +88,25 @@ class ResourceClaimController:
         if new is not None and not _is_done(new):
             self._pod_worker.add(key_of(new))
             return
-        for key in claim_keys(pod):
+        self._note_claims_of(pod)
+
+    def _note_claims_of(self, owner: Obj) -> None:
+        """Whoever asked for these is done."""
+        for key in claim_keys(owner):
             self._claim_worker.add(key)
-        for claim in self._claims.by("pod", pod["metadata"]["uid"]):
+        for claim in self._claims.by("owner", owner["metadata"]["uid"]):
             self._claim_worker.add(key_of(claim))
+
+    def _note_group(self, old: Obj | None, new: Obj | None) -> None:
+        group = new or old or {}
+        if not group["spec"].get("resourceClaims"):
+            return
+        if new is None:
+            self._note_claims_of(group)
+            return
+        self._group_worker.add(key_of(group))
+        for pod in self._pods.by("group", key_of(group)):
+            self._note_pod(None, pod)
 
     def _note_claim(self, old: Obj | None, new: Obj | None) -> None:
         key = key_of(new or old or {})
@@ -79,81 +114,110 @@ class ResourceClaimController:
             self._claim_worker.add(key)
         for pod in self._pods.by("claim", key):
             self._pod_worker.add(key_of(pod))
+        for group in [] if self._groups is None else self._groups.by("claim", key):
+            self._group_worker.add(key_of(group))
 
     def _note_template(self, old: Obj | None, new: Obj | None) -> None:
         if new is not None:
             for pod in self._pods.by("claim template", key_of(new)):
                 self._pod_worker.add(key_of(pod))
+            for group in [] if self._groups is None else self._groups.by("claim template", key_of(new)):
+                self._group_worker.add(key_of(group))
 
-    # Pods: make what they ask for
+    # Pods and groups: make what they ask for
 
     async def _sync_pod(self, key: str) -> None:
         pod = self._pods.get(key)
         if pod is None or self._pods.is_leaving(pod) or is_finished(pod):
             return
+        group = None
+        if self._groups is not None and (keys := group_keys(pod)):
+            group = self._groups.get(keys[0])
+            if group is None:
+                return  # its coming will be noticed
+        updated = await self._make_all(pod, _POD, self._pods, group)
+        if updated is not None and node_of(updated):
+            await self._reserve(updated, group)
+
+    async def _sync_group(self, key: str) -> None:
+        assert self._groups is not None
+        group = self._groups.get(key)
+        if group is not None and not self._groups.is_leaving(group):
+            await self._make_all(group, _GROUP, self._groups, None)
+
+    async def _make_all(
+        self, owner: Obj, kind: _OwnerKind, informer: Informer, group: Obj | None
+    ) -> Obj | None:
+        """The owner with the names of its claims in its status; None: a template is missing."""
         made = {}
-        for wanted in claims_of(pod):
+        for wanted in claims_of(owner):
             try:
-                claim = await self._make(pod, wanted)
+                claim = await self._make(owner, wanted, kind, group)
             except (StatusError, _MissingTemplateError) as error:
-                message = f"PodResourceClaim {wanted.name}: {error}"
                 self._recorder.record(
-                    pod,
-                    api_version="v1",
-                    kind="Pod",
+                    owner,
+                    api_version=kind.api_version,
+                    kind=kind.kind,
                     reason="FailedResourceClaimCreation",
-                    message=message,
+                    message=f"{kind.kind}ResourceClaim {wanted.name}: {error}",
                     type_="Warning",
                 )
                 if isinstance(error, _MissingTemplateError):
-                    return  # its coming will be noticed
+                    return None  # its coming will be noticed
                 raise
             if claim is not None:
                 made[wanted.name] = name_of(claim)
-        if made:
-            pod = await self._tell_names(pod, made)
-        if node_of(pod):
-            await self._reserve(pod)
+        return await _tell_names(informer, owner, made) if made else owner
 
-    async def _make(self, pod: Obj, wanted: PodClaim) -> Obj | None:
-        """The claim for a template of the pod, if its status does not have it yet."""
+    async def _make(self, owner: Obj, wanted: PodClaim, kind: _OwnerKind, group: Obj | None) -> Obj | None:
+        """The claim for a template of its owner, if the status of that does not have it yet."""
         if not wanted.template or not wanted.needed:
             return None
         if wanted.claim is not None:
-            known = self._claims.get(make_key(namespace_of(pod), wanted.claim))
-            if known is not None and is_for(pod, known):
+            known = self._claims.get(make_key(namespace_of(owner), wanted.claim))
+            if known is not None and self._is_for(owner, known, kind):
                 return None
-        for claim in self._claims.by("pod", pod["metadata"]["uid"]):
-            # Made before, but its name did not get into the pod's status.
-            if (claim["metadata"].get("annotations") or {}).get(POD_CLAIM_NAME) == wanted.name:
-                return claim
-        template = self._templates.get(make_key(namespace_of(pod), wanted.template))
+        if group is not None and is_of_group(group, wanted):
+            return self._made_before(group, wanted)  # if not, the group's turn comes first
+        claim = self._made_before(owner, wanted)
+        if claim is not None:
+            return claim
+        template = self._templates.get(make_key(namespace_of(owner), wanted.template))
         if template is None:
             raise _MissingTemplateError(
                 f'resource claim template "{wanted.template}": '
                 f'resourceclaimtemplate.resource.k8s.io "{wanted.template}" not found'
             )
-        return await self._claims.create(_claim(pod, wanted, template["spec"]))
+        return await self._claims.create(_claim(owner, wanted, template["spec"], kind))
 
-    async def _tell_names(self, pod: Obj, made: dict[str, str]) -> Obj:
-        status = pod.get("status") or {}
-        kept = [each for each in status.get("resourceClaimStatuses") or () if each.get("name") not in made]
-        new = [{"name": name, "resourceClaimName": claim} for name, claim in made.items()]
-        changed = {**pod, "status": {**status, "resourceClaimStatuses": [*kept, *new]}}
-        return await self._pods.update(changed, subresource="status")
+    def _is_for(self, owner: Obj, claim: Obj, kind: _OwnerKind) -> bool:
+        if kind is _GROUP:
+            return owner["metadata"]["uid"] in _owner_uids(claim)
+        return is_for(owner, claim, with_groups=self._with_groups)
 
-    async def _reserve(self, pod: Obj) -> None:
+    def _made_before(self, owner: Obj, wanted: PodClaim) -> Obj | None:
+        """What was made for it, but whose name did not get into its status, or not into all."""
+        for claim in self._claims.by("owner", owner["metadata"]["uid"]):
+            if (claim["metadata"].get("annotations") or {}).get(POD_CLAIM_NAME) == wanted.name:
+                return claim
+        return None
+
+    async def _reserve(self, pod: Obj, group: Obj | None) -> None:
         """For a pod that came to its node without the scheduler: it uses what is allocated."""
         for wanted in claims_of(pod):
             claim = self._claims.get(make_key(namespace_of(pod), wanted.claim)) if wanted.claim else None
-            if claim is None or "allocation" not in claim.get("status", {}) or is_reserved_for(pod, claim):
+            if claim is None or "allocation" not in claim.get("status", {}):
                 continue
-            if wanted.template and not is_for(pod, claim):
+            if is_reserved_for(pod, claim, with_groups=self._with_groups):
+                continue
+            if wanted.template and not is_for(pod, claim, with_groups=self._with_groups):
                 continue
             status = claim["status"]
             reserved = status.get("reservedFor") or []
             if len(reserved) < _MOST_RESERVED and not self._claims.is_leaving(claim):
-                user = {"resource": "pods", "name": name_of(pod), "uid": pod["metadata"]["uid"]}
+                user = as_user(pod, is_group=False)
+                if group is not None and is_of_group(group, wanted):
+                    user = as_user(group, is_group=True)
                 changed = {**claim, "status": {**status, "reservedFor": [*reserved, user]}}
                 await self._claims.update(changed, subresource="status")
 
@@ -181,9 +245,12 @@ class ResourceClaimController:
             await self._claims.delete(claim)
 
     async def _still_uses(self, user: Obj, namespace: str) -> bool:
+        key = make_key(namespace, user.get("name", ""))
+        if self._groups is not None and is_group(user):
+            group = self._groups.get(key) or await self._groups.fetch(key)
+            return group is not None and group["metadata"]["uid"] == user.get("uid")
         if user.get("apiGroup") or user.get("resource") != "pods":
             return True  # whatever it is, it is not known here whether it ended
-        key = make_key(namespace, user.get("name", ""))
         # The scheduler may know a pod that did not come here yet.
         pod = self._pods.get(key) or await self._pods.fetch(key)
         return pod is not None and pod["metadata"]["uid"] == user.get("uid") and not _is_done(pod)
@@ -213,20 +280,37 @@ class _MissingTemplateError(Exception):
     """A pod names a template that is not there."""
 
 
-def _claim(pod: Obj, wanted: PodClaim, template: Obj) -> Obj:
+class _OwnerKind(NamedTuple):
+    api_version: str
+    kind: str
+
+
+_POD: Final = _OwnerKind("v1", "Pod")
+_GROUP: Final = _OwnerKind("scheduling.k8s.io/v1alpha2", "PodGroup")
+
+
+async def _tell_names(informer: Informer, owner: Obj, made: dict[str, str]) -> Obj:
+    status = owner.get("status") or {}
+    kept = [each for each in status.get("resourceClaimStatuses") or () if each.get("name") not in made]
+    new = [{"name": name, "resourceClaimName": claim} for name, claim in made.items()]
+    changed = {**owner, "status": {**status, "resourceClaimStatuses": [*kept, *new]}}
+    return await informer.update(changed, subresource="status")
+
+
+def _claim(owner: Obj, wanted: PodClaim, template: Obj, kind: _OwnerKind) -> Obj:
     metadata = template.get("metadata") or {}
     return {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaim",
         "metadata": {
-            "generateName": generated_prefix(name_of(pod), wanted.name),
-            "namespace": namespace_of(pod),
+            "generateName": generated_prefix(name_of(owner), wanted.name),
+            "namespace": namespace_of(owner),
             "ownerReferences": [
                 {
-                    "apiVersion": "v1",
-                    "kind": "Pod",
-                    "name": name_of(pod),
-                    "uid": pod["metadata"]["uid"],
+                    "apiVersion": kind.api_version,
+                    "kind": kind.kind,
+                    "name": name_of(owner),
+                    "uid": owner["metadata"]["uid"],
                     "controller": True,
                 }
             ],
@@ -237,12 +321,12 @@ def _claim(pod: Obj, wanted: PodClaim, template: Obj) -> Obj:
     }
 
 
-def generated_prefix(pod: str, claim: str) -> str:
+def generated_prefix(owner: str, claim: str) -> str:
     """What a claim's name begins with; both names are cut in proportion where they are too long."""
-    whole = f"{pod}-{claim}-"
+    whole = f"{owner}-{claim}-"
     if len(whole) <= _LONGEST_BASE:
         return whole
-    cut = [name[: len(name) * _LONGEST_BASE // len(whole)] for name in (pod, claim)]
+    cut = [name[: len(name) * _LONGEST_BASE // len(whole)] for name in (owner, claim)]
     return "-".join(cut)
 
 
@@ -258,5 +342,5 @@ def _template_keys(pod: Obj) -> list[str]:
 
 
 def _owner_uids(claim: Obj) -> list[str]:
-    owner = owning_pod(claim)
+    owner = owning_pod(claim) or owning_group(claim)
     return [] if owner is None else [owner["uid"]]

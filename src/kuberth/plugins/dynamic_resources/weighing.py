@@ -1,0 +1,155 @@
+"""Nodes weighed for pods whose devices take something of them (gate DRANodeAllocatableResources).
+
+In: a cycle in which devices were found, a view of the nodes. Out: codes for those that have no room for what
+the devices take, or where somebody else takes it by the same claim; and the pod as it counts on its node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import numpy as np
+from msgspec.structs import replace
+from numpy.typing import NDArray
+
+from kuberth.api.core import Pod
+from kuberth.cluster.nodes import Nodes
+from kuberth.cluster.pod_info import PodInfo
+from kuberth.cluster.selection import meets_node_selector
+from kuberth.cluster.table import ClusterTable
+from kuberth.framework.status import Status
+from kuberth.plugins.devices.inventory import Inventory
+from kuberth.plugins.dynamic_resources.cycle import Cycle, Variant
+from kuberth.plugins.dynamic_resources.judging import Judgements, Timer
+from kuberth.plugins.dynamic_resources.node_resources import (
+    Footprint,
+    footprint_of,
+    take_of_allocation,
+    taking,
+)
+
+Mask = NDArray[np.bool_]
+
+_NOTHING: Final = Footprint()
+
+
+class Weighing:
+    """Answers for all cycles of a profile."""
+
+    def __init__(
+        self, cluster: ClusterTable, inventory: Inventory, judgements: Judgements, *, pod_level: bool
+    ) -> None:
+        """`pod_level`: whether requests of a pod as a whole count (gate PodLevelResources)."""
+        self._cluster = cluster
+        self._inventory = inventory
+        self._judgements = judgements
+        self._pod_level = pod_level
+
+    def users_elsewhere(
+        self, cycle: Cycle, pod: Pod, nodes: Nodes, where: Mask
+    ) -> Iterable[tuple[Status, Mask]]:
+        """Nodes where other pods take something by a claim that this one shares with them: nobody could say
+        how much of it is whose."""
+        in_use = nodes.table.device_claims
+        if not in_use:
+            return
+        for index, claim in enumerate(cycle.claims):
+            name = claim.metadata.name
+            counts = in_use.get(f"{pod.metadata.namespace}/{name}")
+            if claim.status.allocation is None or index in cycle.shared or counts is None:
+                continue
+            users = nodes.take(counts.column(nodes.table.slots))
+            if index in cycle.selectors:
+                users = np.where(meets_node_selector(nodes, cycle.selectors[index]), users, 0)
+            several, one = where & (users > 1), where & (users == 1)
+            where = where & (users == 0)
+            claimed = f"node allocatable resource claim {name}"
+            yield Status.unresolvable(f"{claimed} shared by multiple pods"), several
+            yield Status.unresolvable(f"{claimed} is already used by another pod"), one
+
+    def refusals(self, cycle: Cycle, pod: Pod, nodes: Nodes, where: Mask) -> Iterable[tuple[Status, Mask]]:
+        """Nodes that devices were found for, but that have no room for what they take."""
+        bits = cycle.bits(nodes, self._inventory.classes)
+        sites = nodes.take(self._inventory.sites.of_row)
+        for each in np.unique(bits[where]).tolist():
+            variant = self._variant(cycle, pod, each)
+            here = where & (bits == each)
+            numbers = np.zeros(len(nodes), np.int64)
+            if variant.judged is not None:
+                numbers[here] = variant.judged.taken[sites[here]]
+            for number in np.unique(numbers[here]).tolist():
+                footprint = self._footprint(cycle, pod, each, number)
+                there = here & (numbers == number)
+                if footprint.refusal is not None:
+                    yield footprint.refusal, there
+                else:
+                    yield from _shortages(nodes, footprint.amounts, there)
+
+    def placed(self, cycle: Cycle, timer: Timer, info: PodInfo, node_name: str) -> PodInfo:
+        """The pod as it counts on a node; what was said of another node, in another attempt, is forgotten."""
+        statuses = self._on(cycle, info.pod, node_name, timer).statuses
+        if not statuses and not info.pod.status.node_allocatable_resource_claim_statuses:
+            return info.placed_on(node_name)
+        pod = replace(info.pod, spec=replace(info.pod.spec, node_name=node_name))
+        return PodInfo(taking(pod, statuses), pod_level_resources=self._pod_level, with_devices=True)
+
+    def _on(self, cycle: Cycle, pod: Pod, node_name: str, timer: Timer) -> Footprint:
+        node = self._cluster.node_named(node_name)
+        if node is None or not (cycle.to_allocate or cycle.shared):
+            return _NOTHING
+        self._inventory.refresh()
+        bits = int(cycle.bits(node.alone, self._inventory.classes)[0])
+        variant, number = self._variant(cycle, pod, bits), 0
+        if variant.judged is not None:
+            site = int(self._inventory.sites.of_row[node.row])
+            variant.judged.judge(np.array([site], np.int64), timer)
+            number = int(variant.judged.taken[site]) if variant.judged.found[site] is not None else 0
+        return self._footprint(cycle, pod, bits, number)
+
+    def _variant(self, cycle: Cycle, pod: Pod, bits: int) -> Variant:
+        return cycle.variant(bits, pod, self._judgements, self._inventory.classes)
+
+    def _footprint(self, cycle: Cycle, pod: Pod, bits: int, number: int) -> Footprint:
+        known = cycle.footprints.get((bits, number))
+        if known is None:
+            known = cycle.footprints[bits, number] = self._new_footprint(cycle, pod, bits, number)
+        return known
+
+    def _new_footprint(self, cycle: Cycle, pod: Pod, bits: int, number: int) -> Footprint:
+        variant = self._variant(cycle, pod, bits)
+        found = [
+            (cycle.claims[index], take_of_allocation(allocation, self._inventory.sites))
+            for index, allocation in cycle.shared.items()
+        ]
+        if variant.judged is not None:
+            found += zip(cycle.asked(variant), variant.judged.takes[number], strict=True)
+        # A claim may be named twice; then what was found last for it counts.
+        by_uid = {claim.metadata.uid: (claim, take) for claim, take in found}
+        takes = [(claim, take) for claim, take in by_uid.values() if take is not None]
+        if not takes:
+            return _NOTHING
+        return footprint_of(pod, takes, cycle.names, pod_level=self._pod_level)
+
+
+def _shortages(nodes: Nodes, amounts: Mapping[str, int], where: Mask) -> Iterable[tuple[Status, Mask]]:
+    """Which of the nodes `where` lack some of the amounts, by what they lack."""
+    table = nodes.table
+    lacking, hopeless = [], np.zeros(len(nodes), np.bool_)
+    for name, amount in amounts.items():
+        index = table.resource_index(name)
+        offered = taken = np.zeros(len(nodes), np.int64)
+        if index is not None:
+            offered, taken = nodes.take(table.allocatable[index]), nodes.take(table.requested[index])
+        short = where & (amount > offered - taken)
+        hopeless |= short & (amount > offered)
+        lacking.append(short)
+    if not lacking or not np.any(lacking):
+        return
+    flags = np.stack((hopeless, *lacking))
+    for combination in np.unique(flags[:, flags[1:].any(axis=0)], axis=1).T:
+        reasons = [
+            f"Insufficient {name}" for name, lacks in zip(amounts, combination[1:], strict=True) if lacks
+        ]
+        status = Status.unresolvable(*reasons) if combination[0] else Status.unschedulable(*reasons)
+        yield status, (flags == combination[:, np.newaxis]).all(axis=0)
