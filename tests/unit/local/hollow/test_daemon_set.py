@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from kuberth.local.apiserver.objects import Obj
 from tests.unit.local.hollow.harness import World, playing, template, virtual
 
@@ -175,5 +177,20 @@ def test_a_pod_that_failed_is_replaced() -> None:
             await world.patch("Pod", first, {"status": {"phase": "Failed"}}, sub="status")
             await world.gone("Pod", first)
             await world.status("DaemonSet", "logs", numberReady=1)
+
+    virtual(main)
+
+
+def test_its_revisions_read_as_upstream_writes_them() -> None:
+    async def main() -> None:
+        async with playing(nodes=1) as world:
+            await world.create(daemon_set())
+            await world.status("DaemonSet", "logs", numberReady=1)
+            (revision,) = await world.all("ControllerRevision")
+            data = msgspec.json.encode(revision["data"]).decode()
+            assert data.startswith('{"spec":{"template":{"$patch":"replace","metadata":{"labels":{"app":')
+            container = revision["data"]["spec"]["template"]["spec"]["containers"][0]
+            assert container["resources"] == {}
+            assert list(container) == sorted(container)
 
     virtual(main)

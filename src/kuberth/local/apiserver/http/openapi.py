@@ -136,9 +136,16 @@ class OpenApi:
         schema["type"] = "object"
         schema["properties"] = {
             **(properties if isinstance(properties, dict) else {}),
-            "apiVersion": {"type": "string"},
-            "kind": {"type": "string"},
-            "metadata": {"allOf": [_reference("meta.v1.ObjectMeta")], "default": {}},
+            "apiVersion": {
+                "type": "string",
+                "description": "APIVersion defines which version of the kind it is.",
+            },
+            "kind": {"type": "string", "description": "Kind is what the object is an instance of."},
+            "metadata": {
+                "allOf": [_reference("meta.v1.ObjectMeta")],
+                "default": {},
+                "description": "What every object has: a name, labels and the like.",
+            },
         }
         return schema
 

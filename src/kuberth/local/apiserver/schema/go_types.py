@@ -1,6 +1,7 @@
 """What Go's types add to the fields of a kind, condensed from Kubernetes' own OpenAPI documents.
 
-In: the name of a type. Out: whether it is one value, and what its fields hold where nobody set them.
+In: the name of a type. Out: whether it is one value, and what its fields hold where nobody set them; and a
+tree of the type as Go writes it.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from typing import Any, Final
+
+from kuberth.local.apiserver.schema.fields import fields_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,3 +35,17 @@ def _table() -> dict[str, GoType]:
 
 def go_type(name: str) -> GoType:
     return _table().get(name, _PLAIN)
+
+
+def as_go_writes(tree: Any, type_name: str) -> Any:
+    """The same tree with what Go writes for nothing, and fields by name: some compare such texts as bytes."""
+    if isinstance(tree, list):
+        return [as_go_writes(entry, type_name[2:]) for entry in tree]
+    if not isinstance(tree, dict):
+        return tree
+    if type_name.startswith("{}"):
+        return {name: as_go_writes(tree[name], type_name[2:]) for name in sorted(tree)}
+    fields, whole = fields_of(type_name), {**go_type(type_name).zeros, **tree}
+    return {
+        name: as_go_writes(whole[name], fields[name].type if name in fields else "") for name in sorted(whole)
+    }

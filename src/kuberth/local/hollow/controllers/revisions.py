@@ -7,9 +7,10 @@ made, renumbered and cleaned up as upstream does.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from kuberth.local.apiserver.objects import Obj, key_of, name_of, namespace_of
+from kuberth.local.apiserver.schema.go_types import as_go_writes
 from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.hollow.controllers.deployment import template_hash
 from kuberth.local.hollow.informing import Informers
@@ -55,7 +56,7 @@ class RevisionHistory:
         )
         history.sort(key=lambda one: (one.get("revision", 0), name_of(one)))
         data, newest = _data(owner), history[-1].get("revision", 0) if history else 0
-        same = [one for one in history if one.get("data") == data]
+        same = [one for one in history if _as_written(one.get("data")) == data]
         if same:
             update = same[-1]
             if update.get("revision", 0) != newest:  # rolled back to
@@ -120,4 +121,13 @@ def _is_whole(revision: Obj) -> bool:
 
 
 def _data(owner: Obj) -> Obj:
-    return {"spec": {"template": {**owner["spec"]["template"], "$patch": "replace"}}}
+    return _as_written({"spec": {"template": {"$patch": "replace", **owner["spec"]["template"]}}})
+
+
+def _as_written(data: Any) -> Obj:
+    """As upstream's controllers write it: clients find the present revision by comparing bytes."""
+    match data:
+        case {"spec": {"template": dict(template)}}:
+            return {"spec": {"template": as_go_writes(template, "core.v1.PodTemplateSpec")}}
+        case _:
+            return {}
