@@ -19,11 +19,10 @@ from kuberth.framework.queued_pod import QueuedPod
 from kuberth.local.apiserver.store.store import RevisionStore
 from kuberth.local.apiserver.verbs.core import Core
 from kuberth.local.in_process import InProcessApi
-from kuberth.local.memory_api import MemoryApi
 from kuberth.queue.interface import PreCheck, QueueContext
 from kuberth.queue.priority_queue import PriorityQueue
 from kuberth.simulation.arrivals import Arrival
-from kuberth.simulation.stage import Performance, Scenario
+from kuberth.simulation.stage import Performance, Scenario, StageApi
 from tests.unit.simulation.scenes import scene
 
 BATCHES, BATCH = 20, 15
@@ -110,7 +109,7 @@ def in_virtual_time() -> Diary:
 
     async def main() -> None:
         clock = LoopClock(asyncio.get_running_loop())
-        await Performance(scenario(diary), MemoryApi(clock=clock), seed=SEED).run()
+        await Performance(scenario(diary), StageApi(clock=clock, steady=True), seed=SEED).run()
 
     run_in_virtual_time(main)
     return diary

@@ -124,7 +124,7 @@ def run_simulation(extras: Extras, flags: dict[str, Any]) -> None:
         before = 0
         for name, make in variants.items():
             for seed in seeds:
-                scenario = make(seed)
+                scenario = scenarios.pop(name, None) or make(seed)
                 outcomes[name].append(simulate(scenario, seed=seed, told=partial(_beyond, told, before)))
                 before += len(scenario.arrivals)
     _tell(compare(outcomes), flags)

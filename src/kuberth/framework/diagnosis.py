@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kuberth.framework.status import Code, Status
-from kuberth.framework.verdict import Verdict
+from kuberth.framework.verdict import Verdict, counted, distinct
 
 ABSENT: Final = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE)
 """How a node counts that was not looked at: no preemption is tried there."""
@@ -52,7 +52,7 @@ class Diagnosis:
     ) -> None:
         """`plugin` rejected `rows`, with `codes` of `verdict` for each."""
         self._blocks.append((plugin, rows, codes, verdict))
-        for code in np.unique(codes):
+        for code in distinct(codes):
             self._note_plugin(verdict.status(int(code)).by(plugin))
 
     def _note_plugin(self, status: Status) -> None:
@@ -82,14 +82,13 @@ class Diagnosis:
         """Every distinct status with the number of nodes that have it."""
         yield from Counter(self._explicit.values()).items()
         for plugin, _rows, codes, verdict in self._blocks:
-            values, numbers = np.unique(codes, return_counts=True)
-            for code, number in zip(values.tolist(), numbers.tolist(), strict=True):
+            for code, number in counted(codes):
                 yield verdict.status(code).by(plugin), number
 
     def rows(self) -> Iterator[tuple[NDArray[np.int64], Status]]:
         """Every block of rows with the status they share."""
         for plugin, rows, codes, verdict in self._blocks:
-            for code in np.unique(codes).tolist():
+            for code in distinct(codes):
                 yield rows[codes == code], verdict.status(code).by(plugin)
 
     def status_of(self, node_name: str, *, row: int | None) -> Status:

@@ -5,7 +5,9 @@ In: arrays a plugin computed. Out: which rows pass, and for every other row the 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +18,25 @@ Codes = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 Positions = NDArray[np.int64]
 """Places in a view, which are not rows of the table unless the view is the whole table."""
+
+_FEW: Final = 256
+"""So many numbers are counted sooner one by one than numpy has sorted them."""
+
+
+def distinct(codes: NDArray[np.integer[Any]]) -> list[int]:
+    """The codes that occur, in ascending order."""
+    if len(codes) <= _FEW:
+        return sorted(set(codes.tolist()))
+    ordered: list[int] = np.unique(codes).tolist()
+    return ordered
+
+
+def counted(codes: NDArray[np.integer[Any]]) -> list[tuple[int, int]]:
+    """The same, each with how often it occurs."""
+    if len(codes) <= _FEW:
+        return sorted(Counter(codes.tolist()).items())
+    values, numbers = np.unique(codes, return_counts=True)
+    return list(zip(values.tolist(), numbers.tolist(), strict=True))
 
 
 class Verdict:

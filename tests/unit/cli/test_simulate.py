@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from click.testing import CliRunner, Result
@@ -12,6 +13,7 @@ from click.testing import CliRunner, Result
 from kuberth.cli import cli
 from kuberth.cli.simulate import _spread
 from kuberth.errors import ConfigError
+from kuberth.simulation.generating import generate
 
 PACKED = """
 apiVersion: kubescheduler.config.k8s.io/v1
@@ -35,6 +37,12 @@ def test_two_runs_with_one_seed_are_byte_equal(tmp_path: Path) -> None:
         assert ran(*SMALL, "--seed", 3, "--output-json", file).exit_code == 0
     assert files[0].read_bytes() == files[1].read_bytes()
     assert json.loads(files[0].read_bytes())["pods"]["arrived"] >= 20
+
+
+def test_arrivals_are_drawn_once_for_each_seed() -> None:
+    with patch("kuberth.cli.simulate_run.generate", wraps=generate) as drawing:
+        assert ran(*SMALL, "--seed", 3, "--seeds", 2).exit_code == 0
+    assert [call.kwargs["seed"] for call in drawing.mock_calls] == [3, 4]
 
 
 def test_configurations_are_compared_over_the_same_arrivals(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from kuberth.framework.plans import KeptVerdicts, Plans, Rows
 from kuberth.framework.profile import Profile
 from kuberth.framework.running.asking import ADD_POD, FEW_NODES, REMOVE_POD, Phase, nonsense, raised
 from kuberth.framework.status import SUCCESS, Code, Status
-from kuberth.framework.verdict import Mask, Verdict
+from kuberth.framework.verdict import Mask, Verdict, distinct
 from kuberth.observe.metrics import SchedulerMetrics
 
 _ONE: Final = np.ones(1, np.bool_)
@@ -48,7 +48,7 @@ class KeptBlock(NamedTuple):
 
     def by_plugin(self) -> Iterator[Block]:
         first = self.kept.first(self.rows)
-        for known in np.unique(first).tolist():
+        for known in distinct(first):
             status = self.kept.rejections[known - 1].status
             positions = self.positions[first == known]
             codes = np.ones(len(positions), np.int64)
@@ -253,7 +253,7 @@ class Judging(Phase):
             positions = np.flatnonzero(rejected)
             codes = verdict.codes[positions]
             if verdict.may_fail:
-                for code in np.unique(codes).tolist():
+                for code in distinct(codes):
                     status = self._asked.status(plugin, "Filter", verdict.status, code)
                     if status.is_success:
                         status = nonsense(plugin, "Filter", status, f"a rejection for code {code}")

@@ -21,7 +21,7 @@ from kuberth.framework.profile import Profile
 from kuberth.framework.running.asking import FEW_NODES
 from kuberth.framework.running.judging import Blocks, Judging, KeptBlock, plain
 from kuberth.framework.status import Status
-from kuberth.framework.verdict import Mask
+from kuberth.framework.verdict import Mask, distinct
 from kuberth.observe.metrics import SchedulerMetrics
 
 MAX_REJECTIONS: Final = 4096
@@ -161,7 +161,7 @@ class Keeping(Judging):
             return False
         ids[rows] = 0
         for block in plain(judged[0]):
-            for code in np.unique(block.codes).tolist():
+            for code in distinct(block.codes):
                 status = self._asked.status(
                     self.profile.plugins[block.plugin], "Filter", block.verdict.status, code
                 )
