@@ -27,6 +27,8 @@ V2_DOCUMENT_PROTOBUF: Final = b"\n\x032.0\x12\x12\n\x07Kuberth\x12\x07v1.36.4B\x
 
 _INFO: Final = {"title": "Kuberth", "version": "v1.36.4"}
 _V2: Final = "v2"
+_KIND: Final = "x-kubernetes-group-version-kind"
+_PRESERVE: Final = "x-kubernetes-preserve-unknown-fields"
 _PREFIX: Final = "io.k8s.api."
 _SCALARS: Final[Mapping[str, Obj]] = {
     "string": {"type": "string"},
@@ -39,7 +41,7 @@ _SCALARS: Final[Mapping[str, Obj]] = {
     "time": {"type": "string", "format": "date-time"},
     "microtime": {"type": "string", "format": "date-time"},
     "bytes": {"type": "string", "format": "byte"},
-    "any": {"x-kubernetes-preserve-unknown-fields": True},
+    "any": {_PRESERVE: True},
 }
 _TEXT_OR_NUMBER: Final = [_SCALARS[name]["oneOf"] for name in ("quantity", "int-or-string")]
 _NOT_IN_V2: Final = frozenset({"allOf", "anyOf", "nullable", "not", "oneOf"})
@@ -92,7 +94,7 @@ class OpenApi:
                 for rows in versions.values():
                     for row in rows:
                         self._add_schema(schemas, row)
-            definitions = {name: as_v2(schema) for name, schema in schemas.items()}
+            definitions = {name: _definition(schema) for name, schema in schemas.items()}
             tree = {"swagger": "2.0", "info": _INFO, "paths": {}, "definitions": definitions}
             found = self._documents[_V2] = encode(tree)
         return found
@@ -127,11 +129,11 @@ class OpenApi:
             name = ".".join((*reversed(row.group.split(".")), row.version, row.kind))
             schemas[name] = self._custom(row)
         known = {"group": row.group, "version": row.version, "kind": row.kind}
-        schemas[name] = {**schemas[name], "x-kubernetes-group-version-kind": [known]}
+        schemas[name] = {**schemas[name], _KIND: [known]}
         return name
 
     def _custom(self, row: ServedResource) -> Obj:
-        schema: Obj = dict(self._custom_schema(row) or {"x-kubernetes-preserve-unknown-fields": True})
+        schema: Obj = dict(self._custom_schema(row) or {_PRESERVE: True})
         properties = schema.get("properties")
         schema["type"] = "object"
         schema["properties"] = {
@@ -150,6 +152,13 @@ class OpenApi:
         return schema
 
 
+def _definition(schema: Obj) -> Obj:
+    """A type in OpenAPI v2; of a kind that may hold anything nothing is told, as upstream."""
+    if _KIND in schema and schema.get(_PRESERVE) is True:
+        return {"type": "object", _KIND: schema[_KIND]}
+    return as_v2(schema)
+
+
 def as_v2(schema: Obj) -> Obj:
     """A schema in the words of OpenAPI v2, which has no junctors and no null."""
     match schema:
@@ -158,7 +167,7 @@ def as_v2(schema: Obj) -> Obj:
         case {"oneOf": [*choices]} if choices in _TEXT_OR_NUMBER:
             return {"type": "string", **{key: schema[key] for key in ("format",) if key in schema}}
     found = {key: value for key, value in schema.items() if key not in _NOT_IN_V2}
-    is_open = schema.get("x-kubernetes-preserve-unknown-fields") is True
+    is_open = schema.get(_PRESERVE) is True
     if schema.get("nullable") is True or is_open:
         # Clients stumble over parts of a value that may be another one.
         found = {key: value for key, value in found.items() if key not in ("items", "properties", "type")}
@@ -226,7 +235,7 @@ def _type(schemas: Obj, type_name: str) -> Obj:
     if type_name in _SCALARS:
         return dict(_SCALARS[type_name])
     if not fields_of(type_name):
-        return {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+        return {"type": "object", _PRESERVE: True}
     _add_type(schemas, type_name)
     # Siblings of $ref are ignored, so a reference that has some is wrapped.
     return {"allOf": [_reference(type_name)]}
@@ -244,7 +253,7 @@ def _operations(row: ServedResource, schema: str) -> Obj:
             "operationId": f"{verb}{row.version.capitalize()}{row.kind}",
             "responses": {"200": {"description": "OK", "content": body}},
             "x-kubernetes-action": verb,
-            "x-kubernetes-group-version-kind": {
+            _KIND: {
                 "group": row.group,
                 "version": row.version,
                 "kind": row.kind,
