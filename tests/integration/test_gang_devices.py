@@ -9,8 +9,12 @@ from msgspec.structs import replace
 from kuberth.api.core import Binding
 from kuberth.api.resource import ResourceClaim
 from kuberth.api.wire import to_builtins
-from kuberth.clock import run_in_virtual_time
+from kuberth.clock import SystemClock, run_in_virtual_time
 from kuberth.errors import ConflictError
+from kuberth.informers.store import Store
+from kuberth.observe.metrics import SchedulerMetrics
+from kuberth.plugins.devices.claims import KnownClaims
+from kuberth.plugins.dynamic_resources.writing import ClaimWriter
 from kuberth.testing import MemoryApi, make_node
 from kuberth.testing.harness import World, running
 from tests.integration.test_devices import claim_in, devices_of
@@ -114,6 +118,11 @@ def test_a_claim_of_the_group_is_reserved_for_the_group() -> None:
             (late,) = members("late", 1, resourceClaims=CLAIMS)
             world.api.put(replace(late, spec=replace(late.spec, scheduling_group=pod.spec.scheduling_group)))
             await world.bound("late-0")
+            # Neither does one that calls the claim otherwise: it is among those who may use it.
+            otherwise = [{**CLAIMS[0], "name": "other"}]
+            (last,) = members("last", 1, resourceClaims=otherwise)
+            world.api.put(replace(last, spec=replace(last.spec, scheduling_group=pod.spec.scheduling_group)))
+            await world.bound("late-0", "last-0")
             assert claim_in(world, "c") == claim
 
     run_in_virtual_time(scenario)
@@ -177,5 +186,22 @@ def test_a_group_that_cannot_run_gets_other_devices() -> None:
             await world.bound("g-0", "g-1", seconds=300)
             assert devices_of(claim_in(world, "c")) == [("b", "dev-0")]
             assert to_builtins(claim_in(world, "c").status.reserved_for) == [THE_GROUP]
+
+    run_in_virtual_time(scenario)
+
+
+def test_what_is_written_already_is_not_written_again() -> None:
+    """Of pods that are bound at the same time, one writes for the group."""
+
+    async def scenario() -> None:
+        api = MemoryApi(feature_gates=GROUP_GATES)
+        status = {**given("dev-0"), "reservedFor": [THE_GROUP]}
+        claim = api.put(make_claim("c", exactly(), status=status))
+        known = KnownClaims(Store[ResourceClaim](), SystemClock())
+        writer = ClaimWriter(api, known, SystemClock(), metrics=SchedulerMetrics())
+        (user,) = claim.status.reserved_for
+        assert await writer.reserve(claim, None, user) == claim
+        assert await writer.reserve(claim, claim.status.allocation, user) == claim
+        assert api.read(ResourceClaim, "default/c") == claim
 
     run_in_virtual_time(scenario)

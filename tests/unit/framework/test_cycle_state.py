@@ -83,6 +83,7 @@ def test_a_clone_changes_alone() -> None:
         pytest.param("group", object(), id="it-is-one-of-a-group"),
         pytest.param("missed_pre_filter", frozenset("m"), id="who-was-not-asked-at-pre-filter"),
         pytest.param("scores_bare_nodes", True, id="nodes-are-an-extender's"),
+        pytest.param("placing", PodInfo.placed_on, id="how-it-counts-on-a-node"),
     ],
 )
 def test_a_clone_knows_what_the_cycle_found(attribute: str, value: object) -> None:

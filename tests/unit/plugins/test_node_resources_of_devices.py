@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from kuberth.api.core import Pod
-from kuberth.api.resource import AllocationResult, ResourceClaim
+from kuberth.api.resource import AllocationResult, ResourceClaim, ResourceSlice
 from kuberth.api.wire import convert, to_builtins
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.evaluation import Evaluator
@@ -269,9 +269,9 @@ def test_without_pod_level_resources_only_containers_count() -> None:
     assert verdict_on(judge, user("claim", resources={"requests": {"cpu": "2"}})) is None
 
 
-def placed_user(name: str) -> Pod:
-    status = {"resourceClaimName": "claim", "containers": ["main"], "resources": {"cpu": "1"}}
-    placed = user("claim", name=name, nodeName="a")
+def placed_user(name: str, claim: str = "claim", node: str = "a") -> Pod:
+    status = {"resourceClaimName": claim, "containers": ["main"], "resources": {"cpu": "1"}}
+    placed = user(claim, name=name, nodeName=node)
     return replace(
         placed, status=make_pod("x", status={"nodeAllocatableResourceClaimStatuses": [status]}).status
     )
@@ -306,6 +306,48 @@ def test_two_pods_do_not_take_of_a_node_by_one_claim(others: tuple[str, ...], re
     for other in others:
         judge.cluster.remove_pod(f"uid-of-{other}")
     assert verdict_on(judge, user("claim")) is None
+
+
+def test_the_first_claim_that_others_use_is_told() -> None:
+    second = make_claim("second", exactly(), status=given("dev-0", node="a"))
+    others = placed_user("one"), placed_user("two", "second"), placed_user("three", "second")
+    judge = judge_of(make_node("a", cpu="8"), allocated(), second, *others)
+    status = verdict_on(judge, user("claim", "second"))
+    assert status is not None
+    assert status.reasons == ("node allocatable resource claim claim is already used by another pod",)
+
+
+def test_who_uses_a_claim_where_its_devices_are_not_is_in_nobodys_way() -> None:
+    judge = judge_of(make_node("a", cpu="8"), make_node("b"), allocated(), placed_user("one", node="b"))
+    assert verdict_on(judge, user("claim")) is None
+    status = verdict_on(judge, user("claim"), "b")
+    assert status is not None
+    assert status.reasons == ("resourceclaim not available on the node",)
+
+
+def test_a_pod_that_asks_for_none_of_a_resource_fits_where_none_is_left() -> None:
+    """More is taken there than there is: a device driver may have come later than the pods."""
+    greedy = make_pod("greedy", nodeName="a", containers=[container(memory="9Gi")])
+    objects = make_slice("a", [device({"cpu": times("1")})]), make_claim("claim", exactly()), greedy
+    judge = judge_of(make_node("a", cpu="8", memory="8Gi"), *objects)
+    pod = user("claim", containers=[container("claim", cpu="1", memory="0")])
+    assert verdict_on(judge, pod) is None
+
+
+def test_what_the_driver_says_when_the_node_is_taken_counts() -> None:
+    """A cycle may wait for an extender in between."""
+    judge = judge_of(
+        make_node("a", cpu="8"),
+        make_slice("a", [device({"cpu": times("1")})]),
+        make_claim("claim", exactly()),
+    )
+    pod = user("claim")
+    state = CycleState(PodInfo(pod))
+    judge.runner.run_pre_filter(state, pod, judge.cluster.all_nodes())
+    state.placed(PodInfo(pod), "a")
+    judge.stores.of(ResourceSlice).set(make_slice("a", [device({"cpu": times("2")})], generation=2))
+    (status,) = state.placed(PodInfo(pod), "a").pod.status.node_allocatable_resource_claim_statuses
+    assert status.resources == {"cpu": "2"}
 
 
 def test_who_uses_the_claim_is_told_before_devices_are_looked_for() -> None:
@@ -345,7 +387,12 @@ def test_what_was_said_in_another_attempt_is_forgotten() -> None:
     ],
 )
 def test_what_was_decided_before_is_looked_up(names: tuple[str, ...], expected: object) -> None:
-    judge = judge_of(make_node("a"), make_slice("a", [device({"cpu": times("2")})]))
+    judge = judge_of(
+        make_node("a"),
+        make_slice("a", [device({"cpu": times("9")})], name="of before"),
+        make_slice("a", [device({"cpu": times("2")})], name="present", generation=2),
+        make_slice("a", [device({"cpu": times("9")})], name="some of before"),
+    )
     plugin = judge.runner.profile.plugins[PLUGIN]
     assert isinstance(plugin, DynamicResources)
     plugin._inventory.refresh()

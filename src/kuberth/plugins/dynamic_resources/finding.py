@@ -13,6 +13,7 @@ from kuberth.api.core import Pod, PodResourceClaim
 from kuberth.api.resource import ResourceClaim, ResourceClaimConsumerReference
 from kuberth.api.scheduling import PodGroup, PodGroupResourceClaim
 from kuberth.errors import KuberthError
+from kuberth.informers.store import Store
 from kuberth.plugins.devices.claims import KnownClaims
 
 GROUP_API: Final = "scheduling.k8s.io"
@@ -104,6 +105,16 @@ def group_name_of(pod: Pod) -> str:
     """The name of the pod's group; "" if it has none."""
     named = pod.spec.scheduling_group
     return "" if named is None or not named.pod_group_name else named.pod_group_name
+
+
+def group_in(groups: Store[PodGroup], pod: Pod) -> PodGroup | None:
+    """The pod's group, if it is there."""
+    return groups.get(group_name_of(pod), namespace=pod.metadata.namespace)
+
+
+def no_such_group(pod: Pod) -> str:
+    """What the API says of a group that is not there."""
+    return f'podgroup.scheduling.k8s.io "{group_name_of(pod)}" not found'
 
 
 def user_of(pod: Pod) -> ResourceClaimConsumerReference:

@@ -3,13 +3,12 @@
 Claims come in as the pod names them (`finding`), or as its extended resources ask for them (`extended`).
 Filter asks what nodes could give (`cycle`, `judging`, `allocator`), Reserve keeps the devices of the chosen
 node from all others, PreBind writes it into the claims (`writing`) and waits until devices are ready
-(`binding_conditions`). PostFilter takes devices back that nobody uses.
+(`binding_conditions`). PostFilter takes devices back that nobody uses (`releasing`).
 """
 
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -24,7 +23,7 @@ from kuberth.api.scheduling import PodGroup
 from kuberth.api.selectors import CompiledNodeSelector, compile_node_selector
 from kuberth.clock import NANOSECONDS
 from kuberth.cluster.nodes import NodeRow, Nodes
-from kuberth.cluster.pod_info import PodInfo, group_of
+from kuberth.cluster.pod_info import PodInfo
 from kuberth.cluster.selection import meets_node_selector
 from kuberth.config.plugin_args import DynamicResourcesArgs
 from kuberth.errors import KuberthError, PluginError, SelectorError
@@ -48,6 +47,7 @@ from kuberth.framework.handle import Handle
 from kuberth.framework.scores import normalized
 from kuberth.framework.status import SKIP, SKIP_FOR_GOOD, Code, Status
 from kuberth.framework.verdict import Codes, Verdict
+from kuberth.informers.store import Store
 from kuberth.plugins.devices.features import DeviceFeatures
 from kuberth.plugins.devices.inventory import Inventory
 from kuberth.plugins.dynamic_resources import hints
@@ -63,15 +63,16 @@ from kuberth.plugins.dynamic_resources.extended import IN_MEMORY_NAME, backed_re
 from kuberth.plugins.dynamic_resources.finding import (
     ClaimsNotReady,
     claims_of,
-    claims_of_group,
-    group_as_user,
+    group_in,
     group_name_of,
     is_reserved_for,
     named_claims_of,
+    no_such_group,
     user_for,
     user_of,
 )
 from kuberth.plugins.dynamic_resources.judging import FAILED, Judgements
+from kuberth.plugins.dynamic_resources.releasing import Releasing
 from kuberth.plugins.dynamic_resources.weighing import Weighing
 from kuberth.plugins.dynamic_resources.writing import FINALIZER, ClaimWriter
 from kuberth.plugins.resources.requests import REQUEST_FIELDS
@@ -90,10 +91,6 @@ _NOT_FOUND: Final = Status(
 )
 """What upstream says after a PreFilter that ended before this plugin: it has no state then. That is an error,
 so no other PostFilter plugin is asked; none could help a pod that no node will do for."""
-_DEALLOCATED: Final = Status.unschedulable("deallocation of ResourceClaim completed")
-_DELETED: Final = Status.unschedulable("deletion of ResourceClaim completed")
-_STILL_NOT: Final = Status.unschedulable("still not schedulable")
-_GROUP_RELEASED: Final = Status.unresolvable("ResourceClaim unreserved for PodGroup")
 
 _CANNOT_ALLOCATE: Final = Status.unresolvable("cannot allocate all claims")
 _INVALID_POOLS: Final = Status.unresolvable("invalid resource pools were encountered")
@@ -139,7 +136,7 @@ class DynamicResources(
         self._features = DeviceFeatures.of(gates)
         self._has_rules = gates.enabled("DRADeviceTaintRules")
         self._with_groups = gates.enabled("DRAWorkloadResourceClaims")
-        self._groups = handle.stores.of(PodGroup) if self._with_groups else None
+        self._groups = handle.stores.of(PodGroup) if self._with_groups else Store[PodGroup]()
         self._hints_are_on = gates.enabled("SchedulerQueueingHints")
         self._cluster = handle.cluster
         self._clock = handle.clock
@@ -170,6 +167,13 @@ class DynamicResources(
                     metrics=handle.metrics,
                     stamps=inventory.features.has_conditions,
                 ),
+            )
+            self._releasing = Releasing(
+                self._writer,
+                inventory.claims,
+                handle.cluster,
+                groups=self._groups if self._with_groups else None,
+                spawn=handle.spawn,
             )
 
     def tells_apart(self, info: PodInfo) -> bool:
@@ -207,9 +211,9 @@ class DynamicResources(
             claims.append(inventory.made_for(pod.metadata.uid) or special_claim(pod))
         users: dict[str, ResourceClaimConsumerReference] = {}
         if in_group:
-            group = self._group_of(pod)
+            group = group_in(self._groups, pod)
             if group is None:
-                return Status.unresolvable(_no_such_group(pod))
+                return Status.unresolvable(no_such_group(pod))
             try:
                 users = {each.name: user_for(pod, each, group) for each in pod.spec.resource_claims}
             except ClaimsNotReady as exc:
@@ -457,52 +461,8 @@ class DynamicResources(
         cycle = state.get(_STATE)
         if cycle is None:
             return None, _NO_CLAIMS
-        again = self._activating(pod)
-        special = None if cycle.special is None else cycle.claims[cycle.special]
-        is_stored = special is not None and special.metadata.name != IN_MEMORY_NAME
         candidates = self._unavailable(cycle, diagnosis)
-        random.shuffle(candidates)
-        for index in candidates:
-            claim = cycle.claims[index]
-            if index == cycle.special:
-                if is_stored:
-                    break
-                continue
-            if all(consumer.uid == pod.metadata.uid for consumer in claim.status.reserved_for[:2]) and (
-                len(claim.status.reserved_for) < 2
-            ):
-                self._spawn(self._writer.deallocate(claim, again), name=f"deallocate {claim.metadata.name}")
-                return None, _DEALLOCATED
-        if special is not None and is_stored:
-            self._spawn(self._writer.delete(special, again), name=f"delete {special.metadata.name}")
-            return None, _DELETED
-        return None, self._release_group(pod) or _STILL_NOT
-
-    def _release_group(self, pod: Pod) -> Status | None:
-        """Take back a claim of the pod's group, if no pod of it runs: other devices may do better."""
-        if not self._with_groups or not group_name_of(pod):
-            return None
-        members = self._cluster.pod_groups.get(group_of(pod))
-        # Pods that only this attempt of the group has given a node do not count.
-        if members is not None and any(map(self._cluster.placed, (*members.assumed, *members.assigned))):
-            return None
-        group = self._group_of(pod)
-        if group is None:
-            return Status.error(_no_such_group(pod))
-        try:
-            for claim in claims_of_group(group, self._inventory.claims):
-                if claim.status.allocation is not None and is_reserved_for(pod, claim, with_groups=True):
-                    work = self._writer.release(claim, group_as_user(group), self._activating(pod))
-                    self._spawn(work, name=f"release {claim.metadata.name}")
-                    return _GROUP_RELEASED
-        except ClaimsNotReady as exc:
-            return Status.error(exc)
-        return None
-
-    def _group_of(self, pod: Pod) -> PodGroup | None:
-        if self._groups is None:
-            return None
-        return self._groups.get(group_name_of(pod), namespace=pod.metadata.namespace)
+        return None, self._releasing.release(cycle, pod, candidates, self._activating(pod))
 
     def _unavailable(self, cycle: Cycle, diagnosis: Diagnosis) -> list[int]:
         """Claims whose devices cannot be used on some node that would do otherwise."""
@@ -788,10 +748,6 @@ class DynamicResources(
 
     def _after_pod_change(self, pod: Pod, _old: object, new: object) -> Hint:
         return hints.after_pod_change(self._inventory.claims, pod, new, with_groups=self._with_groups)
-
-
-def _no_such_group(pod: Pod) -> str:
-    return f'podgroup.scheduling.k8s.io "{group_name_of(pod)}" not found'
 
 
 def _devices(allocation: AllocationResult) -> list[tuple[str, str, str, str]]:

@@ -10,6 +10,7 @@ from kuberth.local.apiserver.objects import Obj, name_of
 from kuberth.local.hollow.controllers.resource_claims import FINALIZER, POD_CLAIM_NAME
 from kuberth.local.hollow.pod_claims import PodClaim, is_of_group, problem_with_claims
 from tests.unit.local.hollow.harness import World, playing, virtual
+from tests.unit.local.hollow.test_device_taint_eviction import NO_EXECUTE, slice_with
 from tests.unit.local.hollow.test_resource_claims import ALLOCATION, TEMPLATE, bind, pod
 
 GATES = {"GenericWorkload": True, "DRAWorkloadResourceClaims": True}
@@ -211,6 +212,23 @@ def test_a_pod_that_came_without_the_scheduler_uses_the_claim_in_its_groups_name
                 return bool(claim["status"].get("reservedFor") == [user(group)])
 
             await world.until(used)
+
+    virtual(main)
+
+
+def test_a_taint_evicts_who_uses_the_device_as_one_of_its_group() -> None:
+    async def main() -> None:
+        async with playing(gates=GATES, nodes=1, binder=False) as world:
+            group = await world.create(GROUP)
+            await world.create(slice_with(NO_EXECUTE))
+            claim = {**TEMPLATE, "kind": "ResourceClaim", "spec": TEMPLATE["spec"]["spec"]}
+            await world.create({**claim, "metadata": {"name": "shared", "namespace": "default"}})
+            await allocate(world, "shared", user(group))
+            named = [{"name": "gpu", "resourceClaimName": "shared"}]
+            await world.create(
+                member("p", resourceClaims=named, nodeName="node-1", terminationGracePeriodSeconds=0)
+            )
+            await world.gone("Pod", "p")
 
     virtual(main)
 

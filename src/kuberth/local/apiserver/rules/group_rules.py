@@ -112,17 +112,20 @@ def validate_pod_group(new: Obj, old: Obj | None) -> list[Cause]:
 def validate_pod_group_status(new: Obj, _old: Obj | None) -> list[Cause]:
     statuses = new.get("status", {}).get("resourceClaimStatuses") or []
     known = [each.get("name") for each in new["spec"].get("resourceClaims") or ()]
-    path = "status.resourceClaimStatuses"
-    causes = _too_many(statuses, path, most=4)
+    path, why = "status.resourceClaimStatuses", "must match the name of an entry in `spec.resourceClaims`"
+    causes = [
+        invalid_value(f"{path}[{index}].name", status.get("name", ""), why)
+        for index, status in enumerate(statuses)
+        if status.get("name") not in known
+    ]
+    if too_many := _too_many(statuses, path, most=4):
+        return causes + too_many
     seen: set[str] = set()
     for index, status in enumerate(statuses):
         where, name, claim = f"{path}[{index}]", status.get("name", ""), status.get("resourceClaimName")
         if name in seen:
             causes.append(duplicate(where, status))
         seen.add(name)
-        if name not in known:
-            why = "must match the name of an entry in `spec.resourceClaims`"
-            causes.append(invalid_value(f"{where}.name", name, why))
         if claim is not None:
             problems = names.subdomain_problems(claim)
             causes += invalid_values(f"{where}.resourceClaimName", claim, problems)

@@ -1,0 +1,98 @@
+"""Devices taken back for a pod that fits nowhere: from claims that hold them without being used.
+
+In: a cycle that found no node, and the claims whose devices kept the pod from some. Out: at most one write,
+under way, and what to say of it: the pod is tried again when it is seen.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from kuberth.api.core import Pod
+from kuberth.api.scheduling import PodGroup
+from kuberth.cluster.pod_info import group_of
+from kuberth.cluster.table import ClusterTable
+from kuberth.framework.handle import Spawner
+from kuberth.framework.status import Status
+from kuberth.informers.store import Store
+from kuberth.plugins.devices.claims import KnownClaims
+from kuberth.plugins.dynamic_resources.cycle import Cycle
+from kuberth.plugins.dynamic_resources.extended import IN_MEMORY_NAME
+from kuberth.plugins.dynamic_resources.finding import (
+    ClaimsNotReady,
+    claims_of_group,
+    group_as_user,
+    group_in,
+    group_name_of,
+    is_reserved_for,
+    no_such_group,
+)
+from kuberth.plugins.dynamic_resources.writing import ClaimWriter
+
+_DEALLOCATED: Final = Status.unschedulable("deallocation of ResourceClaim completed")
+_DELETED: Final = Status.unschedulable("deletion of ResourceClaim completed")
+_STILL_NOT: Final = Status.unschedulable("still not schedulable")
+_GROUP_RELEASED: Final = Status.unresolvable("ResourceClaim unreserved for PodGroup")
+
+
+class Releasing:
+    def __init__(
+        self,
+        writer: ClaimWriter,
+        claims: KnownClaims,
+        cluster: ClusterTable,
+        *,
+        groups: Store[PodGroup] | None,
+        spawn: Spawner,
+    ) -> None:
+        """`groups`: None if groups have no claims."""
+        self._writer = writer
+        self._claims = claims
+        self._cluster = cluster
+        self._groups = groups
+        self._spawn = spawn
+
+    def release(
+        self, cycle: Cycle, pod: Pod, unavailable: Sequence[int], again: Callable[[], None]
+    ) -> Status:
+        """Any one of the unavailable claims will do. If a write does not work, `again` is called."""
+        special = None if cycle.special is None else cycle.claims[cycle.special]
+        is_stored = special is not None and special.metadata.name != IN_MEMORY_NAME
+        for index in random.sample(unavailable, len(unavailable)):
+            claim = cycle.claims[index]
+            if index == cycle.special:
+                if is_stored:
+                    break
+                continue
+            if all(consumer.uid == pod.metadata.uid for consumer in claim.status.reserved_for[:2]) and (
+                len(claim.status.reserved_for) < 2
+            ):
+                self._spawn(self._writer.deallocate(claim, again), name=f"deallocate {claim.metadata.name}")
+                return _DEALLOCATED
+        if special is not None and is_stored:
+            self._spawn(self._writer.delete(special, again), name=f"delete {special.metadata.name}")
+            return _DELETED
+        return self._release_group(pod, again) or _STILL_NOT
+
+    def _release_group(self, pod: Pod, again: Callable[[], None]) -> Status | None:
+        """Take back a claim of the pod's group, if no pod of it runs: other devices may do better."""
+        if self._groups is None or not group_name_of(pod):
+            return None
+        members = self._cluster.pod_groups.get(group_of(pod))
+        # Pods that only this attempt of the group has given a node do not count.
+        if members is not None and any(map(self._cluster.placed, (*members.assumed, *members.assigned))):
+            return None
+        group = group_in(self._groups, pod)
+        if group is None:
+            return Status.error(no_such_group(pod))
+        try:
+            for claim in claims_of_group(group, self._claims):
+                if claim.status.allocation is not None and is_reserved_for(pod, claim, with_groups=True):
+                    work = self._writer.release(claim, group_as_user(group), again)
+                    self._spawn(work, name=f"release {claim.metadata.name}")
+                    return _GROUP_RELEASED
+        except ClaimsNotReady as exc:
+            return Status.error(exc)
+        return None
