@@ -45,6 +45,7 @@ TESTS: Final[Mapping[str, Sequence[str]]] = {
         "tests/unit/scheduling/test_plans.py",
         "tests/unit/scheduling/test_plans_save_work.py",
         "tests/unit/scheduling/test_cycle.py",
+        "tests/unit/scheduling/test_extended_cycle.py",
         "tests/unit/scheduling/groups",
         "tests/unit/plugins/test_default_preemption_plans.py",
         "tests/unit/assembly/test_posted_bindings.py",

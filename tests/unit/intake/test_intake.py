@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
 import pytest
 
+from kuberth.api import ObjectMeta, Wire, register_kind
 from kuberth.api.core import Namespace, Node, Pod
 from kuberth.api.storage import StorageClass
 from kuberth.cluster.pod_info import PodInfo
-from kuberth.framework.cluster_events import ClusterEvent
+from kuberth.framework import Action, ClusterEvent, EnqueueExtensions, EventWithHint, FilterPlugin
 from kuberth.queue.interface import PreCheck, QueueContext
 from kuberth.queue.priority_queue import PriorityQueue
 from kuberth.testing import make_namespace, make_node, make_pod, run_in_virtual_time
@@ -461,3 +462,109 @@ def test_an_update_of_a_pod_on_its_way_is_not_queued() -> None:
     desk.put(version(pod, "2", labels={"a": "b"}))
     assert (notebook.pods, notebook.events, desk.rooms) == ([], [], {})
     assert desk.cluster.is_assumed(pod.metadata.uid)
+
+
+# Groups
+
+
+GANGS = {"GenericWorkload": True, "GangScheduling": True}
+
+
+def group_of(desk: Desk) -> set[str]:
+    """The pods of the group g that have no node."""
+    members = desk.cluster.pod_groups.get("default/g")
+    return set() if members is None else {info.pod.metadata.name for info in members.unscheduled.values()}
+
+
+def test_a_group_knows_its_pods_from_their_coming_to_their_going() -> None:
+    desk, _notebook = noting(gates=GANGS)
+    pods = [make_pod(name, schedulingGroup={"podGroupName": "g"}) for name in ("a", "b")]
+    desk.put(*pods, make_pod("alone"))
+    assert group_of(desk) == {"a", "b"}
+    desk.remove(pods[0])
+    assert group_of(desk) == {"b"}
+
+
+@pytest.mark.parametrize("plugins", [("NodeResourcesFit",), ("NodeResourcesFit", "GangScheduling")])
+def test_with_gangs_a_new_pod_is_an_event_whatever_plugins_a_profile_has(plugins: Sequence[str]) -> None:
+    desk, notebook = noting(gates=GANGS, profiles=[profile(*plugins)])
+    desk.put(make_pod("p"))
+    assert labels(notebook) == ["UnschedulablePodAdd"]
+
+
+def test_without_gangs_a_new_pod_is_no_event() -> None:
+    desk, notebook = noting()
+    desk.put(make_pod("p"))
+    assert labels(notebook) == []
+
+
+# Another configuration comes into force
+
+
+def take_over(desk: Desk, other: Desk) -> None:
+    """The profiles of the other desk count from now on."""
+    desk.scheduler.runners.clear()
+    desk.scheduler.runners.update(other.scheduler.runners)
+    desk.scheduler.intake.note_profiles(desk.scheduler.stores.of(Pod))
+
+
+def test_pods_of_a_profile_that_is_gone_are_nobodys_and_those_of_a_new_one_are_queued() -> None:
+    desk, notebook = noting(make_node("n"), profiles=[profile(name="one"), profile(name="both")], gates=GANGS)
+    promised = {"nominatedNodeName": "n"}
+    desk.put(
+        make_pod("old", scheduler="one", status=promised, schedulingGroup={"podGroupName": "g"}),
+        make_pod("kept", scheduler="both", schedulingGroup={"podGroupName": "g"}),
+        make_pod("new", scheduler="two"),
+        make_pod("placed", scheduler="two", node="n"),
+        make_pod("strange", scheduler="stranger"),
+    )
+    assert desk.rooms.keys() == {"old", "kept"}
+    notebook.pods.clear()
+    take_over(desk, Desk(profiles=[profile(name="two"), profile(name="both")], gates=GANGS))
+    assert desk.rooms.keys() == {"kept", "new"}
+    assert notebook.pods == ["delete default/old", "add default/new"], "who stays is left in peace"
+    assert desk.scheduler.nominator.nominated_on("n") == ()
+    assert group_of(desk) == {"kept"}
+
+
+def test_a_pod_on_its_way_goes_there_whoever_sent_it() -> None:
+    desk, notebook = noting(make_node("n"), profiles=[profile(name="one")])
+    desk.put(make_pod("tried", scheduler="one"), make_pod("assumed", scheduler="one"))
+    popped = [desk.queue.pop_nowait() for _ in range(2)]
+    assert popped[1] is not None
+    desk.cluster.assume_pod(popped[1].info.placed_on("n"))
+    desk.queue.done(popped[1].uid)
+    notebook.pods.clear()
+    take_over(desk, Desk(profiles=[profile(name="two"), profile(name="one")]))
+    assert (notebook.pods, desk.rooms) == ([], {})
+
+
+class Shelf(Wire):
+    metadata: ObjectMeta = ObjectMeta()
+
+
+register_kind(Shelf, group="intake.kuberth.io", version="v1", plural="shelves")
+
+
+class Shelves(FilterPlugin, EnqueueExtensions):
+    name = "Shelves"
+
+    def filter(self, *_: object) -> None: ...
+
+    def events_to_register(self) -> Iterable[EventWithHint]:
+        return [EventWithHint(ClusterEvent("shelves.v1.intake.kuberth.io", Action.ALL))]
+
+
+def test_plugins_of_new_profiles_hear_of_what_they_registered_for() -> None:
+    plugins, shelf = {"Shelves": Shelves}, Shelf(metadata=ObjectMeta(name="s", namespace="default"))
+    desk, notebook = noting(profiles=[profile()], plugins=plugins)
+    handle = desk.scheduler.intake.handler(Shelf)
+    handle(None, shelf)
+    assert notebook.events == []
+    take_over(desk, Desk(profiles=[profile("Shelves")], plugins=plugins))
+    handle(shelf, version(shelf, "2"))
+    assert [(old, new) for _label, old, new in notebook.events] == [(shelf, version(shelf, "2"))]
+    notebook.events.clear()
+    take_over(desk, Desk(profiles=[profile()], plugins=plugins))
+    handle(shelf, None)
+    assert notebook.events == [], "nobody is left who wants to hear of it"

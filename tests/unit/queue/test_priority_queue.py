@@ -851,7 +851,9 @@ def test_a_queue_in_which_nobody_backs_off_need_not_be_ticked_every_second() -> 
     assert bench.queue.tick() == pytest.approx(3600.0)
 
 
-@pytest.mark.parametrize(("idle", "expected"), [(12.25, 17.75), (90.0, 30.0), (95.5, 24.5), (7200.25, 29.75)])
+@pytest.mark.parametrize(
+    ("idle", "expected"), [(12.25, 17.75), (30.0, 30.0), (90.0, 30.0), (95.5, 24.5), (7200.25, 29.75)]
+)
 def test_those_who_wait_too_long_are_looked_for_in_the_same_rhythm(idle: float, expected: float) -> None:
     """As if every tick had come though nobody waited."""
     bench = Bench(hints=on("A", NODE_ADD))

@@ -13,7 +13,16 @@ from kuberth.cluster.nodes import NodeRow, Nodes
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.config import KubeSchedulerConfiguration
 from kuberth.evaluation import Evaluator
-from kuberth.framework import CycleState, DependsOn, FilterPlugin, ScorePlugin, Status
+from kuberth.framework import (
+    CycleState,
+    DependsOn,
+    FilterPlugin,
+    PreFilterPlugin,
+    PreScorePlugin,
+    ScorePlugin,
+    StateKey,
+    Status,
+)
 from kuberth.framework.diagnosis import Diagnosis
 from kuberth.framework.running.asking import FEW_NODES
 from kuberth.scheduling.cycle import SchedulingCycle
@@ -131,6 +140,92 @@ def test_only_what_was_written_to_is_asked_about(form: type[Noting], some: int) 
         asked.evaluator.add(make_node(name, labels={"disk": "ssd"}))
     assert asked.about() == (changed,) * 4
     assert asked.about() == ([],) * 4
+
+
+@pytest.mark.parametrize("score", [0, 100], ids=["least", "most"])
+@pytest.mark.parametrize("count", [FEW_NODES - 2, FEW_NODES + 12], ids=["few-nodes", "many-nodes"])
+def test_every_score_within_range_is_worth_keeping(score: int, count: int) -> None:
+    class Alike(PerNode):
+        def score(self, state: CycleState, pod: Pod, node: NodeRow) -> int:
+            super().score(state, pod, node)
+            return score
+
+    asked = Asked(Alike, count)
+    for _ in range(2):
+        asked.about()
+    assert asked.about() == ([],) * 4
+
+
+PREPARED: StateKey[str] = StateKey("prepared")
+
+
+@pytest.mark.parametrize("depends_on", [DependsOn.POD, DependsOn.CLUSTER], ids=["the-pod", "all-there-is"])
+def test_what_is_prepared_from_the_pod_alone_is_prepared_once(depends_on: DependsOn) -> None:
+    log: list[str] = []
+
+    class Preparing(PerNode, PreFilterPlugin, PreScorePlugin):
+        pre_filter_depends_on = depends_on
+        pre_score_depends_on = depends_on
+
+        def pre_filter(self, state: CycleState, pod: Pod, _nodes: Nodes) -> None:
+            log.append("PreFilter")
+            state.write(PREPARED, pod.metadata.labels["app"])
+
+        def pre_score(self, state: CycleState, _pod: Pod, _nodes: Nodes) -> None:
+            log.append("PreScore")
+            assert state.read(PREPARED) == "a"
+
+        def filter(self, state: CycleState, pod: Pod, node: NodeRow) -> Status | None:
+            assert state.read(PREPARED) == "a"
+            return super().filter(state, pod, node)
+
+    asked = Asked(Preparing, 3)
+    both_plugins = ["PreFilter"] * 2 + ["PreScore"] * 2
+    for _ in range(2):
+        log.clear()
+        asked.about()
+        assert log == both_plugins
+    for _ in range(2):
+        log.clear()
+        asked.place("n01")
+        asked.about()
+        assert log == ([] if depends_on is DependsOn.POD else both_plugins)
+        asked.evaluator.add(make_node("n02"))
+
+
+def test_what_one_plugin_writes_is_not_kept_as_anothers() -> None:
+    """Who is asked anew may write nothing this time; then nothing is there."""
+    moods, seen = iter((True, True, False)), list[str | None]()
+
+    class Moody(PreFilterPlugin):
+        name = "Moody"
+
+        def pre_filter(self, state: CycleState, _pod: Pod, _nodes: Nodes) -> None:
+            if next(moods):
+                state.write(PREPARED, "in a good mood")
+
+    class Steady(PreFilterPlugin, FilterPlugin):
+        name = "Steady"
+        reads = frozenset({"metadata.labels"})
+        pre_filter_depends_on = DependsOn.POD
+
+        def pre_filter(self, *_: object) -> None: ...
+
+        def filter(self, state: CycleState, _pod: Pod, _node: NodeRow) -> None:
+            seen.append(state.get(PREPARED))
+
+    profile = profile_config(["PrioritySort", "DefaultBinder", "Moody", "Steady"])
+    evaluator = Evaluator(
+        [make_node("n1")],
+        config=KubeSchedulerConfiguration(profiles=(profile,)),
+        plugins={"Moody": Moody, "Steady": Steady},
+    )
+    for _ in range(3):
+        pod = make_pod("replica", labels=LABELS)
+        state, runner = CycleState(PodInfo(pod)), evaluator.runner
+        runner.run_pre_filter(state, pod, evaluator.cluster.all_nodes())
+        runner.run_filter(state, pod, evaluator.cluster.all_nodes(), Diagnosis())
+    assert seen == ["in a good mood", "in a good mood", None]
 
 
 def test_nothing_but_zeros_is_normalized_once() -> None:
