@@ -86,7 +86,7 @@ class MemoryApi:
         self._shelf_of: dict[type[Any], _Shelf] = {}
         self._version = _FIRST_VERSION
         self._history: deque[_Change] = deque(maxlen=keep_changes)
-        self._wakers: set[asyncio.Event] = set()
+        self._wakers: dict[asyncio.Event, None] = {}  # set in their order, in every run the same
         """Of those who wait for whatever comes next."""
         self._keep_changes = keep_changes
         self._uids = 0
@@ -140,11 +140,11 @@ class MemoryApi:
     async def next_change(self) -> None:
         """Return when any object has changed."""
         waker = asyncio.Event()
-        self._wakers.add(waker)
+        self._wakers[waker] = None
         try:
             await waker.wait()
         finally:
-            self._wakers.discard(waker)
+            self._wakers.pop(waker, None)
 
     # The protocol
 

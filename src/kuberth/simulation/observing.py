@@ -263,11 +263,14 @@ class RunObserver:
             await asyncio.sleep(self._interval)
 
     def take_sample(self) -> None:
-        books = self.books
+        """What is so now; of several samples at one moment the last counts."""
+        books, now = self.books, rounded(self._now())
+        if self.samples and self.samples[-1].at == now:
+            self.samples.pop()
         used = dict(zip(books.resources, (rounded(float(each)) for each in books.used()), strict=True))
         self.samples.append(
             Sample(
-                rounded(self._now()),
+                now,
                 used,
                 rounded(books.fragmentation()),
                 rounded(books.fairness()),

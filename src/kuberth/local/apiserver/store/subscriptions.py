@@ -49,7 +49,7 @@ class ChangeLog:
         self.start = 0
         """How many changes were dropped from the front; positions count those, too."""
         self._changes: list[Change] = []
-        self._readers: set[Subscription] = set()
+        self._readers: dict[Subscription, None] = {}  # woken in their order, in every run the same
 
     @property
     def end(self) -> int:
@@ -75,11 +75,11 @@ class ChangeLog:
 
     def subscribe(self, *, since: int, limit: int) -> Subscription:
         reader = Subscription(self, position=self.end - len(self.since(since)), limit=limit)
-        self._readers.add(reader)
+        self._readers[reader] = None
         return reader
 
     def unsubscribe(self, reader: Subscription) -> None:
-        self._readers.discard(reader)
+        self._readers.pop(reader, None)
 
     def close(self) -> None:
         for reader in tuple(self._readers):
