@@ -19,7 +19,7 @@ COUNTS = {
     "hint": 1000,
     "queue": 400,
     "dra": 1200,
-    "dra-gates": 846,
+    "dra-gates": 886,
     "dra-hint": 400,
     "cel": 400,
 }

@@ -25,8 +25,8 @@ Where = NDArray[np.bool_] | int
 class ClassCounts:
     """The counts of one class, for as long as slices, nodes and classes are the same.
 
-    As upstream counts for scores: all slices, whatever their generation. A selector that has no answer makes
-    all of it zero.
+    As upstream counts for scores: all slices, whatever their generation. On nodes with a device of which a
+    selector has no answer there is none of the class.
     """
 
     def __init__(
@@ -48,12 +48,11 @@ class ClassCounts:
         """int64[row]"""
         self.taken: Column = np.zeros(len(nodes), np.int64)
         """int64[row]"""
-        try:
-            for slice_ in sites.slices():
-                self._add(slice_, device_class, nodes)
-        except (CelCompileError, CelRuntimeError):
-            self._where.clear()
-            self.offered[:] = 0
+        self._unclear: NDArray[np.bool_] = np.zeros(len(nodes), np.bool_)
+        """Rows with a device of which nobody can tell whether it is of the class."""
+        for slice_ in sites.slices():
+            self._add(slice_, device_class, nodes)
+        self.offered[self._unclear] = 0
         for device in self._where:
             self._look_at(device)
 
@@ -71,6 +70,7 @@ class ClassCounts:
         (self._taken.add if is_taken else self._taken.discard)(device)
         for where in self._where.get(device, ()):
             self.taken[where] += 1 if is_taken else -1
+            self.taken[self._unclear] = 0
 
     def _add(self, slice_: KnownSlice, device_class: DeviceClass, nodes: Nodes) -> None:
         of_slice = None if slice_.is_per_device else _where(slice_, nodes)
@@ -78,9 +78,14 @@ class ClassCounts:
             where = of_slice
             if device.reach is not None and device.reach.is_set:
                 where = reached(nodes, device.reach)
-            if where is not None and _is_of(device_class, device, lists=self._lists):
-                self._where.setdefault(device.id, []).append(where)
-                self.offered[where] += 1
+            if where is None:
+                continue
+            try:
+                if _is_of(device_class, device, lists=self._lists):
+                    self._where.setdefault(device.id, []).append(where)
+                    self.offered[where] += 1
+            except (CelCompileError, CelRuntimeError):
+                self._unclear[where] = True
 
 
 def _where(slice_: KnownSlice, nodes: Nodes) -> Where | None:
