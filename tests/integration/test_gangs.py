@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -120,21 +121,28 @@ class BreaksAtTheSecond(FilterPlugin):
         return None
 
 
+@asynccontextmanager
+async def breaking(plugin: BreaksAtTheSecond) -> AsyncIterator[World]:
+    """A gang of three that the plugin breaks, when all of them were told of it."""
+    async with running(
+        make_node("n1", cpu="4"),
+        profiles=[{"plugins": {"multiPoint": {"enabled": [{"name": plugin.name}]}}}],
+        plugins={plugin.name: lambda _args, _handle: plugin},
+        gates=GATES,
+    ) as world:
+        world.api.put(make_group("g", min_count=3))
+        for pod in members("g", 3):
+            world.api.put(pod)
+        await world.until(lambda: all(message(world, f"g-{number}") for number in range(3)))
+        yield world
+
+
 def test_a_failure_is_told_by_the_pod_it_happened_to_and_named_by_the_others() -> None:
     """Whether they had found a node before it, or were not tried any more."""
 
     async def scenario() -> None:
         plugin = BreaksAtTheSecond()
-        async with running(
-            make_node("n1", cpu="4"),
-            profiles=[{"plugins": {"multiPoint": {"enabled": [{"name": plugin.name}]}}}],
-            plugins={plugin.name: lambda _args, _handle: plugin},
-            gates=GATES,
-        ) as world:
-            world.api.put(make_group("g", min_count=3))
-            for pod in members("g", 3):
-                world.api.put(pod)
-            await world.until(lambda: all(message(world, f"g-{number}") for number in range(3)))
+        async with breaking(plugin) as world:
             own = "plugin 'BreaksAtTheSecond' at Filter: broken"
             others = f"failed to schedule other pod from a pod group: {own}"
             tried, failed = plugin.asked[:2]
@@ -162,16 +170,7 @@ def test_who_was_not_tried_took_no_time(monkeypatch: pytest.MonkeyPatch) -> None
 
     async def scenario() -> None:
         plugin = BreaksAtTheSecond()
-        async with running(
-            make_node("n1", cpu="4"),
-            profiles=[{"plugins": {"multiPoint": {"enabled": [{"name": plugin.name}]}}}],
-            plugins={plugin.name: lambda _args, _handle: plugin},
-            gates=GATES,
-        ) as world:
-            world.api.put(make_group("g", min_count=3))
-            for pod in members("g", 3):
-                world.api.put(pod)
-            await world.until(lambda: all(message(world, f"g-{number}") for number in range(3)))
+        async with breaking(plugin) as world:
             took = world.scheduler.metrics.attempt_duration.values["error", "default-scheduler"]
             assert (took.count >= 3, took.sum) == (True, 0.0)
 

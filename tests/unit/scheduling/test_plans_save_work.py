@@ -100,8 +100,12 @@ class Asked:
         assert not isinstance(found, Status)
         scores = self._cycle.rank(state, pod, runner, found[0])
         assert not isinstance(scores, Status)
-        asked = self.by_object.filtered, self.by_pods.filtered, self.by_object.scored, self.by_pods.scored
-        return tuple(sorted(each) for each in asked)  # type: ignore[return-value]  # four of them
+        return (
+            sorted(self.by_object.filtered),
+            sorted(self.by_pods.filtered),
+            sorted(self.by_object.scored),
+            sorted(self.by_pods.scored),
+        )
 
     def place(self, *nodes: str) -> None:
         for node in nodes:

@@ -70,7 +70,7 @@ class ClassCounts:
         (self._taken.add if is_taken else self._taken.discard)(device)
         for where in self._where.get(device, ()):
             self.taken[where] += 1 if is_taken else -1
-            self.taken[self._unclear] = 0
+        self.taken[self._unclear] = 0
 
     def _add(self, slice_: KnownSlice, device_class: DeviceClass, nodes: Nodes) -> None:
         of_slice = None if slice_.is_per_device else _where(slice_, nodes)
