@@ -74,7 +74,11 @@ class RowCounts:
     def column(self, slots: int) -> Column:
         """The counts of rows 0 to `slots`, beyond which there are none; not to be written to."""
         if self._dense is None:
-            return self._spread(slots)
+            spread = self._spread(slots)
+            if slots > SPARSE_ROWS:
+                return spread
+            # So short a column is smaller than the dict, and needs no spreading the next time.
+            self._dense, self._sparse = spread, {}
         if len(self._dense) < slots:
             self._dense = resized(self._dense, slots)
         return self._dense[:slots]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -139,9 +139,11 @@ class CarriedTerm(NamedTuple):
 class _CarriedTerms:
     """The distinct terms that placed pods carry in one role, with where these pods are."""
 
-    __slots__ = ("index", "tallies")
+    __slots__ = ("index", "tallies", "version")
 
     def __init__(self) -> None:
+        self.version = 0
+        """Grows when a term comes or goes."""
         self.tallies: dict[CarriedTerm, Tally] = {}
         self.index: LabelIndex[CarriedTerm, Tally] = LabelIndex()
 
@@ -149,10 +151,12 @@ class _CarriedTerms:
         tally = self.tallies.get(carried)
         if tally is None:
             tally = self.tallies[carried] = Tally()
+            self.version += 1
             self.index.file(carried, tally, demanded_labels((carried.term.pods.selector,)))
         tally.add(row, number)
         if tally.counts.total == 0:
             del self.tallies[carried]
+            self.version += 1
             self.index.remove(carried, demanded_labels((carried.term.pods.selector,)))
 
 
@@ -217,6 +221,10 @@ class Terms:
     def carried(self, role: Carried) -> Mapping[CarriedTerm, Tally]:
         """The distinct terms that placed pods carry in `role`, with where they are."""
         return self._carried[role].tallies
+
+    def carried_version(self, role: Carried) -> Hashable:
+        """Changes with what `carried_about` has to say of any pod."""
+        return self._carried[role].version, self.version
 
     def carried_about(self, role: Carried, info: PodInfo) -> Iterator[tuple[CarriedTerm, Tally]]:
         """Those of them that speak of the pod `info`."""

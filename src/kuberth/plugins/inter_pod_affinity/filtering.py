@@ -6,6 +6,7 @@ is asked.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Final
 
 import numpy as np
@@ -43,6 +44,8 @@ class RequiredTerms:
             (table.terms.tally(asked_of_placed_pods(term)), table.label_column(term.topology_key))
             for term in info.required_anti_affinity
         ]
+        self._known_objections: list[tuple[Tally, LabelColumn]] = []
+        self._objections_version: Hashable = None
 
     @property
     def matter(self) -> bool:
@@ -67,12 +70,17 @@ class RequiredTerms:
     def _objections(self) -> list[tuple[Tally, LabelColumn]]:
         """Where placed pods are whose anti-affinity speaks of the incoming pod.
 
-        Asked anew each time: a what-if can bring a pod with a term that no other pod carries.
+        A what-if can bring a pod with a term that no other pod carries.
         """
-        return [
-            (tally, self._table.label_column(carried.term.topology_key))
-            for carried, tally in self._table.terms.carried_about(Carried.REQUIRED_ANTI_AFFINITY, self._info)
-        ]
+        table = self._table
+        version = table.terms.carried_version(Carried.REQUIRED_ANTI_AFFINITY)
+        if version != self._objections_version:
+            self._objections_version = version
+            self._known_objections = [
+                (tally, table.label_column(carried.term.topology_key))
+                for carried, tally in table.terms.carried_about(Carried.REQUIRED_ANTI_AFFINITY, self._info)
+            ]
+        return self._known_objections
 
 
 class _Company:

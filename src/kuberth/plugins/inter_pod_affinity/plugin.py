@@ -9,7 +9,7 @@ and the plugin does not need to be told of pods that one adds or removes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 
 from kuberth.api.core import Pod
 from kuberth.cluster.nodes import Nodes
@@ -37,6 +37,7 @@ from kuberth.plugins.inter_pod_affinity.scoring import DomainScores, scaled
 _REQUIRED: StateKey[RequiredTerms] = StateKey("required inter-pod affinity")
 _KEPT_REQUIRED: StateKey[RequiredTerms] = StateKey("required inter-pod affinity of equal pods")
 _SCORES: StateKey[DomainScores] = StateKey("preferred inter-pod affinity")
+_KEPT_SCORES: StateKey[DomainScores] = StateKey("preferred inter-pod affinity of equal pods")
 
 
 class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, EnqueueExtensions):
@@ -71,9 +72,14 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         info = incoming_pod(state, pod)
         if self._args.ignore_preferred_terms_of_existing_pods and not info.preferred_terms:
             return SKIP
-        if not info.preferred_terms and not self._is_preferred(nodes.table.terms):
+        table = nodes.table
+        if not info.preferred_terms and not self._is_preferred(table.terms):
             return SKIP
-        scores = DomainScores(info, nodes.table, required_affinity_weight=self._args.hard_pod_affinity_weight)
+        scores = state.recall(
+            _KEPT_SCORES,
+            _scoring_version(table.terms),
+            lambda: DomainScores(info, table, required_affinity_weight=self._args.hard_pod_affinity_weight),
+        )
         if scores.is_empty:
             return SKIP
         state.write(_SCORES, scores)
@@ -101,3 +107,8 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
             EventWithHint(ClusterEvent(Resource.POD, pod_changes), hints.after_pod_change),
             EventWithHint(ClusterEvent(Resource.NODE, node_changes), hints.after_node_change),
         ]
+
+
+def _scoring_version(terms: Terms) -> Hashable:
+    """Changes with which placed pods have a say in scores, and with who counts them."""
+    return terms.carried_version(Carried.PREFERRED), terms.carried_version(Carried.REQUIRED_AFFINITY)

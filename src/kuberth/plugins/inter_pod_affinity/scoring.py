@@ -25,19 +25,20 @@ class DomainScores:
 
     def __init__(self, info: PodInfo, table: ClusterTable, *, required_affinity_weight: int) -> None:
         self._terms = [
-            (label, tally, weight)
+            (table.label_column(key), tally, weight)
             for key, tally, weight in _weighted_tallies(info, table, required_affinity_weight)
-            if tally.is_in_any_domain(label := table.label_column(key))
         ]
 
     @property
     def is_empty(self) -> bool:
-        """Whether no term found any pod. Terms that cancel each other out are not nothing, as upstream."""
-        return not self._terms
+        """Whether no term finds any pod. Terms that cancel each other out are not nothing, as upstream."""
+        return not any(tally.is_in_any_domain(label) for label, tally, _weight in self._terms)
 
     def over(self, nodes: Nodes) -> Scores:
         total: Scores | None = None
         for label, tally, weight in self._terms:
+            if not tally.is_in_any_domain(label):
+                continue
             ids, sums = nodes.take(label.ids), tally.by_domain(label)
             worth = sums.take(ids)
             if sums.item(ABSENT):
