@@ -246,7 +246,7 @@ class ScorePlugin(_TwoForms):
         raise NotImplementedError
 
     def score_nodes(self, state: CycleState, pod: Pod, nodes: Nodes) -> Scores | Status:
-        """One int64 per node of the view."""
+        """One int64 per node of the view; `SKIP`: nothing for any of them."""
         raise NotImplementedError
 
     def normalize_scores(self, state: CycleState, pod: Pod, scores: Scores) -> Scores | Status | None:

@@ -102,17 +102,19 @@ class KeptScores:
         """int64[row]: the table's generation when the row was scored last."""
         self.some: set[int] = set()
         """The plugins that gave some row more or less than zero."""
-        self._of_zeros: dict[tuple[int, int], Column] = {}
+        self._of_zeros: dict[tuple[int, int], int] = {}
 
-    def of_zeros(self, plugin: int, nodes: int) -> Column | None:
-        """What normalising made of it the last time that so many nodes had nothing but zeros."""
+    def of_zeros(self, plugin: int, nodes: int) -> int | None:
+        """What normalising gave to all the last time that so many nodes had nothing but zeros."""
         return None if plugin in self.some else self._of_zeros.get((plugin, nodes))
 
     def keep_of_zeros(self, plugin: int, scores: Column) -> None:
         """Normalising made these of as many zeros."""
         if len(self._of_zeros) > _MAX_OF_ZEROS:
             self._of_zeros.clear()
-        self._of_zeros[plugin, len(scores)] = scores
+        first = scores.item(0)
+        if (scores == first).all():
+            self._of_zeros[plugin, len(scores)] = first
 
     @property
     def size(self) -> int:
@@ -183,18 +185,34 @@ class KnownPlaces:
         return self.unjudged.nbytes + self.passing.nbytes + self.unscored.nbytes + self.sums.nbytes
 
 
-class KeptAnswers(NamedTuple):
+class KeptAnswers:
     """What plugins that look at the pod alone answered at PreFilter or PreScore, and wrote for later."""
 
-    answers: Mapping[str, Any]
-    """By plugin."""
-    skipped: frozenset[str]
-    """Those that answered Skip."""
-    is_plain: bool
-    """Whether nobody rejected the pod or narrowed the search."""
-    written: Mapping[StateKey[Any], Any]
-    to_ask: Sequence[Any]
-    """The plugins whose answers are not kept."""
+    __slots__ = ("_skipped", "answers", "is_plain", "to_ask", "written")
+
+    def __init__(
+        self, answers: Mapping[str, Any], written: Mapping[StateKey[Any], Any], to_ask: Sequence[Any]
+    ) -> None:
+        self.answers = answers
+        """By plugin."""
+        self.written = written
+        self.to_ask = to_ask
+        """The plugins whose answers are not kept."""
+        skipped = {name for name, answer in answers.items() if isinstance(answer, Status) and answer.is_skip}
+        self.is_plain = all(
+            answer is None or answer == SUCCESS for name, answer in answers.items() if name not in skipped
+        )
+        """Whether nobody rejected the pod or narrowed the search."""
+        self._skipped: dict[tuple[str, ...], frozenset[str]] = {(): frozenset(skipped)}
+
+    def skipped_with(self, others: Sequence[str]) -> frozenset[str]:
+        """Those that answered Skip, and some of those that were asked now: for the same the same set, since
+        whoever looks it up has its hash then."""
+        key = tuple(others)
+        known = self._skipped.get(key)
+        if known is None:
+            known = self._skipped[key] = self._skipped[()].union(key)
+        return known
 
 
 class AnswerRecorder:
@@ -220,11 +238,7 @@ class AnswerRecorder:
         self._before = after
 
     def kept(self) -> KeptAnswers:
-        answers = self._answers
-        skipped = {name for name, answer in answers.items() if isinstance(answer, Status) and answer.is_skip}
-        others = [answer for name, answer in answers.items() if name not in skipped]
-        is_plain = all(answer is None or answer == SUCCESS for answer in others)
-        return KeptAnswers(answers, frozenset(skipped), is_plain, self._written, tuple(self._to_ask))
+        return KeptAnswers(self._answers, self._written, tuple(self._to_ask))
 
 
 class KnownNodes:

@@ -19,6 +19,7 @@ from kuberth.framework.nominator import Nominator
 
 _NOBODY: Final = np.iinfo(np.int64).min
 """The priority of whom a row is promised to that is promised to nobody."""
+_NOWHERE: Final = np.zeros(0, np.intp)
 
 
 class PromisedRows:
@@ -36,7 +37,7 @@ class PromisedRows:
     def positions(self, nodes: Nodes, priority: int) -> NDArray[np.intp]:
         """The positions of a view that are promised to a pod of at least this priority."""
         if not self._nominator:
-            return np.zeros(0, np.intp)
+            return _NOWHERE
         self._catch_up()
         return np.flatnonzero(nodes.take(self._highest) >= priority)
 

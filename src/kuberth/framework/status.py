@@ -48,7 +48,7 @@ _REJECTED: Final = frozenset({Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOL
 class Status:
     """An immutable outcome. A plugin may return `None` where it means `SUCCESS`."""
 
-    __slots__ = ("cause", "code", "plugin", "reasons")
+    __slots__ = ("cause", "code", "is_rejected", "is_skip", "is_success", "is_wait", "plugin", "reasons")
 
     def __init__(
         self, code: Code, *reasons: str, plugin: str = "", cause: BaseException | None = None
@@ -67,6 +67,15 @@ class Status:
         """Who said it; the framework fills it in."""
         self.cause = cause
         """The exception behind an error, if there was one."""
+        # Asked so often on the way of a pod that properties would show in a profile.
+        self.is_success: bool = code is Code.SUCCESS
+        """Whether the code is Success."""
+        self.is_skip: bool = code is Code.SKIP
+        """Whether the code is Skip."""
+        self.is_wait: bool = code is Code.WAIT
+        """Whether the code is Wait."""
+        self.is_rejected: bool = code in _REJECTED
+        """A judgement about the pod, not a failure of the scheduler."""
 
     @classmethod
     def unschedulable(cls, *reasons: str) -> Status:
@@ -94,26 +103,6 @@ class Status:
         if isinstance(problem, BaseException):
             return cls(Code.ERROR, str(problem) or type(problem).__name__, plugin=plugin, cause=problem)
         return cls(Code.ERROR, problem, plugin=plugin)
-
-    @property
-    def is_success(self) -> bool:
-        """Whether the code is Success."""
-        return self.code == Code.SUCCESS
-
-    @property
-    def is_skip(self) -> bool:
-        """Whether the code is Skip."""
-        return self.code == Code.SKIP
-
-    @property
-    def is_wait(self) -> bool:
-        """Whether the code is Wait."""
-        return self.code == Code.WAIT
-
-    @property
-    def is_rejected(self) -> bool:
-        """A judgement about the pod, not a failure of the scheduler."""
-        return self.code in _REJECTED
 
     @property
     def message(self) -> str:

@@ -55,7 +55,7 @@ class SchedulingCycle:
     ) -> None:
         self._cluster = cluster
         self._nominator = nominator
-        self._metrics = metrics
+        self._algorithm_duration = metrics.algorithm_duration.of(())
         self._rng = random.Random() if rng is None else rng
         self.nodes = NodeSearch(
             cluster,
@@ -86,7 +86,7 @@ class SchedulingCycle:
     ) -> Choice | Rejection:
         """Find a node for the pod, and leave it at that."""
         choice = self._decide(state, queued, runner, started)
-        self._metrics.algorithm_duration.observe((), time.perf_counter() - started)
+        self._algorithm_duration.observe(time.perf_counter() - started)
         return choice
 
     def _decide(
@@ -146,8 +146,8 @@ class SchedulingCycle:
 
     def best(self, scores: NodeScores) -> int:
         """The position of a node with the highest total; among equals anyone, by lot."""
-        totals = scores.totals
-        best = (totals == totals.item(totals.argmax())).nonzero()[0]
+        ranks = scores.ranks
+        best = (ranks == ranks.item(ranks.argmax())).nonzero()[0]
         return int(best[0] if len(best) == 1 else best[self._rng.randrange(len(best))])
 
     def score_table(self, nodes: Nodes, scores: NodeScores, best: int) -> BestScores | None:

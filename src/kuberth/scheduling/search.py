@@ -75,7 +75,8 @@ class NodeSearch:
         only = None if state.group is None else state.group.nodes
         nodes = self._cluster.all_nodes() if only is None else only
         outcome = runner.run_pre_filter(state, pod, nodes)
-        diagnosis.note_plugins(outcome.narrowed_by)
+        if outcome.narrowed_by:
+            diagnosis.note_plugins(outcome.narrowed_by)
         if not outcome.status.is_success:
             if not outcome.status.is_rejected:
                 return outcome.status

@@ -161,7 +161,6 @@ def test_nothing_is_no_score_of_all_nodes() -> None:
         pytest.param(ValueError("lost"), "lost", id="raises"),
         pytest.param(Status.error("lost"), "lost", id="error"),
         pytest.param(Status.unschedulable("no"), "answered 'Unschedulable' where", id="rejects"),
-        pytest.param(SKIP, "answered 'Skip' where", id="skips"),
         pytest.param(
             SUCCESS, "answered <Success> where scores or an Error status", id="success-without-scores"
         ),
@@ -213,3 +212,27 @@ def test_all_plugins_skipping_leaves_zero() -> None:
     scores = made.runner.run_score(state, POD, made.nodes)
     assert isinstance(scores, NodeScores)
     assert scores.totals.tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("form", ["score", "normalize_scores"])
+def test_a_plugin_that_skips_single_nodes_aborts_the_cycle(form: str) -> None:
+    methods: dict[str, Any] = {"score": 0, form: SKIP}
+    assert "answered 'Skip' where" in failed(plugin("S", ScorePlugin, **methods)).message
+
+
+@pytest.mark.parametrize("skip", [SKIP, Status(Code.SKIP)])
+def test_a_plugin_may_have_nothing_for_any_node(skip: Status) -> None:
+    nothing = plugin("Nothing", ScorePlugin, score_nodes=lambda _s, _p, _n: skip)
+    scores = scored(framework(ONE_TO_THREE, nothing, weights={"Nothing": 7}))
+    assert scores.by_plugin.tolist() == [[1, 2, 3], [0, 0, 0]]
+    assert scores.totals.tolist() == [1, 2, 3]
+
+
+def test_nothing_for_any_node_is_still_normalised() -> None:
+    nothing = plugin(
+        "Nothing",
+        ScorePlugin,
+        score_nodes=lambda _s, _p, _n: SKIP,
+        normalize_scores=lambda _s, _p, scores: 100 - scores,
+    )
+    assert scored(framework(ONE_TO_THREE, nothing)).totals.tolist() == [101, 102, 103]

@@ -42,8 +42,11 @@ def _status(verdict: Verdict | None, position: int) -> Status:
 
 def scored(plugin: ScorePlugin, state: CycleState, pod: Pod, nodes: Nodes) -> dict[str, int]:
     scores = plugin.score_nodes(state, pod, nodes)
-    assert not isinstance(scores, Status)
-    return dict(zip((nodes.name(i) for i in range(len(nodes))), scores.tolist(), strict=True))
+    names = [nodes.name(position) for position in range(len(nodes))]
+    if isinstance(scores, Status):
+        assert scores.is_skip
+        return dict.fromkeys(names, 0)
+    return dict(zip(names, scores.tolist(), strict=True))
 
 
 @settings(max_examples=60, deadline=None)

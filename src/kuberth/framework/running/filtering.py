@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from kuberth.api.core import Pod
 from kuberth.cluster.nodes import Nodes
@@ -27,6 +27,9 @@ class PreFilterOutcome(NamedTuple):
     status: Status
     node_names: frozenset[str] | None
     narrowed_by: frozenset[str]
+
+
+_ALL_NODES: Final = PreFilterOutcome(SUCCESS, None, frozenset())
 
 
 class Filtering(Promising):
@@ -58,7 +61,7 @@ class Filtering(Promising):
                 state.write_all(kept.written)
                 if kept.is_plain:
                     plugins = kept.to_ask
-        skipped = set(kept.skipped) if kept is not None and kept.is_plain else set()
+        skipped: list[str] = []
         narrowed_by: set[str] = set()
         node_names: frozenset[str] | None = None
         outcome = SUCCESS
@@ -79,7 +82,7 @@ class Filtering(Promising):
                 if recorder is not None:
                     recorder.note(plugin, answer, plugin.pre_filter_depends_on)
             if answer is SKIP or answer is SKIP_FOR_GOOD:  # as nearly always
-                skipped.add(plugin.name)
+                skipped.append(plugin.name)
                 continue
             if isinstance(answer, PreFilterResult) and _is_narrowing(answer.node_names):
                 if answer.node_names is None:
@@ -94,7 +97,7 @@ class Filtering(Promising):
                 continue
             status = self._asked.checked(plugin, "PreFilter", answer)
             if status.code == Code.SKIP:
-                skipped.add(plugin.name)
+                skipped.append(plugin.name)
             elif status.code == Code.UNSCHEDULABLE:
                 # Others may find that no preemption can help, which is the stronger statement.
                 outcome = status
@@ -103,9 +106,14 @@ class Filtering(Promising):
                 node_names, narrowed_by = None, set()
                 state.missed_pre_filter = self._after(plugin)
                 break
-        state.skip_filter = frozenset(skipped)
+        if kept is not None and kept.is_plain:
+            state.skip_filter = kept.skipped_with(skipped)
+        else:
+            state.skip_filter = frozenset(skipped)
         if plan is not None and recorder is not None and outcome is SUCCESS:
             plan.pre_filter = recorder.kept()
+        if outcome is SUCCESS and node_names is None:
+            return _ALL_NODES
         return PreFilterOutcome(outcome, node_names, frozenset(narrowed_by))
 
     def _after(self, plugin: Plugin) -> frozenset[str]:

@@ -183,7 +183,10 @@ class Keeping(Judging):
             if plugin.name in self._per_node_filter:
                 self._asked.evaluated(plugin, "Filter")
                 timed = state.record_plugin_metrics
-                status = self._asked.status(plugin, "Filter", plugin.filter, state, pod, node, timed=timed)
+                answer = self._asked.ask(plugin, "Filter", plugin.filter, state, pod, node, timed=timed)
+                if answer is None:  # as nearly always
+                    continue
+                status = self._asked.checked(plugin, "Filter", answer)
             else:
                 status = self._judge_one(state, pod, node, (plugin,))
             if status.is_rejected:

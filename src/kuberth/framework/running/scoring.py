@@ -19,7 +19,7 @@ from kuberth.errors import PluginError
 from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.extension_points import DependsOn, Plugin, ScorePlugin, Scores
 from kuberth.framework.nominator import Nominator
-from kuberth.framework.plans import AnswerRecorder, KeptScores, KnownNodes, Plans, Rows
+from kuberth.framework.plans import AnswerRecorder, KeptAnswers, KeptScores, KnownNodes, Plans, Rows
 from kuberth.framework.profile import Profile
 from kuberth.framework.running.asking import FEW_NODES, NORMALIZE, Phase, nonsense
 from kuberth.framework.scores import MAX_NODE_SCORE, MIN_NODE_SCORE
@@ -53,21 +53,32 @@ class _Scorers(NamedTuple):
 class NodeScores:
     """Weighted scores of nodes, and their sums."""
 
-    __slots__ = ("_by_plugin", "plugins", "totals")
+    __slots__ = ("_by_plugin", "_common", "plugins", "ranks")
 
     def __init__(
-        self, plugins: tuple[str, ...], totals: Scores, by_plugin: Callable[[], Sequence[Scores]]
+        self,
+        plugins: tuple[str, ...],
+        ranks: Scores,
+        by_plugin: Callable[[], Sequence[Scores]],
+        *,
+        common: int = 0,
     ) -> None:
         self.plugins = plugins
         """Those that scored, in order."""
-        self.totals = totals
-        """int64[position]: the sum over all plugins."""
+        self.ranks = ranks
+        """int64[position]: the sums without what all nodes have in `common`; enough to see who is best."""
+        self._common = common
         self._by_plugin = by_plugin
+
+    @property
+    def totals(self) -> Scores:
+        """int64[position]: the sum over all plugins."""
+        return self.ranks + self._common if self._common else self.ranks
 
     @property
     def by_plugin(self) -> Scores:
         """[plugin, position]: what each of them gave, weighted. To be asked before anything is placed."""
-        return np.array(self._by_plugin(), np.int64).reshape(len(self.plugins), len(self.totals))
+        return np.array(self._by_plugin(), np.int64).reshape(len(self.plugins), len(self.ranks))
 
 
 class Scoring(Phase):
@@ -120,14 +131,15 @@ class Scoring(Phase):
         started = time.perf_counter()
         plan, plugins = state.plan, self.profile.pre_score
         recorder = None
-        skipped: set[str] = set()
+        kept: KeptAnswers | None = None
+        skipped: list[str] = []
         if plan is not None:
             if plan.pre_score is None:
                 recorder = AnswerRecorder(state)
             elif plan.pre_score.is_plain:
-                state.write_all(plan.pre_score.written)
-                skipped.update(plan.pre_score.skipped)
-                plugins = plan.pre_score.to_ask
+                kept = plan.pre_score
+                state.write_all(kept.written)
+                plugins = kept.to_ask
         outcome = SUCCESS
         for plugin in plugins:
             self._asked.evaluated(plugin, "PreScore")
@@ -137,15 +149,15 @@ class Scoring(Phase):
             if recorder is not None:
                 recorder.note(plugin, answer, plugin.pre_score_depends_on)
             if answer is SKIP or answer is SKIP_FOR_GOOD:  # as nearly always
-                skipped.add(plugin.name)
+                skipped.append(plugin.name)
                 continue
             status = self._asked.checked(plugin, "PreScore", answer)
             if status.code == Code.SKIP:
-                skipped.add(plugin.name)
+                skipped.append(plugin.name)
             elif not status.is_success:
                 outcome = status
                 break
-        state.skip_score = frozenset(skipped)
+        state.skip_score = frozenset(skipped) if kept is None else kept.skipped_with(skipped)
         if plan is not None and recorder is not None and outcome is SUCCESS:
             plan.pre_score = recorder.kept()
         self._asked.observe("PreScore", outcome, started)
@@ -162,20 +174,25 @@ class Scoring(Phase):
         weights = self.profile.score_weights
         scorers = self._scorers_without(state.skip_score)
         kept = self._known_nodes(scorers, state, pod, nodes)
-        totals, parts = None, dict[str, Scores]()
+        totals, common = None, 0
+        parts: dict[str, Scores | int] = {}
         if kept is not None and kept.places is not None and nodes.places is not None:
             totals = kept.places.sums[nodes.places]
         for plugin, index in scorers.all if kept is None else scorers.not_summed:
-            scores: Scores | Status | None
+            scores: Scores | Status | int | None
             if kept is None or index is None:
                 raw = self._raw_scores(plugin, state, pod, nodes)
                 scores = self._final_scores(plugin, state, pod, nodes, raw)
             else:
                 scores = self._normalized_kept(kept.scores, index, plugin, state, pod, nodes)
+            if scores is None:
+                continue
             if isinstance(scores, Status):
                 return scores
-            if scores is not None:
-                part = parts[plugin.name] = scores * weights[plugin.name]
+            part = parts[plugin.name] = scores * weights[plugin.name]
+            if isinstance(part, int):
+                common += part
+            else:
                 totals = part if totals is None else totals + part
         if totals is None:
             totals = np.zeros(len(nodes), np.int64)
@@ -183,17 +200,14 @@ class Scoring(Phase):
         def by_plugin() -> list[Scores]:
             found = []
             for plugin, _index in scorers.all:
-                part = parts.get(plugin.name)
-                if part is None:
-                    index = self._kept_scorers.get(plugin.name)
-                    if kept is None or index is None:
-                        part = np.zeros(len(nodes), np.int64)
-                    else:
-                        part = nodes.take(kept.scores.matrix[index]) * weights[plugin.name]
-                found.append(part)
+                part = parts.get(plugin.name, 0)
+                index = self._kept_scorers.get(plugin.name)
+                if plugin.name not in parts and kept is not None and index is not None:
+                    part = nodes.take(kept.scores.matrix[index]) * weights[plugin.name]
+                found.append(np.full(len(nodes), part, np.int64) if isinstance(part, int) else part)
             return found
 
-        return NodeScores(scorers.names, totals, by_plugin)
+        return NodeScores(scorers.names, totals, by_plugin, common=common)
 
     def _scorers_without(self, skipped: frozenset[str]) -> _Scorers:
         """The plugins that score; pods rarely differ in that."""
@@ -224,8 +238,11 @@ class Scoring(Phase):
 
     def _normalized_kept(
         self, kept: KeptScores, index: int, plugin: ScorePlugin, state: CycleState, pod: Pod, nodes: Nodes
-    ) -> Scores | Status | None:
-        """The final scores of a plugin whose raw ones are kept. Zeros are the rule, and normalise alike."""
+    ) -> Scores | Status | int | None:
+        """The final scores of a plugin whose raw ones are kept; a number: that for all.
+
+        Zeros are the rule, and normalise alike.
+        """
         known = kept.of_zeros(index, len(nodes))
         if known is not None:
             return known
@@ -236,14 +253,16 @@ class Scoring(Phase):
         return scores
 
     def _final_scores(
-        self, plugin: ScorePlugin, state: CycleState, pod: Pod, nodes: Nodes, raw: Scores | Status
+        self, plugin: ScorePlugin, state: CycleState, pod: Pod, nodes: Nodes, raw: Scores | Status | None
     ) -> Scores | Status | None:
         """Raw scores normalised and found to be in range; None: all are zero."""
         if isinstance(raw, Status):
             return raw
         if plugin.name not in self._normalizing:
-            return self._within_range(plugin, raw, nodes) if np.count_nonzero(raw) else None
-        scores = self._normalized(plugin, state, pod, raw)
+            if raw is None or not np.count_nonzero(raw):
+                return None
+            return self._within_range(plugin, raw, nodes)
+        scores = self._normalized(plugin, state, pod, _zeros(nodes) if raw is None else raw)
         return scores if isinstance(scores, Status) else self._within_range(plugin, scores, nodes)
 
     def _known_nodes(self, scorers: _Scorers, state: CycleState, pod: Pod, nodes: Nodes) -> KnownNodes | None:
@@ -276,6 +295,8 @@ class Scoring(Phase):
             scores = self._raw_scores(plugin, state, pod, view)
             if isinstance(scores, Status):
                 return False
+            if scores is None:
+                scores = _zeros(view)
             if plugin.name not in self._normalizing and isinstance(
                 self._within_range(plugin, scores, view), Status
             ):
@@ -324,9 +345,14 @@ class Scoring(Phase):
             score = self._asked.ask(plugin, "Score", plugin.score, state, pod, node, timed=timed)
             return int(score) if _is_score(score) else None
         scores = self._raw_scores(plugin, state, pod, node.alone)
-        return None if isinstance(scores, Status) else int(scores[0])
+        if isinstance(scores, Status):
+            return None
+        return 0 if scores is None else int(scores[0])
 
-    def _raw_scores(self, plugin: ScorePlugin, state: CycleState, pod: Pod, nodes: Nodes) -> Scores | Status:
+    def _raw_scores(
+        self, plugin: ScorePlugin, state: CycleState, pod: Pod, nodes: Nodes
+    ) -> Scores | Status | None:
+        """What the plugin says of the nodes; None: all get zero."""
         self._asked.evaluated(plugin, "Score", len(nodes))
         answer: object
         if self._whole_table_score[plugin.name] and not (
@@ -335,6 +361,8 @@ class Scoring(Phase):
             answer = self._asked.ask(
                 plugin, "Score", plugin.score_nodes, state, pod, nodes, timed=state.record_plugin_metrics
             )
+            if isinstance(answer, Status) and answer.is_skip:
+                return None
         else:
             answer = self._score_each(plugin, state, pod, nodes)
         return self._score_array(plugin, answer, len(nodes))
@@ -408,6 +436,10 @@ class Scoring(Phase):
                 return np.zeros(0, np.int64)
             return nonsense(plugin, point, answer, f"{length} whole numbers")
         return scores.astype(np.int64, copy=False)
+
+
+def _zeros(nodes: Nodes) -> Scores:
+    return np.zeros(len(nodes), np.int64)
 
 
 def _is_score(answer: object) -> bool:

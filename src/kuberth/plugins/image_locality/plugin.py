@@ -18,6 +18,7 @@ from kuberth.cluster.table import ClusterTable
 from kuberth.framework.cycle_state import CycleState, StateKey
 from kuberth.framework.extension_points import ScorePlugin, Scores
 from kuberth.framework.scores import MAX_NODE_SCORE
+from kuberth.framework.status import SKIP, Status
 
 _COLUMNS: Final = StateKey[list[ImageColumn]]("ImageLocality/columns of the containers' images")
 _MEBIBYTE: Final = 1024 * 1024
@@ -31,18 +32,18 @@ class ImageLocality(ScorePlugin):
     name = "ImageLocality"
     reads = frozenset({"spec.containers", "spec.init_containers"})
 
-    def score_nodes(self, state: CycleState, pod: Pod, nodes: Nodes) -> Scores:
+    def score_nodes(self, state: CycleState, pod: Pod, nodes: Nodes) -> Scores | Status:
         table = nodes.table
-        found = np.zeros(len(nodes), np.int64)
         if state.scores_bare_nodes:
-            return found
+            return SKIP
         columns = state.recall(
             _COLUMNS, table.images.version, lambda: _columns(table, _container_images(pod))
         )
         if any(volume.image is not None for volume in pod.spec.volumes):
             columns = [*columns, *_columns(table, _volume_images(pod))]
         if not any(column.node_count for column in columns):
-            return found
+            return SKIP
+        found = np.zeros(len(nodes), np.int64)
         for column in columns:
             spread = column.node_count / table.node_count
             found += (nodes.take(column.size_bytes).astype(np.float64) * spread).astype(np.int64)
