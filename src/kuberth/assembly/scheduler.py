@@ -206,6 +206,7 @@ class Scheduler:
             failures=failures,
             recorder=self.recorder,
             bind=self._start_binding,
+            may_bind=self._binding.has_room,
             extended=ExtendedCycle(
                 cycle,
                 cluster=self.cluster,
@@ -218,6 +219,7 @@ class Scheduler:
             parallelism=self.config.parallelism,
             groups=self._group_cycle(cycle, rng) if self.feature_gates.enabled("GenericWorkload") else None,
         )
+        self._binding.when_room(self.loop.wake)
         self.intake = Intake(
             cluster=self.cluster,
             queue=self.queue,

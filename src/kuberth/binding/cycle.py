@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -31,6 +31,11 @@ from kuberth.queue.interface import SchedulingQueue
 
 logger = logging.getLogger(__name__)
 
+MAX_UNDER_WAY: Final = 256
+"""Bindings that wait for nothing but the API. A server that cannot follow is not to be run ahead of by more:
+in the queue pods keep their order, a more urgent one can still come first, and no deadline runs."""
+RESUMED_AT: Final = MAX_UNDER_WAY * 3 // 4
+"""With so few left there is room again: bindings that begin together travel together."""
 _SLOW_SECONDS: Final = 2.0
 """PreBind that takes longer is told."""
 _BINDING: Final = ("binding",)
@@ -64,7 +69,18 @@ class BindingCycle:
         self._spawn = spawn
         self._announce_nomination = announce_nomination
         self._under_way: dict[asyncio.Future[Any], Placement] = {}
+        self._is_crowded = False
+        self._tell_room: Callable[[], None] = _nobody
         self.observer: OutcomeObserver | None = None
+
+    def has_room(self) -> bool:
+        """Whether the next pod should be placed now; if not, `when_room` has it told as soon as it should."""
+        self._is_crowded = len(self._under_way) >= (RESUMED_AT if self._is_crowded else MAX_UNDER_WAY)
+        return not self._is_crowded
+
+    def when_room(self, tell: Callable[[], None]) -> None:
+        """Call this when there is room again after there was none."""
+        self._tell_room = tell
 
     def start_waiting(self, placement: Placement) -> None:
         """From now on plugins can see, approve and reject the pod if Permit asked to wait."""
@@ -109,6 +125,8 @@ class BindingCycle:
         self._metrics.goroutines.inc(_BINDING, -1)
         if self._under_way.pop(future, None) is None:
             return  # given up
+        if self._is_crowded and len(self._under_way) < RESUMED_AT:
+            self._tell_room()
         try:
             if not future.cancelled() and isinstance(future.exception(), AnswerLostError):
                 # Whether it is bound, the plugin has to find out, and that takes a task.
@@ -277,3 +295,7 @@ class BindingCycle:
             if forgotten:
                 self._queue.move(ASSIGNED_POD_DELETE, info.pod, None)
             self._failures.handle(rejection)
+
+
+def _nobody() -> None:
+    """Nobody waits for room."""

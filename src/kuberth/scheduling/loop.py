@@ -51,13 +51,15 @@ class SchedulingLoop:
         failures: FailureHandler,
         recorder: EventRecorder,
         bind: Callable[[Placement], None],
+        may_bind: Callable[[], bool],
         extended: ExtendedCycle,
         spawn: Spawner,
         parallelism: int = 16,
         groups: GroupCycle | None = None,
     ) -> None:
-        """`parallelism`: how many cycles that wait for extenders may overlap. With `groups`, pods of a pod
-        group are tried together (feature gate GenericWorkload)."""
+        """`may_bind`: False as long as so many bindings are under way that no pod is to be popped, and then
+        `wake` is to be called when that is over. `parallelism`: how many cycles that wait for extenders may
+        overlap. With `groups`, pods of a pod group are tried together (feature gate GenericWorkload)."""
         self._queue = queue
         self._cluster = cluster
         self._runners = runners
@@ -65,6 +67,7 @@ class SchedulingLoop:
         self._failures = failures
         self._recorder = recorder
         self._bind = bind
+        self._may_bind = may_bind
         self._extended = extended
         self._overlapping = Overlapping(
             self._attend_waiting, spawn=spawn, limit=parallelism, give_back=self._give_back
@@ -75,7 +78,7 @@ class SchedulingLoop:
         self.ended = asyncio.Event()
         """Set when no more pods are scheduled, asked for or not."""
         self._tick_due = asyncio.Event()
-        queue.when_ready(self._ready.set)
+        queue.when_ready(self.wake)
         queue.when_due(self._tick_due.set)
 
     def allow_overlapping(self, parallelism: int) -> None:
@@ -86,13 +89,17 @@ class SchedulingLoop:
         """Schedule until `stop`."""
         try:
             while not self._stopping:
-                if not self.schedule_one():
+                if not self._may_bind() or not self.schedule_one():
                     self._ready.clear()
                     await self._ready.wait()
                 # Events and bindings get their turn between two pods.
                 await asyncio.sleep(0)
         finally:
             self.ended.set()
+
+    def wake(self) -> None:
+        """Look again whether there is a pod to schedule."""
+        self._ready.set()
 
     async def run_ticks(self) -> None:
         """Keep the queue's time going until `stop`."""

@@ -12,6 +12,7 @@ from kuberth.api.core import Binding, Node, Pod
 from kuberth.api.events import Event
 from kuberth.api.wire import decode
 from kuberth.assembly.scheduler import Scheduler
+from kuberth.binding.cycle import MAX_UNDER_WAY, RESUMED_AT
 from kuberth.client.fencing import FencedApi
 from kuberth.clock import LoopClock, run_in_virtual_time
 from kuberth.config import load
@@ -409,3 +410,40 @@ def test_who_overrides_bind_alone_is_asked_for_every_pod() -> None:
         assert (SEEN, api.bindings_posted, api.asked) == (["bind p"], [], ["bind p"])
 
     scheduling(script, **with_plugin(Meddling))
+
+
+def test_a_server_that_cannot_follow_is_not_run_ahead_of() -> None:
+    """What it has not got yet waits in the queue, where a more urgent pod still comes first."""
+    answers = asyncio.Semaphore(0)
+
+    async def when_asked(api: PostOffice, binding: Binding) -> None:
+        await answers.acquire()
+        await api.really_bind(binding)
+
+    async def main() -> None:
+        api = PostOffice(when_asked)
+        api.put(make_node("n1", cpu="1000", pods=1000))
+        for number in range(2 * MAX_UNDER_WAY):
+            api.put(make_pod(f"p{number}", uid=f"u{number}", cpu="1m"))
+        scheduler = Scheduler(api, clock=LoopClock(asyncio.get_running_loop()))
+        running = asyncio.ensure_future(scheduler.run())
+        await asyncio.sleep(60)
+        assert len(api.bindings_posted) == MAX_UNDER_WAY
+        assert scheduler.cluster.assumed_count == MAX_UNDER_WAY
+        api.put(make_pod("urgent", uid="urgent", cpu="1m", priority=10))
+        for _ in range(MAX_UNDER_WAY - RESUMED_AT):
+            answers.release()
+        await asyncio.sleep(60)
+        assert len(api.bindings_posted) == MAX_UNDER_WAY  # a few more answers, and there is room again
+        answers.release()
+        await asyncio.sleep(60)
+        assert len(api.bindings_posted) == MAX_UNDER_WAY + (MAX_UNDER_WAY - RESUMED_AT) + 1
+        assert api.bindings_posted[MAX_UNDER_WAY] == "bind pod default/urgent to node n1"
+        for _ in range(2 * MAX_UNDER_WAY):
+            answers.release()
+        await until(lambda: api.node_of(f"p{2 * MAX_UNDER_WAY - 1}"))
+        assert len(api.bindings_posted) == 2 * MAX_UNDER_WAY + 1
+        scheduler.stop()
+        await running
+
+    run_in_virtual_time(main, limit_seconds=3600)

@@ -146,6 +146,7 @@ def parts(
         failures=failures,
         recorder=made.outside,
         bind=placements.append,
+        may_bind=lambda: True,
         extended=ExtendedCycle(
             cycle,
             cluster=made.cluster,
