@@ -81,7 +81,7 @@ def main() -> None:
     for size in sizes:
         evaluator = _cluster(size)
         for kind in medians:
-            medians[kind].append(_measure(evaluator, kind, pods=options.pods))
+            medians[kind].append(_measure(evaluator, kind, pods=options.pods, templates=options.templates))
     for line in _table(sizes, medians):
         print(line)
 
@@ -91,6 +91,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--nodes", type=int, nargs="+", default=[1000, 5000, 50000], metavar="N")
     parser.add_argument("--kinds", nargs="+", choices=list(KINDS), default=list(KINDS), metavar="KIND")
     parser.add_argument("--pods", type=int, default=300, metavar="N", help="pods measured of each kind (300)")
+    parser.add_argument(
+        "--templates",
+        type=int,
+        default=1,
+        metavar="N",
+        help="of so many templates in turns, which differ in a label and in what they ask for (1)",
+    )
     return parser
 
 
@@ -119,11 +126,13 @@ def _peers(evaluator: Evaluator, kind: str) -> Iterator[None]:
         cluster.remove_pod(info.uid)
 
 
-def _pod(name: str, kind: str, *, node: str = "") -> PodInfo:
-    return PodInfo(make_pod(name, node=node, cpu="100m", memory="100Mi", labels=LABELS, **KINDS[kind]))
+def _pod(name: str, kind: str, *, node: str = "", template: int = 0) -> PodInfo:
+    labels = LABELS | ({"template": str(template)} if template else {})
+    cpu = f"{100 + template}m"
+    return PodInfo(make_pod(name, node=node, cpu=cpu, memory="100Mi", labels=labels, **KINDS[kind]))
 
 
-def _measure(evaluator: Evaluator, kind: str, *, pods: int) -> float:
+def _measure(evaluator: Evaluator, kind: str, *, pods: int, templates: int) -> float:
     """The median microseconds of one cycle."""
     cycle = SchedulingCycle(
         evaluator.cluster,
@@ -138,7 +147,9 @@ def _measure(evaluator: Evaluator, kind: str, *, pods: int) -> float:
             raise SystemExit(f"a pod of kind {kind} fits nowhere: {outcome.status.message}")
 
     with _peers(evaluator, kind):
-        waiting = [_pod(f"pending-{number}", kind) for number in range(WARM_UP + pods)]
+        waiting = [
+            _pod(f"pending-{number}", kind, template=number % templates) for number in range(WARM_UP + pods)
+        ]
         for info in waiting[:WARM_UP]:
             schedule(info)
         gc.collect()

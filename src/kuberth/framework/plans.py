@@ -159,6 +159,14 @@ class KnownPlaces:
             self.unjudged[first] = self.unjudged[first + half] = True
             self.unscored[first] = self.unscored[first + half] = True
 
+    def around(self, places: slice | Rows) -> slice:
+        """A stretch with more places before and after these."""
+        if isinstance(places, slice):
+            begin, end = places.start, places.stop
+        else:
+            begin, end = places.item(0), places.item(-1) + 1
+        return slice(max(begin - _AROUND, 0), end + _AROUND)
+
     def note_verdict(self, row: int, *, passes: bool) -> None:
         """Filter was asked about one row."""
         place = self.order.place.item(row)
@@ -368,4 +376,5 @@ class Plans:
 
 
 _CHECK_EVERY: Final = 64
+_AROUND: Final = 1024
 _MAX_OF_ZEROS: Final = 64

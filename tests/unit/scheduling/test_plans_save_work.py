@@ -26,6 +26,7 @@ from kuberth.framework import (
 from kuberth.framework.diagnosis import Diagnosis
 from kuberth.framework.running.asking import FEW_NODES
 from kuberth.scheduling.cycle import SchedulingCycle
+from kuberth.scheduling.sampling import Sampler
 from kuberth.testing import make_node, make_pod
 from tests.unit.framework.rig import profile_config
 
@@ -302,3 +303,62 @@ def test_a_promise_is_looked_into_once_for_each_priority(form: type[Noting]) -> 
         assert promised_again(asked, priority=1) == expected
         assert promised_again(asked, priority=9) == expected
         assert promised_again(asked, priority=10) == [], "nobody keeps it from what is promised to less"
+
+
+class Stretches(Asked):
+    """So many nodes that a search looks at a third of them only."""
+
+    def __init__(self, form: type[Noting]) -> None:
+        super().__init__(form, 300)
+        self.sampler = Sampler()
+        self._cycle = SchedulingCycle(
+            self.cluster,
+            nominator=self.evaluator.nominator,
+            metrics=self.evaluator.runner.metrics,
+            percentage_of_nodes_to_score=34,
+            sampling=self.sampler,
+        )
+
+    def about_from(self, start: int) -> tuple[list[str], list[str], list[str], list[str]]:
+        self.sampler._start = start
+        return self.about()
+
+    def stretch(self, begin: int, end: int) -> list[str]:
+        order = self.cluster.node_order()
+        return sorted(self.cluster.names[row] for row in order.twice[begin:end].tolist())
+
+
+ENOUGH = 102
+
+
+def test_rows_that_come_into_sight_one_by_one_are_asked_about_with_their_neighbours(
+    form: type[Noting],
+) -> None:
+    asked = Stretches(form)
+    asked.about_from(100)
+    asked.about_from(100)
+    seen, known = asked.stretch(100, 100 + ENOUGH + 1), asked.stretch(100, 100 + ENOUGH)
+    assert asked.about_from(100) == ([],) * 4
+    filtered, _, scored, _ = asked.about_from(102)
+    assert filtered == sorted(set(asked.names) - set(seen)), "all that is near was judged with the two"
+    assert scored == sorted(set(asked.names) - set(known))
+    for start in (0, 99, 104, 200, 299):
+        assert asked.about_from(start) == ([],) * 4
+
+
+@pytest.mark.parametrize("point", ["filter", "score"])
+def test_who_fails_for_a_neighbour_has_not_failed(point: str) -> None:
+    def failing(_self: Noting, _state: CycleState, _pod: Pod, node: NodeRow) -> int | None:
+        if node.name == "n250":
+            raise ValueError("not this one")
+        return None if point == "filter" else 0
+
+    with patch.object(PerNode, point, failing):
+        asked = Stretches(PerNode)
+        row = asked.cluster.row_of("n250")
+        place = asked.cluster.node_order().twice.tolist().index(row)
+        far = (place + 150) % 300
+        for start in (far, far, far, far + 2, far + 4):
+            asked.about_from(start % 300)  # a Status would be a failure
+        with pytest.raises(AssertionError):
+            asked.about_from((place - 10) % 300)

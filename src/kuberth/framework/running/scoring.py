@@ -268,17 +268,38 @@ class Scoring(Phase):
     def _known_nodes(self, scorers: _Scorers, state: CycleState, pod: Pod, nodes: Nodes) -> KnownNodes | None:
         """What a plan knows, its raw scores true of every node of the view; None without one or if a plugin
         fails."""
-        plan = None if self._cluster.is_supposing or nodes.places is None else state.plan
-        if plan is None:
+        plan, places = state.plan, nodes.places
+        if plan is None or places is None or self._cluster.is_supposing:
             return None
         kept = plan.nodes
         known = kept.known(self._cluster)
-        unscored = known.unscored[nodes.places]
-        if np.count_nonzero(unscored) and not self._rescore(
-            kept, scorers, nodes.rows()[unscored], state, pod
-        ):
-            return None
+        unscored = known.unscored[places]
+        if np.count_nonzero(unscored):
+            rows = nodes.rows()[unscored]
+            if not (
+                self._score_around(kept, scorers, places, rows, state, pod)
+                or self._rescore(kept, scorers, rows, state, pod)
+            ):
+                return None
         return kept
+
+    def _score_around(
+        self,
+        nodes: KnownNodes,
+        scorers: _Scorers,
+        places: slice | Rows,
+        rows: Rows,
+        state: CycleState,
+        pod: Pod,
+    ) -> bool:
+        """As rows are judged with their neighbours (`Keeping`), so they are scored, if they pass."""
+        known, scored_at = nodes.places, nodes.scores.scored_at
+        if known is None or len(rows) > FEW_NODES or scored_at.take(rows).all():
+            return False
+        around = known.around(places)
+        passing = known.unscored[around] & known.passing[around] & ~known.unjudged[around]
+        near = known.order.twice[around][passing]
+        return self._rescore(nodes, scorers, np.union1d(rows, near[scored_at.take(near) == 0]), state, pod)
 
     def _rescore(self, nodes: KnownNodes, scorers: _Scorers, rows: Rows, state: CycleState, pod: Pod) -> bool:
         """Score rows anew. False: a plugin failed, and what comes of that is to be seen without a plan."""
