@@ -31,11 +31,12 @@ from kuberth.queue.interface import SchedulingQueue
 
 logger = logging.getLogger(__name__)
 
-MAX_UNDER_WAY: Final = 256
+MAX_UNDER_WAY: Final = 512
 """Bindings that wait for nothing but the API. A server that cannot follow is not to be run ahead of by more:
 in the queue pods keep their order, a more urgent one can still come first, and no deadline runs."""
-RESUMED_AT: Final = MAX_UNDER_WAY * 3 // 4
-"""With so few left there is room again: bindings that begin together travel together."""
+RESUMED_AT: Final = MAX_UNDER_WAY // 4
+"""With so few left, enough to keep the server busy, there is room again: pods that are placed in one go find
+warm caches, and their bindings travel together."""
 _SLOW_SECONDS: Final = 2.0
 """PreBind that takes longer is told."""
 _BINDING: Final = ("binding",)

@@ -422,7 +422,7 @@ def test_a_server_that_cannot_follow_is_not_run_ahead_of() -> None:
 
     async def main() -> None:
         api = PostOffice(when_asked)
-        api.put(make_node("n1", cpu="1000", pods="1000"))
+        api.put(make_node("n1", cpu="1000", pods="2000"))
         for number in range(2 * MAX_UNDER_WAY):
             api.put(make_pod(f"p{number}", uid=f"u{number}", cpu="1m"))
         scheduler = Scheduler(api, clock=LoopClock(asyncio.get_running_loop()))
