@@ -313,7 +313,8 @@ class BindPlugin(Plugin):
         """Optional: begin to bind on the event loop, without a task; None leaves it to `bind`.
 
         The future brings what `bind` would answer, but not Skip. One that fails with AnswerLostError leaves
-        open whether the pod was bound: `bind` is asked to find out.
+        open whether the pod was bound: `bind` is asked to find out. While hundreds of them are under way no
+        pod is placed: what may take long belongs into `bind`.
         """
         return None
 

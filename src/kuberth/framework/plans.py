@@ -11,7 +11,7 @@ asked anew for every pod. What a plan gives is what the full computation would g
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from weakref import WeakValueDictionary
 
@@ -112,9 +112,8 @@ class KeptScores:
         """Normalising made these of as many zeros."""
         if len(self._of_zeros) > _MAX_OF_ZEROS:
             self._of_zeros.clear()
-        first = scores.item(0)
-        if (scores == first).all():
-            self._of_zeros[plugin, len(scores)] = first
+        if scores.size and (scores == scores[0]).all():
+            self._of_zeros[plugin, len(scores)] = scores.item(0)
 
     @property
     def size(self) -> int:
@@ -159,13 +158,32 @@ class KnownPlaces:
             self.unjudged[first] = self.unjudged[first + half] = True
             self.unscored[first] = self.unscored[first + half] = True
 
-    def around(self, places: slice | Rows) -> slice:
-        """A stretch with more places before and after these."""
+    def to_judge(self, stretch: slice) -> Mask:
+        """Which places of a stretch Filter has to be asked about."""
+        return self.unjudged[stretch]
+
+    def to_score(self, stretch: slice) -> Mask:
+        """Which places of a stretch pass, and Score has to be asked about."""
+        return self.unscored[stretch] & self.passing[stretch] & ~self.unjudged[stretch]
+
+    def with_neighbours(
+        self, rows: Rows, places: slice | Rows, unknown: Callable[[slice], Mask], known_at: Column
+    ) -> Rows | None:
+        """These rows of a stretch, and unknown ones around it that nobody was ever asked about either; None
+        if that is not worth it: the rows are many, or were all known before.
+
+        Stretches shift by little from one equal pod to the next, which will meet the neighbours, and many
+        rows in one view cost hardly more than a few.
+        """
+        if len(rows) > _FEW_UNMET or known_at.take(rows).all():
+            return None
         if isinstance(places, slice):
             begin, end = places.start, places.stop
         else:
             begin, end = places.item(0), places.item(-1) + 1
-        return slice(max(begin - _AROUND, 0), end + _AROUND)
+        around = slice(max(begin - _AROUND, 0), end + _AROUND)
+        near = self.order.twice[around][unknown(around)]
+        return np.union1d(rows, near[known_at.take(near) == 0])
 
     def note_verdict(self, row: int, *, passes: bool) -> None:
         """Filter was asked about one row."""
@@ -376,5 +394,7 @@ class Plans:
 
 
 _CHECK_EVERY: Final = 64
+_FEW_UNMET: Final = 8
 _AROUND: Final = 1024
+"""Places before and after a stretch."""
 _MAX_OF_ZEROS: Final = 64

@@ -75,7 +75,6 @@ class Asking:
     def __init__(self, profile_name: str, metrics: SchedulerMetrics) -> None:
         self._profile_name = profile_name
         self._metrics = metrics
-        self._evaluations = metrics.plugin_evaluation.values
         self._durations: dict[tuple[str, Code], HistogramValue] = {}
 
     def ask(
@@ -179,8 +178,7 @@ class Asking:
 
     def evaluated(self, plugin: Plugin, point: str, times: int = 1) -> None:
         """So many nodes, or the pod, were put to the plugin."""
-        labels = plugin.name, point, self._profile_name
-        self._evaluations[labels] = self._evaluations.get(labels, 0) + times
+        self._metrics.plugin_evaluation.inc((plugin.name, point, self._profile_name), times)
 
     def observe(self, point: str, status: Status, started: float) -> None:
         """How long the whole point took, all plugins together."""

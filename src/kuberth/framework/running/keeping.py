@@ -92,9 +92,10 @@ class Keeping(Judging):
         unjudged = known.unjudged[nodes.places]
         if np.count_nonzero(unjudged):
             rows = nodes.rows()[unjudged]
-            if not (
-                self._look_around(kept, nodes.places, rows, state, pod)
-                or self._refresh(kept, rows, state, pod)
+            more = known.with_neighbours(rows, nodes.places, known.to_judge, kept.verdicts.judged_at)
+            # A plugin that fails for a neighbour has not failed for this pod.
+            if (more is None or not self._refresh(kept, more, state, pod)) and not self._refresh(
+                kept, rows, state, pod
             ):
                 return self._judge(state, pod, nodes)
         alive = known.passing[nodes.places]
@@ -117,18 +118,6 @@ class Keeping(Judging):
                 )
             )
         return known
-
-    def _look_around(
-        self, nodes: KnownNodes, places: slice | Rows, rows: Rows, state: CycleState, pod: Pod
-    ) -> bool:
-        """Judge with a few rows that no equal pod has met yet their neighbours as well, which the next ones
-        will meet: stretches shift by little from pod to pod, and many rows cost hardly more than a few."""
-        known, judged_at = nodes.places, nodes.verdicts.judged_at
-        if known is None or len(rows) > FEW_NODES or judged_at.take(rows).all():
-            return False
-        around = known.around(places)
-        near = known.order.twice[around][known.unjudged[around]]
-        return self._refresh(nodes, np.union1d(rows, near[judged_at.take(near) == 0]), state, pod)
 
     def _refresh(self, nodes: KnownNodes, rows: Rows, state: CycleState, pod: Pod) -> bool:
         """Judge rows anew. False: a plugin failed, and what comes of that is to be seen without a plan."""

@@ -276,30 +276,13 @@ class Scoring(Phase):
         unscored = known.unscored[places]
         if np.count_nonzero(unscored):
             rows = nodes.rows()[unscored]
-            if not (
-                self._score_around(kept, scorers, places, rows, state, pod)
-                or self._rescore(kept, scorers, rows, state, pod)
+            more = known.with_neighbours(rows, places, known.to_score, kept.scores.scored_at)
+            # As in Filter: what fails for a neighbour is not this pod's affair.
+            if (more is None or not self._rescore(kept, scorers, more, state, pod)) and not self._rescore(
+                kept, scorers, rows, state, pod
             ):
                 return None
         return kept
-
-    def _score_around(
-        self,
-        nodes: KnownNodes,
-        scorers: _Scorers,
-        places: slice | Rows,
-        rows: Rows,
-        state: CycleState,
-        pod: Pod,
-    ) -> bool:
-        """As rows are judged with their neighbours (`Keeping`), so they are scored, if they pass."""
-        known, scored_at = nodes.places, nodes.scores.scored_at
-        if known is None or len(rows) > FEW_NODES or scored_at.take(rows).all():
-            return False
-        around = known.around(places)
-        passing = known.unscored[around] & known.passing[around] & ~known.unjudged[around]
-        near = known.order.twice[around][passing]
-        return self._rescore(nodes, scorers, np.union1d(rows, near[scored_at.take(near) == 0]), state, pod)
 
     def _rescore(self, nodes: KnownNodes, scorers: _Scorers, rows: Rows, state: CycleState, pod: Pod) -> bool:
         """Score rows anew. False: a plugin failed, and what comes of that is to be seen without a plan."""
