@@ -70,6 +70,10 @@ class Usage:
         self._used: dict[str, dict[str, int]] = {}
         cluster.observe(self)
 
+    def close(self) -> None:
+        """Stop following the cluster table."""
+        self._cluster.unobserve(self)
+
     def pod_placed(self, info: PodInfo) -> None:
         self._count(info, 1)
 
@@ -175,6 +179,11 @@ class FairShareQueue(PriorityQueue):
             context,
             room=lambda sort_value: FairShareRoom(usage, tenant_of=tenant_of, sort_value=sort_value),
         )
+
+    def close(self) -> None:
+        """Stop counting what tenants have."""
+        self.usage.close()
+        super().close()
 
 
 def _request(info: PodInfo) -> dict[str, int]:

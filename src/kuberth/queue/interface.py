@@ -145,7 +145,11 @@ class SchedulingQueue(abc.ABC):
             self.add(queued.info)
 
     def close(self) -> None:  # noqa: B027  # a queue without anything to close need not say so
-        """The scheduler has ended and calls nothing more: let go of files, threads and the like."""
+        """Let go of files, threads and observers: the scheduler calls nothing more.
+
+        It has ended, or another queue has taken this one's place, or this one was made for a configuration
+        that could not be put in force.
+        """
 
     @abc.abstractmethod
     def when_ready(self, notify: Callable[[], None]) -> None:

@@ -8,14 +8,16 @@ from typing import Any
 
 import pytest
 
+from kuberth.api.core import Pod
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.cluster.table import ClusterTable
 from kuberth.errors import ConfigError
 from kuberth.framework import cluster_events
 from kuberth.framework.queued_pod import QueuedPod
-from kuberth.queue.fair_share import FairShareQueue, fair_share
+from kuberth.queue.fair_share import FairShareQueue, by_namespace, fair_share
+from kuberth.queue.guard import GuardedQueue
 from kuberth.queue.interface import SchedulingQueue
-from kuberth.testing import make_node, make_pod
+from kuberth.testing import FakeClock, make_node, make_pod
 from tests.unit.queue.building import Bench, ByPriority, make_context
 from tests.unit.queue.test_ordered_room import LessOnly
 
@@ -286,3 +288,28 @@ def test_the_room_holds_what_came() -> None:
         bench.queue.delete(pod)
         bench.queue.delete(pod)
     assert bench.rooms == {}
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        pytest.param(lambda queue, _guarded: queue.close(), id="closed"),
+        pytest.param(lambda _queue, guarded: guarded.replace(FairShareQueue(make_context())), id="replaced"),
+    ],
+)
+def test_a_queue_that_ended_follows_the_cluster_no_longer(
+    end: Callable[[SchedulingQueue, GuardedQueue], None],
+) -> None:
+    counted: list[str] = []
+
+    def tenant_of(pod: Pod) -> str:
+        counted.append(pod.metadata.name)
+        return by_namespace(pod)
+
+    cluster = ClusterTable()
+    cluster.set_node(NODE)
+    queue = FairShareQueue(make_context(cluster=cluster), tenant_of=tenant_of)
+    cluster.assume_pod(PodInfo(make_pod("before")).placed_on("n1"))
+    end(queue, GuardedQueue(queue, FakeClock()))
+    cluster.assume_pod(PodInfo(make_pod("after")).placed_on("n1"))
+    assert counted == ["before"]
