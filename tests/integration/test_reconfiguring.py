@@ -26,6 +26,7 @@ from kuberth.framework import (
     Status,
 )
 from kuberth.framework.handle import Handle
+from kuberth.queue.interface import QueueContext
 from kuberth.testing import MemoryApi, make_node, make_pod
 from kuberth.testing.harness import API_VERSION, World, profile, running
 from tests.unit.queue.fifo import Fifo
@@ -295,6 +296,48 @@ def test_a_queue_of_ones_own_keeps_all_pods(queue: Any) -> None:
         await world.bound(*(f"p{number}" for number in range(5)))
 
     play(scenario, "b1", start=only("a"), queue=queue)
+
+
+class Closing(Fifo):
+    """Notes that it was closed, and fails at that."""
+
+    def __init__(self, context: QueueContext) -> None:
+        super().__init__(context)
+        self.closed = 0
+
+    def close(self) -> None:
+        self.closed += 1
+        raise RuntimeError("cannot be closed")
+
+
+async def unlisted(world: World) -> None:
+    with pytest.raises(ConfigError, match="could not be listed"):
+        await world.scheduler.reconfigure(config(profile("Claims")))
+
+
+async def cancelled(world: World) -> None:
+    reload = asyncio.create_task(world.scheduler.reconfigure(config(profile("Claims"))), name="reload")
+    await world.quiet()
+    reload.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reload
+
+
+@pytest.mark.parametrize("fail", [unlisted, cancelled])
+def test_a_queue_that_does_not_come_into_use_is_closed(fail: Callable[[World], Any]) -> None:
+    made: list[Closing] = []
+
+    def make(context: QueueContext) -> Closing:
+        made.append(Closing(context))
+        return made[-1]
+
+    async def scenario(world: World) -> None:
+        await fail(world)
+        assert [queue.closed for queue in made] == [0, 1]
+        world.api.put(make_pod("p"))
+        await world.bound("p")
+
+    play(scenario, start=profile(), api=NoClaims(), queue=make)
 
 
 class CountingApi(MemoryApi):

@@ -42,7 +42,7 @@ from kuberth.outcomes.failure_handling import FailureHandler
 from kuberth.outcomes.group_status import PodGroupStatusWriter
 from kuberth.outcomes.placement import Placement
 from kuberth.outcomes.status_writer import PodStatusWriter
-from kuberth.queue.guard import GuardedQueue
+from kuberth.queue.guard import GuardedQueue, close_queue
 from kuberth.queue.interface import QueueContext, QueueFactory, SchedulingQueue
 from kuberth.queue.priority_queue import PriorityQueue
 from kuberth.scheduling.cycle import SchedulingCycle
@@ -307,6 +307,7 @@ class Scheduler:
             factory = self._queue_factory if queue is None else queue
             self._expect_same_gates(config)
             extenders = self.extenders
+            new_queue: SchedulingQueue | None = None
             if config.extenders != self.config.extenders:
                 extenders = build_extenders(config.extenders, api=self._api, clock=self._clock)
             try:
@@ -320,6 +321,8 @@ class Scheduler:
                         new += extenders.reflectors
                     await self._following.add(new)
             except BaseException:
+                if new_queue is not None:
+                    close_queue(new_queue, then="it has not come into use")
                 if extenders is not self.extenders:
                     await extenders.close()
                 raise

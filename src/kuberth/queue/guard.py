@@ -188,11 +188,7 @@ class GuardedQueue(SchedulingQueue):
         for info in waiting:
             if self.get(info.key) is None:
                 self.add(info)
-        try:
-            old.close()
-        except BaseException as exc:
-            reraise_interrupt(exc)
-            logger.exception("queue %s failed in close; another one has taken its place", _name_of(old))
+        close_queue(old, then="another one has taken its place")
         self._notify()
 
     # Events
@@ -296,10 +292,7 @@ class GuardedQueue(SchedulingQueue):
             return None
 
     def close(self) -> None:
-        try:
-            self._queue.close()
-        except BaseException as exc:
-            self._tell(exc, "close", then="the scheduler ends all the same")
+        close_queue(self._queue, then="the scheduler ends all the same")
 
     # Failures
 
@@ -327,6 +320,15 @@ class GuardedQueue(SchedulingQueue):
 
     def _seconds_until(self, due_ns: int) -> float:
         return max(0, due_ns - self._clock.now_ns()) / NANOSECONDS
+
+
+def close_queue(queue: SchedulingQueue, *, then: str) -> None:
+    """Close a queue that is used no more; what it raises is logged, with what happens `then`."""
+    try:
+        queue.close()
+    except BaseException as exc:
+        reraise_interrupt(exc)
+        logger.exception("queue %s failed in close; %s", _name_of(queue), then)
 
 
 def _name_of(queue: SchedulingQueue) -> str:
