@@ -21,7 +21,7 @@ from kuberth.api.sharing import PodSharing
 from kuberth.assembly.following import Following
 from kuberth.assembly.observing import SchedulerObserver, ShelteredObserver
 from kuberth.assembly.profiles import assemble, derive_with, effective_gates, full_registry
-from kuberth.binding.cycle import BindingCycle
+from kuberth.binding.cycle import BindingCycle, binding_name
 from kuberth.client.protocol import Api
 from kuberth.clock import Clock, SystemClock
 from kuberth.cluster.table import ClusterTable
@@ -40,7 +40,6 @@ from kuberth.observe.metrics import PodGroupMetrics, SchedulerMetrics
 from kuberth.outcomes.event_recorder import ApiEventRecorder
 from kuberth.outcomes.failure_handling import FailureHandler
 from kuberth.outcomes.group_status import PodGroupStatusWriter
-from kuberth.outcomes.placement import Placement
 from kuberth.outcomes.status_writer import PodStatusWriter
 from kuberth.queue.guard import GuardedQueue, close_queue
 from kuberth.queue.interface import QueueContext, QueueFactory, SchedulingQueue
@@ -205,7 +204,7 @@ class Scheduler:
             cycle=cycle,
             failures=failures,
             recorder=self.recorder,
-            bind=self._start_binding,
+            bind=self._binding.start,
             may_bind=self._binding.has_room,
             extended=ExtendedCycle(
                 cycle,
@@ -409,7 +408,7 @@ class Scheduler:
                 await self.recorder.drain()
         except TimeoutError:
             unfinished = [task.get_name() for task in self._work]
-            unfinished += (_binding_name(placement) for placement in self._binding.under_way.values())
+            unfinished += (binding_name(placement) for placement in self._binding.under_way.values())
             names = ", ".join(sorted(unfinished)) or "writing events"
             logger.warning("not done within %g s, given up: %s", grace_seconds, names)
             for task in self._work:
@@ -451,22 +450,9 @@ class Scheduler:
         """Bring these pods (by namespace/name) to the active room, as a plugin asked."""
         self.queue.activate(pods)
 
-    def _start_binding(self, placement: Placement) -> None:
-        self._binding.start_waiting(placement)
-        try:
-            if self._tasks is None or not self._binding.begin(placement):
-                self.spawn(self._binding.run(placement), name=_binding_name(placement))
-        except KuberthError:
-            self.waiting_pods.remove(placement.info.uid)
-            raise
-
 
 def _kind_name(kind: type[Any]) -> str:
     return kind.__name__
-
-
-def _binding_name(placement: Placement) -> str:
-    return f"bind {placement.info.key}"
 
 
 async def _guarded(work: Coroutine[Any, Any, None], name: str) -> None:

@@ -90,7 +90,17 @@ class BindingCycle:
             if self.observer is not None:
                 self.observer.pod_held(placement)
 
-    def begin(self, placement: Placement) -> bool:
+    def start(self, placement: Placement) -> None:
+        """Bind the pod, in a task where one is needed. If this raises, the binding has not begun."""
+        self.start_waiting(placement)
+        try:
+            if not self._begin(placement):
+                self._spawn(self.run(placement), name=binding_name(placement))
+        except Exception:
+            self._waiting_pods.remove(placement.info.uid)
+            raise
+
+    def _begin(self, placement: Placement) -> bool:
         """Bind the pod without a task if nothing has to be waited for but the API; False: `run` it.
 
         Most pods go this way: no plugin holds them at Permit or has anything to do before the binding.
@@ -131,7 +141,7 @@ class BindingCycle:
         try:
             if not future.cancelled() and isinstance(future.exception(), AnswerLostError):
                 # Whether it is bound, the plugin has to find out, and that takes a task.
-                self._spawn(self.run(placement), name=f"bind {placement.info.key}")
+                self._spawn(self.run(placement), name=binding_name(placement))
                 return
             status = placement.runner.end_bind(under_way, placement.state)
         except Exception as exc:  # a defect of ours must not lose the pod
@@ -140,7 +150,7 @@ class BindingCycle:
         try:
             self._conclude(placement, status)
         except Exception:
-            logger.exception("bind %s failed", placement.info.key)
+            logger.exception("%s failed", binding_name(placement))
 
     @property
     def under_way(self) -> Mapping[asyncio.Future[Any], Placement]:
@@ -296,6 +306,11 @@ class BindingCycle:
             if forgotten:
                 self._queue.move(ASSIGNED_POD_DELETE, info.pod, None)
             self._failures.handle(rejection)
+
+
+def binding_name(placement: Placement) -> str:
+    """What the binding is called in logs and as a task."""
+    return f"bind {placement.info.key}"
 
 
 def _nobody() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from kuberth.api.core import Pod
 from kuberth.clock import LoopClock
+from kuberth.errors import KuberthError
 from kuberth.framework import (
     SKIP,
     Action,
@@ -27,7 +28,7 @@ from kuberth.framework import (
     Status,
 )
 from kuberth.testing import make_node, make_pod, run_in_virtual_time
-from tests.unit.framework.rig import plugin
+from tests.unit.framework.rig import Outside, plugin
 from tests.unit.queue.building import kept_events
 from tests.unit.scheduling.parts import Parts, parts
 
@@ -89,6 +90,42 @@ def expect_undone(scheduler: Parts, *, room: str, rejectors: set[str]) -> None:
     assert scheduler.made.node("n1").requested("cpu") == 0
     assert scheduler.queue.in_flight() == ()
     assert len(scheduler.made.waiting_pods) == 0
+
+
+# Started
+
+
+def test_a_binding_that_may_have_to_wait_has_a_task() -> None:
+    async def main() -> Parts:
+        scheduler = parts(waiting("A", 60), nodes=["n1"])
+        scheduler.binding.start(scheduler.place(make_pod("p", uid="u")))
+        (held,) = scheduler.made.waiting_pods
+        held.allow("A")
+        [work] = scheduler.made.outside.spawned
+        await work
+        return scheduler
+
+    assert is_bound(run_in_virtual_time(main)) == "n1"
+
+
+@pytest.mark.parametrize("error", [KuberthError("it has ended"), RuntimeError("a defect")], ids=repr)
+def test_a_binding_that_does_not_start_leaves_no_pod_waiting(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_outside: Outside, work: Coroutine[Any, Any, None], *, name: str) -> None:
+        work.close()
+        assert name == "bind default/p"
+        raise error
+
+    monkeypatch.setattr(Outside, "spawn", refuse)
+
+    async def main() -> None:
+        scheduler = parts(waiting("A", 60), nodes=["n1"])
+        with pytest.raises(type(error), match=str(error)):
+            scheduler.binding.start(scheduler.place(make_pod("p", uid="u")))
+        assert len(scheduler.made.waiting_pods) == 0
+
+    run_in_virtual_time(main)
 
 
 # Bound
