@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import datetime
+import uuid
 
 from kuberth.api.core import EventSource
 from kuberth.api.meta import ObjectMeta
 from kuberth.api.references import ObjectReference
+from kuberth.api.selectors.labels import is_subdomain
 from kuberth.api.wire import MicroTime, Wire, always
 
 
@@ -33,3 +35,13 @@ class Event(Wire):
     deprecated_first_timestamp: datetime.datetime | None = None
     deprecated_last_timestamp: datetime.datetime | None = None
     deprecated_count: int = 0
+
+
+def event_name(regarding: str, suffix: str) -> str:
+    """A name for an event about the object of this name; `suffix` makes it unique.
+
+    As in client-go, a UUID where an event may not be called so: the object's name can be as long as names
+    may be, or follow other rules.
+    """
+    name = f"{regarding}.{suffix}"
+    return name if is_subdomain(name) else str(uuid.uuid4())

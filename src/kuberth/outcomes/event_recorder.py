@@ -16,7 +16,7 @@ from itertools import count
 from typing import Any, Final, NamedTuple
 
 from kuberth.api.core import ObjectReference, Pod
-from kuberth.api.events import Event, EventSeries
+from kuberth.api.events import Event, EventSeries, event_name
 from kuberth.api.meta import ObjectMeta
 from kuberth.api.rendering import EventRenderer
 from kuberth.api.wire import MicroTime, to_builtins
@@ -130,7 +130,7 @@ class ApiEventRecorder:
             metadata = regarding.metadata
             told = ToldEvent(
                 FirstTold(
-                    f"{metadata.name}.{now_ns:x}{next(self._numbers):x}",
+                    event_name(metadata.name, f"{now_ns:x}{next(self._numbers):x}"),
                     metadata.namespace,
                     now_ns,
                     self._controller_of(regarding, related),

@@ -12,6 +12,7 @@ from kuberth.api.meta import ObjectMeta
 from kuberth.api.wire import decode
 from kuberth.clock import LoopClock, run_in_virtual_time
 from kuberth.errors import AnswerLostError, ApiError
+from kuberth.local.apiserver.rules.names import subdomain_problems
 from kuberth.outcomes import event_recorder as events
 from kuberth.outcomes.event_recorder import ApiEventRecorder
 from kuberth.testing import MemoryApi, make_pod
@@ -163,6 +164,28 @@ def test_an_event_comes_from_the_profile_that_it_is_about(
     (event,), _ = recording(script)
     assert event.reporting_controller == controller
     assert event.reporting_instance.startswith(f"{controller}-")
+
+
+@pytest.mark.parametrize(
+    "name, is_kept",
+    [
+        pytest.param("web", True, id="short"),
+        pytest.param("a" * 230, True, id="still-fits"),
+        pytest.param("a" * 253, False, id="as-long-as-a-name-may-be"),
+        pytest.param("system:web", False, id="no-dns-name"),
+    ],
+)
+def test_an_events_name_is_one_that_the_server_takes(name: str, is_kept: bool) -> None:
+    def twice(recorder: ApiEventRecorder) -> None:
+        for reason in ("Scheduled", "Preempted"):
+            recorder.record(make_pod(name, uid="u1"), reason=reason, action="Binding", note="")
+
+    told, _ = recording(twice)
+    names = [event.metadata.name for event in told]
+    assert len(set(names)) == 2
+    assert [subdomain_problems(each) for each in names] == [[], []]
+    assert [each.startswith(f"{name}.") for each in names] == [is_kept, is_kept]
+    assert [event.regarding.name for event in told] == [name, name]
 
 
 # An API that takes posts

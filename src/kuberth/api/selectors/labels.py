@@ -251,10 +251,15 @@ def _values_problem(operator: Operator, values: tuple[str, ...]) -> str:
     return ""
 
 
+def is_subdomain(name: str) -> bool:
+    """Whether this is a DNS subdomain (RFC 1123), as the names of most kinds have to be."""
+    return len(name) <= 253 and _SUBDOMAIN.fullmatch(name) is not None
+
+
 def is_label_key(key: str) -> bool:
     """Whether this can be a label key (upstream: qualified name): `[subdomain/]name`."""
     prefix, slash, name = key.rpartition("/")
-    if slash and (len(prefix) > 253 or _SUBDOMAIN.fullmatch(prefix) is None):
+    if slash and not is_subdomain(prefix):
         return False
     return len(name) <= 63 and _NAME.fullmatch(name) is not None
 

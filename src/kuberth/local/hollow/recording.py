@@ -10,6 +10,7 @@ import logging
 import secrets
 from typing import Final
 
+from kuberth.api.events import event_name
 from kuberth.clock import Clock
 from kuberth.local.apiserver.objects import Obj, name_of, namespace_of
 from kuberth.local.apiserver.status_errors import StatusError
@@ -39,7 +40,7 @@ class Recorder:
         event = {
             "apiVersion": "v1",
             "kind": "Event",
-            "metadata": {"name": f"{name_of(obj)}.{secrets.token_hex(8)}", "namespace": namespace},
+            "metadata": {"name": event_name(name_of(obj), secrets.token_hex(8)), "namespace": namespace},
             "involvedObject": {
                 "apiVersion": api_version,
                 "kind": kind,
