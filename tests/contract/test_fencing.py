@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
@@ -52,6 +53,61 @@ def test_everyone_reads() -> None:
         async for event in api.watch(Node, resource_version=listed.resource_version):
             assert event.object.metadata.name == "n2"
             break
+
+    asyncio.run(main())
+
+
+class Outbox(MemoryApi):
+    """Takes posts and sends none by itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.checks: list[Callable[[], None]] = []
+
+    def post_nowait(
+        self,
+        kind: type[Any],
+        body: bytes,
+        *,
+        what: str,
+        namespace: str = "",
+        name: str = "",
+        subresource: str = "",
+        check: Callable[[], None] | None = None,
+    ) -> asyncio.Future[None] | None:
+        assert check is not None
+        self.checks.append(check)
+        return asyncio.get_running_loop().create_future()
+
+
+def refuse() -> None:
+    raise ApiError("not wanted any more")
+
+
+@pytest.mark.parametrize(
+    "leads, check, problem",
+    [
+        pytest.param(True, None, None, id="leads-and-has-no-check"),
+        pytest.param(True, lambda: None, None, id="leads-and-is-wanted"),
+        pytest.param(True, refuse, "not wanted any more", id="leads-and-is-not-wanted"),
+        pytest.param(False, None, "not the leader any more", id="does-not-lead-and-has-no-check"),
+        pytest.param(False, lambda: None, "not the leader any more", id="does-not-lead-and-is-wanted"),
+        pytest.param(False, refuse, "not the leader any more", id="neither"),
+    ],
+)
+def test_a_post_is_sent_if_this_process_leads_and_the_callers_check_allows_it(
+    leads: bool, check: Callable[[], None] | None, problem: str | None
+) -> None:
+    async def main() -> None:
+        outbox, may_write = Outbox(), True
+        assert FencedApi(outbox, lambda: may_write).post_nowait(Pod, b"{}", what="x", check=check) is not None
+        may_write = leads
+        [asked_before_sending] = outbox.checks
+        if problem is None:
+            asked_before_sending()
+        else:
+            with pytest.raises(ApiError, match=problem):
+                asked_before_sending()
 
     asyncio.run(main())
 

@@ -86,6 +86,13 @@ class FencedApi:
         """As `PostingApi`; None if nothing may be written, or the API behind takes no posts."""
         if not isinstance(self._api, PostingApi) or not self._may_write():
             return None
+
+        def check_both() -> None:
+            # A post may wait a moment, in which this process may be stopped for long.
+            self._check()
+            if check is not None:
+                check()
+
         return self._api.post_nowait(
             kind,
             body,
@@ -93,8 +100,7 @@ class FencedApi:
             namespace=namespace,
             name=name,
             subresource=subresource,
-            # A post may wait a moment, in which this process may be stopped for long.
-            check=self._check,
+            check=check_both,
         )
 
     async def delete(
