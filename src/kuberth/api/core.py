@@ -227,7 +227,8 @@ class EventSeries(Wire):
 
 
 class Event(Wire):
-    """The old event shape, as `kubectl get events` lists it; Kuberth writes `kuberth.api.events.Event`."""
+    """The old event shape, as `kubectl get events` lists it; about pods, Kuberth writes the
+    shape of `kuberth.api.events.Event`."""
 
     api_version: str = always("v1")
     kind: str = always("Event")

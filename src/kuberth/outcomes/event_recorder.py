@@ -138,8 +138,8 @@ class ApiEventRecorder:
                     reason,
                     note,
                     type_,
-                    _reference(regarding),
-                    None if related is None else _reference(related),
+                    reference_to(regarding),
+                    None if related is None else reference_to(related),
                 )
             )
             if self._told.pop(news, None) is None and len(self._told) >= MAX_REMEMBERED:
@@ -284,7 +284,8 @@ class ApiEventRecorder:
         return self._controllers[0]
 
 
-def _reference(obj: Any) -> ObjectReference:
+def reference_to(obj: Any) -> ObjectReference:
+    """The reference by which an event names an object."""
     metadata = obj.metadata
     return ObjectReference(
         api_version=obj.api_version,

@@ -36,6 +36,7 @@ from kuberth.framework.registry import Registry
 from kuberth.observe.metrics import ClientMetrics, Family, LeaderElectionMetrics
 from kuberth.overview import Overview, overview_pages
 from kuberth.programs.reloading import Reloading, Rules, file_source
+from kuberth.programs.run.election_events import ElectionEvents
 from kuberth.programs.run.inspection import inspect
 from kuberth.programs.run.leader_election import LeaderElector, make_identity
 from kuberth.programs.run.watchdog import EX_FAILURE, Watchdog
@@ -125,9 +126,14 @@ async def run(settings: Settings) -> int:
             return await stack.enter_async_context(_closing(api))
 
         api = await connect(client)
+        events_api = await connect(client, manners=EVENTS)
         elector: LeaderElector | None = None
+        election_events: ElectionEvents | None = None
         election_metrics = LeaderElectionMetrics()
         if settings.config.leader_election.leader_elect:
+            election_events = ElectionEvents(
+                events_api, clock, component=settings.config.profiles[0].scheduler_name
+            )
             elector = LeaderElector(
                 # Its own connection and no rate limit: renewing must not wait behind a thousand bindings.
                 await connect(client, qps=-1),
@@ -135,10 +141,11 @@ async def run(settings: Settings) -> int:
                 identity=make_identity(),
                 clock=clock,
                 metrics=election_metrics,
+                on_event=election_events.record,
             )
         scheduler = Scheduler(
             api if elector is None else FencedApi(api, elector.may_write),
-            events_api=await connect(client, manners=EVENTS),
+            events_api=events_api,
             config=settings.config,
             registry=settings.registry,
             queue=settings.queue,
@@ -160,6 +167,7 @@ async def run(settings: Settings) -> int:
             api,
             elector,
             grace_seconds=settings.grace_seconds,
+            election_events=election_events,
             reloading=_reloading(settings, scheduler),
             overview=overview,
         )
@@ -261,6 +269,7 @@ class Life:
         elector: LeaderElector | None,
         *,
         grace_seconds: float,
+        election_events: ElectionEvents | None = None,
         watchdog: Watchdog | None = None,
         reloading: Reloading | None = None,
         overview: Overview | None = None,
@@ -269,6 +278,7 @@ class Life:
         self.elector = elector
         self._api = api
         self._grace_seconds = grace_seconds
+        self._election_events = election_events
         self._reloading = reloading
         self._overview = overview
         self._watchdog = Watchdog() if watchdog is None else watchdog
@@ -298,6 +308,8 @@ class Life:
                     tasks.create_task(self._lead(), name="leader election"),
                     tasks.create_task(self._watch_loop(), name="watch over the scheduling loop"),
                 ]
+                if self._election_events is not None:
+                    rest.append(tasks.create_task(self._election_events.run(), name="leader election events"))
                 if self._reloading is not None:
                     rest.append(tasks.create_task(self._reloading.run(), name="configuration"))
                 if self._overview is not None:
@@ -317,6 +329,8 @@ class Life:
                     task.cancel()
             if self.elector is not None and not self._lost:
                 await self.elector.release()
+            if self._election_events is not None:
+                await self._election_events.flush()
         return EX_FAILURE if self._lost or self._broken else 0
 
     async def _schedule(self) -> None:

@@ -10,9 +10,11 @@ import ssl
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+import msgspec
 import pytest
 
-from kuberth.api.core import Namespace, Pod
+from kuberth.api.coordination import Lease, LeaseSpec
+from kuberth.api.core import Event, Namespace, Pod
 from kuberth.assembly.scheduler import Scheduler
 from kuberth.clock import LoopClock
 from kuberth.config import default_configuration
@@ -21,6 +23,7 @@ from kuberth.errors import ApiError, ForbiddenError, NotFoundError, Unauthorized
 from kuberth.framework import Registry
 from kuberth.programs.run import daemon
 from kuberth.programs.run.daemon import Life, reach
+from kuberth.programs.run.election_events import ElectionEvents
 from kuberth.programs.run.leader_election import LeaderElector
 from kuberth.queue import FairShareQueue
 from kuberth.testing import MemoryApi, make_namespace, make_node, make_pod, run_in_virtual_time
@@ -97,9 +100,14 @@ def live(scenario: Callable[[Life, Any], Any], *, api: Any = None, election: boo
     async def main() -> int:
         clock = LoopClock(asyncio.get_running_loop())
         settings = LeaderElectionConfiguration()
-        elector = LeaderElector(api, settings=settings, identity="me", clock=clock) if election else None
+        elector = events = None
+        if election:
+            events = ElectionEvents(api, clock, component="first")
+            elector = LeaderElector(
+                api, settings=settings, identity="me", clock=clock, on_event=events.record
+            )
         scheduler = Scheduler(api, clock=clock)
-        life = Life(scheduler, api, elector, grace_seconds=5.0)
+        life = Life(scheduler, api, elector, grace_seconds=5.0, election_events=events)
         async with asyncio.TaskGroup() as tasks:
             code = tasks.create_task(life.until_end())
             tasks.create_task(scenario(life, api))
@@ -173,6 +181,53 @@ def test_a_leader_that_cannot_renew_ends_with_an_error_that_says_so(caplog: pyte
     assert "Leaderelection lost: the lease kube-system/kube-scheduler could not be renewed" in caplog.text
 
 
+async def end_well(_api: MemoryApi) -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+async def take_the_lease(api: MemoryApi) -> None:
+    other = LeaseSpec(holder_identity="other", lease_duration_seconds=3600)
+    api.change(Lease, "kube-system/kube-scheduler", lambda lease: msgspec.structs.replace(lease, spec=other))
+
+
+@pytest.mark.parametrize(
+    "end, code", [pytest.param(end_well, 0, id="asked-to-end"), pytest.param(take_the_lease, 1, id="lost")]
+)
+def test_events_say_who_leads(end: Callable[[MemoryApi], Any], code: int) -> None:
+    api = Failing()
+
+    async def scenario(life: Life, api: Any) -> None:
+        await until(lambda: life.leading and api.all(Event))
+        await end(api)
+
+    assert live(scenario, api=api, election=True) == code
+    assert [(event.reason, event.message) for event in api.all(Event)] == [
+        ("LeaderElection", "me became leader"),
+        ("LeaderElection", "me stopped leading"),
+    ]
+
+
+class Silent(Failing):
+    """Takes everything but events, which it never answers."""
+
+    async def create(self, obj: Any) -> Any:
+        return await (asyncio.Event().wait() if isinstance(obj, Event) else super().create(obj))
+
+
+def test_a_leader_does_without_events() -> None:
+    api = Silent()
+
+    async def scenario(life: Life, api: Any) -> None:
+        await until(lambda: life.leading)
+        api.put(make_node("n"))
+        api.put(make_pod("p"))
+        await until(lambda: api.read(Pod, "default/p").spec.node_name)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    assert live(scenario, api=api, election=True) == 0
+    assert api.read(Lease, "kube-system/kube-scheduler").spec.holder_identity == ""
+
+
 class Asked(Exception):  # noqa: N818  # no error: it ends the program where the test has seen enough
     """How a scheduler was asked for."""
 
@@ -201,3 +256,18 @@ def test_settings_reach_the_scheduler(monkeypatch: pytest.MonkeyPatch) -> None:
     assert options["registry"] is registry
     assert options["queue"] is FairShareQueue
     assert options["max_unschedulable_seconds"] == 90.0
+
+
+def test_election_events_come_from_the_first_profile(monkeypatch: pytest.MonkeyPatch) -> None:
+    def events(_api: object, _clock: object, **options: Any) -> NoReturn:
+        raise Asked(**options)
+
+    monkeypatch.setattr(daemon, "ElectionEvents", events)
+    first, *_ = default_configuration().profiles
+    profiles = [msgspec.structs.replace(first, scheduler_name=name) for name in ("mine", "other")]
+    config = msgspec.structs.replace(default_configuration(), profiles=profiles)
+    with pytest.raises(Asked) as asked:
+        asyncio.run(
+            daemon.run(daemon.Settings(config=config, registry=Registry(), master="http://127.0.0.1:1"))
+        )
+    assert asked.value.options == {"component": "mine"}
