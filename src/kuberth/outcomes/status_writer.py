@@ -1,20 +1,24 @@
 """Pod conditions and nominations, written without any cycle waiting for it.
 
-In: what a cycle decided. Out: patches of the pod's status, each in a task of its own; one that fails is
-logged, and the next attempt writes again.
+In: what a cycle decided. Out: patches of the pod's status, those of one pod one after the other and those of
+different pods side by side. While a patch is on its way, what comes next waits as one patch. One that fails
+is logged, and the next attempt writes again.
 """
 
 from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kuberth.api.core import Pod, PodCondition
+from kuberth.api.meta import ObjectMeta
 from kuberth.api.wire import to_builtins
 from kuberth.client.protocol import Api
 from kuberth.clock import Clock
-from kuberth.errors import ApiError, ConflictError, NotFoundError
+from kuberth.errors import ConflictError, KuberthError, NotFoundError
 from kuberth.framework.handle import Spawner
 from kuberth.observe.metrics import SchedulerMetrics
 from kuberth.text.timestamps import moment
@@ -25,6 +29,32 @@ PATCH: Final = "pod_status_patch"
 """What kube-scheduler calls this kind of write in its metrics."""
 
 
+@dataclass(slots=True)
+class _Change:
+    """What to write of one pod's status."""
+
+    conditions: dict[str, PodCondition] = field(default_factory=dict)
+    """By type."""
+    nomination: str | None = None
+    """None leaves it as it is, "" takes it back."""
+
+    def __bool__(self) -> bool:
+        return bool(self.conditions) or self.nomination is not None
+
+    def add(self, newer: _Change) -> None:
+        self.conditions |= newer.conditions
+        if newer.nomination is not None:
+            self.nomination = newer.nomination
+
+    def patch(self) -> dict[str, Any]:
+        patch: dict[str, Any] = {}
+        if self.conditions:
+            patch["conditions"] = [to_builtins(condition) for condition in self.conditions.values()]
+        if self.nomination is not None:
+            patch["nominatedNodeName"] = self.nomination or None
+        return patch
+
+
 class PodStatusWriter:
     """Implements `kuberth.outcomes.failure_handling.StatusWriter`."""
 
@@ -33,27 +63,52 @@ class PodStatusWriter:
         self._api = api
         self._spawn = spawn
         self._clock = clock
+        self._under_way: dict[str, list[_Change]] = {}
+        """By the pod's UID: the change that is being written, and the one that waits for it, if any."""
 
     def write(self, pod: Pod, *, condition: PodCondition | None, nomination: str | None) -> None:
-        patch: dict[str, Any] = {}
-        if condition is not None and (changed := self._changed(pod, condition)) is not None:
-            patch["conditions"] = [to_builtins(changed)]
-        if nomination is not None and nomination != pod.status.nominated_node_name:
-            patch["nominatedNodeName"] = nomination or None
-        if patch:
-            self._spawn(
-                self._patch(pod, patch), name=f"status of {pod.metadata.namespace}/{pod.metadata.name}"
-            )
+        metadata = pod.metadata
+        under_way = self._under_way.get(metadata.uid)
+        change = self._change(pod, condition, nomination, before=under_way or ())
+        if not change:
+            return
+        if under_way is None:
+            self._under_way[metadata.uid] = [change]
+            try:
+                self._spawn(self._write_all(metadata), name=f"status of {metadata.namespace}/{metadata.name}")
+            except KuberthError:
+                del self._under_way[metadata.uid]
+                raise
+        elif len(under_way) == 1:
+            under_way.append(change)
+        else:
+            under_way[1].add(change)
 
-    def _changed(self, pod: Pod, condition: PodCondition) -> PodCondition | None:
-        """The condition to write, or None if the pod has it already."""
-        old = next((each for each in pod.status.conditions if each.type == condition.type), None)
-        now = moment(self._clock.now_ns())
-        since = now
+    def _change(
+        self,
+        pod: Pod,
+        condition: PodCondition | None,
+        nomination: str | None,
+        *,
+        before: Sequence[_Change],
+    ) -> _Change:
+        """What is new to the API. While an earlier change is on its way, all is new: that one may fail."""
+        change = _Change()
+        if condition is not None:
+            known = {each.type: each for each in pod.status.conditions}
+            for earlier in before:
+                known |= earlier.conditions
+            old = known.get(condition.type)
+            if before or old is None or not _says_the_same(old, condition):
+                change.conditions[condition.type] = self._dated(condition, old)
+        if before or nomination != pod.status.nominated_node_name:
+            change.nomination = nomination
+        return change
+
+    def _dated(self, condition: PodCondition, old: PodCondition | None) -> PodCondition:
+        since = moment(self._clock.now_ns())
         if old is not None and old.status == condition.status:
-            since = old.last_transition_time or now
-            if (old.reason, old.message) == (condition.reason, condition.message):
-                return None
+            since = old.last_transition_time or since
         return PodCondition(
             type=condition.type,
             status=condition.status,
@@ -63,8 +118,16 @@ class PodStatusWriter:
             last_transition_time=since,
         )
 
-    async def _patch(self, pod: Pod, patch: dict[str, Any]) -> None:
-        metadata = pod.metadata
+    async def _write_all(self, metadata: ObjectMeta) -> None:
+        under_way = self._under_way[metadata.uid]
+        try:
+            while under_way:
+                await self._patch(metadata, under_way[0].patch())
+                del under_way[0]
+        finally:
+            del self._under_way[metadata.uid]
+
+    async def _patch(self, metadata: ObjectMeta, patch: dict[str, Any]) -> None:
         self._metrics.pending_async_api_calls.inc((PATCH,))
         started, result = time.perf_counter(), "success"
         try:
@@ -77,7 +140,7 @@ class PodStatusWriter:
             )
         except (NotFoundError, ConflictError):  # deleted, perhaps made again under the same name
             logger.debug("pod %s/%s is gone, its status is not written", metadata.namespace, metadata.name)
-        except ApiError:
+        except Exception:  # what waits for this one must be written all the same
             result = "error"
             logger.exception(
                 "the status of pod %s/%s could not be written", metadata.namespace, metadata.name
@@ -86,3 +149,7 @@ class PodStatusWriter:
             self._metrics.pending_async_api_calls.inc((PATCH,), -1)
             self._metrics.async_api_calls.inc((PATCH, result))
             self._metrics.async_api_call_duration.observe((PATCH, result), time.perf_counter() - started)
+
+
+def _says_the_same(old: PodCondition, new: PodCondition) -> bool:
+    return (old.status, old.reason, old.message) == (new.status, new.reason, new.message)

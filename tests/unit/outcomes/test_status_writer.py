@@ -1,14 +1,16 @@
 from __future__ import annotations
 
+import asyncio
 import datetime
 import logging
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from kuberth.api.core import Pod, PodCondition
-from kuberth.clock import NANOSECONDS
-from kuberth.errors import ApiError
+from kuberth.clock import NANOSECONDS, LoopClock
+from kuberth.errors import ApiError, KuberthError
 from kuberth.observe.metrics import SchedulerMetrics
 from kuberth.outcomes.status_writer import PodStatusWriter
 from kuberth.testing import FakeClock, MemoryApi, make_pod, run_in_virtual_time
@@ -175,3 +177,186 @@ def test_every_write_is_counted_with_its_result(api: type[MemoryApi], result: st
     assert metrics.async_api_calls.values == {label: 1}
     assert list(metrics.async_api_call_duration.values) == [label]
     assert metrics.pending_async_api_calls.values == {("pod_status_patch",): 0}
+
+
+# Several writes of one pod
+
+
+class Late(MemoryApi):
+    """Takes its time for patches, longest for the first; `fault` may fail that one."""
+
+    def __init__(self, fault: Exception | None = None) -> None:
+        super().__init__()
+        self.fault = fault
+        self.patches: list[dict[str, Any]] = []
+
+    async def patch(self, kind: type[Any], name: str, patch: Any, **options: Any) -> Any:
+        self.patches.append(patch["status"])
+        number = len(self.patches)
+        await asyncio.sleep(10 / number)
+        if self.fault is not None and number == 1:
+            raise self.fault
+        return await super().patch(kind, name, patch, **options)
+
+
+def saying(message: str, **fields: Any) -> PodCondition:
+    return PodCondition(type=fields.pop("type", "PodScheduled"), status="False", message=message, **fields)
+
+
+def writing(script: Callable[[PodStatusWriter], Any], api: MemoryApi) -> float:
+    """Run `script` with a writer whose tasks run; how long it took until all was written."""
+
+    async def main() -> float:
+        loop = asyncio.get_running_loop()
+        async with asyncio.TaskGroup() as tasks:
+
+            def spawn(work: Any, *, name: str) -> None:
+                tasks.create_task(work, name=name)
+
+            await script(PodStatusWriter(api, spawn, LoopClock(loop), metrics=METRICS))
+        return loop.time()
+
+    return run_in_virtual_time(main)
+
+
+@pytest.mark.parametrize(
+    "writes, message, nomination, requests",
+    [
+        pytest.param([(saying("one"), None), (saying("two"), None)], "two", "", 2, id="conditions"),
+        pytest.param([(None, "n1"), (None, "n2")], "old", "n2", 2, id="promises"),
+        pytest.param([(None, "n1"), (None, "")], "old", "", 2, id="a-promise-taken-back"),
+        pytest.param([(saying("one"), None), (saying("old"), None)], "old", "", 2, id="as-it-was-before"),
+        pytest.param([(saying("one"), None), (None, "n1")], "one", "n1", 2, id="one-of-each"),
+        pytest.param(
+            [(None, "n1"), (saying("one"), None), (saying("two"), "n2"), (saying("three"), None)],
+            "three",
+            "n2",
+            2,
+            id="what-waits-goes-together",
+        ),
+        pytest.param(
+            [(saying(f"number {number}"), None) for number in range(1000)],
+            "number 999",
+            "",
+            2,
+            id="one-waits-however-many-come",
+        ),
+        pytest.param([(saying("one"), None), (None, None)], "one", "", 1, id="nothing-more"),
+    ],
+)
+def test_what_was_written_last_stays(
+    writes: list[tuple[PodCondition | None, str | None]], message: str, nomination: str, requests: int
+) -> None:
+    old = {"type": "PodScheduled", "status": "False", "message": "old"}
+    pod, api = make_pod("p", status={"conditions": [old]}), Late()
+    api.put(pod)
+
+    async def script(writer: PodStatusWriter) -> None:
+        for condition, promised in writes:
+            writer.write(pod, condition=condition, nomination=promised)
+            await asyncio.sleep(0.001)
+
+    writing(script, api)
+    status = api.read(Pod, "default/p").status
+    assert ([each.message for each in status.conditions], status.nominated_node_name) == (
+        [message],
+        nomination,
+    )
+    assert len(api.patches) == requests
+
+
+def test_conditions_of_different_types_wait_together() -> None:
+    pod, api = make_pod("p"), Late()
+    api.put(pod)
+
+    async def script(writer: PodStatusWriter) -> None:
+        for type_ in ("First", "Second", "Third"):
+            writer.write(pod, condition=saying("told", type=type_), nomination=None)
+
+    writing(script, api)
+    conditions = api.read(Pod, "default/p").status.conditions
+    assert sorted(condition.type for condition in conditions) == ["First", "Second", "Third"]
+
+
+def test_since_when_it_is_so_is_known_before_it_was_written() -> None:
+    pod, api = make_pod("p"), Late()
+    api.put(pod)
+
+    async def script(writer: PodStatusWriter) -> None:
+        for message in ("one", "two", "three"):
+            writer.write(pod, condition=saying(message), nomination=None)
+            await asyncio.sleep(2)
+
+    writing(script, api)
+    first, second = (patch["conditions"][0] for patch in api.patches)
+    assert (first["message"], second["message"]) == ("one", "three")
+    assert first["lastTransitionTime"] == second["lastTransitionTime"]
+
+
+@pytest.mark.parametrize("fault", [ApiError("on fire", code=500), RuntimeError("a defect")], ids=repr)
+def test_a_write_that_fails_does_not_take_the_next_one_with_it(fault: Exception) -> None:
+    pod, api = make_pod("p"), Late(fault)
+    api.put(pod)
+
+    async def script(writer: PodStatusWriter) -> None:
+        writer.write(pod, condition=saying("one"), nomination=None)
+        await asyncio.sleep(1)
+        writer.write(pod, condition=None, nomination="n1")
+
+    writing(script, api)
+    status = api.read(Pod, "default/p").status
+    assert (status.conditions, status.nominated_node_name) == ((), "n1")
+
+
+def test_different_pods_do_not_wait_for_each_other() -> None:
+    api = MemoryApi()
+    pods = [make_pod(f"p{number}") for number in range(20)]
+    for pod in pods:
+        api.put(pod)
+    real = api.patch
+
+    async def slow(*arguments: Any, **options: Any) -> Any:
+        await asyncio.sleep(5)
+        return await real(*arguments, **options)
+
+    api.patch = slow  # type: ignore[method-assign]
+
+    async def script(writer: PodStatusWriter) -> None:
+        for pod in pods:
+            writer.write(pod, condition=NO_ROOM, nomination=None)
+
+    assert writing(script, api) == pytest.approx(5)
+    assert all(pod.status.conditions for pod in api.all(Pod))
+
+
+def test_a_pod_is_written_again_after_all_was_written() -> None:
+    pod, api = make_pod("p"), Late()
+    api.put(pod)
+
+    async def script(writer: PodStatusWriter) -> None:
+        for message in ("one", "two"):
+            writer.write(pod, condition=saying(message), nomination=None)
+            await asyncio.sleep(60)
+
+    writing(script, api)
+    assert [patch["conditions"][0]["message"] for patch in api.patches] == ["one", "two"]
+
+
+def test_a_write_that_cannot_start_is_not_waited_for() -> None:
+    pod, outside = make_pod("p"), Outside()
+    refuses = True
+
+    def spawn(work: Any, *, name: str) -> None:
+        if refuses:
+            work.close()
+            raise KuberthError("the scheduler is not running")
+        outside.spawn(work, name=name)
+
+    api = MemoryApi()
+    api.put(pod)
+    writer = PodStatusWriter(api, spawn, clock(), metrics=METRICS)
+    with pytest.raises(KuberthError):
+        writer.write(pod, condition=NO_ROOM, nomination=None)
+    refuses = False
+    writer.write(pod, condition=NO_ROOM, nomination=None)
+    assert settled(outside) == 1
