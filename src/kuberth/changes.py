@@ -1,7 +1,7 @@
-"""Who changed since: for those who derive something from what they do not own.
+"""What changed since: for code that derives something from what it does not own.
 
-In: the key of everything that changes, as it does. Out: the keys that changed after a version; the memory
-is bounded, and who asks too late has to look at everything again.
+In: the key of everything that changes, as it does. Out: for every reader the keys that changed since it last
+read; the log is bounded, and a reader that comes too late has to look at everything again.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final, Generic, TypeVar
 K = TypeVar("K")
 
 REMEMBERED_CHANGES: Final = 8192
-"""Who asks for changes after more than this many has to look at everything again."""
+"""A reader that has missed more changes than this has to look at everything again."""
 
 
 class Changes(Generic[K]):
@@ -36,3 +36,27 @@ class Changes(Generic[K]):
         if number > len(self._keys):
             return None
         return frozenset(islice(reversed(self._keys), number))
+
+    def reader(self) -> ChangeReader[K]:
+        """A reader that has read nothing yet."""
+        return ChangeReader(self)
+
+
+class ChangeReader(Generic[K]):
+    """A position in a log of changes."""
+
+    __slots__ = ("_changes", "_version")
+
+    def __init__(self, changes: Changes[K]) -> None:
+        self._changes = changes
+        self._version = -1  # before the first version: `since` has no answer but None
+
+    @property
+    def is_current(self) -> bool:
+        """Whether nothing changed since the last `read`; False before the first one."""
+        return self._version == self._changes.version
+
+    def read(self) -> frozenset[K] | None:
+        """The keys that changed since the last call; None: any may have, as always in the first call."""
+        version, self._version = self._version, self._changes.version
+        return frozenset() if version == self._version else self._changes.since(version)

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any, Generic, TypeVar, cast
 
 from kuberth.api.kinds import REGISTRY
-from kuberth.changes import Changes
+from kuberth.changes import ChangeReader, Changes
 from kuberth.errors import KuberthError
 
 T = TypeVar("T")
@@ -67,9 +67,9 @@ class Store(Generic[T]):
             self._by_namespace.pop(namespace, None)
         return self._objects.pop(key, None)
 
-    def changed_since(self, version: int) -> frozenset[str] | None:
-        """Keys of the objects set or removed after `version`; None: too many, all may have changed."""
-        return self._changes.since(version)
+    def change_reader(self) -> ChangeReader[str]:
+        """Reads the keys of the objects set or removed since it last did."""
+        return self._changes.reader()
 
     def keys(self) -> frozenset[str]:
         return frozenset(self._objects)

@@ -54,23 +54,18 @@ class NodeRows:
         self.rows: dict[str, NodeLine] = {}
         """By name."""
         self._names: dict[int, str] = {}
-        self._seen = 0
+        self._changes = cluster.counted_changes.reader()
         self.look()
 
     def look(self) -> NodeChanges:
         """Take over what has changed."""
-        cluster, log = self._cluster, self._cluster.counted_changes
+        cluster, rows = self._cluster, self._changes.read()
         if (resources := _resources(cluster)) != self.resources:
             self.resources = resources
             self.rows.clear()
             self._names = {}
-            self._seen = log.version
             self._take(range(cluster.slots))
             return NodeChanges((), (), columns=True)
-        if log.version == self._seen:
-            return NodeChanges((), (), columns=False)
-        rows = log.since(self._seen)
-        self._seen = log.version
         return self._take(range(cluster.slots) if rows is None else sorted(rows))
 
     def line(self, row: int) -> NodeLine:

@@ -48,7 +48,7 @@ class Budgets:
 
     def __init__(self, store: Store[PodDisruptionBudget]) -> None:
         self._store = store
-        self._version = -1
+        self._store_changes = store.change_reader()
         self._budgets: dict[str, _Budget] = {}
         self._filed: dict[str, LabelIndex[str, _Budget]] = {}
         self.changes: Changes[str] = Changes()
@@ -99,10 +99,7 @@ class Budgets:
 
     def catch_up(self) -> None:
         """Read the budgets that changed."""
-        if self._version == self._store.version:
-            return
-        changed = None if self._version < 0 else self._store.changed_since(self._version)
-        self._version = self._store.version
+        changed = self._store_changes.read()
         for key in self._store.keys() | self._budgets.keys() if changed is None else changed:
             old = self._budgets.pop(key, None)
             if old is not None:

@@ -34,7 +34,7 @@ class KnownClaims:
         """How many pods each of them is on its way for."""
         self._touched: set[str] = set()
         self._flown: set[str] = set()
-        self._version = -1
+        self._changes = store.change_reader()
 
     def get(self, name: str, *, namespace: str) -> ResourceClaim | None:
         return self.get_by_key(f"{namespace}/{name}")
@@ -103,10 +103,7 @@ class KnownClaims:
 
         None for the keys: all may have changed.
         """
-        changed: set[str] | frozenset[str] | None = frozenset()
-        if self._version != self.store.version:
-            changed = None if self._version < 0 else self.store.changed_since(self._version)
-            self._version = self.store.version
+        changed = self._changes.read()
         for key in [key for key in self._unseen_until_ns if key not in self._touched]:
             self.get_by_key(key)  # notes it if time is up
         touched, self._touched = self._touched, set()

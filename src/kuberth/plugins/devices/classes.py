@@ -25,7 +25,7 @@ class KnownClasses:
 
     def __init__(self, store: Store[DeviceClass]) -> None:
         self.store = store
-        self._version = -1
+        self._changes = store.change_reader()
         self._by_resource: dict[str, DeviceClass] = {}
 
     @property
@@ -37,7 +37,7 @@ class KnownClasses:
 
     def behind(self, resource: str) -> DeviceClass | None:
         """The class that stands behind an extended resource; None: no class does."""
-        if self._version != self.store.version:
+        if not self._changes.is_current:
             self._read_all()
         return self._by_resource.get(resource)
 
@@ -47,7 +47,7 @@ class KnownClasses:
 
     def _read_all(self) -> None:
         """Of two classes that name the same resource the newer one counts, then the one first by name."""
-        self._version = self.store.version
+        self._changes.read()
         self._by_resource = {}
         oldest_first = sorted(self.store, key=lambda each: each.metadata.name.encode(), reverse=True)
         oldest_first.sort(key=_age)

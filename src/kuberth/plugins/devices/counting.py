@@ -43,7 +43,7 @@ class ClassCounts:
         self._usage = usage
         self._where: dict[DeviceId, list[Where]] = {}
         self._taken: set[DeviceId] = set()
-        self._version = usage.changes.version
+        self._changes = usage.changes.reader()
         self.offered: Column = np.zeros(len(nodes), np.int64)
         """int64[row]"""
         self.taken: Column = np.zeros(len(nodes), np.int64)
@@ -53,13 +53,11 @@ class ClassCounts:
         for slice_ in sites.slices():
             self._add(slice_, device_class, nodes)
         self.offered[self._unclear] = 0
-        for device in self._where:
-            self._look_at(device)
+        self.catch_up()
 
     def catch_up(self) -> None:
         """Follow what was taken and given back meanwhile."""
-        changed = self._usage.changes.since(self._version)
-        self._version = self._usage.changes.version
+        changed = self._changes.read()
         for device in self._where.keys() if changed is None else changed:
             self._look_at(device)
 

@@ -74,10 +74,10 @@ class Sites:
         """`rules`: taints that others than the drivers set; None: they do not count."""
         self._features = features
         self._rules = Store[DeviceTaintRule]() if rules is None else rules
-        self._rules_version = self._rules.version
+        self._rule_changes = self._rules.change_reader()
         self._store = slices
+        self._slice_changes = slices.change_reader()
         self._table = table
-        self._version = -1
         self._selection_version = -1
         self._generation = 0
         self._slices: dict[str, KnownSlice] = {}
@@ -98,8 +98,8 @@ class Sites:
 
     @property
     def version(self) -> int:
-        """Of the slices that were read."""
-        return self._version
+        """Of the slices."""
+        return self._store.version
 
     def slices(self) -> Iterator[KnownSlice]:
         return iter(self._slices.values())
@@ -114,10 +114,7 @@ class Sites:
         """Follow slices and nodes to where they are now."""
         table = self._table
         rows: Iterable[int] = ()
-        if self._rules_version != self._rules.version:
-            self._rules_version = self._rules.version
-            self._version = _UNKNOWN
-        if self._version != self._store.version:
+        if not (self._slice_changes.is_current and self._rule_changes.is_current):
             nodes = self._read_slices()
             if nodes is None:
                 self._start_anew()
@@ -151,9 +148,8 @@ class Sites:
 
     def _read_slices(self) -> set[str] | None:
         """Names of the nodes that see something else now; None: all may."""
-        changed = None if self._version < 0 else self._store.changed_since(self._version)
-        self._version = self._store.version
-        if changed is None:
+        changed, rules = self._slice_changes.read(), self._rule_changes.read()
+        if changed is None or rules != frozenset():
             changed = self._store.keys() | self._slices.keys()
         pools: set[PoolId] = set()
         nodes: set[str] | None = set()

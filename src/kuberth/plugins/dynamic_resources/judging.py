@@ -143,14 +143,14 @@ class Judgements:
 
     def __init__(self, inventory: Inventory) -> None:
         self._inventory = inventory
-        self._classes_version = _NEVER
+        self._class_changes = inventory.classes.store.change_reader()
         self._known: OrderedDict[tuple[bytes, ...], Judged] = OrderedDict()
 
     def of(self, specs: Sequence[ResourceClaimSpec]) -> Judged:
         """What is known for claims that say just this. Other classes may mean something else by it."""
         classes = self._inventory.classes
-        if self._classes_version != classes.version:
-            self._classes_version = classes.version
+        if not self._class_changes.is_current:
+            self._class_changes.read()
             self._known.clear()
         key = tuple(map(encode, specs))
         judged = self._known.get(key)

@@ -139,7 +139,8 @@ class _Attachments:
     def __init__(self, handle: Handle) -> None:
         self._attachments = handle.stores.of(VolumeAttachment)
         self._volumes = handle.stores.of(PersistentVolume)
-        self._seen = (0, 0)
+        self._attachment_changes = self._attachments.change_reader()
+        self._volume_changes = self._volumes.change_reader()
         self._node_of: dict[str, str] = {}
         self._on_node: dict[str, set[str]] = {}
         self._attachments_of_volume: dict[str, set[str]] = {}
@@ -147,14 +148,10 @@ class _Attachments:
 
     def refresh(self) -> frozenset[str]:
         """Names of the nodes whose attachments changed since the last call, or may have."""
-        seen, self._seen = self._seen, (self._attachments.version, self._volumes.version)
-        if seen == self._seen:
-            return frozenset()
-        changed = self._attachments.changed_since(seen[0])
+        changed, volumes = self._attachment_changes.read(), self._volume_changes.read()
         if changed is None:
             changed = self._attachments.keys() | self._node_of.keys()
         nodes = {node for key in changed for node in self._reindex(key)}
-        volumes = self._volumes.changed_since(seen[1])
         if volumes is None:
             return frozenset((*nodes, *self._on_node))
         for volume in volumes:

@@ -42,18 +42,17 @@ class VolumeResolver:
         self._claims = handle.stores.of(PersistentVolumeClaim)
         self._volumes = handle.stores.of(PersistentVolume)
         self._classes = handle.stores.of(StorageClass)
-        self._seen = (0, 0, 0)
+        self._claim_changes = self._claims.change_reader()
+        self._volume_changes = self._volumes.change_reader()
+        self._class_changes = self._classes.change_reader()
         self._known: dict[str, Attachable | None] = {}
         self._claims_of_volume: dict[str, set[str]] = {}
 
     def refresh(self) -> frozenset[str] | None:
         """Keys of the claims that changed, or whose volumes did, since the last call; None: any may have."""
-        seen, self._seen = self._seen, self._versions()
-        if seen == self._seen:
-            return frozenset()
-        claims = self._claims.changed_since(seen[0])
-        volumes = self._volumes.changed_since(seen[1])
-        if claims is None or volumes is None or seen[2] != self._seen[2]:
+        claims, volumes = self._claim_changes.read(), self._volume_changes.read()
+        classes = self._class_changes.read()
+        if claims is None or volumes is None or classes != frozenset():
             self._known.clear()
             self._claims_of_volume.clear()
             return None
@@ -63,9 +62,6 @@ class VolumeResolver:
         for key in changed:
             self._known.pop(key, None)
         return frozenset(changed)
-
-    def _versions(self) -> tuple[int, int, int]:
-        return self._claims.version, self._volumes.version, self._classes.version
 
     def for_new_pod(
         self, pod: Pod, volumes: Iterable[Volume], *, migrated: bool

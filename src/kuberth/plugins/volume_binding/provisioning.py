@@ -68,7 +68,7 @@ class Capacities:
     def __init__(self, capacities: Store[CSIStorageCapacity], drivers: Store[CSIDriver]) -> None:
         self._store = capacities
         self._drivers = drivers
-        self._version = 0
+        self._changes = capacities.change_reader()
         self._known: dict[str, KnownCapacity] = {}
         self._by_class: dict[str, dict[str, KnownCapacity]] = {}
 
@@ -86,10 +86,9 @@ class Capacities:
         return Room(enough, first_reachable(nodes, [known.reach for known in enough])[0])
 
     def _refresh(self) -> None:
-        changed = self._store.changed_since(self._version)
+        changed = self._changes.read()
         if changed is None:
             changed = self._store.keys() | self._known.keys()
-        self._version = self._store.version
         for key in changed:
             old = self._known.pop(key, None)
             if old is not None:

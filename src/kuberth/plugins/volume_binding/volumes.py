@@ -84,7 +84,8 @@ class KnownVolumes:
 
     def __init__(self, volumes: Assumptions[PersistentVolume]) -> None:
         self._volumes = volumes
-        self._version = self._assumed_version = 0
+        self._stored_changes = volumes.store.change_reader()
+        self._assumed_changes = volumes.changes.reader()
         self._known: dict[str, KnownVolume] = {}
         self._free: dict[str, list[KnownVolume]] = {}
         self._reserved: dict[tuple[str, str], list[KnownVolume]] = {}
@@ -98,13 +99,10 @@ class KnownVolumes:
         return tuple(found)
 
     def _refresh(self) -> None:
-        store = self._volumes.store
-        changed = store.changed_since(self._version)
-        assumed = self._volumes.changes.since(self._assumed_version)
-        if changed is None or assumed is None:
-            changed = assumed = store.keys() | self._known.keys()
-        self._version, self._assumed_version = store.version, self._volumes.changes.version
-        for key in changed | assumed:
+        stored, assumed = self._stored_changes.read(), self._assumed_changes.read()
+        if stored is None or assumed is None:
+            stored = assumed = self._volumes.store.keys() | self._known.keys()
+        for key in stored | assumed:
             if (old := self._known.pop(key, None)) is not None:
                 self._remove(old)
             volume = self._volumes.get(key)

@@ -28,7 +28,7 @@ class CSINodeColumns:
         self._cluster = cluster
         self._store = store
         self._generation = -1
-        self._version = 0
+        self._changes = store.change_reader()
         self._capacity = 0
         self._known: NDArray[np.bool_] = np.zeros(0, np.bool_)
         self._limits: dict[str, NDArray[np.int64]] = {}
@@ -63,7 +63,7 @@ class CSINodeColumns:
         table = self._cluster
         if self._capacity < len(table.live):
             self._grow(len(table.live))
-        changed = self._store.changed_since(self._version)
+        changed = self._changes.read()
         if changed is None:
             self._generation = -1
             changed = frozenset()
@@ -73,7 +73,6 @@ class CSINodeColumns:
             name = table.names[row]
             self._write(row, self._store.get(name) if name else None)
         self._generation = table.generation
-        self._version = self._store.version
 
     def _grow(self, capacity: int) -> None:
         old, self._capacity = self._capacity, capacity
