@@ -70,10 +70,3 @@ def test_every_public_class_has_a_name_of_its_own() -> None:
 @pytest.mark.parametrize("path", PACKAGES, ids=ident)
 def test_every_package_says_what_it_is(path: Path) -> None:
     assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
-
-
-def test_every_plugin_has_a_folder_with_its_class_in_plugin_py() -> None:
-    from kuberth.plugins import IN_TREE
-
-    homes = {plugin.name: plugin.__module__ for plugin in IN_TREE}
-    assert all(home.startswith("kuberth.plugins.") and home.endswith(".plugin") for home in homes.values())

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import cache
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
 from kuberth.config.feature_gates import FeatureGates
+from kuberth.config.in_tree import IN_TREE_ARGS, IN_TREE_PLUGINS
 from kuberth.config.plugin_args import (
     BINDING_TIMEOUT,
     CPU_AND_MEMORY,
     FILTER_TIMEOUT,
-    IN_TREE_ARGS,
     MAX_CUSTOM_SCORE,
     DynamicResourcesArgs,
     NodeResourcesBalancedAllocationArgs,
@@ -43,54 +43,6 @@ from kuberth.config.types import (
 )
 
 S = TypeVar("S", bound=msgspec.Struct)
-
-
-class InTreePlugin(NamedTuple):
-    """A plugin that comes with the scheduler: where it works, and how it stands in the default profile."""
-
-    points: tuple[str, ...]
-    weight: int = 0
-    gate: str | None = None
-
-
-_FILTERING = ("preFilter", "filter")
-_FILTERING_AND_SCORING = ("preFilter", "filter", "preScore", "score")
-
-# In the order of the default profile. DynamicResources stands before DefaultPreemption because releasing an
-# idle claim is cheaper than evicting a pod, and PostFilter stops at the first plugin that helps.
-IN_TREE_PLUGINS: Mapping[str, InTreePlugin] = {
-    "SchedulingGates": InTreePlugin(("preEnqueue",), gate="PodSchedulingReadiness"),
-    "PrioritySort": InTreePlugin(("queueSort",)),
-    "NodeUnschedulable": InTreePlugin(("filter",)),
-    "NodeName": InTreePlugin(("filter",)),
-    "TaintToleration": InTreePlugin(("filter", "preScore", "score"), weight=3),
-    "NodeAffinity": InTreePlugin(_FILTERING_AND_SCORING, weight=2),
-    "NodePorts": InTreePlugin(_FILTERING),
-    "NodeResourcesFit": InTreePlugin((*_FILTERING_AND_SCORING, "placementScore"), weight=1),
-    "VolumeRestrictions": InTreePlugin(_FILTERING),
-    "NodeVolumeLimits": InTreePlugin(_FILTERING),
-    "VolumeBinding": InTreePlugin(("preFilter", "filter", "reserve", "preBind", "preScore", "score")),
-    "VolumeZone": InTreePlugin(_FILTERING),
-    "PodTopologySpread": InTreePlugin(_FILTERING_AND_SCORING, weight=2),
-    "InterPodAffinity": InTreePlugin(_FILTERING_AND_SCORING, weight=2),
-    "DynamicResources": InTreePlugin(
-        ("preEnqueue", "preFilter", "filter", "postFilter", "score", "reserve", "preBind"),
-        weight=2,
-        gate="DynamicResourceAllocation",
-    ),
-    "DefaultPreemption": InTreePlugin(("preEnqueue", "postFilter")),
-    "NodeResourcesBalancedAllocation": InTreePlugin(("preScore", "score"), weight=1),
-    "ImageLocality": InTreePlugin(("score",), weight=1),
-    "DefaultBinder": InTreePlugin(("bind",)),
-    "NodeDeclaredFeatures": InTreePlugin(_FILTERING, gate="NodeDeclaredFeatures"),
-    "GangScheduling": InTreePlugin(("preEnqueue", "permit"), gate="GangScheduling"),
-    "TopologyPlacementGenerator": InTreePlugin(
-        ("placementGenerate",), gate="TopologyAwareWorkloadScheduling"
-    ),
-    "PodGroupPodsCount": InTreePlugin(("placementScore",), weight=1, gate="TopologyAwareWorkloadScheduling"),
-}
-
-IN_TREE_POINTS: Mapping[str, tuple[str, ...]] = {name: one.points for name, one in IN_TREE_PLUGINS.items()}
 
 
 def default_multi_point(gates: FeatureGates) -> PluginSet:

@@ -17,8 +17,8 @@ from msgspec.structs import replace
 from kuberth.config.decoding import BROKEN, Decoder
 from kuberth.config.defaults import apply_defaults
 from kuberth.config.feature_gates import FeatureGates, gate_problems
+from kuberth.config.in_tree import IN_TREE_ARGS
 from kuberth.config.legacy import Translation, is_legacy, translate
-from kuberth.config.plugin_args import IN_TREE_ARGS
 from kuberth.config.types import API_VERSION, GROUP, KIND, KubeSchedulerConfiguration, PluginConfig
 from kuberth.config.validation import validate
 from kuberth.text.documents import clean_tree, read_tree

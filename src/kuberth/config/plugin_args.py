@@ -1,12 +1,10 @@
 """The arguments of the in-tree plugins, one struct a plugin, with Kubernetes' defaults.
 
 In: what `decoding` finds under `pluginConfig[].args`. Out: what a plugin's constructor receives.
-`IN_TREE_ARGS` is the only list of which plugins have arguments.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import timedelta
 
 from msgspec import Struct
@@ -84,15 +82,3 @@ class DynamicResourcesArgs(Struct, frozen=True, kw_only=True, rename="camel"):
     # None where the feature gate is off, else `FILTER_TIMEOUT` and `BINDING_TIMEOUT`.
     filter_timeout: timedelta | None = None
     binding_timeout: timedelta | None = None
-
-
-IN_TREE_ARGS: Mapping[str, type[Struct]] = {
-    "DefaultPreemption": DefaultPreemptionArgs,
-    "DynamicResources": DynamicResourcesArgs,
-    "InterPodAffinity": InterPodAffinityArgs,
-    "NodeAffinity": NodeAffinityArgs,
-    "NodeResourcesBalancedAllocation": NodeResourcesBalancedAllocationArgs,
-    "NodeResourcesFit": NodeResourcesFitArgs,
-    "PodTopologySpread": PodTopologySpreadArgs,
-    "VolumeBinding": VolumeBindingArgs,
-}

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from kuberth.api import wire
-from kuberth.config.plugin_args import IN_TREE_ARGS
+from kuberth.config.in_tree import IN_TREE_ARGS
 from kuberth.config.types import API_VERSION, KIND, KubeSchedulerConfiguration, PluginConfig, PluginRef
 from kuberth.text.documents import write_yaml
 from kuberth.text.durations import format_duration

@@ -12,9 +12,9 @@ from typing import Any
 
 import msgspec
 
-from kuberth.config.defaults import IN_TREE_POINTS
 from kuberth.config.feature_gates import FeatureGates, gate_problems
-from kuberth.config.plugin_args import IN_TREE_ARGS, NodeResourcesFitArgs
+from kuberth.config.in_tree import IN_TREE_ARGS, IN_TREE_POINTS
+from kuberth.config.plugin_args import NodeResourcesFitArgs
 from kuberth.config.plugin_args_validation import validate_args
 from kuberth.config.qualified_names import extended_resource_problem
 from kuberth.config.resolve import (

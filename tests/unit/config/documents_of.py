@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from kuberth.config import InvalidConfiguration, load
-from kuberth.config.defaults import IN_TREE_POINTS
+from kuberth.config.in_tree import IN_TREE_POINTS
 
 
 def document(**fields: Any) -> dict[str, Any]:

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from kuberth.config import FeatureGates, apply_defaults, default_configuration, load
-from kuberth.config.defaults import IN_TREE_POINTS, merge_plugin_set
+from kuberth.config.defaults import merge_plugin_set
+from kuberth.config.in_tree import IN_TREE_POINTS
 from kuberth.config.plugin_args import (
     DynamicResourcesArgs,
     NodeResourcesBalancedAllocationArgs,

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from msgspec import Struct
 
 from kuberth.config import InvalidConfiguration, load, parse, resolve_profile
-from kuberth.config.defaults import IN_TREE_POINTS
+from kuberth.config.in_tree import IN_TREE_POINTS
 from kuberth.config.plugin_args import InterPodAffinityArgs
 from kuberth.config.types import KubeSchedulerConfiguration, PluginRef, PluginSet
 from kuberth.errors import ConfigError

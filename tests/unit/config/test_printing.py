@@ -20,7 +20,7 @@ from kuberth.config import (
     to_json,
     to_yaml,
 )
-from kuberth.config.plugin_args import IN_TREE_ARGS
+from kuberth.config.in_tree import IN_TREE_ARGS
 from kuberth.config.types import (
     ClientConnectionConfiguration,
     Extender,

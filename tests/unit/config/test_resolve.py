@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from kuberth.config import load, resolve_profile
-from kuberth.config.defaults import IN_TREE_POINTS
+from kuberth.config.in_tree import IN_TREE_POINTS
 from kuberth.config.resolve import ResolvedProfile, plugins_named
 from tests.unit.config.documents_of import document, one_profile
 

@@ -8,8 +8,10 @@ from typing import Any, cast
 import msgspec
 import pytest
 
+from kuberth.config.in_tree import IN_TREE_PLUGINS
 from kuberth.errors import ConfigError
 from kuberth.framework import FilterPlugin, Plugin, Registry, ReservePlugin, ScorePlugin
+from kuberth.framework.extension_points import points_of
 from kuberth.framework.registry import PluginFactory, resolve_reference
 from kuberth.plugins import IN_TREE, in_tree_registry
 from tests.unit.framework.rig import build, make_handle, plugin
@@ -62,9 +64,14 @@ def install(folder: Path, *entry_points: str, module: str = FINE, name: str = "m
 
 def test_every_plugin_of_kuberth_is_registered_under_its_name() -> None:
     registry = in_tree_registry()
-    assert registry.names() == tuple(each.name for each in IN_TREE)
+    assert registry.names() == tuple(IN_TREE_PLUGINS)
     assert len(registry) == len(IN_TREE) == 23
     assert all(registry[each.name] is each for each in IN_TREE)
+
+
+@pytest.mark.parametrize("each", IN_TREE, ids=lambda each: each.name)
+def test_the_table_of_plugins_has_the_points_that_the_class_serves(each: type[Plugin]) -> None:
+    assert sorted(IN_TREE_PLUGINS[each.name].points) == sorted(points_of(each))
 
 
 # Packages

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from kuberth.api.core import Node, Pod
-from kuberth.config.defaults import IN_TREE_PLUGINS
+from kuberth.config.in_tree import IN_TREE_PLUGINS
 from kuberth.framework.cluster_events import Action, Resource
 from kuberth.testing import make_node, make_pod
 from tests.unit.intake.desk import Desk

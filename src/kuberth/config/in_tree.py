@@ -1,0 +1,87 @@
+"""The plugins that come with the scheduler: one row a plugin.
+
+In: nothing. Out: what configurations may say of each, and the default profile. The classes are found by the
+names in this table: see `kuberth.plugins`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from kuberth.config.plugin_args import (
+    DefaultPreemptionArgs,
+    DynamicResourcesArgs,
+    InterPodAffinityArgs,
+    NodeAffinityArgs,
+    NodeResourcesBalancedAllocationArgs,
+    NodeResourcesFitArgs,
+    PodTopologySpreadArgs,
+    VolumeBindingArgs,
+)
+
+
+class InTreePlugin(NamedTuple):
+    """A plugin that comes with the scheduler."""
+
+    points: tuple[str, ...]
+    """The extension points that its class serves; written here because a configuration is checked without
+    importing plugins."""
+    args: type[Struct] | None = None
+    """None: it has no arguments."""
+    weight: int = 0
+    """Its weight in the default profile."""
+    gate: str | None = None
+    """Without this feature gate the default profile leaves it out."""
+
+
+_FILTERING = ("preFilter", "filter")
+_FILTERING_AND_SCORING = ("preFilter", "filter", "preScore", "score")
+
+# In the order of the default profile. DynamicResources stands before DefaultPreemption because releasing an
+# idle claim is cheaper than evicting a pod, and PostFilter stops at the first plugin that helps.
+IN_TREE_PLUGINS: Mapping[str, InTreePlugin] = {
+    "SchedulingGates": InTreePlugin(("preEnqueue",), gate="PodSchedulingReadiness"),
+    "PrioritySort": InTreePlugin(("queueSort",)),
+    "NodeUnschedulable": InTreePlugin(("filter",)),
+    "NodeName": InTreePlugin(("filter",)),
+    "TaintToleration": InTreePlugin(("filter", "preScore", "score"), weight=3),
+    "NodeAffinity": InTreePlugin(_FILTERING_AND_SCORING, NodeAffinityArgs, weight=2),
+    "NodePorts": InTreePlugin(_FILTERING),
+    "NodeResourcesFit": InTreePlugin(
+        (*_FILTERING_AND_SCORING, "placementScore"), NodeResourcesFitArgs, weight=1
+    ),
+    "VolumeRestrictions": InTreePlugin(_FILTERING),
+    "NodeVolumeLimits": InTreePlugin(_FILTERING),
+    "VolumeBinding": InTreePlugin(
+        ("preFilter", "filter", "reserve", "preBind", "preScore", "score"), VolumeBindingArgs
+    ),
+    "VolumeZone": InTreePlugin(_FILTERING),
+    "PodTopologySpread": InTreePlugin(_FILTERING_AND_SCORING, PodTopologySpreadArgs, weight=2),
+    "InterPodAffinity": InTreePlugin(_FILTERING_AND_SCORING, InterPodAffinityArgs, weight=2),
+    "DynamicResources": InTreePlugin(
+        ("preEnqueue", "preFilter", "filter", "postFilter", "score", "reserve", "preBind"),
+        DynamicResourcesArgs,
+        weight=2,
+        gate="DynamicResourceAllocation",
+    ),
+    "DefaultPreemption": InTreePlugin(("preEnqueue", "postFilter"), DefaultPreemptionArgs),
+    "NodeResourcesBalancedAllocation": InTreePlugin(
+        ("preScore", "score"), NodeResourcesBalancedAllocationArgs, weight=1
+    ),
+    "ImageLocality": InTreePlugin(("score",), weight=1),
+    "DefaultBinder": InTreePlugin(("bind",)),
+    "NodeDeclaredFeatures": InTreePlugin(_FILTERING, gate="NodeDeclaredFeatures"),
+    "GangScheduling": InTreePlugin(("preEnqueue", "permit"), gate="GangScheduling"),
+    "TopologyPlacementGenerator": InTreePlugin(
+        ("placementGenerate",), gate="TopologyAwareWorkloadScheduling"
+    ),
+    "PodGroupPodsCount": InTreePlugin(("placementScore",), weight=1, gate="TopologyAwareWorkloadScheduling"),
+}
+
+IN_TREE_POINTS: Mapping[str, tuple[str, ...]] = {name: row.points for name, row in IN_TREE_PLUGINS.items()}
+IN_TREE_ARGS: Mapping[str, type[Struct]] = {
+    name: row.args for name, row in IN_TREE_PLUGINS.items() if row.args is not None
+}
