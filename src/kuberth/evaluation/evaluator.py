@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -186,7 +187,7 @@ class Evaluator:
             return question.answer(), None
         with self._pending(pod):
             result, _status = self._cycle.make_room(question.state, pod, self.runner, question.diagnosis)
-        asyncio.run(self._run_background())
+        self._run_background()
         victims = self._api.take_back()
         if question.diagnosis.post_filter is None:
             return question.answer(), None
@@ -261,9 +262,17 @@ class Evaluator:
             else:
                 store.set(before)
 
-    async def _run_background(self) -> None:
-        while self._background:
-            await self._background.pop(0)
+    def _run_background(self) -> None:
+        """Do what plugins left to tasks. The caller may be in an event loop, which waits as for any answer;
+        a second loop in its thread is forbidden, so this one has a thread of its own."""
+
+        async def run_all() -> None:
+            while self._background:
+                await self._background.pop(0)
+
+        if self._background:
+            with ThreadPoolExecutor(1) as threads:
+                threads.submit(asyncio.run, run_all()).result()
 
 
 class _Question(NamedTuple):

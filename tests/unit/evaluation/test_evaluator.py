@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -10,10 +12,11 @@ import pytest
 from kuberth.api.core import Pod
 from kuberth.config import load
 from kuberth.errors import ConfigError, KuberthError
-from kuberth.evaluation import Evaluator
+from kuberth.evaluation import Answer, Evaluator, Preemption
 from kuberth.framework import FilterPlugin, Plugin, PreFilterPlugin, PreFilterResult, Status
 from kuberth.testing import make_node, make_pod
 
+Preempted = tuple[Answer, Preemption | None]
 BUSY = make_pod("busy", node="full", cpu="4")
 
 
@@ -81,11 +84,25 @@ def test_without_nodes_it_says_what_the_cycle_says() -> None:
     assert evaluator.preempt(make_pod("p")) == (evaluator.evaluate(make_pod("p")), None)
 
 
-def test_preemption_is_told_and_taken_back() -> None:
+def in_a_running_loop(question: Callable[[], Preempted]) -> Preempted:
+    async def ask() -> Preempted:
+        return question()
+
+    return asyncio.run(ask())
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        pytest.param(lambda question: question(), id="no loop"),
+        pytest.param(in_a_running_loop, id="in a loop"),
+    ],
+)
+def test_preemption_is_told_and_taken_back(ask: Callable[[Callable[[], Preempted]], Preempted]) -> None:
     evaluator = Evaluator([make_node("full", cpu="4"), BUSY])
     pod = make_pod("p", cpu="1", priority=10)
     for _again in range(2):
-        answer, preemption = evaluator.preempt(pod)
+        answer, preemption = ask(lambda: evaluator.preempt(pod))
         assert preemption is not None
         assert (preemption.nominated_node, preemption.victims) == ("full", ("default/busy",))
         assert answer.feasible == ()
