@@ -10,19 +10,42 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import Lock
+from typing import Final
 
-_ROOM = 20_000
+_ROOM: Final = 20_000
+
+
+class _Limit:
+    """The limit is one for all threads: the first that goes deep raises it, the last lowers it again."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._deep = 0
+        self._usual = 0
+
+    def enter(self) -> None:
+        with self._lock:
+            if not self._deep:
+                self._usual = sys.getrecursionlimit()
+                sys.setrecursionlimit(max(self._usual, _ROOM))
+            self._deep += 1
+
+    def leave(self) -> None:
+        with self._lock:
+            self._deep -= 1
+            if not self._deep:
+                sys.setrecursionlimit(self._usual)
+
+
+_LIMIT: Final = _Limit()
 
 
 @contextmanager
 def deep_calls() -> Iterator[None]:
     """Within, calls may nest far deeper than usual."""
-    before = sys.getrecursionlimit()
-    if before >= _ROOM:
-        yield
-        return
-    sys.setrecursionlimit(_ROOM)
+    _LIMIT.enter()
     try:
         yield
     finally:
-        sys.setrecursionlimit(before)
+        _LIMIT.leave()
