@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from kuberth.api import Binding, Node, ObjectMeta, ObjectReference, Pod, convert
+from kuberth.client.fencing import FencedApi
 from kuberth.client.protocol import WatchType
 from kuberth.errors import (
     AlreadyExistsError,
@@ -20,6 +21,8 @@ from kuberth.errors import (
     NotFoundError,
 )
 from kuberth.extenders.whole_objects import WholeNode, WholePod
+from kuberth.informers.reflector import Reflector
+from kuberth.informers.store import Store
 from tests.contract.custom_kinds import Nowhere, Planet, RawWidget, Widget, WidgetSpec
 from tests.contract.following import first_event, following
 from tests.contract.implementations import Run, Subject
@@ -585,6 +588,28 @@ def test_leaving_a_selection_is_a_deletion(run: Run) -> None:
             assert len(waiting.events) == 3
 
     run(scenario)
+
+
+@pytest.mark.parametrize("may_write", [None, False], ids=["open", "fenced"])
+def test_listed_and_watched_pods_share_what_is_equal(run_on_servers: Run, may_write: bool | None) -> None:
+    async def scenario(subject: Subject) -> None:
+        api = subject.api if may_write is None else FencedApi(subject.api, lambda: bool(may_write))
+        store, came = Store[Pod](), asyncio.Event()
+        reflector = Reflector(api, Pod, store, lambda _old, _new: came.set())
+        await subject.api.create(pod(subject, "listed"))
+        async with asyncio.TaskGroup() as tasks:
+            following = tasks.create_task(reflector.run(), name="reflector")
+            await reflector.synced.wait()
+            came.clear()
+            await subject.api.create(pod(subject, "watched"))
+            await came.wait()
+            following.cancel()
+        listed, watched = (store.get(name, namespace=subject.namespace) for name in ("listed", "watched"))
+        assert listed is not None
+        assert watched is not None
+        assert watched.spec.containers is listed.spec.containers
+
+    run_on_servers(scenario)
 
 
 def test_a_watch_from_too_long_ago(run: Run) -> None:

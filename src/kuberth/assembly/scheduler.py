@@ -17,7 +17,6 @@ from typing import Any, Final
 
 from kuberth.api.core import Namespace, Node, Pod
 from kuberth.api.scheduling import PodGroup
-from kuberth.api.sharing import PodSharing
 from kuberth.assembly.following import Following
 from kuberth.assembly.observing import SchedulerObserver, ShelteredObserver
 from kuberth.assembly.profiles import assemble, derive_with, effective_gates, full_registry
@@ -273,7 +272,6 @@ class Scheduler:
             self.intake.handler(kind),
             field_selector=UNFINISHED if kind is Pod else "",
             optional=kind not in (Pod, Node),
-            share=PodSharing() if kind is Pod else None,
         )
 
     @property

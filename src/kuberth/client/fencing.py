@@ -10,8 +10,8 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, TypeVar
 
-from kuberth.api.core import Binding
-from kuberth.client.protocol import Api, FinalizingApi, ObjectList, PostingApi, WatchEvent
+from kuberth.api.core import Binding, Pod
+from kuberth.client.protocol import Api, FinalizingApi, ObjectList, PostingApi, SharingApi, WatchEvent
 from kuberth.errors import ApiError
 
 T = TypeVar("T")
@@ -37,6 +37,11 @@ class FencedApi:
         self, kind: type[Any], *, resource_version: str, field_selector: str = ""
     ) -> AsyncIterator[WatchEvent]:
         return self._api.watch(kind, resource_version=resource_version, field_selector=field_selector)
+
+    def share(self, pod: Pod, old: Pod | None) -> None:
+        """As `SharingApi`; does nothing if the API behind is none."""
+        if isinstance(self._api, SharingApi):
+            self._api.share(pod, old)
 
     async def get(self, kind: type[T], name: str, *, namespace: str = "") -> T:
         return await self._api.get(kind, name, namespace=namespace)

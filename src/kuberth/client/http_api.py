@@ -145,7 +145,7 @@ class HttpApi:
                     return await self._list_all(info, asked)
                 raise
             page = decode_page(kind, answer.body, what=f"list {info.plural}")
-            self._share(page.items)
+            self._share_all(page.items)
             items += page.items
             version, token = version or page.resource_version, page.continue_token
             if not token:
@@ -505,14 +505,18 @@ class HttpApi:
 
     async def _list_all(self, info: KindInfo, asked: Mapping[str, str]) -> ObjectList:
         page = decode_page(info.type, (await self._list(info, asked)).body, what=f"list {info.plural}")
-        self._share(page.items)
+        self._share_all(page.items)
         return ObjectList(page.items, page.resource_version)
 
-    def _share(self, items: Sequence[Any]) -> None:
+    def share(self, pod: Pod, old: Pod | None) -> None:
+        """As `SharingApi`."""
+        self._pod_sharing(pod, old)
+
+    def _share_all(self, items: Sequence[Any]) -> None:
         """Page by page: a whole list of pods that share nothing takes three times as much memory."""
         for item in items:
             if isinstance(item, Pod):
-                self._pod_sharing(item, None)
+                self.share(item, None)
 
     async def _open_stream(self, path: str, what: str, *, rule: str) -> Connection:
         """Watches are not rate limited, as client-go's are not, and stay out of the pool."""

@@ -11,7 +11,7 @@ import enum
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
-from kuberth.api.core import Binding
+from kuberth.api.core import Binding, Pod
 
 T = TypeVar("T")
 
@@ -127,6 +127,16 @@ class SteadyApi(Protocol):
 
     steady: bool
     """True: a watch without events has nothing to tell. It needs no bookmarks to prove that it lives."""
+
+
+@runtime_checkable
+class SharingApi(Protocol):
+    """An API that makes pods from what it reads, each with parts of its own unless it shares them."""
+
+    def share(self, pod: Pod, old: Pod | None) -> None:
+        """Have a pod that a watch brought share equal parts with its last version and with other pods, to
+        save memory; listed pods share already."""
+        ...
 
 
 @runtime_checkable

@@ -13,8 +13,9 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Generic, TypeVar
 
+from kuberth.api.core import Pod
 from kuberth.api.kinds import REGISTRY
-from kuberth.client.protocol import Api, SteadyApi, WatchType
+from kuberth.client.protocol import Api, SharingApi, SteadyApi, WatchType
 from kuberth.errors import ApiError
 from kuberth.informers.store import Store, object_key
 
@@ -54,10 +55,8 @@ class Reflector(Generic[T]):
         *,
         field_selector: str = "",
         optional: bool = False,
-        share: Callable[[T, T | None], None] | None = None,
         rng: random.Random | None = None,
     ) -> None:
-        """`share(new, old)` may have a change's new version share equal parts with others, to save memory."""
         self.kind = kind
         self.synced = asyncio.Event()
         self._api = api
@@ -66,8 +65,9 @@ class Reflector(Generic[T]):
         self._handler = handler
         self._field_selector = field_selector
         self._optional = optional
-        # What an API in this process hands out are its own objects: they share what they do already.
-        self._share = None if self._steady else share
+        self._share: Callable[[Any, Any], None] | None = (
+            api.share if kind is Pod and isinstance(api, SharingApi) else None
+        )
         self._backoff = _Backoff(random.Random() if rng is None else rng)
         self._missing = 0
         """The code with which the kind was refused, as long as it is."""

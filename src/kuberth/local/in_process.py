@@ -13,6 +13,7 @@ import msgspec
 
 from kuberth.api.core import Binding, Pod
 from kuberth.api.kinds import REGISTRY
+from kuberth.api.sharing import PodSharing
 from kuberth.api.wire import convert, to_builtins
 from kuberth.client.protocol import ObjectList, WatchEvent, WatchType
 from kuberth.client.reading import read_change, read_items
@@ -34,6 +35,7 @@ class InProcessApi:
 
     def __init__(self, core: Core) -> None:
         self._core = core
+        self._pod_sharing = PodSharing()
 
     async def list(
         self, kind: type[Any], *, resource_version: str = "", field_selector: str = ""
@@ -44,6 +46,9 @@ class InProcessApi:
                 self._resource(kind), field_selector=field_selector, resource_version=resource_version
             )
         items = read_items(convert, kind, listed["items"], what=what)
+        if kind is Pod:
+            for pod in items:
+                self.share(pod, None)
         return ObjectList(items, str(listed["metadata"]["resourceVersion"]))
 
     async def watch(
@@ -63,6 +68,10 @@ class InProcessApi:
                 event = read_change(convert, kind, WatchType(type_), tree, what=what)
                 if event is not None:
                     yield event
+
+    def share(self, pod: Pod, old: Pod | None) -> None:
+        """As `SharingApi`."""
+        self._pod_sharing(pod, old)
 
     async def get(self, kind: type[T], name: str, *, namespace: str = "") -> T:
         what = f"get {object_name(REGISTRY.of(kind), name, namespace)}"
