@@ -55,12 +55,11 @@ class PlacementObserver(Protocol):
 
 
 class _Placed:
-    __slots__ = ("assumed", "info", "node_name")
+    __slots__ = ("info", "node_name")
 
-    def __init__(self, info: PodInfo, node_name: str, *, assumed: bool) -> None:
+    def __init__(self, info: PodInfo, node_name: str) -> None:
         self.info = info
         self.node_name = node_name
-        self.assumed = assumed
 
 
 class ClusterTable:
@@ -132,7 +131,7 @@ class ClusterTable:
         self._order: NodeOrder | None = None
         self._order_may_differ = False
         self._observers: list[PlacementObserver] = []
-        self._assumed = 0
+        self._assumed: dict[str, PodInfo] = {}
         self.problems: dict[str, str] = {}
         """Nodes with something unreadable in them, and what; that part counts as zero."""
 
@@ -180,7 +179,7 @@ class ClusterTable:
     @property
     def assumed_count(self) -> int:
         """How many of them the API has not confirmed yet."""
-        return self._assumed
+        return len(self._assumed)
 
     def order(self) -> NDArray[np.int64]:
         """All live rows in the order nodes are tried: taking turns between zones."""
@@ -367,15 +366,16 @@ class ClusterTable:
         """Count a pod on the node in its spec before the API confirms it."""
         if info.uid in self._placed:
             raise KuberthError(f"pod {info.key} is already in the cluster table, it cannot be assumed")
-        self._place(info, assumed=True)
+        self._assumed[info.uid] = info
+        self._place(info)
         if info.group:
             self.pod_groups.assume(info)
 
     def forget_pod(self, uid: str) -> bool:
         """Undo an assumption that did not come true. False: the pod is gone already, or really bound."""
-        placed = self._placed.get(uid)
-        if placed is None or not placed.assumed:
+        if uid not in self._assumed:
             return False
+        placed = self._placed[uid]
         self._remove(placed)
         if placed.info.group:
             self.pod_groups.forget(placed.info)
@@ -386,7 +386,7 @@ class ClusterTable:
         placed = self._placed.get(info.uid)
         if placed is not None:
             self._remove(placed)
-        self._place(info, assumed=False)
+        self._place(info)
         if info.group:
             self.pod_groups.assign(info)
 
@@ -402,8 +402,7 @@ class ClusterTable:
         if info is None:
             return False
         placed.info = info
-        self._assumed -= placed.assumed
-        placed.assumed = False
+        self._assumed.pop(info.uid, None)
         row = self._rows.get(placed.node_name)
         if row is None:
             self._without_node[placed.node_name][info.uid] = info
@@ -431,8 +430,11 @@ class ClusterTable:
 
     def is_assumed(self, uid: str) -> bool:
         """Whether the pod of this UID counts on a node that the API has not confirmed yet."""
-        placed = self._placed.get(uid)
-        return placed is not None and placed.assumed
+        return uid in self._assumed
+
+    def assumed_pods(self) -> list[PodInfo]:
+        """All of these. Other threads may ask, too: the list is made in one step."""
+        return list(self._assumed.values())
 
     def placed(self, uid: str) -> PodInfo | None:
         """The pod of this UID, if it has a node."""
@@ -457,10 +459,9 @@ class ClusterTable:
         """Labels of a namespace, for terms that select namespaces; None when it is deleted."""
         self.terms.set_namespace(name, labels)
 
-    def _place(self, info: PodInfo, *, assumed: bool) -> None:
+    def _place(self, info: PodInfo) -> None:
         node_name = info.node_name
-        self._placed[info.uid] = _Placed(info, node_name, assumed=assumed)
-        self._assumed += assumed
+        self._placed[info.uid] = _Placed(info, node_name)
         row = self._rows.get(node_name)
         if row is None:
             self._without_node.setdefault(node_name, {})[info.uid] = info
@@ -473,7 +474,7 @@ class ClusterTable:
     def _remove(self, placed: _Placed) -> None:
         info = placed.info
         del self._placed[info.uid]
-        self._assumed -= placed.assumed
+        self._assumed.pop(info.uid, None)
         row = self._rows.get(placed.node_name)
         if row is None:
             waiting = self._without_node[placed.node_name]

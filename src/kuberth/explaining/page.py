@@ -1,27 +1,30 @@
 """`/explain?pod=NAME&namespace=NS` on a running scheduler: its own queue, its own rules, its own cluster.
 
-In: a request. Out: the JSON of an explanation. The objects are taken at once, as a cycle would see them, and
-judged in a thread beside the scheduler, one question at a time.
+In: a request. Out: the JSON of an explanation. The objects are taken and judged in a thread beside the
+scheduler, one question at a time; how many there are costs the scheduler's event loop nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from kuberth.api.core import Pod
 from kuberth.assembly.scheduler import Scheduler
 from kuberth.clock import NANOSECONDS
-from kuberth.errors import ConfigError, KuberthError
+from kuberth.errors import KuberthError
 from kuberth.explaining.explanation import explain
 from kuberth.explaining.question import Question, Waiting
-from kuberth.explaining.sources import Asked, find_pod
+from kuberth.explaining.sources import Asked, unknown_pod
 from kuberth.explaining.trees import to_tree
 from kuberth.https.messages import JSON, Request, Response
-from kuberth.serving.messages import Handler, failure
+from kuberth.informers.store import Store, object_key
+from kuberth.serving.messages import Handler, failure, failure_tree
 
 PATH: Final = "/explain"
 
@@ -36,27 +39,29 @@ def explain_page(scheduler: Scheduler) -> Handler:
         name, namespace = request.query.text("pod"), request.query.text("namespace") or "default"
         if not name:
             return failure(400, "BadRequest", "which pod? ask for /explain?pod=NAME&namespace=NAMESPACE")
-        try:
-            pod = find_pod(scheduler.stores.of(Pod), Asked("Pod", name), namespace)
-        except ConfigError as error:
-            return failure(404, "NotFound", str(error))
-        return Response(_answer(question_of(scheduler, pod), worker), content_type=JSON)
+        pods = scheduler.stores.of(Pod)
+        pod = pods.get(name, namespace=namespace)
+        if pod is None:
+            answer = partial(_unknown, pods, Asked("Pod", name), namespace)
+            return Response(_body(answer, worker), status=404, content_type=JSON)
+        answer = partial(_explained, scheduler, _question(scheduler, pod))
+        return Response(_body(answer, worker), content_type=JSON)
 
     return page
 
 
-def question_of(scheduler: Scheduler, pod: Pod) -> Question:
-    """What the scheduler knows now, taken without a pause."""
-    cluster = scheduler.cluster
-    assumed = {info.key: info.pod for info in cluster.placed_pods() if cluster.is_assumed(info.uid)}
-    objects: list[Any] = [
-        assumed.get(f"{obj.metadata.namespace}/{obj.metadata.name}", obj) if kind is Pod else obj
-        for kind in scheduler.stores.kinds()
-        for obj in scheduler.stores.of(kind)
-    ]
+async def _body(answer: Callable[[], Any], worker: Executor) -> AsyncIterator[bytes]:
+    def encoded() -> bytes:
+        return json.dumps(answer(), ensure_ascii=False, separators=(",", ":")).encode()
+
+    yield await asyncio.get_running_loop().run_in_executor(worker, encoded)
+
+
+def _question(scheduler: Scheduler, pod: Pod) -> Question:
+    """What the scheduler knows of the pod and of its own rules; the objects are still to be taken."""
     return Question(
         pod,
-        objects,
+        (),
         config=scheduler.config,
         registry=scheduler.registry,
         feature_gates=scheduler.feature_gates,
@@ -65,32 +70,45 @@ def question_of(scheduler: Scheduler, pod: Pod) -> Question:
 
 
 def _waiting(scheduler: Scheduler, pod: Pod) -> Waiting | None:
-    key = f"{pod.metadata.namespace}/{pod.metadata.name}"
-    for room, waiting in scheduler.queue.rooms().items():
-        for queued in waiting:
-            if queued.key != key:
-                continue
-            upcoming: float | None = None
-            if room == "unschedulable":
-                upcoming = queued.waiting_since_ns / NANOSECONDS + scheduler.max_unschedulable_seconds
-            elif room == "backoff" and queued.backoff_expires_ns is not None:
-                upcoming = queued.backoff_expires_ns / NANOSECONDS
-            return Waiting(
-                room=room,
-                attempts=queued.attempts,
-                since=queued.timestamp_ns / NANOSECONDS,
-                next=upcoming,
-                rejected_by=tuple(sorted(queued.rejectors)),
-            )
-    if any(other.metadata.uid == pod.metadata.uid for other in scheduler.queue.in_flight()):
-        return Waiting(room="in flight")
-    return None
+    key, queue = object_key(pod), scheduler.queue
+    queued = queue.get(key)
+    if queued is None:
+        is_in_flight = any(other.metadata.uid == pod.metadata.uid for other in queue.in_flight())
+        return Waiting(room="in flight") if is_in_flight else None
+    room = queue.room_of(key)
+    upcoming: float | None = None
+    if room == "unschedulable":
+        upcoming = queued.waiting_since_ns / NANOSECONDS + scheduler.max_unschedulable_seconds
+    elif room == "backoff" and queued.backoff_expires_ns is not None:
+        upcoming = queued.backoff_expires_ns / NANOSECONDS
+    return Waiting(
+        room=room,
+        attempts=queued.attempts,
+        since=queued.timestamp_ns / NANOSECONDS,
+        next=upcoming,
+        rejected_by=tuple(sorted(queued.rejectors)),
+    )
 
 
-async def _answer(question: Question, worker: Executor) -> AsyncIterator[bytes]:
+# In the worker's thread
+
+
+def _unknown(pods: Store[Pod], target: Asked, namespace: str) -> dict[str, Any]:
+    """That there is no such pod, and which are near: that takes a look at all of them."""
+    return failure_tree(404, "NotFound", str(unknown_pod(pods.snapshot(), target, namespace)))
+
+
+def _explained(scheduler: Scheduler, question: Question) -> Any:
+    # Assumed pods first: one that is confirmed meanwhile has its node in the store.
+    assumed = {info.uid: info.pod for info in scheduler.cluster.assumed_pods()}
+    stores = scheduler.stores
+    objects = [
+        assumed.get(obj.metadata.uid, obj) if kind is Pod else obj
+        for kind in stores.kinds()
+        for obj in stores.of(kind).snapshot()
+    ]
     try:
-        tree = to_tree(await asyncio.get_running_loop().run_in_executor(worker, explain, question))
+        return to_tree(explain(replace(question, objects=objects)))
     except KuberthError as error:
         # The head of the answer has been sent; its kind tells what it is.
-        tree = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": str(error)}
-    yield json.dumps(tree, ensure_ascii=False, separators=(",", ":")).encode()
+        return {"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": str(error)}

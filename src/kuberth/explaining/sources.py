@@ -122,16 +122,23 @@ def find_pod(objects: Iterable[Any], target: Asked, namespace: str) -> Pod:
     """The pod of this name; the nearest names are suggested if there is none."""
     pods = {object_key(obj): obj for obj in objects if isinstance(obj, Pod)}
     pod = pods.get(f"{namespace}/{target.name}")
-    if pod is not None:
-        return pod
-    elsewhere = [key for key in pods if key.endswith(f"/{target.name}")]
-    if elsewhere:
-        where = elsewhere[0].partition("/")[0]
-        raise ConfigError(
-            f"{UNKNOWN_POD} {target.name} in namespace {namespace}, but one in {where}: use -n {where}"
-        )
-    here = [pod.metadata.name for pod in pods.values() if pod.metadata.namespace == namespace]
-    raise _unknown(target, namespace, here)
+    if pod is None:
+        raise unknown_pod(pods.values(), target, namespace)
+    return pod
+
+
+def unknown_pod(pods: Iterable[Pod], target: Asked, namespace: str) -> ConfigError:
+    """None of the pods has this name: where there is one, or which names are near."""
+    here: list[str] = []
+    for pod in pods:
+        name, where = pod.metadata.name, pod.metadata.namespace
+        if name == target.name:
+            return ConfigError(
+                f"{UNKNOWN_POD} {name} in namespace {namespace}, but one in {where}: use -n {where}"
+            )
+        if where == namespace:
+            here.append(name)
+    return _unknown(target, namespace, here)
 
 
 def _unknown(target: Asked, namespace: str, names: Sequence[str]) -> ConfigError:

@@ -71,6 +71,10 @@ class Store(Generic[T]):
         """Reads the keys of the objects set or removed since it last did."""
         return self._changes.reader()
 
+    def snapshot(self) -> list[T]:
+        """All objects. Other threads may ask, too: the list is made in one step."""
+        return list(self._objects.values())
+
     def keys(self) -> frozenset[str]:
         return frozenset(self._objects)
 

@@ -291,6 +291,13 @@ class GuardedQueue(SchedulingQueue):
             self._tell(exc, "get", key, then="taking it for absent")
             return None
 
+    def room_of(self, key: str) -> str:
+        try:
+            return self._queue.room_of(key)
+        except BaseException as exc:
+            self._tell(exc, "room_of", key, then="taking it for absent")
+            return ""
+
     def close(self) -> None:
         close_queue(self._queue, then="the scheduler ends all the same")
 

@@ -185,3 +185,8 @@ class SchedulingQueue(abc.ABC):
     def get(self, key: str) -> QueuedPod | None:
         """The waiting pod of this namespace/name."""
         return next((queued for room in self.rooms().values() for queued in room if queued.key == key), None)
+
+    def room_of(self, key: str) -> str:
+        """The room in which the pod of this namespace/name waits; "" if it does not."""
+        rooms = self.rooms().items()
+        return next((room for room, waiting in rooms if any(queued.key == key for queued in waiting)), "")

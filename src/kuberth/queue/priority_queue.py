@@ -371,6 +371,14 @@ class PriorityQueue(SchedulingQueue):
     def get(self, key: str) -> QueuedPod | None:
         return self._backing_off.get(key) or self._unschedulable.get(key) or self._active.get(key)
 
+    def room_of(self, key: str) -> str:
+        if key in self._active:
+            return "active"
+        if key in self._backing_off:
+            return "backoff"
+        queued = self._unschedulable.get(key)
+        return "" if queued is None else "gated" if queued.gated else "unschedulable"
+
     def _send(self, queued: QueuedPod, worth: Worth, cause: MoveCause) -> bool:
         """Put a pod where its worth leads. True: it left the unschedulable pool for another room."""
         if worth is Worth.NOTHING:

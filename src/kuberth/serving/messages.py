@@ -14,8 +14,13 @@ Handler = Callable[[Request], Response]
 
 def failure(code: int, reason: str, message: str, **more: Any) -> Response:
     """A Kubernetes Status, as every refusal of an API server is."""
+    return Response.json(failure_tree(code, reason, message, **more), status=code)
+
+
+def failure_tree(code: int, reason: str, message: str, **more: Any) -> dict[str, Any]:
+    """The Status itself, as a tree of JSON."""
     head = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
-    return Response.json({**head, "message": message, "reason": reason, **more, "code": code}, status=code)
+    return {**head, "message": message, "reason": reason, **more, "code": code}
 
 
 def internal_error(request: Request, problem: str) -> Response:

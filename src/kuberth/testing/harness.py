@@ -64,11 +64,9 @@ class World:
 
     def room_of(self, name: str, *, namespace: str = "default") -> str:
         """The room the pod waits in, "in flight", or "" if the queue does not know it."""
-        for room, pods in self.scheduler.queue.rooms().items():
-            if any(queued.key == f"{namespace}/{name}" for queued in pods):
-                return room
-        in_flight = {pod.metadata.name for pod in self.scheduler.queue.in_flight()}
-        return "in flight" if name in in_flight else ""
+        queue = self.scheduler.queue
+        in_flight = {pod.metadata.name for pod in queue.in_flight()}
+        return queue.room_of(f"{namespace}/{name}") or ("in flight" if name in in_flight else "")
 
     def events(self, reason: str) -> list[str]:
         """The notes of the events with this reason."""

@@ -333,6 +333,7 @@ class TableMachine(RuleBasedStateMachine):
         assert self.table.node_count == len(self.nodes)
         assert self.table.placed_count == len(self.pods)
         assert self.table.assumed_count == len(self.assumed)
+        assert {info.uid for info in self.table.assumed_pods()} == set(self.assumed)
         for uid, info in self.pods.items():
             assert self.table.placed(uid) is info
             assert self.table.is_assumed(uid) is (uid in self.assumed)

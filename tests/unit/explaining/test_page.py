@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
+import sys
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Executor, Future
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from kuberth.api.core import Pod
 from kuberth.assembly.scheduler import Scheduler
+from kuberth.cluster.pod_info import PodInfo
 from kuberth.explaining import Explanation, Question, explain
 from kuberth.explaining.page import PATH, explain_page
 from kuberth.https.messages import Query, Request, Response
+from kuberth.informers.store import Store
 from kuberth.serving.messages import Handler
 from kuberth.testing import make_node, make_pod, running
 
@@ -101,6 +107,74 @@ def test_questions_are_answered_one_at_a_time_also_if_somebody_goes_away(
             assert not done
             answers = await asyncio.gather(*rest)
             assert all(tree["verdict"] == "rejected" for _status, tree in answers)
+
+    asyncio.run(scenario())
+
+
+class Later(Executor):
+    """A worker that is given work and does none of it."""
+
+    def __init__(self, *_size: object, **_names: object) -> None:
+        pass
+
+    def submit(self, work: Callable[..., Any], /, *_args: Any, **_more: Any) -> Future[Any]:
+        return Future()
+
+
+async def calls_on_the_loop(scheduler: Scheduler, pod: str) -> int:
+    """How many Python calls the event loop makes for a question until the worker has it."""
+    page, request = explain_page(scheduler), Request("GET", PATH, Query({"pod": [pod]}))
+    calls = 0
+
+    def count(_frame: object, _event: str, _argument: object) -> None:
+        nonlocal calls
+        calls += 1
+
+    gc.disable()  # collecting garbage may call something, too
+    sys.setprofile(count)
+    try:
+        body = page(request).body
+        assert isinstance(body, AsyncIterator)
+        steps = body.__anext__().__await__()
+        next(steps)
+    finally:
+        sys.setprofile(None)
+        gc.enable()
+    with pytest.raises(asyncio.CancelledError):
+        steps.throw(asyncio.CancelledError())
+    return calls
+
+
+@pytest.mark.parametrize("pod", ["gated-0", "placed-0", "unknown"])
+def test_the_event_loop_looks_at_no_other_pod(pod: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kuberth.explaining.page.ThreadPoolExecutor", Later)
+    monkeypatch.setattr(Store, "snapshot", lambda _store: pytest.fail("all objects are copied on the loop"))
+
+    async def scenario(number: int) -> int:
+        async with running(make_node("n", pods="1000")) as world:
+            for index in range(number):
+                world.api.put(make_pod(f"gated-{index}", gates=["g"]))
+                world.api.put(make_pod(f"placed-{index}", node="n"))
+            await world.in_room(f"gated-{number - 1}", "gated")
+            await world.until(lambda: world.scheduler.cluster.placed_count == number)
+            return await calls_on_the_loop(world.scheduler, pod)
+
+    few, many = (asyncio.run(scenario(number)) for number in (2, 200))
+    assert few == many
+
+
+def test_assumed_pods_count_where_they_are_assumed() -> None:
+    async def scenario() -> None:
+        async with running(make_node("n", cpu="2")) as world:
+            world.api.put(make_pod("p", cpu="2", gates=["g"]))
+            await world.in_room("p", "gated")
+            _status, before = await asked(world.scheduler, pod="p")
+            other = world.api.put(make_pod("other", cpu="2", gates=["g"]))
+            await world.in_room("other", "gated")
+            assumed = replace(other, spec=replace(other.spec, node_name="n"))
+            world.scheduler.cluster.assume_pod(PodInfo(assumed))
+            _status, after = await asked(world.scheduler, pod="p")
+            assert [len(each.get("rejected", ())) for each in (before, after)] == [0, 1]
 
     asyncio.run(scenario())
 

@@ -43,6 +43,8 @@ def test_first_come_first_served() -> None:
     for pod in (make_pod("one", priority=1), gated, make_pod("two", priority=9)):
         queue.add(PodInfo(pod))
     assert room_of_each(queue) == {"one": "active", "two": "active", "gated": "unschedulable"}
+    rooms = [queue.room_of(f"default/{name}") for name in ("one", "gated", "unknown")]
+    assert rooms == ["active", "unschedulable", ""]
     one = queue.pop_nowait()
     assert one is not None
     assert one.pod.metadata.name == "one"

@@ -56,7 +56,7 @@ def _fragile(method: str) -> Callable[..., Any]:
 
 
 METHODS = ("add", "update", "delete", "pop_nowait", "requeue", "done", "move", "activate", "tick")
-for _method in (*METHODS, "when_ready", "rooms", "in_flight", "get"):
+for _method in (*METHODS, "when_ready", "rooms", "in_flight", "get", "room_of"):
     setattr(Fragile, _method, _fragile(_method))
 
 
@@ -372,13 +372,15 @@ def test_a_queue_that_cannot_tell_when_it_is_ready_is_asked_at_every_tick() -> N
     assert bench.told == before + 3
 
 
-@pytest.mark.parametrize(("method", "answer"), [("rooms", {}), ("in_flight", ()), ("get", None)])
+@pytest.mark.parametrize(
+    ("method", "answer"), [("rooms", {}), ("in_flight", ()), ("get", None), ("room_of", "")]
+)
 def test_who_looks_in_sees_nothing(method: str, answer: object, caplog: pytest.LogCaptureFixture) -> None:
     bench = Bench()
     bench.add("p")
     bench.fail(method)
     look = getattr(bench.queue, method)
-    assert (look("default/p") if method == "get" else look()) == answer
+    assert (look("default/p") if method in ("get", "room_of") else look()) == answer
     assert f"failed in {method}" in caplog.text
 
 

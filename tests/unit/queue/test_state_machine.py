@@ -295,6 +295,7 @@ class QueueMachine(RuleBasedStateMachine):
         for key, known in self.model.rooms.items():
             queued = self.queue.get(key)
             assert queued is not None
+            assert key in expected[self.queue.room_of(key)]
             assert queued.uid == known.pod.metadata.uid
             assert queued.pod is known.pod
             assert (queued.attempts, queued.unschedulable_count, queued.consecutive_errors) == (
