@@ -66,7 +66,7 @@ def _inquiry(extras: Extras, flags: dict[str, Any]) -> Inquiry:
     from kuberth.cli.up_rules import configuration
     from kuberth.config import FeatureGates
     from kuberth.config.feature_gates import parse_settings
-    from kuberth.explaining.sources import read_target
+    from kuberth.explaining.targets import read_target
 
     if bool(flags["target"]) == (flags["filename"] is not None):
         raise click.UsageError("give either a TARGET such as `pod NAME`, or -f FILE")

@@ -22,16 +22,14 @@ from kuberth.evaluation import Evaluator
 from kuberth.explaining import Question, explain
 from kuberth.explaining.page import PATH
 from kuberth.explaining.sources import (
-    UNKNOWN_POD,
-    Asked,
     find_in_dump,
-    find_pod,
     read_cluster,
     read_dump,
     read_pod,
     read_template,
     with_priority,
 )
+from kuberth.explaining.targets import UNKNOWN_POD, Asked, find_pod
 from kuberth.explaining.trees import API_VERSION, KIND, to_tree
 from kuberth.framework.registry import Registry
 

@@ -20,7 +20,7 @@ from kuberth.clock import NANOSECONDS
 from kuberth.errors import KuberthError
 from kuberth.explaining.explanation import explain
 from kuberth.explaining.question import Question, Waiting
-from kuberth.explaining.sources import Asked, unknown_pod
+from kuberth.explaining.targets import Asked, unknown_pod
 from kuberth.explaining.trees import to_tree
 from kuberth.https.messages import JSON, Request, Response
 from kuberth.informers.store import Store, object_key

@@ -7,11 +7,10 @@ error that says what to do, or a note where the answer hardly depends on it.
 from __future__ import annotations
 
 import copy
-import difflib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
 from msgspec.structs import replace as with_fields
 
@@ -22,67 +21,19 @@ from kuberth.api.wire import convert
 from kuberth.client.protocol import Api
 from kuberth.errors import ConfigError, ForbiddenError, NotFoundError, WireError
 from kuberth.evaluation import Evaluator
-from kuberth.informers.store import object_key
+from kuberth.explaining.targets import SUGGESTED, WORKLOADS, Asked, find_pod, unknown_name
 from kuberth.local.apiserver.rules.pod_defaults import default_pod
 from kuberth.local.manifests import Manifest, read_manifests
 
 Tree = Mapping[str, Any]
 
 UNFINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
-SUGGESTED: Final = 3
-UNKNOWN_POD: Final = "there is no pod"
-"""How the answer begins that tells of a pod nobody knows."""
-
-
-class WorkloadKind(NamedTuple):
-    """A kind whose objects carry the pods they make as a template."""
-
-    plural: str
-    path: str
-    template: tuple[str, ...] = ("spec", "template")
-
-
-WORKLOADS: Final[Mapping[str, WorkloadKind]] = {
-    "Deployment": WorkloadKind("deployments", "/apis/apps/v1"),
-    "ReplicaSet": WorkloadKind("replicasets", "/apis/apps/v1"),
-    "StatefulSet": WorkloadKind("statefulsets", "/apis/apps/v1"),
-    "DaemonSet": WorkloadKind("daemonsets", "/apis/apps/v1"),
-    "Job": WorkloadKind("jobs", "/apis/batch/v1"),
-    "CronJob": WorkloadKind("cronjobs", "/apis/batch/v1", ("spec", "jobTemplate", "spec", "template")),
-    "ReplicationController": WorkloadKind("replicationcontrollers", "/api/v1"),
-}
-_SHORT: Final = {
-    "po": "pod", "deploy": "deployment", "rs": "replicaset", "sts": "statefulset", "ds": "daemonset",
-    "cj": "cronjob", "rc": "replicationcontroller",
-}  # fmt: skip
-
-
-class Asked(NamedTuple):
-    """What is asked about: `Pod` or a workload's kind, and its name."""
-
-    kind: str
-    name: str
 
 
 class RawApi(Protocol):
     """An API that answers any path."""
 
     async def call(self, method: str, path: str) -> bytes: ...
-
-
-def read_target(words: Sequence[str]) -> Asked:
-    """`pod NAME`, `pod/NAME`, `deploy/NAME`, or a pod's NAME alone."""
-    parts = words[0].split("/") if len(words) == 1 else list(words)
-    if len(parts) == 1:
-        parts = ["pod", parts[0]]
-    if len(parts) != 2 or not all(parts):
-        raise ConfigError(f"expected pod NAME, KIND/NAME or -f FILE, got {' '.join(words)!r}")
-    given, name = parts
-    kind = _SHORT.get(given.lower(), given.lower()).removesuffix("s")
-    known = {"pod": "Pod"} | {name.lower(): name for name in WORKLOADS}
-    if kind not in known:
-        raise ConfigError(f"{given}: there is no such kind with pods; known are {', '.join(sorted(known))}")
-    return Asked(known[kind], name)
 
 
 # An API server
@@ -114,37 +65,8 @@ async def read_template(api: RawApi, target: Asked, namespace: str) -> Pod:
     except NotFoundError:
         found = json.loads(await api.call("GET", path))
         names = [item["metadata"]["name"] for item in found.get("items") or ()]
-        raise _unknown(target, namespace, names) from None
+        raise unknown_name(target, namespace, names) from None
     return template_pod(tree)
-
-
-def find_pod(objects: Iterable[Any], target: Asked, namespace: str) -> Pod:
-    """The pod of this name; the nearest names are suggested if there is none."""
-    pods = {object_key(obj): obj for obj in objects if isinstance(obj, Pod)}
-    pod = pods.get(f"{namespace}/{target.name}")
-    if pod is None:
-        raise unknown_pod(pods.values(), target, namespace)
-    return pod
-
-
-def unknown_pod(pods: Iterable[Pod], target: Asked, namespace: str) -> ConfigError:
-    """None of the pods has this name: where there is one, or which names are near."""
-    here: list[str] = []
-    for pod in pods:
-        name, where = pod.metadata.name, pod.metadata.namespace
-        if name == target.name:
-            return ConfigError(
-                f"{UNKNOWN_POD} {name} in namespace {namespace}, but one in {where}: use -n {where}"
-            )
-        if where == namespace:
-            here.append(name)
-    return _unknown(target, namespace, here)
-
-
-def _unknown(target: Asked, namespace: str, names: Sequence[str]) -> ConfigError:
-    near = difflib.get_close_matches(target.name, names, n=SUGGESTED, cutoff=0.4)
-    hint = f"; did you mean {' or '.join(near)}?" if near else ""
-    return ConfigError(f"there is no {target.kind.lower()} {target.name} in namespace {namespace}{hint}")
 
 
 # Files
@@ -197,7 +119,7 @@ def find_in_dump(objects: Sequence[Any], manifests: Sequence[Manifest], target: 
         if (metadata.get("namespace") or "default") == namespace:
             found[str(metadata.get("name", ""))] = manifest.tree
     if target.name not in found:
-        raise _unknown(target, namespace, list(found))
+        raise unknown_name(target, namespace, list(found))
     return template_pod(found[target.name])
 
 

@@ -13,7 +13,7 @@ from kuberth.api.core import Pod
 from kuberth.api.pod_resources import pod_priority
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.errors import ConfigError
-from kuberth.explaining.sources import Asked, find_pod
+from kuberth.explaining.targets import Asked, find_pod
 from kuberth.overview.node_rows import NodeRows
 from kuberth.overview.overview import Overview
 from kuberth.overview.stories import Story

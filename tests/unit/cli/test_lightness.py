@@ -1,4 +1,5 @@
-"""Help, version and completion come at once: nothing that schedules or serves is imported for them."""
+"""Help, version and completion come at once: nothing that schedules or serves is imported for them; and
+`kuberth run` imports nothing of the local cluster."""
 
 from __future__ import annotations
 
@@ -69,6 +70,12 @@ def test_nothing_heavy_is_imported(arguments: list[str], environment: dict[str, 
     modules = modules_after(arguments, **environment)
     assert "kuberth.cli" in modules
     assert not {module for module in modules if module.split(".")[0] in HEAVY}
+
+
+def test_the_scheduler_runs_without_the_local_cluster(tmp_path: Path) -> None:
+    modules = modules_after(["run", "--write-config-to", str(tmp_path / "config.yaml")])
+    assert "kuberth.programs.run.daemon" in modules
+    assert not {module for module in modules if module.startswith("kuberth.local")}
 
 
 def test_the_version_stands_in_one_place() -> None:

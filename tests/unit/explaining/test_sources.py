@@ -17,18 +17,15 @@ from kuberth.client.protocol import ObjectList
 from kuberth.errors import ConfigError, ForbiddenError, NotFoundError
 from kuberth.evaluation import Evaluator
 from kuberth.explaining.sources import (
-    WORKLOADS,
-    Asked,
     find_in_dump,
-    find_pod,
     read_cluster,
     read_dump,
     read_pod,
-    read_target,
     read_template,
     template_pod,
     with_priority,
 )
+from kuberth.explaining.targets import WORKLOADS, Asked
 from kuberth.testing import MemoryApi, make_node, make_pod
 
 CONTAINER = {"name": "main", "resources": {"limits": {"cpu": "2"}}}
@@ -56,29 +53,6 @@ def written(path: Path, *trees: dict[str, Any]) -> Path:
     return file
 
 
-@pytest.mark.parametrize(
-    "words, expected",
-    [
-        (["pod", "web-0"], Asked("Pod", "web-0")),
-        (["pods/web-0"], Asked("Pod", "web-0")),
-        (["po", "web-0"], Asked("Pod", "web-0")),
-        (["web-0"], Asked("Pod", "web-0")),
-        (["deployment/web"], Asked("Deployment", "web")),
-        (["deploy", "web"], Asked("Deployment", "web")),
-        (["sts/db"], Asked("StatefulSet", "db")),
-        (["cronjobs/nightly"], Asked("CronJob", "nightly")),
-    ],
-)
-def test_what_is_asked_about(words: list[str], expected: Asked) -> None:
-    assert read_target(words) == expected
-
-
-@pytest.mark.parametrize("words", [["service/web"], ["pod", "a", "b"], ["pod/"], ["a/b/c"]])
-def test_what_cannot_be_asked_about(words: list[str]) -> None:
-    with pytest.raises(ConfigError):
-        read_target(words)
-
-
 @pytest.mark.parametrize("kind", WORKLOADS)
 def test_a_workloads_pod_is_its_template(kind: str) -> None:
     pod = template_pod(workload(kind))
@@ -92,19 +66,6 @@ def test_a_workloads_pod_is_its_template(kind: str) -> None:
 def test_a_workload_without_a_template() -> None:
     with pytest.raises(ConfigError, match=r"Deployment web has no pod template at spec\.template"):
         template_pod({"kind": "Deployment", "metadata": {"name": "web"}, "spec": {}})
-
-
-def test_the_nearest_names_are_suggested() -> None:
-    pods = [make_pod("web-0"), make_pod("web-1"), make_pod("db"), make_pod("far", namespace="other")]
-    assert find_pod(pods, Asked("Pod", "db"), "default").metadata.name == "db"
-    with pytest.raises(
-        ConfigError, match=r"no pod wbe-0 in namespace default; did you mean web-0 or web-1\?"
-    ):
-        find_pod(pods, Asked("Pod", "wbe-0"), "default")
-    with pytest.raises(ConfigError, match="no pod far in namespace default, but one in other: use -n other"):
-        find_pod(pods, Asked("Pod", "far"), "default")
-    with pytest.raises(ConfigError, match=r"no pod zzz in namespace default$"):
-        find_pod(pods, Asked("Pod", "zzz"), "default")
 
 
 def test_a_dump(tmp_path: Path) -> None:

@@ -1,0 +1,93 @@
+"""What is asked about: a pod, or a workload that makes pods, by its name.
+
+In: words of a command line or a request, and the pods there are. Out: the pod; or an error that suggests the
+nearest names.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from kuberth.api.core import Pod
+from kuberth.errors import ConfigError
+from kuberth.informers.store import object_key
+
+SUGGESTED: Final = 3
+UNKNOWN_POD: Final = "there is no pod"
+"""How the answer begins that tells of a pod nobody knows."""
+
+
+class WorkloadKind(NamedTuple):
+    """A kind whose objects carry the pods they make as a template."""
+
+    plural: str
+    path: str
+    template: tuple[str, ...] = ("spec", "template")
+
+
+WORKLOADS: Final[Mapping[str, WorkloadKind]] = {
+    "Deployment": WorkloadKind("deployments", "/apis/apps/v1"),
+    "ReplicaSet": WorkloadKind("replicasets", "/apis/apps/v1"),
+    "StatefulSet": WorkloadKind("statefulsets", "/apis/apps/v1"),
+    "DaemonSet": WorkloadKind("daemonsets", "/apis/apps/v1"),
+    "Job": WorkloadKind("jobs", "/apis/batch/v1"),
+    "CronJob": WorkloadKind("cronjobs", "/apis/batch/v1", ("spec", "jobTemplate", "spec", "template")),
+    "ReplicationController": WorkloadKind("replicationcontrollers", "/api/v1"),
+}
+_SHORT: Final = {
+    "po": "pod", "deploy": "deployment", "rs": "replicaset", "sts": "statefulset", "ds": "daemonset",
+    "cj": "cronjob", "rc": "replicationcontroller",
+}  # fmt: skip
+
+
+class Asked(NamedTuple):
+    """What is asked about: `Pod` or a workload's kind, and its name."""
+
+    kind: str
+    name: str
+
+
+def read_target(words: Sequence[str]) -> Asked:
+    """`pod NAME`, `pod/NAME`, `deploy/NAME`, or a pod's NAME alone."""
+    parts = words[0].split("/") if len(words) == 1 else list(words)
+    if len(parts) == 1:
+        parts = ["pod", parts[0]]
+    if len(parts) != 2 or not all(parts):
+        raise ConfigError(f"expected pod NAME, KIND/NAME or -f FILE, got {' '.join(words)!r}")
+    given, name = parts
+    kind = _SHORT.get(given.lower(), given.lower()).removesuffix("s")
+    known = {"pod": "Pod"} | {name.lower(): name for name in WORKLOADS}
+    if kind not in known:
+        raise ConfigError(f"{given}: there is no such kind with pods; known are {', '.join(sorted(known))}")
+    return Asked(known[kind], name)
+
+
+def find_pod(objects: Iterable[Any], target: Asked, namespace: str) -> Pod:
+    """The pod of this name; the nearest names are suggested if there is none."""
+    pods = {object_key(obj): obj for obj in objects if isinstance(obj, Pod)}
+    pod = pods.get(f"{namespace}/{target.name}")
+    if pod is None:
+        raise unknown_pod(pods.values(), target, namespace)
+    return pod
+
+
+def unknown_pod(pods: Iterable[Pod], target: Asked, namespace: str) -> ConfigError:
+    """None of the pods has this name: where there is one, or which names are near."""
+    here: list[str] = []
+    for pod in pods:
+        name, where = pod.metadata.name, pod.metadata.namespace
+        if name == target.name:
+            return ConfigError(
+                f"{UNKNOWN_POD} {name} in namespace {namespace}, but one in {where}: use -n {where}"
+            )
+        if where == namespace:
+            here.append(name)
+    return unknown_name(target, namespace, here)
+
+
+def unknown_name(target: Asked, namespace: str, names: Sequence[str]) -> ConfigError:
+    near = difflib.get_close_matches(target.name, names, n=SUGGESTED, cutoff=0.4)
+    hint = f"; did you mean {' or '.join(near)}?" if near else ""
+    return ConfigError(f"there is no {target.kind.lower()} {target.name} in namespace {namespace}{hint}")
