@@ -16,6 +16,16 @@ REMEMBERED_CHANGES: Final = 8192
 """A reader that has missed more changes than this has to look at everything again."""
 
 
+class Version:
+    """A number that grows with every change, for those who only need to know that there was one."""
+
+    __slots__ = ("version",)
+
+    def __init__(self) -> None:
+        self.version = 0
+        """Grows by one with every change."""
+
+
 class Changes(Generic[K]):
     """The last changes, in order."""
 

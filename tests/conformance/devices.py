@@ -165,8 +165,7 @@ class _Rig:
         assert not isinstance(scores, Status), scores
         names = nodes.names()
         told["scores"] = {
-            plugin: dict(zip(names, row.tolist(), strict=True))
-            for plugin, row in zip(scores.plugins, scores.by_plugin, strict=True)
+            plugin: dict(zip(names, row.tolist(), strict=True)) for plugin, row in scores.by_plugin.items()
         }
         totals = told["totals"] = dict(zip(names, scores.totals.tolist(), strict=True))
         best = min(totals, key=lambda name: (-totals[name], name))
@@ -178,7 +177,7 @@ class _Rig:
     def _failed(self, failure: Status, told: dict[str, Any]) -> dict[str, Any]:
         """An Error ends the cycle; the corpus tells all the same what there is to say of every node."""
         state = CycleState(self.derive(self.pod))
-        outcome = self.runner.run_pre_filter(state, self.pod, self.cluster.all_nodes())
+        outcome = self.runner.pre_filtering.run(state, self.pod, self.cluster.all_nodes())
         if not outcome.status.is_success:
             told["preFilter"] = _status(failure)
             return told
@@ -193,7 +192,7 @@ class _Rig:
         for node in sorted(self.cluster.all_nodes(), key=lambda node: node.name):
             if considered is not None and node.name not in considered:
                 continue
-            status = self.runner.filter_status(state, self.pod, node)
+            status = self.runner.filtering.status(state, self.pod, node)
             if status.is_success:
                 feasible.append(node.name)
             else:
@@ -224,10 +223,10 @@ class _Rig:
     def _bind(self, node_name: str) -> dict[str, Any] | None:
         info = self.derive(self.pod)
         state = CycleState(info)
-        self.runner.run_pre_filter(state, self.pod, self.cluster.all_nodes())
+        self.runner.pre_filtering.run(state, self.pod, self.cluster.all_nodes())
         node = self.cluster.node_named(node_name)
         assert isinstance(node, NodeRow)
-        assert self.runner.filter_status(state, self.pod, node).is_success
+        assert self.runner.filtering.status(state, self.pod, node).is_success
         if self.plugin.pre_bind_pre_flight(state, self.pod, node_name) is SKIP:
             return None
         told: dict[str, Any] = {"node": node_name, "preBindPreFlight": "Success"}

@@ -162,12 +162,12 @@ def _large(case: Case) -> dict[str, Any]:
     steps = []
     for tree in case["podSequence"]:
         pod = object_of("Pod", tree)
-        state, diagnosis, start = CycleState(PodInfo(pod)), Diagnosis(), sampler.start
+        state, diagnosis, start = CycleState(PodInfo(pod)), Diagnosis(), sampler.position
         found = cycle.search(state, pod, runner, diagnosis)
         if isinstance(found, Status):
             raise KuberthError(found.message)
         nodes, looked_at = found
-        step: dict[str, Any] = {"pod": pod.metadata.name, "start": start, "next": sampler.start}
+        step: dict[str, Any] = {"pod": pod.metadata.name, "start": start, "next": sampler.position}
         step |= {"evaluated": looked_at, "feasible": nodes.names()}
         if not len(nodes):
             step["message"] = diagnosis.message(cluster.node_count)

@@ -14,7 +14,6 @@ from kuberth.api.core import Pod
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.config import FeatureGates, KubeSchedulerConfiguration, leaving_to_extenders
 from kuberth.framework.handle import Handle
-from kuberth.framework.plans import Plans
 from kuberth.framework.profile import build_profile
 from kuberth.framework.registry import PluginFactory, Registry
 from kuberth.framework.runner import Runner
@@ -54,9 +53,9 @@ def assemble(
             cluster=handle.cluster,
             nominator=handle.nominator,
             metrics=metrics,
-            plans=Plans(profile.plugins.values()) if with_plans else None,
+            with_plans=with_plans,
+            extenders=handle.extenders,
         )
-        own.runner.extenders = handle.extenders
         runners[profile.scheduler_name] = own.runner
     return runners
 

@@ -43,6 +43,7 @@ from kuberth.outcomes.status_writer import PodStatusWriter
 from kuberth.queue.guard import GuardedQueue, close_queue
 from kuberth.queue.interface import QueueContext, QueueFactory, SchedulingQueue
 from kuberth.queue.priority_queue import PriorityQueue
+from kuberth.scheduling.checking import CHECK_EVERY
 from kuberth.scheduling.cycle import SchedulingCycle
 from kuberth.scheduling.extended_cycle import ExtendedCycle
 from kuberth.scheduling.groups.cycle import GroupCycle
@@ -71,13 +72,15 @@ class Scheduler:
         clock: Clock | None = None,
         rng: random.Random | None = None,
         max_unschedulable_seconds: float = 300.0,
+        check_plans_every: int = CHECK_EVERY,
         events_api: Api | None = None,
         recorder: ApiEventRecorder | None = None,
     ) -> None:
         """`plugins` are added to the in-tree ones (or to `registry`); `queue` replaces the default queue.
 
-        Events are written through `events_api`, so that they need not share a rate limit with bindings; or
-        they go to `recorder` in place of the API.
+        One cycle in `check_plans_every` is decided a second time without plans, to check what plugins state
+        their answers depend on; 0: none is. Events are written through `events_api`, so that they need not
+        share a rate limit with bindings; or they go to `recorder` in place of the API.
         """
         config = default_configuration(feature_gates) if config is None else config
         self.config = config
@@ -130,7 +133,7 @@ class Scheduler:
         # Changed in place with the configuration: whoever was given it looks pods' profiles up in it.
         self.runners = dict(assemble(config, registry=registry, handle=self._handle, metrics=self.metrics))
         self.queue = GuardedQueue(self._make_queue(config, self.runners, queue), self._clock)
-        self._wire(random.Random() if rng is None else rng)
+        self._wire(random.Random() if rng is None else rng, check_plans_every)
 
     def _make_queue(
         self,
@@ -165,7 +168,7 @@ class Scheduler:
             )
         return queue
 
-    def _wire(self, rng: random.Random) -> None:
+    def _wire(self, rng: random.Random, check_plans_every: int) -> None:
         writer = PodStatusWriter(self._api, self.spawn, self._clock, metrics=self.metrics)
         derive = derive_with(self.feature_gates)
         failures = self._failures = FailureHandler(
@@ -195,6 +198,7 @@ class Scheduler:
             metrics=self.metrics,
             percentage_of_nodes_to_score=self.config.percentage_of_nodes_to_score,
             rng=rng,
+            check_every=check_plans_every,
         )
         self.loop = SchedulingLoop(
             queue=self.queue,

@@ -111,7 +111,7 @@ class BindingCycle:
         runner, state, node_name = placement.runner, placement.state, placement.node_name
         if self._pre_flight(placement) is not SKIP:
             return False
-        under_way = runner.begin_bind(state, placement.info.pod, node_name)
+        under_way = runner.binding.begin_bind(state, placement.info.pod, node_name)
         if under_way is None:
             return False
         if verbosity.level >= 3:
@@ -143,7 +143,7 @@ class BindingCycle:
                 # Whether it is bound, the plugin has to find out, and that takes a task.
                 self._spawn(self.run(placement), name=binding_name(placement))
                 return
-            status = placement.runner.end_bind(under_way, placement.state)
+            status = placement.runner.binding.end_bind(under_way, placement.state)
         except Exception as exc:  # a defect of ours must not lose the pod
             logger.exception("binding pod %s failed", placement.info.key)
             status = Status.error(exc)
@@ -202,14 +202,14 @@ class BindingCycle:
             _SLOW_SECONDS, self._tell_waiting, placement, "PreBind", "PreBind has not finished yet"
         )
         try:
-            status = await runner.run_pre_bind(state, pod, node_name)
+            status = await runner.binding.run_pre_bind(state, pod, node_name)
         finally:
             slow.cancel()
         if not status.is_success:
             return status
         if verbosity.level >= 3:
             verbosity.tell(3, "Attempting to bind pod to node", pod=pod, node=node_name)
-        status = await runner.run_bind(state, pod, node_name)
+        status = await runner.binding.run_bind(state, pod, node_name)
         if status.code == Code.SKIP:
             return Status.error(f"no bind plugin of profile {runner.profile.scheduler_name!r} took the pod")
         return status
@@ -225,7 +225,7 @@ class BindingCycle:
 
     def _pre_flight(self, placement: Placement) -> Status:
         if placement.pre_flight is None:
-            placement.pre_flight = placement.runner.run_pre_bind_pre_flights(
+            placement.pre_flight = placement.runner.binding.run_pre_bind_pre_flights(
                 placement.state, placement.pod, placement.node_name
             )
         return placement.pre_flight
@@ -279,7 +279,7 @@ class BindingCycle:
             action="Binding",
             note=f"Successfully assigned {info.key} to {placement.node_name}",
         )
-        placement.runner.run_post_bind(placement.state, info.pod, placement.node_name)
+        placement.runner.binding.run_post_bind(placement.state, info.pod, placement.node_name)
         if placement.state.pods_to_activate:
             self._queue.activate(placement.state.pods_to_activate)
 
@@ -288,7 +288,7 @@ class BindingCycle:
         info = placement.info
         # It may have failed before it came to wait; the next attempt must not find this one's verdict.
         self._waiting_pods.remove(info.uid)
-        placement.runner.run_unreserve(placement.state, info.pod, placement.node_name)
+        placement.runner.reserving.run_unreserve(placement.state, info.pod, placement.node_name)
         forgotten = self._cluster.forget_pod(info.uid)
         rejection = Rejection(placement.queued, status, placement.runner, placement.started)
 

@@ -56,6 +56,14 @@ def _print_version(ctx: click.Context, _param: click.Parameter, value: str | Non
     callback=_print_version,
     help="Show the version and exit.",
 )
+@click.option(
+    "--check-plans-every",
+    type=click.IntRange(min=0),
+    default=1000,
+    show_default=True,
+    metavar="N",
+    help="Decide one cycle in N a second time without plans, to check what plugins state; 0 checks none.",
+)
 @click.option("--page", is_flag=True, help="Serve the page, and kuberth top, on the secure port.")
 @plugin_option
 @queue_option
@@ -65,6 +73,7 @@ def run(
     /,
     plugin_references: tuple[str, ...],
     queue_reference: str | None,
+    check_plans_every: int,
     page: bool,
     **parameters: Any,
 ) -> None:
@@ -79,4 +88,13 @@ def run(
 
     from kuberth.cli.run_settings import run_scheduler  # heavy: not for --help
 
-    raise SystemExit(run_scheduler(flags, extras or Extras(), plugin_references, queue_reference, page=page))
+    raise SystemExit(
+        run_scheduler(
+            flags,
+            extras or Extras(),
+            plugin_references,
+            queue_reference,
+            check_plans_every=check_plans_every,
+            page=page,
+        )
+    )

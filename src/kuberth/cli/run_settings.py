@@ -44,6 +44,7 @@ def run_scheduler(
     plugin_references: Sequence[str],
     queue_reference: str | None,
     *,
+    check_plans_every: int,
     page: bool = False,
 ) -> int:
     registry = build_registry(extras, plugin_references)
@@ -65,12 +66,14 @@ def run_scheduler(
         read_again=partial(_read_again, flags, registry, plugin_references),
         config_file=flags["config"],
         max_unschedulable_seconds=flags["pod-max-in-unschedulable-pods-duration"].total_seconds(),
+        check_plans_every=check_plans_every,
         serving=_serving(flags),
         page=page,
         flags={
             **flags.shown(),
             "plugin": f"[{','.join(plugin_references)}]",
             "queue": queue_reference or "",
+            "check-plans-every": str(check_plans_every),
             "page": str(page).lower(),
         },
     )

@@ -44,21 +44,26 @@ class ImageColumns:
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
         self._limit = MAX_UNKNOWN
+        self._nodes_with_any = 0
         self._columns: dict[str, ImageColumn] = {}
-        self.version = 0
-        """Grows whenever a column that was given out is kept up to date no longer."""
         self._images: dict[int, dict[str, int]] = {}
 
     def set(self, row: int, images: Sequence[ContainerImage]) -> None:
         sizes = {name: image.size_bytes for image in images for name in image.names}
+        self._nodes_with_any += bool(sizes) - bool(self._images.get(row))
         self._images[row] = sizes
         for name, column in self._columns.items():
             column.set(row, sizes.get(name))
 
     def clear(self, row: int) -> None:
-        self._images.pop(row, None)
+        self._nodes_with_any -= bool(self._images.pop(row, None))
         for column in self._columns.values():
             column.set(row, None)
+
+    @property
+    def are_known(self) -> bool:
+        """Whether any node says which images it has."""
+        return self._nodes_with_any > 0
 
     def column(self, name: str) -> ImageColumn:
         column = self._columns.get(name)
@@ -74,7 +79,6 @@ class ImageColumns:
         """Pods may name whatever images they like; what counts is what nodes have."""
         self._columns = {name: column for name, column in self._columns.items() if column.node_count}
         self._limit = len(self._columns) + MAX_UNKNOWN
-        self.version += 1
 
     def grow(self, capacity: int) -> None:
         self._capacity = capacity

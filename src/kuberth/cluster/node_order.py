@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import zip_longest
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kuberth.api.core import Node
 from kuberth.api.well_known import BETA_REGION, BETA_ZONE, REGION, ZONE
+
+NOWHERE: Final = -1
+"""The place of a row that is not in an order."""
 
 
 def zone_of(node: Node) -> tuple[str, str]:
@@ -41,9 +45,16 @@ class NodeOrder:
         """How many there are; asked for several times a cycle."""
         self.twice = np.concatenate((rows, rows))
         """The same, and once more, so that any stretch of a round is a slice."""
-        self.place = np.zeros(slots, np.int64)
-        """int64[row]: where the row stands in `rows`."""
+        self.place = np.full(slots, NOWHERE, np.int64)
+        """int64[row]: where the row stands in `rows`; NOWHERE if it does not. Rows may have come since."""
         self.place[rows] = np.arange(len(rows))
+
+    def place_of(self, row: int) -> int | None:
+        """Where any row of the table stands; None if it is not in this order."""
+        if row >= len(self.place):
+            return None
+        place = self.place.item(row)
+        return None if place == NOWHERE else place
 
     def __len__(self) -> int:
         return self.count

@@ -72,6 +72,11 @@ class Nodes:
             positions = np.flatnonzero(positions)
         return Nodes(self.table, self.rows_at(positions))
 
+    def at_places(self, positions: NDArray[np.intp]) -> Nodes:
+        """The same of a view over a stretch of the node order, whose places are then known too."""
+        places = None if not isinstance(self.places, slice) else positions + self.places.start
+        return Nodes(self.table, self.rows_at(positions), places)
+
     def node(self, position: int) -> NodeRow:
         """The node at a position, which must hold one."""
         return NodeRow(self.table, self.row(position))

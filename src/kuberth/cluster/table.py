@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from kuberth.api.core import Node, Pod, Taint
 from kuberth.api.quantity import milli_value, value
-from kuberth.changes import Changes
+from kuberth.changes import Changes, Version
 from kuberth.cluster.counting import Column, RowCounts, resized
 from kuberth.cluster.images import ImageColumn, ImageColumns
 from kuberth.cluster.interning import InternedColumn
@@ -74,6 +74,12 @@ class ClusterTable:
         self.names: list[str] = []
         """The node's name per row; empty in a gap."""
         self._resources = ResourceColumns(capacity, requests_of=self._requests_of, changed=self._touch)
+        self.resources: Mapping[str, int] = self._resources.index
+        """Resource name to row of `allocatable` and `requested`; only resources that some node offers."""
+        self.allocatable: Column = self._resources.allocatable
+        """[resource, row]: what nodes offer, in milli-CPU, bytes, or units."""
+        self.requested: Column = self._resources.requested
+        """[resource, row]: sums of the pods' requests, same units."""
         self.nonzero_requested: Column = np.zeros((2, capacity), np.int64)
         """[CPU or MEMORY, row]: as `requested`, with a default for containers that ask for nothing."""
         self.allowed_pods: Column = np.zeros(capacity, np.int64)
@@ -101,14 +107,14 @@ class ClusterTable:
         """Grows with every write to any row."""
         self.membership = 0
         """Grows whenever a node comes or goes."""
-        self.selection_version = 0
-        """Grows whenever a node comes or goes, or its labels or taints change."""
+        self.selection = Version()
+        """Its version grows whenever a node comes or goes, or its labels or taints change."""
 
         self.labels = LabelColumns(capacity)
         """The label columns; ask `label_column` for one."""
         self.images = ImageColumns(capacity)
         """The image columns; ask `image_column` for one."""
-        self.terms = Terms()
+        self.terms = Terms(self.labels)
         """Counts of placed pods by what terms say of them."""
         self.pod_groups = PodGroups()
         """The groups that pods say they belong to."""
@@ -120,7 +126,8 @@ class ClusterTable:
         """Volumes of the pods per row that name a disk."""
         self._priorities: dict[int, RowCounts] = {}
         self._requests_below = RequestsBelow()
-        self._questions = 0
+        self.is_supposing = False
+        """Whether a what-if is open: what the columns say now is not to be remembered."""
         self._ports: dict[tuple[str, int], dict[str, RowCounts]] = {}
         self._rows: dict[str, int] = {}
         self._free: list[int] = []
@@ -195,24 +202,9 @@ class ClusterTable:
             self._order_may_differ = False
         return self._order
 
-    @property
-    def resources(self) -> Mapping[str, int]:
-        """Resource name to row of `allocatable` and `requested`; only resources that some node offers."""
-        return self._resources.index
-
-    @property
-    def allocatable(self) -> Column:
-        """[resource, row]: what nodes offer, in milli-CPU, bytes, or units."""
-        return self._resources.allocatable
-
-    @property
-    def requested(self) -> Column:
-        """[resource, row]: sums of the pods' requests, same units."""
-        return self._resources.requested
-
     def resource_index(self, resource: str) -> int | None:
         """Which row of `allocatable` and `requested` a resource is; None: no node offers it."""
-        return self._resources.index.get(resource)
+        return self.resources.get(resource)
 
     def label_column(self, key: str) -> LabelColumn:
         """The column of a label key; made when it is first asked for, and kept."""
@@ -259,7 +251,7 @@ class ClusterTable:
         old = self._nodes[row]
         self._nodes[row] = node
         if old is None or old.metadata.labels != node.metadata.labels or old.spec.taints != node.spec.taints:
-            self.selection_version += 1
+            self.selection.version += 1
         self._write_allocatable(row, node)
         self.unschedulable[row] = node.spec.unschedulable
         self.taints.set(row, _without_times(node.spec.taints))
@@ -286,11 +278,11 @@ class ClusterTable:
         if leftover:
             self._without_node[name] = leftover
         self.membership += 1
-        self.selection_version += 1
+        self.selection.version += 1
         self.live[row] = False
         self.names[row] = ""
         self._nodes[row] = None
-        self._resources.offer(row, {})
+        self._offer(row, {})
         self.allowed_pods[row] = 0
         self.unschedulable[row] = False
         self.taints.clear(row)
@@ -332,6 +324,7 @@ class ClusterTable:
         self.node_generation = resized(self.node_generation, capacity)
         for columns in (self._resources, self.taints, self.declared_features, self.labels, self.images):
             columns.grow(capacity)
+        self.allocatable, self.requested = self._resources.allocatable, self._resources.requested
 
     def _write_allocatable(self, row: int, node: Node) -> None:
         self.allowed_pods[row] = 0
@@ -347,11 +340,18 @@ class ClusterTable:
                 self.allowed_pods[row] = amount
             else:
                 offered[resource] = amount
-        if refused := self._resources.offer(row, offered):
+        if refused := self._offer(row, offered):
             some = ", ".join(sorted(refused)[:3])
             self.problems[node.metadata.name] = (
                 f"allocatable {some}: nodes offer more than {MAX_RESOURCES} resources"
             )
+
+    def _offer(self, row: int, amounts: Mapping[str, int]) -> list[str]:
+        """The node of the row offers these; returns those for which there is no more room."""
+        refused = self._resources.offer(row, amounts)
+        # Another resource may have taken another matrix. Plain attributes: plugins read them all the time.
+        self.allocatable, self.requested = self._resources.allocatable, self._resources.requested
+        return refused
 
     def _requests_of(self, resource: str) -> Iterator[tuple[int, int]]:
         """The row and the amount of every pod in the table that asks for a resource."""
@@ -574,19 +574,14 @@ class ClusterTable:
         with self._undone(question):
             yield question
 
-    @property
-    def is_supposing(self) -> bool:
-        """Whether a what-if is open: what the columns say now is not to be remembered."""
-        return self._questions > 0
-
     @contextmanager
     def _undone(self, question: WhatIf | RequestsWhatIf) -> Iterator[None]:
-        self._questions += 1
+        was_supposing, self.is_supposing = self.is_supposing, True
         try:
             yield
         finally:
             question.undo()
-            self._questions -= 1
+            self.is_supposing = was_supposing
 
 
 def _without_times(taints: Iterable[Taint]) -> tuple[Taint, ...]:

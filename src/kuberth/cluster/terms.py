@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import enum
 from collections import OrderedDict
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kuberth.cluster.counting import Column, RowCounts
-from kuberth.cluster.labels import ABSENT, LabelColumn
+from kuberth.cluster.labels import ABSENT, LabelColumn, LabelColumns
 from kuberth.cluster.pod_info import AffinityTerm, PodClass, PodInfo, PodMatcher
 from kuberth.cluster.term_index import UNDEMANDING, LabelIndex, LabelPair, demanded_labels
 
@@ -24,25 +24,26 @@ MAX_COUNTED_TERMS: Final = 2048
 
 
 class DomainSums:
-    """Sums of a row count over the domains of one topology key, repaired in place as counts change."""
+    """Sums of a row count over the domains of one topology key, as of a version of the key's column."""
 
-    __slots__ = ("_label", "_sums", "_version")
+    __slots__ = ("absent", "label", "sums", "version")
 
-    def __init__(self, label: LabelColumn) -> None:
-        self._label = label
-        self._sums = RowCounts()
-        self._version = -1
+    def __init__(self, label: LabelColumn, counts: RowCounts) -> None:
+        self.label = label
+        """The column of the key."""
+        sums = _sum_by_domain(label, counts.rows(), counts)
+        self.absent: int = sums.item(ABSENT)
+        """The sum of the rows without the key."""
+        self.sums = RowCounts.of(sums)
+        """Per value id of the key."""
+        self.version = label.version
+        """With another version of the column they are void."""
 
     def add(self, row: int, number: int) -> None:
-        if self._version == self._label.version:
-            self._sums.add(int(self._label.ids[row]), number)
-
-    def sums(self, counts: RowCounts) -> RowCounts:
-        """Per value id of the key: how many there are; entry 0 sums the rows without the key."""
-        if self._version != self._label.version:
-            self._sums = RowCounts.of(_sum_by_domain(self._label, counts.rows(), counts))
-            self._version = self._label.version
-        return self._sums
+        domain = self.label.ids.item(row)
+        self.sums.add(domain, number)
+        if domain == ABSENT:
+            self.absent += number
 
 
 def _sum_by_domain(label: LabelColumn, rows: NDArray[np.int64], counts: RowCounts) -> Column:
@@ -65,7 +66,8 @@ class Tally:
     def add(self, row: int, number: int) -> None:
         self.counts.add(row, number)
         for domain in self._domains.values():
-            domain.add(row, number)
+            if domain.version == domain.label.version:
+                domain.add(row, number)
 
     def by_domain(self, label: LabelColumn, among: NDArray[np.bool_] | None = None) -> Column:
         """Per value id of `label`: the number of pods in that domain. Not to be written to.
@@ -73,19 +75,22 @@ class Tally:
         With `among`, a mask over rows, only pods on these rows: that is summed afresh each time.
         """
         if among is None:
-            return self._sums(label).column(len(label.values))
+            return self._domain(label).sums.column(len(label.values))
         rows = self.counts.rows()
         return _sum_by_domain(label, rows[among[rows]], self.counts)
 
     def is_in_any_domain(self, label: LabelColumn) -> bool:
         """Whether any of the pods is on a node that has the label."""
-        return self.counts.total > self._sums(label)[ABSENT]
-
-    def _sums(self, label: LabelColumn) -> RowCounts:
         domain = self._domains.get(label.key)
-        if domain is None:
-            domain = self._domains[label.key] = DomainSums(label)
-        return domain.sums(self.counts)
+        if domain is None or domain.version != label.version:
+            domain = self._domain(label)
+        return self.counts.total > domain.absent
+
+    def _domain(self, label: LabelColumn) -> DomainSums:
+        domain = self._domains.get(label.key)
+        if domain is None or domain.version != label.version:
+            domain = self._domains[label.key] = DomainSums(label, self.counts)
+        return domain
 
 
 class CountedTerm(NamedTuple):
@@ -114,14 +119,14 @@ class _CountedClass:
         self.tallies: list[Tally] = []
 
 
-class Carried(enum.Enum):
-    """The role of a term that a placed pod carries."""
+class Carried(enum.IntEnum):
+    """The role of a term that a placed pod carries. Numbers: terms are looked up by it all the time."""
 
-    REQUIRED_AFFINITY = "required affinity"
+    REQUIRED_AFFINITY = 0
     """The pods must be near."""
-    REQUIRED_ANTI_AFFINITY = "required anti-affinity"
+    REQUIRED_ANTI_AFFINITY = 1
     """The pods must not be near."""
-    PREFERRED = "preferred"
+    PREFERRED = 2
     """Near is better, or worse if the weight is negative."""
 
 
@@ -136,14 +141,16 @@ class CarriedTerm(NamedTuple):
     """How much a preferred term counts; negative for anti-affinity."""
 
 
-class _CarriedTerms:
+class CarriedTerms:
     """The distinct terms that placed pods carry in one role, with where these pods are."""
 
-    __slots__ = ("index", "tallies", "version")
+    __slots__ = ("_labels", "index", "tallies", "version")
 
-    def __init__(self) -> None:
+    def __init__(self, labels: LabelColumns | None) -> None:
+        self._labels = labels
         self.version = 0
-        """Grows when a term comes or goes."""
+        """Grows when a term comes or goes; with `labels` also when its pods come to be in some domain of its
+        topology, or in none any more."""
         self.tallies: dict[CarriedTerm, Tally] = {}
         self.index: LabelIndex[CarriedTerm, Tally] = LabelIndex()
 
@@ -153,7 +160,13 @@ class _CarriedTerms:
             tally = self.tallies[carried] = Tally()
             self.version += 1
             self.index.file(carried, tally, demanded_labels((carried.term.pods.selector,)))
-        tally.add(row, number)
+        if self._labels is None:
+            tally.add(row, number)
+        else:
+            label = self._labels.column(carried.term.topology_key)
+            was_somewhere = tally.is_in_any_domain(label)
+            tally.add(row, number)
+            self.version += was_somewhere != tally.is_in_any_domain(label)
         if tally.counts.total == 0:
             del self.tallies[carried]
             self.version += 1
@@ -163,13 +176,16 @@ class _CarriedTerms:
 class Terms:
     """All counts about placed pods."""
 
-    def __init__(self) -> None:
+    def __init__(self, labels: LabelColumns) -> None:
         self._namespaces: dict[str, Mapping[str, str]] = {}
         self._classes: dict[PodClass, _CountedClass] = {}
         self._classes_by_label: LabelIndex[PodClass, _CountedClass] = LabelIndex()
         self._counted: OrderedDict[CountedTerm, Tally] = OrderedDict()
         self._counted_by_label: LabelIndex[CountedTerm, Tally] = LabelIndex()
-        self._carried = {role: _CarriedTerms() for role in Carried}
+        # Only of anti-affinity it matters before nodes are looked at whether its pods are in any domain.
+        self._carried = {
+            role: CarriedTerms(labels if role is Carried.REQUIRED_ANTI_AFFINITY else None) for role in Carried
+        }
         self.version = 0
         """Grows whenever a tally that was given out is kept up to date no longer, or a namespace changes."""
 
@@ -222,9 +238,9 @@ class Terms:
         """The distinct terms that placed pods carry in `role`, with where they are."""
         return self._carried[role].tallies
 
-    def carried_version(self, role: Carried) -> Hashable:
-        """Changes with what `carried_about` has to say of any pod."""
-        return self._carried[role].version, self.version
+    def carried_in(self, role: Carried) -> CarriedTerms:
+        """The same with their `version`, which with that of `Terms` covers what `carried_about` says."""
+        return self._carried[role]
 
     def carried_about(self, role: Carried, info: PodInfo) -> Iterator[tuple[CarriedTerm, Tally]]:
         """Those of them that speak of the pod `info`."""

@@ -203,9 +203,9 @@ class Evaluator:
         Empty if PreFilter rejects the pod: then no plugin is prepared to look at a node.
         """
         state, nodes = CycleState(self._derive(pod)), self.cluster.all_nodes()
-        if not self.runner.run_pre_filter(state, pod, nodes).status.is_success:
+        if not self.runner.pre_filtering.run(state, pod, nodes).status.is_success:
             return {}
-        blocks = self.runner.objections(state, pod, nodes)
+        blocks = self.runner.filtering.objections(state, pod, nodes)
         if isinstance(blocks, Status):
             raise KuberthError(blocks.message) from blocks.cause
         found: dict[str, list[Status]] = {}
@@ -307,7 +307,7 @@ class _Question(NamedTuple):
             answer,
             scores={
                 plugin: dict(zip(names, row.tolist(), strict=True))
-                for plugin, row in zip(scores.plugins, scores.by_plugin, strict=True)
+                for plugin, row in scores.by_plugin.items()
             },
             totals=dict(zip(names, scores.totals.tolist(), strict=True)),
         )

@@ -5,13 +5,14 @@ In: what plugins write. Out: what they read later in the same cycle. It is not v
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast, runtime_checkable
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, runtime_checkable
 
 if TYPE_CHECKING:
     from kuberth.cluster.nodes import Nodes
     from kuberth.cluster.pod_info import PodInfo
-    from kuberth.framework.plans import Plan
+    from kuberth.framework.extension_points import Plugin
+    from kuberth.framework.plans import EqualPods
 
 T = TypeVar("T")
 
@@ -59,11 +60,11 @@ class CycleState:
 
     __slots__ = (
         "_data",
+        "candidates",
+        "equal_pods",
         "group",
-        "memory",
         "missed_pre_filter",
         "placing",
-        "plan",
         "pod_info",
         "pods_to_activate",
         "record_plugin_metrics",
@@ -71,6 +72,7 @@ class CycleState:
         "skip_filter",
         "skip_pre_bind",
         "skip_score",
+        "uses_plans",
     )
 
     def __init__(self, pod_info: PodInfo | None = None, *, record_plugin_metrics: bool = False) -> None:
@@ -79,10 +81,12 @@ class CycleState:
         """What is derived from the pod once: its requests and affinity terms."""
         self.group: GroupAttempt | None = None
         """Set while the pod is tried as one of its group; None again when it is placed for good."""
-        self.memory: dict[StateKey[Any], tuple[Hashable, Any]] | None = None
-        """What was worked out for equal pods before this one; see `recall`. None: nothing is remembered."""
-        self.plan: Plan | None = None
-        """What the runner knows of the nodes for pods like this one."""
+        self.uses_plans = True
+        """Whether answers given for equal pods may be used; False asks every plugin."""
+        self.equal_pods: EqualPods | None = None
+        """What is known for pods equal to this one."""
+        self.candidates: Nodes | None = None
+        """The nodes that passed, among which the best is chosen; None before PreScore."""
         self.placing: Callable[[PodInfo, str], PodInfo] | None = None
         """How the pod counts on a node, if a plugin knows of something beside what it asks for."""
         self.record_plugin_metrics = record_plugin_metrics
@@ -112,7 +116,8 @@ class CycleState:
     def read(self, key: StateKey[T]) -> T:
         """The value under `key`; KeyError when no one wrote it in this cycle."""
         try:
-            return cast("T", self._data[key])
+            value: T = self._data[key]
+            return value
         except KeyError:
             raise KeyError(f"nothing was written under {key.name!r} in this scheduling cycle") from None
 
@@ -120,20 +125,24 @@ class CycleState:
         """The value under `key`; None when no one wrote it in this cycle."""
         return self._data.get(key)
 
-    def recall(self, key: StateKey[T], version: Hashable, make: Callable[[], T]) -> T:
-        """What `make` gave for an equal pod while `version` was the same; otherwise what it gives now.
+    def for_equal_pods(self, plugin: Plugin, key: StateKey[T], make: Callable[[], T]) -> T:
+        """What `make` gave when this was first called for a pod equal to this one; otherwise what it gives.
 
-        Pods are equal if they agree in everything that the profile's plugins say they read. For plugins that
-        say so, and for values that nobody changes: they outlive the cycle.
+        For a plugin that states what it reads. The value is made anew when one of its `versions` has grown;
+        anything else that it depends on the plugin has to follow itself.
         """
-        if self.memory is None:
+        if self.equal_pods is None or plugin.name not in self.equal_pods.signed:
             return make()
-        known = self.memory.get(key)
-        if known is not None and known[0] == version:
-            return cast("T", known[1])
-        value = make()
-        self.memory[key] = (version, value)
-        return value
+        memory: dict[StateKey[T], T] = self.equal_pods.memory
+        if key not in memory:
+            memory[key] = make()
+        return memory[key]
+
+    def restart_without_plans(self) -> None:
+        """Forget what plugins prepared; from now on every plugin is asked."""
+        self._data.clear()
+        self.uses_plans, self.equal_pods, self.placing = False, None, None
+        self.missed_pre_filter = self.skip_filter = self.skip_score = frozenset()
 
     def written(self) -> dict[StateKey[Any], Any]:
         """A copy of everything that was written so far."""
@@ -150,14 +159,16 @@ class CycleState:
     def clone(self) -> CycleState:
         """An independent copy for a what-if: values that offer `clone` are cloned, others are shared.
 
-        It has no plan and no memory: what is true in a what-if is not to be remembered.
+        It shares nothing with equal pods: what is true in a what-if is not to be remembered.
         """
         copy = CycleState(self.pod_info, record_plugin_metrics=self.record_plugin_metrics)
         copy._data = {
             key: value.clone() if isinstance(value, Cloneable) else value for key, value in self._data.items()
         }
+        copy.uses_plans = self.uses_plans
         copy.group = self.group
         copy.placing = self.placing
+        copy.candidates = self.candidates
         copy.scores_bare_nodes = self.scores_bare_nodes
         copy.skip_filter = self.skip_filter
         copy.skip_score = self.skip_score

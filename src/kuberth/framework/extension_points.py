@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import abc
 import asyncio
-import enum
-from collections.abc import Awaitable, Callable, Container, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Union
 
 import numpy as np
@@ -24,6 +23,7 @@ from kuberth.cluster.what_if import Rehearsal
 from kuberth.framework.cluster_events import EventWithHint
 from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.diagnosis import Diagnosis
+from kuberth.framework.inputs import Inputs
 from kuberth.framework.queued_pod import QueuedPod
 from kuberth.framework.status import Code, Status
 from kuberth.framework.verdict import Verdict
@@ -43,13 +43,8 @@ class Plugin(abc.ABC):
     """What configuration files, messages and metrics call the plugin."""
     args_type: ClassVar[type | None] = None
     """A msgspec struct that the plugin's `pluginConfig` arguments are checked against; None: a plain dict."""
-    reads: ClassVar[frozenset[str] | None] = None
-    """The fields of a pod that its answers from PreFilter to Score depend on: attributes of `Pod`, such as
-    "spec.tolerations", or of `PodInfo`, such as "info.priority".
-
-    A promise: it is not asked again about a pod that has the same in all of them, as far as `DependsOn` says
-    what else its answers depend on. None promises nothing.
-    """
+    inputs: Inputs | None = None
+    """What its answers depend on; of the class, or set when it is made. None: it is asked every time."""
 
     def __init__(self, args: Any = None, handle: Handle | None = None) -> None:  # noqa: B027 - optional
         """`args` are the plugin's arguments from the configuration; `handle` is how it reaches the rest.
@@ -57,12 +52,8 @@ class Plugin(abc.ABC):
         A plugin that needs them says so: `def __init__(self, args: MyArgs, handle: Handle) -> None`.
         """
 
-    def tells_apart(self, info: PodInfo) -> bool:
-        """Optional: whether a pod is like no other, whatever its fields say; no plan is made for it."""
-        return False
-
     def __new__(cls, *_args: Any, **_kwargs: Any) -> Plugin:
-        for base in (FilterPlugin, ScorePlugin):
+        for base in (QueueSortPlugin, FilterPlugin, ScorePlugin):
             if issubclass(cls, base) and not base._is_implemented(cls):
                 raise TypeError(
                     f"Can't instantiate plugin {cls.__name__}: {base.__name__} asks for "
@@ -72,7 +63,7 @@ class Plugin(abc.ABC):
 
 
 class _TwoForms(Plugin):
-    """A point that can be written per node or over all nodes; one of the two is enough."""
+    """A point that can be written in two ways, of which one is enough."""
 
     _forms: ClassVar[tuple[str, str]]
 
@@ -84,26 +75,26 @@ class _TwoForms(Plugin):
 class EnqueueExtensions(Plugin):
     """Says which cluster events may make a pod schedulable that this plugin rejected."""
 
-    hints_read: ClassVar[frozenset[str] | None] = None
-    """The fields of a waiting pod that its hints depend on, written as for `reads`. None promises nothing.
-
-    A promise that spares work: one hint answers for all pods that the plugin gates and that agree in them.
-    """
-
     @abc.abstractmethod
     def events_to_register(self) -> Iterable[EventWithHint]:
         """The events, each with a hint function. No event at all: only the pod's own update helps."""
 
 
-class QueueSortPlugin(Plugin):
-    """Orders the pods that are ready. Exactly one is active, the same in all profiles."""
+class QueueSortPlugin(_TwoForms):
+    """Orders the pods that are ready. Exactly one is active, the same in all profiles.
 
-    @abc.abstractmethod
+    Write `sort_key`, or `less` where no key can express the order.
+    """
+
+    _forms = ("less", "sort_key")
+
     def less(self, first: QueuedPod, second: QueuedPod) -> bool:
         """Whether `first` is to be scheduled before `second`."""
+        key: bool = self.sort_key(first) < self.sort_key(second)
+        return key
 
     def sort_key(self, queued: QueuedPod) -> Any:
-        """Optional: a value whose `<` says the same as `less`; spares the queue many calls. None: no key."""
+        """A value whose `<` says the same as `less`; spares the queue many calls. None: no key."""
         return None
 
 
@@ -114,13 +105,6 @@ class PreEnqueuePlugin(Plugin):
     def pre_enqueue(self, pod: Pod) -> MaybeStatus:
         """Anything but success keeps the pod gated until it changes or a registered event hints Queue."""
 
-    def keeps_out(self) -> Container[str]:
-        """The UIDs of pods whose gate no event opens right now, so that none is asked about them.
-
-        Worth saying where many pods wait at the gate and few get through at a time.
-        """
-        return ()
-
 
 class PreFilterResult(NamedTuple):
     """Success of PreFilter that narrows the search: only these nodes are filtered. None: all nodes."""
@@ -129,35 +113,8 @@ class PreFilterResult(NamedTuple):
     """The only nodes to look at; None: all."""
 
 
-class DependsOn(enum.Enum):
-    """What an answer is made of: a verdict on a node, its raw score, or what PreFilter and PreScore prepare.
-
-    A promise that spares work: an answer that depends on one node alone can be asked about many changed nodes
-    at once, and need not be asked again while that node has not changed. Who promises nothing is asked anew.
-    """
-
-    POD = "pod"
-    """The pod alone."""
-    NODE_OBJECT = "static"
-    """Also the node's own object."""
-    REQUESTS = "requests"
-    """Also how many pods are on that node and what they ask for in sum: `pod_count` and `requested`."""
-    NODE = "node"
-    """Also the pods on that node."""
-    CLUSTER = "cluster"
-    """Anything: other nodes and their pods, other kinds of objects, the plugin's own memory."""
-
-    @property
-    def looks_at_pods(self) -> bool:
-        """Whether the pods on the node matter, and those on no other."""
-        return self in (DependsOn.REQUESTS, DependsOn.NODE)
-
-
 class PreFilterPlugin(Plugin):
     """Looks at the pod once per cycle, before the nodes."""
-
-    pre_filter_depends_on: ClassVar[DependsOn] = DependsOn.CLUSTER
-    """`DependsOn.POD` if the answer, and what is written for Filter, depend on the pod alone."""
 
     @abc.abstractmethod
     def pre_filter(self, state: CycleState, pod: Pod, nodes: Nodes) -> PreFilterResult | Status | None:
@@ -179,13 +136,10 @@ class PreFilterExtensions(PreFilterPlugin):
 class FilterPlugin(_TwoForms):
     """Rules out nodes. Write `filter` (one node) or `filter_nodes` (all nodes of a view at once).
 
-    Who writes both is asked node by node where nodes are few; the two must say the same.
+    If you write both, `filter` is used for small views; the two must agree.
     """
 
     _forms = ("filter", "filter_nodes")
-
-    filter_depends_on: ClassVar[DependsOn] = DependsOn.CLUSTER
-    """What the verdict on a node depends on."""
 
     def filter(self, state: CycleState, pod: Pod, node: NodeRow) -> MaybeStatus:
         """Not success: the node is out, and later plugins are not asked about it."""
@@ -225,9 +179,6 @@ class PostFilterPlugin(Plugin):
 class PreScorePlugin(Plugin):
     """Prepares scoring of the nodes that passed; Skip spares this plugin's Score."""
 
-    pre_score_depends_on: ClassVar[DependsOn] = DependsOn.CLUSTER
-    """`DependsOn.POD` if the answer, and what is written for Score, depend on the pod alone."""
-
     @abc.abstractmethod
     def pre_score(self, state: CycleState, pod: Pod, nodes: Nodes) -> MaybeStatus:
         """Prepare data for Score; anything but success or Skip aborts the cycle."""
@@ -237,9 +188,6 @@ class ScorePlugin(_TwoForms):
     """Ranks nodes. Write `score` (one node) or `score_nodes`; after normalising, 0 to 100."""
 
     _forms = ("score", "score_nodes")
-
-    score_depends_on: ClassVar[DependsOn] = DependsOn.CLUSTER
-    """What the score of a node depends on, before it is normalised."""
 
     def score(self, state: CycleState, pod: Pod, node: NodeRow) -> int | Status:
         """A whole number; or a status that is not success, which aborts the cycle."""

@@ -15,7 +15,8 @@ class Nominator:
     """Nominated pods by node."""
 
     def __init__(self) -> None:
-        self._by_node: dict[str, dict[str, PodInfo]] = {}
+        self.by_node: dict[str, dict[str, PodInfo]] = {}
+        """By node and UID; not to be written to."""
         self._node_of: dict[str, str] = {}
         self.changes: Changes[str] = Changes()
         """Names of nodes that were promised to someone, or are no longer."""
@@ -24,7 +25,7 @@ class Nominator:
         """Promise `node_name` to the pod; an empty name withdraws any promise."""
         self.withdraw(pod.pod)
         if node_name and not pod.node_name:
-            self._by_node.setdefault(node_name, {})[pod.uid] = pod
+            self.by_node.setdefault(node_name, {})[pod.uid] = pod
             self._node_of[pod.uid] = node_name
             self.changes.note(node_name)
 
@@ -48,10 +49,10 @@ class Nominator:
         """Take back what was promised to the pod, if anything was."""
         node_name = self._node_of.pop(pod.metadata.uid, None)
         if node_name is not None:
-            promised = self._by_node[node_name]
+            promised = self.by_node[node_name]
             del promised[pod.metadata.uid]
             if not promised:
-                del self._by_node[node_name]
+                del self.by_node[node_name]
             self.changes.note(node_name)
 
     def node_of(self, uid: str) -> str:
@@ -60,12 +61,12 @@ class Nominator:
 
     def nominated_on(self, node_name: str) -> tuple[PodInfo, ...]:
         """The pods that a node is promised to."""
-        return tuple(self._by_node.get(node_name, {}).values())
+        return tuple(self.by_node.get(node_name, {}).values())
 
     def nominated_nodes(self) -> tuple[str, ...]:
         """The nodes that are promised to any pod."""
-        return tuple(self._by_node)
+        return tuple(self.by_node)
 
     def __bool__(self) -> bool:
         """Whether anything is promised to anyone."""
-        return bool(self._by_node)
+        return bool(self.by_node)

@@ -6,10 +6,11 @@ in order at each of its extension points, with weights and the events it registe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from kuberth.api.core import Pod
 from kuberth.config.decoding import Decoder
 from kuberth.config.resolve import plugins_named, resolve_profile
 from kuberth.config.types import KubeSchedulerProfile
@@ -45,8 +46,11 @@ from kuberth.framework.extension_points import (
     points_of,
 )
 from kuberth.framework.handle import Handle
+from kuberth.framework.inputs import Signer
 from kuberth.framework.registry import Registry
-from kuberth.framework.signatures import Signer, field_signer, signer
+from kuberth.framework.signatures import signer
+from kuberth.framework.statements import Statements
+from kuberth.framework.status import Status
 
 _IMPLIED_BY_NODE_ADD: Final = {
     # A new node is usually not ready at first; its pods must get a second look when the taint goes.
@@ -69,14 +73,12 @@ class RegisteredHint(NamedTuple):
     hint: HintFunction | None
     implied: bool = False
     """Whether the framework registered the plugin for it, not the plugin itself."""
-    sign: Signer | None = None
-    """Pods of equal signature get equal hints about nodes; None: the plugin does not say what it reads."""
-    sign_gated: Signer | None = None
-    """Pods of equal signature that the plugin gates get equal hints; None: it does not say what they read."""
-    keeps_out: Callable[[], Container[str]] | None = None
-    """The UIDs of pods that the plugin gates now, whatever happens; None: it is no gate."""
     concern: Concern | None = None
     """Which pods the hint has to be asked about; None: all."""
+    gate: Callable[[Pod], Status | None] | None = None
+    """The plugin's PreEnqueue: while it refuses a pod that it gates, no event moves the pod."""
+    sign: Signer | None = None
+    """Pods of equal signature get equal hints; None: the plugin does not state what it reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,8 @@ class Profile:
     placement_score: Sequence[PlacementScorePlugin]
     placement_score_weights: dict[str, int]
     hints: Sequence[RegisteredHint]
+    statements: Statements
+    """What the plugins say their answers depend on."""
 
 
 def build_profile(config: KubeSchedulerProfile, registry: Registry, handle: Handle) -> Profile:
@@ -136,8 +140,11 @@ def build_profile(config: KubeSchedulerProfile, registry: Registry, handle: Hand
     if not by_point["bind"]:
         raise ConfigError(f"profile {resolved.scheduler_name!r} needs at least one bind plugin")
     hints_enabled = handle.feature_gates.enabled("SchedulerQueueingHints")
+    statements = Statements(plugins.values())
     hints = [
-        hint for plugin in plugins.values() for hint in _registered_hints(plugin, hints_enabled=hints_enabled)
+        hint
+        for plugin in plugins.values()
+        for hint in _registered_hints(plugin, statements, hints_enabled=hints_enabled)
     ]
     if handle.extenders:
         # No extender says what it waits for, so anything may help a pod that one of them turned away.
@@ -149,6 +156,7 @@ def build_profile(config: KubeSchedulerProfile, registry: Registry, handle: Hand
         score_weights=dict(resolved.score_weights),
         placement_score_weights=dict(resolved.placement_score_weights),
         hints=tuple(hints),
+        statements=statements,
         **by_point,
     )
 
@@ -183,7 +191,9 @@ def _typed(args: object, args_type: type | None) -> object:
     return typed
 
 
-def _registered_hints(plugin: Plugin, *, hints_enabled: bool) -> Sequence[RegisteredHint]:
+def _registered_hints(
+    plugin: Plugin, statements: Statements, *, hints_enabled: bool
+) -> Sequence[RegisteredHint]:
     if not isinstance(plugin, _MAY_REJECT):
         return ()
     events: Sequence[EventWithHint] = ALL_EVENTS
@@ -198,19 +208,16 @@ def _registered_hints(plugin: Plugin, *, hints_enabled: bool) -> Sequence[Regist
                     f"plugin {plugin.name!r}: events_to_register returned {event!r:.200}; expected "
                     "EventWithHint(ClusterEvent(resource, Action), hint function or None)"
                 )
-    sign = signer((plugin,))
-    read = plugin.hints_read if isinstance(plugin, EnqueueExtensions) else None
-    sign_gated = None if read is None else field_signer(plugin.name, read)
-    keeps_out = plugin.keeps_out if isinstance(plugin, PreEnqueuePlugin) else None
+    gate = plugin.pre_enqueue if isinstance(plugin, PreEnqueuePlugin) else None
+    sign = _signer_for(plugin.name, statements)
     registered = [
         RegisteredHint(
             plugin.name,
             event,
             hint if hints_enabled else None,
-            sign=sign,
-            sign_gated=sign_gated,
-            keeps_out=keeps_out,
             concern=concern if hints_enabled else None,
+            gate=gate,
+            sign=sign,
         )
         for event, hint, concern in events
     ]
@@ -222,6 +229,15 @@ def _registered_hints(plugin: Plugin, *, hints_enabled: bool) -> Sequence[Regist
             if not any(action & implied for action in node_actions)
         ]
     return registered
+
+
+def _signer_for(plugin: str, statements: Statements) -> Signer | None:
+    """Signs pods by what the plugin states, for as long as its statement holds."""
+    inputs = statements.of(plugin)
+    if inputs is None:
+        return None
+    sign = signer(inputs.pod, plugin=plugin)
+    return lambda info: None if statements.of(plugin) is None else sign(info)
 
 
 def _is_registration(event: object) -> bool:

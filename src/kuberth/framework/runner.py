@@ -1,8 +1,8 @@
-"""Asks the plugins of one profile, point by point, and turns every answer into a checked value.
+"""The plugins of one profile, ready to be asked: one component for every phase of a pod's way.
 
-In: a cycle state, a pod, a view of the cluster table. Out: statuses, the rows that pass, scores. A
-plugin that raises, or answers what its point does not allow, becomes an Error status that names the
-plugin and the point; nothing a plugin does can end the scheduling loop.
+In: a profile and what its plugins look at. Out: the phases, each of which owns what it needs. A plugin that
+raises, or answers what its point does not allow, becomes an Error status that names the plugin and the point;
+nothing a plugin does can end the scheduling loop.
 """
 
 from __future__ import annotations
@@ -10,16 +10,66 @@ from __future__ import annotations
 import time
 
 from kuberth.api.core import Pod
+from kuberth.cluster.table import ClusterTable
+from kuberth.extenders import NO_EXTENDERS, Extenders
+from kuberth.framework.nominator import Nominator
+from kuberth.framework.plans import Plans
+from kuberth.framework.profile import Profile
 from kuberth.framework.running.binding import BindingPoints
+from kuberth.framework.running.calls import Calls
 from kuberth.framework.running.filtering import Filtering
+from kuberth.framework.running.filters import Filters
 from kuberth.framework.running.placing import Placing
+from kuberth.framework.running.post_filtering import PostFiltering
+from kuberth.framework.running.pre_filtering import PreFiltering
 from kuberth.framework.running.reserving import Reserving
+from kuberth.framework.running.scorers import Scorers
 from kuberth.framework.running.scoring import Scoring
 from kuberth.framework.status import SUCCESS, Status
+from kuberth.observe.metrics import SchedulerMetrics
 
 
-class Runner(Filtering, Scoring, Reserving, BindingPoints, Placing):
-    """Runs all extension points of one profile: its phases, one file each, side by side."""
+class Runner:
+    """Runs all extension points of one profile."""
+
+    def __init__(
+        self,
+        profile: Profile,
+        *,
+        cluster: ClusterTable,
+        nominator: Nominator,
+        metrics: SchedulerMetrics,
+        with_plans: bool = True,
+        extenders: Extenders = NO_EXTENDERS,
+    ) -> None:
+        """Without plans every pod is judged as if there had been none like it."""
+        calls = self._calls = Calls(profile.scheduler_name, metrics)
+        filters = Filters(profile.filter, calls)
+        scorers = Scorers(profile.score, profile.score_weights, calls)
+        self.profile = profile
+        self.metrics = metrics
+        self.extenders = extenders
+        """The HTTP extenders that are asked besides the plugins."""
+        self.plans: Plans | None = None
+        """What equal pods share; None: nothing."""
+        if with_plans:
+            self.plans = Plans(
+                profile,
+                cluster=cluster,
+                nominator=nominator,
+                calls=calls,
+                filters=filters,
+                scorers=scorers,
+            )
+        self.pre_filtering = PreFiltering(profile.pre_filter, cluster=cluster, calls=calls, plans=self.plans)
+        self.filtering = Filtering(
+            profile, cluster=cluster, nominator=nominator, calls=calls, filters=filters
+        )
+        self.post_filtering = PostFiltering(profile.post_filter, calls=calls)
+        self.scoring = Scoring(profile, cluster=cluster, calls=calls, scorers=scorers)
+        self.reserving = Reserving(profile.reserve, profile.permit, calls=calls)
+        self.binding = BindingPoints(profile, metrics=metrics, calls=calls, extenders=extenders)
+        self.placing = Placing(profile, calls=calls)
 
     def run_pre_enqueue(self, pod: Pod, first: str = "") -> Status:
         """Success, or the first refusal. `first` is asked first: most likely it still refuses."""
@@ -29,8 +79,16 @@ class Runner(Filtering, Scoring, Reserving, BindingPoints, Placing):
         if first:
             plugins = sorted(plugins, key=lambda plugin: plugin.name != first)
         for plugin in plugins:
-            status = self._asked.status(plugin, "PreEnqueue", plugin.pre_enqueue, pod, timed=True)
+            status = self._calls.status(plugin, "PreEnqueue", plugin.pre_enqueue, pod, timed=True)
             if not status.is_success:
                 break
-        self._asked.observe("PreEnqueue", status, started)
+        self._calls.observe("PreEnqueue", status, started)
         return status
+
+    def distrust(self, plugin: str) -> bool:
+        """Ask the plugin every time from now on, whatever it states. False: that is so already."""
+        if not self.profile.statements.distrust(plugin):
+            return False
+        if self.plans is not None:
+            self.plans.clear()
+        return True

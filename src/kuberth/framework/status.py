@@ -132,6 +132,3 @@ SUCCESS: Final = Status(Code.SUCCESS)
 """What `None` stands for."""
 SKIP: Final = Status(Code.SKIP)
 """The plugin has nothing to say for this pod."""
-SKIP_FOR_GOOD: Final = Status(Code.SKIP)
-"""Nor would it have in any other cluster, since nothing in the pod concerns it. A plugin that says what it
-`reads` is not asked again about equal pods then; otherwise the same as `SKIP`."""

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from kuberth.framework.status import Status
 
-Codes = NDArray[np.int64]
+Codes = NDArray[np.integer[Any]]
+"""Any kind of whole numbers."""
 Mask = NDArray[np.bool_]
 Positions = NDArray[np.int64]
 """Places in a view, which are not rows of the table unless the view is the whole table."""
@@ -46,7 +47,7 @@ class Verdict:
 
     def __init__(self, codes: Codes, status_of: Callable[[int], Status], *, may_fail: bool = False) -> None:
         self.codes = codes
-        """int64[position]: 0 where the node passes."""
+        """Whole numbers[position]: 0 where the node passes."""
         self._status_of = status_of
         self.may_fail = may_fail
         """Whether some code may stand for anything but a rejection; spares the runner from looking."""

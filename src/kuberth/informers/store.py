@@ -30,17 +30,18 @@ def _namespace_in(key: str) -> str:
 class Store(Generic[T]):
     """All objects of one kind."""
 
-    __slots__ = ("_by_namespace", "_changes", "_objects")
+    __slots__ = ("_by_namespace", "_objects", "changes")
 
     def __init__(self) -> None:
         self._objects: dict[str, T] = {}
         self._by_namespace: dict[str, dict[str, T]] = {}
-        self._changes: Changes[str] = Changes()
+        self.changes: Changes[str] = Changes()
+        """The keys of objects that were set or removed lately."""
 
     @property
     def version(self) -> int:
         """Grows by one with every change."""
-        return self._changes.version
+        return self.changes.version
 
     def get(self, name: str, *, namespace: str = "") -> T | None:
         return self._objects.get(f"{namespace}/{name}" if namespace else name)
@@ -54,12 +55,12 @@ class Store(Generic[T]):
         old = self._objects.get(key)
         self._objects[key] = obj
         self._by_namespace.setdefault(_namespace_in(key), {})[key] = obj
-        self._changes.note(key)
+        self.changes.note(key)
         return old
 
     def remove(self, obj: T) -> T | None:
         key = object_key(obj)
-        self._changes.note(key)
+        self.changes.note(key)
         namespace = _namespace_in(key)
         peers = self._by_namespace.get(namespace, {})
         peers.pop(key, None)
@@ -69,7 +70,7 @@ class Store(Generic[T]):
 
     def change_reader(self) -> ChangeReader[str]:
         """Reads the keys of the objects set or removed since it last did."""
-        return self._changes.reader()
+        return self.changes.reader()
 
     def snapshot(self) -> list[T]:
         """All objects. Other threads may ask, too: the list is made in one step."""

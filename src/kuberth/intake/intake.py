@@ -169,7 +169,9 @@ class Intake:
             taint = find_untolerated(
                 node.node.spec.taints, pod.spec.tolerations, comparison_operators=self._compare_tolerations
             )
-            return taint is None and runner.admits(self._derive(pod), node, filters=ADMISSION_FILTERS)
+            return taint is None and runner.filtering.admits(
+                self._derive(pod), node, filters=ADMISSION_FILTERS
+            )
 
         return admits
 

@@ -62,15 +62,15 @@ class ComputedGauge:
 class HistogramValue:
     """Observations of one combination of label values: a count per bucket, the last one unbounded."""
 
-    __slots__ = ("_bounds", "counts", "sum")
+    __slots__ = ("bounds", "counts", "sum")
 
     def __init__(self, bounds: Sequence[float]) -> None:
-        self._bounds = bounds
+        self.bounds = bounds
         self.counts = [0] * (len(bounds) + 1)
         self.sum = 0.0
 
     def observe(self, number: float) -> None:
-        self.counts[bisect_left(self._bounds, number)] += 1
+        self.counts[bisect_left(self.bounds, number)] += 1
         self.sum += number
 
     @property
@@ -226,6 +226,13 @@ class SchedulerMetrics(_Families):
             "PreFilter, Filter, PreScore, and Score).",
             ("plugin", "extension_point", "profile"),
             stability=BETA,
+        )
+        self.plan_differences = Counter(
+            "kuberth_plan_differences_total",
+            "Number of checked cycles in which an answer kept for equal pods was not the one that the plugin "
+            "gives when it is asked, by plugin. The plugin's `inputs` are wrong; it is asked for every pod.",
+            ("plugin", "profile"),
+            stability=ALPHA,
         )
         self.permit_wait_duration = Histogram(
             "scheduler_permit_wait_duration_seconds",

@@ -31,10 +31,8 @@ def tell(at_level: int, message: str, /, **fields: Any) -> None:
 
 
 class Scores(Protocol):
-    """One row per plugin, one column per node, and the sums."""
+    """By plugin an entry per node, and the sums."""
 
-    @property
-    def plugins(self) -> tuple[str, ...]: ...
     @property
     def by_plugin(self) -> Any: ...
     @property
@@ -47,7 +45,7 @@ def tell_scores(pod: object, name_of: Callable[[int], str], scores: Scores, best
     told_at = ALL_SCORES_LEVEL if everybody else SCORES_LEVEL
     positions = range(len(scores.totals)) if everybody else (best,)
     for position in positions:
-        for plugin, of_nodes in zip(scores.plugins, scores.by_plugin, strict=True):
+        for plugin, of_nodes in scores.by_plugin.items():
             tell(
                 told_at,
                 "Plugin scored node for pod",

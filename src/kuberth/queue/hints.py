@@ -8,14 +8,15 @@ from __future__ import annotations
 import enum
 import logging
 import time
-from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Final
 
 from kuberth.errors import reraise_interrupt
 from kuberth.framework.cluster_events import ClusterEvent, Concern, Hint, concerns
+from kuberth.framework.inputs import Signer
 from kuberth.framework.profile import RegisteredHint
 from kuberth.framework.queued_pod import QueuedPod
-from kuberth.framework.signatures import Signer
+from kuberth.framework.status import Status
 from kuberth.observe import verbosity
 from kuberth.observe.metrics import SchedulerMetrics
 
@@ -43,7 +44,6 @@ class Hints:
         self._concerned: dict[tuple[str, ClusterEvent], tuple[RegisteredHint, ...]] = {}
         self._plugins_concerned: dict[ClusterEvent, frozenset[str]] = {}
         self._signers_of: dict[str, Mapping[str, Signer]] = {}
-        self._gate_signers_of: dict[str, Mapping[str, Signer]] = {}
         self._concerns_of: dict[str, Mapping[str, Sequence[Concern]]] = {}
         self.decided_by = ""
         """The plugin whose hint made the last judgement; none if no hint was asked, or none said Queue."""
@@ -63,16 +63,9 @@ class Hints:
         return found
 
     def signature(self, plugin: str, queued: QueuedPod) -> Hashable:
-        """Waiting pods for which this is equal get equal hints of the plugin about nodes."""
+        """Waiting pods for which this is equal get equal hints, but for events about themselves."""
         profile = queued.pod.spec.scheduler_name
-        sign = self._signers(profile).get(plugin)
-        signature = None if sign is None else sign(queued.info)
-        return queued.uid if signature is None else (profile, signature)
-
-    def gate_signature(self, queued: QueuedPod) -> Hashable:
-        """Pods that their gating plugin holds back and for which this is equal get equal hints of it."""
-        profile = queued.pod.spec.scheduler_name
-        sign = self._gate_signers(profile).get(queued.gating_plugin) if self.knows(profile) else None
+        sign = self._signers(profile).get(plugin) if self.knows(profile) else None
         signature = None if sign is None else sign(queued.info)
         return queued.uid if signature is None else (profile, signature)
 
@@ -133,31 +126,17 @@ class Hints:
             logger.exception("plugin %r failed to say what %s is about", registered.plugin, event.label)
             return None
 
-    def _gate_signers(self, profile: str) -> Mapping[str, Signer]:
-        found = self._gate_signers_of.get(profile)
-        if found is None:
-            found = self._gate_signers_of[profile] = {
-                registered.plugin: registered.sign_gated
-                for registered in self._hints[profile]
-                if registered.sign_gated is not None
-            }
-        return found
-
-    def kept_out(self, plugin: str, event: ClusterEvent) -> Sequence[Container[str]]:
-        """The UIDs of pods that stand before a gate of this plugin in vain, by profile."""
-        found = []
-        for profile in self._hints:
-            for registered in self._registered(profile, event):
-                if registered.plugin == plugin and registered.keeps_out is not None:
-                    try:
-                        found.append(registered.keeps_out())
-                    except BaseException as exc:
-                        reraise_interrupt(exc)
-                        logger.exception(
-                            "plugin %r failed in keeps_out; asking its gate for every pod", plugin
-                        )
-                    break
-        return found
+    def is_refused(self, queued: QueuedPod) -> bool:
+        """Whether the plugin that gates the pod would refuse it again."""
+        for registered in self._hints.get(queued.pod.spec.scheduler_name, ()):
+            if registered.plugin == queued.gating_plugin and registered.gate is not None:
+                try:
+                    status = registered.gate(queued.pod)
+                except BaseException as exc:  # it is told where the gates are asked in earnest
+                    reraise_interrupt(exc)
+                    return False
+                return isinstance(status, Status) and status.is_rejected
+        return False
 
     def _signers(self, profile: str) -> Mapping[str, Signer]:
         found = self._signers_of.get(profile)

@@ -2,8 +2,8 @@
 
 In: rejected and gated pods. Out: for an event, only those it may concern, in the order they came: an event
 costs nothing for pods whose plugins did not register for it or know that it is not about them, however many
-they are, and one hint for all pods that the plugin cannot tell apart. Of the pods before a gate, those that
-the gate keeps out are left alone.
+they are, and one hint for all pods that the plugin cannot tell apart. A gated pod that its gate would refuse
+again is left alone.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import Final, NamedTuple
 
-from kuberth.framework.cluster_events import ClusterEvent, Resource
+from kuberth.api.core import Pod
+from kuberth.framework.cluster_events import ClusterEvent
 from kuberth.framework.queued_pod import QueuedPod
 from kuberth.queue.hints import Hints
 
@@ -50,7 +51,7 @@ class UnschedulableRoom:
         if old is not None:
             self._unfile(queued.key, old)
         number = next(self._numbers) if old is None else old.number
-        equals = self._hints.gate_signature(queued) if queued.gated else None
+        equals = self._equals(queued) if queued.gated else None
         filed = _Filed(
             number, queued, queued.gating_plugin, equals, self._drawers_of(queued), self._known_by(queued)
         )
@@ -83,6 +84,7 @@ class UnschedulableRoom:
         if event.is_wildcard:
             return list(self)
         found: dict[str, _Filed] = {}
+        about_itself = self._pods.get(_key_of(old if new is None else new))
         for plugin in (ANYONE, *self._hints.plugins_concerned(event)):
             about = None if plugin == ANYONE else self._hints.about(plugin, event, old, new)
             if about is not None:
@@ -93,15 +95,15 @@ class UnschedulableRoom:
                 if not self._is_vain(plugin, equals, event, old, new):
                     found |= equals
             if gated := self._by_gate.get(plugin):
-                kept_out = self._hints.kept_out(plugin, event)
                 for equals in gated.values():
-                    if len(equals) > 1 and not self._would_help(plugin, equals, event, old, new):
-                        continue
-                    found |= {
-                        key: filed
-                        for key, filed in equals.items()
-                        if not any(filed.queued.info.uid in uids for uids in kept_out)
-                    }
+                    if not self._is_vain(plugin, equals, event, old, new):
+                        found |= {
+                            key: filed
+                            for key, filed in equals.items()
+                            if not self._hints.is_refused(filed.queued)
+                        }
+        if about_itself is not None:  # what it means for others says nothing of the pod itself
+            found[about_itself.queued.key] = about_itself
         return [filed.queued for filed in sorted(found.values(), key=lambda filed: filed.number)]
 
     def __contains__(self, key: object) -> bool:
@@ -116,16 +118,13 @@ class UnschedulableRoom:
     def _is_vain(
         self, plugin: str, equals: Mapping[str, _Filed], event: ClusterEvent, old: object, new: object
     ) -> bool:
-        """Whether the plugin would say of all these pods, one for all, that a node's event does not help."""
-        if event.resource != Resource.NODE or len(equals) == 1 or plugin == ANYONE:
+        """Whether the plugin says of one of these pods, and so of all, that the event does not help."""
+        if len(equals) == 1 or plugin == ANYONE:
             return False
-        return not self._would_help(plugin, equals, event, old, new)
-
-    def _would_help(
-        self, plugin: str, equals: Mapping[str, _Filed], event: ClusterEvent, old: object, new: object
-    ) -> bool:
-        """What the plugin says of one of these pods, which is what it would say of each."""
-        return self._hints.would_help(plugin, next(iter(equals.values())).queued, event, old, new)
+        one = next(iter(equals.values())).queued
+        if self._hints.signature(plugin, one) == one.uid:
+            return False  # what it states has turned out to be wrong since they were filed
+        return not self._hints.would_help(plugin, one, event, old, new)
 
     def _drawers_of(self, queued: QueuedPod) -> Sequence[tuple[str, Hashable]]:
         """A gate is opened by its own plugin's events alone, whoever else rejected the pod before."""
@@ -134,6 +133,14 @@ class UnschedulableRoom:
         if not self._hints.knows(queued.pod.spec.scheduler_name) or not queued.rejectors:
             return ((ANYONE, ""),)
         return [(plugin, self._hints.signature(plugin, queued)) for plugin in queued.rejectors]
+
+    def _equals(self, queued: QueuedPod) -> Hashable:
+        """Gated pods for which this is equal are moved by the same events.
+
+        Others that rejected the pod before have a say besides its gate.
+        """
+        gate = queued.gating_plugin
+        return self._hints.signature(gate, queued) if queued.rejectors == {gate} else queued.uid
 
     def _known_by(self, queued: QueuedPod) -> Sequence[tuple[str, Hashable]]:
         plugins = (queued.gating_plugin,) if queued.gated else queued.rejectors
@@ -148,6 +155,10 @@ class UnschedulableRoom:
             _take_out(self._by_gate, filed.gate, filed.equals, key)
         for plugin, signature in filed.drawers:
             _take_out(self._by_plugin, plugin, signature, key)
+
+
+def _key_of(obj: object) -> str:
+    return f"{obj.metadata.namespace}/{obj.metadata.name}" if isinstance(obj, Pod) else ""
 
 
 def _take_out(

@@ -27,6 +27,7 @@ from kuberth.observe import verbosity
 from kuberth.observe.metrics import SchedulerMetrics
 from kuberth.outcomes.placement import BestScores, Choice, Placement
 from kuberth.outcomes.rejection import CLEAR_NOMINATION, NO_NODES, Rejection, rejected_on
+from kuberth.scheduling.checking import CHECK_EVERY, PlanCheck
 from kuberth.scheduling.sampling import Sampler
 from kuberth.scheduling.search import NodeSearch, Sampling
 
@@ -52,17 +53,19 @@ class SchedulingCycle:
         percentage_of_nodes_to_score: int | None = None,
         sampling: Sampling | None = None,
         rng: random.Random | None = None,
+        check_every: int = CHECK_EVERY,
     ) -> None:
+        """`check_every`: one cycle in so many is decided a second time without plans; 0: none is."""
         self._cluster = cluster
         self._nominator = nominator
         self._algorithm_duration = metrics.algorithm_duration.of(())
         self._rng = random.Random() if rng is None else rng
         self.nodes = NodeSearch(
             cluster,
-            metrics=metrics,
             sampling=Sampler() if sampling is None else sampling,
             percentage_of_nodes_to_score=percentage_of_nodes_to_score,
         )
+        self._check = PlanCheck(cluster, metrics=metrics, every=check_every)
         self.score_tables = 0
         """How many more choices are to say how the best nodes were scored, for those who look on."""
 
@@ -85,31 +88,50 @@ class SchedulingCycle:
         self, state: CycleState, queued: QueuedPod, runner: Runner, started: float
     ) -> Choice | Rejection:
         """Find a node for the pod, and leave it at that."""
-        choice = self._decide(state, queued, runner, started)
-        self._algorithm_duration.observe(time.perf_counter() - started)
-        return choice
-
-    def _decide(
-        self, state: CycleState, queued: QueuedPod, runner: Runner, started: float
-    ) -> Choice | Rejection:
-        pod, diagnosis = queued.pod, Diagnosis()
+        pod, diagnosis = queued.info.pod, Diagnosis()
+        is_checked = self._check.is_due()
+        position = self.nodes.position if is_checked else 0
         found = self.search(state, pod, runner, diagnosis)
+        if is_checked and state.equal_pods is not None:
+            looked_at = 1 if isinstance(found, Status) else found[1]
+            if self._check.finds_difference(state, pod, runner, start=position, number=looked_at):
+                state.restart_without_plans()
+                self.nodes.position, diagnosis = position, Diagnosis()
+                found = self.search(state, pod, runner, diagnosis)
+        outcome: Choice | Rejection
         if isinstance(found, Status):
-            return Rejection(queued, found, runner, started)
-        nodes, looked_at = found
-        if len(nodes) == 0:
+            outcome = Rejection(queued, found, runner, started)
+        elif not len(found[0]):
             result, status = self.make_room(state, pod, runner, diagnosis)
-            return fits_nowhere(queued, runner, result, status, diagnosis, started=started)
-        best, table = 0, None
-        if len(nodes) > 1 and runner.profile.score:
-            scores = self.rank(state, pod, runner, nodes)
-            if isinstance(scores, Status):
-                return Rejection(queued, scores, runner, started)
-            best = self.best(scores)
-            if verbosity.level >= verbosity.SCORES_LEVEL:
-                verbosity.tell_scores(pod, nodes.name, scores, best)
-            table = self.score_table(nodes, scores, best)
-        return Choice(nodes.name(best), looked_at, len(nodes), table)
+            outcome = fits_nowhere(queued, runner, result, status, diagnosis, started=started)
+        else:
+            outcome = self._choose(state, queued, runner, *found, started=started)
+        self._algorithm_duration.observe(time.perf_counter() - started)
+        return outcome
+
+    def _choose(
+        self,
+        state: CycleState,
+        queued: QueuedPod,
+        runner: Runner,
+        nodes: Nodes,
+        looked_at: int,
+        *,
+        started: float,
+    ) -> Choice | Rejection:
+        """The best of the nodes that pass."""
+        number = len(nodes)
+        if number == 1 or not runner.profile.score:
+            return Choice(nodes.name(0), looked_at, number)
+        pod = queued.info.pod
+        scores = self.rank(state, pod, runner, nodes)
+        if isinstance(scores, Status):
+            return Rejection(queued, scores, runner, started)
+        best = self.best(scores)
+        if verbosity.level >= verbosity.SCORES_LEVEL:
+            verbosity.tell_scores(pod, nodes.name, scores, best)
+        table = self.score_table(nodes, scores, best)
+        return Choice(nodes.name(best), looked_at, number, table)
 
     def search(
         self, state: CycleState, pod: Pod, runner: Runner, diagnosis: Diagnosis
@@ -121,8 +143,8 @@ class SchedulingCycle:
 
     def rank(self, state: CycleState, pod: Pod, runner: Runner, nodes: Nodes) -> NodeScores | Status:
         """The scores of nodes that take the pod; a Status: a plugin failed."""
-        status = runner.run_pre_score(state, pod, nodes)
-        return runner.run_score(state, pod, nodes) if status.is_success else status
+        status = runner.scoring.run_pre_score(state, pod, nodes)
+        return runner.scoring.run(state, pod, nodes) if status.is_success else status
 
     def make_room(
         self, state: CycleState, pod: Pod, runner: Runner, diagnosis: Diagnosis
@@ -130,7 +152,7 @@ class SchedulingCycle:
         """No node passed: let PostFilter plugins try; the status tells all about it."""
         result: PostFilterResult | None = None
         if runner.profile.post_filter and (state.group is None or state.group.makes_room):
-            result, diagnosis.post_filter = runner.run_post_filter(state, pod, diagnosis)
+            result, diagnosis.post_filter = runner.post_filtering.run(state, pod, diagnosis)
         return result, self.no_fit(diagnosis, self._node_count(state))
 
     def no_fit(self, diagnosis: Diagnosis, nodes: int | None = None) -> Status:
@@ -151,16 +173,15 @@ class SchedulingCycle:
         return int(best[0] if len(best) == 1 else best[self._rng.randrange(len(best))])
 
     def score_table(self, nodes: Nodes, scores: NodeScores, best: int) -> BestScores | None:
-        """How the best nodes were scored, the chosen one first; None: nobody wants to know."""
+        """How the best nodes were scored, the chosen one first; None: no table is wanted."""
         if self.score_tables <= 0:
             return None
         self.score_tables -= 1
         ranked = np.argsort(-scores.totals, kind="stable")[: BEST_NODES + 1].tolist()
         positions = [best, *(position for position in ranked if position != best)][:BEST_NODES]
-        columns = scores.by_plugin[:, positions].tolist()
         return BestScores(
             tuple(map(nodes.name, positions)),
-            {plugin: tuple(column) for plugin, column in zip(scores.plugins, columns, strict=True)},
+            {plugin: tuple(given[positions].tolist()) for plugin, given in scores.by_plugin.items()},
             tuple(scores.totals[positions].tolist()),
         )
 
@@ -173,13 +194,13 @@ class SchedulingCycle:
         info = state.placed(queued.info, choice.node_name)
         self._cluster.assume_pod(info)
         self._nominator.withdraw(info.pod)
-        status = runner.run_reserve(state, info.pod, choice.node_name)
+        status = runner.reserving.run_reserve(state, info.pod, choice.node_name)
         timeouts: Mapping[str, float] = {}
         if status.is_success:
-            status, timeouts = runner.run_permit(state, info.pod, choice.node_name)
+            status, timeouts = runner.reserving.run_permit(state, info.pod, choice.node_name)
         if status.is_success or status.is_wait:
             return Placement(queued, info, choice, state, runner, started, timeouts)
-        runner.run_unreserve(state, info.pod, choice.node_name)
+        runner.reserving.run_unreserve(state, info.pod, choice.node_name)
         self._cluster.forget_pod(info.uid)
         return Rejection(queued, rejected_on(choice.node_name, status), runner, started)
 

@@ -173,7 +173,7 @@ class _Attempt:
 
     async def _promised(self) -> Sequence[str]:
         """The node the pod is nominated for, if that and the extenders take it; otherwise none."""
-        prepared = self._runner.run_pre_filter(self._state, self._pod, self._cluster.all_nodes())
+        prepared = self._runner.pre_filtering.run(self._state, self._pod, self._cluster.all_nodes())
         if not prepared.status.is_success:
             return ()
         node = self._cycle.nodes.promised_node(self._state, self._pod, self._runner)
@@ -300,12 +300,12 @@ class _Attempt:
         if self._extended.moment() != self._seen:
             # What plugins prepared at PreFilter may not be so any more; the verdicts tell where to try.
             self._state = self._cycle.begin(self._queued)
-            prepared = self._runner.run_pre_filter(self._state, self._pod, self._cluster.all_nodes())
+            prepared = self._runner.pre_filtering.run(self._state, self._pod, self._cluster.all_nodes())
             if not prepared.status.is_success:
                 return Again.OVERTAKEN
         result: PostFilterResult | None = None
         if self._runner.profile.post_filter:
-            result, self._diagnosis.post_filter = await self._runner.run_post_filter_waiting(
+            result, self._diagnosis.post_filter = await self._runner.post_filtering.run_waiting(
                 self._state, self._pod, self._diagnosis
             )
         self._observe()
@@ -329,4 +329,4 @@ def _with_extenders(scores: NodeScores, added: Mapping[HttpExtender, Scores]) ->
         totals = [total + int(more) for total, more in zip(totals, column, strict=True)]
     bounded = np.array([max(-MAX_TOTAL, min(total, MAX_TOTAL)) for total in totals], np.int64)
     names = tuple(extender.name for extender in added)
-    return NodeScores((*scores.plugins, *names), bounded, lambda: [*scores.by_plugin, *added.values()])
+    return NodeScores(bounded, lambda: {**scores.by_plugin, **dict(zip(names, added.values(), strict=True))})

@@ -206,7 +206,7 @@ class SchedulingLoop:
                     queued.key,
                     outcome.node_name,
                 )
-                runner.run_unreserve(outcome.state, outcome.pod, outcome.node_name)
+                runner.reserving.run_unreserve(outcome.state, outcome.pod, outcome.node_name)
                 self._cluster.forget_pod(queued.uid)
                 outcome = Rejection(queued, Status.error(exc), runner, outcome.started)
         if verbosity.level >= 2 and outcome.status.is_rejected:

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from kuberth.cluster.node_order import NodeOrder
-from kuberth.framework.plans import Rows
+from kuberth.framework.plan import Places, Rows
 from kuberth.framework.status import Status
 from kuberth.framework.verdict import Mask
 
@@ -21,8 +21,6 @@ MIN_FEASIBLE_NODES: Final = 100
 """Never stop before this many were found."""
 MIN_FEASIBLE_PERCENTAGE: Final = 5
 
-Places = slice | Rows
-"""Places in the order, gone round twice (`NodeOrder.twice`)."""
 Judge = Callable[[slice], Mask | Status]
 """Which nodes of a stretch pass; a Status aborts the search."""
 
@@ -46,13 +44,9 @@ class Sampler:
     tells_all = False
 
     def __init__(self) -> None:
-        self._start = 0
-        self._stretch = 0
-
-    @property
-    def start(self) -> int:
+        self.position = 0
         """The place where the next search starts."""
-        return self._start
+        self._stretch = 0
 
     def choose(
         self, order: NodeOrder, enough: int, judge: Judge, *, nodes: int
@@ -62,8 +56,8 @@ class Sampler:
         `nodes` is how many there are, in `order` or not: the start goes round among them all, whatever part
         of them a search was narrowed to.
         """
-        total = len(order)
-        start = self._start % total
+        total = order.count
+        start = self.position % total
         # Only one more than enough says that the others need no look.
         stretch = max(enough, self._stretch) + 1
         if self._stretch > enough:  # where some do not pass, as many again may not pass in a little more
@@ -75,10 +69,11 @@ class Sampler:
             passing = judge(slice(begin, end))
             if isinstance(passing, Status):
                 return passing
-            hits = int(np.count_nonzero(passing))
+            positions = passing.nonzero()[0]
+            hits = len(positions)
             if not judged and hits == end - begin > enough:
                 return self._looked_at(enough, slice(start, start + enough), nodes)
-            found.append(np.flatnonzero(passing) + begin)
+            found.append(positions + begin)
             count += hits
             judged += end - begin
             stretch *= 2
@@ -90,7 +85,7 @@ class Sampler:
 
     def _looked_at(self, number: int, places: Places, nodes: int) -> tuple[Places, int]:
         self._stretch = number
-        self._start = (self._start + number) % nodes
+        self.position = (self.position + number) % nodes
         return places, number
 
 
@@ -98,6 +93,7 @@ class EveryNode:
     """No sampling: every node that passes, for whoever wants the whole answer."""
 
     tells_all = True
+    position = 0
 
     def choose(
         self, order: NodeOrder, _enough: int, judge: Judge, *, nodes: int

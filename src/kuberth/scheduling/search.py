@@ -18,16 +18,19 @@ from kuberth.cluster.nodes import Nodes
 from kuberth.cluster.table import ClusterTable
 from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.diagnosis import Diagnosis
+from kuberth.framework.plan import Places
 from kuberth.framework.runner import Runner
-from kuberth.framework.running.judging import Judgement
+from kuberth.framework.running.filtering import Judgement
 from kuberth.framework.status import SUCCESS, Status
 from kuberth.framework.verdict import Mask
-from kuberth.observe.metrics import SchedulerMetrics
-from kuberth.scheduling.sampling import Judge, Places, nodes_to_find
+from kuberth.scheduling.sampling import Judge, nodes_to_find
 
 
 class Sampling(Protocol):
     """Which of the nodes that pass are scored."""
+
+    position: int
+    """Where the next search starts, which decides what it finds."""
 
     @property
     def tells_all(self) -> bool:
@@ -48,15 +51,23 @@ class NodeSearch:
         self,
         cluster: ClusterTable,
         *,
-        metrics: SchedulerMetrics,
         sampling: Sampling,
         percentage_of_nodes_to_score: int | None = None,
     ) -> None:
         """The percentage counts where a profile has none of its own."""
         self._cluster = cluster
-        self._metrics = metrics
         self._sampling = sampling
         self.percentage = percentage_of_nodes_to_score
+        self._enough_of: dict[tuple[int, int | None], int] = {}
+
+    @property
+    def position(self) -> int:
+        """Where the next search starts."""
+        return self._sampling.position
+
+    @position.setter
+    def position(self, position: int) -> None:
+        self._sampling.position = position
 
     def run(
         self,
@@ -72,9 +83,9 @@ class NodeSearch:
 
         `tells_all`: why nodes do not pass goes to `diagnosis` even if others do.
         """
+        cluster = self._cluster
         only = None if state.group is None else state.group.nodes
-        nodes = self._cluster.all_nodes() if only is None else only
-        outcome = runner.run_pre_filter(state, pod, nodes)
+        outcome = runner.pre_filtering.run(state, pod, cluster.all_nodes() if only is None else only)
         if outcome.narrowed_by:
             diagnosis.note_plugins(outcome.narrowed_by)
         if not outcome.status.is_success:
@@ -88,15 +99,15 @@ class NodeSearch:
             promised = self.promised_node(state, pod, runner)
             if promised is not None:
                 return promised, 1
-        order = self._cluster.node_order()
+        order = cluster.node_order()
         if only is not None:
-            order = NodeOrder(only.rows(), self._cluster.slots)
-        total = len(order)
+            order = NodeOrder(only.rows(), cluster.slots)
+        total = order.count
         if outcome.node_names is not None:
-            named = self._cluster.nodes_named(outcome.node_names).rows()
+            named = cluster.nodes_named(outcome.node_names).rows()
             rows = named if only is None else named[np.isin(named, only.rows())]
-            order = NodeOrder(rows, self._cluster.slots)
-        if not len(order):
+            order = NodeOrder(rows, cluster.slots)
+        if not order.count:
             return self._none(), 0
         tells_all = tells_all or self._sampling.tells_all
         return self._filter(state, pod, runner, order, diagnosis, tells_all=tells_all, total=total)
@@ -105,7 +116,7 @@ class NodeSearch:
         self, state: CycleState, pod: Pod, runner: Runner, names: Sequence[str]
     ) -> Sequence[str] | Status:
         """Which of the nodes take the pod as things stand now; the state is new."""
-        outcome = runner.run_pre_filter(state, pod, self._cluster.all_nodes())
+        outcome = runner.pre_filtering.run(state, pod, self._cluster.all_nodes())
         if not outcome.status.is_success:
             return () if outcome.status.is_rejected else outcome.status
         left = [
@@ -115,7 +126,7 @@ class NodeSearch:
             and (outcome.node_names is None or name in outcome.node_names)
         ]
         nodes = Nodes(self._cluster, np.array([row for _name, row in left], np.int64))
-        judgement = runner.judge(state, pod, nodes)
+        judgement = runner.filtering.judge(state, pod, nodes)
         if isinstance(judgement, Status):
             return judgement
         return [name for (name, _row), passes in zip(left, judgement.passing, strict=True) if passes]
@@ -128,7 +139,7 @@ class NodeSearch:
         only = None if state.group is None else state.group.nodes
         if only is not None and node.row not in only.rows():
             return None
-        passing = runner.run_filter(state, pod, node.alone, Diagnosis())
+        passing = runner.filtering.run(state, pod, node.alone, Diagnosis())
         if isinstance(passing, Status) or not passing.any():
             return None
         return node.alone
@@ -146,43 +157,42 @@ class NodeSearch:
     ) -> tuple[Nodes, int] | Status:
         started = time.perf_counter()
         judgements: list[Judgement] = []
-        is_whole = order is self._cluster.node_order()
-
-        def view(places: Places) -> Nodes:
-            return Nodes(self._cluster, order.twice[places], places if is_whole else None)
+        cluster, filtering = self._cluster, runner.filtering
+        is_whole = order is cluster.node_order()
 
         def judge(stretch: slice) -> Mask | Status:
-            judgement = runner.judge(state, pod, view(stretch))
+            nodes = Nodes(cluster, order.twice[stretch], stretch if is_whole else None)
+            judgement = filtering.judge(state, pod, nodes)
             if isinstance(judgement, Status):
                 return judgement
             judgements.append(judgement)
             return judgement.passing
 
-        enough = self._enough(runner, len(order))
-        chosen = self._sampling.choose(order, enough, judge, nodes=total)
-        status = chosen if isinstance(chosen, Status) else SUCCESS
-        if not isinstance(chosen, Status) and (tells_all or _is_empty(chosen[0])):
+        chosen = self._sampling.choose(order, self._enough(runner, order.count), judge, nodes=total)
+        if isinstance(chosen, Status):
+            filtering.observe(chosen, started)
+            return chosen
+        places, looked_at = chosen
+        nodes = Nodes(cluster, order.twice[places], places if is_whole else None)
+        status = SUCCESS
+        if tells_all or not len(nodes):
             for judgement in judgements:
-                status = runner.tell(judgement, diagnosis)
+                status = filtering.report(judgement, diagnosis)
                 if not status.is_success:
                     break
-        self._metrics.extension_point_duration.observe(
-            ("Filter", status.code.label, runner.profile.scheduler_name), time.perf_counter() - started
-        )
-        if isinstance(chosen, Status) or not status.is_success:
-            return status
-        places, looked_at = chosen
-        return view(places), looked_at
+        filtering.observe(status, started)
+        return (nodes, looked_at) if status.is_success else status
 
     def _enough(self, runner: Runner, total: int) -> int:
         if not runner.profile.score and not runner.extenders.look_at_nodes:
             return 1  # any one will do
         percentage = runner.profile.percentage_of_nodes_to_score
-        return nodes_to_find(total, self.percentage if percentage is None else percentage)
+        percentage = self.percentage if percentage is None else percentage
+        enough = self._enough_of.get((total, percentage))
+        if enough is None:
+            self._enough_of.clear()
+            enough = self._enough_of[total, percentage] = nodes_to_find(total, percentage)
+        return enough
 
     def _none(self) -> Nodes:
         return Nodes(self._cluster, np.zeros(0, np.int64))
-
-
-def _is_empty(places: Places) -> bool:
-    return not isinstance(places, slice) and not len(places)

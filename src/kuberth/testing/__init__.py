@@ -8,12 +8,16 @@ from kuberth.local.memory_api import MemoryApi
 from kuberth.testing.clock import FakeClock
 from kuberth.testing.factories import make_namespace, make_node, make_pod
 from kuberth.testing.harness import World, profile, running, running_with
+from kuberth.testing.recording import OutsideRead, ReadRecorder, assert_reads_only
 
 __all__ = [
     "FakeClock",
     "MemoryApi",
+    "OutsideRead",
+    "ReadRecorder",
     "VirtualTimeLoop",
     "World",
+    "assert_reads_only",
     "make_namespace",
     "make_node",
     "make_pod",

@@ -272,7 +272,7 @@ def test_a_defect_of_ours_does_not_lose_the_pod(monkeypatch: pytest.MonkeyPatch)
         async def fail(*_: object) -> NoReturn:
             raise RuntimeError("our own mistake")
 
-        monkeypatch.setattr(scheduler.runner, "run_bind", fail)
+        monkeypatch.setattr(scheduler.runner.binding, "run_bind", fail)
         await bound(scheduler, make_pod("p", uid="u", cpu="1"))
         return scheduler
 

@@ -17,6 +17,7 @@ from kuberth.config import FeatureGates, KubeSchedulerProfile
 from kuberth.config.types import PluginConfig, PluginRef, Plugins, PluginSet
 from kuberth.framework import BindPlugin, CycleState, Plugin, QueuedPod, QueueSortPlugin, Registry, Runner
 from kuberth.framework.handle import Handle
+from kuberth.framework.inputs import PHASES, DependsOn, Inputs, checked_inputs
 from kuberth.framework.nominator import Nominator
 from kuberth.framework.profile import Profile, build_profile
 from kuberth.framework.registry import PluginFactory
@@ -66,6 +67,23 @@ def _method(label: str, answer: Any, log: list[str] | None) -> Callable[..., Any
         return answer
 
     return method
+
+
+def restated(*, only: str = "", **phases: Any) -> Callable[[Plugin, Iterable[str]], Inputs | None]:
+    """Patched in for `checked_inputs`: statements that a node is judged by itself say this instead."""
+
+    def stated(plugin: Plugin, served: Iterable[str]) -> Inputs | None:
+        served = tuple(served)
+        inputs = checked_inputs(plugin, served)
+        if inputs is None or only not in ("", plugin.name):
+            return inputs
+        given = {phase: getattr(inputs, phase) for phase in PHASES}
+        for phase, scope in phases.items():
+            if given[phase] not in (None, DependsOn.ANYTHING):
+                given[phase] = scope
+        return Inputs(inputs.pod, only_with=inputs.only_with, versions=inputs.versions, **given)
+
+    return stated
 
 
 class Recorded(NamedTuple):

@@ -36,12 +36,12 @@ FORMS = pytest.mark.parametrize("form", [at_once, later], ids=["sync", "async"])
 
 def pre_bound(made: Framework, state: Any = None) -> Status:
     return run_in_virtual_time(
-        lambda: made.runner.run_pre_bind(state_of(POD) if state is None else state, POD, "n1")
+        lambda: made.runner.binding.run_pre_bind(state_of(POD) if state is None else state, POD, "n1")
     )
 
 
 def bound(made: Framework) -> Status:
-    return run_in_virtual_time(lambda: made.runner.run_bind(state_of(POD), POD, "n1"))
+    return run_in_virtual_time(lambda: made.runner.binding.run_bind(state_of(POD), POD, "n1"))
 
 
 # PreBind
@@ -84,7 +84,7 @@ def test_a_cancellation_inside_a_plugin_is_its_failure() -> None:
 def test_a_cancelled_binding_cycle_is_cancelled() -> None:
     async def main() -> None:
         made = framework(plugin("A", PreBindPlugin, pre_bind=later(None)))
-        task = asyncio.ensure_future(made.runner.run_pre_bind(state_of(POD), POD, "n1"))
+        task = asyncio.ensure_future(made.runner.binding.run_pre_bind(state_of(POD), POD, "n1"))
         await asyncio.sleep(0.5)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -115,7 +115,7 @@ def test_a_look_ahead_spares_pre_bind(answers: list[Any], code: Code, skipped: s
     ]
     made = framework(*plugins)
     state = state_of(POD)
-    status = made.runner.run_pre_bind_pre_flights(state, POD, "n1")
+    status = made.runner.binding.run_pre_bind_pre_flights(state, POD, "n1")
     assert status.code is code
     if code is Code.ERROR:
         assert " at PreBindPreFlight: " in status.message
@@ -128,7 +128,7 @@ def test_a_look_ahead_spares_pre_bind(answers: list[Any], code: Code, skipped: s
 def test_without_a_look_ahead_everything_runs() -> None:
     log: list[str] = []
     made = framework(plugin("A", PreBindPlugin, pre_bind=None, log=log))
-    assert made.runner.run_pre_bind_pre_flights(state_of(POD), POD, "n1").is_success
+    assert made.runner.binding.run_pre_bind_pre_flights(state_of(POD), POD, "n1").is_success
     assert pre_bound(made).is_success
     assert log == ["A.pre_bind"]
 
@@ -176,7 +176,7 @@ def test_post_bind_informs_everyone_and_may_raise(caplog: pytest.LogCaptureFixtu
         plugin("B", PostBindPlugin, post_bind=None, log=log),
     )
     with caplog.at_level(logging.ERROR):
-        made.runner.run_post_bind(state_of(POD), POD, "n1")
+        made.runner.binding.run_post_bind(state_of(POD), POD, "n1")
     assert log == ["A.post_bind", "B.post_bind"]
     assert "plugin 'A' failed at PostBind" in caplog.text
 
@@ -194,7 +194,7 @@ def test_a_plain_bind_that_blocks_stops_nobody_else() -> None:
     made = framework(plugin("A", BindPlugin, bind=bind))
 
     async def scenario() -> Status:
-        binding = asyncio.ensure_future(made.runner.run_bind(state_of(POD), POD, "n1"))
+        binding = asyncio.ensure_future(made.runner.binding.run_bind(state_of(POD), POD, "n1"))
         await asyncio.sleep(0)
         asyncio.get_running_loop().call_soon(done.set)
         return await binding
@@ -212,7 +212,7 @@ def test_a_point_that_awaits_is_timed_to_its_end_with_its_true_result(point: str
     )
     state = state_of(POD)
     state.record_plugin_metrics = True
-    run = made.runner.run_bind if point == "Bind" else made.runner.run_pre_bind
+    run = made.runner.binding.run_bind if point == "Bind" else made.runner.binding.run_pre_bind
     run_in_virtual_time(lambda: run(state, POD, "n1"))
     timed = made.runner.metrics.plugin_execution_duration.values
     assert list(timed) == [("A", point, "Error")]

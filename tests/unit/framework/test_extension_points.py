@@ -32,7 +32,6 @@ from tests.unit.framework.rig import build, plugin
     "point, missing",
     [
         (EnqueueExtensions, "events_to_register"),
-        (QueueSortPlugin, "less"),
         (PreEnqueuePlugin, "pre_enqueue"),
         (PreFilterPlugin, "pre_filter"),
         (PostFilterPlugin, "post_filter"),
@@ -71,8 +70,12 @@ def test_half_a_point_is_not_enough(point: type[Plugin], given: str, missing: st
             r"Can't instantiate plugin Broken: FilterPlugin asks for filter\(\) or filter_nodes\(\)",
         ),
         (ScorePlugin, r"Can't instantiate plugin Broken: ScorePlugin asks for score\(\) or score_nodes\(\)"),
+        (
+            QueueSortPlugin,
+            r"Can't instantiate plugin Broken: QueueSortPlugin asks for less\(\) or sort_key\(\)",
+        ),
     ],
-    ids=["filter", "score"],
+    ids=["filter", "score", "queue-sort"],
 )
 def test_one_of_two_forms_is_needed(point: type[Plugin], message: str) -> None:
     with pytest.raises(TypeError, match=message):

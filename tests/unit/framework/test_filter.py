@@ -19,7 +19,7 @@ from kuberth.framework import (
     Verdict,
 )
 from kuberth.framework.cycle_state import CycleState
-from kuberth.framework.running.asking import FEW_NODES
+from kuberth.framework.running.calls import FEW_NODES
 from kuberth.testing import make_pod
 from tests.unit.framework.rig import Framework, framework, plugin, state_of
 
@@ -52,7 +52,7 @@ def table(name: str, *rejected: str, asked: list[str] | None = None) -> type[Plu
 def judged(made: Framework) -> tuple[list[str], dict[str, str]]:
     """The nodes that pass, and who rejected the others."""
     diagnosis = Diagnosis()
-    passing = made.runner.run_filter(state_of(POD), POD, made.nodes, diagnosis)
+    passing = made.runner.filtering.run(state_of(POD), POD, made.nodes, diagnosis)
     assert not isinstance(passing, Status), passing
     feasible = made.nodes.at(passing).names()
     others = [name for name in made.nodes.names() if name not in feasible]
@@ -76,7 +76,7 @@ def test_a_node_is_counted_once_whoever_else_would_reject_it(form: Form) -> None
     made = framework(form("A", "n1", "n2"), form("B", "n1", "n2", "n3", ""))
     made.cluster.remove_node("n2")
     diagnosis = Diagnosis()
-    made.runner.run_filter(state_of(POD), POD, made.nodes, diagnosis)
+    made.runner.filtering.run(state_of(POD), POD, made.nodes, diagnosis)
     assert diagnosis.message(2) == "0/2 nodes are available: 1 A says no, 1 B says no."
 
 
@@ -130,7 +130,7 @@ def test_rows_of_deleted_nodes_are_not_there(form: Form) -> None:
 def test_one_node_judged_alone() -> None:
     made = framework(each("A", "n1"), table("B", "n1", "n2"))
     state = state_of(POD)
-    answers = {name: made.runner.filter_status(state, POD, made.node(name)) for name in ("n1", "n2", "n3")}
+    answers = {name: made.runner.filtering.status(state, POD, made.node(name)) for name in ("n1", "n2", "n3")}
     assert [(name, status.plugin, status.code) for name, status in answers.items()] == [
         ("n1", "A", Code.UNSCHEDULABLE),
         ("n2", "B", Code.UNSCHEDULABLE),
@@ -146,7 +146,7 @@ def test_every_status_of_a_verdict_is_kept() -> None:
 
     made = framework(plugin("A", FilterPlugin, filter_nodes=judge))
     diagnosis = Diagnosis()
-    made.runner.run_filter(state_of(POD), POD, made.nodes, diagnosis)
+    made.runner.filtering.run(state_of(POD), POD, made.nodes, diagnosis)
     found = [diagnosis.status_of(name, row=made.cluster.row_of(name)) for name in ("n1", "n2", "n3")]
     assert [(status.code, status.message, status.plugin) for status in found] == [
         (Code.UNSCHEDULABLE, "a", "A"),
@@ -169,9 +169,9 @@ def test_some_filters_alone(pre_filter: Any, admitted: bool) -> None:
         "A", PreFilterPlugin, FilterPlugin, pre_filter=pre_filter, filter=Status.unschedulable("no")
     )
     made = framework(chosen, each("B", "n1"))
-    assert made.runner.admits(PodInfo(POD), made.node("n1"), filters={"A"}) is admitted
-    assert made.runner.admits(PodInfo(POD), made.node("n1"), filters=set())
-    assert not made.runner.admits(PodInfo(POD), made.node("n1"), filters={"B"})
+    assert made.runner.filtering.admits(PodInfo(POD), made.node("n1"), filters={"A"}) is admitted
+    assert made.runner.filtering.admits(PodInfo(POD), made.node("n1"), filters=set())
+    assert not made.runner.filtering.admits(PodInfo(POD), made.node("n1"), filters={"B"})
 
 
 def test_a_filter_sees_the_state_its_pre_filter_wrote() -> None:
@@ -190,7 +190,7 @@ def test_a_filter_sees_the_state_its_pre_filter_wrote() -> None:
         )
     )
     state = state_of(POD)
-    made.runner.run_pre_filter(state, POD, made.nodes)
-    passing = made.runner.run_filter(state, POD, made.nodes, Diagnosis())
+    made.runner.pre_filtering.run(state, POD, made.nodes)
+    passing = made.runner.filtering.run(state, POD, made.nodes, Diagnosis())
     assert not isinstance(passing, Status)
     assert made.nodes.at(passing).names() == ["n2"]

@@ -29,7 +29,7 @@ from kuberth.framework import (
     Status,
     Verdict,
 )
-from kuberth.framework.running.asking import FEW_NODES
+from kuberth.framework.running.calls import FEW_NODES
 from kuberth.testing import make_pod
 from tests.unit.framework.rig import Framework, framework, plugin, state_of
 
@@ -62,12 +62,12 @@ def rejects_of_table(name: str) -> Callable[..., Verdict]:
 def evaluated(made: Framework) -> dict[str, float]:
     """`scheduler_plugin_evaluation_total` after a search and a ranking, by plugin and point."""
     state = state_of(POD)
-    made.runner.run_pre_filter(state, POD, made.nodes)
-    passing = made.runner.run_filter(state, POD, made.nodes, Diagnosis())
+    made.runner.pre_filtering.run(state, POD, made.nodes)
+    passing = made.runner.filtering.run(state, POD, made.nodes, Diagnosis())
     assert not isinstance(passing, Status)
     feasible = made.nodes.at(passing)
-    made.runner.run_pre_score(state, POD, feasible)
-    assert not isinstance(made.runner.run_score(state, POD, feasible), Status)
+    made.runner.scoring.run_pre_score(state, POD, feasible)
+    assert not isinstance(made.runner.scoring.run(state, POD, feasible), Status)
     counted = made.metrics.plugin_evaluation.values
     assert {profile for _plugin, _point, profile in counted} <= {PROFILE}
     return {f"{name}.{point}": number for (name, point, _profile), number in counted.items()}
@@ -131,63 +131,63 @@ Run = Callable[[Framework, CycleState], object]
             PreFilterPlugin,
             "pre_filter",
             None,
-            lambda made, state: made.runner.run_pre_filter(state, POD, made.nodes),
+            lambda made, state: made.runner.pre_filtering.run(state, POD, made.nodes),
         ),
         (
             "PostFilter",
             PostFilterPlugin,
             "post_filter",
             (None, None),
-            lambda made, state: made.runner.run_post_filter(state, POD, Diagnosis()),
+            lambda made, state: made.runner.post_filtering.run(state, POD, Diagnosis()),
         ),
         (
             "PreScore",
             PreScorePlugin,
             "pre_score",
             None,
-            lambda made, state: made.runner.run_pre_score(state, POD, made.nodes),
+            lambda made, state: made.runner.scoring.run_pre_score(state, POD, made.nodes),
         ),
         (
             "Score",
             ScorePlugin,
             "score",
             1,
-            lambda made, state: made.runner.run_score(state, POD, made.nodes),
+            lambda made, state: made.runner.scoring.run(state, POD, made.nodes),
         ),
         (
             "Reserve",
             Reserving,
             "reserve",
             None,
-            lambda made, state: made.runner.run_reserve(state, POD, "n1"),
+            lambda made, state: made.runner.reserving.run_reserve(state, POD, "n1"),
         ),
         (
             "Permit",
             PermitPlugin,
             "permit",
             None,
-            lambda made, state: made.runner.run_permit(state, POD, "n1"),
+            lambda made, state: made.runner.reserving.run_permit(state, POD, "n1"),
         ),
         (
             "PreBindPreFlight",
             Flying,
             "pre_bind_pre_flight",
             None,
-            lambda made, state: made.runner.run_pre_bind_pre_flights(state, POD, "n1"),
+            lambda made, state: made.runner.binding.run_pre_bind_pre_flights(state, POD, "n1"),
         ),
         (
             "PreBind",
             PreBindPlugin,
             "pre_bind",
             None,
-            lambda made, state: asyncio.run(made.runner.run_pre_bind(state, POD, "n1")),
+            lambda made, state: asyncio.run(made.runner.binding.run_pre_bind(state, POD, "n1")),
         ),
         (
             "Bind",
             BindPlugin,
             "bind",
             None,
-            lambda made, state: asyncio.run(made.runner.run_bind(state, POD, "n1")),
+            lambda made, state: asyncio.run(made.runner.binding.run_bind(state, POD, "n1")),
         ),
     ],
 )
@@ -207,13 +207,13 @@ def test_a_point_is_timed_with_its_outcome(
             "Unreserve",
             Reserving,
             "unreserve",
-            lambda made, state: made.runner.run_unreserve(state, POD, "n1"),
+            lambda made, state: made.runner.reserving.run_unreserve(state, POD, "n1"),
         ),
         (
             "PostBind",
             PostBindPlugin,
             "post_bind",
-            lambda made, state: made.runner.run_post_bind(state, POD, "n1"),
+            lambda made, state: made.runner.binding.run_post_bind(state, POD, "n1"),
         ),
     ],
 )
@@ -229,3 +229,14 @@ def test_a_point_that_cannot_fail_is_timed_as_a_success(
 def timed(made: Framework) -> dict[tuple[str, ...], int]:
     """`scheduler_framework_extension_point_duration_seconds`, how often for which labels."""
     return {labels: value.count for labels, value in made.metrics.extension_point_duration.values.items()}
+
+
+@pytest.mark.parametrize("form", [{"filter": None}, {"filter_nodes": None}], ids=["per-node", "whole-table"])
+def test_a_single_node_counts_and_is_timed_as_one(form: dict[str, Any]) -> None:
+    made = framework(plugin("A", FilterPlugin, **form))
+    state = CycleState(state_of(POD).pod_info, record_plugin_metrics=True)
+    assert made.runner.filtering.status(state, POD, made.node("n2")).is_success
+    assert made.metrics.plugin_evaluation.values == {("A", "Filter", PROFILE): 1}
+    took = made.metrics.plugin_execution_duration.values["A", "Filter", "Success"]
+    assert took.count == 1
+    assert 0 <= took.sum < 60, "seconds, from when it was asked"

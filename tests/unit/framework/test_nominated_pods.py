@@ -44,7 +44,7 @@ FORMS = {
 
 
 def passing_nodes(made: Framework, pod: Pod, diagnosis: Diagnosis | None = None) -> list[str]:
-    passing = made.runner.run_filter(
+    passing = made.runner.filtering.run(
         state_of(pod), pod, made.nodes, Diagnosis() if diagnosis is None else diagnosis
     )
     assert not isinstance(passing, Status), passing
@@ -131,12 +131,12 @@ def test_a_promised_node_must_pass_with_and_without(made_of: type[Plugin], reaso
     made.nominator.nominate(PodInfo(make_pod("db", labels={"app": "db"}, priority=9)), "n1")
     pod = make_pod("p")
     state, diagnosis = state_of(pod), Diagnosis()
-    made.runner.run_pre_filter(state, pod, made.nodes)
-    passing = made.runner.run_filter(state, pod, made.nodes, diagnosis)
+    made.runner.pre_filtering.run(state, pod, made.nodes)
+    passing = made.runner.filtering.run(state, pod, made.nodes, diagnosis)
     assert not isinstance(passing, Status)
     assert passing.tolist() == [False]
     assert diagnosis.status_of("n1", row=0).message == reason
-    assert made.runner.filter_status(state, pod, made.node("n1")).message == reason
+    assert made.runner.filtering.status(state, pod, made.node("n1")).message == reason
     assert state.read(WANTED) == 0, "the cycle's own state is not the what-if's"
 
 
@@ -145,8 +145,8 @@ def test_one_node_can_be_judged_without_its_promises() -> None:
     made.nominator.nominate(PodInfo(make_pod("promised", cpu="2", priority=9)), "n1")
     pod = make_pod("p", cpu="1")
     state = state_of(pod)
-    assert made.runner.filter_status(state, pod, made.node("n1")).code is Code.UNSCHEDULABLE
-    assert made.runner.filter_status(state, pod, made.node("n1"), with_nominated=False).is_success
+    assert made.runner.filtering.status(state, pod, made.node("n1")).code is Code.UNSCHEDULABLE
+    assert made.runner.filtering.status(state, pod, made.node("n1"), with_nominated=False).is_success
 
 
 @pytest.mark.parametrize(
@@ -172,10 +172,10 @@ def test_a_plugin_that_cannot_follow_aborts_the_search(answer: Any, message: str
     promised = PodInfo(make_pod("promised", priority=9))
     made.nominator.nominate(promised, "n1")
     pod = make_pod("p")
-    status = made.runner.run_filter(state_of(pod), pod, made.nodes, Diagnosis())
+    status = made.runner.filtering.run(state_of(pod), pod, made.nodes, Diagnosis())
     assert isinstance(status, Status)
     assert status.code is Code.ERROR
     assert message in status.message
     assert made.node("n1").pod_count == 0, "the what-if is undone"
-    removal = made.runner.run_remove_pod(state_of(pod), pod, promised, made.node("n1"))
+    removal = made.runner.filtering.run_remove_pod(state_of(pod), pod, promised, made.node("n1"))
     assert message.replace("ExtensionAddPod", "ExtensionRemovePod") in removal.message

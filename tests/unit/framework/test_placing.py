@@ -23,7 +23,7 @@ def rated(*plugins: type[Plugin], **options: Any) -> Any:
     """What becomes of two proposals, a and b."""
     made = framework(*plugins, **options)
     proposed = [ProposedPlacement(PlacementCandidate(name, made.nodes), ()) for name in "ab"]
-    return made.runner.run_placement_score(GROUP, proposed)
+    return made.runner.placing.run_placement_score(GROUP, proposed)
 
 
 def by_name(**scores: Any) -> Any:
@@ -75,12 +75,12 @@ def test_what_is_no_score_after_normalizing(score: Any) -> None:
 
 def generated(answer: Any) -> tuple[Framework, Any]:
     made = framework(plugin("G", PlacementGeneratePlugin, generate_placements=answer))
-    return made, made.runner.run_placement_generate(GROUP, made.nodes)
+    return made, made.runner.placing.run_placement_generate(GROUP, made.nodes)
 
 
 def test_without_a_plugin_the_whole_cluster_is_the_only_part() -> None:
     made = framework()
-    parts = made.runner.run_placement_generate(GROUP, made.nodes)
+    parts = made.runner.placing.run_placement_generate(GROUP, made.nodes)
     assert not isinstance(parts, Status)
     (whole,) = parts
     assert (whole.name, whole.nodes.names()) == ("", ["n1", "n2", "n3"])

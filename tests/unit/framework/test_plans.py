@@ -1,4 +1,4 @@
-"""Plans: who gets one, and how many there can be at most."""
+"""Plans: which pods share one, how many there can be at most, and when what was prepared is void."""
 
 from __future__ import annotations
 
@@ -9,146 +9,305 @@ from unittest.mock import patch
 
 import pytest
 
+from kuberth.changes import Version
 from kuberth.cluster.pod_info import PodInfo
-from kuberth.errors import ConfigError
-from kuberth.framework import FilterPlugin
-from kuberth.framework.plans import KnownNodes, Plan, Plans
+from kuberth.framework import (
+    SKIP,
+    DependsOn,
+    FilterPlugin,
+    Inputs,
+    Plugin,
+    PreFilterPlugin,
+    PreFilterResult,
+    ScorePlugin,
+    StateKey,
+    Status,
+)
+from kuberth.framework.plan import plan_bytes
+from kuberth.framework.plans import EqualPods, Plans
 from kuberth.testing import make_node, make_pod
-from tests.unit.framework.rig import framework, plugin, state_of
-
-LABELS = plugin("Labels", FilterPlugin, filter=None)
-LABELS.reads = frozenset({"metadata.labels", "spec.tolerations"})
+from tests.unit.framework.rig import Framework, framework, plugin, state_of
 
 
-def app(name: str) -> PodInfo:
-    return PodInfo(make_pod(f"of-{name}", labels={"app": name}))
+def stating(name: str, fields: set[str], **phases: Any) -> type[Plugin]:
+    made = plugin(name, FilterPlugin, filter=None)
+    made.inputs = Inputs(fields, filter=DependsOn.NODE_OBJECT, **phases)
+    return made
+
+
+LABELS = stating("Labels", {"metadata.labels", "spec.tolerations"})
+
+
+def app(name: str, **fields: Any) -> PodInfo:
+    return PodInfo(make_pod(f"of-{name}", labels={"app": name}, **fields))
+
+
+def plans_of(made: Framework) -> Plans:
+    plans = made.runner.plans
+    assert plans is not None
+    return plans
+
+
+def find(made: Framework, info: PodInfo) -> EqualPods | None:
+    return plans_of(made).find(info, made.nodes)
+
+
+def second(made: Framework, info: PodInfo) -> EqualPods:
+    """What the second of equal pods gets."""
+    assert find(made, info) is None
+    equal_pods = find(made, info)
+    assert equal_pods is not None
+    return equal_pods
 
 
 def test_the_second_of_equal_pods_gets_a_plan_and_shares_it_with_all_that_follow() -> None:
-    plans = Plans([LABELS()])
-    assert plans.plan_for(app("a")) is None
-    assert plans.plan_for(app("b")) is None
-    plan = plans.plan_for(app("a"))
-    assert isinstance(plan, Plan)
-    assert plans.plan_for(app("a")) is plan
-    assert plans.plan_for(app("b")) is not plan
+    made = framework(LABELS)
+    assert find(made, app("a")) is None
+    assert find(made, app("b")) is None
+    equal_pods = find(made, app("a"))
+    assert equal_pods is not None
+    assert find(made, app("a")) is equal_pods
+    assert find(made, app("b")) is not equal_pods
 
 
-def test_without_a_plugin_that_says_what_it_reads_there_are_no_plans() -> None:
-    plans = Plans([plugin("Silent", FilterPlugin, filter=None)()])
-    assert [plans.plan_for(app("a")) for _ in range(3)] == [None, None, None]
+def test_without_a_statement_there_are_no_plans() -> None:
+    made = framework(plugin("Silent", FilterPlugin, filter=None))
+    assert [find(made, app("a")) for _ in range(3)] == [None, None, None]
 
 
-def test_pods_share_what_is_known_of_nodes_if_no_kept_plugin_tells_them_apart() -> None:
-    tolerations = plugin("Tolerations", FilterPlugin, filter=None)
-    tolerations.reads = frozenset({"spec.tolerations"})
-    plans = Plans([LABELS(), tolerations()])
-    plans.keep_filters([tolerations()])
+@pytest.mark.parametrize("field", ["priority", "labels", "tolerations"])
+def test_pods_that_differ_in_what_is_stated_are_not_equal(field: str) -> None:
+    made = framework(LABELS)
+    differs: dict[str, Any] = {"priority": 7, "labels": {"app": "b"}, "tolerations": [{"key": "k"}]}
+    known = second(made, app("a"))
+    given = {"labels": {"app": "a"}, field: differs[field]}
+    assert find(made, PodInfo(make_pod("other", **given))) is None
+    assert find(made, app("a", metadata={"annotations": {"x": "y"}})) is known, "nobody reads it"
 
-    def second(name: str, **fields: Any) -> Plan:
-        info = PodInfo(make_pod("p", labels={"app": name}, **fields))
-        assert plans.plan_for(info) is None
-        plan = plans.plan_for(info)
-        assert plan is not None
-        return plan
 
-    a, b, tolerant = second("a"), second("b"), second("a", tolerations=[{"key": "k"}])
+def test_pods_share_a_plan_of_nodes_if_no_kept_plugin_tells_them_apart() -> None:
+    looking = plugin("Labels", PreFilterPlugin, FilterPlugin, pre_filter=None, filter=None)
+    looking.inputs = Inputs({"metadata.labels"}, pre_filter=DependsOn.POD, filter=DependsOn.ANYTHING)
+    made = framework(stating("Tolerations", {"spec.tolerations"}), looking)
+    a, b = second(made, app("a")), second(made, app("b"))
+    tolerant = second(made, app("a", tolerations=[{"key": "k"}]))
     assert a is not b
-    assert a.nodes is b.nodes
-    assert tolerant.nodes is not a.nodes
+    assert a.plan is b.plan is not None
+    assert tolerant.plan is not a.plan
+    assert [each.name for each in a.asked_filters] == ["Labels"]
 
 
 def test_what_is_known_of_nodes_goes_with_the_last_plan_that_needs_it() -> None:
-    plans = Plans([LABELS()])
-    plans.keep_filters([LABELS()])
+    made = framework(LABELS)
     with patch("kuberth.framework.plans.MAX_PLANS", 3):
         for number in range(20):
-            plans.plan_for(app(str(number)))
-            plans.plan_for(app(str(number)))
+            second(made, app(str(number)))
     gc.collect()
-    assert len(plans._nodes) == len(plans) <= 4
-
-
-@pytest.mark.parametrize("field", ["spec.colour", "info.colour", "labels"])
-def test_a_field_that_pods_do_not_have_is_named(field: str) -> None:
-    wrong = plugin("Wrong", FilterPlugin, filter=None)
-    wrong.reads = frozenset({field})
-    with pytest.raises(ConfigError, match=f"plugin 'Wrong' says it reads '{field}'"):
-        Plans([wrong()])
+    assert len(plans_of(made)._plans) == len(plans_of(made)) == 3
 
 
 def test_a_pod_that_cannot_be_signed_is_like_no_other() -> None:
-    plans = Plans([LABELS()])
+    made = framework(LABELS)
     odd = PodInfo(make_pod("odd", tolerations=[{"key": "k", "tolerationSeconds": 2**70}]))
-    assert [plans.plan_for(odd) for _ in range(3)] == [None, None, None]
+    assert [find(made, odd) for _ in range(3)] == [None, None, None]
 
 
 def test_large_pods_are_told_apart_by_few_bytes() -> None:
-    plans = Plans([LABELS()])
+    made = framework(LABELS)
     one, other = ({f"key-{number}": last for number in range(2000)} for last in ("x", "y"))
     for labels in (one, other, one, other):
-        plans.plan_for(PodInfo(make_pod("large", labels=labels)))
-    assert len(plans) == 2
-    assert all(len(signature) <= 512 for signature in plans._plans)
+        find(made, PodInfo(make_pod("large", labels=labels)))
+    assert len(plans_of(made)) == 2
+    assert all(len(signature) <= 512 for signature in plans_of(made)._equal_pods)
 
 
 def test_the_number_of_plans_is_bounded_and_the_one_unused_for_longest_goes() -> None:
-    plans = Plans([LABELS()])
+    made = framework(LABELS)
     with patch("kuberth.framework.plans.MAX_PLANS", 3):
         for name in "abcabc":
-            plans.plan_for(app(name))
-        kept = plans.plan_for(app("a"))
+            find(made, app(name))
+        kept = find(made, app("a"))
         for name in "defdef":
-            plans.plan_for(app(name))
-            assert plans.plan_for(app("a")) is kept
-        assert len(plans) <= 4
+            find(made, app(name))
+            assert find(made, app("a")) is kept
+        assert len(plans_of(made)) == 3
+
+
+def test_signatures_seen_once_are_forgotten_in_the_end() -> None:
+    made = framework(LABELS)
+    with patch("kuberth.framework.plans.MAX_SIGNATURES", 3):
+        for name in "abcd":
+            assert find(made, app(name)) is None
+        assert find(made, app("a")) is None, "four came, three are remembered"
+        assert find(made, app("d")) is not None
+
+
+def limited(max_plans: int, nodes: int) -> Framework:
+    """So many plans fit over a table of so many nodes."""
+    made = framework(LABELS, nodes=[f"n{number}" for number in range(nodes)])
+    plans_of(made)._max_bytes = max_plans * plan_bytes(len(made.cluster.live), 0)
+    return made
+
+
+def test_the_bytes_of_plans_are_bounded_from_the_first_use_on() -> None:
+    made = limited(5, nodes=100)
+    for number in range(40):
+        second(made, app(str(number)))
+        assert len(plans_of(made)) <= 5
 
 
 def test_the_bytes_of_plans_are_bounded_when_the_cluster_grows() -> None:
-    made = framework(LABELS, nodes=[f"n{number}" for number in range(4)])
-    plans = Plans([LABELS()], max_bytes=200_000)
-    names = [str(number) for number in range(40)]
-    for name in (*names, *names):
-        plan = plans.plan_for(app(name))
-        if plan is not None:
-            plan.nodes.known(made.cluster)
-    assert len(plans) == 40
-    for number in range(2000):
+    made = limited(40, nodes=4)
+    for number in range(40):
+        second(made, app(str(number)))
+    assert len(plans_of(made)) == 40
+    before = len(made.cluster.live)
+    for number in range(1000):
         made.cluster.set_node(make_node(f"more-{number}"))
-    for name in names * 4:
-        plan = plans.plan_for(app(name))
-        if plan is not None:
-            plan.nodes.known(made.cluster)
-    assert len(plans) * plan_size(made.cluster.slots) <= 200_000 + 64 * plan_size(made.cluster.slots)
-    assert len(plans) < 40
+    assert find(made, app("39")) is not None
+    assert len(plans_of(made)) == 40 * before // len(made.cluster.live)
 
 
-def test_a_plan_knows_how_much_memory_it_takes() -> None:
-    made = framework(LABELS, nodes=[f"n{number}" for number in range(4000)])
+def test_a_plan_takes_as_much_memory_as_it_is_counted_for() -> None:
+    scoring = plugin("S", ScorePlugin, score=1)
+    scoring.inputs = Inputs({"metadata.labels"}, score=DependsOn.NODE_OBJECT)
+    made = framework(LABELS, scoring, nodes=[f"n{number}" for number in range(4000)])
     made.cluster.node_order()  # which all plans share
-    nodes = KnownNodes(scorers=3)
+    find(made, app("a"))
     tracemalloc.start()
     try:
-        nodes.known(made.cluster)
+        assert find(made, app("a")) is not None
         taken, _peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert nodes.size == pytest.approx(taken, rel=0.02)
+    assert plan_bytes(len(made.cluster.live), 1) == pytest.approx(taken, rel=0.05)
 
 
-def plan_size(rows: int) -> int:
-    return 60 * rows
+# What plugins prepare
 
 
-def test_what_is_recalled_is_made_anew_with_another_version_and_without_a_memory() -> None:
-    from kuberth.framework import StateKey
+ANSWER: StateKey[int] = StateKey("answer")
 
+
+class Counting(PreFilterPlugin):
+    """Prepares a number, and counts how often it is asked."""
+
+    name = "Counting"
+    asked = 0
+    answer: PreFilterResult | Status | None = None
+
+    def pre_filter(self, state: Any, _pod: Any, _nodes: Any) -> PreFilterResult | Status | None:
+        type(self).asked += 1
+        state.write(ANSWER, self.asked)
+        return self.answer
+
+
+def prepared(made: Framework, info: PodInfo) -> tuple[Any, frozenset[str]]:
+    state = state_of(info.pod)
+    outcome = made.runner.pre_filtering.run(state, info.pod, made.nodes)
+    return (outcome.status, outcome.node_names, state.get(ANSWER)), state.skip_filter
+
+
+def counting(**body: Any) -> type[Counting]:
+    return type("Counting", (Counting,), {"asked": 0, **body})
+
+
+@pytest.mark.parametrize("answer", [None, SKIP], ids=["success", "skip"])
+def test_what_depends_on_the_pod_alone_is_prepared_once(answer: Status | None) -> None:
+    each = counting(inputs=Inputs({"metadata.labels"}, pre_filter=DependsOn.POD), answer=answer)
+    made = framework(each)
+    answers = [prepared(made, app("a")) for _ in range(5)]
+    assert each.asked == 2, "for the first pod, and for all that follow"
+    assert answers[1:] == [answers[1]] * 4
+    assert answers[0][1] == answers[1][1] == (frozenset({"Counting"}) if answer is SKIP else frozenset())
+
+
+def test_what_was_prepared_is_void_when_a_version_grows() -> None:
+    source, other = Version(), Version()
+    each = counting(inputs=Inputs({"metadata.labels"}, pre_filter=DependsOn.POD, versions=(source, other)))
+    made = framework(each)
+    for _ in range(3):
+        prepared(made, app("a"))
+    asked = each.asked
+    for changed in (source, other):
+        changed.version += 1
+        for _ in range(2):
+            prepared(made, app("a"))
+        asked += 1
+        assert each.asked == asked
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        PreFilterResult(frozenset({"n1"})),
+        Status.unschedulable("no"),
+        Status.unresolvable("never"),
+        Status.error("broken"),
+    ],
+    ids=["narrows", "rejects", "rejects for good", "fails"],
+)
+def test_an_answer_that_does_more_than_prepare_is_asked_for_every_pod(
+    answer: PreFilterResult | Status,
+) -> None:
+    each = counting(inputs=Inputs({"metadata.labels"}, pre_filter=DependsOn.POD), answer=answer)
+    made = framework(each)
+    prepared(made, app("a"))
+    prepared(made, app("a"))
+    asked = each.asked
+    outcomes = [prepared(made, app("a"))[0][:2] for _ in range(3)]
+    assert each.asked == asked + 3
+    assert outcomes == [prepared(framework(each), app("a"))[0][:2]] * 3
+
+
+def test_a_plugin_is_not_asked_about_pods_that_have_nothing_it_needs() -> None:
+    each = counting(
+        inputs=Inputs((), pre_filter=DependsOn.ANYTHING, only_with={"info.volume_claims"}), answer=SKIP
+    )
+    made = framework(each, LABELS)
+    plain = app("a")
+    claim = {"name": "v", "persistentVolumeClaim": {"claimName": "c"}}
+    with_claim = app("a", volumes=[claim])
+    for info in (plain, with_claim):
+        for _ in range(2):
+            prepared(made, info)
+    asked = each.asked
+    assert prepared(made, plain)[1] == frozenset({"Counting"})
+    assert each.asked == asked
+    prepared(made, with_claim)
+    assert each.asked == asked + 1
+
+
+def test_equal_pods_share_what_a_plugin_keeps_for_them() -> None:
+    made = framework(LABELS)
+    keeper, stranger = made.profile.plugins["Labels"], plugin("Silent", FilterPlugin, filter=None)()
     key: StateKey[object] = StateKey("kept")
-    first, second = (state_of(make_pod("p")) for _ in range(2))
-    memory: dict[StateKey[object], tuple[object, object]] = {}
-    first.memory = second.memory = memory
-    made = first.recall(key, 1, object)
-    assert second.recall(key, 1, object) is made
-    assert second.recall(key, 2, object) is not made
-    assert state_of(make_pod("p")).recall(key, 1, object) is not made
-    assert first.clone().memory is None, "what is true in a what-if is not to be remembered"
+
+    def shared(name: str, by: Plugin) -> object:
+        state = state_of(app(name).pod)
+        made.runner.pre_filtering.run(state, app(name).pod, made.nodes)
+        return state.for_equal_pods(by, key, object)
+
+    for name in "ab":
+        shared(name, keeper)
+    kept = shared("a", keeper)
+    assert shared("a", keeper) is kept
+    assert shared("b", keeper) is not kept
+    assert shared("a", stranger) is not kept, "it does not state what it reads"
+    state = state_of(app("a").pod)
+    made.runner.pre_filtering.run(state, app("a").pod, made.nodes)
+    assert state.clone().for_equal_pods(keeper, key, object) is not kept, "a what-if is not remembered"
+
+
+def test_a_plugin_whose_statement_is_wrong_is_asked_every_time() -> None:
+    each = counting(inputs=Inputs({"metadata.labels"}, pre_filter=DependsOn.POD))
+    made = framework(each, LABELS)
+    for _ in range(3):
+        prepared(made, app("a"))
+    assert made.runner.distrust("Counting")
+    assert not made.runner.distrust("Counting"), "once is enough"
+    asked = each.asked
+    for _ in range(4):
+        prepared(made, app("a"))
+    assert each.asked == asked + 4
+    assert find(made, app("a")) is not None, "others are still believed"

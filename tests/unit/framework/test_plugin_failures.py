@@ -52,13 +52,13 @@ POD = make_pod("p")
 
 
 def outcome_of_filter(made: Framework) -> Status:
-    passing = made.runner.run_filter(state_of(POD), POD, made.nodes, Diagnosis())
+    passing = made.runner.filtering.run(state_of(POD), POD, made.nodes, Diagnosis())
     assert isinstance(passing, Status), "the search must be aborted"
     return passing
 
 
 def outcome_of_score(made: Framework) -> Status:
-    scores = made.runner.run_score(state_of(POD), POD, made.nodes)
+    scores = made.runner.scoring.run(state_of(POD), POD, made.nodes)
     assert isinstance(scores, Status), "the cycle must be aborted"
     return scores
 
@@ -81,7 +81,7 @@ POINTS = {
         "PreFilter",
         PreFilterPlugin,
         "pre_filter",
-        lambda made: made.runner.run_pre_filter(state_of(POD), POD, made.nodes).status,
+        lambda made: made.runner.pre_filtering.run(state_of(POD), POD, made.nodes).status,
     ),
     "filter": Point("Filter", FilterPlugin, "filter", outcome_of_filter),
     "filter_nodes": Point("Filter", FilterPlugin, "filter_nodes", outcome_of_filter),
@@ -89,19 +89,19 @@ POINTS = {
         "Filter",
         FilterPlugin,
         "filter_nodes",
-        lambda made: made.runner.filter_status(state_of(POD), POD, made.node("n1")),
+        lambda made: made.runner.filtering.status(state_of(POD), POD, made.node("n1")),
     ),
     "post_filter": Point(
         "PostFilter",
         PostFilterPlugin,
         "post_filter",
-        lambda made: made.runner.run_post_filter(state_of(POD), POD, Diagnosis())[1],
+        lambda made: made.runner.post_filtering.run(state_of(POD), POD, Diagnosis())[1],
     ),
     "pre_score": Point(
         "PreScore",
         PreScorePlugin,
         "pre_score",
-        lambda made: made.runner.run_pre_score(state_of(POD), POD, made.nodes),
+        lambda made: made.runner.scoring.run_pre_score(state_of(POD), POD, made.nodes),
     ),
     "score": Point("Score", ScorePlugin, "score", outcome_of_score),
     "score_nodes": Point("Score", ScorePlugin, "score_nodes", outcome_of_score),
@@ -112,33 +112,33 @@ POINTS = {
         "Reserve",
         ReservePlugin,
         "reserve",
-        lambda made: made.runner.run_reserve(state_of(POD), POD, "n1"),
+        lambda made: made.runner.reserving.run_reserve(state_of(POD), POD, "n1"),
         (("unreserve", None),),
     ),
     "permit": Point(
         "Permit",
         PermitPlugin,
         "permit",
-        lambda made: made.runner.run_permit(state_of(POD), POD, "n1")[0],
+        lambda made: made.runner.reserving.run_permit(state_of(POD), POD, "n1")[0],
     ),
     "pre_bind_pre_flight": Point(
         "PreBindPreFlight",
         PreBindPlugin,
         "pre_bind_pre_flight",
-        lambda made: made.runner.run_pre_bind_pre_flights(state_of(POD), POD, "n1"),
+        lambda made: made.runner.binding.run_pre_bind_pre_flights(state_of(POD), POD, "n1"),
         (("pre_bind", None),),
     ),
     "pre_bind": Point(
         "PreBind",
         PreBindPlugin,
         "pre_bind",
-        lambda made: run_in_virtual_time(lambda: made.runner.run_pre_bind(state_of(POD), POD, "n1")),
+        lambda made: run_in_virtual_time(lambda: made.runner.binding.run_pre_bind(state_of(POD), POD, "n1")),
     ),
     "bind": Point(
         "Bind",
         BindPlugin,
         "bind",
-        lambda made: run_in_virtual_time(lambda: made.runner.run_bind(state_of(POD), POD, "n1")),
+        lambda made: run_in_virtual_time(lambda: made.runner.binding.run_bind(state_of(POD), POD, "n1")),
     ),
 }
 
@@ -360,7 +360,9 @@ def test_it_is_logged(
 ) -> None:
     method = {"Unreserve": "unreserve", "PostBind": "post_bind"}[point]
     made = framework(plugin("Bad", interface, **rest, **{method: answer}))
-    run = {"Unreserve": made.runner.run_unreserve, "PostBind": made.runner.run_post_bind}[point]
+    run = {"Unreserve": made.runner.reserving.run_unreserve, "PostBind": made.runner.binding.run_post_bind}[
+        point
+    ]
     with caplog.at_level(logging.ERROR):
         run(state_of(POD), POD, "n1")
     assert told.format(point=point) in caplog.text

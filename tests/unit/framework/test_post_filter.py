@@ -92,12 +92,12 @@ def test_order_and_end(
             for name, answer in zip("AB", answers, strict=True)
         )
     )
-    given, status = made.runner.run_post_filter(state_of(POD), POD, Diagnosis())
+    given, status = made.runner.post_filtering.run(state_of(POD), POD, Diagnosis())
     assert log == [f"{name}.post_filter" for name in asked]
     assert given == result
     assert (status.code, status.reasons, status.plugin) == (code, reasons, plugin_name)
 
 
 def test_without_plugins_the_pod_stays_unschedulable() -> None:
-    result, status = framework().runner.run_post_filter(state_of(POD), POD, Diagnosis())
+    result, status = framework().runner.post_filtering.run(state_of(POD), POD, Diagnosis())
     assert (result, status) == (None, Status(Code.UNSCHEDULABLE))

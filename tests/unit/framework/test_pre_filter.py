@@ -54,7 +54,7 @@ def test_narrowing(
             for name, answer in zip("AB", answers, strict=True)
         )
     )
-    outcome = runner.runner.run_pre_filter(state_of(POD), POD, runner.nodes)
+    outcome = runner.runner.pre_filtering.run(state_of(POD), POD, runner.nodes)
     assert outcome.node_names == node_names
     assert outcome.narrowed_by == frozenset(narrowed_by)
     if status is None:
@@ -69,7 +69,7 @@ def test_nothing_left_cannot_be_resolved_and_ends_the_phase() -> None:
         plugin("A", PreFilterPlugin, pre_filter=only(), log=log),
         plugin("B", PreFilterPlugin, pre_filter=None, log=log),
     )
-    outcome = made.runner.run_pre_filter(state_of(POD), POD, made.nodes)
+    outcome = made.runner.pre_filtering.run(state_of(POD), POD, made.nodes)
     assert outcome.status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE
     assert log == ["A.pre_filter"]
 
@@ -120,7 +120,7 @@ def test_rejections(answers: list[Any], asked: str, code: Code, plugin_name: str
             for name, answer in zip("ABC", answers, strict=True)
         )
     )
-    outcome = made.runner.run_pre_filter(state_of(POD), POD, made.nodes)
+    outcome = made.runner.pre_filtering.run(state_of(POD), POD, made.nodes)
     assert (outcome.status.code, outcome.status.plugin) == (code, plugin_name)
     assert log == [f"{name}.pre_filter" for name in asked]
 
@@ -130,7 +130,7 @@ def test_a_rejection_takes_back_narrowings() -> None:
         plugin("A", PreFilterPlugin, pre_filter=only("n1")),
         plugin("B", PreFilterPlugin, pre_filter=Status.unresolvable("b")),
     )
-    outcome = made.runner.run_pre_filter(state_of(POD), POD, made.nodes)
+    outcome = made.runner.pre_filtering.run(state_of(POD), POD, made.nodes)
     assert (outcome.node_names, outcome.narrowed_by) == (None, frozenset())
 
 
@@ -144,8 +144,8 @@ def test_skip_spares_the_filter_of_that_plugin_only() -> None:
         nodes=["n1"],
     )
     state = state_of(POD)
-    outcome = made.runner.run_pre_filter(state, POD, made.nodes)
-    passing = made.runner.run_filter(state, POD, made.nodes, Diagnosis())
+    outcome = made.runner.pre_filtering.run(state, POD, made.nodes)
+    passing = made.runner.filtering.run(state, POD, made.nodes, Diagnosis())
     assert outcome.status.is_success
     assert not isinstance(passing, Status)
     assert passing.tolist() == [True]
@@ -162,12 +162,12 @@ def test_skip_spares_the_what_if_of_that_plugin_only() -> None:
         plugin("C", PreFilterPlugin, pre_filter=None, log=log),
     )
     state = state_of(POD)
-    made.runner.run_pre_filter(state, POD, made.nodes)
+    made.runner.pre_filtering.run(state, POD, made.nodes)
     log.clear()
     other = state_of(make_pod("q")).pod_info
     assert other is not None
-    assert made.runner.run_add_pod(state, POD, other, made.node("n1")).is_success
-    assert made.runner.run_remove_pod(state, POD, other, made.node("n1")).is_success
+    assert made.runner.filtering.run_add_pod(state, POD, other, made.node("n1")).is_success
+    assert made.runner.filtering.run_remove_pod(state, POD, other, made.node("n1")).is_success
     assert log == ["B.add_pod", "B.remove_pod"]
 
 
@@ -181,5 +181,5 @@ def test_a_plugin_is_asked_with_the_state_the_pod_and_all_nodes() -> None:
         )
     )
     state = state_of(POD)
-    made.runner.run_pre_filter(state, POD, made.nodes)
+    made.runner.pre_filtering.run(state, POD, made.nodes)
     assert seen == [(state, POD, ["n1", "n2", "n3"])]

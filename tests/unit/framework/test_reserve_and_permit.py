@@ -32,7 +32,7 @@ def test_reserve_ends_at_the_first_failure(answer: Any, code: Code) -> None:
         plugin("B", ReservePlugin, reserve=answer, unreserve=None, log=log),
         plugin("C", ReservePlugin, reserve=None, unreserve=None, log=log),
     )
-    status = made.runner.run_reserve(state_of(POD), POD, "n1")
+    status = made.runner.reserving.run_reserve(state_of(POD), POD, "n1")
     assert (status.code, status.plugin) == (code, "B")
     assert log == ["A.reserve", "B.reserve"]
 
@@ -46,7 +46,7 @@ def test_unreserve_goes_backwards_and_stops_for_no_one(caplog: pytest.LogCapture
         reserve=["C", "B", "A"],
     )
     with caplog.at_level(logging.ERROR):
-        made.runner.run_unreserve(state_of(POD), POD, "n1")
+        made.runner.reserving.run_unreserve(state_of(POD), POD, "n1")
     assert log == ["A.unreserve", "B.unreserve", "C.unreserve"]
     assert "plugin 'B' failed at Unreserve" in caplog.text
     assert "stuck" in caplog.text
@@ -111,7 +111,7 @@ def test_permit(
             for name, answer in zip("AB", answers, strict=True)
         )
     )
-    status, found = made.runner.run_permit(state_of(POD), POD, "n1")
+    status, found = made.runner.reserving.run_permit(state_of(POD), POD, "n1")
     assert log == [f"{name}.permit" for name in asked]
     assert (status.code, status.plugin) == (code, plugin_name)
     assert found == timeouts

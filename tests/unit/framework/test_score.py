@@ -15,14 +15,18 @@ POD = make_pod("p")
 
 
 def scored(made: Framework) -> NodeScores:
-    scores = made.runner.run_score(state_of(POD), POD, made.nodes)
+    scores = made.runner.scoring.run(state_of(POD), POD, made.nodes)
     assert isinstance(scores, NodeScores), scores
     return scores
 
 
+def given(scores: NodeScores) -> dict[str, list[int]]:
+    return {name: of_nodes.tolist() for name, of_nodes in scores.by_plugin.items()}
+
+
 def failed(*plugins: type[Plugin]) -> Status:
     made = framework(*plugins)
-    status = made.runner.run_score(state_of(POD), POD, made.nodes)
+    status = made.runner.scoring.run(state_of(POD), POD, made.nodes)
     assert isinstance(status, Status)
     assert status.code is Code.ERROR
     assert isinstance(status.cause, PluginError)
@@ -40,14 +44,13 @@ ONE_TO_THREE = plugin("Each", ScorePlugin, score=by_name(1, 2, 3))
 def test_both_forms_add_up() -> None:
     whole = plugin("Table", ScorePlugin, score_nodes=lambda _s, _p, _n: np.array([30, 20, 10]))
     scores = scored(framework(ONE_TO_THREE, whole))
-    assert scores.plugins == ("Each", "Table")
-    assert scores.by_plugin.tolist() == [[1, 2, 3], [30, 20, 10]]
+    assert given(scores) == {"Each": [1, 2, 3], "Table": [30, 20, 10]}
     assert scores.totals.tolist() == [31, 22, 13]
 
 
 def test_scores_are_weighed() -> None:
     scores = scored(framework(ONE_TO_THREE, plugin("B", ScorePlugin, score=10), weights={"Each": 5, "B": 2}))
-    assert scores.by_plugin.tolist() == [[5, 10, 15], [20, 20, 20]]
+    assert given(scores) == {"Each": [5, 10, 15], "B": [20, 20, 20]}
     assert scores.totals.tolist() == [25, 30, 35]
 
 
@@ -198,18 +201,18 @@ def test_skip_spares_the_score_of_that_plugin_only() -> None:
         nodes=["n1"],
     )
     state = state_of(POD)
-    assert made.runner.run_pre_score(state, POD, made.nodes).is_success
-    scores = made.runner.run_score(state, POD, made.nodes)
+    assert made.runner.scoring.run_pre_score(state, POD, made.nodes).is_success
+    scores = made.runner.scoring.run(state, POD, made.nodes)
     assert isinstance(scores, NodeScores)
-    assert (scores.plugins, scores.totals.tolist()) == (("B",), [1])
+    assert (list(given(scores)), scores.totals.tolist()) == (["B"], [1])
     assert log == ["A.pre_score", "B.pre_score", "B.score"]
 
 
 def test_all_plugins_skipping_leaves_zero() -> None:
     made = framework(plugin("A", PreScorePlugin, ScorePlugin, pre_score=SKIP, score=100))
     state = state_of(POD)
-    made.runner.run_pre_score(state, POD, made.nodes)
-    scores = made.runner.run_score(state, POD, made.nodes)
+    made.runner.scoring.run_pre_score(state, POD, made.nodes)
+    scores = made.runner.scoring.run(state, POD, made.nodes)
     assert isinstance(scores, NodeScores)
     assert scores.totals.tolist() == [0, 0, 0]
 
@@ -224,7 +227,7 @@ def test_a_plugin_that_skips_single_nodes_aborts_the_cycle(form: str) -> None:
 def test_a_plugin_may_have_nothing_for_any_node(skip: Status) -> None:
     nothing = plugin("Nothing", ScorePlugin, score_nodes=lambda _s, _p, _n: skip)
     scores = scored(framework(ONE_TO_THREE, nothing, weights={"Nothing": 7}))
-    assert scores.by_plugin.tolist() == [[1, 2, 3], [0, 0, 0]]
+    assert given(scores) == {"Each": [1, 2, 3], "Nothing": [0, 0, 0]}
     assert scores.totals.tolist() == [1, 2, 3]
 
 

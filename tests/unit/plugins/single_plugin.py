@@ -56,7 +56,10 @@ def hint(judge: Evaluator, pod: Pod, event: tuple[str, Action], old: object, new
 
 
 def assert_views_agree(judge: Evaluator, plugin_name: str, pod: Pod) -> None:
-    """Filter and Score, if not skipped, say the same of a node in a view of all rows, of some and of one."""
+    """Filter and Score, if not skipped, say the same of a node in a view of all rows, of some and of one.
+
+    So do the forms for one node, of plugins that have both.
+    """
     plugin = judge.runner.profile.plugins[plugin_name]
     everything = judge.cluster.all_nodes()
     state = _prepared(plugin, pod, everything)
@@ -65,16 +68,23 @@ def assert_views_agree(judge: Evaluator, plugin_name: str, pod: Pod) -> None:
         whole = _statuses(plugin, state, pod, everything)
         assert _statuses(plugin, state, pod, everything.at(some)) == [whole[i] for i in some]
         for position, status in enumerate(whole):
-            assert _statuses(plugin, state, pod, everything.node(position).alone) == [status]
+            node = everything.node(position)
+            assert _statuses(plugin, state, pod, node.alone) == [status]
+            if type(plugin).filter is not FilterPlugin.filter:
+                assert plugin.filter(state, pod, node) == status
     if isinstance(plugin, ScorePlugin) and plugin_name not in state.skip_score:
         scores = _scores(plugin, state, pod, everything)
         assert _scores(plugin, state, pod, everything.at(some)) == [scores[i] for i in some]
         for position, score in enumerate(scores):
-            assert _scores(plugin, state, pod, everything.node(position).alone) == [score]
+            node = everything.node(position)
+            assert _scores(plugin, state, pod, node.alone) == [score]
+            if type(plugin).score is not ScorePlugin.score:
+                assert plugin.score(state, pod, node) == score
 
 
 def _prepared(plugin: Plugin, pod: Pod, nodes: Nodes) -> CycleState:
     state = CycleState(PodInfo(pod))
+    state.candidates = nodes
     skipped = frozenset((plugin.name,))
     if isinstance(plugin, PreFilterPlugin) and plugin.pre_filter(state, pod, nodes) == SKIP:
         state.skip_filter = skipped

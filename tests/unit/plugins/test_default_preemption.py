@@ -19,39 +19,23 @@ from kuberth.evaluation import Evaluator, Preemption
 from kuberth.framework.cluster_events import Action, ClusterEvent, Hint, Resource
 from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.diagnosis import Diagnosis
-from kuberth.framework.extension_points import DependsOn, PreFilterExtensions, PreFilterResult
+from kuberth.framework.extension_points import PreFilterExtensions, PreFilterResult
+from kuberth.framework.inputs import DependsOn
 from kuberth.framework.status import Code, Status
 from kuberth.plugins.default_preemption.candidates import resolvable_rows
 from kuberth.plugins.default_preemption.plugin import DefaultPreemption
-from kuberth.plugins.node_affinity.plugin import NodeAffinity
-from kuberth.plugins.node_declared_features.plugin import NodeDeclaredFeatures
-from kuberth.plugins.node_name.plugin import NodeName
-from kuberth.plugins.node_ports.plugin import NodePorts
-from kuberth.plugins.node_resources_fit.plugin import NodeResourcesFit
-from kuberth.plugins.node_unschedulable.plugin import NodeUnschedulable
-from kuberth.plugins.taint_toleration.plugin import TaintToleration
 from kuberth.testing.factories import make_node, make_pod
+from tests.unit.framework.rig import restated
 
-JUDGE_ALONE = (
-    NodeUnschedulable,
-    NodeName,
-    TaintToleration,
-    NodeAffinity,
-    NodeDeclaredFeatures,
-    NodePorts,
-    NodeResourcesFit,
-)
-
-
-WAYS = {"node by node": DependsOn.CLUSTER, "many nodes at once": DependsOn.NODE, "over columns": None}
+WAYS = {"node by node": DependsOn.ANYTHING, "many nodes at once": DependsOn.NODE, "over columns": None}
 
 
 @pytest.fixture(params=WAYS, autouse=True)
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Every decision has to be the same whether nodes are tried one by one or together."""
     scope = WAYS[request.param]
-    for plugin in JUDGE_ALONE if scope is not None else ():
-        monkeypatch.setattr(plugin, "filter_depends_on", scope)
+    if scope is not None:
+        monkeypatch.setattr("kuberth.framework.statements.checked_inputs", restated(filter=scope))
     return str(request.param)
 
 
@@ -461,9 +445,9 @@ def test_nodes_are_tried_together_only_if_they_cannot_matter_to_each_other(
 ) -> None:
     judge = Evaluator(FULL)
     state = CycleState(PodInfo(pod))
-    judge.runner.run_pre_filter(state, pod, judge.cluster.all_nodes())
-    assert judge.runner.judges_nodes_alone(state) is (alone and way != "node by node")
-    assert judge.runner.reads_requests_alone(state) is (alone and way == "over columns")
+    judge.runner.pre_filtering.run(state, pod, judge.cluster.all_nodes())
+    assert judge.runner.filtering.judges_nodes_alone(state) is (alone and way != "node by node")
+    assert judge.runner.filtering.reads_requests_alone(state) is (alone and way == "over columns")
 
 
 def test_what_was_tried_leaves_no_trace() -> None:
@@ -562,7 +546,7 @@ def test_a_preemptor_that_is_gone_preempts_no_one() -> None:
     pod = incoming()
     diagnosis = Diagnosis()
     diagnosis.set("a", Status.unschedulable("Insufficient cpu"))
-    _result, status = judge.runner.run_post_filter(CycleState(PodInfo(pod)), pod, diagnosis)
+    _result, status = judge.runner.post_filtering.run(CycleState(PodInfo(pod)), pod, diagnosis)
     assert status.code == Code.ERROR
     assert 'pod "incoming" not found' in status.message
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
@@ -25,7 +25,9 @@ from kuberth.config.plugin_args import DefaultPreemptionArgs
 from kuberth.evaluation import Evaluator
 from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.diagnosis import Diagnosis
-from kuberth.framework.extension_points import DependsOn, FilterPlugin, PreFilterPlugin
+from kuberth.framework.extension_points import FilterPlugin, PreFilterPlugin
+from kuberth.framework.inputs import DependsOn, Inputs
+from kuberth.framework.plans import EqualPods
 from kuberth.framework.status import SKIP, Status
 from kuberth.plugins.default_preemption.candidates import (
     NO_VICTIMS,
@@ -37,8 +39,8 @@ from kuberth.plugins.default_preemption.candidates import (
 from kuberth.plugins.default_preemption.eviction import Evictions
 from kuberth.plugins.default_preemption.plans import VictimPlan
 from kuberth.plugins.default_preemption.plugin import DefaultPreemption
-from kuberth.plugins.node_resources_fit.plugin import NodeResourcesFit
 from kuberth.testing.factories import make_node, make_pod
+from tests.unit.framework.rig import restated
 
 NODES = ("a", "b", "c", "d")
 GPU = "example.com/gpu"
@@ -56,6 +58,17 @@ class Decision(NamedTuple):
     best: tuple[str, Sequence[str]] | None
     message: str
     """Why there is none."""
+
+
+Memory = dict[int, dict[Any, Any]]
+"""By priority: what equal preemptors share."""
+
+
+def equal_pods_with(memory: Memory, priority: int) -> EqualPods:
+    """What is known for the preemptor, with this for all that is shared."""
+    equal_pods = EqualPods(frozenset({"DefaultPreemption"}))
+    equal_pods.memory = memory.setdefault(priority, {})
+    return equal_pods
 
 
 def start_of(info: PodInfo) -> datetime.datetime:
@@ -99,12 +112,12 @@ def victims_on(
     with judge.cluster.what_if() as what_if:
         for info in lower:
             what_if.remove_pod(info, row)
-        status = judge.runner.filter_status(state, pod, node)
+        status = judge.runner.filtering.status(state, pod, node)
         if not status.is_success:
             return status
         for info, breaks in turns:
             what_if.add_pod(info, row)
-            if not judge.runner.filter_status(state, pod, node).is_success:
+            if not judge.runner.filtering.status(state, pod, node).is_success:
                 what_if.remove_pod(info, row)
                 condemned.append((info, breaks))
     victims = sorted((info for info, _breaks in condemned), key=rank_of)
@@ -225,7 +238,7 @@ class World:
         self.plugin = Watched(self.judge, enough=enough)
         self.enough = enough
         self.template = preemptor
-        self.memory: dict[Any, Any] = {}
+        self.memory: Memory = {}
 
     def set_node(self, name: str, cpu: int, pods: int, gpus: int | None, closed: bool) -> None:
         offered = {} if gpus is None else {GPU: str(gpus)}
@@ -303,10 +316,10 @@ class World:
         judge = self.judge
         judge.stores.of(Pod).set(pod)
         state, diagnosis = CycleState(PodInfo(pod)), Diagnosis()
-        state.memory = self.memory
         if promised:
             self.nominate_preemptor(number, promised)
         found = judge._cycle.search(state, pod, judge.runner, diagnosis)
+        state.equal_pods = equal_pods_with(self.memory, pod.spec.priority or 0)
         if isinstance(found, Status) or len(found[0]) or not len(resolvable_rows(diagnosis, judge.cluster)):
             return None
         rows = len(resolvable_rows(diagnosis, judge.cluster))
@@ -366,7 +379,7 @@ preemptors = st.fixed_dictionaries(
 )
 
 
-@pytest.mark.parametrize("sees", [DependsOn.REQUESTS, DependsOn.NODE, DependsOn.CLUSTER])
+@pytest.mark.parametrize("sees", [DependsOn.REQUESTS, DependsOn.NODE, DependsOn.ANYTHING])
 @settings(deadline=None, max_examples=100)
 @given(
     enough=st.sampled_from((1, 2, 3, 100)),
@@ -379,7 +392,7 @@ preemptors = st.fixed_dictionaries(
 def test_every_decision_is_the_one_of_a_search_that_remembers_nothing(
     sees: DependsOn, enough: int, preemptor: dict[str, Any], crowd: Any, changes: Any
 ) -> None:
-    with patch.object(NodeResourcesFit, "filter_depends_on", sees):
+    with patch("kuberth.framework.statements.checked_inputs", restated(only="NodeResourcesFit", filter=sees)):
         world = World(enough=enough, preemptor=preemptor)
         for name in NODES:
             world.set_node(name, 2, 4, 1, False)
@@ -506,7 +519,7 @@ class Moody(PreFilterPlugin, FilterPlugin):
     """Says what it is told to say, of pods that ask for it in a label."""
 
     name = "Moody"
-    filter_depends_on = DependsOn.NODE
+    inputs = Inputs({"metadata.labels"}, pre_filter=DependsOn.POD, filter=DependsOn.NODE)
 
     def __init__(self, _args: object, _handle: object) -> None:
         self.skips = False
@@ -538,7 +551,7 @@ class Scene:
         # The memory is the scene's own, not that of the runner's plans.
         self.judge = Evaluator(objects, config=load(tree), plugins={"Moody": Moody}, with_plans=False)
         self.plugin = Watched(self.judge, enough=100)
-        self.memory: dict[Any, Any] = {}
+        self.memory: Memory = {}
         moody = self.judge.runner.profile.plugins["Moody"]
         assert isinstance(moody, Moody)
         self.moody = moody
@@ -547,14 +560,13 @@ class Scene:
         pod = make_pod("incoming", uid="incoming", cpu="1", priority=priority)
         self.judge.stores.of(Pod).set(pod if newer is None else newer)
         state, diagnosis = CycleState(PodInfo(pod)), Diagnosis()
-        state.memory = self.memory
         self.judge._cycle.search(state, pod, self.judge.runner, diagnosis)
+        state.equal_pods = equal_pods_with(self.memory, priority)
         return self.plugin.decide(state, pod, diagnosis)
 
 
-def plans_in(memory: Mapping[Any, Any]) -> list[VictimPlan]:
-    """Those of preemption; other plugins remember other things."""
-    return [value for _version, value in memory.values() if isinstance(value, VictimPlan)]
+def plans_in(memory: Memory) -> list[VictimPlan]:
+    return [plan for shared in memory.values() for plans in shared.values() for plan in plans.values()]
 
 
 def test_an_equal_preemptor_is_not_judged_again() -> None:
@@ -603,7 +615,7 @@ def test_what_was_found_for_another_version_of_the_pod_does_not_count() -> None:
 
 
 def test_nothing_is_remembered_where_a_plugin_looks_beyond_nodes() -> None:
-    with patch.object(Moody, "filter_depends_on", DependsOn.CLUSTER):
+    with patch.object(Moody, "inputs", None):
         scene = Scene()
         assert scene.decide().best is not None
         scene.moody.answer = Status.unschedulable("no")
@@ -622,7 +634,7 @@ def test_nothing_is_remembered_of_a_what_if() -> None:
 def test_all_plans_together_are_bounded() -> None:
     with patch("kuberth.plugins.default_preemption.plans.MAX_KEPT_ROWS", 5):
         scene = Scene(nodes=2)
-        memories = [dict[Any, Any]() for _ in range(4)]
+        memories: list[Memory] = [{} for _ in range(4)]
         for memory in (*memories, memories[0], memories[2]):
             scene.memory = memory
             assert scene.decide().best is not None
@@ -644,7 +656,9 @@ def test_refusals_in_many_words_are_bounded() -> None:
 
 def test_a_plugin_that_fails_for_one_node_fails_for_it_alone() -> None:
     """Over columns all nodes are asked at once; then each on its own shows who it fails for."""
-    with patch.object(Moody, "filter_depends_on", DependsOn.REQUESTS):
+    with patch(
+        "kuberth.framework.statements.checked_inputs", restated(only="Moody", filter=DependsOn.REQUESTS)
+    ):
         scene = Scene(nodes=3)
 
         def fail_for_one(_state: CycleState, _pod: Pod, node: NodeRow) -> Status | None:

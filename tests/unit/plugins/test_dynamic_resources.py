@@ -102,8 +102,8 @@ def test_with_the_gate_off_claims_are_not_looked_at() -> None:
 def test_post_filter_has_nothing_to_free(pod: Pod) -> None:
     judge = evaluator(PLUGIN, make_node("a"))
     state = CycleState(PodInfo(pod))
-    judge.runner.run_pre_filter(state, pod, judge.cluster.all_nodes())
-    result, status = judge.runner.run_post_filter(state, pod, Diagnosis())
+    judge.runner.pre_filtering.run(state, pod, judge.cluster.all_nodes())
+    result, status = judge.runner.post_filtering.run(state, pod, Diagnosis())
     assert result is None
     assert (status.code, status.reasons) == (Code.UNSCHEDULABLE, ("no new claims to deallocate",))
 
@@ -112,8 +112,8 @@ def test_there_is_nothing_to_reserve_and_nothing_before_the_binding() -> None:
     judge, pod = evaluator(PLUGIN, make_node("a")), make_pod("p")
     state = CycleState(PodInfo(pod))
     assert judge.runner.run_pre_enqueue(pod).is_success
-    assert judge.runner.run_reserve(state, pod, "a").is_success
-    assert judge.runner.run_pre_bind_pre_flights(state, pod, "a").is_skip
+    assert judge.runner.reserving.run_reserve(state, pod, "a").is_success
+    assert judge.runner.binding.run_pre_bind_pre_flights(state, pod, "a").is_skip
     assert state.skip_pre_bind == {PLUGIN}
 
 
@@ -171,30 +171,33 @@ def test_cycles_that_overlap_do_not_take_the_same_device() -> None:
     states = []
     for pod in (first, second):
         state = CycleState(PodInfo(pod))
-        judge.runner.run_pre_filter(state, pod, judge.cluster.all_nodes())
-        passing = judge.runner.run_filter(state, pod, judge.cluster.all_nodes(), Diagnosis())
+        judge.runner.pre_filtering.run(state, pod, judge.cluster.all_nodes())
+        passing = judge.runner.filtering.run(state, pod, judge.cluster.all_nodes(), Diagnosis())
         assert not isinstance(passing, Status)
         assert passing.tolist() == [True]
         states.append(state)
     judge.cluster.set_node(make_node("late"))
-    assert judge.runner.run_reserve(states[0], first, "a").is_success
-    assert "claim allocation not found for node" in judge.runner.run_reserve(states[1], second, "a").message
-    again = judge.runner.run_reserve(states[0], first, "a")
+    assert judge.runner.reserving.run_reserve(states[0], first, "a").is_success
+    assert (
+        "claim allocation not found for node"
+        in judge.runner.reserving.run_reserve(states[1], second, "a").message
+    )
+    again = judge.runner.reserving.run_reserve(states[0], first, "a")
     assert again.reasons == ("resource claim default/claim is in the process of being allocated",)
-    judge.runner.run_unreserve(states[0], first, "a")
-    assert judge.runner.run_reserve(states[1], second, "a").is_success
+    judge.runner.reserving.run_unreserve(states[0], first, "a")
+    assert judge.runner.reserving.run_reserve(states[1], second, "a").is_success
 
 
 def test_filter_follows_nodes_that_come_while_the_cycle_waits() -> None:
     judge = evaluator(PLUGIN, make_node("a"), make_class(), make_slice("z"), make_claim("claim", exactly()))
     pod = claiming(NAMED)
     state = CycleState(PodInfo(pod))
-    judge.runner.run_pre_filter(state, pod, judge.cluster.all_nodes())
+    judge.runner.pre_filtering.run(state, pod, judge.cluster.all_nodes())
     for number in range(200):
         judge.cluster.set_node(make_node(f"n{number}"))
     judge.cluster.set_node(make_node("z"))
     nodes = judge.cluster.all_nodes()
-    passing = judge.runner.run_filter(state, pod, nodes, Diagnosis())
+    passing = judge.runner.filtering.run(state, pod, nodes, Diagnosis())
     assert not isinstance(passing, Status)
     assert nodes.at(passing).names() == ["z"]
 
@@ -208,14 +211,14 @@ def test_who_is_refused_a_claim_on_its_way_leaves_it_there() -> None:
     states = []
     for pod in (first, second):
         states.append(state := CycleState(PodInfo(pod)))
-        judge.runner.run_pre_filter(state, pod, judge.cluster.all_nodes())
-        judge.runner.run_filter(state, pod, judge.cluster.all_nodes(), Diagnosis())
-    assert judge.runner.run_reserve(states[0], first, "a").is_success
-    refused = judge.runner.run_reserve(states[1], second, "a")
-    judge.runner.run_unreserve(states[1], second, "a")
+        judge.runner.pre_filtering.run(state, pod, judge.cluster.all_nodes())
+        judge.runner.filtering.run(state, pod, judge.cluster.all_nodes(), Diagnosis())
+    assert judge.runner.reserving.run_reserve(states[0], first, "a").is_success
+    refused = judge.runner.reserving.run_reserve(states[1], second, "a")
+    judge.runner.reserving.run_unreserve(states[1], second, "a")
     late = CycleState(PodInfo(second))
-    status = judge.runner.run_pre_filter(late, second, judge.cluster.all_nodes()).status
+    status = judge.runner.pre_filtering.run(late, second, judge.cluster.all_nodes()).status
     in_process = ("resource claim default/claim is in the process of being allocated",)
     assert refused.reasons == status.reasons == in_process
-    judge.runner.run_unreserve(states[0], first, "a")
-    assert judge.runner.run_pre_filter(late, second, judge.cluster.all_nodes()).status.is_success
+    judge.runner.reserving.run_unreserve(states[0], first, "a")
+    assert judge.runner.pre_filtering.run(late, second, judge.cluster.all_nodes()).status.is_success

@@ -249,7 +249,7 @@ def test_pre_filter_skips(placed_pod: Pod, affinity: dict[str, Any] | None, skip
     judge = cluster(placed_pod)
     pod = make_pod("in", labels=WEB, affinity=affinity)
     state = CycleState(PodInfo(pod))
-    assert judge.runner.run_pre_filter(state, pod, judge.cluster.all_nodes()).status.is_success
+    assert judge.runner.pre_filtering.run(state, pod, judge.cluster.all_nodes()).status.is_success
     assert state.skip_filter == (frozenset({PLUGIN}) if skipped else frozenset())
 
 
@@ -296,7 +296,7 @@ def test_a_what_if_is_followed() -> None:
     judge = cluster(hated)
     pod = make_pod("in", labels=DB, affinity=far(term()))
     state = CycleState(PodInfo(pod))
-    judge.runner.run_pre_filter(state, pod, judge.cluster.all_nodes())
+    judge.runner.pre_filtering.run(state, pod, judge.cluster.all_nodes())
     a1, b1 = judge.cluster.node_named("a1"), judge.cluster.node_named("b1")
     assert a1 is not None
     assert b1 is not None
@@ -304,7 +304,7 @@ def test_a_what_if_is_followed() -> None:
     assert info is not None
 
     def code(node: Any) -> Code:
-        return judge.runner.filter_status(state, pod, node, with_nominated=False).code
+        return judge.runner.filtering.status(state, pod, node, with_nominated=False).code
 
     assert (code(a1), code(b1)) == (Code.UNSCHEDULABLE, Code.SUCCESS)
     with judge.cluster.what_if() as what_if:

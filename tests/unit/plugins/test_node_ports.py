@@ -79,14 +79,14 @@ def test_ports_are_read_as_they_stand_in_a_what_if() -> None:
     state = CycleState(PodInfo(pod))
     node = judge.cluster.node_named("n")
     assert node is not None
-    judge.runner.run_pre_filter(state, pod, judge.cluster.all_nodes())
-    assert judge.runner.filter_status(state, pod, node).code == Code.UNSCHEDULABLE
+    judge.runner.pre_filtering.run(state, pod, judge.cluster.all_nodes())
+    assert judge.runner.filtering.status(state, pod, node).code == Code.UNSCHEDULABLE
     with judge.cluster.what_if() as what_if:
         what_if.remove_pod(node.pods[0], node.row)
-        assert judge.runner.filter_status(state, pod, node).is_success
+        assert judge.runner.filtering.status(state, pod, node).is_success
         what_if.add_pod(PodInfo(with_ports("third", port(80, "10.0.0.9"))), node.row)
-        assert judge.runner.filter_status(state, pod, node).code == Code.UNSCHEDULABLE
-    assert judge.runner.filter_status(state, pod, node).code == Code.UNSCHEDULABLE
+        assert judge.runner.filtering.status(state, pod, node).code == Code.UNSCHEDULABLE
+    assert judge.runner.filtering.status(state, pod, node).code == Code.UNSCHEDULABLE
 
 
 def test_all_views_say_the_same() -> None:

@@ -233,12 +233,12 @@ def test_what_if_is_seen_by_filter() -> None:
     state = CycleState(PodInfo(pod))
     node = evaluator.cluster.node_named("n1")
     assert node is not None
-    evaluator.runner.run_pre_filter(state, pod, evaluator.cluster.all_nodes())
-    assert not evaluator.runner.filter_status(state, pod, node).is_success
+    evaluator.runner.pre_filtering.run(state, pod, evaluator.cluster.all_nodes())
+    assert not evaluator.runner.filtering.status(state, pod, node).is_success
     with evaluator.cluster.what_if() as what_if:
         what_if.remove_pod(victim, node.row)
-        assert evaluator.runner.filter_status(state, pod, node).is_success
-    assert not evaluator.runner.filter_status(state, pod, node).is_success
+        assert evaluator.runner.filtering.status(state, pod, node).is_success
+    assert not evaluator.runner.filtering.status(state, pod, node).is_success
 
 
 def test_all_rows_and_single_rows_agree() -> None:

@@ -75,7 +75,7 @@ def said(status: Status | None) -> tuple[Code, tuple[str, ...]] | None:
 def taken(judge: Evaluator, pod: Pod, node: str = "a") -> list[dict[str, Any]]:
     """What the pod's status would say on the node."""
     state = CycleState(PodInfo(pod))
-    assert judge.runner.run_pre_filter(state, pod, judge.cluster.all_nodes()).status.is_success
+    assert judge.runner.pre_filtering.run(state, pod, judge.cluster.all_nodes()).status.is_success
     placed = state.placed(PodInfo(pod), node)
     assert placed.node_name == node
     statuses: list[dict[str, Any]] = to_builtins(placed.pod.status.node_allocatable_resource_claim_statuses)
@@ -136,7 +136,7 @@ def test_with_the_gate_off_devices_take_nothing() -> None:
     judge = evaluator(PLUGIN, make_class(), *objects, make_claim("claim", exactly()))
     assert judge.evaluate(user("claim")).feasible == ("a",)
     state = CycleState(PodInfo(user("claim")))
-    judge.runner.run_pre_filter(state, user("claim"), judge.cluster.all_nodes())
+    judge.runner.pre_filtering.run(state, user("claim"), judge.cluster.all_nodes())
     assert state.placing is None
 
 
@@ -218,10 +218,10 @@ def test_an_amount_that_nobody_can_tell_ends_the_cycle() -> None:
     slice_ = make_slice("a", [device({"cpu": times("1", "cores")}, capacity={"cores": {"value": "4"}})])
     judge = judge_of(make_node("a"), slice_, make_claim("claim", exactly()))
     state = CycleState(PodInfo(user("claim")))
-    judge.runner.run_pre_filter(state, user("claim"), judge.cluster.all_nodes())
+    judge.runner.pre_filtering.run(state, user("claim"), judge.cluster.all_nodes())
     node = judge.cluster.node_named("a")
     assert node is not None
-    status = judge.runner.filter_status(state, user("claim"), node)
+    status = judge.runner.filtering.status(state, user("claim"), node)
     assert status.code is Code.ERROR
     assert status.message.endswith(
         "claim default/claim, device dev-0: ConsumedCapacity is nil, but Capacity key 'cores' is set in "
@@ -343,7 +343,7 @@ def test_what_the_driver_says_when_the_node_is_taken_counts() -> None:
     )
     pod = user("claim")
     state = CycleState(PodInfo(pod))
-    judge.runner.run_pre_filter(state, pod, judge.cluster.all_nodes())
+    judge.runner.pre_filtering.run(state, pod, judge.cluster.all_nodes())
     state.placed(PodInfo(pod), "a")
     judge.stores.of(ResourceSlice).set(make_slice("a", [device({"cpu": times("2")})], generation=2))
     (status,) = state.placed(PodInfo(pod), "a").pod.status.node_allocatable_resource_claim_statuses
@@ -371,7 +371,7 @@ def test_what_was_said_in_another_attempt_is_forgotten() -> None:
     judge = judge_of(make_node("a", cpu="4"), make_slice("a", 1), make_claim("claim", exactly()))
     left = replace(user("claim"), status=placed_user("old").status)
     state = CycleState(PodInfo(left))
-    judge.runner.run_pre_filter(state, left, judge.cluster.all_nodes())
+    judge.runner.pre_filtering.run(state, left, judge.cluster.all_nodes())
     placed = state.placed(PodInfo(left), "a")
     assert placed.pod.status.node_allocatable_resource_claim_statuses == ()
     assert placed.device_claims == frozenset()

@@ -6,16 +6,18 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from kuberth.api.core import Node, Pod
-from kuberth.cluster.pod_info import PodInfo
 from kuberth.config import load
 from kuberth.config.plugin_args import ScoringStrategy
 from kuberth.errors import ConfigError
 from kuberth.evaluation import Evaluator
-from kuberth.framework.cycle_state import CycleState
 from kuberth.plugins.node_resources_fit.strategies import strategy_of
 from kuberth.testing import make_node, make_pod
+from tests.unit.plugins.device_objects import make_class, make_slice
+from tests.unit.plugins.single_plugin import assert_views_agree, evaluator
 
 FIT = "NodeResourcesFit"
 BALANCED = "NodeResourcesBalancedAllocation"
@@ -54,8 +56,8 @@ def score_on(
 ) -> int | None:
     """The score of the one node; None if the plugin skipped."""
     objects = [make_pod(f"placed-{index}", node="n1", **kwargs) for index, kwargs in enumerate(placed)]
-    evaluator = scoring_alone(plugin, args, make_node("n1", **node), *objects)
-    scores = evaluator.evaluate(make_pod("pending", **pod)).scores
+    judge = scoring_alone(plugin, args, make_node("n1", **node), *objects)
+    scores = judge.evaluate(make_pod("pending", **pod)).scores
     return scores[plugin]["n1"] if plugin in scores else None
 
 
@@ -198,6 +200,19 @@ def ratio(*shape: tuple[int, int]) -> dict[str, Any]:
         pytest.param(ratio((0, 0), (100, 0)), {}, (), {"cpu": "1"}, 0, id="ratio: nothing scores"),
         # 2Ei*100 wraps around to the smallest int64, and that by 3Ei is -2 toward zero; with 93: 91/2.
         pytest.param({}, {"memory": "3Ei"}, (), {"cpu": "250m", "memory": "1Ei"}, 45, id="wraps around"),
+        # 3Ei*100 wraps around to -4Ei, and that by 3Ei is -1; with 25: 24/2.
+        pytest.param(
+            most(), {"memory": "3Ei"}, (), {"cpu": "1", "memory": "3Ei"}, 12, id="most wraps around"
+        ),
+        # 5Ei+4Ei wraps around to -7Ei, so 7Ei+7Ei are left, a hundredfold -8Ei, by 7Ei -1; with 98: 97/2.
+        pytest.param(
+            {},
+            {"memory": "7Ei"},
+            ({"cpu": "0", "memory": "5Ei"},),
+            {"cpu": "80m", "memory": "4Ei"},
+            48,
+            id="what is asked for wraps around",
+        ),
     ),
 )
 def test_fit(
@@ -260,41 +275,61 @@ def test_unreadable_request_is_not_scored(plugin: str) -> None:
     assert score_on(plugin, {}, node={}, placed=(), pod={"cpu": "four"}) is None
 
 
+LARGE = st.integers(2**52, 2**54) | st.integers(2**55, 2**62 - 1)
+AMOUNTS = st.just(0) | st.integers(1, 9) | st.integers(1, 2**40) | LARGE
+CAPACITIES = AMOUNTS | st.integers(2**62, 2**63 - 1)
+LINE = ((9, 2), (70, 9))
+FOUR = ("cpu", "memory", "ephemeral-storage", GPU)
+
+
+def quantities(amounts: dict[str, int]) -> dict[str, str]:
+    return {name: f"{amount}m" if name == "cpu" else str(amount) for name, amount in amounts.items()}
+
+
+def of_some(amounts: st.SearchStrategy[int]) -> st.SearchStrategy[dict[str, str]]:
+    return st.dictionaries(st.sampled_from(FOUR), amounts).map(quantities)
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> list[Any]:
+    """Nodes that offer some of the resources, a pod on each, and devices where a class stands behind one."""
+    objects: list[Any] = [make_class("gpu", extendedResourceName=GPU)] if draw(st.booleans()) else []
+    for name in "abcdef"[: draw(st.integers(1, 6))]:
+        offered = {"cpu": "0", "memory": "0", **draw(of_some(CAPACITIES))}
+        objects.append(make_node(name, pods=str(draw(st.integers(1, 2))), allocatable=offered))
+        objects.append(make_pod(f"on-{name}", node=name, requests=draw(of_some(AMOUNTS))))
+        if devices := draw(st.integers(0, 2)):
+            objects.append(make_slice(name, devices))
+    return objects
+
+
 @pytest.mark.parametrize(
     "plugin, args",
     (
         pytest.param(FIT, {}, id="least"),
+        pytest.param(FIT, least(*({"name": name, "weight": 3} for name in FOUR)), id="least of four"),
+        pytest.param(FIT, least({"name": GPU}), id="least of one"),
+        pytest.param(FIT, least({"name": "pods"}), id="least of none"),
         pytest.param(FIT, most({"name": "cpu"}, {"name": GPU, "weight": 2}), id="most"),
+        pytest.param(FIT, most(*({"name": name, "weight": 100} for name in FOUR)), id="most of four"),
         pytest.param(FIT, ratio((0, 10), (60, 4), (100, 0)), id="ratio"),
+        pytest.param(
+            FIT,
+            strategy("RequestedToCapacityRatio", *CPU_AND_MEMORY, {"name": GPU, "weight": 7}, shape=LINE),
+            id="ratio of three",
+        ),
+        pytest.param(BALANCED, balance("memory"), id="balanced over one"),
         pytest.param(BALANCED, {}, id="balanced"),
         pytest.param(BALANCED, THREE, id="balanced over three"),
-        pytest.param(BALANCED, balance("cpu", "memory", "ephemeral-storage", GPU), id="balanced over four"),
+        pytest.param(BALANCED, balance(*FOUR), id="balanced over four"),
     ),
 )
-def test_all_rows_and_single_rows_agree(plugin: str, args: dict[str, Any]) -> None:
-    nodes = [
-        make_node(
-            f"n{number:02d}",
-            cpu=str(number % 7),
-            memory=f"{number % 5}Gi",
-            allocatable={GPU: str(number % 3), "ephemeral-storage": f"{number % 4}Gi"},
-        )
-        for number in range(60)
-    ]
-    placed = [make_pod(f"p{number}", node=f"n{number:02d}", cpu="700m") for number in range(0, 60, 2)]
-    evaluator = scoring_alone(plugin, args, *nodes, *placed)
-    pod = make_pod("pending", cpu="1", memory="1Gi", requests={GPU: "1", "ephemeral-storage": "1Gi"})
-    state = CycleState(PodInfo(pod))
-    everything = evaluator.cluster.all_nodes()
-    (scorer,) = evaluator.runner.profile.score
-    assert evaluator.runner.run_pre_score(state, pod, everything).is_success
-    scores = scorer.score_nodes(state, pod, everything).tolist()  # type: ignore[union-attr]  # no Status here
-    singles = [
-        scorer.score_nodes(state, pod, everything.node(position).alone).tolist()[0]  # type: ignore[union-attr]  # as above
-        for position in range(len(everything))
-    ]
-    assert scores == singles
-    assert len(set(scores)) > 5
+@settings(max_examples=60, deadline=None)
+@given(objects=clusters(), requests=of_some(AMOUNTS))
+def test_all_rows_and_single_rows_agree(
+    plugin: str, args: dict[str, Any], objects: list[Any], requests: dict[str, str]
+) -> None:
+    assert_views_agree(evaluator(plugin, *objects, args=args), plugin, make_pod("pending", requests=requests))
 
 
 def test_unknown_strategy_names_the_known_ones() -> None:

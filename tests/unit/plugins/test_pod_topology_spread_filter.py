@@ -218,7 +218,7 @@ LIST_OF_ONE = {
 def test_pre_filter_skips_without_hard_constraints(args: Any, pod: Pod, skipped: bool) -> None:
     judge = evaluator(PLUGIN, *zoned(**THREE), args=args)
     state = CycleState(PodInfo(pod))
-    assert judge.runner.run_pre_filter(state, pod, judge.cluster.all_nodes()).status.is_success
+    assert judge.runner.pre_filtering.run(state, pod, judge.cluster.all_nodes()).status.is_success
     assert state.skip_filter == (frozenset({PLUGIN}) if skipped else frozenset())
 
 
@@ -244,7 +244,7 @@ def judged_without(
     judge: Evaluator, pod: Pod, node_name: str, *, removed: Sequence[Pod] = (), added: Sequence[Pod] = ()
 ) -> Code:
     state = CycleState(PodInfo(pod))
-    judge.runner.run_pre_filter(state, pod, judge.cluster.all_nodes())
+    judge.runner.pre_filtering.run(state, pod, judge.cluster.all_nodes())
     node = judge.cluster.node_named(node_name)
     assert node is not None
     trial = state.clone()
@@ -253,12 +253,12 @@ def judged_without(
             info = judge.cluster.placed(other.metadata.uid)
             assert info is not None
             what_if.remove_pod(info, node.row)
-            assert judge.runner.run_remove_pod(trial, pod, info, node).is_success
+            assert judge.runner.filtering.run_remove_pod(trial, pod, info, node).is_success
         for other in added:
             info = PodInfo(other)
             what_if.add_pod(info, node.row)
-            assert judge.runner.run_add_pod(trial, pod, info, node).is_success
-        return judge.runner.filter_status(trial, pod, node, with_nominated=False).code
+            assert judge.runner.filtering.run_add_pod(trial, pod, info, node).is_success
+        return judge.runner.filtering.status(trial, pod, node, with_nominated=False).code
 
 
 def test_a_what_if_is_followed() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -13,10 +12,10 @@ from kuberth.api import wire
 from kuberth.api.core import Pod
 from kuberth.cluster.nodes import Nodes
 from kuberth.cluster.pod_info import PodInfo
-from kuberth.framework import CycleState, DependsOn, FilterPlugin, Plugin, ScorePlugin
+from kuberth.evaluation import Evaluator
+from kuberth.framework import CycleState, DependsOn, FilterPlugin, Plugin, Runner, ScorePlugin
 from kuberth.framework.status import SUCCESS, Status
 from kuberth.framework.verdict import Verdict
-from kuberth.plugins import IN_TREE
 from tests.conformance.cases import CORPUS, Case, read_cases
 from tests.conformance.replay import evaluator_of
 
@@ -62,7 +61,7 @@ def test_all_rows_some_rows_and_single_rows_agree(data: st.DataObject) -> None:
     state = CycleState(PodInfo(pod))
     everything = evaluator.cluster.all_nodes()
     runner = evaluator.runner
-    if not runner.run_pre_filter(state, pod, everything).status.is_success:
+    if not runner.pre_filtering.run(state, pod, everything).status.is_success:
         return
     live = np.flatnonzero(everything.live())
     some = everything.at(np.array(data.draw(st.lists(st.sampled_from(live.tolist()), unique=True)), np.intp))
@@ -78,7 +77,7 @@ def test_all_rows_some_rows_and_single_rows_agree(data: st.DataObject) -> None:
                 assert alone == whole[node.name], f"{plugin.name}: the two forms differ"
 
     candidates = everything.at(live.astype(np.intp))
-    assert runner.run_pre_score(state, pod, candidates).is_success
+    assert runner.scoring.run_pre_score(state, pod, candidates).is_success
     for scorer in runner.profile.score:
         if scorer.name in state.skip_score:
             continue
@@ -100,9 +99,9 @@ def test_what_a_plugin_promises_of_its_answers_is_true(data: st.DataObject) -> N
     pod = wire.convert(Pod, case["pod"])
     state = CycleState(PodInfo(pod))
     everything = cluster.all_nodes()
-    if not runner.run_pre_filter(state, pod, everything).status.is_success:
+    if not runner.pre_filtering.run(state, pod, everything).status.is_success:
         return
-    assert runner.run_pre_score(state, pod, everything).is_success
+    assert runner.scoring.run_pre_score(state, pod, everything).is_success
     node = data.draw(st.sampled_from(list(everything)))
     others = [other for other in everything if other.row != node.row]
     guest = PodInfo(pod)
@@ -114,12 +113,12 @@ def test_what_a_plugin_promises_of_its_answers_is_true(data: st.DataObject) -> N
         filters = [
             plugin
             for plugin in runner.profile.filter
-            if plugin.filter_depends_on is scope and plugin.name not in state.skip_filter
+            if stated(runner, plugin, "filter") is scope and plugin.name not in state.skip_filter
         ]
         scorers = [
             plugin
             for plugin in runner.profile.score
-            if plugin.score_depends_on is scope and plugin.name not in state.skip_score
+            if stated(runner, plugin, "score") is scope and plugin.name not in state.skip_score
         ]
         verdicts = [judged(plugin, state, pod, node.alone) for plugin in filters]
         scores = [scored(plugin, state, pod, node.alone) for plugin in scorers]
@@ -130,24 +129,27 @@ def test_what_a_plugin_promises_of_its_answers_is_true(data: st.DataObject) -> N
             assert [scored(plugin, state, pod, node.alone) for plugin in scorers] == scores
 
 
-def test_who_promises_what() -> None:
-    """The plugins whose answers about a node are its own affair; all others look at the whole cluster."""
-    plugins: Sequence[type[Plugin]] = IN_TREE
-    filters = {p.name: p.filter_depends_on.value for p in plugins if issubclass(p, FilterPlugin)}
-    scorers = {p.name: p.score_depends_on.value for p in plugins if issubclass(p, ScorePlugin)}
-    assert {name: scope for name, scope in filters.items() if scope != "cluster"} == {
-        "NodeUnschedulable": "static",
-        "NodeName": "static",
-        "TaintToleration": "static",
-        "NodeAffinity": "static",
-        "NodePorts": "node",
-        "NodeResourcesFit": "requests",
-        "NodeDeclaredFeatures": "static",
+def stated(runner: Runner, plugin: Plugin, phase: str) -> DependsOn | None:
+    inputs = runner.profile.statements.of(plugin.name)
+    return None if inputs is None else getattr(inputs, phase)
+
+
+def test_which_plugins_judge_a_node_by_itself() -> None:
+    runner = Evaluator().runner
+    filters = {each.name: stated(runner, each, "filter") for each in runner.profile.filter}
+    scorers = {each.name: stated(runner, each, "score") for each in runner.profile.score}
+    assert {name: scope for name, scope in filters.items() if scope is not DependsOn.ANYTHING} == {
+        "NodeUnschedulable": DependsOn.NODE_OBJECT,
+        "NodeName": DependsOn.NODE_OBJECT,
+        "TaintToleration": DependsOn.NODE_OBJECT,
+        "NodeAffinity": DependsOn.NODE_OBJECT,
+        "NodePorts": DependsOn.NODE,
+        "NodeResourcesFit": DependsOn.REQUESTS,
+        "NodeDeclaredFeatures": DependsOn.NODE_OBJECT,
     }
-    assert {name: scope for name, scope in scorers.items() if scope != "cluster"} == {
-        "TaintToleration": "static",
-        "NodeAffinity": "static",
-        "NodeResourcesFit": "requests",
-        "NodeResourcesBalancedAllocation": "requests",
-        "DynamicResources": "pod",
+    assert {name: scope for name, scope in scorers.items() if scope is not DependsOn.ANYTHING} == {
+        "TaintToleration": DependsOn.NODE_OBJECT,
+        "NodeAffinity": DependsOn.NODE_OBJECT,
+        "NodeResourcesFit": DependsOn.REQUESTS,
+        "NodeResourcesBalancedAllocation": DependsOn.REQUESTS,
     }

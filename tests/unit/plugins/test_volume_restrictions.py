@@ -146,18 +146,18 @@ def test_taking_the_user_away_frees_the_claim_and_putting_it_back_takes_it() -> 
     judge = evaluator(PLUGIN, make_node("n"), make_claim("c", modes=RWOP), user)
     pod = pod_with("c")
     state = CycleState(PodInfo(pod))
-    judge.runner.run_pre_filter(state, pod, judge.cluster.all_nodes())
+    judge.runner.pre_filtering.run(state, pod, judge.cluster.all_nodes())
     node = judge.cluster.node_named("n")
     assert node is not None
     trial = state.clone()
     with judge.cluster.what_if() as what_if:
         what_if.remove_pod(PodInfo(user), node.row)
-        judge.runner.run_remove_pod(trial, pod, PodInfo(user), node)
-        assert judge.runner.filter_status(trial, pod, node).is_success
+        judge.runner.filtering.run_remove_pod(trial, pod, PodInfo(user), node)
+        assert judge.runner.filtering.status(trial, pod, node).is_success
         what_if.add_pod(PodInfo(user), node.row)
-        judge.runner.run_add_pod(trial, pod, PodInfo(user), node)
-        assert not judge.runner.filter_status(trial, pod, node).is_success
-    assert not judge.runner.filter_status(state, pod, node).is_success
+        judge.runner.filtering.run_add_pod(trial, pod, PodInfo(user), node)
+        assert not judge.runner.filtering.status(trial, pod, node).is_success
+    assert not judge.runner.filtering.status(state, pod, node).is_success
 
 
 def test_disks_are_read_as_they_stand_in_a_what_if() -> None:
@@ -165,13 +165,13 @@ def test_disks_are_read_as_they_stand_in_a_what_if() -> None:
     judge = evaluator(PLUGIN, make_node("n"), user)
     pod = pod_with(gce("a"))
     state = CycleState(PodInfo(pod))
-    judge.runner.run_pre_filter(state, pod, judge.cluster.all_nodes())
+    judge.runner.pre_filtering.run(state, pod, judge.cluster.all_nodes())
     node = judge.cluster.node_named("n")
     assert node is not None
     with judge.cluster.what_if() as what_if:
         what_if.remove_pod(PodInfo(user), node.row)
-        assert judge.runner.filter_status(state, pod, node).is_success
-    assert not judge.runner.filter_status(state, pod, node).is_success
+        assert judge.runner.filtering.status(state, pod, node).is_success
+    assert not judge.runner.filtering.status(state, pod, node).is_success
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from kuberth.api.core import Pod
 from kuberth.cluster.pod_info import group_of
 from kuberth.framework.cluster_events import UNSCHEDULED_POD_ADD, Hint
 from kuberth.framework.profile import RegisteredHint
-from kuberth.framework.signatures import field_signer
+from kuberth.framework.signatures import signer
 from kuberth.framework.status import SUCCESS, Status
 from kuberth.queue.guard import GuardedQueue
 from kuberth.testing import make_pod
@@ -91,8 +91,8 @@ def test_one_hint_answers_for_all_equal_gated_pods() -> None:
         asked.append(group_of(pod))
         return Hint.QUEUE if opened else Hint.SKIP
 
-    sign = field_signer("Gate", ["info.group"])
-    registered = RegisteredHint("Gate", POD_ALL, hint, sign_gated=sign)
+    sign = signer(["info.group"], plugin="Gate")
+    registered = RegisteredHint("Gate", POD_ALL, hint, sign=sign)
     bench = Bench(pre_enqueue=gate, hints=[registered])
     for number in range(100):
         bench.add(f"p{number}", schedulingGroup={"podGroupName": f"g{number % 2}"})

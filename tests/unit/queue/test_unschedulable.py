@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 
 import pytest
 
@@ -181,7 +181,7 @@ def by_labels(info: PodInfo) -> bytes:
     "resource, asked",
     [
         pytest.param(Resource.NODE, ["red-0", "blue-0"], id="of-a-node"),
-        pytest.param(Resource.ASSIGNED_POD, [], id="of-a-pod-each-is-asked-later"),
+        pytest.param(Resource.ASSIGNED_POD, ["red-0", "blue-0"], id="of-another-pod"),
     ],
 )
 def test_of_pods_that_the_plugin_cannot_tell_apart_one_is_asked_for_all(
@@ -204,7 +204,7 @@ def test_of_pods_that_the_plugin_cannot_tell_apart_one_is_asked_for_all(
             made.add(queued)
     names = [queued.pod.metadata.name for queued in made.concerned_by(event, None, make_node("n"))]
     everyone = [f"{color}-{number}" for number in range(3) for color in ("red", "blue")]
-    assert names == ([name for name in everyone if name.startswith("blue")] if asked else everyone)
+    assert names == [name for name in everyone if name.startswith("blue")]
     assert seen == asked
 
 
@@ -228,19 +228,23 @@ def at_gate(name: str) -> QueuedPod:
     return parked(name, "A", gate="Gate")
 
 
-def gate_room(keeps_out: Callable[[], Container[str]] | None) -> UnschedulableRoom:
-    hints = [RegisteredHint("Gate", NODE_ADD, None, keeps_out=keeps_out), *on("A", NODE_ADD)]
+def gate_room(gate: Callable[[Pod], Status | None]) -> UnschedulableRoom:
+    hints = [RegisteredHint("Gate", NODE_ADD, None, gate=gate), *on("A", NODE_ADD)]
     return UnschedulableRoom(Hints({SCHEDULER: hints, "another": on("Gate", NODE_ADD)}, SchedulerMetrics()))
 
 
-def test_pods_that_their_gate_keeps_out_are_left_alone() -> None:
+def refuses(*names: str) -> Callable[[Pod], Status | None]:
+    return lambda pod: Status.unresolvable("not yet") if pod.metadata.name in names else None
+
+
+def test_pods_that_their_gate_refuses_again_are_left_alone() -> None:
     first, second = at_gate("first"), at_gate("second")
-    made = gate_room(lambda: {first.uid})
+    made = gate_room(refuses("first", "rejected"))
     for queued in (first, second, parked("rejected", "A")):
         made.add(queued)
     assert concerned(made, NODE_ADD) == ["second", "rejected"]
     assert concerned(made, NODE_TAINT) == []
-    # Who was let through once and rejected then no longer stands before the gate.
+    # A pod that was let through once and rejected then no longer stands before the gate.
     first.gating_plugin = ""
     made.add(first)
     assert concerned(made, NODE_ADD) == ["first", "second", "rejected"]
@@ -250,19 +254,46 @@ def test_pods_that_their_gate_keeps_out_are_left_alone() -> None:
 
 def test_what_periodic_flushes_bring_is_asked_whatever_the_gate_says() -> None:
     kept = at_gate("kept")
-    made = gate_room(lambda: {kept.uid})
+    made = gate_room(refuses("kept"))
     made.add(kept)
     assert made.concerned_by(events.UNSCHEDULABLE_TIMEOUT, None, None) == [kept]
 
 
-def test_a_gate_that_cannot_say_whom_it_keeps_out_is_asked_for_all(caplog: pytest.LogCaptureFixture) -> None:
-    def fail() -> Container[str]:
+def test_a_gate_that_fails_is_asked_in_earnest() -> None:
+    def fail(_pod: Pod) -> Status | None:
         raise RuntimeError("broken")
 
     made = gate_room(fail)
     made.add(at_gate("first"))
     assert concerned(made, NODE_ADD) == ["first"]
-    assert "plugin 'Gate' failed in keeps_out" in caplog.text
+
+
+def test_gated_pods_that_others_rejected_before_are_asked_one_by_one() -> None:
+    """What the gate's own hint says of one of them does not speak for those others."""
+    hints = [RegisteredHint("Gate", NODE_ADD, always(Hint.SKIP), sign=by_labels), *on("A", NODE_ADD)]
+    made = UnschedulableRoom(Hints({SCHEDULER: hints}, SchedulerMetrics()))
+    for name in ("first", "second"):
+        made.add(parked(f"fresh-{name}", gate="Gate"))
+        made.add(at_gate(name))
+    assert concerned(made, NODE_ADD) == ["first", "second"]
+
+
+def test_an_event_about_a_waiting_pod_says_nothing_of_its_equals() -> None:
+    """A hint may compare the pod with that of the event, so the pod itself is asked in any case."""
+    event = ClusterEvent(Resource.UNSCHEDULABLE_POD, Action.UPDATE)
+
+    def is_it(pod: Pod, _old: object, new: object) -> Hint:
+        same = isinstance(new, Pod) and new.metadata.uid == pod.metadata.uid
+        return Hint.QUEUE if same else Hint.SKIP
+
+    made = UnschedulableRoom(
+        Hints({SCHEDULER: [RegisteredHint("A", event, is_it, sign=by_labels)]}, SchedulerMetrics())
+    )
+    waiting = [parked(name, "A") for name in ("first", "second", "third")]
+    for queued in waiting:
+        made.add(queued)
+    for queued in waiting:
+        assert queued in made.concerned_by(event, queued.pod, queued.pod)
 
 
 # Concerns

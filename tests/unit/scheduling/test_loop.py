@@ -69,7 +69,7 @@ def test_a_defect_costs_no_one_their_pod(monkeypatch: pytest.MonkeyPatch) -> Non
 
     with monkeypatch.context() as patched:
         # After the pod was assumed: the worst moment.
-        patched.setattr(scheduler.runner, "run_permit", fail)
+        patched.setattr(scheduler.runner.reserving, "run_permit", fail)
         assert scheduler.loop.schedule_one()
     assert scheduler.rooms() == {"active": ["q"], "backoff": ["p"]}
     assert scheduler.made.cluster.placed("u") is None

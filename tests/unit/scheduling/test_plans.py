@@ -16,15 +16,18 @@ from msgspec.structs import replace
 
 from kuberth.api.core import Node, Pod, Service, ServiceSpec
 from kuberth.api.meta import ObjectMeta
+from kuberth.api.scheduling import PodGroup
+from kuberth.assembly.profiles import full_registry
 from kuberth.cluster.node_order import NodeOrder
 from kuberth.cluster.nodes import NodeRow, Nodes
 from kuberth.cluster.pod_info import PodInfo
-from kuberth.config import KubeSchedulerConfiguration
+from kuberth.config import FeatureGates, KubeSchedulerConfiguration
 from kuberth.evaluation import Evaluator
 from kuberth.framework import (
     CycleState,
     DependsOn,
     FilterPlugin,
+    Inputs,
     Plugin,
     PreFilterPlugin,
     PreFilterResult,
@@ -34,11 +37,12 @@ from kuberth.framework import (
     Verdict,
 )
 from kuberth.framework.diagnosis import Diagnosis
-from kuberth.framework.running.asking import FEW_NODES
-from kuberth.framework.status import SKIP, SKIP_FOR_GOOD
+from kuberth.framework.plan import Places
+from kuberth.framework.running.calls import FEW_NODES
+from kuberth.framework.status import SKIP
 from kuberth.scheduling.cycle import SchedulingCycle
-from kuberth.scheduling.sampling import Judge, Places, Sampler
-from kuberth.testing import make_node, make_pod
+from kuberth.scheduling.sampling import Judge, Sampler
+from kuberth.testing import ReadRecorder, make_node, make_pod
 from tests.unit.framework.rig import profile_config
 
 ZONE, HOST, DISK = "topology.kubernetes.io/zone", "kubernetes.io/hostname", "disk"
@@ -52,6 +56,7 @@ class _Few:
 
     def __init__(self) -> None:
         self._sampler = Sampler()
+        self.position = 0
 
     def choose(
         self, order: NodeOrder, _enough: int, judge: Judge, *, nodes: int
@@ -62,8 +67,22 @@ class _Few:
 class World:
     """One of the two."""
 
-    def __init__(self, config: KubeSchedulerConfiguration | None, plugins: Mapping[str, Any], *, plans: bool):
-        self.evaluator = Evaluator(config=config, plugins=plugins, with_plans=plans)
+    def __init__(
+        self,
+        config: KubeSchedulerConfiguration | None,
+        plugins: Mapping[str, Any],
+        gates: Mapping[str, bool],
+        *,
+        recorder: ReadRecorder | None = None,
+    ) -> None:
+        """With a recorder there are no plans, and what plugins read is held against what they state."""
+        registry = full_registry(plugins)
+        self.evaluator = Evaluator(
+            config=config,
+            registry=registry if recorder is None else recorder.registry(registry),
+            feature_gates=FeatureGates(gates),
+            with_plans=recorder is None,
+        )
         self.cluster = self.evaluator.cluster
         self.cycle = SchedulingCycle(
             self.cluster,
@@ -97,8 +116,8 @@ class World:
         if isinstance(scores, Status):
             return scores, ""
         best = nodes.names()[int(np.argmax(scores.totals))]
-        by_plugin, totals = scores.by_plugin.tolist(), scores.totals.tolist()
-        return (nodes.names(), looked_at, scores.plugins, by_plugin, totals), best
+        by_plugin = {name: given.tolist() for name, given in scores.by_plugin.items()}
+        return (nodes.names(), looked_at, by_plugin, scores.totals.tolist()), best
 
     def _names(self) -> list[str]:
         return self.cluster.all_nodes().names()
@@ -108,10 +127,14 @@ class Twins:
     """Both of them, and what there is to change."""
 
     def __init__(
-        self, config: KubeSchedulerConfiguration | None = None, plugins: Mapping[str, Any] | None = None
+        self,
+        config: KubeSchedulerConfiguration | None = None,
+        plugins: Mapping[str, Any] | None = None,
+        gates: Mapping[str, bool] | None = None,
     ) -> None:
-        self.with_plans = World(config, plugins or {}, plans=True)
-        self.without = World(config, plugins or {}, plans=False)
+        self.recorder = ReadRecorder()
+        self.with_plans = World(config, plugins or {}, gates or {})
+        self.without = World(config, plugins or {}, gates or {}, recorder=self.recorder)
         self.nodes: list[str] = []
         self.placed: list[PodInfo] = []
         self.nominated: list[PodInfo] = []
@@ -232,16 +255,19 @@ def nodes(draw: st.DrawFn, name: str) -> Node:
     )
 
 
-def live(twins: Twins, data: st.DataObject, *, steps: int) -> None:
+def live(
+    twins: Twins, data: st.DataObject, *, steps: int, templates: list[dict[str, Any]] = TEMPLATES
+) -> None:
     """Random churn with a question after every change."""
     for number in range(data.draw(st.integers(3, 7))):
         twins.set_node(data.draw(nodes(f"n{number}")))
     for _ in range(steps):
         _change(twins, data)
-        for template in data.draw(st.lists(st.sampled_from(TEMPLATES), min_size=1, max_size=2)):
+        for template in data.draw(st.lists(st.sampled_from(templates), min_size=1, max_size=2)):
             best = twins.ask(_pod(twins.name(), template))
             if best and data.draw(st.booleans()):
                 twins.place(_pod(twins.name(), template, node=best))
+    twins.recorder.check()
 
 
 def _change(twins: Twins, data: st.DataObject) -> None:
@@ -302,6 +328,27 @@ def test_the_default_profile_decides_alike_with_plans_and_without(data: st.DataO
     live(twins, data, steps=12)
 
 
+GROUP_GATES = {"GenericWorkload": True, "GangScheduling": True, "DRAWorkloadResourceClaims": True}
+CLAIM = {"name": "c", "resourceClaimName": "missing"}
+OF_GROUPS: list[dict[str, Any]] = [
+    {"cpu": "1"},
+    {"cpu": "1", "schedulingGroup": {"podGroupName": "missing"}},
+    {"cpu": "1", "schedulingGroup": {"podGroupName": "there"}},
+    {"cpu": "1", "resourceClaims": [CLAIM]},
+    {"cpu": "1", "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "missing"}}]},
+    {"cpu": "1", "volumes": [{"name": "v", "gcePersistentDisk": {"pdName": "disk"}}]},
+]
+
+
+@settings(max_examples=30, deadline=None)
+@given(data=st.data())
+def test_pods_of_groups_and_with_claims_are_told_from_plain_ones(data: st.DataObject) -> None:
+    twins = Twins(gates=GROUP_GATES)
+    group = PodGroup(metadata=ObjectMeta(name="there", namespace="default"))
+    twins.both(lambda world: world.evaluator.add(group))
+    live(twins, data, steps=10, templates=OF_GROUPS)
+
+
 # Plugins of one's own: per node and over the table, stating what they depend on and not
 
 
@@ -312,10 +359,9 @@ class PodLimit(PreFilterPlugin, FilterPlugin, ScorePlugin):
     """Per node, states everything; words that differ from node to node."""
 
     name = "PodLimit"
-    reads = frozenset({"metadata.labels"})
-    pre_filter_depends_on = DependsOn.POD
-    filter_depends_on = DependsOn.NODE
-    score_depends_on = DependsOn.NODE
+    inputs = Inputs(
+        {"metadata.labels"}, pre_filter=DependsOn.POD, filter=DependsOn.NODE, score=DependsOn.NODE
+    )
 
     def pre_filter(self, state: CycleState, pod: Pod, _nodes: Nodes) -> PreFilterResult | Status | None:
         if "app" not in pod.metadata.labels:
@@ -345,9 +391,7 @@ class Label(FilterPlugin, ScorePlugin):
     """Over the table, states that it looks at the node's object."""
 
     name = "Label"
-    reads = frozenset({"spec.priority"})
-    filter_depends_on = DependsOn.NODE_OBJECT
-    score_depends_on = DependsOn.NODE_OBJECT
+    inputs = Inputs({"spec.priority"}, filter=DependsOn.NODE_OBJECT, score=DependsOn.NODE_OBJECT)
 
     def filter_nodes(self, _state: CycleState, pod: Pod, nodes: Nodes) -> Verdict | None:
         if pod.spec.priority is None:
@@ -365,7 +409,7 @@ class Whole(PreFilterPlugin, FilterPlugin, ScorePlugin):
     name = "Whole"
 
     def pre_filter(self, _state: CycleState, pod: Pod, _nodes: Nodes) -> Status | None:
-        return SKIP_FOR_GOOD if pod.spec.tolerations else None
+        return SKIP if pod.spec.tolerations else None
 
     def filter(self, _state: CycleState, pod: Pod, node: NodeRow) -> Status | None:
         busiest = int(node.table.pod_count[: node.table.slots].max())

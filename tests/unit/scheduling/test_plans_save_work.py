@@ -17,6 +17,7 @@ from kuberth.framework import (
     CycleState,
     DependsOn,
     FilterPlugin,
+    Inputs,
     PreFilterPlugin,
     PreScorePlugin,
     ScorePlugin,
@@ -24,7 +25,7 @@ from kuberth.framework import (
     Status,
 )
 from kuberth.framework.diagnosis import Diagnosis
-from kuberth.framework.running.asking import FEW_NODES
+from kuberth.framework.running.calls import FEW_NODES
 from kuberth.scheduling.cycle import SchedulingCycle
 from kuberth.scheduling.sampling import Sampler
 from kuberth.testing import make_node, make_pod
@@ -33,12 +34,15 @@ from tests.unit.framework.rig import profile_config
 LABELS = {"app": "a"}
 
 
+POINTS_BEFORE: dict[type, str] = {PreFilterPlugin: "pre_filter", PreScorePlugin: "pre_score"}
+
+
 class Noting(FilterPlugin, ScorePlugin):
     """Takes every node, and notes which ones it is asked about."""
 
-    reads = frozenset({"metadata.labels"})
     filtered: ClassVar[list[str]]
     scored: ClassVar[list[str]]
+    prepares_from: ClassVar[DependsOn] = DependsOn.POD
 
 
 class PerNode(Noting):
@@ -61,10 +65,13 @@ class WholeTable(Noting):
 
 
 def noting(form: type[Noting], name: str, depends_on: DependsOn) -> type[Noting]:
+    phases: dict[str, Any] = {"filter": depends_on, "score": depends_on}
+    for point, phase in POINTS_BEFORE.items():
+        if issubclass(form, point):
+            phases[phase] = form.prepares_from
     body = {
         "name": name,
-        "filter_depends_on": depends_on,
-        "score_depends_on": depends_on,
+        "inputs": Inputs({"metadata.labels"}, **phases),
         "filtered": [],
         "scored": [],
     }
@@ -164,13 +171,12 @@ def test_every_score_within_range_is_worth_keeping(score: int, count: int) -> No
 PREPARED: StateKey[str] = StateKey("prepared")
 
 
-@pytest.mark.parametrize("depends_on", [DependsOn.POD, DependsOn.CLUSTER], ids=["the-pod", "all-there-is"])
+@pytest.mark.parametrize("depends_on", [DependsOn.POD, DependsOn.ANYTHING], ids=["the-pod", "all-there-is"])
 def test_what_is_prepared_from_the_pod_alone_is_prepared_once(depends_on: DependsOn) -> None:
     log: list[str] = []
 
     class Preparing(PerNode, PreFilterPlugin, PreScorePlugin):
-        pre_filter_depends_on = depends_on
-        pre_score_depends_on = depends_on
+        prepares_from = depends_on
 
         def pre_filter(self, state: CycleState, pod: Pod, _nodes: Nodes) -> None:
             log.append("PreFilter")
@@ -211,8 +217,7 @@ def test_what_one_plugin_writes_is_not_kept_as_anothers() -> None:
 
     class Steady(PreFilterPlugin, FilterPlugin):
         name = "Steady"
-        reads = frozenset({"metadata.labels"})
-        pre_filter_depends_on = DependsOn.POD
+        inputs = Inputs({"metadata.labels"}, pre_filter=DependsOn.POD, filter=DependsOn.ANYTHING)
 
         def pre_filter(self, *_: object) -> None: ...
 
@@ -228,8 +233,8 @@ def test_what_one_plugin_writes_is_not_kept_as_anothers() -> None:
     for _ in range(3):
         pod = make_pod("replica", labels=LABELS)
         state, runner = CycleState(PodInfo(pod)), evaluator.runner
-        runner.run_pre_filter(state, pod, evaluator.cluster.all_nodes())
-        runner.run_filter(state, pod, evaluator.cluster.all_nodes(), Diagnosis())
+        runner.pre_filtering.run(state, pod, evaluator.cluster.all_nodes())
+        runner.filtering.run(state, pod, evaluator.cluster.all_nodes(), Diagnosis())
     assert seen == ["in a good mood", "in a good mood", None]
 
 
@@ -261,15 +266,16 @@ def test_refusals_in_ever_new_words_are_not_all_kept() -> None:
             return Status.unschedulable(f"no {node.node.metadata.labels}") if node.name == "n00" else None
 
     asked = Asked(Wordy, 3)
-    with patch("kuberth.framework.running.keeping.MAX_REJECTIONS", 10):
+    with patch("kuberth.framework.plan.MAX_REJECTIONS", 10):
         for number in range(40):
             asked.evaluator.add(make_node("n00", labels={"number": str(number)}))
             asked.about()
-    plans = asked.evaluator.runner._plans
+    plans = asked.evaluator.runner.plans
     assert plans is not None
-    plan = plans.plan_for(PodInfo(make_pod("another", labels=LABELS)))
-    assert plan is not None
-    assert len(plan.nodes.verdicts.rejections) <= 11
+    equal_pods = plans.find(PodInfo(make_pod("another", labels=LABELS)), asked.cluster.all_nodes())
+    assert equal_pods is not None
+    assert equal_pods.plan is not None
+    assert len(equal_pods.plan._rejections) <= 11
 
 
 def promised_again(asked: Asked, *, priority: int = 0) -> list[str]:
@@ -294,33 +300,34 @@ def test_a_promise_is_looked_into_once(form: type[Noting]) -> None:
     assert promised_again(asked) == []
 
 
-def test_a_promise_is_looked_into_once_for_each_priority(form: type[Noting]) -> None:
+def test_a_nomination_is_judged_once_for_each_priority(form: type[Noting]) -> None:
     asked = Asked(form, FEW_NODES + 12)
-    for _ in range(3):
-        asked.about()
+    for priority in (1, 9, 10):
+        for _ in range(3):
+            asked.about(priority=priority)
     asked.evaluator.nominator.nominate(PodInfo(make_pod("promised", priority=9)), "n03")
     for expected in (["n03"], []):
         assert promised_again(asked, priority=1) == expected
         assert promised_again(asked, priority=9) == expected
-        assert promised_again(asked, priority=10) == [], "nobody keeps it from what is promised to less"
+        assert promised_again(asked, priority=10) == [], "it may push the nominated pod aside"
 
 
 class Stretches(Asked):
     """So many nodes that a search looks at a third of them only."""
 
-    def __init__(self, form: type[Noting]) -> None:
-        super().__init__(form, 300)
+    def __init__(self, form: type[Noting], nodes: int = 300) -> None:
+        super().__init__(form, nodes)
         self.sampler = Sampler()
         self._cycle = SchedulingCycle(
             self.cluster,
             nominator=self.evaluator.nominator,
             metrics=self.evaluator.runner.metrics,
-            percentage_of_nodes_to_score=34,
+            percentage_of_nodes_to_score=34 if nodes == 300 else 16,
             sampling=self.sampler,
         )
 
     def about_from(self, start: int) -> tuple[list[str], list[str], list[str], list[str]]:
-        self.sampler._start = start
+        self.sampler.position = start
         return self.about()
 
     def stretch(self, begin: int, end: int) -> list[str]:
@@ -328,22 +335,31 @@ class Stretches(Asked):
         return sorted(self.cluster.names[row] for row in order.twice[begin:end].tolist())
 
 
-ENOUGH = 102
+ENOUGH_OF_600 = 100
 
 
-def test_rows_that_come_into_sight_one_by_one_are_asked_about_with_their_neighbours(
-    form: type[Noting],
-) -> None:
+def test_rows_that_were_never_met_are_judged_with_their_neighbours(form: type[Noting]) -> None:
     asked = Stretches(form)
     asked.about_from(100)
-    asked.about_from(100)
-    seen, known = asked.stretch(100, 100 + ENOUGH + 1), asked.stretch(100, 100 + ENOUGH)
-    assert asked.about_from(100) == ([],) * 4
-    filtered, _, scored, _ = asked.about_from(102)
-    assert filtered == sorted(set(asked.names) - set(seen)), "all that is near was judged with the two"
-    assert scored == sorted(set(asked.names) - set(known))
-    for start in (0, 99, 104, 200, 299):
+    filtered, _, scored, _ = asked.about_from(100)
+    assert filtered == scored == sorted(asked.names), (
+        "as many before and after the stretch are the whole round"
+    )
+    for start in (0, 99, 102, 200, 299):
         assert asked.about_from(start) == ([],) * 4
+
+
+def test_neighbours_are_as_many_as_the_stretch_on_both_sides(form: type[Noting]) -> None:
+    asked = Stretches(form, nodes=600)
+    asked.about_from(50)
+    filtered, _, scored, _ = asked.about_from(50)
+    length = ENOUGH_OF_600 + 1
+    near = asked.stretch(600 + 50 - length, 600 + 50 + 2 * length)
+    assert filtered == scored == near
+    for start in (0, 45, 50, 60):
+        assert asked.about_from(start) == ([],) * 4
+    filtered, _, _, _ = asked.about_from(300)
+    assert filtered == sorted(set(asked.stretch(300 - length, 300 + 2 * length)) - set(near)), "no row twice"
 
 
 @pytest.mark.parametrize("point", ["filter", "score"])
@@ -362,3 +378,20 @@ def test_who_fails_for_a_neighbour_has_not_failed(point: str) -> None:
             asked.about_from(start % 300)  # a Status would be a failure
         with pytest.raises(AssertionError):
             asked.about_from((place - 10) % 300)
+
+
+@pytest.mark.parametrize("some", [2, FEW_NODES + 2], ids=["few-changes", "many-changes"])
+def test_more_changes_than_are_remembered_are_all_followed(form: type[Noting], some: int) -> None:
+    with patch("kuberth.changes.REMEMBERED_CHANGES", 8):
+        asked = Asked(form, FEW_NODES + 12)
+        for _ in range(3):
+            asked.about()
+        changed = asked.names[:some]
+        for _ in range(8):
+            asked.place(*changed)
+        assert asked.about() == ([], changed, [], changed)
+        for _ in range(8):
+            for name in changed:
+                asked.evaluator.add(make_node(name, labels={"disk": "ssd"}))
+        assert asked.about() == (changed,) * 4
+        assert asked.about() == ([],) * 4

@@ -75,7 +75,7 @@ def test_the_start_goes_round_among_all_nodes_whatever_a_search_is_narrowed_to()
     few = NodeOrder(np.array([5, 2, 7]), 8)
     for expected in (3, 6, 1):
         assert sampler.choose(few, 3, lambda _stretch: np.ones(3, np.bool_), nodes=8)
-        assert sampler.start == expected
+        assert sampler.position == expected
 
 
 @pytest.mark.parametrize(

@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from functools import cached_property
 from typing import NamedTuple
 
 from kuberth.api.core import Pod
 from kuberth.errors import ExtenderError
+from kuberth.extenders import Extenders
 from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.extension_points import BindPlugin
-from kuberth.framework.running.asking import PRE_FLIGHT, Phase, nonsense, raised
+from kuberth.framework.profile import Profile
+from kuberth.framework.running.calls import PRE_FLIGHT, Calls, nonsense, raised
 from kuberth.framework.status import SKIP, SUCCESS, Code, Status
+from kuberth.observe.metrics import SchedulerMetrics
 
 logger = logging.getLogger(__name__)
 
@@ -26,16 +28,33 @@ class BindUnderWay(NamedTuple):
     started: float
 
 
-class BindingPoints(Phase):
-    """Asks PreBind, Bind and PostBind plugins."""
+class BindingPoints:
+    """Calls PreBind, Bind and PostBind plugins."""
+
+    def __init__(
+        self, profile: Profile, *, metrics: SchedulerMetrics, calls: Calls, extenders: Extenders
+    ) -> None:
+        self._pre_bind = profile.pre_bind
+        self._bind = profile.bind
+        self._post_bind = profile.post_bind
+        self._metrics = metrics
+        self._calls = calls
+        self._extenders = extenders
+        first = next(iter(profile.bind), None)
+        self._binds_nowait = first if first is not None and _can_bind_nowait(first) else None
+        """The first Bind plugin, if it can bind without a task."""
 
     def run_pre_bind_pre_flights(self, state: CycleState, pod: Pod, node_name: str) -> Status:
         """Skip: no PreBind plugin has anything to do. Success: at least one has."""
         started = time.perf_counter()
+        unconcerned = frozenset[str]() if state.equal_pods is None else state.equal_pods.unconcerned
         skipped: set[str] = set()
         outcome = SKIP
-        for plugin in self.profile.pre_bind:
-            answer = self._asked.ask(
+        for plugin in self._pre_bind:
+            if plugin.name in unconcerned:
+                skipped.add(plugin.name)
+                continue
+            answer = self._calls.ask(
                 plugin,
                 PRE_FLIGHT,
                 plugin.pre_bind_pre_flight,
@@ -47,7 +66,7 @@ class BindingPoints(Phase):
             if answer is SKIP:  # as nearly always
                 skipped.add(plugin.name)
                 continue
-            status = self._asked.checked(plugin, PRE_FLIGHT, answer)
+            status = self._calls.checked(plugin, PRE_FLIGHT, answer)
             if status.code == Code.SKIP:
                 skipped.add(plugin.name)
             elif status.is_success:
@@ -56,21 +75,21 @@ class BindingPoints(Phase):
                 outcome = status
                 break
         state.skip_pre_bind = frozenset(skipped)
-        self._asked.observe(PRE_FLIGHT, outcome, started)
+        self._calls.observe(PRE_FLIGHT, outcome, started)
         return outcome
 
     async def run_pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
         started = time.perf_counter()
         outcome = SUCCESS
-        for plugin in self.profile.pre_bind:
+        for plugin in self._pre_bind:
             if plugin.name in state.skip_pre_bind:
                 continue
-            outcome = await self._asked.async_status(
+            outcome = await self._calls.async_status(
                 plugin, "PreBind", plugin.pre_bind, state, pod, node_name
             )
             if not outcome.is_success:
                 break
-        self._asked.observe("PreBind", outcome, started)
+        self._calls.observe("PreBind", outcome, started)
         return outcome
 
     def begin_bind(self, state: CycleState, pod: Pod, node_name: str) -> BindUnderWay | None:
@@ -80,9 +99,9 @@ class BindingPoints(Phase):
         end to `end_bind`.
         """
         plugin = self._binds_nowait
-        if self.extenders and self.extenders.binding(pod):
+        if self._extenders and self._extenders.binding(pod):
             return None
-        if plugin is None or len(state.skip_pre_bind) < len(self.profile.pre_bind):
+        if plugin is None or len(state.skip_pre_bind) < len(self._pre_bind):
             return None
         started = time.perf_counter()
         try:
@@ -92,7 +111,7 @@ class BindingPoints(Phase):
             return None
         if future is None:
             return None
-        self._asked.observe("PreBind", SUCCESS, started)
+        self._calls.observe("PreBind", SUCCESS, started)
         return BindUnderWay(plugin, future, started)
 
     def end_bind(self, under_way: BindUnderWay, state: CycleState) -> Status:
@@ -106,26 +125,20 @@ class BindingPoints(Phase):
         if isinstance(answer, Status) and answer.code == Code.SKIP:
             status = nonsense(plugin, "Bind", answer.code.label, "another status code")
         else:
-            status = self._asked.checked(plugin, "Bind", answer)
+            status = self._calls.checked(plugin, "Bind", answer)
         if state.record_plugin_metrics:
-            self.metrics.plugin_execution_duration.observe(
+            self._metrics.plugin_execution_duration.observe(
                 (plugin.name, "Bind", status.code.label), time.perf_counter() - started
             )
-        self._asked.observe("Bind", status, started)
+        self._calls.observe("Bind", status, started)
         return status
-
-    @cached_property
-    def _binds_nowait(self) -> BindPlugin | None:
-        """The first Bind plugin, if it can bind without a task."""
-        plugin = next(iter(self.profile.bind), None)
-        return plugin if plugin is not None and _can_bind_nowait(plugin) else None
 
     async def run_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
         """Ask bind plugins in order until one does not Skip. All skipping is a Skip: no one bound the pod.
 
         An extender that binds comes before them all.
         """
-        for extender in self.extenders.binding(pod) if self.extenders else ():
+        for extender in self._extenders.binding(pod) if self._extenders else ():
             try:
                 await extender.bind(pod, node_name)
             except ExtenderError as exc:
@@ -138,18 +151,18 @@ class BindingPoints(Phase):
                 return SUCCESS
         started = time.perf_counter()
         outcome = SKIP
-        for plugin in self.profile.bind:
-            outcome = await self._asked.async_status(plugin, "Bind", plugin.bind, state, pod, node_name)
+        for plugin in self._bind:
+            outcome = await self._calls.async_status(plugin, "Bind", plugin.bind, state, pod, node_name)
             if outcome.code != Code.SKIP:
                 break
-        self._asked.observe("Bind", outcome, started)
+        self._calls.observe("Bind", outcome, started)
         return outcome
 
     def run_post_bind(self, state: CycleState, pod: Pod, node_name: str) -> None:
         started = time.perf_counter()
-        for plugin in self.profile.post_bind:
-            self._asked.tell(plugin, "PostBind", plugin.post_bind, state, pod, node_name)
-        self._asked.observe("PostBind", SUCCESS, started)
+        for plugin in self._post_bind:
+            self._calls.notify(plugin, "PostBind", plugin.post_bind, state, pod, node_name)
+        self._calls.observe("PostBind", SUCCESS, started)
 
 
 def _can_bind_nowait(plugin: BindPlugin) -> bool:

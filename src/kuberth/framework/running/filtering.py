@@ -1,212 +1,326 @@
-"""The phase that finds nodes: PreFilter, Filter (`judging`, `keeping`, `promising`), PostFilter.
+"""The phase that judges nodes: Filter, with pods nominated for a node counted as if they were there.
 
-In: a cycle state, a pod, a view of the cluster table. Out: which nodes pass, why the others do not, and what
-making room achieved.
+In: a cycle state after PreFilter, a pod, a view of the cluster table. Out: which nodes pass and why the
+others do not; for the search, for preemption, and for questions about single nodes in a what-if.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Collection, Iterable, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
 
 from kuberth.api.core import Pod
-from kuberth.cluster.nodes import Nodes
+from kuberth.api.pod_resources import pod_priority
+from kuberth.cluster.nodes import NodeRow, Nodes
+from kuberth.cluster.pod_info import PodInfo
+from kuberth.cluster.table import ClusterTable
 from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.diagnosis import Diagnosis
-from kuberth.framework.extension_points import Plugin, PostFilterResult, PreFilterResult
-from kuberth.framework.plans import AnswerRecorder
-from kuberth.framework.running.asking import nonsense
-from kuberth.framework.running.promising import Promising
-from kuberth.framework.status import SKIP, SKIP_FOR_GOOD, SUCCESS, Code, Status
+from kuberth.framework.extension_points import PreFilterExtensions
+from kuberth.framework.inputs import DependsOn
+from kuberth.framework.nominator import Nominator
+from kuberth.framework.plan import Plan
+from kuberth.framework.profile import Profile
+from kuberth.framework.running.calls import ADD_POD, REMOVE_POD, Calls, raised
+from kuberth.framework.running.filters import Block, Filter, Filters
+from kuberth.framework.status import SUCCESS, Code, Status
+from kuberth.framework.verdict import Mask, Verdict
 
 
-class PreFilterOutcome(NamedTuple):
-    """What PreFilter decided: a status, the only nodes left (None: all), and who narrowed them."""
+class Judgement(NamedTuple):
+    """What Filter says of a view."""
 
-    status: Status
-    node_names: frozenset[str] | None
-    narrowed_by: frozenset[str]
+    nodes: Nodes
+    passing: Mask
+    """bool[position] of the view; not to be written to."""
+    blocks: Sequence[Block] = ()
+    """Who rejected nodes as they are."""
+    nominated: Sequence[Block] = ()
+    """Who rejected them as if the pods nominated for them were there; that counts first."""
+    plan: Plan | None = None
+    """What rejected nodes that no block speaks of."""
+
+    def rejections(self) -> Iterator[Block]:
+        """Every rejected position once, with what counts for it."""
+        told = np.zeros(len(self.passing), np.bool_)
+        for block in (*self.nominated, *self.blocks):
+            new = ~told[block.positions]
+            if new.any():
+                yield block._replace(positions=block.positions[new], codes=block.codes[new])
+            told[block.positions] = True
+        if self.plan is not None:
+            yield from self.plan.rejections(self.nodes, (~(self.passing | told)).nonzero()[0])
 
 
-_ALL_NODES: Final = PreFilterOutcome(SUCCESS, None, frozenset())
+class Filtering:
+    """Calls Filter plugins."""
 
+    def __init__(
+        self,
+        profile: Profile,
+        *,
+        cluster: ClusterTable,
+        nominator: Nominator,
+        calls: Calls,
+        filters: Filters,
+    ) -> None:
+        self._profile = profile
+        self._cluster = cluster
+        self._nominator = nominator
+        self._calls = calls
+        self._filters = filters
+        self._all = filters.all
+        self._followers = tuple(
+            plugin for plugin in profile.pre_filter if isinstance(plugin, PreFilterExtensions)
+        )
+        self._follower_names = frozenset(plugin.name for plugin in self._followers)
 
-class Filtering(Promising):
-    """Asks PreFilter, Filter and PostFilter plugins."""
+    # The search
 
-    def run_pre_filter(self, state: CycleState, pod: Pod, nodes: Nodes) -> PreFilterOutcome:
-        """Ask every PreFilter plugin; a plugin that skips is not asked at Filter either."""
-        started = time.perf_counter()
-        self._take_plan(state)
-        outcome = self._pre_filter(state, pod, nodes)
-        self._asked.observe("PreFilter", outcome.status, started)
-        return outcome
+    def judge(self, state: CycleState, pod: Pod, nodes: Nodes) -> Judgement | Status:
+        """Which nodes of the view pass, nominated pods considered. An Error status aborts the search."""
+        equal_pods = state.equal_pods
+        if equal_pods is not None and nodes.places is not None and not self._cluster.is_supposing:
+            plan = equal_pods.plan
+            passing = None if plan is None else plan.feasible(nodes.places, state, pod)
+            if passing is not None:
+                if not equal_pods.asked_filters and not self._nominator.by_node:  # as nearly always
+                    return Judgement(nodes, passing, plan=plan)
+                return self._judge_rest(state, pod, nodes, passing, equal_pods.asked_filters, plan)
+        return self._judge_rest(state, pod, nodes, nodes.live(), self._all, None)
 
-    def _take_plan(self, state: CycleState) -> None:
-        """From here on what equal pods met is known, unless the table shows what is not so."""
-        if self._plans is not None and state.pod_info is not None and not self._cluster.is_supposing:
-            state.plan = self._plans.plan_for(state.pod_info)
-            if state.plan is not None:
-                state.memory = state.plan.memory
-
-    def _pre_filter(self, state: CycleState, pod: Pod, nodes: Nodes) -> PreFilterOutcome:
-        plan, plugins = state.plan, self.profile.pre_filter
-        kept, recorder = None, None
+    def _judge_rest(
+        self,
+        state: CycleState,
+        pod: Pod,
+        nodes: Nodes,
+        alive: Mask,
+        filters: Sequence[Filter],
+        plan: Plan | None,
+    ) -> Judgement | Status:
+        """The filters that a plan does not keep, and the nodes that pods are nominated for."""
+        judged = self._filters.judge(filters, state, pod, nodes, alive)
+        if isinstance(judged, Status):
+            return judged
+        blocks, passing = judged
+        if not self._nominator.by_node:
+            return Judgement(nodes, passing, blocks, plan=plan)
+        passing, nominated = passing.copy(), list[Block]()
+        own = None
         if plan is not None:
-            kept = plan.pre_filter
-            if kept is None:
-                recorder = AnswerRecorder(state)
-            else:
-                state.write_all(kept.written)
-                if kept.is_plain:
-                    plugins = kept.to_ask
-        skipped: list[str] = []
-        narrowed_by: set[str] = set()
-        node_names: frozenset[str] | None = None
-        outcome = SUCCESS
-        for plugin in plugins:
-            if kept is not None and plugin.name in kept.answers:
-                answer = kept.answers[plugin.name]
-            else:
-                self._asked.evaluated(plugin, "PreFilter")
-                answer = self._asked.ask(
-                    plugin,
-                    "PreFilter",
-                    plugin.pre_filter,
-                    state,
-                    pod,
-                    nodes,
-                    timed=state.record_plugin_metrics,
-                )
-                if recorder is not None:
-                    recorder.note(plugin, answer, plugin.pre_filter_depends_on)
-            if answer is SKIP or answer is SKIP_FOR_GOOD:  # as nearly always
-                skipped.append(plugin.name)
-                continue
-            if isinstance(answer, PreFilterResult) and _is_narrowing(answer.node_names):
-                if answer.node_names is None:
-                    continue
-                narrowed_by.add(plugin.name)
-                left = frozenset(answer.node_names)
-                node_names = left if node_names is None else node_names & left
-                if not node_names:
-                    outcome = Status.unresolvable(_nothing_left(narrowed_by))
-                    state.missed_pre_filter = self._after(plugin)
-                    break
-                continue
-            status = self._asked.checked(plugin, "PreFilter", answer)
-            if status.code == Code.SKIP:
-                skipped.append(plugin.name)
-            elif status.code == Code.UNSCHEDULABLE:
-                # Others may find that no preemption can help, which is the stronger statement.
-                outcome = status
-            elif not status.is_success:
-                outcome = status
-                node_names, narrowed_by = None, set()
-                state.missed_pre_filter = self._after(plugin)
-                break
-        if kept is not None and kept.is_plain:
-            state.skip_filter = kept.skipped_with(skipped)
-        else:
-            state.skip_filter = frozenset(skipped)
-        if plan is not None and recorder is not None and outcome is SUCCESS:
-            plan.pre_filter = recorder.kept()
-        if outcome is SUCCESS and node_names is None:
-            return _ALL_NODES
-        return PreFilterOutcome(outcome, node_names, frozenset(narrowed_by))
+            # A plan sees the node that is nominated for the pod itself as equal pods do.
+            own = nodes.position(self._nominator.node_of(pod.metadata.uid))
+            if own is not None:
+                status = self.status(state, pod, nodes.node(own))
+                if status.code == Code.ERROR:
+                    return status
+                if status.is_success and not passing.item(own):
+                    state.equal_pods = None  # a plan has no scores of a node that equal pods cannot have
+                passing[own] = status.is_success
+                nominated += [] if status.is_success else [_block(own, status)]
+        if plan is None or any(each.name not in state.skip_filter for each in filters):
+            found = self._judge_nominated(state, pod, nodes, but=own)
+            if isinstance(found, Status):
+                return found
+            nominated += found
+        for block in nominated:
+            passing[block.positions] = False
+        return Judgement(nodes, passing, blocks, nominated, plan)
 
-    def _after(self, plugin: Plugin) -> frozenset[str]:
-        """Who comes after it at PreFilter."""
-        names = [each.name for each in self.profile.pre_filter]
-        return frozenset(names[names.index(plugin.name) + 1 :])
+    def observe(self, status: Status, started: float) -> None:
+        """How long it took to judge the nodes of a search."""
+        self._calls.observe("Filter", status, started)
 
-    def run_post_filter(
-        self, state: CycleState, pod: Pod, diagnosis: Diagnosis
-    ) -> tuple[PostFilterResult | None, Status]:
-        """Ask PostFilter plugins until one makes the pod schedulable or says that nothing can."""
-        started = time.perf_counter()
-        tries = _PostFilterTries()
-        for plugin in self.profile.post_filter:
-            answer = self._asked.ask(
-                plugin,
-                "PostFilter",
-                plugin.post_filter,
-                state,
-                pod,
-                diagnosis,
-                timed=state.record_plugin_metrics,
-            )
-            if tries.end_with(plugin, *self._post_filter_answer(plugin, answer)):
-                break
-        self._asked.observe("PostFilter", tries.status, started)
-        return tries.result, tries.status
+    def run(self, state: CycleState, pod: Pod, nodes: Nodes, diagnosis: Diagnosis) -> Mask | Status:
+        """As `judge`, with why the others do not pass written to `diagnosis`."""
+        judgement = self.judge(state, pod, nodes)
+        if isinstance(judgement, Status):
+            return judgement
+        status = self.report(judgement, diagnosis)
+        return judgement.passing if status.is_success else status
 
-    async def run_post_filter_waiting(
-        self, state: CycleState, pod: Pod, diagnosis: Diagnosis
-    ) -> tuple[PostFilterResult | None, Status]:
-        """The same in a cycle that may wait."""
-        started = time.perf_counter()
-        tries = _PostFilterTries()
-        for plugin in self.profile.post_filter:
-            answer = await self._asked.ask_waiting(
-                plugin,
-                "PostFilter",
-                plugin.post_filter_waiting,
-                state,
-                pod,
-                diagnosis,
-                timed=state.record_plugin_metrics,
-            )
-            if tries.end_with(plugin, *self._post_filter_answer(plugin, answer)):
-                break
-        self._asked.observe("PostFilter", tries.status, started)
-        return tries.result, tries.status
+    def report(self, judgement: Judgement, diagnosis: Diagnosis) -> Status:
+        """Write down why nodes do not pass; an Error if a plugin cannot say it."""
+        for block in judgement.rejections():
+            try:
+                rows = judgement.nodes.rows_at(block.positions)
+                diagnosis.add_block(block.plugin, rows, block.verdict, block.codes)
+            except BaseException as exc:  # the plugin's function from code to status
+                return raised(self._profile.plugins[block.plugin], "Filter", exc)
+        return SUCCESS
 
-    def _post_filter_answer(self, plugin: Plugin, answer: object) -> tuple[PostFilterResult | None, Status]:
-        if isinstance(answer, Status):
-            return None, self._asked.checked(plugin, "PostFilter", answer)
-        if isinstance(answer, tuple) and len(answer) == 2:
-            given, status = answer
-            if given is None or isinstance(given, PostFilterResult):
-                return given, self._asked.checked(plugin, "PostFilter", status)
-        return None, nonsense(plugin, "PostFilter", answer, "(PostFilterResult or None, Status or None)")
+    # Nodes that pods are nominated for
+
+    def _judge_nominated(
+        self, state: CycleState, pod: Pod, nodes: Nodes, *, but: int | None
+    ) -> list[Block] | Status:
+        """Who rejects nodes that pods are nominated for, as if these were there already."""
+        positions = [
+            position
+            for name in self._nominator.nominated_nodes()
+            if (position := nodes.position(name)) not in (None, but) and self._nominated_to(pod, name)
+        ]
+        if not positions:
+            return []
+        together = np.array(sorted(positions), np.intp)
+        found: list[Block] = []
+        if not self.judges_nodes_alone(state):
+            for position in together.tolist():
+                status = self._judge_with_nominated(state, pod, nodes.node(position))
+                if status.code == Code.ERROR:
+                    return status
+                if not status.is_success:
+                    found.append(_block(position, status))
+            return found
+        view = nodes.at(together)
+        with self._cluster.what_if() as what_if:
+            for row in view.rows().tolist():
+                for nominated in self._nominated_to(pod, self._cluster.names[row]):
+                    what_if.add_pod(nominated, row)
+            judged = self._filters.judge(self._all, state, pod, view, view.live())
+        if isinstance(judged, Status):
+            return judged
+        return [block._replace(positions=together[block.positions]) for block in judged[0]]
+
+    def _nominated_to(self, pod: Pod, node_name: str) -> list[PodInfo]:
+        """The pods nominated for a node that this pod must not push aside."""
+        priority = pod_priority(pod)
+        return [
+            nominated
+            for nominated in self._nominator.nominated_on(node_name)
+            if nominated.uid != pod.metadata.uid and nominated.priority >= priority
+        ]
+
+    def _judge_with_nominated(self, state: CycleState, pod: Pod, node: NodeRow) -> Status:
+        """The verdict as if the pods nominated for the node were already there."""
+        trial = state.clone()
+        with self._cluster.what_if() as what_if:
+            for nominated in self._nominated_to(pod, node.name):
+                what_if.add_pod(nominated, node.row)
+                status = self.run_add_pod(trial, pod, nominated, node)
+                if not status.is_success:
+                    return status
+            return self._filters.judge_one(self._all, trial, pod, node)
+
+    # Questions about single nodes and what-ifs
+
+    def status(self, state: CycleState, pod: Pod, node: NodeRow, *, with_nominated: bool = True) -> Status:
+        """The verdict on one node as it stands now, nominated pods considered: what preemption asks."""
+        if with_nominated and self._nominated_to(pod, node.name):
+            status = self._judge_with_nominated(state, pod, node)
+            if not status.is_success:
+                return status
+        return self._filters.judge_one(self._all, state, pod, node)
+
+    def objections(self, state: CycleState, pod: Pod, nodes: Nodes) -> Sequence[Block] | Status:
+        """What every plugin has against the nodes of a view, also against those that others rejected before.
+
+        For people: a cycle needs only the first plugin that rejects a node. A Status: a plugin failed.
+        """
+        found: list[Block] = []
+        for each in self._all:
+            judged = self._filters.judge((each,), state, pod, nodes, nodes.live())
+            if isinstance(judged, Status):
+                return judged
+            found += judged[0]
+        return found
+
+    def admits(self, info: PodInfo, node: NodeRow, *, filters: Collection[str]) -> bool:
+        """Whether these filters alone would let the pod onto the node."""
+        state = CycleState(info)
+        skipped = {plugin.name for plugin in self._profile.filter if plugin.name not in filters}
+        for plugin in self._profile.pre_filter:
+            if plugin.name in filters:
+                answer = self._calls.ask(plugin, "PreFilter", plugin.pre_filter, state, info.pod, node.alone)
+                if isinstance(answer, Status) and answer.is_rejected:
+                    return False
+                if isinstance(answer, Status) and answer.is_skip:
+                    skipped.add(plugin.name)
+        state.skip_filter = frozenset(skipped)
+        return self._filters.judge_one(self._all, state, info.pod, node).is_success
+
+    def run_as_is(
+        self, state: CycleState, pod: Pod, nodes: Nodes, diagnosis: Diagnosis | None = None
+    ) -> Mask | Status:
+        """As `run`, of the pods in the table alone: nominations are for the caller to consider."""
+        judged = self._filters.judge(self._all, state, pod, nodes, nodes.live())
+        if isinstance(judged, Status):
+            return judged
+        blocks, passing = judged
+        status = SUCCESS
+        if diagnosis is not None:
+            status = self.report(Judgement(nodes, passing, blocks), diagnosis)
+        return passing if status.is_success else status
+
+    def nominated_to_others(self, pod: Pod, nodes: Nodes) -> Mapping[int, Sequence[PodInfo]]:
+        """By row, where there are any: the pods nominated for it which this pod must not push aside."""
+        found: dict[int, Sequence[PodInfo]] = {}
+        for name in self._nominator.nominated_nodes():
+            position = nodes.position(name)
+            if position is not None and (pods := self._nominated_to(pod, name)):
+                found[nodes.row(position)] = pods
+        return found
+
+    # PreFilter data that follows a what-if
+
+    def run_add_pod(self, state: CycleState, pod: Pod, added: PodInfo, node: NodeRow) -> Status:
+        """`added` is on `node` now: have PreFilter data follow."""
+        return self._follow(ADD_POD, state, pod, added, node)
+
+    def run_remove_pod(self, state: CycleState, pod: Pod, removed: PodInfo, node: NodeRow) -> Status:
+        """`removed` left `node`: have PreFilter data follow."""
+        return self._follow(REMOVE_POD, state, pod, removed, node)
+
+    def _follow(self, point: str, state: CycleState, pod: Pod, other: PodInfo, node: NodeRow) -> Status:
+        timed = state.record_plugin_metrics
+        for plugin in self._followers:
+            if plugin.name not in state.skip_filter:
+                method = plugin.add_pod if point == ADD_POD else plugin.remove_pod
+                status = self._calls.status(plugin, point, method, state, pod, other, node, timed=timed)
+                if not status.is_success:
+                    return status
+        return SUCCESS
+
+    # What the statements say of the filters that judge a pod
+
+    def judges_nodes_alone(self, state: CycleState) -> bool:
+        """Whether no verdict on a node depends on other nodes, so that a what-if may span many."""
+        return self._follower_names <= state.skip_filter and not any(
+            depends_on is DependsOn.ANYTHING for _name, depends_on in self._stated(state)
+        )
+
+    def judges_equal_pods_alike(self, state: CycleState) -> bool:
+        """Whether equal pods get the same verdict on a node for as long as nothing is written to it."""
+        equal_pods = state.equal_pods
+        return equal_pods is not None and all(
+            each.name in state.skip_filter for each in equal_pods.asked_filters
+        )
+
+    def reads_requests_alone(self, state: CycleState) -> bool:
+        """Whether of the pods on a node no filter sees more than their number and the sums of requests."""
+        return self.judges_nodes_alone(state) and not any(
+            depends_on is DependsOn.NODE for _name, depends_on in self._stated(state)
+        )
+
+    def filters_of_node_objects(self, state: CycleState) -> frozenset[str]:
+        """Filters whose verdict on a node stays the same whatever pods come to it or leave it."""
+        return frozenset(
+            name
+            for name, depends_on in self._stated(state)
+            if depends_on in (DependsOn.POD, DependsOn.NODE_OBJECT)
+        )
+
+    def _stated(self, state: CycleState) -> Iterator[tuple[str, DependsOn]]:
+        """What every filter that is not skipped depends on: without a statement, on anything."""
+        for each in self._all:
+            if each.name not in state.skip_filter:
+                inputs = self._profile.statements.of(each.name)
+                depends_on = None if inputs is None else inputs.filter
+                yield each.name, DependsOn.ANYTHING if depends_on is None else depends_on
 
 
-class _PostFilterTries:
-    """What PostFilter plugins achieved so far, one after the other."""
-
-    def __init__(self) -> None:
-        self.result: PostFilterResult | None = None
-        self._reasons: list[str] = []
-        self._rejector = ""
-        self._end: Status | None = None
-
-    @property
-    def status(self) -> Status:
-        return self._end or Status(Code.UNSCHEDULABLE, *self._reasons, plugin=self._rejector)
-
-    def end_with(self, plugin: Plugin, given: PostFilterResult | None, status: Status) -> bool:
-        """Take an answer in; True: no other plugin is to be asked."""
-        if status.is_success or status.code == Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
-            self.result, self._end = given, status
-        elif status.code == Code.ERROR:
-            self.result, self._end = None, status
-        else:
-            self.result = given if given is not None else self.result
-            self._reasons.extend(status.reasons)
-            self._rejector = self._rejector or plugin.name
-        return self._end is not None
-
-
-def _is_narrowing(node_names: object) -> bool:
-    if node_names is None:
-        return True
-    return isinstance(node_names, Collection) and not isinstance(node_names, str | bytes)
-
-
-def _nothing_left(plugins: Iterable[str]) -> str:
-    names: Sequence[str] = sorted(plugins)
-    if len(names) == 1:
-        return f"node(s) didn't satisfy plugin {names[0]}"
-    return f"node(s) didn't satisfy plugin(s) [{' '.join(names)}] simultaneously"
+def _block(position: int, status: Status) -> Block:
+    one = np.ones(1, np.int64)
+    return Block(status.plugin, np.array([position], np.intp), Verdict.choosing(one, status), one)

@@ -18,20 +18,25 @@ from kuberth.framework.extension_points import (
     PodGroupPostFilterPlugin,
     ProposedPlacement,
 )
-from kuberth.framework.running.asking import Phase, nonsense
+from kuberth.framework.profile import Profile
+from kuberth.framework.running.calls import Calls, nonsense
 from kuberth.framework.scores import MAX_NODE_SCORE, MIN_NODE_SCORE
 from kuberth.framework.status import SUCCESS, Status
 
 NO_PLACEMENTS = "no feasible placements found"
 
 
-class Placing(Phase):
-    """Asks the plugins that look at a group as a whole."""
+class Placing:
+    """Calls the plugins that look at a group as a whole."""
+
+    def __init__(self, profile: Profile, *, calls: Calls) -> None:
+        self._profile = profile
+        self._calls = calls
 
     @property
     def group_post_filter(self) -> PodGroupPostFilterPlugin | None:
         """The plugin that makes room for whole groups, if the profile has one."""
-        plugins = (each for each in self.profile.post_filter if isinstance(each, PodGroupPostFilterPlugin))
+        plugins = (each for each in self._profile.post_filter if isinstance(each, PodGroupPostFilterPlugin))
         return next(plugins, None)
 
     def run_group_post_filter(
@@ -43,7 +48,7 @@ class Placing(Phase):
         try_again: Callable[[], Status],
     ) -> Status:
         """Have the plugin make room for a group. Success: it is on its way."""
-        return self._asked.status(
+        return self._calls.status(
             plugin, "PostFilter", plugin.post_filter_group, key, pods, rehearsal, try_again, timed=True
         )
 
@@ -51,11 +56,11 @@ class Placing(Phase):
         self, attempt: GroupAttempt, nodes: Nodes
     ) -> Sequence[PlacementCandidate] | Status:
         """The parts of the cluster to try; without a plugin, the whole cluster."""
-        if not self.profile.placement_generate:
+        if not self._profile.placement_generate:
             return [PlacementCandidate("", nodes)]
         started = time.perf_counter()
-        plugin = self.profile.placement_generate[0]
-        answer = self._asked.ask(
+        plugin = self._profile.placement_generate[0]
+        answer = self._calls.ask(
             plugin,
             "PlacementGenerate",
             plugin.generate_placements,
@@ -66,7 +71,7 @@ class Placing(Phase):
         )
         outcome: Sequence[PlacementCandidate] | Status
         if isinstance(answer, Status):
-            outcome = self._asked.checked(plugin, "PlacementGenerate", answer)
+            outcome = self._calls.checked(plugin, "PlacementGenerate", answer)
             if outcome.is_success:
                 outcome = nonsense(plugin, "PlacementGenerate", answer, "placements, or why there are none")
         elif not isinstance(answer, Sequence) or not all(
@@ -76,7 +81,7 @@ class Placing(Phase):
         else:
             outcome = answer or Status.unschedulable(NO_PLACEMENTS).by(plugin.name)
         status = outcome if isinstance(outcome, Status) else SUCCESS
-        self._asked.observe("PlacementGenerate", status, started)
+        self._calls.observe("PlacementGenerate", status, started)
         return outcome
 
     def run_placement_score(
@@ -85,14 +90,14 @@ class Placing(Phase):
         """The weighted sum of all plugins' scores for each proposal."""
         started = time.perf_counter()
         totals, outcome = [0] * len(proposed), SUCCESS
-        for plugin in self.profile.placement_score:
+        for plugin in self._profile.placement_score:
             scores = self._placement_scores(plugin, attempt, proposed)
             if isinstance(scores, Status):
                 outcome = scores
                 break
-            weight = self.profile.placement_score_weights[plugin.name]
+            weight = self._profile.placement_score_weights[plugin.name]
             totals = [total + weight * score for total, score in zip(totals, scores, strict=True)]
-        self._asked.observe("PlacementScore", outcome, started)
+        self._calls.observe("PlacementScore", outcome, started)
         return totals if outcome.is_success else outcome
 
     def _placement_scores(
@@ -100,7 +105,7 @@ class Placing(Phase):
     ) -> Sequence[int] | Status:
         scores: list[int] = []
         for each in proposed:
-            answer = self._asked.ask(
+            answer = self._calls.ask(
                 plugin,
                 "PlacementScore",
                 plugin.score_placement,
@@ -110,13 +115,13 @@ class Placing(Phase):
                 timed=True,
             )
             if isinstance(answer, Status):
-                status = self._asked.checked(plugin, "PlacementScore", answer)
+                status = self._calls.checked(plugin, "PlacementScore", answer)
                 if not status.is_success:
                     return status
             if not isinstance(answer, int) or isinstance(answer, bool):
                 return nonsense(plugin, "PlacementScore", answer, "a whole number")
             scores.append(answer)
-        normalized = self._asked.ask(
+        normalized = self._calls.ask(
             plugin,
             "PlacementScore",
             plugin.normalize_placement_scores,
@@ -125,7 +130,7 @@ class Placing(Phase):
             tuple(scores),
         )
         if isinstance(normalized, Status):
-            status = self._asked.checked(plugin, "PlacementScore", normalized)
+            status = self._calls.checked(plugin, "PlacementScore", normalized)
             if not status.is_success:
                 return status
             normalized = None

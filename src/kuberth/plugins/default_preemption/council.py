@@ -121,7 +121,7 @@ class Council:
         runner = self._handle.runner
         assert runner is not None
         fresh = CycleState(state.pod_info, record_plugin_metrics=state.record_plugin_metrics)
-        if not runner.run_pre_filter(fresh, pod, self._cluster.all_nodes()).status.is_success:
+        if not runner.pre_filtering.run(fresh, pod, self._cluster.all_nodes()).status.is_success:
             return None
         preemptor = Preemptor(pod, runner, fresh, cluster=self._cluster, priority=pod_priority(pod))
         return next(filter(None, (self._present(preemptor, each) for each in candidates)), None)
@@ -142,6 +142,6 @@ class Council:
         with self._cluster.what_if() as what_if:
             for info in victims:
                 what_if.remove_pod(info, node.row)
-                if not runner.run_remove_pod(state, pod, info, node).is_success:
+                if not runner.filtering.run_remove_pod(state, pod, info, node).is_success:
                     return False
-            return runner.filter_status(state, pod, node).is_success
+            return runner.filtering.status(state, pod, node).is_success

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from kuberth.api.core import Pod, PodCondition
@@ -103,10 +103,6 @@ class Evictions:
         """Whether a preemption for this pod, or pod group, is still under way."""
         running = self._running.get(preemptor.metadata.uid)
         return running is not None and self._turn_away(running)
-
-    def turn_away(self) -> Container[str]:
-        """All pods, by UID, that are turned away because the preemption for them is still under way."""
-        return {uid for uid, running in self._running.items() if self._turn_away(running)}
 
     def _turn_away(self, running: _Running) -> bool:
         running.turned_away = running.last_victim is None or not self._is_seen_to_leave(running.last_victim)

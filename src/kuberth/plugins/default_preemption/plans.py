@@ -69,9 +69,10 @@ class Victims(NamedTuple):
 class VictimPlan:
     """The rows judged for one kind of preemptor."""
 
-    def __init__(self) -> None:
-        self._budgets_version = 0
-        self._promises_version = 0
+    def __init__(self, budgets: Budgets, nominator: Nominator) -> None:
+        self._budgets = budgets
+        self._changed_budgets = budgets.changes.reader()
+        self._nominations = nominator.changes.reader()
         self.clear()
 
     def clear(self) -> None:
@@ -92,13 +93,10 @@ class VictimPlan:
         """How many rows there is room for."""
         return len(self._codes)
 
-    def catch_up(self, cluster: ClusterTable, *, budgets: Budgets, nominator: Nominator) -> None:
+    def catch_up(self, cluster: ClusterTable) -> None:
         """Forget what changes other than those of the rows themselves have made doubtful."""
-        budgets.catch_up()
-        doubtful = budgets.changes.since(self._budgets_version)
-        promised = nominator.changes.since(self._promises_version)
-        self._budgets_version = budgets.changes.version
-        self._promises_version = nominator.changes.version
+        self._budgets.catch_up()
+        doubtful, promised = self._changed_budgets.read(), self._nominations.read()
         too_much = doubtful is None or ANY_PODS in doubtful or promised is None
         if too_much or len(self._refusals) > MAX_REFUSALS:
             self.clear()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 
@@ -27,6 +27,7 @@ from kuberth.framework.extension_points import (
     PreEnqueuePlugin,
 )
 from kuberth.framework.handle import Handle
+from kuberth.framework.inputs import Inputs
 from kuberth.framework.status import Code, Status
 from kuberth.informers.store import Store, object_key
 from kuberth.plugins.default_preemption.budgets import Budgets
@@ -60,6 +61,7 @@ class _Chosen(NamedTuple):
 
 class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPlugin, EnqueueExtensions):
     name = "DefaultPreemption"
+    inputs = Inputs({"info.priority"})
 
     def __init__(
         self, args: DefaultPreemptionArgs | None, handle: Handle, *, rng: random.Random | None = None
@@ -69,7 +71,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
         self._handle = handle
         self._rng = random.Random() if rng is None else rng
         self._budgets = Budgets(handle.stores.of(PodDisruptionBudget))
-        self._plan = StateKey[VictimPlan]("DefaultPreemption/plan")
+        self._plan = StateKey[dict[frozenset[str], VictimPlan]]("DefaultPreemption/plans")
         self._plans = VictimPlans()
         self._pods = handle.stores.of(Pod)
         gates = handle.feature_gates
@@ -100,9 +102,6 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
         if self._evictions.turns_away(pod):
             return Status.unresolvable("waiting for the preemption for this pod to be finished")
         return None
-
-    def keeps_out(self) -> Container[str]:
-        return self._evictions.turn_away()
 
     def events_to_register(self) -> Iterable[EventWithHint]:
         # Registered so that the gate is asked again. Whether the pod is worth a try is for the plugins to
@@ -226,9 +225,10 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
             raise RuntimeError("DefaultPreemption was asked before its profile was complete")
         rows = resolvable_rows(diagnosis, cluster)
         if not len(rows):
-            return Search(VictimPlan(), cluster, candidates=NO_ROWS, tried=NO_ROWS, without_victims=NO_ROWS)
+            nothing = VictimPlan(self._budgets, self._handle.nominator)
+            return Search(nothing, cluster, candidates=NO_ROWS, tried=NO_ROWS, without_victims=NO_ROWS)
         preemptor = Preemptor(pod, runner, state, cluster=cluster, priority=pod_priority(pod))
-        with self._plan_for(preemptor, may_recall=is_the_same) as plan:
+        with self._plan_for(preemptor, may_share=is_the_same) as plan:
             return search(
                 preemptor,
                 # A random start spreads the victims over the cluster.
@@ -239,16 +239,17 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
             )
 
     @contextmanager
-    def _plan_for(self, preemptor: Preemptor, *, may_recall: bool) -> Iterator[VictimPlan]:
+    def _plan_for(self, preemptor: Preemptor, *, may_share: bool) -> Iterator[VictimPlan]:
         """What equal preemptors found out before, where that can still be true; otherwise nothing."""
         state, nominator, cluster = preemptor.state, self._handle.nominator, self._handle.cluster
-        plan = VictimPlan()
-        may_recall = may_recall and not cluster.is_supposing
-        if may_recall and preemptor.runner.judges_nodes_alone(state):
-            plan = state.recall(self._plan, (preemptor.priority, state.skip_filter), VictimPlan)
-            if state.memory is not None:
-                self._plans.use(plan)
-        plan.catch_up(cluster, budgets=self._budgets, nominator=nominator)
+        plan = VictimPlan(self._budgets, nominator)
+        may_share = may_share and not cluster.is_supposing
+        filtering = preemptor.runner.filtering
+        if may_share and filtering.judges_equal_pods_alike(state) and filtering.judges_nodes_alone(state):
+            plans = state.for_equal_pods(self, self._plan, dict[frozenset[str], VictimPlan])
+            plan = plans.setdefault(state.skip_filter, plan)
+            self._plans.use(plan)
+        plan.catch_up(cluster)
         # What is promised to the pod itself stands in its own way least of all, in that of others it does.
         own_row = cluster.row_of(nominator.node_of(preemptor.pod.metadata.uid))
         if own_row is not None:

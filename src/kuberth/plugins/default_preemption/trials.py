@@ -134,12 +134,12 @@ class PodTrial:
     def _remove(self, info: PodInfo, row: int) -> None:
         self._what_if.remove_pod(info, row)
         node = NodeRow(self._cluster, row)
-        self._expect(self._runner.run_remove_pod(self._state, self._preemptor.pod, info, node))
+        self._expect(self._runner.filtering.run_remove_pod(self._state, self._preemptor.pod, info, node))
 
     def _add(self, info: PodInfo, row: int) -> None:
         self._what_if.add_pod(info, row)
         node = NodeRow(self._cluster, row)
-        self._expect(self._runner.run_add_pod(self._state, self._preemptor.pod, info, node))
+        self._expect(self._runner.filtering.run_add_pod(self._state, self._preemptor.pod, info, node))
 
     def _expect(self, status: Status) -> None:
         if not status.is_success:
@@ -147,7 +147,9 @@ class PodTrial:
 
     def _status_on(self, lane: VictimLane) -> Status:
         """Whether the pod fits on the node as things stand, pods nominated for it considered."""
-        return self._runner.filter_status(self._state, self._preemptor.pod, NodeRow(self._cluster, lane.row))
+        return self._runner.filtering.status(
+            self._state, self._preemptor.pod, NodeRow(self._cluster, lane.row)
+        )
 
     def _fits(self, lanes: Sequence[VictimLane]) -> Sequence[bool]:
         if len(lanes) > 1:
@@ -159,7 +161,7 @@ class PodTrial:
     def _fits_on_each(self, lanes: Sequence[VictimLane], diagnosis: Diagnosis) -> Sequence[bool] | None:
         """The same for many nodes at once. None: a plugin failed, so each has to be asked on its own."""
         view = Nodes(self._cluster, np.array([lane.row for lane in lanes], np.int64))
-        passing = self._runner.run_filter(self._state, self._preemptor.pod, view, diagnosis)
+        passing = self._runner.filtering.run(self._state, self._preemptor.pod, view, diagnosis)
         return None if isinstance(passing, Status) else passing.tolist()
 
 
@@ -176,7 +178,7 @@ class SumsTrial:
         self._cluster = preemptor.cluster
         self._rows = rows
         self._what_if = what_if
-        promised = self._runner.promised_to_others(preemptor.pod, Nodes(self._cluster, rows))
+        promised = self._runner.filtering.nominated_to_others(preemptor.pod, Nodes(self._cluster, rows))
         self._promised = {row: sums_of([pods], self._cluster) for row, pods in promised.items()}
         """By row: what pods ask for that are not there yet and must not be pushed aside."""
         self._present = present
@@ -196,7 +198,7 @@ class SumsTrial:
             lane.row: (positions[lane.row], first) for lane, first in zip(lanes, firsts, strict=False)
         }
         # They have let the pod pass, and what they go by does not change in this what-if.
-        self._state.skip_filter |= self._runner.filters_of_node_objects
+        self._state.skip_filter |= self._runner.filtering.filters_of_node_objects(self._state)
 
     def spare(self, lanes: Sequence[VictimLane], turn: int) -> Sequence[bool]:
         positions, firsts = np.array([self._place[lane.row] for lane in lanes], np.int64).T
@@ -229,7 +231,7 @@ class SumsTrial:
     def _judged(self, rows: Rows, amounts: Amounts, diagnosis: Diagnosis | None) -> Mask:
         self._what_if.set(amounts, rows)
         view = Nodes(self._cluster, rows)
-        passing = self._runner.run_filter_as_is(self._state, self._preemptor.pod, view, diagnosis)
+        passing = self._runner.filtering.run_as_is(self._state, self._preemptor.pod, view, diagnosis)
         if isinstance(passing, Status):
             raise TrialError(passing)
         return passing

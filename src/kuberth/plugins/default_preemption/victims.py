@@ -38,7 +38,7 @@ class VictimSearch:
         self._cluster = preemptor.cluster
         self._budgets = budgets
         self._plan = plan
-        self._sums_do = preemptor.runner.reads_requests_alone(preemptor.state)
+        self._sums_do = preemptor.runner.filtering.reads_requests_alone(preemptor.state)
 
     def judge(self, rows: Rows) -> None:
         """Find out about the rows; about one only, unless no verdict on a row depends on another row.

@@ -13,7 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kuberth.cluster.nodes import Nodes
+from kuberth.config.plugin_args import ResourceSpec
 from kuberth.framework.handle import Handle
+from kuberth.framework.inputs import DependsOn, Versioned
 from kuberth.plugins.devices.classes import may_be_backed
 from kuberth.plugins.devices.inventory import Inventory
 
@@ -26,6 +28,17 @@ class Backing:
     def __init__(self, handle: Handle) -> None:
         is_on = handle.feature_gates.enabled("DRAExtendedResource")
         self._inventory = Inventory.shared(handle) if is_on else None
+
+    @property
+    def versions(self) -> tuple[Versioned, ...]:
+        """What decides which resources are backed."""
+        return () if self._inventory is None else (self._inventory.classes.store.changes,)
+
+    def without_devices(self, scored: Iterable[ResourceSpec], otherwise: DependsOn) -> DependsOn:
+        """What a score of these resources depends on: anything, if devices may be counted for one of them."""
+        if self._inventory is not None and any(may_be_backed(spec.name) for spec in scored):
+            return DependsOn.ANYTHING
+        return otherwise
 
     def backed(self, resources: Iterable[str]) -> frozenset[str]:
         """Those of the resources that a device class stands behind."""

@@ -117,7 +117,7 @@ class Inventory:
     def totals(self, device_class: DeviceClass, nodes: Nodes) -> tuple[Column, Column]:
         """Per node how many devices of the class there are, and how many of them are taken."""
         self.refresh()
-        version = (self.sites.version, self._table.selection_version, self.classes.version)
+        version = (self.sites.version, self._table.selection.version, self.classes.version)
         if version != self._counted_at:
             self._counted_at = version
             self._counts.clear()

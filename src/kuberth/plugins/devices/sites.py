@@ -124,10 +124,10 @@ class Sites:
             grown = np.full(len(table.live), _UNKNOWN, np.int64)
             grown[: len(self.of_row)] = self.of_row
             self.of_row = grown
-        if self._selection_version != table.selection_version:
+        if self._selection_version != table.selection.version:
             renewed = np.flatnonzero(table.node_generation[: table.slots] > self._generation).tolist()
             rows = {*rows, *renewed}
-            self._selection_version, self._generation = table.selection_version, table.generation
+            self._selection_version, self._generation = table.selection.version, table.generation
         if len(self.sites) > table.slots + _ABANDONED:
             self._start_anew()
         if self._site_of == {}:

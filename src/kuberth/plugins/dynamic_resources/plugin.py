@@ -23,7 +23,6 @@ from kuberth.api.scheduling import PodGroup
 from kuberth.api.selectors import CompiledNodeSelector, compile_node_selector
 from kuberth.clock import NANOSECONDS
 from kuberth.cluster.nodes import NodeRow, Nodes
-from kuberth.cluster.pod_info import PodInfo
 from kuberth.cluster.selection import meets_node_selector
 from kuberth.config.plugin_args import DynamicResourcesArgs
 from kuberth.errors import KuberthError, PluginError, SelectorError
@@ -31,7 +30,6 @@ from kuberth.framework.cluster_events import Action, ClusterEvent, Concern, Even
 from kuberth.framework.cycle_state import CycleState, StateKey
 from kuberth.framework.diagnosis import Diagnosis
 from kuberth.framework.extension_points import (
-    DependsOn,
     EnqueueExtensions,
     FilterPlugin,
     PostFilterPlugin,
@@ -44,8 +42,9 @@ from kuberth.framework.extension_points import (
     Scores,
 )
 from kuberth.framework.handle import Handle
+from kuberth.framework.inputs import DependsOn, Inputs
 from kuberth.framework.scores import normalized
-from kuberth.framework.status import SKIP, SKIP_FOR_GOOD, Code, Status
+from kuberth.framework.status import SKIP, Code, Status
 from kuberth.framework.verdict import Codes, Verdict
 from kuberth.informers.store import Store
 from kuberth.plugins.devices.features import DeviceFeatures
@@ -121,12 +120,22 @@ class DynamicResources(
     PreBindPlugin,
     EnqueueExtensions,
 ):
-    """What it answers about pods with claims is kept in no plan: `tells_apart`. Others it has nothing to say
-    about, or not for good if a device class may come to stand behind a resource they ask for."""
-
     name = "DynamicResources"
-    reads = frozenset({"spec.resource_claims"}) | REQUEST_FIELDS
-    score_depends_on = DependsOn.POD
+    inputs = Inputs(
+        REQUEST_FIELDS
+        | {
+            "metadata.uid",
+            "metadata.namespace",
+            "metadata.name",
+            "spec.scheduling_group",
+            "status.resource_claim_statuses",
+            "status.node_allocatable_resource_claim_statuses",
+        },
+        only_with={"spec.resource_claims", "info.request.scalars", "info.group"},
+        pre_filter=DependsOn.ANYTHING,
+        filter=DependsOn.ANYTHING,
+        score=DependsOn.ANYTHING,
+    )
 
     def __init__(self, args: DynamicResourcesArgs | None, handle: Handle) -> None:
         args = DynamicResourcesArgs() if args is None else args
@@ -176,10 +185,6 @@ class DynamicResources(
                 spawn=handle.spawn,
             )
 
-    def tells_apart(self, info: PodInfo) -> bool:
-        """Claims are one pod's affair, or a few pods'."""
-        return self._enabled and bool(info.pod.spec.resource_claims)
-
     def pre_enqueue(self, pod: Pod) -> Status | None:
         if not self._enabled or not pod.spec.resource_claims:
             return None
@@ -196,7 +201,7 @@ class DynamicResources(
         scalars = state.pod_info.request.scalars
         in_group = self._with_groups and bool(group_name_of(pod))
         if not self._enabled or not (pod.spec.resource_claims or scalars or in_group):
-            return SKIP_FOR_GOOD
+            return SKIP
         inventory = self._inventory
         try:
             named = list(named_claims_of(pod, inventory.claims, with_groups=self._with_groups))

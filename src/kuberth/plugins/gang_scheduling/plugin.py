@@ -17,6 +17,7 @@ from kuberth.framework.extension_points import (
     PreEnqueuePlugin,
 )
 from kuberth.framework.handle import Handle
+from kuberth.framework.inputs import Inputs
 from kuberth.framework.status import Status
 
 PERMIT_SECONDS: Final = 5 * 60.0
@@ -25,7 +26,7 @@ PERMIT_SECONDS: Final = 5 * 60.0
 
 class GangScheduling(PreEnqueuePlugin, PermitPlugin, EnqueueExtensions):
     name = "GangScheduling"
-    hints_read = frozenset({"info.group"})
+    inputs = Inputs({"info.group"})
 
     def __init__(self, _args: object, handle: Handle) -> None:
         self._handle = handle

@@ -15,12 +15,12 @@ from kuberth.api.core import Pod
 from kuberth.cluster.images import ImageColumn
 from kuberth.cluster.nodes import Nodes
 from kuberth.cluster.table import ClusterTable
-from kuberth.framework.cycle_state import CycleState, StateKey
+from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.extension_points import ScorePlugin, Scores
+from kuberth.framework.inputs import DependsOn, Inputs
 from kuberth.framework.scores import MAX_NODE_SCORE
 from kuberth.framework.status import SKIP, Status
 
-_COLUMNS: Final = StateKey[list[ImageColumn]]("ImageLocality/columns of the containers' images")
 _MEBIBYTE: Final = 1024 * 1024
 MIN_BYTES: Final = 23 * _MEBIBYTE
 """Images that come to less are not worth going for: score 0."""
@@ -30,17 +30,15 @@ MAX_BYTES_PER_CONTAINER: Final = 1000 * _MEBIBYTE
 
 class ImageLocality(ScorePlugin):
     name = "ImageLocality"
-    reads = frozenset({"spec.containers", "spec.init_containers"})
+    inputs = Inputs({"spec.containers", "spec.init_containers", "spec.volumes"}, score=DependsOn.ANYTHING)
 
     def score_nodes(self, state: CycleState, pod: Pod, nodes: Nodes) -> Scores | Status:
         table = nodes.table
         if state.scores_bare_nodes:
             return SKIP
-        columns = state.recall(
-            _COLUMNS, table.images.version, lambda: _columns(table, _container_images(pod))
-        )
-        if any(volume.image is not None for volume in pod.spec.volumes):
-            columns = [*columns, *_columns(table, _volume_images(pod))]
+        if not table.images.are_known:
+            return SKIP
+        columns = _columns(table, (*_container_images(pod), *_volume_images(pod)))
         if not any(column.node_count for column in columns):
             return SKIP
         found = np.zeros(len(nodes), np.int64)

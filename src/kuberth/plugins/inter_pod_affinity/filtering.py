@@ -55,16 +55,14 @@ class RequiredTerms:
         return any(tally.is_in_any_domain(label) for tally, label in self._objections())
 
     def verdict(self, nodes: Nodes) -> Verdict | None:
-        # From the last rule to the first, so that the first one that rejects a node has its say.
-        rules = [(_shares_domain(nodes, *objection), _NOT_BORNE) for objection in self._objections()]
-        rules += [(_shares_domain(nodes, tally, label), _NOT_FAR) for tally, label in self._far]
-        if self._near is not None:
-            rules.append((~self._near.is_at(nodes), _NOT_NEAR))
+        """Which nodes of the view are ruled out; None: none is."""
         codes: Codes | None = None
-        for rejected, code in rules:
-            if np.count_nonzero(rejected):
-                codes = np.zeros(len(nodes), np.int64) if codes is None else codes
-                codes[rejected] = code
+        if self._near is not None:
+            codes = _with(codes, ~self._near.is_at(nodes), _NOT_NEAR)
+        for rules, code in ((self._far, _NOT_FAR), (self._objections(), _NOT_BORNE)):
+            for tally, label in rules:
+                if tally.is_in_any_domain(label):
+                    codes = _with(codes, _shares_domain(nodes, tally, label), code)
         return None if codes is None else Verdict(codes, _status)
 
     def _objections(self) -> list[tuple[Tally, LabelColumn]]:
@@ -73,7 +71,7 @@ class RequiredTerms:
         A what-if can bring a pod with a term that no other pod carries.
         """
         table = self._table
-        version = table.terms.carried_version(Carried.REQUIRED_ANTI_AFFINITY)
+        version = (table.terms.version, table.terms.carried_in(Carried.REQUIRED_ANTI_AFFINITY).version)
         if version != self._objections_version:
             self._objections_version = version
             self._known_objections = [
@@ -105,13 +103,27 @@ class _Company:
         starts_anywhere = self._is_its_own and not any(
             self._tally.is_in_any_domain(label) for label in self._labels
         )
-        first, *others = (
-            nodes.take(label.ids) != ABSENT if starts_anywhere else _shares_domain(nodes, self._tally, label)
-            for label in self._labels
-        )
-        for other in others:
-            first &= other
-        return first
+        near: Mask | None = None
+        for label in self._labels:
+            here = _has(nodes, label) if starts_anywhere else _shares_domain(nodes, self._tally, label)
+            near = here if near is None else near & here
+        assert near is not None
+        return near
+
+
+def _with(codes: Codes | None, rejected: Mask, code: int) -> Codes | None:
+    """The codes, with this one where nodes are rejected that no rule before rejected."""
+    if codes is not None:
+        rejected = rejected > (codes != 0)
+    if not len(rejected) or not rejected.item(rejected.argmax()):  # none is, as nearly always
+        return codes
+    new: Codes = rejected.view(np.uint8) * np.uint8(code)  # bytes: half as long as whole numbers take
+    return new if codes is None else codes + new
+
+
+def _has(nodes: Nodes, label: LabelColumn) -> Mask:
+    has: Mask = nodes.take(label.ids) != ABSENT
+    return has
 
 
 def _shares_domain(nodes: Nodes, tally: Tally, label: LabelColumn) -> Mask:
@@ -119,6 +131,10 @@ def _shares_domain(nodes: Nodes, tally: Tally, label: LabelColumn) -> Mask:
     if not tally.is_in_any_domain(label):
         return nowhere(nodes)
     ids, sums = nodes.take(label.ids), tally.by_domain(label)
+    if len(sums) <= len(ids):  # few domains: judge them, and look up what that means for the nodes
+        counted = sums > 0
+        counted[ABSENT] = False
+        return counted.take(ids)
     shares: Mask = sums.take(ids) > 0
     if sums.item(ABSENT):
         shares &= ids != ABSENT

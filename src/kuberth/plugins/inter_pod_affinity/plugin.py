@@ -9,7 +9,7 @@ and the plugin does not need to be told of pods that one adds or removes.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Iterable
 
 from kuberth.api.core import Pod
 from kuberth.cluster.nodes import Nodes
@@ -26,6 +26,7 @@ from kuberth.framework.extension_points import (
     Scores,
 )
 from kuberth.framework.handle import Handle
+from kuberth.framework.inputs import DependsOn, Inputs
 from kuberth.framework.scores import MAX_NODE_SCORE
 from kuberth.framework.status import SKIP, Status
 from kuberth.framework.verdict import Verdict
@@ -35,17 +36,24 @@ from kuberth.plugins.inter_pod_affinity.incoming import broken_term, incoming_po
 from kuberth.plugins.inter_pod_affinity.scoring import DomainScores, scaled
 
 _REQUIRED: StateKey[RequiredTerms] = StateKey("required inter-pod affinity")
-_KEPT_REQUIRED: StateKey[RequiredTerms] = StateKey("required inter-pod affinity of equal pods")
 _SCORES: StateKey[DomainScores] = StateKey("preferred inter-pod affinity")
 _KEPT_SCORES: StateKey[DomainScores] = StateKey("preferred inter-pod affinity of equal pods")
 
 
 class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, EnqueueExtensions):
     name = "InterPodAffinity"
-    reads = frozenset({"metadata.namespace", "metadata.labels", "spec.affinity"})
 
-    def __init__(self, args: InterPodAffinityArgs | None, _handle: Handle) -> None:
+    def __init__(self, args: InterPodAffinityArgs | None, handle: Handle) -> None:
         self._args = args or InterPodAffinityArgs()
+        terms = handle.cluster.terms
+        self.inputs = Inputs(
+            {"metadata.namespace", "metadata.labels", "spec.affinity", "info.problems"},
+            pre_filter=DependsOn.POD,
+            filter=DependsOn.ANYTHING,
+            pre_score=DependsOn.ANYTHING,
+            score=DependsOn.ANYTHING,
+            versions=(terms, handle.cluster.selection, *map(terms.carried_in, Carried)),
+        )
 
     # Filter
 
@@ -57,7 +65,7 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         has_own = info.required_affinity or info.required_anti_affinity
         if not has_own and not terms.carried(Carried.REQUIRED_ANTI_AFFINITY):
             return SKIP
-        required = state.recall(_KEPT_REQUIRED, terms.version, lambda: RequiredTerms(info, nodes.table))
+        required = RequiredTerms(info, nodes.table)
         if not required.matter:
             return SKIP
         state.write(_REQUIRED, required)
@@ -75,10 +83,9 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         table = nodes.table
         if not info.preferred_terms and not self._is_preferred(table.terms):
             return SKIP
-        scores = state.recall(
-            _KEPT_SCORES,
-            _scoring_version(table.terms),
-            lambda: DomainScores(info, table, required_affinity_weight=self._args.hard_pod_affinity_weight),
+        weight = self._args.hard_pod_affinity_weight
+        scores = state.for_equal_pods(
+            self, _KEPT_SCORES, lambda: DomainScores(info, table, required_affinity_weight=weight)
         )
         if scores.is_empty:
             return SKIP
@@ -107,8 +114,3 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
             EventWithHint(ClusterEvent(Resource.POD, pod_changes), hints.after_pod_change),
             EventWithHint(ClusterEvent(Resource.NODE, node_changes), hints.after_node_change),
         ]
-
-
-def _scoring_version(terms: Terms) -> Hashable:
-    """Changes with which placed pods have a say in scores, and with who counts them."""
-    return terms.carried_version(Carried.PREFERRED), terms.carried_version(Carried.REQUIRED_AFFINITY)

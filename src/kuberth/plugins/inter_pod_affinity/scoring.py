@@ -32,7 +32,10 @@ class DomainScores:
     @property
     def is_empty(self) -> bool:
         """Whether no term finds any pod. Terms that cancel each other out are not nothing, as upstream."""
-        return not any(tally.is_in_any_domain(label) for label, tally, _weight in self._terms)
+        for label, tally, _weight in self._terms:  # noqa: SIM110 - a generator would cost a frame a term
+            if tally.is_in_any_domain(label):
+                return False
+        return True
 
     def over(self, nodes: Nodes) -> Scores:
         total: Scores | None = None
@@ -40,10 +43,15 @@ class DomainScores:
             if not tally.is_in_any_domain(label):
                 continue
             ids, sums = nodes.take(label.ids), tally.by_domain(label)
-            worth = sums.take(ids)
-            if sums.item(ABSENT):
-                worth[ids == ABSENT] = 0
-            worth *= weight
+            if len(sums) <= len(ids):  # few domains: weigh them, and look up what that means for the nodes
+                by_domain = sums * weight
+                by_domain[ABSENT] = 0
+                worth = by_domain.take(ids)
+            else:
+                worth = sums.take(ids)
+                if sums.item(ABSENT):
+                    worth[ids == ABSENT] = 0
+                worth *= weight
             total = worth if total is None else total + worth
         return np.zeros(len(nodes), np.int64) if total is None else total
 

@@ -28,7 +28,6 @@ from kuberth.errors import SelectorError
 from kuberth.framework.cluster_events import Action, ClusterEvent, EventWithHint, Hint, Resource
 from kuberth.framework.cycle_state import CycleState, StateKey
 from kuberth.framework.extension_points import (
-    DependsOn,
     EnqueueExtensions,
     FilterPlugin,
     PreFilterPlugin,
@@ -39,6 +38,7 @@ from kuberth.framework.extension_points import (
 )
 from kuberth.framework.handle import Handle
 from kuberth.framework.hint_objects import before_and_after, expect
+from kuberth.framework.inputs import DependsOn, Inputs
 from kuberth.framework.scores import normalized
 from kuberth.framework.status import SKIP, Status
 from kuberth.framework.verdict import Verdict
@@ -65,11 +65,13 @@ _NOTHING_ADDED: Final = _Added()
 
 class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, EnqueueExtensions):
     name = "NodeAffinity"
-    reads = frozenset({"spec.affinity", "spec.node_selector"})
-    pre_filter_depends_on = DependsOn.POD
-    filter_depends_on = DependsOn.NODE_OBJECT
-    pre_score_depends_on = DependsOn.POD
-    score_depends_on = DependsOn.NODE_OBJECT
+    inputs = Inputs(
+        {"spec.affinity", "spec.node_selector"},
+        pre_filter=DependsOn.POD,
+        filter=DependsOn.NODE_OBJECT,
+        pre_score=DependsOn.POD,
+        score=DependsOn.NODE_OBJECT,
+    )
 
     def __init__(self, args: NodeAffinityArgs | None, _handle: Handle) -> None:
         self._added = _compile_added(args.added_affinity if args is not None else None)

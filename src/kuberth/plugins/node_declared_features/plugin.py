@@ -15,9 +15,10 @@ from kuberth.api.core import Node, Pod, PodSpec
 from kuberth.cluster.nodes import Nodes
 from kuberth.framework.cluster_events import Action, ClusterEvent, EventWithHint, Hint, Resource
 from kuberth.framework.cycle_state import CycleState, StateKey
-from kuberth.framework.extension_points import DependsOn, EnqueueExtensions, FilterPlugin, PreFilterPlugin
+from kuberth.framework.extension_points import EnqueueExtensions, FilterPlugin, PreFilterPlugin
 from kuberth.framework.handle import Handle
 from kuberth.framework.hint_objects import before_and_after, expect
+from kuberth.framework.inputs import DependsOn, Inputs
 from kuberth.framework.status import SKIP, Status
 from kuberth.framework.verdict import Verdict
 
@@ -50,9 +51,11 @@ def required_features(pod: Pod) -> frozenset[str]:
 
 class NodeDeclaredFeatures(PreFilterPlugin, FilterPlugin, EnqueueExtensions):
     name = "NodeDeclaredFeatures"
-    reads = frozenset({"spec.containers", "spec.init_containers", "spec.host_network", "spec.host_users"})
-    pre_filter_depends_on = DependsOn.POD
-    filter_depends_on = DependsOn.NODE_OBJECT
+    inputs = Inputs(
+        {"spec.containers", "spec.init_containers", "spec.host_network", "spec.host_users"},
+        pre_filter=DependsOn.POD,
+        filter=DependsOn.NODE_OBJECT,
+    )
 
     def __init__(self, _args: object, handle: Handle) -> None:
         self._enabled = handle.feature_gates.enabled("NodeDeclaredFeatures")

@@ -10,7 +10,8 @@ from kuberth.cluster.nodes import Nodes
 from kuberth.cluster.selection import everywhere
 from kuberth.framework.cluster_events import Action, ClusterEvent, EventWithHint, Resource
 from kuberth.framework.cycle_state import CycleState
-from kuberth.framework.extension_points import DependsOn, EnqueueExtensions, FilterPlugin
+from kuberth.framework.extension_points import EnqueueExtensions, FilterPlugin
+from kuberth.framework.inputs import DependsOn, Inputs
 from kuberth.framework.status import Status
 from kuberth.framework.verdict import Verdict
 
@@ -19,8 +20,7 @@ _REJECTED: Final = Status.unresolvable("node(s) didn't match the requested node 
 
 class NodeName(FilterPlugin, EnqueueExtensions):
     name = "NodeName"
-    reads = frozenset({"spec.node_name"})
-    filter_depends_on = DependsOn.NODE_OBJECT
+    inputs = Inputs({"spec.node_name"}, filter=DependsOn.NODE_OBJECT)
 
     def filter_nodes(self, _state: CycleState, pod: Pod, nodes: Nodes) -> Verdict | None:
         if not pod.spec.node_name:

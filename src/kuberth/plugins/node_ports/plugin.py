@@ -15,8 +15,9 @@ from kuberth.cluster.pod_info import HostPort, host_ports
 from kuberth.cluster.selection import nowhere
 from kuberth.framework.cluster_events import Action, ClusterEvent, EventWithHint, Hint, Resource
 from kuberth.framework.cycle_state import CycleState
-from kuberth.framework.extension_points import DependsOn, EnqueueExtensions, FilterPlugin, PreFilterPlugin
+from kuberth.framework.extension_points import EnqueueExtensions, FilterPlugin, PreFilterPlugin
 from kuberth.framework.hint_objects import expect
+from kuberth.framework.inputs import DependsOn, Inputs
 from kuberth.framework.status import SKIP, Status
 from kuberth.framework.verdict import Verdict
 
@@ -26,9 +27,9 @@ _ALL_ADDRESSES: Final = "0.0.0.0"
 
 class NodePorts(PreFilterPlugin, FilterPlugin, EnqueueExtensions):
     name = "NodePorts"
-    reads = frozenset({"spec.containers", "spec.init_containers"})
-    pre_filter_depends_on = DependsOn.POD
-    filter_depends_on = DependsOn.NODE
+    inputs = Inputs(
+        {"spec.containers", "spec.init_containers"}, pre_filter=DependsOn.POD, filter=DependsOn.NODE
+    )
 
     def pre_filter(self, state: CycleState, pod: Pod, _nodes: Nodes) -> Status | None:
         return None if _wanted(state, pod) else SKIP

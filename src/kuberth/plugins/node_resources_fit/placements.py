@@ -11,11 +11,12 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from kuberth.cluster.counting import Column
 from kuberth.cluster.resource_columns import MEMORY
 from kuberth.config.plugin_args import ResourceSpec
 from kuberth.errors import QuantityError
 from kuberth.framework.extension_points import ProposedPlacement
-from kuberth.plugins.node_resources_fit.strategies import most_allocated_of_one
+from kuberth.plugins.node_resources_fit.strategies import most_allocated, toward_zero
 from kuberth.plugins.resources.allocation import Use, shares_of
 from kuberth.plugins.resources.requests import amounts_for_fit_score
 
@@ -28,7 +29,7 @@ def fullness(proposed: ProposedPlacement, resources: Iterable[ResourceSpec]) -> 
         except QuantityError:
             continue  # it asks for nothing that can be read
     nodes, table = proposed.candidate.nodes, proposed.candidate.nodes.table
-    found: list[Use] = []
+    uses: list[Use[Column]] = []
     for share in shares_of(resources, asked):
         index = table.resource_index(share.resource)
         if index is None:
@@ -39,5 +40,7 @@ def fullness(proposed: ProposedPlacement, resources: Iterable[ResourceSpec]) -> 
         whole = int(offered.sum())
         if whole:
             taken = int(np.where(has, nodes.take(counts[index]), 0).sum())
-            found.append((share.weight, whole, taken, share.amount))
-    return most_allocated_of_one(found)
+            after = min(taken + share.amount, whole)
+            # Sums over many nodes are large: arrays wrap around as upstream's integers do.
+            uses.append((share.weight, np.array([whole]), np.array([after]), 0))
+    return int(np.sum(most_allocated(uses, toward_zero)))

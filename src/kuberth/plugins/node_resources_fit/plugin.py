@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from operator import floordiv
 from typing import Final
 
 from kuberth.api.core import Pod
 from kuberth.api.pod_resources import is_extended_resource
 from kuberth.cluster.nodes import NodeRow, Nodes
-from kuberth.cluster.pod_info import PodInfo
 from kuberth.config.plugin_args import NodeResourcesFitArgs
 from kuberth.errors import QuantityError
 from kuberth.framework.cluster_events import Action, ClusterEvent, EventWithHint, Hint, Resource
 from kuberth.framework.cycle_state import CycleState, StateKey
 from kuberth.framework.extension_points import (
-    DependsOn,
     EnqueueExtensions,
     FilterPlugin,
     PlacementScorePlugin,
@@ -25,6 +24,7 @@ from kuberth.framework.extension_points import (
     Scores,
 )
 from kuberth.framework.handle import Handle
+from kuberth.framework.inputs import DependsOn, Inputs
 from kuberth.framework.status import SKIP, Status
 from kuberth.framework.verdict import Verdict
 from kuberth.plugins.devices.backing import Backing
@@ -35,8 +35,8 @@ from kuberth.plugins.node_resources_fit.hints import (
 )
 from kuberth.plugins.node_resources_fit.placements import fullness
 from kuberth.plugins.node_resources_fit.shortages import NOTHING, shortage, shortages
-from kuberth.plugins.node_resources_fit.strategies import strategy_of
-from kuberth.plugins.resources.allocation import Share, allocation, shares_of, uses
+from kuberth.plugins.node_resources_fit.strategies import strategy_of, toward_zero
+from kuberth.plugins.resources.allocation import Share, scores_of, shares_of, uses_of_one
 from kuberth.plugins.resources.requests import (
     REQUEST_FIELDS,
     Amounts,
@@ -53,11 +53,6 @@ class NodeResourcesFit(
     PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, PlacementScorePlugin, EnqueueExtensions
 ):
     name = "NodeResourcesFit"
-    reads = REQUEST_FIELDS
-    pre_filter_depends_on = DependsOn.POD
-    filter_depends_on = DependsOn.REQUESTS
-    pre_score_depends_on = DependsOn.POD
-    score_depends_on = DependsOn.REQUESTS
 
     def __init__(self, args: NodeResourcesFitArgs | None, handle: Handle) -> None:
         args = args or NodeResourcesFitArgs()
@@ -70,11 +65,14 @@ class NodeResourcesFit(
         self._hints_are_on = gates.enabled("SchedulerQueueingHints")
         self._device_classes = gates.enabled("DRAExtendedResource")
         self._backing = Backing(handle)
-
-    def tells_apart(self, info: PodInfo) -> bool:
-        """Whether the pod's requests can be met by devices, of which tables know nothing."""
-        scalars = info.request.scalars
-        return bool(scalars and self._backing.backed(scalars))
+        self.inputs = Inputs(
+            REQUEST_FIELDS,
+            pre_filter=DependsOn.POD,
+            filter=DependsOn.REQUESTS,
+            pre_score=self._backing.without_devices(self._resources, DependsOn.POD),
+            score=self._backing.without_devices(self._resources, DependsOn.REQUESTS),
+            versions=self._backing.versions,
+        )
 
     def pre_filter(self, state: CycleState, pod: Pod, _nodes: Nodes) -> Status | None:
         try:
@@ -116,11 +114,16 @@ class NodeResourcesFit(
         state.write(_SHARES, shares_of(self._resources, amounts, self._backing.counts))
         return None
 
-    def score(self, state: CycleState, _pod: Pod, node: NodeRow) -> int:
-        return self._strategy.score(uses(node, state.read(_SHARES), with_defaults=True))
+    def score(self, state: CycleState, pod: Pod, node: NodeRow) -> int:
+        uses = uses_of_one(node, state.read(_SHARES), with_defaults=True)
+        if uses is None:
+            return int(self.score_nodes(state, pod, node.alone)[0])
+        return self._strategy(uses, floordiv)
 
     def score_nodes(self, state: CycleState, _pod: Pod, nodes: Nodes) -> Scores:
-        return self._strategy.scores(allocation(nodes, state.read(_SHARES), with_defaults=True))
+        return scores_of(
+            nodes, state.read(_SHARES), lambda uses: self._strategy(uses, toward_zero), with_defaults=True
+        )
 
     def score_placement(self, _state: CycleState, _group: str, proposed: ProposedPlacement) -> int:
         return fullness(proposed, self._resources)

@@ -14,9 +14,11 @@ import numpy as np
 from kuberth.cluster.nodes import NodeRow, Nodes
 from kuberth.framework.status import Status
 from kuberth.framework.verdict import Codes, Mask, Verdict
+from kuberth.plugins.resources.allocation import N
 from kuberth.plugins.resources.requests import Amounts
 
 TOO_MANY_PODS: Final = "Too many pods"
+_INSUFFICIENT: Final = "Insufficient "
 _MOST_BITS: Final = 62
 """Shortages that fit into a code beside bit 0; the sign bit is left alone."""
 
@@ -31,26 +33,35 @@ class _Shortage(NamedTuple):
 NOTHING: Final = frozenset[str]()
 
 
-def shortage(node: NodeRow, amounts: Amounts, backed: Collection[str] = NOTHING) -> Status | None:
-    """The verdict on one node; None if it lacks nothing. The same as `shortages` says of it.
+def _lacks(allocatable: N, left: N, amount: int, *, is_backed: bool) -> Mask | bool:
+    """Whether nodes have too little left of a resource; the same of one node and of many.
 
-    `backed` are resources that a device class stands behind: a node that offers none of them may have
-    devices to give instead, which is not for this plugin to say.
+    A device class may stand behind the resource: a node that offers none of it may have devices to give
+    instead, which is not for this plugin to say.
     """
+    return (left < amount) & (allocatable > 0) if is_backed else left < amount
+
+
+def shortage(node: NodeRow, amounts: Amounts, backed: Collection[str] = NOTHING) -> Status | None:
+    """The verdict on one node; None if it lacks nothing. `backed`: what device classes stand behind."""
     table, row = node.table, node.row
     reasons = []
-    hopeless = False
+    is_hopeless = False
     if table.pod_count.item(row) >= table.allowed_pods.item(row):
         reasons.append(TOO_MANY_PODS)
-    indices, offered, taken = table.resources, table.allocatable, table.requested
+    indices, offered, requested = table.resources, table.allocatable, table.requested
     for resource, amount in amounts.items():
         index = indices.get(resource)
-        allocatable = 0 if index is None else offered.item(index, row)
-        requested = 0 if index is None else taken.item(index, row)
-        if allocatable - requested < amount and not (allocatable <= 0 and resource in backed):
-            reasons.append(_insufficient(resource))
-            hopeless = hopeless or allocatable < amount
-    return _status(reasons, is_hopeless=hopeless) if reasons else None
+        if index is None:
+            allocatable = left = 0
+        else:
+            allocatable = offered.item(index, row)
+            left = allocatable - requested.item(index, row)
+        # What fits, as nearly everything does, is spared the call.
+        if left < amount and _lacks(allocatable, left, amount, is_backed=resource in backed):
+            reasons.append(_INSUFFICIENT + resource)
+            is_hopeless = is_hopeless or allocatable < amount
+    return _status(reasons, is_hopeless=is_hopeless) if reasons else None
 
 
 def shortages(nodes: Nodes, amounts: Amounts, backed: Collection[str] = NOTHING) -> Verdict | None:
@@ -64,18 +75,16 @@ def shortages(nodes: Nodes, amounts: Amounts, backed: Collection[str] = NOTHING)
     offered_nowhere: list[str] = []
     for resource, amount in amounts.items():
         index = table.resource_index(resource)
-        if index is None and resource in backed:
-            continue
         if index is None:
-            offered_nowhere.append(_insufficient(resource))
+            if _lacks(0, 0, amount, is_backed=resource in backed):
+                offered_nowhere.append(_INSUFFICIENT + resource)
             continue
         allocatable = nodes.take(table.allocatable[index])
-        short = allocatable - nodes.take(table.requested[index]) < amount
-        if resource in backed:
-            short &= allocatable > 0
-        if np.count_nonzero(short):
-            found.append(_Shortage((_insufficient(resource),), short))
-            hopeless |= (allocatable < amount) & short if resource in backed else allocatable < amount
+        left = allocatable - nodes.take(table.requested[index])
+        lacks: Mask = np.asarray(_lacks(allocatable, left, amount, is_backed=resource in backed))
+        if np.count_nonzero(lacks):
+            found.append(_Shortage((_INSUFFICIENT + resource,), lacks))
+            hopeless |= lacks & (allocatable < amount)
     if offered_nowhere:
         everywhere = np.ones(len(nodes), np.bool_)
         found.append(_Shortage(offered_nowhere, everywhere))
@@ -83,14 +92,10 @@ def shortages(nodes: Nodes, amounts: Amounts, backed: Collection[str] = NOTHING)
     if not found:
         return None
     # The order of a node's reasons is the pod's, whatever other nodes offer.
-    order = {_insufficient(resource): place for place, resource in enumerate(amounts, start=1)}
+    order = {_INSUFFICIENT + resource: place for place, resource in enumerate(amounts, start=1)}
     if len(found) > _MOST_BITS:
         return _verdict_by_combination(found, hopeless, order)
     return _verdict_by_bits(found, hopeless, order)
-
-
-def _insufficient(resource: str) -> str:
-    return f"Insufficient {resource}"
 
 
 def _verdict_by_bits(found: Sequence[_Shortage], hopeless: Mask, order: Mapping[str, int]) -> Verdict:

@@ -1,34 +1,35 @@
 """NodeResourcesFit's scoring strategies: prefer empty nodes, full nodes, or a utilisation of your choice.
 
-In: an `Allocation`. Out: a score from 0 to 100 for every node: the weighted mean of what the strategy
-says of each resource the node has. Divisions drop the fraction, as Kubernetes' integers do.
+In: the uses of the resources of one node or of many. Out: a score from 0 to 100 for every node: the weighted
+mean of what the strategy says of each resource the node has. Divisions drop the fraction, and huge numbers
+wrap around, as Kubernetes' integers do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from kuberth.cluster.counting import Column
 from kuberth.config.plugin_args import MAX_CUSTOM_SCORE, ScoringStrategy, UtilizationShapePoint
 from kuberth.errors import ConfigError
-from kuberth.framework.extension_points import Scores
 from kuberth.framework.scores import MAX_NODE_SCORE
-from kuberth.plugins.resources.allocation import Allocation, Matrix, Use, allocation_of_one
+from kuberth.plugins.resources.allocation import N, Use
 
 FULL = 100
 """The utilisation, in per cent, of a node that has nothing left."""
-_WRAPS: Final = 2**63
-"""From here on Kubernetes' integers wrap around."""
+
+Divided = Callable[[N | int, N | int], N]
+"""Divides toward zero: `floordiv` for the plain numbers of one node, which are never negative, and for arrays
+`toward_zero`."""
 
 
-class Strategy(NamedTuple):
-    """A way to score, over many nodes and of one; both say the same."""
+class Strategy(Protocol):
+    """A way to score, the same for one node and for many; 0 without any resource."""
 
-    scores: Callable[[Allocation], Scores]
-    score: Callable[[Sequence[Use]], int]
+    def __call__(self, uses: Sequence[Use[N]], divided: Divided[N], /) -> N | int: ...
 
 
 def strategy_of(settings: ScoringStrategy) -> Strategy:
@@ -40,115 +41,68 @@ def strategy_of(settings: ScoringStrategy) -> Strategy:
         raise ConfigError(f"no scoring strategy is called {settings.type!r}; there are: {names}") from None
 
 
-def least_allocated(use: Allocation) -> Scores:
+def least_allocated(uses: Sequence[Use[N]], divided: Divided[N]) -> N | int:
     """The more is left, the better; a node that is asked for more than it has gets nothing."""
-    spare = use.allocatable - use.allocated
-    spare -= use.added
-    np.maximum(spare, 0, out=spare)
-    return _weighted_mean(_per_cent(spare, use), use)
+    total: N | int = 0
+    weights = 0
+    for weight, allocatable, allocated, added in uses:
+        requested = allocated + added
+        spare = (allocatable - requested) * (requested <= allocatable)
+        total += weight * divided(spare * MAX_NODE_SCORE, allocatable)
+        weights += weight
+    return divided(total, weights) if weights else 0
 
 
-def most_allocated(use: Allocation) -> Scores:
+def most_allocated(uses: Sequence[Use[N]], divided: Divided[N]) -> N | int:
     """The less is left, the better. The defaults for small pods can ask for more than there is."""
-    taken = use.allocated + use.added
-    np.minimum(taken, use.allocatable, out=taken)
-    return _weighted_mean(_per_cent(taken, use), use)
+    total: N | int = 0
+    weights = 0
+    for weight, allocatable, allocated, added in uses:
+        requested = allocated + added
+        taken = requested - (requested - allocatable) * (requested > allocatable)
+        total += weight * divided(taken * MAX_NODE_SCORE, allocatable)
+        weights += weight
+    return divided(total, weights) if weights else 0
 
 
-def least_allocated_of_one(uses: Sequence[Use]) -> int:
-    return _mean_of_one(
-        (weight, allocatable, max(allocatable - allocated - added, 0))
-        for weight, allocatable, allocated, added in uses
-    )
-
-
-def most_allocated_of_one(uses: Sequence[Use]) -> int:
-    return _mean_of_one(
-        (weight, allocatable, min(allocated + added, allocatable))
-        for weight, allocatable, allocated, added in uses
-    )
-
-
-def requested_to_capacity_ratio(
-    shape: Sequence[UtilizationShapePoint],
-) -> Callable[[Allocation], Scores]:
+def requested_to_capacity_ratio(shape: Sequence[UtilizationShapePoint]) -> Strategy:
     """Scores by utilisation along a line through the points of `shape`."""
-    by_utilisation = np.array([_on_line(shape, utilisation) for utilisation in range(FULL + 1)], np.int64)
+    line = [_on_line(shape, utilisation) for utilisation in range(FULL + 1)]
+    column = np.array(line, np.int64)
 
-    def score(use: Allocation) -> Scores:
-        requested = use.allocated + use.added
-        overdrawn = requested > use.allocatable
-        utilisation = np.where(overdrawn, FULL, _per_cent(requested, use))
-        scores = by_utilisation.take(utilisation, mode="clip")
-        # Upstream leaves a resource that scores zero out of the mean, and rounds instead of truncating.
-        counts = (scores > 0) & use.has
-        weight_sums = _weighted_sum(counts, use)
-        means: NDArray[np.float64] = _weighted_sum(scores * counts, use) / np.maximum(weight_sums, 1)
-        return np.floor(means + 0.5).astype(np.int64)
+    def score(uses: Sequence[Use[N]], divided: Divided[N]) -> N | int:
+        total: N | int = 0
+        weights: N | int = 0
+        for weight, allocatable, allocated, added in uses:
+            requested = allocated + added
+            fits = requested <= allocatable
+            used = divided(requested * fits * FULL, allocatable) + FULL * (1 - fits)
+            height = line[used] if isinstance(used, int) else column.take(used, mode="clip")
+            # Upstream leaves a resource that scores zero out of the mean, and rounds instead of truncating.
+            total += weight * height
+            weights += weight * (height > 0)
+        return (2 * total + weights) // (2 * weights + (weights == 0))
 
     return score
 
 
-def _over_one(scores: Callable[[Allocation], Scores]) -> Callable[[Sequence[Use]], int]:
-    """The way for one node made from that for many."""
-    return lambda uses: int(scores(allocation_of_one(uses))[0])
-
-
 def _ratio(settings: ScoringStrategy) -> Strategy:
-    shape = settings.requested_to_capacity_ratio.shape if settings.requested_to_capacity_ratio else ()
-    scores = requested_to_capacity_ratio(shape)
-    return Strategy(scores, _over_one(scores))
+    ratio = settings.requested_to_capacity_ratio
+    return requested_to_capacity_ratio(ratio.shape if ratio else ())
 
 
 _STRATEGIES: Mapping[str, Callable[[ScoringStrategy], Strategy]] = {
-    "LeastAllocated": lambda _settings: Strategy(least_allocated, least_allocated_of_one),
-    "MostAllocated": lambda _settings: Strategy(most_allocated, most_allocated_of_one),
+    "LeastAllocated": lambda _settings: least_allocated,
+    "MostAllocated": lambda _settings: most_allocated,
     "RequestedToCapacityRatio": _ratio,
 }
 
 
-def _mean_of_one(parts: Iterable[tuple[int, int, int]]) -> int:
-    """The weighted mean of shares: weight, what there is, and the part of it."""
-    total = weights = 0
-    for weight, whole, part in parts:
-        hundredfold = part * MAX_NODE_SCORE
-        if not -_WRAPS < hundredfold < _WRAPS:
-            hundredfold = (hundredfold + _WRAPS) % (2 * _WRAPS) - _WRAPS
-        total += weight * _quotient(hundredfold, whole)
-        weights += weight
-    return _quotient(total, weights) if weights else 0
-
-
-def _quotient(dividend: int, divisor: int) -> int:
-    return dividend // divisor if dividend >= 0 else -(-dividend // divisor)
-
-
-def _weighted_mean(scores: Matrix, use: Allocation) -> Scores:
-    """Over the resources that the node has; zero for a node that has none of them."""
-    if use.is_complete and use.weights:
-        return _divided(_weighted_sum(scores, use), sum(use.weights))
-    weight_sums = _weighted_sum(use.has, use)
-    return _divided(_weighted_sum(scores * use.has, use), np.maximum(weight_sums, 1))
-
-
-def _weighted_sum(scores: Matrix | NDArray[np.bool_], use: Allocation) -> Scores:
-    total = np.zeros(scores.shape[1], np.int64)
-    for row, weight in zip(scores, use.weights, strict=True):
-        total += row * np.int64(weight) if weight != 1 else row
-    return total
-
-
-def _per_cent(part: Matrix, use: Allocation) -> Matrix:
-    """How much of what the node has is `part`, which is used up."""
-    part *= MAX_NODE_SCORE
-    return _divided(part, use.divisors)
-
-
-def _divided(dividends: NDArray[np.int64], divisors: NDArray[np.int64] | int) -> NDArray[np.int64]:
-    """Toward zero. Only figures in the exabytes get negative here: they wrap around, as upstream's do."""
-    quotients: NDArray[np.int64] = dividends // divisors
-    if dividends.min(initial=0) < 0:
-        quotients += (dividends < 0) & (quotients * divisors != dividends)
+def toward_zero(dividends: Column | int, divisors: Column | int) -> Column:
+    """The quotients without their fractions. Only figures in the exabytes, which wrap, get negative."""
+    quotients: Column = np.floor_divide(dividends, divisors)
+    if quotients.min(initial=0) < 0:
+        quotients += (quotients < 0) & (quotients * divisors != dividends)
     return quotients
 
 

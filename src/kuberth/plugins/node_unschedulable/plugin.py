@@ -10,9 +10,10 @@ from kuberth.api.taints import find_untolerated
 from kuberth.cluster.nodes import Nodes
 from kuberth.framework.cluster_events import Action, ClusterEvent, EventWithHint, Hint, Resource
 from kuberth.framework.cycle_state import CycleState
-from kuberth.framework.extension_points import DependsOn, EnqueueExtensions, FilterPlugin
+from kuberth.framework.extension_points import EnqueueExtensions, FilterPlugin
 from kuberth.framework.handle import Handle
 from kuberth.framework.hint_objects import before_and_after, expect
+from kuberth.framework.inputs import DependsOn, Inputs
 from kuberth.framework.status import Status
 from kuberth.framework.verdict import Verdict
 
@@ -23,8 +24,7 @@ _REJECTED: Final = Status.unresolvable("node(s) were unschedulable")
 
 class NodeUnschedulable(FilterPlugin, EnqueueExtensions):
     name = "NodeUnschedulable"
-    reads = frozenset({"spec.tolerations"})
-    filter_depends_on = DependsOn.NODE_OBJECT
+    inputs = Inputs({"spec.tolerations"}, filter=DependsOn.NODE_OBJECT)
 
     def __init__(self, _args: object, handle: Handle) -> None:
         self._comparison_operators = handle.feature_gates.enabled("TaintTolerationComparisonOperators")

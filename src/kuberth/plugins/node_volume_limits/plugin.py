@@ -18,7 +18,8 @@ from kuberth.framework.cycle_state import CycleState, StateKey
 from kuberth.framework.extension_points import EnqueueExtensions, FilterPlugin, PreFilterPlugin
 from kuberth.framework.handle import Handle
 from kuberth.framework.hint_objects import expect
-from kuberth.framework.status import SKIP_FOR_GOOD, Code, Status
+from kuberth.framework.inputs import DependsOn, Inputs
+from kuberth.framework.status import SKIP, Code, Status
 from kuberth.framework.verdict import Mask, Verdict
 from kuberth.plugins.node_volume_limits.attached import AttachedVolumes
 from kuberth.plugins.node_volume_limits.resolving import Attachable, VolumeResolver
@@ -41,7 +42,12 @@ _STATE: Final = StateKey[_NewVolumes]("NodeVolumeLimits")
 
 class NodeVolumeLimits(PreFilterPlugin, FilterPlugin, EnqueueExtensions):
     name = "NodeVolumeLimits"
-    reads = frozenset({"info.attachable_volumes"})
+    inputs = Inputs(
+        {"metadata.namespace", "metadata.name", "spec.volumes"},
+        only_with={"info.attachable_volumes"},
+        pre_filter=DependsOn.ANYTHING,
+        filter=DependsOn.ANYTHING,
+    )
 
     def __init__(self, _args: object, handle: Handle) -> None:
         self._drivers = handle.stores.of(CSIDriver)
@@ -53,7 +59,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin, EnqueueExtensions):
     def pre_filter(self, state: CycleState, pod: Pod, _nodes: Nodes) -> Status | None:
         volumes = attachable_volumes(state, pod)
         if not volumes:
-            return SKIP_FOR_GOOD
+            return SKIP
         state.write(_STATE, self._new_volumes(pod, volumes))
         return None
 

@@ -5,13 +5,14 @@ In: a pod and the plugin's arguments. Out: compiled constraints, hard or soft.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from kuberth.api.core import Pod, TopologySpreadConstraint
 from kuberth.api.selectors import Selector, compile_label_selector, selector_from_set
 from kuberth.api.well_known import HOSTNAME, ZONE
 from kuberth.config.plugin_args import PodTopologySpreadArgs
+from kuberth.framework.inputs import Versioned
 from kuberth.informers.store import Stores
 from kuberth.plugins.pod_topology_spread.default_selector import DefaultSelector
 
@@ -57,11 +58,10 @@ class ConstraintReader:
         self._inclusion_policies = inclusion_policies
         self._match_label_keys = match_label_keys
 
-    def version(self, pod: Pod) -> Hashable:
-        """Changes with everything besides the pod that its constraints depend on."""
-        if self._default_selector is None or pod.spec.topology_spread_constraints:
-            return None
-        return self._default_selector.version
+    @property
+    def versions(self) -> Sequence[Versioned]:
+        """What constraints depend on besides the pod."""
+        return () if self._default_selector is None else self._default_selector.versions
 
     def hard(self, pod: Pod) -> tuple[Constraint, ...]:
         return self._constraints(pod, HARD)

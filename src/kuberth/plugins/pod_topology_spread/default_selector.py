@@ -12,6 +12,7 @@ from kuberth.api.apps import ReplicaSet, StatefulSet
 from kuberth.api.core import Pod, ReplicationController, Service
 from kuberth.api.meta import OwnerReference
 from kuberth.api.selectors import Requirement, Selector, compile_label_selector, selector_from_set
+from kuberth.changes import Changes
 from kuberth.errors import SelectorError
 from kuberth.informers.store import Store, Stores
 
@@ -28,12 +29,12 @@ class DefaultSelector:
         }
 
     @property
-    def version(self) -> tuple[int, ...]:
-        """Changes with everything that is looked at besides the pod."""
+    def versions(self) -> tuple[Changes[str], ...]:
+        """Everything that is looked at besides the pod."""
         return (
-            self._services.version,
-            self._replication_controllers.version,
-            *(store.version for store in self._sets.values()),
+            self._services.changes,
+            self._replication_controllers.changes,
+            *(store.changes for store in self._sets.values()),
         )
 
     def of(self, pod: Pod) -> Selector:

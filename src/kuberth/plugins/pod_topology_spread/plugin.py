@@ -24,6 +24,7 @@ from kuberth.framework.extension_points import (
     Scores,
 )
 from kuberth.framework.handle import Handle
+from kuberth.framework.inputs import DependsOn, Inputs
 from kuberth.framework.status import SKIP, Status
 from kuberth.framework.verdict import Verdict
 from kuberth.plugins.pod_topology_spread.constraints import Constraint, ConstraintReader
@@ -32,8 +33,6 @@ from kuberth.plugins.pod_topology_spread.hints import SpreadHints
 from kuberth.plugins.pod_topology_spread.inclusion import Inclusion
 from kuberth.plugins.pod_topology_spread.scoring import SoftSpread
 
-_CONSTRAINTS: StateKey[tuple[tuple[Constraint, ...], tuple[Constraint, ...]]] = StateKey("constraints")
-_KEPT_HARD: StateKey[HardSpread] = StateKey("hard topology spread of equal pods")
 _HARD: StateKey[HardSpread] = StateKey("hard topology spread")
 _SOFT_CONSTRAINTS: StateKey[tuple[Constraint, ...]] = StateKey("soft topology spread constraints")
 _SOFT: StateKey[SoftSpread] = StateKey("soft topology spread")
@@ -41,17 +40,6 @@ _SOFT: StateKey[SoftSpread] = StateKey("soft topology spread")
 
 class PodTopologySpread(PreFilterExtensions, FilterPlugin, PreScorePlugin, ScorePlugin, EnqueueExtensions):
     name = "PodTopologySpread"
-    reads = frozenset(
-        {
-            "metadata.namespace",
-            "metadata.labels",
-            "metadata.owner_references",
-            "spec.topology_spread_constraints",
-            "spec.affinity",
-            "spec.node_selector",
-            "spec.tolerations",
-        }
-    )
 
     def __init__(self, args: PodTopologySpreadArgs | None, handle: Handle) -> None:
         gates = handle.feature_gates
@@ -63,28 +51,34 @@ class PodTopologySpread(PreFilterExtensions, FilterPlugin, PreScorePlugin, Score
         )
         self._comparison_operators = gates.enabled("TaintTolerationComparisonOperators")
         self._hints = SpreadHints(self._reader)
+        self.inputs = Inputs(
+            {
+                "metadata.namespace",
+                "metadata.labels",
+                "metadata.owner_references",
+                "spec.topology_spread_constraints",
+                "spec.affinity",
+                "spec.node_selector",
+                "spec.tolerations",
+            },
+            pre_filter=DependsOn.POD,
+            filter=DependsOn.ANYTHING,
+            pre_score=DependsOn.POD,
+            score=DependsOn.ANYTHING,
+            versions=(handle.cluster.selection, handle.cluster.terms, *self._reader.versions),
+        )
 
     # Filter
 
     def pre_filter(self, state: CycleState, pod: Pod, nodes: Nodes) -> Status | None:
         try:
-            hard, soft = state.recall(
-                _CONSTRAINTS,
-                self._reader.version(pod),
-                lambda: (self._reader.hard(pod), self._reader.soft(pod)),
-            )
+            hard, soft = self._reader.hard(pod), self._reader.soft(pod)
         except SelectorError as exc:
             return Status.unresolvable(f"topology spread constraint: {exc}")
         state.write(_SOFT_CONSTRAINTS, soft)
         if not hard:
             return SKIP
-        table = nodes.table
-        spread = state.recall(
-            _KEPT_HARD,
-            (table.selection_version, table.terms.version, hard),
-            lambda: HardSpread(hard, pod, self._inclusion(pod, nodes)),
-        )
-        state.write(_HARD, spread.clone())
+        state.write(_HARD, HardSpread(hard, pod, self._inclusion(pod, nodes)))
         return None
 
     # The counts themselves are read live and so follow a what-if; these two only tell of pods that the
@@ -101,26 +95,31 @@ class PodTopologySpread(PreFilterExtensions, FilterPlugin, PreScorePlugin, Score
 
     # Score
 
-    def pre_score(self, state: CycleState, pod: Pod, nodes: Nodes) -> Status | None:
-        soft = state.get(_SOFT_CONSTRAINTS)
-        if soft is None:  # PreFilter may be disabled in the profile
-            soft = self._reader.soft(pod)
-        if not soft:
-            return SKIP
-        needs_all_keys = bool(pod.spec.topology_spread_constraints) or not self._reader.system_defaults
-        spread = SoftSpread(
-            soft,
-            pod,
-            nodes,
-            self._inclusion(pod, nodes),
-            needs_all_keys=needs_all_keys,
-            bare_nodes=state.scores_bare_nodes,
-        )
-        state.write(_SOFT, spread)
-        return None
+    def pre_score(self, state: CycleState, pod: Pod, _nodes: Nodes) -> Status | None:
+        if state.get(_SOFT_CONSTRAINTS) is None:  # PreFilter may be disabled in the profile
+            state.write(_SOFT_CONSTRAINTS, self._reader.soft(pod))
+        return None if state.read(_SOFT_CONSTRAINTS) else SKIP
 
     def score_nodes(self, state: CycleState, pod: Pod, nodes: Nodes) -> Scores:
-        return state.read(_SOFT).scores(nodes)
+        return self._soft_spread(state, pod, nodes).scores(nodes)
+
+    def _soft_spread(self, state: CycleState, pod: Pod, nodes: Nodes) -> SoftSpread:
+        """Domains count among all candidates, whichever of them are asked about."""
+        candidates = nodes if state.candidates is None else state.candidates
+        spread = state.get(_SOFT)
+        if spread is None or spread.candidates is not candidates:
+            needs_all_keys = bool(pod.spec.topology_spread_constraints) or not self._reader.system_defaults
+            soft = state.read(_SOFT_CONSTRAINTS)
+            spread = SoftSpread(
+                soft,
+                pod,
+                candidates,
+                self._inclusion(pod, nodes),
+                needs_all_keys=needs_all_keys,
+                bare_nodes=state.scores_bare_nodes,
+            )
+            state.write(_SOFT, spread)
+        return spread
 
     def normalize_scores(self, state: CycleState, pod: Pod, scores: Scores) -> Scores:
         return state.read(_SOFT).normalized(scores)

@@ -46,6 +46,7 @@ class SoftSpread:
         needs_all_keys: bool,
         bare_nodes: bool = False,
     ) -> None:
+        self.candidates = candidates
         table = inclusion.table
         self._labels = [table.label_column(constraint.topology_key) for constraint in constraints]
         self._needs_all_keys = needs_all_keys

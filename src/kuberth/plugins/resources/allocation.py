@@ -1,27 +1,32 @@
-"""How much of each scored resource nodes have and would have given away with the pod on them.
+"""How much of each scored resource nodes have given away, and what the pod would add.
 
-In: the resources a plugin scores, the pod's amounts, a view of the table. Out: matrices
-[resource, node], whole numbers in the units of the cluster table.
+In: the resources a plugin scores, the pod's amounts, and one node or a view of many. Out: uses, in the units
+of the cluster table: plain numbers of one node, arrays of many, so that a scoring rule is written once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kuberth.api.pod_resources import is_scalar_resource
+from kuberth.cluster.counting import Column
 from kuberth.cluster.nodes import NodeRow, Nodes
 from kuberth.cluster.resource_columns import MEMORY
 from kuberth.config.plugin_args import ResourceSpec
 from kuberth.plugins.resources.requests import Amounts, is_counted
 
-Matrix = NDArray[np.int64]
+N = TypeVar("N", int, Column)
+"""The number of one node, or int64[node] of many."""
+Use = tuple[int, N, N, int]
+"""A resource of nodes that have some of it: its weight, and how much of it is allocatable, allocated without
+the pod, and added by the pod."""
+_PLAIN: Final = 2**53
+"""Below this, plain numbers do as int64 does: a hundredfold does not wrap around, and floats are exact."""
 
-
-DeviceCounts = Callable[[Nodes], tuple[NDArray[np.int64], NDArray[np.int64]]]
+DeviceCounts = Callable[[Nodes], tuple[Column, Column]]
 """Counts devices that are given for an extended resource: per node how many there are, and how many of them
 are taken."""
 
@@ -50,133 +55,73 @@ def shares_of(
     )
 
 
-class Allocation(NamedTuple):
-    """One matrix row per share. None of the matrices is to be written to: they may be the table's own."""
+def uses_of_one(node: NodeRow, shares: tuple[Share, ...], *, with_defaults: bool) -> list[Use[int]] | None:
+    """The resources that the node has; None where it takes a view: devices count, or figures are too large.
 
-    weights: Sequence[int]
-    allocatable: Matrix
-    allocated: Matrix
-    """Without the pod."""
-    added: Matrix
-    """What the pod adds: one column, the same on every node."""
-    has: NDArray[np.bool_]
-    """Whether the node has any of the resource; if not, the resource is left out there."""
-    is_complete: bool
-    """Whether every node has all of the resources."""
-
-    @property
-    def divisors(self) -> Matrix:
-        """`allocatable` with something harmless where it is zero."""
-        return self.allocatable if self.is_complete else np.maximum(self.allocatable, 1)
-
-
-def allocation(nodes: Nodes, shares: tuple[Share, ...], *, with_defaults: bool) -> Allocation:
-    """`with_defaults`: pods that ask for no CPU or memory count as if they asked for a little."""
-    table = nodes.table
-    if any(share.devices is not None for share in shares):
-        return _with_devices(nodes, shares, with_defaults=with_defaults)
-    known: list[Share] = []
-    indices: list[int] = []
-    for share in shares:
-        index = table.resource_index(share.resource)
-        if index is not None:
-            known.append(share)
-            indices.append(index)
-    allocatable = _rows(nodes, table.allocatable, indices)
-    if not with_defaults:
-        allocated = _rows(nodes, table.requested, indices)
-    elif max(indices, default=0) <= MEMORY:
-        allocated = _rows(nodes, table.nonzero_requested, indices)
-    else:
-        allocated = np.stack(
-            [
-                nodes.take((table.nonzero_requested if index <= MEMORY else table.requested)[index])
-                for index in indices
-            ]
-        )
-    has = allocatable != 0
-    return Allocation(
-        [share.weight for share in known],
-        allocatable,
-        allocated,
-        np.array([share.amount for share in known], np.int64)[:, np.newaxis],
-        has,
-        is_complete=np.count_nonzero(has) == has.size,
-    )
-
-
-def _with_devices(nodes: Nodes, shares: tuple[Share, ...], *, with_defaults: bool) -> Allocation:
-    """The same where devices count, too: resource by resource."""
-    table = nodes.table
-    allocatable = np.zeros((len(shares), len(nodes)), np.int64)
-    allocated = np.zeros((len(shares), len(nodes)), np.int64)
-    for place, share in enumerate(shares):
-        index = table.resource_index(share.resource)
-        if index is not None:
-            counts = table.nonzero_requested if with_defaults and index <= MEMORY else table.requested
-            allocatable[place] = nodes.take(table.allocatable[index])
-            allocated[place] = nodes.take(counts[index])
-        if share.devices is not None:
-            offered, taken = share.devices(nodes)
-            counts_here = (allocatable[place] == 0) & (offered > 0)
-            allocatable[place][counts_here] = offered[counts_here]
-            allocated[place][counts_here] = taken[counts_here]
-    has = allocatable != 0
-    return Allocation(
-        [share.weight for share in shares],
-        allocatable,
-        allocated,
-        np.array([share.amount for share in shares], np.int64)[:, np.newaxis],
-        has,
-        is_complete=np.count_nonzero(has) == has.size,
-    )
-
-
-Use = tuple[int, int, int, int]
-"""The same of one resource on one node, in plain numbers, as for few nodes that is quicker: its weight, and
-how much of it is allocatable, allocated without the pod, and added by the pod."""
-
-
-def uses(node: NodeRow, shares: tuple[Share, ...], *, with_defaults: bool) -> list[Use]:
-    """What `allocation` tells, of one node; resources that it does not have are left out."""
+    `with_defaults`: pods that ask for no CPU or memory count as if they asked for a little.
+    """
     table, row = node.table, node.row
     indices, offered, requested = table.resources, table.allocatable, table.requested
-    found = []
+    uses = []
     for resource, weight, amount, devices in shares:
         index = indices.get(resource)
-        allocatable = 0 if index is None else offered.item(index, row)
-        if not allocatable and devices is not None:
-            there, gone = devices(node.alone)
-            if there[0] > 0:
-                found.append((weight, int(there[0]), int(gone[0]), amount))
-        elif allocatable and index is not None:
+        if index is not None and (allocatable := offered.item(index, row)):
             counts = table.nonzero_requested if with_defaults and index <= MEMORY else requested
-            found.append((weight, allocatable, counts.item(index, row), amount))
-    return found
+            allocated = counts.item(index, row)
+            if not 0 <= allocatable | allocated | amount < _PLAIN:  # one of the three is not
+                return None
+            uses.append((weight, allocatable, allocated, amount))
+        elif devices is not None:
+            return None
+    return uses
 
 
-def allocation_of_one(found: Sequence[Use]) -> Allocation:
-    """The matrices of one node."""
-    weights, allocatable, allocated, added = zip(*found, strict=True) if found else ((), (), (), ())
-    return Allocation(
-        weights,
-        _as_column(allocatable),
-        _as_column(allocated),
-        _as_column(added),
-        np.ones((len(found), 1), np.bool_),
-        is_complete=True,
-    )
+Rule = Callable[[list[Use[Column]]], Column | int]
+"""Scores nodes that have all of some resources; one number will do if there is no resource."""
 
 
-def _as_column(numbers: Sequence[int]) -> Matrix:
-    return np.array(numbers, np.int64)[:, np.newaxis]
+def scores_of(nodes: Nodes, shares: tuple[Share, ...], rule: Rule, *, with_defaults: bool) -> Column:
+    """What the rule says of every node of a view, by the resources that the node has."""
+    scores = np.empty(len(nodes), np.int64)
+    scores[:] = _scores(rule, list(_uses(nodes, shares, with_defaults=with_defaults)))
+    return scores
 
 
-def _rows(nodes: Nodes, matrix: Matrix, indices: Sequence[int]) -> Matrix:
-    """Some rows of a matrix over the nodes of the view; neighbours, like CPU and memory, are not copied."""
-    if not indices:
-        return np.zeros((0, len(nodes)), np.int64)
-    first, last = indices[0], indices[-1]
-    if indices == list(range(first, last + 1)):
-        return nodes.take(matrix[first : last + 1])
-    return np.stack([nodes.take(matrix[index]) for index in indices])
+def _uses(nodes: Nodes, shares: tuple[Share, ...], *, with_defaults: bool) -> Iterator[Use[Column]]:
+    """What `uses_of_one` gives, of many nodes; a node that lacks the resource has zero of it."""
+    table = nodes.table
+    for resource, weight, amount, devices in shares:
+        index = table.resource_index(resource)
+        if index is not None:
+            counts = table.nonzero_requested if with_defaults and index <= MEMORY else table.requested
+            allocatable, allocated = nodes.take(table.allocatable[index]), nodes.take(counts[index])
+        elif devices is not None:
+            allocatable = allocated = np.zeros(len(nodes), np.int64)
+        else:
+            continue
+        if devices is not None:
+            there, gone = devices(nodes)
+            given = (allocatable == 0) & (there > 0)
+            allocatable, allocated = np.where(given, there, allocatable), np.where(given, gone, allocated)
+        yield weight, allocatable, allocated, amount
+
+
+def _scores(rule: Rule, uses: list[Use[Column]], first: int = 0) -> Column | int:
+    """The nodes have all resources before `first`. Those that lack a later one are scored without it."""
+    for place in range(first, len(uses)):
+        allocatable = uses[place][1]
+        having = np.count_nonzero(allocatable)
+        if having < allocatable.size:
+            others = uses[:place] + uses[place + 1 :]
+            if not having:
+                return _scores(rule, others, place)
+            scores = np.empty_like(allocatable)
+            has, lacks = allocatable.nonzero()[0], (allocatable == 0).nonzero()[0]
+            scores[has] = _scores(rule, _at(has, uses), place + 1)
+            scores[lacks] = _scores(rule, _at(lacks, others), place)
+            return scores
+    return rule(uses)
+
+
+def _at(places: Column, uses: list[Use[Column]]) -> list[Use[Column]]:
+    return [(weight, has.take(places), given.take(places), added) for weight, has, given, added in uses]

@@ -32,6 +32,7 @@ REQUEST_FIELDS: Final = frozenset(
         "status.container_statuses",
         "status.init_container_statuses",
         "status.resources",
+        "info.problems",
     }
 )
 """The fields of a pod that requests are worked out from."""

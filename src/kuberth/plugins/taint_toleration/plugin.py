@@ -14,7 +14,6 @@ from kuberth.cluster.selection import by_taints
 from kuberth.framework.cluster_events import Action, ClusterEvent, EventWithHint, Hint, Resource
 from kuberth.framework.cycle_state import CycleState, StateKey
 from kuberth.framework.extension_points import (
-    DependsOn,
     EnqueueExtensions,
     FilterPlugin,
     PreScorePlugin,
@@ -23,6 +22,7 @@ from kuberth.framework.extension_points import (
 )
 from kuberth.framework.handle import Handle
 from kuberth.framework.hint_objects import before_and_after, expect
+from kuberth.framework.inputs import DependsOn, Inputs
 from kuberth.framework.scores import normalized
 from kuberth.framework.status import Status
 from kuberth.framework.verdict import Verdict
@@ -34,10 +34,12 @@ _SOFT_TOLERATIONS: Final = StateKey[tuple[Toleration, ...]]("TaintToleration/sof
 
 class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin, EnqueueExtensions):
     name = "TaintToleration"
-    reads = frozenset({"spec.tolerations"})
-    filter_depends_on = DependsOn.NODE_OBJECT
-    pre_score_depends_on = DependsOn.POD
-    score_depends_on = DependsOn.NODE_OBJECT
+    inputs = Inputs(
+        {"spec.tolerations"},
+        filter=DependsOn.NODE_OBJECT,
+        pre_score=DependsOn.POD,
+        score=DependsOn.NODE_OBJECT,
+    )
 
     def __init__(self, _args: object, handle: Handle) -> None:
         self._comparison_operators = handle.feature_gates.enabled("TaintTolerationComparisonOperators")

@@ -27,7 +27,8 @@ from kuberth.framework.extension_points import (
 )
 from kuberth.framework.handle import Handle
 from kuberth.framework.hint_objects import expect
-from kuberth.framework.status import SKIP, SKIP_FOR_GOOD, Status
+from kuberth.framework.inputs import DependsOn, Inputs
+from kuberth.framework.status import SKIP, Status
 from kuberth.framework.verdict import Verdict
 from kuberth.plugins.volume_binding.assumptions import AssumedVolumes
 from kuberth.plugins.volume_binding.binding import ClaimBinding, Decisions, VolumeBinder
@@ -70,7 +71,6 @@ class VolumeBinding(
     EnqueueExtensions,
 ):
     name = "VolumeBinding"
-    reads = frozenset({"info.attachable_volumes"})
 
     def __init__(self, args: VolumeBindingArgs | None, handle: Handle) -> None:
         args = VolumeBindingArgs() if args is None else args
@@ -86,11 +86,20 @@ class VolumeBinding(
         if gates.enabled("StorageCapacityScoring"):
             self._scorer = CapacityScorer(args.shape or _DEFAULT_SHAPE)
         self._hints_enabled = gates.enabled("SchedulerQueueingHints")
+        self.inputs = Inputs(
+            {"metadata.namespace", "metadata.name", "spec.volumes", "info.attachable_volumes"},
+            # Where capacities are scored, upstream scores every pod.
+            only_with={"info.attachable_volumes"} if self._scorer is None else (),
+            pre_filter=DependsOn.ANYTHING,
+            filter=DependsOn.ANYTHING,
+            pre_score=DependsOn.ANYTHING,
+            score=DependsOn.ANYTHING,
+        )
 
     def pre_filter(self, state: CycleState, pod: Pod, _nodes: Nodes) -> Status | None:
         volumes = attachable_volumes(state, pod)
         if not volumes:
-            return SKIP_FOR_GOOD
+            return SKIP
         finder = self._finder
         uses = check_claims(pod, volumes, finder.claims.store)
         if isinstance(uses, Status):
@@ -117,7 +126,7 @@ class VolumeBinding(
         return findings
 
     def pre_score(self, _state: CycleState, _pod: Pod, _nodes: Nodes) -> Status | None:
-        return SKIP_FOR_GOOD if self._scorer is None else None
+        return SKIP if self._scorer is None else None
 
     def score_nodes(self, state: CycleState, _pod: Pod, nodes: Nodes) -> Scores:
         cycle = state.get(_STATE)

@@ -22,7 +22,8 @@ from kuberth.framework.cycle_state import CycleState, StateKey
 from kuberth.framework.extension_points import EnqueueExtensions, FilterPlugin, PreFilterExtensions
 from kuberth.framework.handle import Handle
 from kuberth.framework.hint_objects import expect
-from kuberth.framework.status import SKIP, SKIP_FOR_GOOD, Status
+from kuberth.framework.inputs import DependsOn, Inputs
+from kuberth.framework.status import SKIP, Status
 from kuberth.framework.verdict import Mask, Verdict
 from kuberth.plugins.volumes.claims import USERS_OF_CLAIM, claim_not_found, uses_claim
 
@@ -56,7 +57,12 @@ _STATE: Final = StateKey[_Restrictions]("VolumeRestrictions")
 
 class VolumeRestrictions(PreFilterExtensions, FilterPlugin, EnqueueExtensions):
     name = "VolumeRestrictions"
-    reads = frozenset({"info.volume_claims", "info.disks"})
+    inputs = Inputs(
+        {"metadata.namespace", "spec.volumes"},
+        only_with={"info.volume_claims", "info.disks"},
+        pre_filter=DependsOn.ANYTHING,
+        filter=DependsOn.ANYTHING,
+    )
 
     def __init__(self, _args: object, handle: Handle) -> None:
         self._claims = handle.stores.of(PersistentVolumeClaim)
@@ -66,7 +72,7 @@ class VolumeRestrictions(PreFilterExtensions, FilterPlugin, EnqueueExtensions):
         names = _claim_names(pod)
         restricted = any(map(is_restricted, pod.spec.volumes))
         if not names and not restricted:
-            return SKIP_FOR_GOOD
+            return SKIP
         namespace = pod.metadata.namespace
         exclusive = set()
         for name in names:

@@ -20,7 +20,8 @@ from kuberth.framework.cycle_state import CycleState, StateKey
 from kuberth.framework.extension_points import EnqueueExtensions, FilterPlugin, PreFilterPlugin
 from kuberth.framework.handle import Handle
 from kuberth.framework.hint_objects import expect
-from kuberth.framework.status import SKIP, SKIP_FOR_GOOD, Status
+from kuberth.framework.inputs import DependsOn, Inputs
+from kuberth.framework.status import SKIP, Status
 from kuberth.framework.verdict import Mask, Verdict
 from kuberth.plugins.volumes.claims import (
     USERS_OF_CLAIM,
@@ -53,7 +54,12 @@ _STATE: Final = StateKey[tuple[_Topology, ...]]("VolumeZone")
 
 class VolumeZone(PreFilterPlugin, FilterPlugin, EnqueueExtensions):
     name = "VolumeZone"
-    reads = frozenset({"info.volume_claims"})
+    inputs = Inputs(
+        {"metadata.namespace", "spec.volumes"},
+        only_with={"info.volume_claims"},
+        pre_filter=DependsOn.ANYTHING,
+        filter=DependsOn.ANYTHING,
+    )
 
     def __init__(self, _args: object, handle: Handle) -> None:
         self._claims = handle.stores.of(PersistentVolumeClaim)
@@ -66,8 +72,7 @@ class VolumeZone(PreFilterPlugin, FilterPlugin, EnqueueExtensions):
         if isinstance(found, Status):
             return found
         if not found:
-            claims = any(volume.persistent_volume_claim is not None for volume in pod.spec.volumes)
-            return SKIP if claims else SKIP_FOR_GOOD
+            return SKIP
         state.write(_STATE, found)
         return None
 

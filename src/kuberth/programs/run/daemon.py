@@ -41,6 +41,7 @@ from kuberth.programs.run.inspection import inspect
 from kuberth.programs.run.leader_election import LeaderElector, make_identity
 from kuberth.programs.run.watchdog import EX_FAILURE, Watchdog
 from kuberth.queue.interface import QueueFactory
+from kuberth.scheduling.checking import CHECK_EVERY
 from kuberth.serving import (
     CertificateFiles,
     DelegatedAccess,
@@ -89,6 +90,8 @@ class Settings:
     kubeconfig: str | None = None
     master: str | None = None
     max_unschedulable_seconds: float = 300.0
+    check_plans_every: int = CHECK_EVERY
+    """One cycle in so many is decided a second time without plans; 0: none."""
     grace_seconds: float = 25.0
     serving: ServingSettings | None = None
     """None: nothing is served."""
@@ -151,6 +154,7 @@ async def run(settings: Settings) -> int:
             queue=settings.queue,
             clock=clock,
             max_unschedulable_seconds=settings.max_unschedulable_seconds,
+            check_plans_every=settings.check_plans_every,
         )
         overview: Overview | None = None
         if settings.page:

@@ -201,7 +201,7 @@ class GroupCycle:
                 Status.error(f"failed to get pod group object: {not_found(key)}"), result.members
             )
         constraints = group.spec.scheduling_constraints
-        plugin = runner.group_post_filter
+        plugin = runner.placing.group_post_filter
         if plugin is None:
             status = Status.unschedulable(NO_GROUP_PREEMPTION)
         elif constraints is not None and constraints.topology:
@@ -212,7 +212,7 @@ class GroupCycle:
                 return self._try(key, pods, runner, rehearsal, makes_room=False).status
 
             infos = [queued.info for queued in pods]
-            status = runner.run_group_post_filter(plugin, key, infos, rehearsal, try_again)
+            status = runner.placing.run_group_post_filter(plugin, key, infos, rehearsal, try_again)
         if status.is_success:
             return GroupResult(result.status, result.members, waits_for_preemption=True)
         if not status.is_rejected:

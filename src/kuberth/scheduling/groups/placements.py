@@ -30,7 +30,7 @@ class PlacementSearch:
     def run(self, trial: GroupTrial, runner: Runner, key: str, *, makes_room: bool) -> GroupResult:
         """Try the group in every placement."""
         whole = GroupAttempt(key, makes_room=makes_room)
-        candidates = runner.run_placement_generate(whole, Nodes(self._cluster, self._cluster.order()))
+        candidates = runner.placing.run_placement_generate(whole, Nodes(self._cluster, self._cluster.order()))
         if isinstance(candidates, Status):
             return GroupResult(candidates)
         first: GroupResult | None = None
@@ -60,7 +60,7 @@ class PlacementSearch:
             )
         if len(fitting) == 1:
             return fitting[0]
-        scores = runner.run_placement_score(whole, proposed)
+        scores = runner.placing.run_placement_score(whole, proposed)
         if isinstance(scores, Status):
             return GroupResult(scores)
         best = [index for index, score in enumerate(scores) if score == max(scores)]

@@ -146,16 +146,16 @@ class GroupTrial:
         if not self._rehearsal.assume_pod(info):
             return Status.error(f"node {node_name} is gone"), SUCCESS
         self._nominator.withdraw(pod)
-        status, permit = runner.run_reserve(state, pod, node_name), SUCCESS
+        status, permit = runner.reserving.run_reserve(state, pod, node_name), SUCCESS
         if status.is_success:
-            status = permit = runner.run_permit(state, pod, node_name)[0]
+            status = permit = runner.reserving.run_permit(state, pod, node_name)[0]
         if status.is_success or status.is_wait:
             return None, permit
         self._take_back(state, info)
         return rejected_on(node_name, status), permit
 
     def _take_back(self, state: CycleState, info: PodInfo) -> None:
-        self._runner.run_unreserve(state, info.pod, info.node_name)
+        self._runner.reserving.run_unreserve(state, info.pod, info.node_name)
         self._rehearsal.forget_pod(info)
         # What the API knows to be promised to the pod still is.
         if state.pod_info is not None:

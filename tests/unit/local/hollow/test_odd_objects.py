@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,7 @@ GATED = {
     "metadata": {"name": "a", "namespace": "default"},
     "spec": {**template()["spec"], "schedulingGates": [{"name": "x/y"}]},
 }
+QUOTA = {"metadata": {"name": "a", "namespace": "default"}, "spec": {"hard": {"cpu": None}}}
 WORDS = {"conditions": [{"type": "PodScheduled", "message": "[/x]", "status": "False"}, {"status": "x"}]}
 
 
@@ -88,6 +90,7 @@ WORDS = {"conditions": [{"type": "PodScheduled", "message": "[/x]", "status": "F
 @example([("poddisruptionbudgets.policy", PDB, {})])
 @example([("persistentvolumes", CLAIMED, {})])
 @example([("pods", GATED, WORDS)])
+@example([("resourcequotas", QUOTA, {})])
 def test_the_cluster_survives(objects: list[tuple[str, Obj, Obj]]) -> None:
     async def main() -> None:
         async with playing(nodes=1) as world:
@@ -95,6 +98,9 @@ def test_the_cluster_survives(objects: list[tuple[str, Obj, Obj]]) -> None:
                 await offer(world, resource, body, status)
             await world.quiet(seconds=5)
             await show_summary(world)
+            for name in ("a", "b"):  # an odd quota may rightly forbid what follows
+                with suppress(StatusError):
+                    await world.core.delete("resourcequotas", name, namespace="default")
             await world.create({**deployment("alive", replicas=2)})
             await world.status("Deployment", "alive", availableReplicas=2)
             budget = {"minAvailable": 1, "selector": {"matchLabels": {"app": "alive"}}}

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from kuberth.framework.extension_points import FilterPlugin
-from kuberth.framework.running.asking import Asking
+from kuberth.framework.running.calls import Calls
 from kuberth.observe.metrics import SchedulerMetrics
 from kuberth.programs.run.watchdog import Patience, Watchdog, held_by
 
@@ -106,7 +106,7 @@ class Looking(FilterPlugin):
 def test_who_holds_the_loop_is_read_from_the_stack() -> None:
     found: list[object] = []
     plugin = Looking(lambda: found.append(held_by(sys._getframe())))
-    Asking("default-scheduler", SchedulerMetrics()).ask(plugin, "Filter", plugin.filter, None, None, None)
+    Calls("default-scheduler", SchedulerMetrics()).ask(plugin, "Filter", plugin.filter, None, None, None)
     assert found == [("Looking", "Filter")]
     assert held_by(sys._getframe()) is None
     assert held_by(None) is None
@@ -114,7 +114,7 @@ def test_who_holds_the_loop_is_read_from_the_stack() -> None:
 
 SCRIPT = """
 import asyncio, logging, sys, time
-from kuberth.framework.running.asking import Asking
+from kuberth.framework.running.calls import Calls
 from kuberth.framework.extension_points import FilterPlugin
 from kuberth.observe.metrics import SchedulerMetrics
 from kuberth.programs.run.watchdog import Patience, Watchdog
@@ -143,7 +143,7 @@ async def main():
         if sys.argv[1] != "none":
             plugin = {"sleep": Blocking, "spin": Busy}[sys.argv[1]]()
             await asyncio.sleep(0.1)
-            Asking("default-scheduler", SchedulerMetrics()).ask(plugin, "Filter", plugin.filter)
+            Calls("default-scheduler", SchedulerMetrics()).ask(plugin, "Filter", plugin.filter)
         print("waiting", flush=True)
         await stop.wait()
     print("ended well", flush=True)

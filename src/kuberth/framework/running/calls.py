@@ -1,4 +1,4 @@
-"""How a plugin is asked: called, timed, and its answer turned into a checked value.
+"""How a plugin is called: its answer turned into a checked value, timed and counted where that is wanted.
 
 In: a plugin's method and its arguments. Out: the answer, or a `Status`. A plugin that raises, or answers
 what its point does not allow, becomes an Error status that names the plugin and the point.
@@ -10,18 +10,14 @@ import asyncio
 import inspect
 import logging
 import time
+from bisect import bisect_left
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from kuberth.api.core import Pod
-from kuberth.cluster.table import ClusterTable
 from kuberth.errors import PluginError, reraise_interrupt
-from kuberth.extenders import NO_EXTENDERS, Extenders
 from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.extension_points import EXTENSION_POINTS, Plugin
-from kuberth.framework.nominator import Nominator
-from kuberth.framework.plans import Plans
-from kuberth.framework.profile import Profile
 from kuberth.framework.status import SKIP, SUCCESS, Code, Status
 from kuberth.observe.metrics import HistogramValue, SchedulerMetrics
 
@@ -46,36 +42,15 @@ _ALLOWED: Final[dict[str, frozenset[Code]]] = {
 """Which codes besides Success and Error a plugin may answer, at every point and every part of one."""
 
 
-class Phase:
-    """A part of the runner: some extension points of one profile, over one cluster table."""
-
-    def __init__(
-        self,
-        profile: Profile,
-        *,
-        cluster: ClusterTable,
-        nominator: Nominator,
-        metrics: SchedulerMetrics,
-        plans: Plans | None = None,
-    ) -> None:
-        """Without `plans` every pod is judged as if there had been none like it."""
-        self.profile = profile
-        self.metrics = metrics
-        self._plans = plans
-        self._cluster = cluster
-        self._nominator = nominator
-        self._asked = Asking(profile.scheduler_name, metrics)
-        self.extenders: Extenders = NO_EXTENDERS
-        """Who is asked over HTTP besides the plugins; swapped as a whole."""
-
-
-class Asking:
-    """Asks the plugins of one profile."""
+class Calls:
+    """Calls the plugins of one profile."""
 
     def __init__(self, profile_name: str, metrics: SchedulerMetrics) -> None:
-        self._profile_name = profile_name
+        self.profile_name = profile_name
+        self.evaluations = metrics.plugin_evaluation.values
+        """By plugin, point and profile: how many nodes, or pods, the plugin was asked about."""
         self._metrics = metrics
-        self._durations: dict[tuple[str, Code], HistogramValue] = {}
+        self._successes: dict[str, HistogramValue] = {}
 
     def ask(
         self, plugin: Plugin, point: str, method: Callable[..., Any], *args: Any, timed: bool = False
@@ -87,15 +62,16 @@ class Asking:
         except BaseException as exc:
             answer = raised(plugin, point, exc)
         if timed:
-            self._time(plugin, point, answer, started)
+            self.time(plugin, point, answer, started)
         return answer
 
     def status(
         self, plugin: Plugin, point: str, method: Callable[..., Any], *args: Any, timed: bool = False
     ) -> Status:
+        """The same, with the answer as a status that the point allows."""
         return self.checked(plugin, point, self.ask(plugin, point, method, *args, timed=timed))
 
-    def tell(
+    def notify(
         self,
         plugin: Plugin,
         point: str,
@@ -118,7 +94,7 @@ class Asking:
         pod: Pod,
         node_name: str,
     ) -> Status:
-        """Ask and await; a plain function runs in a thread, so that nobody else has to wait for it."""
+        """Ask and await; a plain function runs in a thread, so that the event loop does not wait for it."""
         started = time.perf_counter()
 
         async def asking() -> Any:
@@ -129,7 +105,7 @@ class Asking:
 
         status = self.checked(plugin, point, await self._awaited(plugin, point, asking()))
         if state.record_plugin_metrics:
-            self._time(plugin, point, status, started)
+            self.time(plugin, point, status, started)
         return status
 
     async def ask_waiting(
@@ -144,7 +120,7 @@ class Asking:
 
         answer = await self._awaited(plugin, point, asking())
         if timed:
-            self._time(plugin, point, answer, started)
+            self.time(plugin, point, answer, started)
         return answer
 
     async def _awaited(self, plugin: Plugin, point: str, asking: Awaitable[Any]) -> Any:
@@ -176,21 +152,25 @@ class Asking:
             return nonsense(plugin, point, answer.code.label, "another status code")
         return answer.by(plugin.name)
 
-    def evaluated(self, plugin: Plugin, point: str, times: int = 1) -> None:
-        """So many nodes, or the pod, were put to the plugin."""
-        self._metrics.plugin_evaluation.inc((plugin.name, point, self._profile_name), times)
+    def evaluated(self, plugin: str, point: str, times: int = 1) -> None:
+        """The plugin was asked about so many nodes, or about the pod."""
+        key = (plugin, point, self.profile_name)
+        self.evaluations[key] = self.evaluations.get(key, 0) + times
 
     def observe(self, point: str, status: Status, started: float) -> None:
         """How long the whole point took, all plugins together."""
         took = time.perf_counter() - started
-        key = (point, status.code)
-        durations = self._durations.get(key)
+        durations = self._successes.get(point) if status is SUCCESS else None
         if durations is None:
-            labels = (point, status.code.label, self._profile_name)
-            durations = self._durations[key] = self._metrics.extension_point_duration.of(labels)
-        durations.observe(took)
+            labels = (point, status.code.label, self.profile_name)
+            durations = self._metrics.extension_point_duration.of(labels)
+            if status is SUCCESS:
+                self._successes[point] = durations
+        durations.counts[bisect_left(durations.bounds, took)] += 1
+        durations.sum += took
 
-    def _time(self, plugin: Plugin, point: str, answer: object, started: float) -> None:
+    def time(self, plugin: Plugin, point: str, answer: object, started: float) -> None:
+        """How long one plugin took."""
         label = answer.code.label if isinstance(answer, Status) else Code.SUCCESS.label
         self._metrics.plugin_execution_duration.observe(
             (plugin.name, point, label), time.perf_counter() - started
@@ -198,13 +178,14 @@ class Asking:
 
 
 def raised(plugin: Plugin, point: str, exc: BaseException) -> Status:
-    """What a plugin raised, SystemExit and its like included, as an Error status: it ends nobody's loop."""
+    """What a plugin raised, SystemExit and its like included, as an Error status: it ends no loop."""
     reraise_interrupt(exc)
     logger.error("plugin %r failed at %s", plugin.name, point, exc_info=exc)
     return failure(plugin, point, exc)
 
 
 def failure(plugin: Plugin, point: str, cause: BaseException | str) -> Status:
+    """The Error status that names plugin and point."""
     problem = cause if isinstance(cause, str) else f"{cause}" or type(cause).__name__
     error = PluginError(plugin.name, point, problem)
     if isinstance(cause, BaseException):
@@ -213,6 +194,7 @@ def failure(plugin: Plugin, point: str, cause: BaseException | str) -> Status:
 
 
 def nonsense(plugin: Plugin, point: str, answer: object, expected: str) -> Status:
+    """The Error status for an answer that the point does not allow."""
     if inspect.iscoroutine(answer):  # an `async def` where none is awaited
         answer.close()
     return failure(plugin, point, f"answered {answer!r:.200} where {expected} is expected")

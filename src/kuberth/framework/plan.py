@@ -1,0 +1,403 @@
+"""A plan: what is known of the nodes for equal pods.
+
+In: the filters and scorers whose answers a plan keeps, and the table's change log. Out: for any stretch of
+the node order which nodes pass (`feasible`), and for any places the sums of their scores (`totals`). Rows
+that were written to since are judged and scored again, together, by the same plugins; others cost nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kuberth.api.core import Pod
+from kuberth.cluster.counting import Column
+from kuberth.cluster.node_order import NodeOrder
+from kuberth.cluster.nodes import NodeRow, Nodes
+from kuberth.cluster.pod_info import PodInfo
+from kuberth.cluster.table import ClusterTable
+from kuberth.framework.cycle_state import CycleState
+from kuberth.framework.extension_points import Scores
+from kuberth.framework.inputs import Versioned
+from kuberth.framework.nominator import Nominator
+from kuberth.framework.running.calls import FEW_NODES
+from kuberth.framework.running.filters import Block, Filter, Filters
+from kuberth.framework.running.scorers import Scorer, Scorers
+from kuberth.framework.scores import MAX_NODE_SCORE, MIN_NODE_SCORE
+from kuberth.framework.status import SUCCESS, Status
+from kuberth.framework.verdict import Mask, Verdict, distinct
+
+Rows = NDArray[np.int64]
+Places = slice | Rows
+"""Places in the node order, gone round twice (`NodeOrder.twice`)."""
+
+MAX_REJECTIONS: Final = 4096
+"""Distinct statuses that a plan keeps; a plugin that words each one anew starts it afresh."""
+
+FRESH: Final = 0
+PODS_CHANGED: Final = 1
+OBJECT_CHANGED: Final = 2
+UNMET: Final = 3
+"""How stale a place is: nothing to ask, ask what follows pods, ask everything, never asked at all."""
+
+BY_OBJECT: Final = 0
+BY_PODS: Final = 1
+BY_NOMINATED: Final = 2
+"""Who rejects a row: filters of the node's object, filters of its pods, any filter as if nominated pods were
+there."""
+
+_UNKNOWN: Final = np.iinfo(np.int64).min
+"""The raw score of a row that was not asked for."""
+_NEVER: Final = 2**62
+"""The order of a rejection that there is not: after all others."""
+_MAX_CONSTANTS: Final = 64
+
+
+class KeptScorer(NamedTuple):
+    """A Score plugin whose raw scores a plan keeps."""
+
+    scorer: Scorer
+    weight: int
+    """0 if its scores are still to be normalized."""
+    follows_pods: bool
+
+
+class Kept(NamedTuple):
+    """The plugins whose answers a plan keeps, all of which state that a node is judged by itself."""
+
+    filters: Sequence[Filter]
+    """In the profile's order."""
+    object_filters: Sequence[Filter]
+    """Those of them that pods on the node do not concern."""
+    pod_filters: Sequence[Filter]
+    """The others."""
+    scorers: Sequence[KeptScorer]
+    sees_pods: bool
+    """Whether any of them looks at more of the pods on a node than their number and requests."""
+    versions: Sequence[Versioned]
+    """What else their answers depend on."""
+
+
+class Plan:
+    """What is known of the nodes for pods that agree in every field that the kept plugins read."""
+
+    def __init__(
+        self,
+        kept: Kept,
+        *,
+        priority: int,
+        table: ClusterTable,
+        nominator: Nominator,
+        filters: Filters,
+        scorers: Scorers,
+    ) -> None:
+        """`priority`: pods nominated for a node count there if theirs is not lower."""
+        self.kept = kept
+        self.priority = priority
+        self._table = table
+        self._nominator = nominator
+        self._filters = filters
+        self._scorers = scorers
+        log = table.changes if kept.sees_pods else table.counted_changes
+        self._log = log.reader()
+        self._nominations = nominator.changes.reader()
+        self._restart(table.node_order())
+
+    def _restart(self, order: NodeOrder) -> None:
+        """Know nothing, of the nodes in this order."""
+        table, length, capacity = self._table, len(order.twice), len(self._table.live)
+        self._order = order
+        self._stale: NDArray[np.uint8] = np.full(length, UNMET, np.uint8)
+        """uint8[place]: how much has to be asked before the place can be used."""
+        self._passing: Mask = np.zeros(length, np.bool_)
+        """bool[place]: whether no kept filter rejects the node."""
+        self._totals: Column = np.zeros(length, np.int64)
+        """int64[place]: the weighted sum of the scores that are not normalized."""
+        self._ids: NDArray[np.int32] = np.zeros((3, capacity), np.int32)
+        """int32[BY_…, row]: the rejection of the row; 0: none."""
+        self._raw: Column = np.full((len(self.kept.scorers), capacity), _UNKNOWN, np.int64)
+        """int64[scorer, row]: what the plugin said."""
+        self._rejections: list[tuple[int, Status]] = []
+        """The order of its filter and the status, for ids counted from one."""
+        self._index: dict[Status, int] = {}
+        self._nonzero: set[int] = set()
+        """Scorers that gave some row another raw score than zero."""
+        self._constants: dict[tuple[int, int], int] = {}
+        """Scorer and number of nodes: what normalizing makes of so many zeros, the same for all."""
+        self._log.read()
+        self._nominations.read()
+        self._generation = table.generation
+        """The table's when the log was read last."""
+        self._versions = sum_of_versions(self.kept.versions)
+
+    # The two questions
+
+    def feasible(self, places: Places, state: CycleState, pod: Pod) -> Mask | None:
+        """Which of the places pass the kept filters; not to be written to. None: a plugin failed."""
+        self._catch_up()
+        return self._passing[places] if self._refresh(places, state, pod) else None
+
+    def totals(self, places: Places, state: CycleState, pod: Pod) -> Scores | None:
+        """The sums of the kept scores that are not normalized, of places that pass. None: a plugin failed."""
+        if self._generation != self._table.generation:
+            self._catch_up()
+        return self._totals[places] if self._refresh(places, state, pod) else None
+
+    # What stands behind the answers
+
+    def rejections(self, nodes: Nodes, positions: NDArray[np.intp]) -> Iterator[Block]:
+        """Who rejected the nodes at these positions of a view, all of which are known to be rejected."""
+        rows = nodes.rows_at(positions)
+        orders = np.array([_NEVER, *(order for order, _status in self._rejections)], np.int64)
+        by_object, by_pods, first = self._ids[:, rows]
+        as_they_are = np.where(orders[by_object] <= orders[by_pods], by_object, by_pods)
+        first = np.where(first, first, as_they_are)
+        for known in distinct(first):
+            _order, status = self._rejections[known - 1]
+            found = positions[first == known]
+            codes = np.ones(len(found), np.int64)
+            yield Block(status.plugin, found, Verdict.choosing(codes, status), codes)
+
+    def raw_scores(self, scorer: int, rows: Rows) -> Scores:
+        """What a kept scorer said of rows that pass: a copy."""
+        raw: Scores = self._raw[scorer].take(rows)
+        return raw
+
+    def constant(self, scorer: int, nodes: int) -> int | None:
+        """What normalizing gave to all of so many nodes, if all raw scores are zero and it was asked."""
+        return None if scorer in self._nonzero else self._constants.get((scorer, nodes))
+
+    def keep_constant(self, scorer: int, scores: Scores) -> None:
+        """Normalizing gave these scores."""
+        if scorer not in self._nonzero and len(scores) and (scores == scores[0]).all():
+            if len(self._constants) >= _MAX_CONSTANTS:
+                self._constants.clear()
+            self._constants[scorer, len(scores)] = scores.item(0)
+
+    # Staying up to date
+
+    def _refresh(self, places: Places, state: CycleState, pod: Pod) -> bool:
+        """Ask about every place that is stale. False: a plugin failed, which is to be seen without a plan."""
+        stale = self._stale[places]
+        positions = stale.nonzero()[0]
+        if not len(positions):
+            return True
+        if isinstance(places, slice) and stale.item(stale.argmax()) == UNMET:
+            # Stretches of equal pods shift by little, and many rows in one view cost hardly more than a few.
+            # A plugin that fails for a neighbour has not failed for this pod.
+            around = self._around(places)
+            wider = self._order.rows[around[self._stale[around] != FRESH]]
+            if len(wider) > len(positions) and self._refresh_rows(wider, state, pod):
+                return True
+        rows = self._order.twice[places][positions]
+        if len(rows) > FEW_NODES:
+            return self._refresh_rows(rows, state, pod)
+        for row in rows.tolist():  # noqa: SIM110 - a generator would cost a frame a row
+            if not self._refresh_row(row, state, pod):
+                return False
+        return True
+
+    def _around(self, stretch: slice) -> Rows:
+        """The places of a stretch, and as many before and after it."""
+        number, length = self._order.count, stretch.stop - stretch.start
+        if 3 * length >= number:
+            return np.arange(number)
+        return np.arange(stretch.start - length, stretch.stop + length) % number
+
+    def _catch_up(self) -> None:
+        """Places whose row was written to are stale."""
+        table = self._table
+        if (
+            self._order is not table.node_order()
+            or len(self._rejections) > MAX_REJECTIONS
+            or self._versions != sum_of_versions(self.kept.versions)
+        ):
+            self._restart(table.node_order())
+            return
+        written: Iterable[int] | None = self._log.read()
+        if written is None:
+            written = np.flatnonzero(table.settled_generation[: table.slots] > self._generation).tolist()
+        if written:
+            renewed, generation = table.node_generation, self._generation
+            for row in written:
+                is_renewed = renewed.item(row) > generation
+                self._mark(row, OBJECT_CHANGED if is_renewed else PODS_CHANGED)
+        self._generation = table.generation
+        names = self._nominations.read()
+        if names is None:
+            self._restart(self._order)
+        elif names:
+            for name in names:
+                nominated_row = table.row_of(name)
+                if nominated_row is not None:
+                    self._mark(nominated_row, PODS_CHANGED)
+
+    def _mark(self, row: int, level: int) -> None:
+        # The order may be older than the row: a node that came and went again leaves it as it is.
+        place = self._order.place_of(row)
+        if place is not None and self._stale.item(place) < level:
+            self._stale[place] = self._stale[place + self._order.count] = level
+
+    def _refresh_row(self, row: int, state: CycleState, pod: Pod) -> bool:
+        """Judge and score one row, without arrays."""
+        kept, ids, table = self.kept, self._ids, self._table
+        place = self._order.place.item(row)
+        node = NodeRow(table, row)
+        is_renewed = self._stale.item(place) > PODS_CHANGED
+        by_object = ids.item(BY_OBJECT, row)
+        if is_renewed:
+            self._raw[:, row] = _UNKNOWN
+            if kept.object_filters:
+                found = self._filters.judge_one(kept.object_filters, state, pod, node)
+                by_object = self._id_of(found)
+                if by_object < 0:
+                    return False
+                ids[BY_OBJECT, row] = by_object
+        by_pods = 0
+        found = self._filters.judge_one(kept.pod_filters, state, pod, node)
+        if found is not SUCCESS:
+            by_pods = self._id_of(found)
+            if by_pods < 0:
+                return False
+        ids[BY_PODS, row] = by_pods
+        by_nominated = 0
+        if self._nominator.by_node and (nominated := self._nominated_to(row)):
+            with table.what_if() as what_if:
+                for info in nominated:
+                    what_if.add_pod(info, row)
+                found = self._filters.judge_one(kept.filters, state, pod, node)
+            by_nominated = self._id_of(found)
+            if by_nominated < 0:
+                return False
+        ids[BY_NOMINATED, row] = by_nominated
+        total = 0
+        passes = not (by_object or by_pods or by_nominated)
+        if passes:
+            raw = self._raw
+            for index, (scorer, weight, follows_pods) in enumerate(kept.scorers):
+                score = raw.item(index, row)
+                if follows_pods or score == _UNKNOWN:
+                    asked = self._scorers.raw_of_one(scorer, state, pod, node)
+                    if asked is None or (weight and not MIN_NODE_SCORE <= asked <= MAX_NODE_SCORE):
+                        return False
+                    score = raw[index, row] = asked
+                    if score:
+                        self._nonzero.add(index)
+                total += weight * score
+        again = place + self._order.count
+        self._passing[place] = self._passing[again] = passes
+        self._totals[place] = self._totals[again] = total
+        self._stale[place] = self._stale[again] = FRESH
+        return True
+
+    def _refresh_rows(self, rows: Rows, state: CycleState, pod: Pod) -> bool:
+        """Judge and score many rows, each plugin over all of them at once."""
+        kept, ids, raw = self.kept, self._ids, self._raw
+        places = self._order.place.take(rows)
+        renewed = rows[self._stale.take(places) > PODS_CHANGED]
+        raw[:, renewed] = _UNKNOWN
+        if not (
+            self._judge_rows(BY_OBJECT, kept.object_filters, renewed, state, pod)
+            and self._judge_rows(BY_PODS, kept.pod_filters, rows, state, pod)
+            and self._judge_nominated(rows, state, pod)
+        ):
+            return False
+        passes = (ids[BY_OBJECT].take(rows) | ids[BY_PODS].take(rows) | ids[BY_NOMINATED].take(rows)) == 0
+        passing = rows[passes]
+        totals = np.zeros(len(passing), np.int64)
+        for index, (scorer, weight, follows_pods) in enumerate(kept.scorers):
+            asked = passing if follows_pods else passing[raw[index].take(passing) == _UNKNOWN]
+            if len(asked):
+                view = Nodes(self._table, asked)
+                scores = self._scorers.raw(scorer, state, pod, view)
+                if isinstance(scores, Status):
+                    return False
+                if scores is None:
+                    scores = np.zeros(len(asked), np.int64)
+                if weight and isinstance(self._scorers.within_range(scorer, scores, view), Status):
+                    return False
+                raw[index][asked] = scores
+                if np.count_nonzero(scores):
+                    self._nonzero.add(index)
+            totals += weight * raw[index].take(passing)
+        for half in (places, places + self._order.count):
+            self._passing[half] = passes
+            self._totals[half[passes]] = totals
+            self._stale[half] = FRESH
+        return True
+
+    def _judge_rows(
+        self, part: int, filters: Sequence[Filter], rows: Rows, state: CycleState, pod: Pod
+    ) -> bool:
+        """What these filters say of rows, written down. False: one of them failed."""
+        if not len(rows):
+            return True
+        ids = self._ids[part]
+        view = Nodes(self._table, rows)
+        judged = self._filters.judge(filters, state, pod, view, view.live())
+        if isinstance(judged, Status):
+            return False
+        ids[rows] = 0
+        by_name = {each.name: each for each in filters}
+        for block in judged[0]:
+            for code in distinct(block.codes):
+                status = self._filters.rejection(by_name[block.plugin].plugin, block.verdict, code)
+                known = self._id_of(status)
+                if known <= 0:
+                    return False
+                ids[rows[block.positions[block.codes == code]]] = known
+        return True
+
+    def _judge_nominated(self, rows: Rows, state: CycleState, pod: Pod) -> bool:
+        """The same of those rows that pods are nominated for, as if these were there."""
+        self._ids[BY_NOMINATED, rows] = 0
+        if not self._nominator.by_node:
+            return True
+        nominated = {row: pods for row in rows.tolist() if (pods := self._nominated_to(row))}
+        if not nominated:
+            return True
+        with self._table.what_if() as what_if:
+            for row, pods in nominated.items():
+                for info in pods:
+                    what_if.add_pod(info, row)
+            found = np.fromiter(nominated, np.int64, len(nominated))
+            return self._judge_rows(BY_NOMINATED, self.kept.filters, found, state, pod)
+
+    def _nominated_to(self, row: int) -> list[PodInfo]:
+        """The pods nominated for a row that pods of this plan's priority must not push aside."""
+        return [
+            info
+            for info in self._nominator.nominated_on(self._table.names[row])
+            if info.priority >= self.priority
+        ]
+
+    def _id_of(self, status: Status) -> int:
+        """The id of a rejection, 0 for success; negative: the status is neither."""
+        if status.is_success:
+            return 0
+        if not status.is_rejected:
+            return -1
+        known = self._index.get(status)
+        if known is None:
+            order = next(each.order for each in self.kept.filters if each.name == status.plugin)
+            self._rejections.append((order, status))
+            known = self._index[status] = len(self._rejections)
+        return known
+
+
+def plan_bytes(capacity: int, scorers: int) -> int:
+    """What a plan over a table of this capacity takes, with so many kept scorers."""
+    by_place = 1 + 1 + 8
+    by_row = 3 * 4 + 8 * scorers
+    return capacity * (2 * by_place + by_row)
+
+
+def sum_of_versions(sources: Iterable[Versioned]) -> int:
+    """Another number whenever any of them has changed, as versions only grow."""
+    total = 0
+    for source in sources:
+        total += source.version
+    return total

@@ -1,0 +1,92 @@
+"""The phase after no node passed: PostFilter.
+
+In: a cycle state, a pod, the diagnosis of all nodes. Out: what the plugins achieved, such as a node that is
+being cleared for the pod, and what they say about it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from kuberth.api.core import Pod
+from kuberth.framework.cycle_state import CycleState
+from kuberth.framework.diagnosis import Diagnosis
+from kuberth.framework.extension_points import PostFilterPlugin, PostFilterResult
+from kuberth.framework.running.calls import Calls, nonsense
+from kuberth.framework.status import Code, Status
+
+
+class PostFiltering:
+    """Calls PostFilter plugins until one makes the pod schedulable or says that nothing can."""
+
+    def __init__(self, plugins: Sequence[PostFilterPlugin], *, calls: Calls) -> None:
+        self._plugins = plugins
+        self._calls = calls
+
+    def run(
+        self, state: CycleState, pod: Pod, diagnosis: Diagnosis
+    ) -> tuple[PostFilterResult | None, Status]:
+        """What was achieved, and what the plugins say."""
+        started = time.perf_counter()
+        tries, timed = _Tries(self._calls), state.record_plugin_metrics
+        for plugin in self._plugins:
+            answer = self._calls.ask(
+                plugin, "PostFilter", plugin.post_filter, state, pod, diagnosis, timed=timed
+            )
+            if tries.end_with(plugin, answer):
+                break
+        self._calls.observe("PostFilter", tries.status, started)
+        return tries.result, tries.status
+
+    async def run_waiting(
+        self, state: CycleState, pod: Pod, diagnosis: Diagnosis
+    ) -> tuple[PostFilterResult | None, Status]:
+        """The same in a cycle that may wait."""
+        started = time.perf_counter()
+        tries, timed = _Tries(self._calls), state.record_plugin_metrics
+        for plugin in self._plugins:
+            answer = await self._calls.ask_waiting(
+                plugin, "PostFilter", plugin.post_filter_waiting, state, pod, diagnosis, timed=timed
+            )
+            if tries.end_with(plugin, answer):
+                break
+        self._calls.observe("PostFilter", tries.status, started)
+        return tries.result, tries.status
+
+
+class _Tries:
+    """What PostFilter plugins achieved so far, one after the other."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+        self.result: PostFilterResult | None = None
+        self._reasons: list[str] = []
+        self._rejector = ""
+        self._end: Status | None = None
+
+    @property
+    def status(self) -> Status:
+        return self._end or Status(Code.UNSCHEDULABLE, *self._reasons, plugin=self._rejector)
+
+    def end_with(self, plugin: PostFilterPlugin, answer: object) -> bool:
+        """Take an answer in; True: no other plugin is to be asked."""
+        given, status = self._checked(plugin, answer)
+        if status.is_success or status.code == Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+            self.result, self._end = given, status
+        elif status.code == Code.ERROR:
+            self.result, self._end = None, status
+        else:
+            self.result = given if given is not None else self.result
+            self._reasons.extend(status.reasons)
+            self._rejector = self._rejector or plugin.name
+        return self._end is not None
+
+    def _checked(self, plugin: PostFilterPlugin, answer: object) -> tuple[PostFilterResult | None, Status]:
+        if isinstance(answer, Status):
+            return None, self._calls.checked(plugin, "PostFilter", answer)
+        if isinstance(answer, tuple) and len(answer) == 2:
+            given, status = answer
+            if given is None or isinstance(given, PostFilterResult):
+                return given, self._calls.checked(plugin, "PostFilter", status)
+        return None, nonsense(plugin, "PostFilter", answer, "(PostFilterResult or None, Status or None)")

@@ -1,0 +1,162 @@
+"""Score plugins, called over a view of nodes or about one node.
+
+In: a cycle state after PreScore, a pod, nodes that passed. Out: raw and normalized scores, found to be whole
+numbers and, after normalizing, in range; or an Error status.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kuberth.api.core import Pod
+from kuberth.cluster.nodes import NodeRow, Nodes
+from kuberth.errors import PluginError
+from kuberth.framework.cycle_state import CycleState
+from kuberth.framework.extension_points import Plugin, ScorePlugin, Scores
+from kuberth.framework.running.calls import FEW_NODES, NORMALIZE, Calls, nonsense, raised
+from kuberth.framework.scores import MAX_NODE_SCORE, MIN_NODE_SCORE
+from kuberth.framework.status import Status
+
+_BIG: Final = 2**63
+
+
+class Scorer:
+    """One Score plugin: its weight, and the forms it is written in."""
+
+    __slots__ = ("has_both", "is_per_node", "labels", "name", "normalizes", "plugin", "weight")
+
+    def __init__(self, plugin: ScorePlugin, weight: int, profile_name: str) -> None:
+        self.plugin = plugin
+        self.name = plugin.name
+        self.labels = (plugin.name, "Score", profile_name)
+        """What its evaluations are counted under."""
+        self.weight = weight
+        self.normalizes = type(plugin).normalize_scores is not ScorePlugin.normalize_scores
+        per_node = type(plugin).score is not ScorePlugin.score
+        whole = type(plugin).score_nodes is not ScorePlugin.score_nodes
+        self.is_per_node = not whole
+        self.has_both = per_node and whole
+
+
+class Scorers:
+    """Calls the Score plugins of one profile."""
+
+    def __init__(self, plugins: Sequence[ScorePlugin], weights: Mapping[str, int], calls: Calls) -> None:
+        self.all = tuple(Scorer(plugin, weights[plugin.name], calls.profile_name) for plugin in plugins)
+        """In order."""
+        self._calls = calls
+        self._evaluations = calls.evaluations
+
+    def raw(self, scorer: Scorer, state: CycleState, pod: Pod, nodes: Nodes) -> Scores | Status | None:
+        """What the plugin says of the nodes; None: all get zero."""
+        plugin, point, length = scorer.plugin, "Score", len(nodes)
+        self._evaluations[scorer.labels] = self._evaluations.get(scorer.labels, 0) + length
+        answer: object
+        if scorer.is_per_node or (scorer.has_both and length <= FEW_NODES):
+            answer = self._each_node(scorer, state, pod, nodes)
+        else:
+            timed = state.record_plugin_metrics
+            answer = self._calls.ask(plugin, point, plugin.score_nodes, state, pod, nodes, timed=timed)
+            if isinstance(answer, Status) and answer.is_skip:
+                return None
+        return self._array(plugin, answer, length)
+
+    def raw_of_one(self, scorer: Scorer, state: CycleState, pod: Pod, node: NodeRow) -> int | None:
+        """What the plugin says of one node; None: it fails."""
+        if scorer.is_per_node or scorer.has_both:
+            self._evaluations[scorer.labels] = self._evaluations.get(scorer.labels, 0) + 1
+            if state.record_plugin_metrics:
+                return _whole_number(self._ask(scorer, state, pod, node))
+            plugin, point = scorer.plugin, "Score"
+            try:
+                score = plugin.score(state, pod, node)
+            except BaseException as exc:
+                raised(plugin, point, exc)
+                return None
+            return score if type(score) is int and -_BIG <= score < _BIG else _whole_number(score)
+        scores = self.raw(scorer, state, pod, node.alone)
+        if isinstance(scores, Status):
+            return None
+        return 0 if scores is None else int(scores[0])
+
+    def final(
+        self, scorer: Scorer, state: CycleState, pod: Pod, nodes: Nodes, raw: Scores | Status | None
+    ) -> Scores | Status | None:
+        """Raw scores normalized and found to be in range; None: all are zero."""
+        if isinstance(raw, Status):
+            return raw
+        if not scorer.normalizes:
+            if raw is None or not len(raw.nonzero()[0]):
+                return None
+            return self.within_range(scorer, raw, nodes)
+        scores: Scores | Status = np.zeros(len(nodes), np.int64) if raw is None else raw
+        plugin = scorer.plugin
+        timed = state.record_plugin_metrics
+        answer = self._calls.ask(plugin, NORMALIZE, plugin.normalize_scores, state, pod, scores, timed=timed)
+        if answer is not None:
+            scores = self._array(plugin, answer, len(nodes), point=NORMALIZE)
+        return scores if isinstance(scores, Status) else self.within_range(scorer, scores, nodes)
+
+    def within_range(self, scorer: Scorer, scores: Scores, nodes: Nodes) -> Scores | Status:
+        """The scores, or an Error if some node got less than 0 or more than 100."""
+        # As unsigned numbers, negative ones are the largest of all.
+        unsigned = scores.view(np.uint64)
+        if np.maximum.reduce(unsigned, initial=0) <= MAX_NODE_SCORE:
+            return scores
+        worst = int(np.argmax(unsigned > MAX_NODE_SCORE))
+        return Status.error(
+            PluginError(
+                scorer.name,
+                "Score",
+                f"returns an invalid score {scores[worst]} for node {nodes.name(worst)}, "
+                f"it should be in the range of [{MIN_NODE_SCORE}, {MAX_NODE_SCORE}] after normalizing",
+            ),
+            plugin=scorer.name,
+        )
+
+    def _ask(self, scorer: Scorer, state: CycleState, pod: Pod, node: NodeRow) -> object:
+        plugin, timed = scorer.plugin, state.record_plugin_metrics
+        return self._calls.ask(plugin, "Score", plugin.score, state, pod, node, timed=timed)
+
+    def _each_node(self, scorer: Scorer, state: CycleState, pod: Pod, nodes: Nodes) -> object:
+        scores = np.zeros(len(nodes), np.int64)
+        for position in range(len(nodes)):
+            score = self._ask(scorer, state, pod, nodes.node(position))
+            if isinstance(score, Status):
+                return score
+            number = _whole_number(score)
+            if number is None:
+                return nonsense(scorer.plugin, "Score", score, "a whole number")
+            scores[position] = number
+        return scores
+
+    def _array(self, plugin: Plugin, answer: object, length: int, *, point: str = "Score") -> Scores | Status:
+        if type(answer) is np.ndarray and answer.dtype == np.int64 and answer.shape == (length,):
+            return answer
+        if isinstance(answer, Status):
+            status = self._calls.checked(plugin, point, answer)
+            return (
+                nonsense(plugin, point, answer, "scores or an Error status") if status.is_success else status
+            )
+        try:
+            scores: NDArray[np.generic] = np.asarray(answer)
+        except ValueError:  # lists of different lengths
+            return nonsense(plugin, point, answer, f"{length} whole numbers")
+        if scores.shape != (length,) or not np.issubdtype(scores.dtype, np.integer):
+            if length == 0 and scores.shape == (0,):
+                return np.zeros(0, np.int64)
+            return nonsense(plugin, point, answer, f"{length} whole numbers")
+        return scores.astype(np.int64, copy=False)
+
+
+def _whole_number(answer: object) -> int | None:
+    """The answer as a number of 64 bits; None if it is none."""
+    if type(answer) is int:  # as nearly always
+        return answer if -_BIG <= answer < _BIG else None
+    if not isinstance(answer, int | np.integer) or isinstance(answer, bool):
+        return None
+    return int(answer) if -_BIG <= answer < _BIG else None

@@ -1,0 +1,56 @@
+"""The statements of one profile's plugins, for as long as they hold.
+
+In: plugins. Out: the checked `Inputs` of each, until a difference shows that a statement is wrong; from then
+on its plugin counts as one without a statement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from kuberth.framework.extension_points import (
+    FilterPlugin,
+    Plugin,
+    PreFilterPlugin,
+    PreScorePlugin,
+    ScorePlugin,
+)
+from kuberth.framework.inputs import Inputs, checked_inputs
+
+_INTERFACES: Final[Mapping[str, type[Plugin]]] = {
+    "pre_filter": PreFilterPlugin,
+    "filter": FilterPlugin,
+    "pre_score": PreScorePlugin,
+    "score": ScorePlugin,
+}
+
+
+def inputs_of(plugin: Plugin) -> Inputs | None:
+    """The statement of one plugin; None if it gives none. ConfigError if it is incomplete or wrong."""
+    return checked_inputs(
+        plugin, (phase for phase, interface in _INTERFACES.items() if isinstance(plugin, interface))
+    )
+
+
+class Statements:
+    """The statements of a profile's plugins, by plugin."""
+
+    def __init__(self, plugins: Iterable[Plugin]) -> None:
+        """ConfigError for a statement that is incomplete or names what pods do not have."""
+        self._inputs = {
+            plugin.name: inputs for plugin in plugins if (inputs := inputs_of(plugin)) is not None
+        }
+        self.version = 0
+        """Grows whenever a statement turns out to be wrong."""
+
+    def of(self, plugin: str) -> Inputs | None:
+        """The plugin's statement; None if it gave none, or a wrong one."""
+        return self._inputs.get(plugin)
+
+    def distrust(self, plugin: str) -> bool:
+        """Ask the plugin every time from now on. False: that is so already."""
+        if self._inputs.pop(plugin, None) is None:
+            return False
+        self.version += 1
+        return True

@@ -1,0 +1,139 @@
+"""Statements are checked, not believed: a sample of cycles is looked at a second time without plans.
+
+In: a cycle that used what equal pods were told. Out: nothing, if every plugin gives the same answers when it
+is asked. Otherwise each difference is logged with plugin, pod, node and both answers and counted, its plugin
+is asked every time from then on, and the cycle is decided again without plans.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from kuberth.api.core import Pod
+from kuberth.cluster.nodes import Nodes
+from kuberth.cluster.table import ClusterTable
+from kuberth.framework.cycle_state import CycleState
+from kuberth.framework.runner import Runner
+from kuberth.framework.running.filtering import Judgement
+from kuberth.framework.status import SUCCESS, Status
+from kuberth.observe.metrics import SchedulerMetrics
+
+logger = logging.getLogger(__name__)
+
+CHECK_EVERY: Final = 1000
+"""One cycle in so many is checked."""
+
+
+class WrongAnswer(NamedTuple):
+    """An answer that was kept, and what the plugin says when it is asked."""
+
+    plugin: str
+    where: str
+    """The extension point, and the node if it is about one."""
+    kept: str
+    fresh: str
+
+
+class PlanCheck:
+    """Looks at every so many-th cycle."""
+
+    def __init__(self, cluster: ClusterTable, *, metrics: SchedulerMetrics, every: int = CHECK_EVERY) -> None:
+        """`every` 0 checks nothing."""
+        self._cluster = cluster
+        self._metrics = metrics
+        self._every = every
+        self._left = every
+
+    def is_due(self) -> bool:
+        """Whether this cycle is to be checked."""
+        if not self._every:
+            return False
+        self._left -= 1
+        if self._left:
+            return False
+        self._left = self._every
+        return True
+
+    def finds_difference(
+        self, state: CycleState, pod: Pod, runner: Runner, *, start: int, number: int
+    ) -> bool:
+        """Whether an answer that was kept is another when the plugin is asked; it is dealt with here.
+
+        The search looked at `number` nodes from place `start` on.
+        """
+        order = self._cluster.node_order()
+        start %= order.count
+        places = slice(start, start + min(max(number, 1), order.count))
+        nodes = Nodes(self._cluster, order.twice[places], places)
+        found = {each.plugin: each for each in self._wrong_answers(state, pod, runner, nodes)}
+        for each in found.values():
+            self._metrics.plan_differences.inc((each.plugin, runner.profile.scheduler_name))
+            if runner.distrust(each.plugin):
+                logger.error(
+                    "plugin %r: its `inputs` are wrong. %s for pod %s: an equal pod was answered %s, and "
+                    "asked again the plugin answers %s. That is used, and the plugin is asked about every "
+                    "pod from now on. Have `inputs` name every field of the pod that the plugin reads.",
+                    *(each.plugin, each.where, f"{pod.metadata.namespace}/{pod.metadata.name}"),
+                    *(each.kept, each.fresh),
+                )
+        return bool(found)
+
+    def _wrong_answers(
+        self, state: CycleState, pod: Pod, runner: Runner, nodes: Nodes
+    ) -> Iterator[WrongAnswer]:
+        fresh = CycleState(state.pod_info)
+        fresh.group, fresh.uses_plans = state.group, False
+        prepared = runner.pre_filtering.run(fresh, pod, self._cluster.all_nodes())
+        if not prepared.status.is_success or prepared.narrowed_by:
+            asked = () if state.equal_pods is None else state.equal_pods.pre_filter
+            for name in prepared.narrowed_by or {prepared.status.plugin}:
+                if name not in [plugin.name for plugin in asked]:
+                    yield WrongAnswer(name, "PreFilter", "Success or Skip", repr(prepared.status))
+            return
+        before, after = (runner.filtering.judge(each, pod, nodes) for each in (state, fresh))
+        if isinstance(before, Status) or isinstance(after, Status):
+            return  # a plugin fails: that is never kept
+        order = {plugin.name: number for number, plugin in enumerate(runner.profile.filter)}
+        for name, kept, given in zip(nodes.names(), _statuses(before), _statuses(after), strict=True):
+            if kept != given:
+                # The first of the two in order is the one that answers differently.
+                rejecting = [each.plugin for each in (kept, given) if not each.is_success]
+                plugin = min(rejecting, key=order.__getitem__)
+                yield WrongAnswer(plugin, f"Filter of node {name}", repr(kept), repr(given))
+        feasible = nodes.at_places(after.passing.nonzero()[0])
+        if len(feasible) and runner.profile.score:
+            yield from self._wrong_scores(state, fresh, pod, runner, feasible)
+
+    def _wrong_scores(
+        self, state: CycleState, fresh: CycleState, pod: Pod, runner: Runner, nodes: Nodes
+    ) -> Iterator[WrongAnswer]:
+        answers = []
+        for each in (state, fresh):
+            if not runner.scoring.run_pre_score(each, pod, nodes).is_success:
+                return
+            scores = runner.scoring.run(each, pod, nodes)
+            if isinstance(scores, Status):
+                return
+            answers.append(scores.by_plugin)
+        kept, given = answers
+        nothing = np.zeros(len(nodes), np.int64)
+        for name in kept.keys() | given.keys():
+            before, after = kept.get(name, nothing), given.get(name, nothing)
+            wrong = (before != after).nonzero()[0]
+            if len(wrong):
+                first = int(wrong[0])
+                where = f"Score of node {nodes.name(first)}"
+                yield WrongAnswer(name, where, str(before[first]), str(after[first]))
+
+
+def _statuses(judgement: Judgement) -> list[Status]:
+    """What was said of every node of the view."""
+    statuses = [SUCCESS] * len(judgement.nodes)
+    for block in judgement.rejections():
+        for position, code in zip(block.positions.tolist(), block.codes.tolist(), strict=True):
+            statuses[position] = block.verdict.status(code).by(block.plugin)
+    return statuses

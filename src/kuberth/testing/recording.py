@@ -1,0 +1,384 @@
+"""What plugins read, held against what they state.
+
+In: plugins, pods and nodes. Out: the same plugins, asked with pods and nodes that record which of their
+fields are read; a field outside the plugin's `inputs` is named.
+
+    def test_my_statement() -> None:
+        assert_reads_only(MyPlugin, make_pod("p", labels={"app": "a"}), objects=[make_node("n1")])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from kuberth.api.core import Pod
+from kuberth.cluster.nodes import NodeRow, Nodes
+from kuberth.cluster.pod_info import PodInfo
+from kuberth.config.types import (
+    KubeSchedulerConfiguration,
+    KubeSchedulerProfile,
+    PluginRef,
+    Plugins,
+    PluginSet,
+)
+from kuberth.evaluation import Evaluator
+from kuberth.framework.cluster_events import ClusterEvent, EventWithHint, Hint
+from kuberth.framework.cycle_state import CycleState
+from kuberth.framework.extension_points import EnqueueExtensions, Plugin
+from kuberth.framework.handle import Handle
+from kuberth.framework.inputs import DependsOn, Inputs
+from kuberth.framework.registry import PluginFactory, Registry
+
+_REQUESTS: Final = (
+    "spec.containers",
+    "spec.init_containers",
+    "spec.overhead",
+    "spec.resources",
+    "status.container_statuses",
+    "status.init_container_statuses",
+    "status.resources",
+)
+_DERIVED_FROM: Final[Mapping[str, Sequence[str]]] = {
+    "attachable_volumes": ("spec.volumes",),
+    "device_claims": ("status.node_allocatable_resource_claim_statuses",),
+    "disks": ("spec.volumes",),
+    "group": ("spec.scheduling_group", "metadata.namespace"),
+    "host_ports": ("spec.containers", "spec.init_containers"),
+    "key": ("metadata.namespace", "metadata.name"),
+    "labels": ("metadata.labels",),
+    "namespace": ("metadata.namespace",),
+    "node_name": ("spec.node_name",),
+    "pod_class": ("metadata.namespace", "metadata.labels", "metadata.deletion_timestamp"),
+    "preferred_terms": ("spec.affinity", "metadata.namespace"),
+    "priority": ("spec.priority",),
+    "problems": (*_REQUESTS, "spec.affinity"),
+    "request": _REQUESTS,
+    "required_affinity": ("spec.affinity", "metadata.namespace"),
+    "required_anti_affinity": ("spec.affinity", "metadata.namespace"),
+    "uid": ("metadata.uid",),
+    "volume_claims": ("spec.volumes", "metadata.namespace"),
+}
+"""What is derived from a pod may be read by a plugin that states all that it is derived from."""
+
+_OF_OBJECTS: Final = frozenset(
+    {
+        "allocatable",
+        "allowed_pods",
+        "declared_features",
+        "image_column",
+        "images",
+        "label_column",
+        "labels",
+        "live",
+        "names",
+        "node_at",
+        "node_named",
+        "problems",
+        "resource_index",
+        "resources",
+        "row_of",
+        "slots",
+        "taints",
+        "unschedulable",
+    }
+)
+_OF_REQUESTS: Final = _OF_OBJECTS | {"nonzero_requested", "pod_count", "requested"}
+_OF_PODS: Final = _OF_REQUESTS | {"claims", "device_claims", "disks", "pods_at", "port_users"}
+_ALLOWED: Final[Mapping[DependsOn, frozenset[str]]] = {
+    DependsOn.POD: frozenset({"slots"}),
+    DependsOn.NODE_OBJECT: _OF_OBJECTS,
+    DependsOn.REQUESTS: _OF_REQUESTS,
+    DependsOn.NODE: _OF_PODS,
+}
+"""What of the cluster table a phase may read that is stated so."""
+
+_PHASES: Final = {
+    "pre_filter": "pre_filter",
+    "add_pod": "",
+    "remove_pod": "",
+    "filter": "filter",
+    "filter_nodes": "filter",
+    "pre_score": "pre_score",
+    "score": "score",
+    "score_nodes": "score",
+    "normalize_scores": "score",
+}
+"""The methods that are recorded, with the phase of a statement that covers them."""
+
+
+class OutsideRead(NamedTuple):
+    """A field that a plugin read and does not state."""
+
+    plugin: str
+    """The plugin's name."""
+    method: str
+    """Where it read the field: a method of the plugin, or "its hint"."""
+    field: str
+    """As `Inputs` names it; "table.…" for something of the cluster table."""
+
+    def __str__(self) -> str:
+        return (
+            f"plugin {self.plugin!r} reads {self.field!r} in {self.method}, which its `inputs` do not state"
+        )
+
+
+class ReadRecorder:
+    """Has plugins read pods and nodes that record what is read."""
+
+    def __init__(self) -> None:
+        self.outside: set[OutsideRead] = set()
+        """What was read that is not stated."""
+        self.read: dict[str, set[str]] = {}
+        """By plugin, every field of a pod that was read."""
+        self._notes: dict[tuple[object, ...], _Notes] = {}
+
+    def watching(self, factory: PluginFactory) -> PluginFactory:
+        """A factory of the same plugin, whose reads are recorded if it gives a statement."""
+
+        def make(args: Any, handle: Handle) -> Plugin:
+            plugin = factory(args, handle)
+            if isinstance(plugin, Plugin) and isinstance(plugin.inputs, Inputs):
+                self._watch(plugin, plugin.inputs)
+            return plugin
+
+        if isinstance(factory, type):  # what a registry reads off a plugin's class
+            made = type(factory.__name__, (factory,), {"__module__": factory.__module__})
+            return _Watched(make, made)
+        return make
+
+    def registry(self, registry: Registry) -> Registry:
+        """The same plugins, all of them watched."""
+        watched = Registry()
+        for name in registry:
+            watched.register(name, self.watching(registry[name]), origin="recorded")
+        return watched
+
+    def check(self) -> None:
+        """AssertionError if a plugin read what it does not state, naming plugin and field."""
+        if self.outside:
+            raise AssertionError("; ".join(sorted(map(str, self.outside))))
+
+    # Wrapping
+
+    def _watch(self, plugin: Plugin, inputs: Inputs) -> None:
+        for method, phase in _PHASES.items():
+            original = getattr(plugin, method, None)
+            if original is not None:
+                stated = getattr(inputs, phase) if phase else DependsOn.ANYTHING
+                setattr(plugin, method, self._recorded(plugin, inputs, method, original, stated))
+        if isinstance(plugin, EnqueueExtensions):
+            registered = plugin.events_to_register
+            plugin.events_to_register = lambda: [  # type: ignore[method-assign]  # the same events
+                self._recorded_hint(plugin, inputs, each) for each in registered()
+            ]
+
+    def _recorded(
+        self,
+        plugin: Plugin,
+        inputs: Inputs,
+        method: str,
+        original: Callable[..., Any],
+        stated: DependsOn | None,
+    ) -> Callable[..., Any]:
+        notes = self._notes_of(plugin, inputs, method, None if inputs.versions else stated)
+
+        def call(state: CycleState, pod: Pod, *rest: Any) -> Any:
+            info, state.pod_info = state.pod_info, notes.info(state.pod_info)
+            try:
+                return original(state, notes.pod(pod), *map(notes.nodes, rest))
+            finally:
+                state.pod_info = info
+
+        return call
+
+    def _recorded_hint(self, plugin: Plugin, inputs: Inputs, registered: EventWithHint) -> EventWithHint:
+        original = registered.hint
+        if original is None:
+            return registered
+        notes = self._notes_of(plugin, inputs, "its hint", None)
+
+        def hint(pod: Pod, old: object, new: object) -> Hint:
+            return original(notes.pod(pod), old, new)
+
+        return registered._replace(hint=hint)
+
+    def _notes_of(self, plugin: Plugin, inputs: Inputs, method: str, stated: DependsOn | None) -> _Notes:
+        key = (plugin.name, method, inputs.pod, stated)
+        if key not in self._notes:
+            self._notes[key] = _Notes(self, plugin.name, inputs, method, stated)
+        return self._notes[key]
+
+
+class _Watched:
+    """A factory that says of itself what the class behind it says."""
+
+    def __init__(self, make: PluginFactory, plugin: type[Plugin]) -> None:
+        self._make = make
+        self.args_type = plugin.args_type
+        self.name = plugin.name
+
+    def __call__(self, args: Any, handle: Handle) -> Plugin:
+        return self._make(args, handle)
+
+
+class _Notes:
+    """What one method of one plugin reads."""
+
+    def __init__(
+        self, recorder: ReadRecorder, plugin: str, inputs: Inputs, method: str, stated: DependsOn | None
+    ) -> None:
+        self._recorder = recorder
+        self._plugin = plugin
+        self._inputs = inputs
+        self._method = method
+        self._allowed = None if stated is None else _ALLOWED.get(stated)
+        self._is_hint = method == "its hint"
+        self._kinds: dict[str, Any] = {}
+
+    def pod(self, pod: Pod) -> Pod:
+        """The same pod; every field that is read is noted."""
+        return msgspec.structs.replace(
+            pod,
+            metadata=self._section(pod, "metadata"),
+            spec=self._section(pod, "spec"),
+            status=self._section(pod, "status"),
+        )
+
+    def _section(self, pod: Pod, name: str) -> Any:
+        section = getattr(pod, name)
+        plain: Any = getattr(type(section), "_plain", type(section))  # a method may ask another with its pod
+        if name not in self._kinds:
+            self._kinds[name] = _recording(plain, name, self.read)
+        fields = plain.__struct_fields__
+        return self._kinds[name](**{each: plain.__getattribute__(section, each) for each in fields})
+
+    def info(self, info: PodInfo | None) -> PodInfo | None:
+        return None if info is None else _recording_info(info, self)
+
+    def nodes(self, given: Any) -> Any:
+        """Views of nodes record what of the table is read; anything else stays as it is."""
+        if self._allowed is None or not isinstance(given, Nodes | NodeRow):
+            return given
+        table: Any = _RecordingTable(given.table, self.read_table)
+        if isinstance(given, NodeRow):
+            return NodeRow(table, given.row)
+        return Nodes(table, given._index, given.places)
+
+    def read(self, field: str) -> None:
+        """A field of the pod was read."""
+        self._recorder.read.setdefault(self._plugin, set()).add(field)
+        if self._is_hint and field in ("metadata.uid", "info.uid"):
+            return  # an event about the pod itself is never taken for one about its equals
+        stated = self._inputs.pod
+        if field in stated or any(each.startswith(f"{field}.") for each in stated):
+            return
+        sources = _DERIVED_FROM.get(field.removeprefix("info."), ()) if field.startswith("info.") else ()
+        if not sources or not stated.issuperset(sources):
+            self._recorder.outside.add(OutsideRead(self._plugin, self._method, field))
+
+    def read_table(self, name: str) -> None:
+        """Something of the cluster table was read."""
+        if self._allowed is not None and name not in self._allowed:
+            self._recorder.outside.add(OutsideRead(self._plugin, self._method, f"table.{name}"))
+
+
+def _recording(kind: type[msgspec.Struct], path: str, note: Callable[[str], None]) -> Any:
+    """The same kind of struct; every field that is read is noted."""
+    fields = frozenset(kind.__struct_fields__)
+
+    def get(self: Any, name: str) -> Any:
+        if name in fields:
+            note(f"{path}.{name}")
+        return kind.__getattribute__(self, name)
+
+    def equals(self: Any, other: object) -> bool:
+        note(f"{path} as a whole")
+        return bool(kind.__eq__(self, other))
+
+    body = {"__getattribute__": get, "__eq__": equals, "__hash__": kind.__hash__}
+    recording: Any = msgspec.StructMeta(kind.__name__, (kind,), body, frozen=True)
+    recording._plain = kind
+    return recording
+
+
+class _RecordingInfo(PodInfo):
+    """What is derived from a pod; every attribute that is read is noted."""
+
+    __slots__ = ("notes",)
+
+    notes: _Notes
+
+    def __getattribute__(self, name: str) -> Any:
+        value = super().__getattribute__(name)
+        if name in _DERIVED_FROM:
+            super().__getattribute__("notes").read(f"info.{name}")
+        return value
+
+
+def _recording_info(info: PodInfo, notes: _Notes) -> PodInfo:
+    made = _RecordingInfo.__new__(_RecordingInfo)
+    for slot in PodInfo.__slots__:
+        value = object.__getattribute__(info, slot)
+        setattr(made, slot, notes.pod(value) if slot == "pod" else value)
+    made.notes = notes
+    return made
+
+
+class _RecordingTable:
+    """The cluster table; every column that is read is noted."""
+
+    def __init__(self, table: Any, note: Callable[[str], None]) -> None:
+        self._table = table
+        self._note = note
+
+    def __getattr__(self, name: str) -> Any:
+        self._note(name)
+        return getattr(self._table, name)
+
+
+def assert_reads_only(
+    plugin: type[Plugin],
+    *pods: Pod,
+    objects: Iterable[Any] = (),
+    events: Iterable[tuple[ClusterEvent, object, object]] = (),
+    args: Any = None,
+) -> None:
+    """Ask the plugin about the pods, and fail if it reads what its `inputs` do not state.
+
+    `objects` are the nodes and whatever else is in the cluster; `events`, each with the old and the new
+    object, are put to its hints. AssertionError names the plugin and the field; it also says so if the
+    plugin gives no statement.
+    """
+    if not pods:
+        raise AssertionError("give at least one pod to ask the plugin about")
+    recorder = ReadRecorder()
+    with _evaluator(plugin, recorder, objects, args) as evaluator:
+        if evaluator.runner.profile.statements.of(plugin.name) is None:
+            raise AssertionError(f"plugin {plugin.name!r} gives no statement: set `inputs`, or trust nothing")
+        for pod in pods:
+            answer = evaluator.evaluate(pod)
+            if not answer.feasible:
+                evaluator.objections(pod)
+            for event, old, new in events:
+                evaluator.hints(pod, event, old, new)
+    recorder.check()
+
+
+@contextmanager
+def _evaluator(
+    plugin: type[Plugin], recorder: ReadRecorder, objects: Iterable[Any], args: Any
+) -> Iterator[Evaluator]:
+    enabled = tuple(PluginRef(name=name) for name in ("PrioritySort", plugin.name, "DefaultBinder"))
+    profile = KubeSchedulerProfile(
+        scheduler_name="default-scheduler", plugins=Plugins(multi_point=PluginSet(enabled=enabled))
+    )
+    yield Evaluator(
+        objects,
+        config=KubeSchedulerConfiguration(profiles=(profile,)),
+        plugins={plugin.name: lambda _args, handle: recorder.watching(plugin)(args, handle)},
+        with_plans=False,
+    )

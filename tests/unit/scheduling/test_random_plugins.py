@@ -1,0 +1,346 @@
+"""Plugins drawn at random, each with a statement that is true, over clusters that never stop changing.
+
+Two worlds live through the same: in one the plugins give their statements, in the other they give none. They
+decide alike: the same nodes, statuses, words and scores, the same victims, and the same pods are woken.
+"""
+
+from __future__ import annotations
+
+import random
+import zlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kuberth.api.core import Node, Pod
+from kuberth.changes import Version
+from kuberth.cluster.nodes import NodeRow, Nodes
+from kuberth.cluster.pod_info import PodInfo
+from kuberth.config import KubeSchedulerConfiguration
+from kuberth.evaluation import Evaluator
+from kuberth.framework import (
+    Action,
+    ClusterEvent,
+    CycleState,
+    DependsOn,
+    Diagnosis,
+    EnqueueExtensions,
+    EventWithHint,
+    FilterPlugin,
+    Hint,
+    Inputs,
+    Plugin,
+    PreFilterPlugin,
+    PreFilterResult,
+    QueuedPod,
+    Registry,
+    Resource,
+    ScorePlugin,
+    StateKey,
+    Status,
+)
+from kuberth.framework.status import SKIP
+from kuberth.observe.metrics import SchedulerMetrics
+from kuberth.plugins import in_tree_registry
+from kuberth.plugins.default_preemption.plugin import DefaultPreemption
+from kuberth.queue.hints import Hints
+from kuberth.queue.unschedulable import UnschedulableRoom
+from kuberth.scheduling.cycle import SchedulingCycle
+from kuberth.testing import make_node, make_pod
+from tests.unit.framework.rig import profile_config
+
+FIELDS: dict[str, Callable[[Pod], object]] = {
+    "metadata.labels": lambda pod: pod.metadata.labels,
+    "metadata.annotations": lambda pod: pod.metadata.annotations,
+    "spec.tolerations": lambda pod: [each.key for each in pod.spec.tolerations],
+}
+SCOPES = list(DependsOn)
+NODE_ADD = ClusterEvent(Resource.NODE, Action.ADD)
+
+
+def chance(*parts: object) -> int:
+    """A number from 0 to 99 that depends on the parts alone."""
+    return zlib.crc32(repr(parts).encode()) % 100
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How one plugin answers, and what it states."""
+
+    name: str
+    fields: tuple[str, ...]
+    """What it reads of a pod, hints included."""
+    prepares: DependsOn
+    judges: DependsOn
+    ranks: DependsOn
+    follows_version: bool
+    needs_tolerations: bool
+    """It has nothing to do with a pod that tolerates nothing."""
+    stated: bool
+    states_more: bool
+    """It states more fields than it reads, and that all depends on anything."""
+
+
+@st.composite
+def rules(draw: st.DrawFn) -> list[Rule]:
+    return [
+        Rule(
+            name=f"Random{number}",
+            fields=tuple(sorted(draw(st.sets(st.sampled_from(sorted(FIELDS)))))),
+            prepares=draw(st.sampled_from([DependsOn.POD, DependsOn.ANYTHING])),
+            judges=draw(st.sampled_from(SCOPES)),
+            ranks=draw(st.sampled_from(SCOPES)),
+            follows_version=draw(st.booleans()),
+            needs_tolerations=draw(st.booleans()),
+            stated=draw(st.integers(0, 4)) > 0,
+            states_more=draw(st.integers(0, 5)) == 0,
+        )
+        for number in range(draw(st.integers(1, 3)))
+    ]
+
+
+PREPARED: StateKey[int] = StateKey("prepared")
+
+
+def plugin_of(rule: Rule, version: Version, *, with_statement: bool) -> type[Plugin]:
+    def seen(pod: Pod) -> tuple[object, ...]:
+        return (
+            rule.name,
+            *(FIELDS[field](pod) for field in rule.fields),
+            version.version * rule.follows_version,
+        )
+
+    def of_node(scope: DependsOn, node: NodeRow) -> tuple[object, ...]:
+        parts: tuple[object, ...] = ()
+        if scope is not DependsOn.POD:
+            parts += (sorted(node.labels.items()), node.allocatable("cpu"))
+        if scope in (DependsOn.REQUESTS, DependsOn.NODE, DependsOn.ANYTHING):
+            parts += (node.pod_count, node.requested("cpu"))
+        if scope in (DependsOn.NODE, DependsOn.ANYTHING):
+            parts += (sorted(sorted(info.labels.items()) for info in node.pods),)
+        if scope is DependsOn.ANYTHING:
+            parts += (node.table.placed_count, int(node.table.pod_count.sum()))
+        return parts
+
+    def is_idle(pod: Pod) -> bool:
+        return rule.needs_tolerations and not pod.spec.tolerations
+
+    class Random(PreFilterPlugin, FilterPlugin, ScorePlugin, EnqueueExtensions):
+        name = rule.name
+
+        def pre_filter(self, state: CycleState, pod: Pod, nodes: Nodes) -> PreFilterResult | Status | None:
+            if is_idle(pod):
+                return SKIP
+            cluster = (
+                nodes.table.placed_count * (rule.prepares is DependsOn.ANYTHING),
+                nodes.table.node_count * (rule.prepares is DependsOn.ANYTHING),
+            )
+            number = chance("prepare", seen(pod), cluster)
+            state.write(PREPARED_BY[rule.name], number)
+            if number < 15:
+                return SKIP
+            if number < 20:
+                return Status.unschedulable(f"no {number}")
+            return PreFilterResult(frozenset({"n0", "n1"})) if number < 24 else None
+
+        def filter(self, state: CycleState, pod: Pod, node: NodeRow) -> Status | None:
+            if is_idle(pod):
+                return None
+            number = chance(
+                "judge", seen(pod), state.read(PREPARED_BY[rule.name]), of_node(rule.judges, node)
+            )
+            if number < 15:
+                return Status.unschedulable(f"{rule.name} says {number}")
+            return Status.unresolvable(f"{rule.name} never") if number < 20 else None
+
+        def score(self, _state: CycleState, pod: Pod, node: NodeRow) -> int:
+            return 0 if is_idle(pod) else chance("rank", seen(pod), of_node(rule.ranks, node))
+
+        def events_to_register(self) -> Iterable[EventWithHint]:
+            return [EventWithHint(NODE_ADD, self._after_node)]
+
+        def _after_node(self, pod: Pod, _old: object, new: object) -> Hint:
+            assert isinstance(new, Node)
+            return Hint.QUEUE if chance("hint", seen(pod), new.metadata.name) < 30 else Hint.SKIP
+
+    if with_statement and rule.stated:
+        fields = {*FIELDS} if rule.states_more else {*rule.fields}
+        scopes = (rule.prepares, rule.judges, rule.ranks)
+        if rule.states_more:
+            scopes = (DependsOn.ANYTHING,) * 3
+        Random.inputs = Inputs(
+            fields,
+            pre_filter=scopes[0],
+            filter=scopes[1],
+            score=scopes[2],
+            only_with={"spec.tolerations"} if rule.needs_tolerations else (),
+            versions=(version,) if rule.follows_version else (),
+        )
+    return Random
+
+
+PREPARED_BY = {f"Random{number}": StateKey[int](f"prepared by {number}") for number in range(3)}
+
+
+class World:
+    """One of the two."""
+
+    def __init__(self, drawn: Sequence[Rule], *, with_statements: bool) -> None:
+        self.version = Version()
+        plugins = {rule.name: plugin_of(rule, self.version, with_statement=with_statements) for rule in drawn}
+        names = ["PrioritySort", "DefaultBinder", *plugins, "NodeResourcesFit", "DefaultPreemption"]
+        config = KubeSchedulerConfiguration(profiles=(profile_config(names),))
+        in_tree = in_tree_registry()
+        factories = {name: in_tree[name] for name in in_tree} | {
+            "DefaultPreemption": lambda args, handle: DefaultPreemption(args, handle, rng=random.Random(1))
+        }
+        self.evaluator = Evaluator(
+            config=config, registry=Registry(factories | plugins), with_plans=with_statements
+        )
+        self.cluster = self.evaluator.cluster
+        self.cycle = SchedulingCycle(
+            self.cluster,
+            nominator=self.evaluator.nominator,
+            metrics=self.evaluator.runner.metrics,
+            check_every=0,
+        )
+        hints = {"default-scheduler": self.evaluator.runner.profile.hints}
+        self.hints = Hints(hints, SchedulerMetrics())
+        self.room = UnschedulableRoom(self.hints)
+
+    def decide(self, pod: Pod) -> object:
+        """Everything that a search and a ranking say."""
+        state, diagnosis, runner = CycleState(PodInfo(pod)), Diagnosis(), self.evaluator.runner
+        found = self.cycle.search(state, pod, runner, diagnosis)
+        if isinstance(found, Status):
+            return found
+        nodes, looked_at = found
+        if not len(nodes):
+            rows = {name: self.cluster.row_of(name) for name in self.cluster.all_nodes().names()}
+            told = {name: diagnosis.status_of(name, row=row) for name, row in rows.items()}
+            return told, diagnosis.message(9), diagnosis.unschedulable_plugins
+        scores = self.cycle.rank(state, pod, runner, nodes)
+        if isinstance(scores, Status):
+            return scores
+        by_plugin = {name: given.tolist() for name, given in scores.by_plugin.items()}
+        return nodes.names(), looked_at, by_plugin, scores.totals.tolist()
+
+    def answer(self, pod: Pod) -> tuple[object, ...]:
+        decided = self.decide(pod)
+        answer, preemption = self.evaluator.preempt(pod)
+        victims = None
+        if preemption is not None:
+            victims = preemption.status, preemption.nominated_node, preemption.victims
+        return decided, answer, victims
+
+    def woken(self, node: Node) -> list[str]:
+        """The pods that a new node would bring back, as the queue finds them."""
+        return [
+            queued.pod.metadata.name
+            for queued in self.room.concerned_by(NODE_ADD, None, node)
+            if self.hints.judge(queued, NODE_ADD, None, node).name != "NOTHING"
+        ]
+
+
+def template(draw: st.DataObject) -> dict[str, Any]:
+    given: dict[str, Any] = {"cpu": draw.draw(st.sampled_from(["1", "2"]))}
+    given["labels"] = draw.draw(st.sampled_from([{}, {"app": "a"}, {"app": "b"}]))
+    given["metadata"] = {"annotations": draw.draw(st.sampled_from([{}, {"pin": "x"}]))}
+    given["tolerations"] = draw.draw(st.sampled_from([[], [{"key": "k", "operator": "Exists"}]]))
+    given["priority"] = draw.draw(st.sampled_from([0, 0, 10]))
+    return given
+
+
+def node_of(draw: st.DataObject, name: str) -> Node:
+    labels = draw.draw(st.sampled_from([{}, {"disk": "ssd"}]))
+    return make_node(name, cpu=draw.draw(st.sampled_from(["2", "4"])), labels=labels)
+
+
+@settings(max_examples=250, deadline=None)
+@given(drawn=rules(), data=st.data())
+def test_with_statements_and_without_all_is_decided_alike(drawn: list[Rule], data: st.DataObject) -> None:
+    worlds = World(drawn, with_statements=True), World(drawn, with_statements=False)
+    nodes = [f"n{number}" for number in range(data.draw(st.integers(1, 4)))]
+    templates = [template(data) for _ in range(2)]
+    placed: list[PodInfo] = []
+    for name in nodes:
+        node = node_of(data, name)
+        for world in worlds:
+            world.evaluator.add(node)
+    for step in range(data.draw(st.integers(4, 12))):
+        change(worlds, data, nodes, placed, templates, step)
+        pod = make_pod(f"p{step}", uid=f"p{step}", **data.draw(st.sampled_from(templates)))
+        if data.draw(st.integers(0, 4)) == 0:  # a node is nominated for the pod itself
+            own = data.draw(st.sampled_from(nodes))
+            for world in worlds:
+                world.evaluator.nominator.nominate(PodInfo(pod), own)
+        first, second = (world.answer(pod) for world in worlds)
+        assert first == second
+        for world in worlds:
+            queued = QueuedPod(PodInfo(pod), timestamp_ns=0)
+            queued.unschedulable_plugins = {rule.name for rule in drawn}
+            world.room.add(queued)
+        new = make_node(data.draw(st.sampled_from(["x", "y", "z"])))
+        assert worlds[0].woken(new) == worlds[1].woken(new)
+
+
+CHANGES = ["nothing", "place", "remove", "node", "passing", "gone", "version", "nominate", "swap"]
+
+
+def change(
+    worlds: Sequence[World],
+    data: st.DataObject,
+    nodes: list[str],
+    placed: list[PodInfo],
+    templates: list[dict[str, Any]],
+    step: int,
+) -> None:
+    what = data.draw(
+        st.sampled_from(
+            ["nothing", "place", "remove", "node", "passing", "gone", "version", "nominate", "swap"]
+        )
+    )
+    name = data.draw(st.sampled_from(nodes))
+    if what == "place":
+        info = PodInfo(make_pod(f"placed-{step}", node=name, **data.draw(st.sampled_from(templates))))
+        placed.append(info)
+        for world in worlds:
+            world.evaluator.add(info.pod)
+    elif what == "remove" and placed:
+        gone = placed.pop()
+        for world in worlds:
+            world.evaluator.remove(gone.pod)
+    elif what == "node":
+        node = node_of(data, name)
+        for world in worlds:
+            world.evaluator.add(node)
+    elif what == "passing":  # a node comes and goes between two cycles
+        for world in worlds:
+            world.evaluator.add(make_node(f"passing-{step}"))
+            world.cluster.remove_node(f"passing-{step}")
+    elif what == "gone" and len(nodes) > 1:
+        nodes.remove(name)
+        for world in worlds:
+            world.cluster.remove_node(name)
+    elif what == "swap":  # another node in the row of one that went
+        nodes[nodes.index(name)] = f"n{step + 10}"
+        node = node_of(data, f"n{step + 10}")
+        for world in worlds:
+            world.cluster.remove_node(name)
+            world.evaluator.add(node)
+    elif what == "version":
+        for world in worlds:
+            world.version.version += 1
+    elif what == "nominate":
+        nominated = PodInfo(make_pod(f"nominated-{step}", **data.draw(st.sampled_from(templates))))
+        for world in worlds:
+            world.evaluator.nominator.nominate(nominated, name)
+
+
+def test_chance_is_not_all_the_same() -> None:
+    """Otherwise the worlds would agree about nothing."""
+    assert np.std([chance("judge", number) for number in range(100)]) > 20
