@@ -77,6 +77,7 @@ conformance: $(STAMP)  ## replay what kube-scheduler answered, with counts per f
 
 bench: $(STAMP)  ## micro-benchmarks: a scheduling cycle, preemption, explain, extenders, the queue, the client, the embedded API server
 	$(BIN)/python -m benchmarks.cycle
+	$(BIN)/python -m benchmarks.calls
 	$(BIN)/python -m benchmarks.gangs
 	$(BIN)/python -m benchmarks.preemption
 	$(BIN)/python -m benchmarks.explain

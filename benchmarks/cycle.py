@@ -79,7 +79,7 @@ def main() -> None:
     sizes: Sequence[int] = sorted(set(options.nodes))
     medians: dict[str, list[float]] = {kind: [] for kind in options.kinds}
     for size in sizes:
-        evaluator = _cluster(size)
+        evaluator = cluster_of(size)
         for kind in medians:
             medians[kind].append(_measure(evaluator, kind, pods=options.pods, templates=options.templates))
     for line in _table(sizes, medians):
@@ -101,7 +101,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _cluster(size: int) -> Evaluator:
+def cluster_of(size: int) -> Evaluator:
     evaluator = Evaluator()
     for number in range(size):
         name = f"node-{number}"
@@ -115,18 +115,18 @@ def _cluster(size: int) -> Evaluator:
 
 
 @contextmanager
-def _peers(evaluator: Evaluator, kind: str) -> Iterator[None]:
+def peers(evaluator: Evaluator, kind: str) -> Iterator[None]:
     """Pods of the kind on some nodes; they leave with everything that was placed meanwhile."""
     cluster = evaluator.cluster
     before = {info.uid for info in cluster.placed_pods()}
     for number in range(0, cluster.node_count, NODES_PER_PEER):
-        cluster.add_pod(_pod(f"peer-{number}", kind, node=f"node-{number}"))
+        cluster.add_pod(pod_of(f"peer-{number}", kind, node=f"node-{number}"))
     yield
     for info in [info for info in cluster.placed_pods() if info.uid not in before]:
         cluster.remove_pod(info.uid)
 
 
-def _pod(name: str, kind: str, *, node: str = "", template: int = 0) -> PodInfo:
+def pod_of(name: str, kind: str, *, node: str = "", template: int = 0) -> PodInfo:
     labels = LABELS | ({"template": str(template)} if template else {})
     cpu = f"{100 + template}m"
     return PodInfo(make_pod(name, node=node, cpu=cpu, memory="100Mi", labels=labels, **KINDS[kind]))
@@ -146,9 +146,9 @@ def _measure(evaluator: Evaluator, kind: str, *, pods: int, templates: int) -> f
         if not isinstance(outcome, Placement):
             raise SystemExit(f"a pod of kind {kind} fits nowhere: {outcome.status.message}")
 
-    with _peers(evaluator, kind):
+    with peers(evaluator, kind):
         waiting = [
-            _pod(f"pending-{number}", kind, template=number % templates) for number in range(WARM_UP + pods)
+            pod_of(f"pending-{number}", kind, template=number % templates) for number in range(WARM_UP + pods)
         ]
         for info in waiting[:WARM_UP]:
             schedule(info)

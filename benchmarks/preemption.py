@@ -115,7 +115,6 @@ class _Cluster:
         self._stores = Stores()
         self._api = DryRunApi(self._stores)
         self._evictions: list[Coroutine[Any, Any, None]] = []
-        self._memory: dict[Any, Any] = {}
         metrics = SchedulerMetrics()
         handle = Handle(
             api=self._api,
@@ -170,7 +169,7 @@ class _Cluster:
 
     def schedule(self, info: PodInfo) -> None:
         """From the first cycle to the node; the pods of the cluster are as full of pods as before."""
-        state = self._state(info)
+        state = CycleState(info)
         diagnosis = Diagnosis()
         with self._timed("search"):
             found = self._cycle.search(state, info.pod, self._runner, diagnosis)
@@ -189,12 +188,6 @@ class _Cluster:
         if not self._kind.linger:
             with self._timed("place"):
                 self._place(info, result.nominated_node)
-
-    def _state(self, info: PodInfo) -> CycleState:
-        state = CycleState(info)
-        if self._kind.replicas:
-            state.memory = self._memory
-        return state
 
     async def _evict(self) -> None:
         while self._evictions:
@@ -217,7 +210,7 @@ class _Cluster:
 
     def _place(self, info: PodInfo, node_name: str) -> None:
         pod = replace(info.pod, status=replace(info.pod.status, nominated_node_name=node_name))
-        state = self._state(info)
+        state = CycleState(info)
         found = self._cycle.search(state, pod, self._runner, Diagnosis())
         if not isinstance(found, tuple) or found[0].names() != [node_name]:
             raise SystemExit("a preemptor does not fit on the node that was cleared for it")

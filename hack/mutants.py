@@ -43,6 +43,8 @@ TESTS: Final[Mapping[str, Sequence[str]]] = {
     "framework": (
         "tests/unit/framework",
         "tests/unit/scheduling/test_plans.py",
+        "tests/unit/scheduling/test_random_plugins.py",
+        "tests/unit/scheduling/test_statements.py",
         "tests/unit/scheduling/test_plans_save_work.py",
         "tests/unit/scheduling/test_cycle.py",
         "tests/unit/scheduling/test_extended_cycle.py",

@@ -70,6 +70,7 @@ SECTIONS: Final = (
             "PodGroupPostFilterPlugin",
             "PreFilterExtensions",
             "EnqueueExtensions",
+            "Inputs",
             "DependsOn",
         ),
     ),
@@ -236,6 +237,7 @@ SECTIONS: Final = (
         (
             *of("kuberth.testing", "make_node", "make_pod", "make_namespace", "running", "running_with"),
             *of("kuberth.testing", "profile", "World"),
+            *of("kuberth.testing", "assert_reads_only", "ReadRecorder", "OutsideRead"),
             Entry(
                 "kuberth.testing",
                 "MemoryApi",
