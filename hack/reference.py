@@ -222,7 +222,14 @@ SECTIONS: Final = (
             ),
             *of("kuberth.queue", "SchedulingQueue", "QueueContext", "QueueFactory", "PreCheck", "PreEnqueue"),
             *of("kuberth.queue", "QueueObserver", "MoveCause"),
-            *of("kuberth.queue", "PriorityQueue", "PodRoom", "RoomFactory", "OrderedRoom", "sort_value_of"),
+            *of(
+                "kuberth.queue",
+                "PriorityQueue",
+                "SubQueue",
+                "SubQueueFactory",
+                "OrderedSubQueue",
+                "sort_value_of",
+            ),
             *of("kuberth.queue.fair_share", "fair_share"),
         ),
     ),
@@ -355,7 +362,7 @@ def _rows(entry: Entry, target: griffe.Class, holes: list[str]) -> Iterator[str]
 
 
 _MADE_BY_USERS: Final = words(
-    "Plugin Status Verdict StateKey Evaluator MemoryApi FakeClock PriorityQueue OrderedRoom"
+    "Plugin Status Verdict StateKey Evaluator MemoryApi FakeClock PriorityQueue OrderedSubQueue"
 )
 """Classes whose objects the reader makes, and not the framework."""
 

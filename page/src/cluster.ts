@@ -1,14 +1,14 @@
-// The cluster as the stream tells it. In: its events. Out: nodes, rooms, waiting pods and pace, each with a
+// The cluster as the stream tells it. In: its events. Out: nodes, queues, waiting pods and pace, each with a
 // number that grows when it changes, so that a view draws itself anew only for what it shows.
 import {
-  ROOMS,
+  QUEUES,
   type Hello,
   type NodesEvent,
   type PaceEvent,
   type PaceTuple,
   type PodsEvent,
   type PodTuple,
-  type Room,
+  type Queue,
 } from "./wire";
 import type { ServerEvent } from "./sse";
 
@@ -25,7 +25,7 @@ export interface PodRow {
   uid: string;
   namespace: string;
   name: string;
-  room: Room;
+  queue: Queue;
   priority: number;
   attempts: number;
   since: number;
@@ -41,34 +41,34 @@ export interface Placement {
 }
 
 export interface Transfer {
-  from: Room | "";
-  to: Room | "";
+  from: Queue | "";
+  to: Queue | "";
 }
 
-export type Part = "hello" | "nodes" | "members" | "rooms" | "pods" | "pace";
+export type Part = "hello" | "nodes" | "members" | "queues" | "pods" | "pace";
 
 const PACE_ROWS = 600;
 const PLACEMENTS = 100;
 
-function roomsOf<T>(make: () => T): Record<Room, T> {
-  return Object.fromEntries(ROOMS.map((room) => [room, make()])) as Record<Room, T>;
+function queuesOf<T>(make: () => T): Record<Queue, T> {
+  return Object.fromEntries(QUEUES.map((queue) => [queue, make()])) as Record<Queue, T>;
 }
 
 export class Cluster {
   hello: Hello | null = null;
   nodes = new Map<string, NodeRow>();
-  rooms: Record<Room, number> = roomsOf(() => 0);
-  pods: Record<Room, Map<string, PodRow>> = roomsOf(() => new Map());
-  /** How many pods of a room the server left out of its rows. */
-  cut: Partial<Record<Room, number>> = {};
+  queues: Record<Queue, number> = queuesOf(() => 0);
+  pods: Record<Queue, Map<string, PodRow>> = queuesOf(() => new Map());
+  /** How many pods of a queue the server left out of its rows. */
+  cut: Partial<Record<Queue, number>> = {};
   /** The latest first. */
   placements: Placement[] = [];
   pace: PaceTuple[] = [];
   /** Seconds that the server's clock is ahead of this one. */
   ahead = 0;
 
-  readonly versions: Record<Part, number> = { hello: 0, nodes: 0, members: 0, rooms: 0, pods: 0, pace: 0 };
-  private readonly roomOf = new Map<string, Room>();
+  readonly versions: Record<Part, number> = { hello: 0, nodes: 0, members: 0, queues: 0, pods: 0, pace: 0 };
+  private readonly queueOf = new Map<string, Queue>();
   private readonly watchers = new Set<(transfers: readonly Transfer[]) => void>();
 
   watch(watcher: (transfers: readonly Transfer[]) => void): () => void {
@@ -78,8 +78,8 @@ export class Cluster {
 
   /** Pods by what the server called them last; undefined if it waits nowhere that we know. */
   find(namespace: string, name: string): PodRow | undefined {
-    for (const room of ROOMS)
-      for (const pod of this.pods[room].values())
+    for (const queue of QUEUES)
+      for (const pod of this.pods[queue].values())
         if (pod.name === name && pod.namespace === namespace) return pod;
     return undefined;
   }
@@ -99,9 +99,9 @@ export class Cluster {
         case "nodes":
           this.setNodes(JSON.parse(event.data) as NodesEvent);
           break;
-        case "rooms":
-          this.rooms = { ...roomsOf(() => 0), ...(JSON.parse(event.data) as Record<Room, number>) };
-          this.versions.rooms++;
+        case "queues":
+          this.queues = { ...queuesOf(() => 0), ...(JSON.parse(event.data) as Record<Queue, number>) };
+          this.versions.queues++;
           break;
         case "pods":
           this.setPods(JSON.parse(event.data) as PodsEvent, transfers);
@@ -135,28 +135,28 @@ export class Cluster {
 
   private setPods(event: PodsEvent, transfers: Transfer[]): void {
     if (event.all) {
-      this.pods = roomsOf(() => new Map());
-      this.roomOf.clear();
+      this.pods = queuesOf(() => new Map());
+      this.queueOf.clear();
     }
     const rows = (event.set ?? []).map(podRow);
-    // Those longest in a room come first; who comes later goes to its end.
+    // Those longest in a queue come first; who comes later goes to its end.
     if (event.all) rows.sort((a, b) => a.since - b.since);
     for (const pod of rows) {
-      if (!Object.hasOwn(this.pods, pod.room)) continue; // a room of a later version
-      const from = this.roomOf.get(pod.uid);
-      if (from !== pod.room && !event.all) transfers.push({ from: from ?? "", to: pod.room });
-      if (from !== undefined && from !== pod.room) this.pods[from].delete(pod.uid);
-      this.pods[pod.room].set(pod.uid, pod);
-      this.roomOf.set(pod.uid, pod.room);
+      if (!Object.hasOwn(this.pods, pod.queue)) continue; // a queue of a later version
+      const from = this.queueOf.get(pod.uid);
+      if (from !== pod.queue && !event.all) transfers.push({ from: from ?? "", to: pod.queue });
+      if (from !== undefined && from !== pod.queue) this.pods[from].delete(pod.uid);
+      this.pods[pod.queue].set(pod.uid, pod);
+      this.queueOf.set(pod.uid, pod.queue);
     }
     for (const [uid, where] of event.gone ?? []) {
-      const from = this.roomOf.get(uid);
+      const from = this.queueOf.get(uid);
       const pod = from === undefined ? undefined : this.pods[from].get(uid);
       const node = where.startsWith("placed:") ? where.slice("placed:".length) : "";
       transfers.push({ from: from ?? "", to: node ? "placed" : "" });
       if (from === undefined || pod === undefined) continue;
       this.pods[from].delete(uid);
-      this.roomOf.delete(uid);
+      this.queueOf.delete(uid);
       if (!node) continue;
       // Placed once more: its binding had failed.
       this.placements = this.placements.filter((placement) => placement.uid !== uid);
@@ -180,6 +180,6 @@ export class Cluster {
 }
 
 function podRow(tuple: PodTuple): PodRow {
-  const [uid, namespace, name, room, priority, attempts, since, reason, profile] = tuple;
-  return { uid, namespace, name, room, priority, attempts, since, reason, profile };
+  const [uid, namespace, name, queue, priority, attempts, since, reason, profile] = tuple;
+  return { uid, namespace, name, queue, priority, attempts, since, reason, profile };
 }

@@ -49,7 +49,7 @@ export function listed(names: readonly string[], most: number): string {
   return names.length > most ? `${shown} and ${count(names.length - most)} more` : shown;
 }
 
-export const ROOM_NAMES: Record<string, string> = {
+export const QUEUE_NAMES: Record<string, string> = {
   gated: "Gated",
   unschedulable: "Unschedulable",
   backoff: "Backoff",
@@ -60,4 +60,4 @@ export const ROOM_NAMES: Record<string, string> = {
   deleted: "Deleted",
 };
 
-export const roomName = (room: string): string => ROOM_NAMES[room] ?? (room || "new");
+export const queueName = (queue: string): string => QUEUE_NAMES[queue] ?? (queue || "new");

@@ -2,7 +2,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { Server } from "./requests";
 import { query } from "./requests";
-import { roomName } from "./format";
+import { queueName } from "./format";
 import { nodeLink, podLink } from "./route";
 import type { SearchAnswer } from "./wire";
 
@@ -35,10 +35,10 @@ export function Search({ server }: { server: Server }) {
           setAt(0);
           setHits([
             ...nodes.map((name) => ({ link: nodeLink(name), name, detail: "node" })),
-            ...pods.map(([namespace, name, room, node]) => ({
+            ...pods.map(([namespace, name, queue, node]) => ({
               link: podLink(namespace, name),
               name,
-              detail: `${namespace} · ${node || roomName(room).toLowerCase()}`,
+              detail: `${namespace} · ${node || queueName(queue).toLowerCase()}`,
             })),
           ]);
         })

@@ -1,7 +1,7 @@
 // What the server tells, as it is on the wire: the events of /ui/stream and the answers of the other paths.
 
-export const ROOMS = ["gated", "unschedulable", "backoff", "active", "inflight", "permit", "placed"] as const;
-export type Room = (typeof ROOMS)[number];
+export const QUEUES = ["gated", "unschedulable", "backoff", "active", "inflight", "permit", "placed"] as const;
+export type Queue = (typeof QUEUES)[number];
 
 export interface Hello {
   version: string;
@@ -31,7 +31,7 @@ export type PodTuple = [
   uid: string,
   namespace: string,
   name: string,
-  room: Room,
+  queue: Queue,
   priority: number,
   attempts: number,
   since: number,
@@ -42,7 +42,7 @@ export interface PodsEvent {
   set?: PodTuple[];
   gone?: [uid: string, where: string][];
   all?: boolean;
-  cut?: Partial<Record<Room, number>>;
+  cut?: Partial<Record<Queue, number>>;
 }
 
 export type PaceTuple = [
@@ -111,7 +111,7 @@ export interface StoryAnswer {
     uid: string;
     node: string;
     phase: string;
-    room: string;
+    queue: string;
     priority: number;
     profile: string;
     attempts: number;
@@ -121,7 +121,7 @@ export interface StoryAnswer {
 }
 
 export interface SearchAnswer {
-  pods: [namespace: string, name: string, room: string, node: string][];
+  pods: [namespace: string, name: string, queue: string, node: string][];
   nodes: string[];
 }
 
@@ -145,7 +145,7 @@ export interface Explanation {
   nodes?: number;
   node?: string;
   message?: string;
-  waiting?: { room: string; attempts?: number; since?: string; nextAttempt?: string; rejectedBy?: string[] };
+  waiting?: { queue: string; attempts?: number; since?: string; nextAttempt?: string; rejectedBy?: string[] };
   feasible?: string[];
   rejected?: { plugin: string; code: string; reasons: string[]; count: number; nodes: string[] }[];
   nearest?: { misses: string[]; count: number; nodes: string[] }[];

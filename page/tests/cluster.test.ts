@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { Cluster, type Transfer } from "../src/cluster";
 
 const event = (name: string, data: unknown) => ({ name, data: JSON.stringify(data) });
-const pod = (uid: string, room: string) => [uid, "shop", `pod-${uid}`, room, 0, 1, 100, "", "default-scheduler"];
+const pod = (uid: string, queue: string) => [uid, "shop", `pod-${uid}`, queue, 0, 1, 100, "", "default-scheduler"];
 const node = (name: string, zone = "a", used = 0) => [name, zone, "", 0, [4], [used]];
 
 test("nodes: all, changed, gone", () => {
@@ -20,7 +20,7 @@ test("nodes: all, changed, gone", () => {
   assert.deepEqual([...cluster.nodes.keys()], ["c"], "a fresh list replaces what was known");
 });
 
-test("pods move from room to room and out", () => {
+test("pods move from queue to queue and out", () => {
   const cluster = new Cluster();
   let seen: readonly Transfer[] = [];
   cluster.watch((transfers) => (seen = transfers));
@@ -31,7 +31,7 @@ test("pods move from room to room and out", () => {
     { from: "active", to: "backoff" },
     { from: "", to: "active" },
   ]);
-  assert.equal(cluster.find("shop", "pod-1")?.room, "backoff");
+  assert.equal(cluster.find("shop", "pod-1")?.queue, "backoff");
   cluster.take([event("pods", { gone: [["1", "placed:n1"], ["2", "deleted"], ["9", "placed:n2"]] })]);
   assert.deepEqual(cluster.placements, [{ uid: "1", namespace: "shop", name: "pod-1", node: "n1" }]);
   assert.equal(cluster.find("shop", "pod-1"), undefined);
@@ -60,11 +60,11 @@ test("an unknown event is left alone, watchers hear of a batch once", () => {
   const cluster = new Cluster();
   let heard = 0;
   const stop = cluster.watch(() => heard++);
-  cluster.take([event("new-thing", {}), event("rooms", { active: 4 })]);
+  cluster.take([event("new-thing", {}), event("queues", { active: 4 })]);
   assert.equal(heard, 1);
-  assert.equal(cluster.rooms.active, 4);
-  assert.equal(cluster.rooms.gated, 0);
+  assert.equal(cluster.queues.active, 4);
+  assert.equal(cluster.queues.gated, 0);
   stop();
-  cluster.take([event("rooms", {})]);
+  cluster.take([event("queues", {})]);
   assert.equal(heard, 1);
 });

@@ -4,7 +4,7 @@ import { outcome } from "../src/views/pod";
 import type { StoryAnswer } from "../src/wire";
 
 test("an explanation is asked for again when it would be another one", () => {
-  const after = (room: string, node = "") => outcome({ pod: { room, node } } as StoryAnswer);
+  const after = (queue: string, node = "") => outcome({ pod: { queue, node } } as StoryAnswer);
   assert.equal(after("unschedulable"), after("backoff"), "still waiting");
   assert.equal(after("inflight", "n1"), after("active"), "has a node, but is not there yet");
   assert.notEqual(after("placed", "n1"), after("inflight", "n1"));

@@ -153,20 +153,21 @@ def _seconds(duration_ns: int) -> float:
 
 
 def _state(queue: PriorityQueue, known: set[str]) -> dict[str, Any]:
-    rooms = {
-        room: {queued.pod.metadata.name: queued for queued in pods} for room, pods in queue.rooms().items()
+    queues = {
+        name: {queued.pod.metadata.name: queued for queued in pods}
+        for name, pods in queue.pending_pods().items()
     }
-    for name in [name for name in rooms["gated"] if name not in known]:
-        rooms["unschedulable"][name] = rooms["gated"].pop(name)
-    state: dict[str, Any] = {room: sorted(pods) for room, pods in rooms.items()}
+    for name in [name for name in queues["gated"] if name not in known]:
+        queues["unschedulable"][name] = queues["gated"].pop(name)
+    state: dict[str, Any] = {queue: sorted(pods) for queue, pods in queues.items()}
     state["inFlight"] = sorted(pod.metadata.name for pod in queue.in_flight())
     expiry = {
         name: _seconds(queued.backoff_expires_ns - EPOCH_NS)
-        for name, queued in rooms["backoff"].items()
+        for name, queued in queues["backoff"].items()
         if name in known and queued.backoff_expires_ns is not None
     }
     attempts = {
-        name: queued.attempts for pods in rooms.values() for name, queued in pods.items() if name in known
+        name: queued.attempts for pods in queues.values() for name, queued in pods.items() if name in known
     }
     if expiry:
         state["backoffExpiry"] = expiry

@@ -109,7 +109,7 @@ def test_a_kuberth_that_runs_says_where_a_pod_waits(
     cluster.wait_unschedulable("big")
     door = ("--server", f"https://127.0.0.1:{scheduler.port}", "--insecure-skip-tls-verify")
     tree = explained(cluster, "pod", "big", *door)
-    assert (tree["verdict"], tree["waiting"]["room"]) == ("rejected", "unschedulable")
+    assert (tree["verdict"], tree["waiting"]["queue"]) == ("rejected", "unschedulable")
     assert tree["waiting"]["attempts"] >= 1
     assert [proposal["text"] for proposal in tree["proposals"]] == [
         "scale the cpu request of container main from 3 to 2"

@@ -233,7 +233,7 @@ def test_both_ask_the_same_and_decide_the_same(
     assert ours.conditions == theirs.conditions
 
 
-def test_overlapping_cycles_share_no_room_and_others_do_not_wait(
+def test_overlapping_cycles_share_no_queue_and_others_do_not_wait(
     cluster: Cluster, start_scheduler: StartScheduler, kuberth_only: None
 ) -> None:
     """All are driven to the same nodes, by an extender that answers when the plain pods are placed."""
@@ -267,7 +267,7 @@ def test_overlapping_cycles_share_no_room_and_others_do_not_wait(
         placed.set()
         # Where a plain pod is, one core is no longer whole.
         nicked = {where for name, where in cluster.placements().items() if name.startswith("plain")}
-        room = {f"n{index}": 4 - (f"n{index}" in nicked) for index in range(5)}
+        queue = {f"n{index}": 4 - (f"n{index}" in nicked) for index in range(5)}
 
         def decided() -> bool:
             pods = cluster.pods()
@@ -275,7 +275,7 @@ def test_overlapping_cycles_share_no_room_and_others_do_not_wait(
 
         wait_for("every pod to be placed or told why not", decided, seconds=60)
         taken = Counter(where for name, where in cluster.placements().items() if name in names)
-        assert taken == room
+        assert taken == queue
 
 
 def is_refused(obj: Object) -> bool:

@@ -63,14 +63,14 @@ def test_etcd_forgets_what_the_scheduler_has_not_seen(
     cluster.api.delete("v1", "Node", next(f"n{i}" for i in range(3) if f"n{i}" != filled))
     cluster.delete_pod("filler")
     cluster.create(
-        pod("needs-room", scheduler="kuberth", cpu="600m", nodeSelector={"kubernetes.io/hostname": filled})
+        pod("needs-queue", scheduler="kuberth", cpu="600m", nodeSelector={"kubernetes.io/hostname": filled})
     )
     cluster.control_plane.kill_api_server()
     cluster.control_plane.compact()
     cluster.control_plane.start_api_server()
     scheduler.resume()
     placements = cluster.wait_bound(seconds=60)
-    assert placements["needs-room"] == filled
+    assert placements["needs-queue"] == filled
     assert_bound_at_most_once(cluster)
 
 

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.e2e
 
 
 def profile(name: str, strategy: str) -> Object:
-    """A profile in which only the node's free room counts."""
+    """A profile in which only the node's free queue counts."""
     resources = [{"name": "cpu", "weight": 1}]
     return {
         "schedulerName": name,

@@ -46,7 +46,7 @@ def test_only_the_node_event_that_helps_brings_a_pod_back(
     assert scheduler.attempts() == attempts + 1
 
 
-def test_room_on_a_node_brings_back_a_pod_that_lacked_it(
+def test_queue_on_a_node_brings_back_a_pod_that_lacked_it(
     cluster: Cluster, start_scheduler: StartScheduler
 ) -> None:
     cluster.create(node("n0", cpu="1"))

@@ -85,12 +85,12 @@ def test_a_custom_resource_decides_and_its_events_bring_pods_back() -> None:
             profiles=[profile("TeamBudgets")],
             plugins={"TeamBudgets": TeamBudgets},
         ) as world:
-            await world.in_room("p", "unschedulable")
+            await world.in_queue("p", "unschedulable")
             assert "the namespace has no budget" in world.events("FailedScheduling")[0]
             world.api.put(budget("other", namespace="other"))
             world.api.put(budget(open=False))
             await world.quiet(seconds=20)
-            assert world.room_of("p") == "unschedulable"
+            assert world.queue_of("p") == "unschedulable"
             world.api.replace(budget(open=True))
             await world.bound("p", seconds=20)
 
@@ -126,7 +126,7 @@ def test_events_of_any_kind(resource: str, make: Callable[[], Any]) -> None:
     async def scenario() -> None:
         plugin = Waiting(resource)
         async with waiting_world(plugin) as world:
-            await world.in_room("p", "unschedulable")
+            await world.in_queue("p", "unschedulable")
             made = world.api.put(make())
             await world.bound("p", seconds=20)
             assert plugin.seen[0] == (None, made)
@@ -149,13 +149,13 @@ def test_old_and_new_objects_are_told() -> None:
     async def scenario() -> None:
         plugin = Patient("garages.v1.any.kuberth.io")
         async with waiting_world(plugin) as world:
-            await world.in_room("p", "unschedulable")
+            await world.in_queue("p", "unschedulable")
             first = world.api.put(Garage(metadata=ObjectMeta(name="g"), spots=1))
             second = world.api.replace(Garage(metadata=ObjectMeta(name="g"), spots=2))
             world.api.remove(Garage, "g")
             await world.quiet()
             assert plugin.seen == [(None, first), (first, second), (second, None)]
-            assert world.room_of("p") == "unschedulable"
+            assert world.queue_of("p") == "unschedulable"
 
     run_in_virtual_time(scenario)
 
@@ -173,7 +173,7 @@ def test_kinds_that_are_only_looked_up_move_nobody() -> None:
         async with running(
             make_node("n1"), make_pod("p"), profiles=[profile("Waiting")], plugins={"Waiting": make}
         ) as world:
-            await world.in_room("p", "unschedulable")
+            await world.in_queue("p", "unschedulable")
             world.api.put(Garage(metadata=ObjectMeta(name="g")))
             await world.quiet()
             assert world.scheduler.stores.of(Garage).get("g") is not None
@@ -298,7 +298,7 @@ def test_namespaces_are_both_kept_and_told() -> None:
         plugin = Waiting("Namespace")
         async with waiting_world(plugin) as world:
             assert isinstance(world, World)
-            await world.in_room("p", "unschedulable")
+            await world.in_queue("p", "unschedulable")
             world.api.put(make_namespace("fresh", labels={"team": "a"}))
             await world.bound("p", seconds=20)
             assert world.scheduler.stores.of(Namespace).get("fresh") is not None

@@ -53,7 +53,7 @@ def test_an_aborted_cycle_names_plugin_and_point_and_the_pod_is_retried(
         ) as world:
             plugin.behave[point] = behaviour
             world.api.put(make_pod("victim"))
-            await world.in_room("victim", "backoff")
+            await world.in_queue("victim", "backoff")
             (note,) = world.events("FailedScheduling")
             assert "'Recording'" in note
             assert LABELS.get(point, point) in note
@@ -81,7 +81,7 @@ def test_pre_enqueue_that_fails_gates_the_pod_until_it_is_asked_again(
             make_node("n1"),
             make_pod("victim"),
         ) as world:
-            await world.in_room("victim", "gated")
+            await world.in_queue("victim", "gated")
             plugin.behave.clear()
             await world.bound("victim", seconds=400)
 
@@ -121,7 +121,7 @@ def test_a_failing_hint_counts_as_queue(behaviour: Callable[[Pod], Any]) -> None
             make_node("n1"),
             make_pod("victim"),
         ) as world:
-            await world.in_room("victim", "unschedulable")
+            await world.in_queue("victim", "unschedulable")
             del plugin.behave["Filter"]
             world.api.put(make_node("n2"))
             await world.bound("victim", seconds=5)
@@ -139,7 +139,7 @@ def test_post_filter_that_raises_leaves_the_pod_unschedulable_and_is_told() -> N
             make_node("n1"),
             make_pod("victim"),
         ) as world:
-            await world.in_room("victim", "unschedulable")
+            await world.in_queue("victim", "unschedulable")
             (note,) = world.events("FailedScheduling")
             assert "0/1 nodes are available: 1 no." in note
             assert "plugin 'Recording' at PostFilter: the plugin divided by zero" in note

@@ -70,7 +70,7 @@ def test_pods_get_their_devices_and_pods_without_wait() -> None:
                 world.api.put(make_claim(f"c{number}", exactly()))
                 world.api.put(asking(f"p{number}", f"c{number}"))
             await world.bound("p0", "p1")
-            await world.in_room("p2", "unschedulable")
+            await world.in_queue("p2", "unschedulable")
             assert sorted(all_taken(world)) == [("a", "dev-0"), ("a", "dev-1")]
             assert "2 cannot allocate all claims" in message_of(world, "p2")
             claim = claim_in(world, "c0")
@@ -90,7 +90,7 @@ def test_a_pod_waits_for_the_claim_of_its_template() -> None:
         async with running(make_node("a"), make_class(), make_slice("a")) as world:
             claims = [{"name": "gpu", "resourceClaimTemplateName": "t"}]
             world.api.put(make_pod("p", uid="me", resourceClaims=claims))
-            await world.in_room("p", "gated")
+            await world.in_queue("p", "gated")
             world.api.put(make_claim("made", exactly(), owner="me"))
 
             def resolved(pod: Pod) -> Pod:
@@ -142,7 +142,7 @@ def test_extended_resources_are_given_as_devices() -> None:
             assert devices_of(made) == [("a", "dev-0"), ("a", "dev-1")]
             assert [mapping.request_name for mapping in status.request_mappings] == ["container-0-request-0"]
             world.api.put(make_pod("q", containers=[container]))
-            await world.in_room("q", "unschedulable")
+            await world.in_queue("q", "unschedulable")
 
     run_in_virtual_time(scenario)
 
@@ -155,7 +155,7 @@ def test_a_resource_that_comes_to_be_given_as_devices_helps() -> None:
             container = {"name": "m", "image": "i", "resources": {"requests": {"example.com/gpu": "1"}}}
             for number in range(3):
                 world.api.put(make_pod(f"p{number}", containers=[container]))
-                await world.in_room(f"p{number}", "unschedulable")
+                await world.in_queue(f"p{number}", "unschedulable")
             world.api.put(make_class(extendedResourceName="example.com/gpu"))
             await world.bound("p0", "p1", "p2")
             assert world.scheduler.metrics.resource_claim_creates.values == {("success",): 3}
@@ -478,12 +478,12 @@ def test_what_devices_take_of_a_node_counts_there_and_stands_in_the_pods_status(
             assert table.requested[0, 0] == 6000
             # One core is left: enough for a pod, but not for the devices of another.
             world.api.put(using("p2", "c2"))
-            await world.in_room("p2", "unschedulable")
+            await world.in_queue("p2", "unschedulable")
             assert "Insufficient cpu" in message_of(world, "p2")
             world.api.put(make_pod("plain", cpu="1"))
             await world.bound("plain")
             world.api.put(make_pod("late", cpu="1"))
-            await world.in_room("late", "unschedulable")
+            await world.in_queue("late", "unschedulable")
             # The kubelet reports, and everything counts as before.
             world.api.change(
                 Pod, "default/p0", lambda pod: replace(pod, status=replace(pod.status, phase="Running"))
@@ -536,7 +536,7 @@ def gang_of(world: World, *pods: Pod) -> None:
 GANGS = {"GenericWorkload": True, "GangScheduling": True}
 
 
-def test_the_pods_of_a_gang_leave_room_for_each_others_devices() -> None:
+def test_the_pods_of_a_gang_leave_queue_for_each_others_devices() -> None:
     async def scenario() -> None:
         nodes = make_node("a", cpu="4"), make_node("b", cpu="4")
         slices = make_slice("a", CORES), make_slice("b", CORES)
@@ -564,7 +564,7 @@ def test_each_pod_of_a_gang_takes_by_a_claim_that_they_share(cpu: str, fits: boo
                 assert taken_by(world, "p0") == taken_by(world, "p1") != []
                 assert world.scheduler.cluster.requested[0, 0] == 6000
             else:
-                await world.in_room("p1", "backoff")
+                await world.in_queue("p1", "backoff")
                 told = {message_of(world, name).partition(".")[0] for name in ("p0", "p1")}
                 assert "0/1 nodes are available: 1 Insufficient cpu" in told
                 assert claim_in(world, "c").status.allocation is None

@@ -168,7 +168,7 @@ def test_metrics_are_for_whoever_has_the_kubeconfig(tmp_path: Path) -> None:
 
 
 async def waiting(cluster: EmbeddedCluster, key: str) -> None:
-    """Return once the pod is in a room of the queue."""
+    """Return once the pod is in a scheduling queue."""
     assert cluster.scheduler is not None
     while True:
         if cluster.scheduler.queue.get(key) is not None:
@@ -194,7 +194,7 @@ def test_explain_asks_the_scheduler_that_runs_and_nobody_if_it_shall_not(tmp_pat
                 return json.loads(result.stdout)
 
             asked = await told("pod", "p0")
-            assert (asked["verdict"], asked["waiting"]["room"]) == ("gated", "gated")
+            assert (asked["verdict"], asked["waiting"]["queue"]) == ("gated", "gated")
             assert asked["proposals"][0]["changes"] == [{"kind": "RemoveGate", "gate": "g"}]
             dry = await told("pod", "p0", "--dry-run")
             assert "waiting" not in dry

@@ -59,10 +59,10 @@ def test_its_hint_waits_for_a_node_that_can_help() -> None:
             profiles=[profile("PreferQuietNodes")],
             plugins={"PreferQuietNodes": PreferQuietNodes},
         ) as world:
-            await world.in_room("guest", "unschedulable")
+            await world.in_queue("guest", "unschedulable")
             world.api.put(make_node("also-quiet", labels={"quiet": "true"}))
             await world.quiet(seconds=5)
-            assert world.room_of("guest") == "unschedulable"
+            assert world.queue_of("guest") == "unschedulable"
             world.api.put(make_node("loud"))
             await world.bound("guest", seconds=5)
 

@@ -194,7 +194,7 @@ def test_what_it_says_of_nodes_is_told_as_a_plugins_words_are() -> None:
             assert message.startswith(
                 "0/4 nodes are available: 1 no such card, 1 node(s) were unschedulable, 2 no licence."
             )
-            await world.in_room("p", "unschedulable")
+            await world.in_queue("p", "unschedulable")
             queued = world.scheduler.queue.get("default/p")
             assert queued is not None
             assert queued.unschedulable_plugins == {"Extender", "NodeUnschedulable"}
@@ -236,7 +236,7 @@ def test_any_event_brings_a_pod_back_that_an_extender_turned_away() -> None:
     async def scenario() -> None:
         async with world_with({"filter": only()}, *NODES) as (world, server):
             world.api.put(make_pod("p"))
-            await world.in_room("p", "unschedulable")
+            await world.in_queue("p", "unschedulable")
             server.script["filter"] = everyone
             world.api.put(make_pod("other", node="n1"))
             await world.bound("p")
@@ -627,7 +627,7 @@ def test_others_go_on_while_an_extender_thinks() -> None:
             await world.until(lambda: bool(server.asked))
             world.api.put(make_pod("quick"))
             await world.bound("quick")
-            assert world.room_of("slow") == "in flight"
+            assert world.queue_of("slow") == "in flight"
             server.release()
             await world.bound("slow")
 
@@ -696,7 +696,7 @@ def test_a_pod_that_was_deleted_meanwhile_is_forgotten() -> None:
             await world.quiet(seconds=0.05)
             server.release()
             await world.until(lambda: not world.scheduler.queue.in_flight())
-            assert world.room_of("p") == ""
+            assert world.queue_of("p") == ""
             assert world.scheduler.cluster.placed_count == 0
 
     run(scenario)
@@ -822,7 +822,7 @@ def test_overlapping_cycles_never_overcommit() -> None:
                 return [pod for pod in world.api.all(Pod) if pod.spec.node_name]
 
             await world.until(lambda: len(bound()) == 20, seconds=SAFETY_SECONDS)
-            await world.until(lambda: len(world.scheduler.queue.rooms()["unschedulable"]) == 10)
+            await world.until(lambda: len(world.scheduler.queue.pending_pods()["unschedulable"]) == 10)
             assert len(bound()) == 20
             for node in nodes:
                 assert fits(bound(), node=node.metadata.name, cpu=4)

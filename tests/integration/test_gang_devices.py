@@ -61,7 +61,7 @@ def test_a_gang_that_does_not_fit_takes_no_device() -> None:
             world.api.put(make_group("g", min_count=3))
             for pod in members("g", 3, **sharing("c")):
                 world.api.put(pod)
-            await world.in_room("g-2", "backoff")
+            await world.in_queue("g-2", "backoff")
             assert_nothing_is_on_its_way(world)
             assert claim_in(world, "c").status.allocation is None
             world.api.replace(make_node("a", cpu="4"))

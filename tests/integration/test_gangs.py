@@ -100,7 +100,7 @@ def test_a_gang_that_does_not_fit_waits_as_a_whole() -> None:
                 "one or more plugins asked to wait and no plugin rejected pod": 2,
                 "0/1 nodes are available: 1 Insufficient cpu": 1,
             }
-            assert {world.room_of(f"g-{number}") for number in range(3)} == {"backoff"}
+            assert {world.queue_of(f"g-{number}") for number in range(3)} == {"backoff"}
             world.api.put(make_node("n2", cpu="2"))
             await world.bound("g-0", "g-1", "g-2")
             await world.until(lambda: condition(world, "g") == ("True", "Scheduled", ""))
@@ -227,7 +227,7 @@ def test_pods_that_arrive_one_by_one_wait_for_the_last() -> None:
             for pod in members("g", 2):
                 world.api.put(pod)
                 await world.quiet(seconds=20)
-                assert world.room_of(pod.metadata.name) == "gated"
+                assert world.queue_of(pod.metadata.name) == "gated"
             queued = world.scheduler.queue.get("default/g-0")
             assert queued is not None
             assert queued.gating_plugin == "GangScheduling"
@@ -243,10 +243,10 @@ def test_pods_may_be_there_before_their_group() -> None:
             for pod in members("g", 3):
                 world.api.put(pod)
             await world.quiet(seconds=20)
-            assert {world.room_of(f"g-{number}") for number in range(3)} == {"gated"}
+            assert {world.queue_of(f"g-{number}") for number in range(3)} == {"gated"}
             world.api.put(make_group("other", min_count=1))
             await world.quiet(seconds=20)
-            assert {world.room_of(f"g-{number}") for number in range(3)} == {"gated"}
+            assert {world.queue_of(f"g-{number}") for number in range(3)} == {"gated"}
             world.api.put(make_group("g", min_count=3))
             await world.bound("g-0", "g-1", "g-2")
 
@@ -286,7 +286,7 @@ def test_a_group_that_is_deleted_gates_its_pods_again() -> None:
                 world.api.put(pod)
             await world.until(lambda: condition(world, "g") is not None)
             world.api.remove(PodGroup, "default/g")
-            await world.until(lambda: {world.room_of("g-0"), world.room_of("g-1")} == {"gated"})
+            await world.until(lambda: {world.queue_of("g-0"), world.queue_of("g-1")} == {"gated"})
             world.api.put(make_node("n2", cpu="1"))
             await world.quiet(seconds=30)
             assert not bound(world)
@@ -333,7 +333,7 @@ def test_the_gang_of_higher_priority_goes_first() -> None:
             await world.until(lambda: condition(world, "low") is not None)
             assert not bound(world)
             # Both wait out their backoff; the node brings nobody back before that.
-            world.api.put(make_node("n1", cpu="3", labels={"room": "yes"}))
+            world.api.put(make_node("n1", cpu="3", labels={"queue": "yes"}))
             await world.until(lambda: bool(bound(world)), seconds=120)
             await world.quiet(seconds=1)
             assert sum(bound(world).values()) == 3
@@ -413,7 +413,7 @@ def test_a_gang_preempts_as_a_whole() -> None:
     run_in_virtual_time(scenario)
 
 
-def test_where_too_little_room_can_be_made_nobody_is_evicted_for_a_gang() -> None:
+def test_where_too_little_queue_can_be_made_nobody_is_evicted_for_a_gang() -> None:
     async def scenario() -> None:
         nodes = [make_node(name, cpu="2") for name in ("n1", "n2")]
         async with running(*nodes, gates=AS_A_WHOLE) as world:
@@ -598,7 +598,7 @@ def test_nothing_changes_with_the_gates_off() -> None:
             await world.quiet(seconds=30)
             assert condition(world, "g") is None
             left = next(pod.metadata.name for pod in world.api.all(Pod) if not pod.spec.node_name)
-            assert world.room_of(left) == "unschedulable"
+            assert world.queue_of(left) == "unschedulable"
             assert not any("podgroup" in family.name for family in world.scheduler.metrics.families())
 
     run_in_virtual_time(scenario)
@@ -607,7 +607,7 @@ def test_nothing_changes_with_the_gates_off() -> None:
 def assert_consistent(world: World) -> None:
     """No node holds more than it has, no pod is lost, and the table agrees with the API."""
     api, scheduler = world.api, world.scheduler
-    waiting = {queued.key for pods in scheduler.queue.rooms().values() for queued in pods}
+    waiting = {queued.key for pods in scheduler.queue.pending_pods().values() for queued in pods}
     in_flight = {f"{pod.metadata.namespace}/{pod.metadata.name}" for pod in scheduler.queue.in_flight()}
     for pod in api.all(Pod):
         key = f"{pod.metadata.namespace}/{pod.metadata.name}"
@@ -640,7 +640,7 @@ def test_a_defect_in_the_group_cycle_costs_no_pod() -> None:
             world.api.put(make_group("g", min_count=2))
             for pod in members("g", 2):
                 world.api.put(pod)
-            await world.until(lambda: world.room_of("g-0") == world.room_of("g-1") == "backoff")
+            await world.until(lambda: world.queue_of("g-0") == world.queue_of("g-1") == "backoff")
             faults.remove("_submit")
             await world.bound("g-0", "g-1")
             assert condition(world, "g") is None

@@ -35,11 +35,11 @@ def test_terms_narrowed_behind_a_gate_count_when_it_opens(*, hints: bool) -> Non
             for name, spec in (("selected", {"nodeSelector": {ZONE: "b"}}), ("near", {"affinity": near})):
                 key = f"default/{name}"
                 world.api.put(make_pod(name, gates=["one", "two"]))
-                await world.in_room(name, "gated")
+                await world.in_queue(name, "gated")
                 world.api.replace(with_spec(world.pod(name), **spec))
                 world.api.replace(with_spec(world.pod(name), schedulingGates=[{"name": "two"}]))
                 await world.quiet(seconds=5)
-                assert world.room_of(name) == "gated"
+                assert world.queue_of(name) == "gated"
                 world.api.change(
                     Pod,
                     key,
@@ -58,13 +58,13 @@ def test_a_gate_is_opened_by_the_pods_own_update_only() -> None:
         async with running(make_node("n1")) as world:
             world.api.put(make_pod("p", gates=["wait"]))
             world.api.put(make_pod("q", gates=["wait"]))
-            await world.in_room("q", "gated")
+            await world.in_queue("q", "gated")
             world.api.replace(with_spec(world.pod("q"), schedulingGates=[]))
             await world.bound("q", seconds=5)
             world.api.replace(make_node("n1", cpu="64", labels={"a": "b"}))
             world.api.put(make_node("n2"))
             await world.quiet(seconds=20)
-            assert world.room_of("p") == "gated"
+            assert world.queue_of("p") == "gated"
             queued = world.scheduler.queue.get("default/p")
             assert queued is not None
             assert (queued.attempts, queued.gating_plugin) == (0, "SchedulingGates")

@@ -33,7 +33,7 @@ def leaving(world: World) -> list[str]:
 
 
 async def _a_day(world: World) -> None:
-    """A pod that fits; others that wait for room, for a taint to go, for a label, for their gates."""
+    """A pod that fits; others that wait for queue, for a taint to go, for a label, for their gates."""
     api = world.api
     api.put(make_pod("fits", cpu="1"))
     await world.bound("fits")
@@ -45,13 +45,13 @@ async def _a_day(world: World) -> None:
     api.put(make_pod("second", **port))
     api.put(make_pod("gated", cpu="1", gates=["wait"]))
     for name in ("large", "elsewhere", "second"):
-        await world.in_room(name, "unschedulable")
+        await world.in_queue(name, "unschedulable")
     await world.quiet(seconds=15)
     assert {attempts(world, name) for name in ("large", "elsewhere", "second")} == {1}, "nothing happened"
     api.put(make_node("n2", cpu="32", taints=TAINT))
     await world.quiet(seconds=15)
     for name in ("large", "elsewhere", "second"):
-        assert world.room_of(name) == "unschedulable", name
+        assert world.queue_of(name) == "unschedulable", name
     api.replace(make_node("n2", cpu="32"))
     await world.bound("large", "second", seconds=30)
     api.replace(make_node("n2", cpu="32", labels={"zone": "b"}))
@@ -86,7 +86,7 @@ def test_old_scheduling_gates_hold_only_while_the_feature_is_on(*, on: bool) -> 
         async with running(make_node("n1"), gates={"PodSchedulingReadiness": on}) as world:
             world.api.put(make_pod("old", gates=["wait"]))
             if on:
-                await world.in_room("old", "gated")
+                await world.in_queue("old", "gated")
                 await world.quiet(seconds=10)
                 assert world.node_of("old") == ""
             else:
@@ -96,7 +96,7 @@ def test_old_scheduling_gates_hold_only_while_the_feature_is_on(*, on: bool) -> 
 
 
 @pytest.mark.parametrize(("on", "bound"), [(True, False), (False, True)], ids=["on", "off"])
-def test_pod_level_requests_take_room_only_while_the_feature_is_on(*, on: bool, bound: bool) -> None:
+def test_pod_level_requests_take_queue_only_while_the_feature_is_on(*, on: bool, bound: bool) -> None:
     """Placed and pending pods alike: two pods that ask for three CPUs as pods and for one as containers."""
 
     async def scenario() -> None:
@@ -106,7 +106,7 @@ def test_pod_level_requests_take_room_only_while_the_feature_is_on(*, on: bool, 
             world.api.put(make_pod("p", cpu="1", resources=more))
             await world.quiet(seconds=5)
             assert bool(world.node_of("p")) is bound
-            assert world.room_of("p") == ("" if bound else "unschedulable")
+            assert world.queue_of("p") == ("" if bound else "unschedulable")
             assert int(world.scheduler.cluster.requested[0, 0]) == (3000 if on else 2000)
 
     run_in_virtual_time(scenario)
@@ -119,7 +119,7 @@ def test_the_longest_wait_is_the_one_that_was_asked_for(*, on: bool) -> None:
             make_node("n1"), gates={"SchedulerQueueingHints": on}, max_unschedulable_seconds=60.0
         ) as world:
             world.api.put(make_pod("p", cpu="64"))
-            await world.in_room("p", "unschedulable")
+            await world.in_queue("p", "unschedulable")
             await world.quiet(seconds=50)
             assert attempts(world, "p") == 1
             await world.quiet(seconds=50)

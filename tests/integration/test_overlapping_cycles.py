@@ -107,7 +107,9 @@ def test_nothing_is_overcommitted_and_nobody_is_lost(
             await settled(world)
             assert not overcommitted(world)
             assert slow.under_way == 0
-            waiting = {queued.key for room in world.scheduler.queue.rooms().values() for queued in room}
+            waiting = {
+                queued.key for queue in world.scheduler.queue.pending_pods().values() for queued in queue
+            }
             pending = {f"default/{pod.metadata.name}" for pod in world.api.all(Pod) if not pod.spec.node_name}
             assert waiting == pending
             assert not world.scheduler.queue.in_flight()
@@ -146,7 +148,7 @@ async def settled(world: World) -> None:
     await world.until(lambda: not world.scheduler.queue.in_flight())
     await world.quiet(seconds=1)
     await world.until(
-        lambda: not world.scheduler.queue.in_flight() and not world.scheduler.queue.rooms()["active"]
+        lambda: not world.scheduler.queue.in_flight() and not world.scheduler.queue.pending_pods()["active"]
     )
 
 

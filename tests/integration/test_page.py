@@ -109,7 +109,7 @@ class Looking:
             if name == "pods":
                 self.gone |= dict(tree["gone"])
 
-    def room_of(self, pod: str) -> str:
+    def queue_of(self, pod: str) -> str:
         return next((row[3] for row in self.seen.pods.values() if row[2] == pod), "")
 
 
@@ -165,9 +165,9 @@ def test_what_happens_in_up_is_told_as_it_happens() -> None:
             await create_pod(cluster, "large", "99")
             await create_pod(cluster, "gated", "1", gates=("example.com/wait",))
             await looking.until(
-                lambda: looking.seen.rooms["placed"] == 1 and looking.room_of("gated") == "gated"
+                lambda: looking.seen.queues["placed"] == 1 and looking.queue_of("gated") == "gated"
             )
-            await looking.until(lambda: looking.room_of("large") == "unschedulable")
+            await looking.until(lambda: looking.queue_of("large") == "unschedulable")
             await looking.until(lambda: sum(row[1] for row in looking.seen.pace) == 1)
             await cluster.core.delete("pods", "large", namespace="default")
             await looking.until(lambda: "deleted" in looking.gone.values())
@@ -258,8 +258,8 @@ def test_a_slow_reader_hinders_nobody() -> None:
             slow, quick = await look(door), await look(door)
             for number in range(30):
                 await create_pod(cluster, f"p{number}", "99")
-            await quick.until(lambda: quick.seen.rooms["unschedulable"] == 30)
-            await slow.until(lambda: slow.seen.rooms["unschedulable"] == 30)
+            await quick.until(lambda: quick.seen.queues["unschedulable"] == 30)
+            await slow.until(lambda: slow.seen.queues["unschedulable"] == 30)
             assert slow.seen.pods.keys() == quick.seen.pods.keys()
             for each in (slow, quick):
                 each.writer.close()
@@ -334,7 +334,7 @@ def test_run_serves_it_on_request_to_who_may_see_metrics(tmp_path: Path) -> None
                 assert (await door.get("/ui/", token=None)).status in (200, 404)
                 await create_pod(cluster, "early", "1")
                 looking = await look(door, **{"accept-encoding": "gzip"})
-                await looking.until(lambda: looking.seen.rooms["placed"] == 1)
+                await looking.until(lambda: looking.seen.queues["placed"] == 1)
                 assert (looking.seen.hello["program"], looking.seen.hello["writable"]) == ("run", False)
                 # Nobody looked on when it came; with --page stories are recorded all the same.
                 story = (await door.get("/ui/story?pod=early")).tree

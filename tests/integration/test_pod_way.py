@@ -64,7 +64,7 @@ def test_a_pod_passes_every_point_in_order_and_is_bound() -> None:
                 "PostBind",
             ]
             assert plugin.calls.count("Filter p") == 2
-            assert world.room_of("p") == ""
+            assert world.queue_of("p") == ""
             assert world.events("Scheduled") == [f"Successfully assigned default/p to {world.node_of('p')}"]
             placed = world.scheduler.cluster.placed(world.pod("p").metadata.uid)
             assert placed is not None
@@ -82,7 +82,7 @@ def test_a_rejected_pod_comes_back_at_the_right_event_and_at_no_other() -> None:
             make_node("n1"),
             make_pod("p"),
         ) as world:
-            await world.in_room("p", "unschedulable")
+            await world.in_queue("p", "unschedulable")
             assert world.events("FailedScheduling") == [
                 "0/1 nodes are available: 1 not here. no room can be made"
             ]
@@ -108,9 +108,9 @@ def test_a_rejected_pod_comes_back_at_the_right_event_and_at_no_other() -> None:
 def test_a_gated_pod_waits_and_is_scheduled_when_the_last_gate_goes() -> None:
     async def scenario() -> None:
         async with running(make_node("n1"), make_pod("p", gates=["a", "b"])) as world:
-            await world.in_room("p", "gated")
+            await world.in_queue("p", "gated")
             await world.quiet(seconds=400)
-            assert world.room_of("p") == "gated"
+            assert world.queue_of("p") == "gated"
             assert world.pod("p").status.conditions == ()
 
             def without_gates(count: int) -> Callable[[Pod], Pod]:
@@ -121,7 +121,7 @@ def test_a_gated_pod_waits_and_is_scheduled_when_the_last_gate_goes() -> None:
 
             world.api.change(Pod, "default/p", without_gates(1))
             await world.quiet()
-            assert world.room_of("p") == "gated"
+            assert world.queue_of("p") == "gated"
             world.api.change(Pod, "default/p", without_gates(1))
             await world.bound("p", seconds=2)
 
@@ -144,7 +144,7 @@ def test_permit_holds_a_pod_until_its_fate_is_decided(verdict: str) -> None:
             make_pod("p"),
         ) as world:
             await world.until(lambda: len(world.scheduler.waiting_pods) == 1)
-            assert world.room_of("p") == "in flight"
+            assert world.queue_of("p") == "in flight"
             assert world.scheduler.cluster.pod_count[0] == 1
             del plugin.behave["Permit"]
             if verdict == "allow":
@@ -154,7 +154,7 @@ def test_permit_holds_a_pod_until_its_fate_is_decided(verdict: str) -> None:
                 return
             if verdict == "reject":
                 waiting_pod(world).reject("Recording", "not today")
-            await world.in_room("p", "unschedulable", seconds=12)
+            await world.in_queue("p", "unschedulable", seconds=12)
             why = "not today" if verdict == "reject" else "rejected due to timeout after waiting 10s"
             assert any(why in note for note in world.events("FailedScheduling"))
             assert "Unreserve p" in plugin.calls
@@ -209,7 +209,7 @@ def test_a_pod_deleted_while_it_is_bound_frees_its_place_and_is_not_queued(phase
             phases.release()
             await world.quiet(seconds=30)
             if how == "gone":
-                assert world.room_of("p") == ""
+                assert world.queue_of("p") == ""
             else:
                 assert world.node_of("p") == ""
             assert world.scheduler.cluster.placed_count == 0
@@ -245,7 +245,7 @@ def test_a_pod_bound_by_someone_else_while_it_is_bound_is_left_alone(phase: str,
             placed = world.scheduler.cluster.placed(pod.metadata.uid)
             assert placed is not None
             assert placed.node_name == node
-            assert world.room_of("p") == ""
+            assert world.queue_of("p") == ""
             assert not world.scheduler.queue.in_flight()
             assert int(world.scheduler.cluster.pod_count.sum()) == 1
 
@@ -265,7 +265,7 @@ def test_a_pod_updated_while_in_flight_comes_back_with_its_new_version() -> None
             await world.quiet(seconds=0.1)
             phases.release()
             waiting_pod(world).reject("Recording", "try again")
-            await world.in_room("p", "unschedulable")
+            await world.in_queue("p", "unschedulable")
             queued = world.scheduler.queue.get("default/p")
             assert queued is not None
             assert queued.pod.metadata.labels == {"new": "yes"}
@@ -296,7 +296,7 @@ def test_a_binding_that_fails_is_undone_and_tried_again_after_the_error_backoff(
             make_pod("p"),
             api=api,
         ) as world:
-            await world.in_room("p", "backoff")
+            await world.in_queue("p", "backoff")
             queued = world.scheduler.queue.get("default/p")
             assert queued is not None
             assert queued.consecutive_errors == 1
@@ -321,7 +321,7 @@ def test_pods_to_activate_come_back_without_an_event() -> None:
             make_node("n1"),
             make_pod("follower"),
         ) as world:
-            await world.in_room("follower", "unschedulable")
+            await world.in_queue("follower", "unschedulable")
             del plugin.behave["PreFilter"]
             original = plugin.reserve
 
@@ -359,7 +359,7 @@ def test_each_profile_schedules_its_own_pods_and_no_one_elses() -> None:
             await world.bound("first", "other")
             await world.quiet(seconds=10)
             assert world.node_of("foreign") == ""
-            assert world.room_of("foreign") == ""
+            assert world.queue_of("foreign") == ""
 
     in_virtual_time(scenario)
 
@@ -368,9 +368,9 @@ def test_higher_priority_goes_first_and_finished_pods_make_room() -> None:
     async def scenario() -> None:
         async with running(make_node("n1", cpu="1"), make_pod("old", cpu="1", node="n1")) as world:
             world.api.put(make_pod("low", cpu="1", priority=0))
-            await world.in_room("low", "unschedulable")
+            await world.in_queue("low", "unschedulable")
             world.api.put(make_pod("high", cpu="1", priority=0))
-            await world.in_room("high", "unschedulable")
+            await world.in_queue("high", "unschedulable")
 
             def finished(pod: Pod) -> Pod:
                 replace = msgspec.structs.replace
@@ -393,7 +393,7 @@ def test_a_rejection_after_permit_is_a_failure_with_an_error_backoff() -> None:
             make_node("n1"),
             make_pod("p"),
         ) as world:
-            await world.in_room("p", "backoff")
+            await world.in_queue("p", "backoff")
             await world.quiet(seconds=0.9)
             # An ordinary backoff would have been cut short, since no other pod is ready.
             assert plugin.calls.count("PreBind p") == 1

@@ -122,7 +122,7 @@ def play(
 def test_pods_that_wait_are_tried_by_the_new_rules_and_keep_their_history() -> None:
     async def scenario(world: World) -> None:
         world.api.put(make_pod("p"))
-        await world.in_room("p", "unschedulable")
+        await world.in_queue("p", "unschedulable")
         await world.quiet(seconds=5)
         queued = world.scheduler.queue.get("default/p")
         assert queued is not None
@@ -138,14 +138,14 @@ def test_pods_that_wait_are_tried_by_the_new_rules_and_keep_their_history() -> N
 def test_gates_come_and_go_with_the_configuration() -> None:
     async def scenario(world: World) -> None:
         world.api.put(make_pod("gated"))
-        await world.in_room("gated", "gated")
+        await world.in_queue("gated", "gated")
         await world.scheduler.reconfigure(config(only("b")))
         await world.bound("gated")
         await world.scheduler.reconfigure(config(only("z")))
         world.api.put(make_pod("waits"))
-        await world.in_room("waits", "unschedulable")
+        await world.in_queue("waits", "unschedulable")
         await world.scheduler.reconfigure(config(profile("Gate")))
-        await world.in_room("waits", "gated")
+        await world.in_queue("waits", "gated")
 
     play(scenario, start=profile("Gate"))
 
@@ -153,10 +153,10 @@ def test_gates_come_and_go_with_the_configuration() -> None:
 def test_a_pod_in_backoff_waits_the_rest_of_it_by_the_new_settings() -> None:
     async def scenario(world: World) -> None:
         world.api.put(make_pod("p"))
-        await world.in_room("p", "unschedulable")
+        await world.in_queue("p", "unschedulable")
         slow = config(only("b"), podInitialBackoffSeconds=40, podMaxBackoffSeconds=40)
         await world.scheduler.reconfigure(slow)
-        assert world.room_of("p") == "backoff"
+        assert world.queue_of("p") == "backoff"
         queued = world.scheduler.queue.get("default/p")
         assert queued is not None
         assert queued.backoff_expires_ns is not None
@@ -179,11 +179,11 @@ def test_profiles_come_and_go() -> None:
     async def scenario(world: World) -> None:
         world.api.put(make_pod("ours"))
         world.api.put(make_pod("others", scheduler="other"))
-        await world.in_room("ours", "unschedulable")
-        assert world.room_of("others") == ""
+        await world.in_queue("ours", "unschedulable")
+        assert world.queue_of("others") == ""
         await world.scheduler.reconfigure(config(profile(name="other")))
         await world.bound("others")
-        assert world.room_of("ours") == ""
+        assert world.queue_of("ours") == ""
         await world.scheduler.reconfigure(config(profile(name="other"), profile()))
         await world.bound("ours")
         [note] = [event for event in world.events("Scheduled") if "others" in event]
@@ -257,10 +257,10 @@ def test_a_pod_on_its_way_goes_there() -> None:
         await world.until(lambda: len(list(world.scheduler.waiting_pods)) == 1)
         await world.scheduler.reconfigure(config(only("b")))
         [waiting] = world.scheduler.waiting_pods
-        assert world.room_of("held") == "in flight"
+        assert world.queue_of("held") == "in flight"
         waiting.allow("Hold")
         await world.bound("held")
-        assert world.room_of("held") == ""
+        assert world.queue_of("held") == ""
 
     play(scenario, "a1", start=profile("Hold"))
 

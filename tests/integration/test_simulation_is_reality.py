@@ -1,6 +1,6 @@
 """One scenario thrice: as `simulate` plays it, and on the embedded cluster's API in virtual and in real time.
 
-All give the same placements, and every pod the same way through the rooms of the queue. In real time, what
+All give the same placements, and every pod the same way through the scheduling queues. In real time, what
 may happen in either order happens further apart than a busy machine is late. If it was later than that, the
 machine did not keep the scenario's time, and the scenario is played again.
 """
@@ -41,17 +41,17 @@ class Diary:
     def __init__(self) -> None:
         self.ways: dict[str, list[str]] = {}
         self.placed: dict[str, str] = {}
-        self._rooms: dict[str, str] = {}
+        self._queues: dict[str, str] = {}
 
     def queue(self, context: QueueContext) -> PriorityQueue:
         return _Watched(context, self)
 
     def note(self, queue: PriorityQueue) -> None:
-        rooms = {queued.key: room for room, pods in queue.rooms().items() for queued in pods}
-        for key in rooms.keys() | self._rooms.keys():
-            if rooms.get(key) != self._rooms.get(key):
-                self.ways.setdefault(key, []).append(rooms.get(key, "out"))
-        self._rooms = rooms
+        queues = {queued.key: name for name, pods in queue.pending_pods().items() for queued in pods}
+        for key in queues.keys() | self._queues.keys():
+            if queues.get(key) != self._queues.get(key):
+                self.ways.setdefault(key, []).append(queues.get(key, "out"))
+        self._queues = queues
 
 
 class _Watched(PriorityQueue):

@@ -36,7 +36,7 @@ def told_of_two_pods(caplog: pytest.LogCaptureFixture) -> Told:
             world.api.put(make_pod("fits", requests={"cpu": "1"}))
             await world.bound("fits")
             world.api.put(make_pod("big", requests={"cpu": "64"}))
-            await world.in_room("big", "unschedulable")
+            await world.in_queue("big", "unschedulable")
             world.api.put(make_node("small", allocatable={"cpu": "1", "memory": "1Gi", "pods": "110"}))
             await world.quiet()
 

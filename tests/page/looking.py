@@ -89,8 +89,8 @@ def row(page: Page, name: str) -> Locator:
     return page.get_by_role("row").filter(has=page.get_by_role("rowheader", name=name, exact=True))
 
 
-def room(page: Page, name: str) -> Locator:
-    return page.locator("section.room").filter(has=page.get_by_role("heading", name=name, exact=True))
+def queue(page: Page, name: str) -> Locator:
+    return page.locator("section.queue").filter(has=page.get_by_role("heading", name=name, exact=True))
 
 
 def hits(page: Page, name: str | None = None) -> Locator:

@@ -15,7 +15,7 @@ from playwright.sync_api import Page, expect
 from tests.e2e.waiting import wait_for
 from tests.page.clusters import Cluster, deployment
 from tests.page.conftest import MakeCluster, OpenPage
-from tests.page.looking import heading, room
+from tests.page.looking import heading, queue
 
 pytestmark = pytest.mark.browser
 
@@ -165,8 +165,8 @@ def take_pictures(cluster: Cluster, make_page: OpenPage, images: Path) -> None:
             f"import-{number}", spec={"schedulingGates": [{"name": "example.com/data-ready"}]}
         )
     page = looks["light"].go("#/queue")
-    expect(room(page, "Unschedulable").locator(".count")).to_have_text("45", timeout=SETTLED_MS)
-    expect(room(page, "Placed").locator(".count")).to_have_text("450", timeout=SETTLED_MS)
+    expect(queue(page, "Unschedulable").locator(".count")).to_have_text("45", timeout=SETTLED_MS)
+    expect(queue(page, "Placed").locator(".count")).to_have_text("450", timeout=SETTLED_MS)
     for number in (3, 44, 118):
         cluster.api.merge(f"/api/v1/nodes/general-{number}", {"spec": {"unschedulable": True}})
     for number in (7, 90):

@@ -14,7 +14,7 @@ from playwright.sync_api import Page, expect
 from tests.e2e.waiting import wait_for
 from tests.page.clusters import DEPLOYMENTS, Api, deployment
 from tests.page.conftest import MakeCluster, OpenPage
-from tests.page.looking import room
+from tests.page.looking import queue
 
 pytestmark = pytest.mark.browser
 
@@ -76,9 +76,9 @@ def test_the_page_keeps_up_while_pods_come_and_go(make_cluster: MakeCluster, mak
             look.go(route)
             assert frame_times(page, 1.5)
     look.go("#/queue")
-    expect(room(page, "Placed").locator(".count")).to_have_text("0")
+    expect(queue(page, "Placed").locator(".count")).to_have_text("0")
     for name in ("Gated", "Unschedulable", "Backoff", "Active", "In flight", "Permit"):
-        expect(room(page, name).locator(".count")).to_have_text("0")
+        expect(queue(page, name).locator(".count")).to_have_text("0")
 
 
 @pytest.mark.scale

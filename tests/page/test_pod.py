@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 from tests.e2e.waiting import wait_for
 from tests.page.clusters import DEPLOYMENTS, NODES, PODS, Cluster, deployment
 from tests.page.conftest import OpenPage
-from tests.page.looking import heading, room, row
+from tests.page.looking import heading, queue, row
 
 pytestmark = pytest.mark.browser
 
@@ -167,5 +167,5 @@ def test_the_longest_waiting_are_offered(cluster: Cluster, open_page: OpenPage) 
     page.get_by_role("link", name="default/waits-long").click()
     expect(heading(page)).to_have_text("default/waits-long")
     page.get_by_role("navigation").get_by_role("link", name="Queue").click()
-    room(page, "Unschedulable").get_by_role("link", name="waits-long").click()
+    queue(page, "Unschedulable").get_by_role("link", name="waits-long").click()
     expect(heading(page)).to_have_text("default/waits-long")

@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 
 from tests.page.clusters import Cluster, deployment
 from tests.page.conftest import OpenPage
-from tests.page.looking import VIEWS, heading, hits, room, row
+from tests.page.looking import VIEWS, heading, hits, queue, row
 
 pytestmark = pytest.mark.browser
 
@@ -106,37 +106,37 @@ def test_a_node_tells_its_pods_labels_and_taints(cluster: Cluster, open_page: Op
     expect(heading(page)).to_have_text("default/guest")
 
 
-def test_pods_move_through_the_rooms(cluster: Cluster, open_page: OpenPage) -> None:
+def test_pods_move_through_the_queues(cluster: Cluster, open_page: OpenPage) -> None:
     page = open_page("#/queue").page
     gated = {"schedulingGates": [{"name": "example.com/wait"}]}
     cluster.api.create_pod("held", spec=gated)
     cluster.api.create_pod("too-big", cpu="900")
-    expect(room(page, "Gated").get_by_role("link", name="held")).to_be_visible()
-    expect(room(page, "Unschedulable").get_by_role("link", name="too-big")).to_contain_text(
+    expect(queue(page, "Gated").get_by_role("link", name="held")).to_be_visible()
+    expect(queue(page, "Unschedulable").get_by_role("link", name="too-big")).to_contain_text(
         "NodeResourcesFit"
     )
-    expect(room(page, "Gated").locator(".count")).to_have_text("1")
+    expect(queue(page, "Gated").locator(".count")).to_have_text("1")
 
     cluster.api.merge("/api/v1/namespaces/default/pods/held", {"spec": {"schedulingGates": []}})
-    expect(room(page, "Gated").get_by_role("link", name="held")).to_have_count(0)
-    expect(room(page, "Placed").get_by_role("link", name="held")).to_contain_text("→")
+    expect(queue(page, "Gated").get_by_role("link", name="held")).to_have_count(0)
+    expect(queue(page, "Placed").get_by_role("link", name="held")).to_contain_text("→")
 
     page.get_by_label("Filter").fill("nobody-is-called-so")
-    expect(page.locator(".room li")).to_have_count(0)
+    expect(page.locator(".queue li")).to_have_count(0)
     page.get_by_label("Filter").fill("noderesources")
-    expect(room(page, "Unschedulable").get_by_role("link")).to_have_count(1)
+    expect(queue(page, "Unschedulable").get_by_role("link")).to_have_count(1)
     for name in ("held", "too-big"):
         cluster.api.delete(f"/api/v1/namespaces/default/pods/{name}")
     page.get_by_label("Filter").fill("")
-    expect(room(page, "Unschedulable").get_by_role("link", name="too-big")).to_have_count(0)
+    expect(queue(page, "Unschedulable").get_by_role("link", name="too-big")).to_have_count(0)
 
 
-def test_long_rooms_show_some_and_tell_how_many_more(cluster: Cluster, open_page: OpenPage) -> None:
+def test_long_queues_show_some_and_tell_how_many_more(cluster: Cluster, open_page: OpenPage) -> None:
     page = open_page("#/queue").page
     cluster.api.create(
         "/apis/apps/v1/namespaces/default/deployments", deployment("crowd", replicas=70, cpu="900")
     )
-    unschedulable = room(page, "Unschedulable")
+    unschedulable = queue(page, "Unschedulable")
     expect(unschedulable.locator(".count")).to_have_text("70")
     expect(unschedulable.locator("li")).to_have_count(40)
     expect(unschedulable).to_contain_text("and 30 more")

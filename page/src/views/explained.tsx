@@ -165,7 +165,7 @@ function Waits({ waiting }: { waiting: NonNullable<Explanation["waiting"]> }) {
   const time = (text: string) => timeOfDay(Date.parse(text) / 1000);
   return (
     <p>
-      It waits in {waiting.room}
+      It waits in {waiting.queue}
       {waiting.since && ` since ${time(waiting.since)}`}
       {waiting.attempts !== undefined && `, tried ${counted(waiting.attempts, "time")}`}
       {waiting.nextAttempt && `, next at ${time(waiting.nextAttempt)} at the latest`}.

@@ -3,10 +3,10 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { deletePod, podPath, removeGate, scalableOwner, scale, type PodObject, type Scalable } from "../actions";
 import { useAnswer } from "../asking";
 import { attempt, useNow, useParts, usePlace } from "../context";
-import { age, count, counted, milliseconds, roomName, timeOfDay } from "../format";
+import { age, count, counted, milliseconds, queueName, timeOfDay } from "../format";
 import { query } from "../requests";
 import { nodeLink, podLink } from "../route";
-import { ROOMS, type Cycle, type Move, type StoryAnswer } from "../wire";
+import { QUEUES, type Cycle, type Move, type StoryAnswer } from "../wire";
 import { Explained } from "./explained";
 import { ScoreTable } from "./score_table";
 
@@ -26,7 +26,7 @@ function WhichPod() {
   const { cluster } = usePlace();
   useParts(cluster, "pods");
   const now = useNow(cluster);
-  const waiting = ROOMS.flatMap((room) => [...cluster.pods[room].values()])
+  const waiting = QUEUES.flatMap((queue) => [...cluster.pods[queue].values()])
     .sort((a, b) => a.since - b.since)
     .slice(0, SUGGESTED);
   return (
@@ -46,7 +46,7 @@ function WhichPod() {
               <thead>
                 <tr>
                   <th scope="col">Pod</th>
-                  <th scope="col">Room</th>
+                  <th scope="col">Queue</th>
                   <th scope="col">Since</th>
                   <th scope="col">Tries</th>
                   <th scope="col">Reason</th>
@@ -61,7 +61,7 @@ function WhichPod() {
                         {pod.name}
                       </a>
                     </th>
-                    <td>{roomName(pod.room)}</td>
+                    <td>{queueName(pod.queue)}</td>
                     <td class="number">{age(now - pod.since)}</td>
                     <td class="number">{count(pod.attempts)}</td>
                     <td>{pod.reason}</td>
@@ -89,7 +89,7 @@ function OnePod({ namespace, name }: { namespace: string; name: string }) {
   const row = cluster.find(namespace, name);
 
   // Its row tells that it moved, a new stream that much may have; the rest (a phase) is looked at now and then.
-  const moved = `${cluster.versions.hello} ${row?.room} ${row?.attempts} ${row?.reason}`;
+  const moved = `${cluster.versions.hello} ${row?.queue} ${row?.attempts} ${row?.reason}`;
   const again = useRef(() => {});
   again.current = () => {
     story.again();
@@ -118,7 +118,7 @@ function OnePod({ namespace, name }: { namespace: string; name: string }) {
     identity.current = told?.pod.uid;
   }, [told?.pod.uid]);
 
-  const room = row?.room ?? told?.pod.room ?? "";
+  const queue = row?.queue ?? told?.pod.queue ?? "";
   return (
     <section class="view pod" aria-labelledby="view-title">
       <div class="bar">
@@ -131,7 +131,7 @@ function OnePod({ namespace, name }: { namespace: string; name: string }) {
       {told && (
         <>
           <dl class="facts">
-            <Fact name="is" value={told.pod.node ? `${told.pod.phase} on` : roomName(room)}>
+            <Fact name="is" value={told.pod.node ? `${told.pod.phase} on` : queueName(queue)}>
               {told.pod.node && <a href={nodeLink(told.pod.node)}>{told.pod.node}</a>}
             </Fact>
             <Fact name="priority" value={String(told.pod.priority)} />
@@ -157,8 +157,8 @@ function OnePod({ namespace, name }: { namespace: string; name: string }) {
 
 /** What an explanation is about: a pod in flight has a node already, but is explained as one that waits. */
 export function outcome({ pod }: StoryAnswer): string {
-  if (pod.room === "placed") return `on ${pod.node}`;
-  return pod.room === "gated" || pod.room === "deleted" ? pod.room : "waiting";
+  if (pod.queue === "placed") return `on ${pod.node}`;
+  return pod.queue === "gated" || pod.queue === "deleted" ? pod.queue : "waiting";
 }
 
 function Fact({ name, value, children }: { name: string; value: string; children?: preact.ComponentChildren }) {
@@ -257,7 +257,7 @@ function Moves({ moves }: { moves: Move[] }) {
             <li key={`${move.at} ${moves.length - index}`}>
               <time>{timeOfDay(move.at)}</time>
               <span>
-                <b>{move.from ? `${roomName(move.from)} → ${roomName(move.to)}` : roomName(move.to)}</b>
+                <b>{move.from ? `${queueName(move.from)} → ${queueName(move.to)}` : queueName(move.to)}</b>
                 {move.event && ` on ${move.event}`}
                 {move.object && ` of ${move.object}`}
                 {move.plugin && `, ${move.plugin}`}

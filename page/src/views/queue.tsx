@@ -1,15 +1,15 @@
-// The rooms of the queue, side by side towards the nodes, with the pods that are in them and those that move.
+// The scheduling queues, side by side towards the nodes, with the pods that are in them and those that move.
 import { useEffect, useRef } from "preact/hooks";
 import { memo } from "../memo";
 import type { PodRow, Transfer } from "../cluster";
 import { useNow, useParts, usePlace } from "../context";
-import { age, count, roomName } from "../format";
+import { age, count, queueName } from "../format";
 import { formatRoute, podLink } from "../route";
-import { ROOMS, type Room } from "../wire";
+import { QUEUES, type Queue } from "../wire";
 
 const SHOWN = 40;
 const TAIL = 6;
-const HINTS: Record<Room, string> = {
+const HINTS: Record<Queue, string> = {
   gated: "held by a gate or a PreEnqueue plugin",
   unschedulable: "wait for an event that may help",
   backoff: "wait out a pause before the next try",
@@ -21,10 +21,10 @@ const HINTS: Record<Room, string> = {
 
 export function Queue() {
   const { cluster, route } = usePlace();
-  useParts(cluster, "pods", "rooms");
+  useParts(cluster, "pods", "queues");
   const now = useNow(cluster);
   const wanted = (route.query["filter"] ?? "").toLowerCase();
-  const heads = useRef<Partial<Record<Room, HTMLElement | null>>>({});
+  const heads = useRef<Partial<Record<Queue, HTMLElement | null>>>({});
 
   return (
     <section class="view queue" aria-labelledby="view-title">
@@ -39,23 +39,23 @@ export function Queue() {
             onInput={(event) => location.replace(formatRoute("queue", [], { filter: event.currentTarget.value }))}
           />
         </label>
-        <p class="summary">{count(ROOMS.reduce((sum, room) => sum + (room === "placed" ? 0 : cluster.rooms[room]), 0))} waiting</p>
+        <p class="summary">{count(QUEUES.reduce((sum, queue) => sum + (queue === "placed" ? 0 : cluster.queues[queue]), 0))} waiting</p>
       </div>
-      <div class="rooms">
-        {ROOMS.map((room) => (
-          <section class={`room room-${room}`} key={room} aria-label={`${roomName(room)}: ${cluster.rooms[room]}`}>
+      <div class="queues">
+        {QUEUES.map((queue) => (
+          <section class={`queue queue-${queue}`} key={queue} aria-label={`${queueName(queue)}: ${cluster.queues[queue]}`}>
             <header
-              title={HINTS[room]}
+              title={HINTS[queue]}
               ref={(element: HTMLElement | null) => {
-                heads.current[room] = element;
+                heads.current[queue] = element;
               }}
             >
-              <h2>{roomName(room)}</h2>
-              <span class="count" data-room={room}>
-                {count(cluster.rooms[room])}
+              <h2>{queueName(queue)}</h2>
+              <span class="count" data-queue={queue}>
+                {count(cluster.queues[queue])}
               </span>
             </header>
-            {room === "placed" ? <Placed wanted={wanted} /> : <Waiting room={room} wanted={wanted} now={now} />}
+            {queue === "placed" ? <Placed wanted={wanted} /> : <Waiting queue={queue} wanted={wanted} now={now} />}
           </section>
         ))}
         <Movement heads={heads.current} />
@@ -66,18 +66,18 @@ export function Queue() {
 
 const matches = (text: string, wanted: string): boolean => text.toLowerCase().includes(wanted);
 
-function Waiting({ room, wanted, now }: { room: Room; wanted: string; now: number }) {
+function Waiting({ queue, wanted, now }: { queue: Queue; wanted: string; now: number }) {
   const { cluster } = usePlace();
   const shown: PodRow[] = [];
   let fitting = 0;
-  for (const pod of cluster.pods[room].values()) {
+  for (const pod of cluster.pods[queue].values()) {
     if (wanted && !matches(`${pod.namespace}/${pod.name} ${pod.reason}`, wanted)) continue;
     fitting++;
     if (shown.length < SHOWN) shown.push(pod);
     else if (!wanted) break;
   }
-  const more = wanted ? fitting - shown.length : cluster.rooms[room] - shown.length;
-  const untold = wanted ? (cluster.cut[room] ?? 0) : 0;
+  const more = wanted ? fitting - shown.length : cluster.queues[queue] - shown.length;
+  const untold = wanted ? (cluster.cut[queue] ?? 0) : 0;
   return (
     <>
       <ul>
@@ -102,7 +102,7 @@ function Placed({ wanted }: { wanted: string }) {
     ({ namespace, name, node }) => !wanted || matches(`${namespace}/${name} ${node}`, wanted),
   );
   const shown = fitting.slice(0, SHOWN);
-  const more = wanted ? fitting.length - shown.length : cluster.rooms.placed - shown.length;
+  const more = wanted ? fitting.length - shown.length : cluster.queues.placed - shown.length;
   return (
     <>
       <ul>
@@ -141,27 +141,27 @@ const MOST = 40;
 const still = window.matchMedia("(prefers-reduced-motion: reduce)");
 
 interface Flight {
-  from: Room;
-  to: Room;
+  from: Queue;
+  to: Queue;
   start: number;
   lift: number;
 }
 
-/** Dots that go from room to room, as pods do; only along the row of their names, for the sake of the processor. */
-function Movement({ heads }: { heads: Partial<Record<Room, HTMLElement | null>> }) {
+/** Dots that go from queue to queue, as pods do; only along the row of their names, for the sake of the processor. */
+function Movement({ heads }: { heads: Partial<Record<Queue, HTMLElement | null>> }) {
   const { cluster } = usePlace();
   const canvas = useRef<HTMLCanvasElement>(null);
 
   useEffect(() => {
     let flights: Flight[] = [];
     let frame = 0;
-    let before = cluster.rooms.placed;
+    let before = cluster.queues.placed;
     let connection = cluster.versions.hello;
-    const centres = new Map<Room, number>();
+    const centres = new Map<Queue, number>();
 
     function moved(transfers: readonly Transfer[]) {
-      const grown = cluster.rooms.placed - before;
-      before = cluster.rooms.placed;
+      const grown = cluster.queues.placed - before;
+      before = cluster.queues.placed;
       // What is told at the beginning of a stream has not just happened.
       const begun = connection !== cluster.versions.hello;
       connection = cluster.versions.hello;
@@ -172,15 +172,15 @@ function Movement({ heads }: { heads: Partial<Record<Room, HTMLElement | null>> 
       const all = [...told, ...Array.from({ length: Math.min(untold, MOST) }, () => ({ from: "", to: "placed" }) as Transfer)];
       const start = performance.now();
       for (const [index, { from, to }] of all.slice(0, Math.max(0, MOST - flights.length)).entries()) {
-        const source: Room = from || "active";
+        const source: Queue = from || "active";
         if (to !== "" && source !== to)
           flights.push({ from: source, to, start: start + (index * 250) / all.length, lift: 0.5 + Math.random() });
       }
       if (flights.length === 0 || frame !== 0) return;
       const left = canvas.current?.getBoundingClientRect().left ?? 0;
-      for (const room of ROOMS) {
-        const head = heads[room]?.getBoundingClientRect();
-        if (head) centres.set(room, head.left + head.width / 2 - left);
+      for (const queue of QUEUES) {
+        const head = heads[queue]?.getBoundingClientRect();
+        if (head) centres.set(queue, head.left + head.width / 2 - left);
       }
       frame = requestAnimationFrame(fly);
     }

@@ -29,8 +29,8 @@ class ShelteredObserver:
         self._observer = observer
         self._drop = drop
 
-    def pod_moved(self, queued: QueuedPod, room: str, cause: MoveCause) -> None:
-        self._tell(self._observer.pod_moved, queued, room, cause)
+    def pod_moved(self, queued: QueuedPod, queue: str, cause: MoveCause) -> None:
+        self._tell(self._observer.pod_moved, queued, queue, cause)
 
     def pod_popped(self, queued: QueuedPod) -> None:
         self._tell(self._observer.pod_popped, queued)

@@ -233,7 +233,7 @@ class Scheduler:
             derive=derive,
         )
         self.metrics.pending_pods.compute = lambda: {
-            (room,): float(len(pods)) for room, pods in self.queue.rooms().items()
+            (queue,): float(len(pods)) for queue, pods in self.queue.pending_pods().items()
         }
         self.metrics.cache_size.compute = lambda: {
             ("nodes",): float(self.cluster.node_count),
@@ -449,7 +449,7 @@ class Scheduler:
         self._cycle.score_tables = number
 
     def activate(self, pods: Mapping[str, Pod]) -> None:
-        """Bring these pods (by namespace/name) to the active room, as a plugin asked."""
+        """Bring these pods (by namespace/name) to the active queue, as a plugin asked."""
         self.queue.activate(pods)
 
 

@@ -84,7 +84,7 @@ def _waits(tree: Tree, style: _Style) -> Iterator[RenderableType]:
     waiting = tree.get("waiting")
     if waiting is None:
         return
-    text = f"in the {waiting['room']} room" if waiting["room"] != "in flight" else "it is being tried now"
+    text = f"in the {waiting['queue']} queue" if waiting["queue"] != "in flight" else "it is being tried now"
     if since := waiting.get("since"):
         text += f" since {since}{_age(since, style.now)}"
     tries = waiting["attempts"]

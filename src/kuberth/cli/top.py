@@ -27,7 +27,7 @@ import click
 @click.option("--once", is_flag=True, help="Print one frame and end; so it is where there is no terminal.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def top(**flags: Any) -> None:
-    """Show nodes, the rooms of the queue, waiting pods and the pace of a Kuberth that runs, live.
+    """Show nodes, the scheduling queues, waiting pods and the pace of a Kuberth that runs, live.
 
     ? tells the keys. With -o json the state is printed once.
     """

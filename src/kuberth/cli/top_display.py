@@ -22,12 +22,12 @@ _HELP: Final = (
     "1 2 3 4, tab     nodes, queue, pods, pace; also n u p c",
     "up down, k j     select; page up, page down, home, end",
     "enter            pods: the story and the explanation; queue: the pods of this reason",
-    "/                filter by a part of names, rooms, reasons; enter in pods looks at all pods",
+    "/                filter by a part of names, queues, reasons; enter in pods looks at all pods",
     "esc              no filter; back from a pod",
     "s, r             sort by the next column; the other way round",
     "?, q             this help; quit",
 )
-_ROOM_STYLES: Final = {
+_QUEUE_STYLES: Final = {
     "active": "green",
     "backoff": "yellow",
     "unschedulable": "red",
@@ -66,15 +66,15 @@ def frame(model: TopModel, *, width: int, height: int, now: float, problem: str 
     """The whole screen."""
     head = _head(model, width)
     foot = _foot(model, problem)
-    room = max(height - len(head) - 1, 0)
+    lines_left = max(height - len(head) - 1, 0)
     if model.help:
         body = [Text(line) for line in _HELP]
     elif model.detail is not None:
-        first = max(0, min(model.selected, len(model.detail) - room))
-        body = [Text.from_ansi(line) for line in model.detail[first : first + room]]
+        first = max(0, min(model.selected, len(model.detail) - lines_left))
+        body = [Text.from_ansi(line) for line in model.detail[first : first + lines_left]]
     else:
-        body = _BODIES[model.view](model, width, room, now)
-    lines = [*head, *body[:room]]
+        body = _BODIES[model.view](model, width, lines_left, now)
+    lines = [*head, *body[:lines_left]]
     lines += [Text()] * (height - 1 - len(lines))
     return Text("\n").join(_cut(line, width) for line in [*lines[: max(height - 1, 0)], foot])
 
@@ -96,16 +96,17 @@ def _cut(line: Text, width: int) -> Text:
 
 def _head(model: TopModel, width: int) -> list[Text]:
     seen = model.seen
-    rooms = seen.rooms
+    queues = seen.queues
     rate = seen.pace[-1][1] if seen.pace else 0
     title = Text.assemble(
         ("kuberth top ", "bold"),
         f"{printable(seen.hello.get('cluster', ''))}  {len(seen.nodes)} nodes, ",
-        f"{rooms.get('placed', 0)} pods on them, ",
-        f"{sum(rooms.get(room, 0) for room in WAITING)} waiting, {rate} bound/s",
+        f"{queues.get('placed', 0)} pods on them, ",
+        f"{sum(queues.get(queue, 0) for queue in WAITING)} waiting, {rate} bound/s",
     )
     counts = Text(" ").join(
-        Text.assemble((_short(room, width), _ROOM_STYLES[room]), f" {rooms.get(room, 0)}") for room in WAITING
+        Text.assemble((_short(queue, width), _QUEUE_STYLES[queue]), f" {queues.get(queue, 0)}")
+        for queue in WAITING
     )
     tabs = Text(" ").join(
         Text(f"{place} {view}", style="reverse" if view == model.view else "dim")
@@ -118,8 +119,8 @@ def _head(model: TopModel, width: int) -> list[Text]:
     return [title, counts, tabs]
 
 
-def _short(room: str, width: int) -> str:
-    return room if width >= _NARROW else room[:5]
+def _short(queue: str, width: int) -> str:
+    return queue if width >= _NARROW else queue[:5]
 
 
 def _foot(model: TopModel, problem: str) -> Text:
@@ -132,9 +133,9 @@ def _foot(model: TopModel, problem: str) -> Text:
     return Text(_KEYS, style="dim")
 
 
-def _window(model: TopModel, number: int, room: int) -> int:
+def _window(model: TopModel, number: int, lines_left: int) -> int:
     """The first row to show so that the selected one is seen."""
-    return max(0, min(model.selected - room // 2, number - room))
+    return max(0, min(model.selected - lines_left // 2, number - lines_left))
 
 
 def _table(
@@ -158,7 +159,7 @@ def _table(
     return lines
 
 
-def _nodes(model: TopModel, width: int, room: int, now: float) -> list[Text]:
+def _nodes(model: TopModel, width: int, lines_left: int, now: float) -> list[Text]:
     resources: list[str] = model.seen.hello.get("resources", ["cpu", "memory", "pods"])
     rows = model.nodes()
     others = [place for place in range(3, len(resources)) if any(row[4][place] for row in rows)]
@@ -166,7 +167,7 @@ def _nodes(model: TopModel, width: int, room: int, now: float) -> list[Text]:
     shown = [0, 1, 2, *others][: max(3, (width - 50) // 14)]
     columns = [("NODE", 0), *([] if narrow else [("ZONE", 8), ("POOL", 14)]), ("", 3)]
     columns += [(_column_name(resources[place]), 5 if narrow else 13) for place in shown]
-    first = _window(model, len(rows), room - 1)
+    first = _window(model, len(rows), lines_left - 1)
 
     def cells(row: Sequence[Any]) -> list[str]:
         marks = "".join(
@@ -180,7 +181,7 @@ def _nodes(model: TopModel, width: int, room: int, now: float) -> list[Text]:
         columns,
         (
             (cells(row), _node_style(row), place == model.selected)
-            for place, row in enumerate(rows[first : first + max(room - 1, 0)], first)
+            for place, row in enumerate(rows[first : first + max(lines_left - 1, 0)], first)
         ),
         width,
     )
@@ -208,34 +209,34 @@ def _node_style(row: Sequence[Any]) -> str:
     return "dim" if row[3] & TAINTED else ""
 
 
-def _queue(model: TopModel, width: int, room: int, now: float) -> list[Text]:
+def _queue(model: TopModel, width: int, lines_left: int, now: float) -> list[Text]:
     rows = model.reasons()
     if not rows:
         return [Text("nobody waits" if not model.filter else "nobody waits for that", style="dim")]
-    first = _window(model, len(rows), room - 1)
-    columns = (("PODS", -6), ("ROOM", 13 if width >= _NARROW else 6), ("WAIT BECAUSE", 0))
+    first = _window(model, len(rows), lines_left - 1)
+    columns = (("PODS", -6), ("QUEUE", 13 if width >= _NARROW else 6), ("WAIT BECAUSE", 0))
     return _table(
         columns,
         (
             (
-                [str(row.pods), row.room, printable(row.reason) or "-"],
-                _ROOM_STYLES.get(row.room, ""),
+                [str(row.pods), row.queue, printable(row.reason) or "-"],
+                _QUEUE_STYLES.get(row.queue, ""),
                 place == model.selected,
             )
-            for place, row in enumerate(rows[first : first + max(room - 1, 0)], first)
+            for place, row in enumerate(rows[first : first + max(lines_left - 1, 0)], first)
         ),
         width,
     )
 
 
-def _pods(model: TopModel, width: int, room: int, now: float) -> list[Text]:
+def _pods(model: TopModel, width: int, lines_left: int, now: float) -> list[Text]:
     rows = model.pods()
     if not rows:
         return [Text("nobody waits" if not model.filter else "no waiting pod is called so", style="dim")]
-    room -= bool(model.seen.cut)
-    first = _window(model, len(rows), room - 1)
+    lines_left -= bool(model.seen.cut)
+    first = _window(model, len(rows), lines_left - 1)
     narrow = width < _NARROW
-    columns: list[tuple[str, int]] = [("POD", 0), ("ROOM", 5 if narrow else 13)]
+    columns: list[tuple[str, int]] = [("POD", 0), ("QUEUE", 5 if narrow else 13)]
     columns += [("SINCE", -5)] if narrow else [("PRIO", -6), ("TRIES", -5), ("SINCE", -5), ("REASON", 24)]
 
     def cells(row: Sequence[Any]) -> list[str]:
@@ -248,18 +249,18 @@ def _pods(model: TopModel, width: int, room: int, now: float) -> list[Text]:
     lines = _table(
         columns,
         (
-            (cells(row), _ROOM_STYLES.get(row[3], ""), place == model.selected)
-            for place, row in enumerate(rows[first : first + max(room - 1, 0)], first)
+            (cells(row), _QUEUE_STYLES.get(row[3], ""), place == model.selected)
+            for place, row in enumerate(rows[first : first + max(lines_left - 1, 0)], first)
         ),
         width,
     )
     if model.seen.cut:
-        more = ", ".join(f"{number} more {room}" for room, number in model.seen.cut.items())
+        more = ", ".join(f"{number} more {queue}" for queue, number in model.seen.cut.items())
         lines.append(Text(f"and {more}, who have waited less", style="dim"))
     return lines
 
 
-def _pace(model: TopModel, width: int, room: int, now: float) -> list[Text]:
+def _pace(model: TopModel, width: int, lines_left: int, now: float) -> list[Text]:
     rows = list(model.seen.pace)
     plots = (
         ("scheduled a second", [row[1] for row in rows], "green"),
@@ -314,7 +315,7 @@ def detail_lines(
     )
     pod = story["pod"]
     name = printable(f"{pod['namespace']}/{pod['name']}")
-    where = f"on {printable(pod['node'])}" if pod["node"] else pod["room"] or "unknown"
+    where = f"on {printable(pod['node'])}" if pod["node"] else pod["queue"] or "unknown"
     console.print(
         Text(f"{name}  {where}, priority {pod['priority']}, {pod['attempts']} attempts", style="bold")
     )

@@ -16,10 +16,10 @@ VIEWS: Final = ("nodes", "queue", "pods", "pace")
 WAITING: Final = ("active", "backoff", "unschedulable", "gated", "inflight", "permit")
 SORTS: Final[Mapping[str, tuple[str, ...]]] = {
     "nodes": ("cpu", "memory", "pods", "name"),
-    "pods": ("since", "name", "room", "priority", "attempts"),
+    "pods": ("since", "name", "queue", "priority", "attempts"),
 }
 _PAGE: Final = 10
-_ORDER: Final = {room: place for place, room in enumerate(WAITING)}
+_ORDER: Final = {queue: place for place, queue in enumerate(WAITING)}
 
 
 class PodName(NamedTuple):
@@ -28,9 +28,9 @@ class PodName(NamedTuple):
 
 
 class ReasonCount(NamedTuple):
-    """How many pods wait in a room for the same reason."""
+    """How many pods wait in a queue for the same reason."""
 
-    room: str
+    queue: str
     reason: str
     pods: int
 
@@ -50,7 +50,7 @@ _NODE_KEYS: Final[Mapping[str, Callable[[Sequence[Any]], Any]]] = {
 _POD_KEYS: Final[Mapping[str, Callable[[Sequence[Any]], Any]]] = {
     "since": lambda row: (row[6] or float("inf"), row[1], row[2]),
     "name": lambda row: (row[1], row[2]),
-    "room": lambda row: (_ORDER.get(row[3], len(_ORDER)), row[6], row[2]),
+    "queue": lambda row: (_ORDER.get(row[3], len(_ORDER)), row[6], row[2]),
     "priority": lambda row: (-row[4], row[6], row[2]),
     "attempts": lambda row: (-row[5], row[6], row[2]),
 }
@@ -115,8 +115,8 @@ class TopModel:
             for row in self.seen.pods.values()
             if self._passes(row[1], row[2], row[3], row[7])
         )
-        counts = [ReasonCount(room, reason, number) for (room, reason), number in numbers.items()]
-        return sorted(counts, key=lambda each: (-each.pods, each.room, each.reason))
+        counts = [ReasonCount(queue, reason, number) for (queue, reason), number in numbers.items()]
+        return sorted(counts, key=lambda each: (-each.pods, each.queue, each.reason))
 
     def _sort_of(self, view: str) -> str:
         return SORTS[view][self._sorts[view]]
@@ -177,7 +177,7 @@ class TopModel:
             self.wanted = PodName(row[1], row[2])
         elif self.view == "queue":
             # Whoever asks about a reason wants to see the pods.
-            self.filter = (row.reason or row.room).lower()
+            self.filter = (row.reason or row.queue).lower()
             self._show("pods")
 
     def _step(self, key: str) -> None:
@@ -210,8 +210,8 @@ class TopModel:
         """Pods on nodes among those that were looked for; the others are among the waiting ones."""
         self.found = [
             ["", namespace, name, "placed", 0, 0, 0.0, f"on {node}", ""]
-            for namespace, name, room, node in tree.get("pods", ())
-            if room == "placed"
+            for namespace, name, queue, node in tree.get("pods", ())
+            if queue == "placed"
         ]
 
     def tell(self, lines: list[str]) -> None:

@@ -74,15 +74,15 @@ def _waiting(scheduler: Scheduler, pod: Pod) -> Waiting | None:
     queued = queue.get(key)
     if queued is None:
         is_in_flight = any(other.metadata.uid == pod.metadata.uid for other in queue.in_flight())
-        return Waiting(room="in flight") if is_in_flight else None
-    room = queue.room_of(key)
+        return Waiting(queue="in flight") if is_in_flight else None
+    name = queue.queue_of(key)
     upcoming: float | None = None
-    if room == "unschedulable":
+    if name == "unschedulable":
         upcoming = queued.waiting_since_ns / NANOSECONDS + scheduler.max_unschedulable_seconds
-    elif room == "backoff" and queued.backoff_expires_ns is not None:
+    elif name == "backoff" and queued.backoff_expires_ns is not None:
         upcoming = queued.backoff_expires_ns / NANOSECONDS
     return Waiting(
-        room=room,
+        queue=name,
         attempts=queued.attempts,
         since=queued.timestamp_ns / NANOSECONDS,
         next=upcoming,

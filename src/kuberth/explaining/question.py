@@ -30,7 +30,7 @@ FINISHED: Final = ("Succeeded", "Failed")
 class Waiting:
     """Where the pod waits in a running scheduler. Times are seconds since the epoch."""
 
-    room: str
+    queue: str
     """active, backoff, unschedulable or gated, as queues call them; `in flight` while it is being tried."""
     attempts: int = 0
     since: float | None = None

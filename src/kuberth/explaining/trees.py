@@ -69,7 +69,7 @@ def to_tree(told: Explanation) -> dict[str, Any]:
 
 def _waiting(waiting: Waiting) -> dict[str, Any]:
     tree = {
-        "room": waiting.room,
+        "queue": waiting.queue,
         "attempts": waiting.attempts,
         "since": _stamp(waiting.since),
         "nextAttempt": _stamp(waiting.next),

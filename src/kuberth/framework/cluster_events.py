@@ -129,7 +129,7 @@ class ClusterEvent(NamedTuple):
         return self.resource == Resource.ANY and self.action == Action.ALL
 
 
-# Why a pod entered a room, where no cluster event was the cause.
+# Why a pod entered a queue, where no cluster event was the cause.
 SCHEDULE_ATTEMPT_FAILURE: Final = "ScheduleAttemptFailure"
 BACKOFF_COMPLETE: Final = "BackoffComplete"
 POP_FROM_BACKOFF: Final = "PopFromBackoffQ"

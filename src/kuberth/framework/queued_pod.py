@@ -7,7 +7,7 @@ from kuberth.cluster.pod_info import PodInfo
 
 
 class QueuedPod:
-    """A pending pod and its history. One object follows the pod through all rooms and cycles."""
+    """A pending pod and its history. One object follows the pod through all queues and cycles."""
 
     __slots__ = (
         "_flushed_ns",
@@ -99,7 +99,7 @@ class QueuedPod:
         self.was_flushed = False
 
     def __copy__(self) -> QueuedPod:
-        # By hand, as every pod that enters a room is copied and the general way takes four times as long.
+        # By hand, as every pod that enters a queue is copied and the general way takes four times as long.
         twin = QueuedPod.__new__(QueuedPod)
         for slot in QueuedPod.__slots__:
             setattr(twin, slot, getattr(self, slot))

@@ -1,6 +1,6 @@
 """What happens to a pod that was not placed: back to the queue, and everyone is told why.
 
-In: a rejection from either cycle. Out: the pod in the right room with the plugins that rejected it, a
+In: a rejection from either cycle. Out: the pod in the right queue with the plugins that rejected it, a
 FailedScheduling event, and the PodScheduled condition with its reason.
 """
 

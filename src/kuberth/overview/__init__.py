@@ -1,4 +1,4 @@
-"""What is going on right now: nodes, rooms, waiting pods, pace and stories, for people who look on.
+"""What is going on right now: nodes, queues, waiting pods, pace and stories, for people who look on.
 
 Stands beside a scheduler and above all of it. In: what the cluster table, the queue and the ends of attempts
 tell. Out: one stream of server-sent events with small deltas for each who looks on, and answers about one

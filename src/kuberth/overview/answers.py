@@ -57,7 +57,7 @@ def _pod(overview: Overview, pod: Pod) -> dict[str, Any]:
         "uid": pod.metadata.uid,
         "node": "" if placed is None else placed.node_name,
         "phase": pod.status.phase,
-        "room": Whereabouts(overview).of(pod),
+        "queue": Whereabouts(overview).of(pod),
         "priority": pod_priority(pod),
         "profile": pod.spec.scheduler_name,
         "attempts": attempts,
@@ -71,7 +71,7 @@ def _gone_pod(namespace: str, name: str, story: Story | None) -> dict[str, Any]:
         "uid": "" if story is None else story.uid,
         "node": "",
         "phase": "",
-        "room": "" if story is None else story.room,
+        "queue": "" if story is None else story.queue,
         "priority": 0,
         "profile": "",
         "attempts": 0 if story is None else len(story.attempts),
@@ -79,14 +79,14 @@ def _gone_pod(namespace: str, name: str, story: Story | None) -> dict[str, Any]:
 
 
 class Whereabouts:
-    """Which room a pod is in, also while nobody looks on and the rooms are not followed."""
+    """Which queue a pod is in, also while nobody looks on and the queues are not followed."""
 
     def __init__(self, overview: Overview) -> None:
         self._scheduler = overview.scheduler
-        self._rooms: dict[str, str] | None = None
+        self._queues: dict[str, str] | None = None
 
     def of(self, pod: Pod) -> str:
-        """The room, `placed`, or nothing for a pod that is none of this scheduler's."""
+        """The queue, `placed`, or nothing for a pod that is none of this scheduler's."""
         scheduler, uid = self._scheduler, pod.metadata.uid
         if scheduler.cluster.placed(uid) is not None and not scheduler.cluster.is_assumed(uid):
             return PLACED
@@ -94,11 +94,11 @@ class Whereabouts:
             return PERMIT
         if scheduler.cluster.is_assumed(uid):
             return IN_FLIGHT
-        if self._rooms is None:
-            self._rooms = {other.metadata.uid: IN_FLIGHT for other in scheduler.queue.in_flight()}
-            for room, waiting in scheduler.queue.rooms().items():
-                self._rooms |= {queued.uid: room for queued in waiting}
-        return self._rooms.get(uid, "")
+        if self._queues is None:
+            self._queues = {other.metadata.uid: IN_FLIGHT for other in scheduler.queue.in_flight()}
+            for queue, waiting in scheduler.queue.pending_pods().items():
+                self._queues |= {queued.uid: queue for queued in waiting}
+        return self._queues.get(uid, "")
 
 
 def node_tree(overview: Overview, name: str) -> dict[str, Any]:

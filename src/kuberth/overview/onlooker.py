@@ -14,7 +14,7 @@ import msgspec
 
 from kuberth.overview.node_rows import NodeChanges, NodeRows
 from kuberth.overview.pace import KEPT_ROWS, PaceLine, PaceRows
-from kuberth.overview.waiting import PodChanges, WaitingRooms
+from kuberth.overview.waiting import PodChanges, QueueView
 
 MOST_GONE: Final = 5000
 """When more pods are gone than this, it is less to tell who is there."""
@@ -26,7 +26,7 @@ class Picture(Protocol):
     @property
     def nodes(self) -> NodeRows: ...
     @property
-    def waiting(self) -> WaitingRooms: ...
+    def waiting(self) -> QueueView: ...
     @property
     def pace(self) -> PaceRows: ...
     def hello(self) -> dict[str, Any]: ...
@@ -68,7 +68,7 @@ class Onlooker:
         self._pace.extend(pace)
         del self._pace[:-KEPT_ROWS]
         changed = nodes.columns or nodes.changed or nodes.gone or pods.changed or pods.gone or self._pace
-        # How many are left out of a room follows from how many are in it.
+        # How many are left out of a queue follows from how many are in it.
         if changed or self._picture.waiting.counts() != self._counts:
             self.news.set()
 
@@ -85,7 +85,7 @@ class Onlooker:
             yield event("nodes", self._take_nodes())
         if (counts := self._picture.waiting.counts()) != self._counts:
             self._counts = counts
-            yield event("rooms", counts)
+            yield event("queues", counts)
         if self._all_pods or self._pods or self._pods_gone or self._picture.waiting.cut() != self._cut:
             yield event("pods", self._take_pods())
         if self._all_pace or self._pace:

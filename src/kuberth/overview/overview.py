@@ -23,7 +23,7 @@ from kuberth.overview.node_rows import NodeRows
 from kuberth.overview.onlooker import Onlooker
 from kuberth.overview.pace import PaceLine, PaceRows
 from kuberth.overview.stories import Stories
-from kuberth.overview.waiting import PodChanges, WaitingRooms
+from kuberth.overview.waiting import PodChanges, QueueView
 from kuberth.queue.observing import UNTOLD, MoveCause
 
 logger = logging.getLogger(__name__)
@@ -67,7 +67,7 @@ class Overview:
         self._always_records = always_records
         self._onlookers: set[Onlooker] = set()
         self._nodes: NodeRows | None = None
-        self._waiting: WaitingRooms | None = None
+        self._waiting: QueueView | None = None
         self._recording = False
         self._last_gone_ns = 0
         self.pace = PaceRows(scheduler)
@@ -84,7 +84,7 @@ class Overview:
         return self._nodes
 
     @property
-    def waiting(self) -> WaitingRooms:
+    def waiting(self) -> QueueView:
         assert self._waiting is not None
         return self._waiting
 
@@ -120,7 +120,7 @@ class Overview:
             raise TooManySubscribers(f"{MOST_SUBSCRIBERS} are looking on already; close one, or try later")
         if not self._onlookers:
             self._nodes = NodeRows(self.scheduler.cluster)
-            self._waiting = WaitingRooms(self.scheduler)
+            self._waiting = QueueView(self.scheduler)
             self.scheduler.cluster.observe(self._waiting)
             self._record()
         else:
@@ -186,8 +186,8 @@ class Overview:
             self._second = second
             rows = (self.pace.sample(second),)
             if self._waiting is not None and not self.scheduler.queue.tells_moves:
-                for queued, room in self._waiting.look_around():
-                    self.stories.moved(queued, room, UNTOLD)
+                for queued, queue in self._waiting.look_around():
+                    self.stories.moved(queued, queue, UNTOLD)
         if self._onlookers:
             self._look(rows)
             self.scheduler.keep_scores(SCORES_OF_A_LOOK)
@@ -206,10 +206,10 @@ class Overview:
 
     # What the scheduler tells as it happens
 
-    def pod_moved(self, queued: QueuedPod, room: str, cause: MoveCause) -> None:
-        self.stories.moved(queued, room, cause)
+    def pod_moved(self, queued: QueuedPod, queue: str, cause: MoveCause) -> None:
+        self.stories.moved(queued, queue, cause)
         if self._waiting is not None:
-            self._waiting.moved(queued, room)
+            self._waiting.moved(queued, queue)
 
     def pod_popped(self, queued: QueuedPod) -> None:
         self.stories.popped(queued)

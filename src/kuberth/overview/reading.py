@@ -36,17 +36,17 @@ class Seen:
         self.nodes: dict[str, list[Any]] = {}
         """By name: name, zone, pool, flags, allocatable, requested."""
         self.pods: dict[str, list[Any]] = {}
-        """By UID: UID, namespace, name, room, priority, attempts, since, reason, profile."""
+        """By UID: UID, namespace, name, queue, priority, attempts, since, reason, profile."""
         self.cut: dict[str, int] = {}
-        """By room: how many pods there are not told."""
-        self.rooms: dict[str, int] = {}
+        """By queue: how many pods there are not told."""
+        self.queues: dict[str, int] = {}
         self.pace: deque[list[Any]] = deque(maxlen=KEPT_ROWS)
         """Second, scheduled, unschedulable, error, p50, p99, waiting."""
 
     @property
     def complete(self) -> bool:
         """Everything has been told once."""
-        return bool(self.hello and self.rooms) and self._paced
+        return bool(self.hello and self.queues) and self._paced
 
     _paced = False
 
@@ -67,8 +67,8 @@ class Seen:
             for uid, _where in tree["gone"]:
                 self.pods.pop(uid, None)
             self.cut = tree.get("cut", {})
-        elif name == "rooms":
-            self.rooms = tree
+        elif name == "queues":
+            self.queues = tree
         elif name == "pace":
             if tree.get("all"):
                 self.pace.clear()
@@ -79,7 +79,7 @@ class Seen:
         """All of it as one tree of JSON."""
         return {
             "hello": self.hello,
-            "rooms": self.rooms,
+            "queues": self.queues,
             "nodes": list(self.nodes.values()),
             "pods": list(self.pods.values()),
             "cut": self.cut,

@@ -1,4 +1,4 @@
-"""A pod's story: every move between rooms with what caused it, and how its last attempts went.
+"""A pod's story: every move between queues with what caused it, and how its last attempts went.
 
 In: what the queue and the ends of attempts tell. Out: trees of JSON. Of each pod the last moves and attempts
 are kept, of all pods those that something happened to lately.
@@ -101,7 +101,7 @@ class Story:
         self.attempts: list[Attempt] = []
 
     @property
-    def room(self) -> str:
+    def queue(self) -> str:
         """Where the last move led."""
         return self.moves[-1].to if self.moves else ""
 
@@ -126,16 +126,16 @@ class Stories:
 
     # What is told as it happens
 
-    def moved(self, queued: QueuedPod, room: str, cause: MoveCause) -> None:
+    def moved(self, queued: QueuedPod, queue: str, cause: MoveCause) -> None:
         story = self._story(queued.uid, queued.key)
-        if story.room != room:
+        if story.queue != queue:
             note = NOTES.get(cause.label, "")
             if cause.event is not None:
                 if cause.label == cluster_events.SCHEDULE_ATTEMPT_FAILURE:
                     note = "it happened while the pod was being tried"
                 if cause.about is not None:
                     cause = cause._replace(about=_name(cause.about))
-            self._note(story, room, cause, note)
+            self._note(story, queue, cause, note)
 
     def popped(self, queued: QueuedPod) -> None:
         story = self._story(queued.uid, queued.key)
@@ -144,7 +144,7 @@ class Stories:
     def deleted(self, uid: str, *, node: str) -> None:
         """It waits no more: somebody bound it to the node, or it is gone."""
         story = self._stories.get(uid)
-        if story is not None and story.room not in (PLACED, DELETED):
+        if story is not None and story.queue not in (PLACED, DELETED):
             if node:
                 self._note(story, PLACED, None, f"bound to {node}")
             else:
@@ -171,7 +171,7 @@ class Stories:
             choice.feasible_nodes,
         )
         _keep(story.attempts, attempt, ATTEMPTS)
-        if story.room != PLACED:
+        if story.queue != PLACED:
             self._note(story, PLACED, None, f"bound to {choice.node_name}")
 
     def rejected(self, rejection: Rejection, seconds: float) -> None:
@@ -201,8 +201,8 @@ class Stories:
             self._stories.move_to_end(uid)
         return story
 
-    def _note(self, story: Story, room: str, cause: MoveCause | None, note: str) -> None:
-        _keep(story.moves, Move(self._now(), story.room, room, cause, note), MOVES)
+    def _note(self, story: Story, queue: str, cause: MoveCause | None, note: str) -> None:
+        _keep(story.moves, Move(self._now(), story.queue, queue, cause, note), MOVES)
 
     def _now(self) -> float:
         return self._clock.now_ns() / NANOSECONDS

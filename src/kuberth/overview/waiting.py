@@ -1,8 +1,8 @@
-"""Who waits where: the pods in the rooms of the queue, in flight and at Permit.
+"""Who waits where: the pods in the scheduling queues, in flight and at Permit.
 
 In: what the queue and the cluster table tell as it happens, which only marks a pod as changed. Out, when
 somebody looks: the rows that are others than before, whoever left and where to, and how many are in each
-room. Of a room with very many pods those are told that have been there longest.
+queue. Of a queue with very many pods those are told that have been there longest.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from kuberth.cluster.pod_info import PodInfo
 from kuberth.framework.queued_pod import QueuedPod
 
 PodLine = tuple[str, str, str, str, int, int, float, str, str]
-"""UID, namespace, name, room, priority, attempts, since when in Unix seconds, reason, profile."""
+"""UID, namespace, name, queue, priority, attempts, since when in Unix seconds, reason, profile."""
 
 IN_FLIGHT: Final = "inflight"
 PERMIT: Final = "permit"
 PLACED: Final = "placed"
-ROOMS: Final = ("active", "backoff", "unschedulable", "gated", IN_FLIGHT, PERMIT)
+QUEUES: Final = ("active", "backoff", "unschedulable", "gated", IN_FLIGHT, PERMIT)
 DELETED: Final = "deleted"
-TOLD_OF_A_ROOM: Final = 2000
-"""So many pods of one room are told."""
+SHOWN_PER_QUEUE: Final = 2000
+"""So many pods of one queue are told."""
 GATES_PLUGIN: Final = "SchedulingGates"
 
 
@@ -37,36 +37,36 @@ class PodChanges(NamedTuple):
     changed: frozenset[str]
     """UIDs of pods whose rows are others, or new."""
     gone: Mapping[str, str]
-    """By UID: `placed:NODE`, `deleted`, or `cut:ROOM` for one that is no longer among those told."""
+    """By UID: `placed:NODE`, `deleted`, or `cut:QUEUE` for one that is no longer among those told."""
 
 
 class _Followed:
     """A pod that has no place yet, as far as the queue has told."""
 
-    __slots__ = ("done", "pod", "queued", "room")
+    __slots__ = ("done", "pod", "queue", "queued")
 
-    def __init__(self, pod: Pod, queued: QueuedPod | None, room: str) -> None:
+    def __init__(self, pod: Pod, queued: QueuedPod | None, queue: str) -> None:
         self.pod = pod
         self.queued = queued
         """None: it was in flight before anybody looked on."""
-        self.room = room
+        self.queue = queue
         self.done = False
         """The queue has let go of it."""
 
 
-class WaitingRooms:
+class QueueView:
     """The rows as they were at the last look, and who may have changed since."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
         self._cluster = scheduler.cluster
-        self._told = TOLD_OF_A_ROOM
+        self._told = SHOWN_PER_QUEUE
         self._followed: dict[str, _Followed] = {}
         self._marked: dict[str, None] = {}
         self._held: set[str] = set()
-        self._room_of: dict[str, str] = {}
-        self._members: dict[str, dict[str, None]] = {room: {} for room in ROOMS}
-        self._shown: dict[str, set[str]] = {room: set() for room in ROOMS}
+        self._queue_of: dict[str, str] = {}
+        self._members: dict[str, dict[str, None]] = {queue: {} for queue in QUEUES}
+        self._shown: dict[str, set[str]] = {queue: set() for queue in QUEUES}
         self.rows: dict[str, PodLine] = {}
         """Those that are told, by UID."""
         self.look_around()
@@ -75,8 +75,8 @@ class WaitingRooms:
 
     # What is told as it happens
 
-    def moved(self, queued: QueuedPod, room: str) -> None:
-        self._followed[queued.uid] = _Followed(queued.pod, queued, room)
+    def moved(self, queued: QueuedPod, queue: str) -> None:
+        self._followed[queued.uid] = _Followed(queued.pod, queued, queue)
         self._marked[queued.uid] = None
 
     def popped(self, queued: QueuedPod) -> None:
@@ -84,14 +84,14 @@ class WaitingRooms:
 
     def done(self, uid: str) -> None:
         followed = self._followed.get(uid)
-        if followed is not None and followed.room == IN_FLIGHT:
+        if followed is not None and followed.queue == IN_FLIGHT:
             followed.done = True
             self._marked[uid] = None
 
     def deleted(self, uid: str) -> None:
         followed = self._followed.get(uid)
-        if followed is not None and followed.room != IN_FLIGHT:
-            followed.room, followed.done = IN_FLIGHT, True
+        if followed is not None and followed.queue != IN_FLIGHT:
+            followed.queue, followed.done = IN_FLIGHT, True
             self._marked[uid] = None
 
     def pod_placed(self, info: PodInfo) -> None:
@@ -104,19 +104,19 @@ class WaitingRooms:
     # What is looked up
 
     def look_around(self) -> list[tuple[QueuedPod, str]]:
-        """Take over what the queue shows; returns who came to a room without its being told."""
+        """Take over what the queue shows; returns who came to a queue without its being told."""
         came: list[tuple[QueuedPod, str]] = []
         present: set[str] = set()
-        for name, waiting in self._scheduler.queue.rooms().items():
-            room = name if name in ROOMS else "active"
+        for name, waiting in self._scheduler.queue.pending_pods().items():
+            queue = name if name in QUEUES else "active"
             present.update(queued.uid for queued in waiting)
             came += (
-                (queued, room)
+                (queued, queue)
                 for queued in waiting
-                if (known := self._followed.get(queued.uid)) is None or known.room != room
+                if (known := self._followed.get(queued.uid)) is None or known.queue != queue
             )
-        for queued, room in sorted(came, key=lambda each: each[0].timestamp_ns):
-            self.moved(queued, room)
+        for queued, queue in sorted(came, key=lambda each: each[0].timestamp_ns):
+            self.moved(queued, queue)
         for pod in self._scheduler.queue.in_flight():
             if pod.metadata.uid not in present:
                 present.add(pod.metadata.uid)
@@ -136,7 +136,7 @@ class WaitingRooms:
 
     def _fly(self, pod: Pod) -> None:
         known = self._followed.get(pod.metadata.uid)
-        if known is None or known.room != IN_FLIGHT:
+        if known is None or known.queue != IN_FLIGHT:
             queued = None if known is None else known.queued
             self._followed[pod.metadata.uid] = _Followed(pod, queued, IN_FLIGHT)
             self._marked[pod.metadata.uid] = None
@@ -150,59 +150,59 @@ class WaitingRooms:
         touched: set[str] = set()
         went: dict[str, str] = {}
         for uid in marked:
-            before, (room, where) = self._room_of.get(uid), self._find(uid)
-            if not room:
+            before, (queue, where) = self._queue_of.get(uid), self._find(uid)
+            if not queue:
                 went[uid] = where
                 self._followed.pop(uid, None)
-            if room == before:
+            if queue == before:
                 continue
             if before is not None:
                 del self._members[before][uid]
                 touched.add(before)
-            if room:
-                self._room_of[uid] = room
-                self._members[room][uid] = None
-                touched.add(room)
+            if queue:
+                self._queue_of[uid] = queue
+                self._members[queue][uid] = None
+                touched.add(queue)
             else:
-                self._room_of.pop(uid, None)
+                self._queue_of.pop(uid, None)
         return self._compare(marked, touched, went)
 
     def _compare(self, marked: Mapping[str, None], touched: set[str], went: Mapping[str, str]) -> PodChanges:
         appeared: set[str] = set()
         vanished: set[str] = set()
-        for room in touched:
-            shown = set(islice(self._members[room], self._told))
-            appeared |= shown - self._shown[room]
-            vanished |= self._shown[room] - shown
-            self._shown[room] = shown
+        for queue in touched:
+            shown = set(islice(self._members[queue], self._told))
+            appeared |= shown - self._shown[queue]
+            vanished |= self._shown[queue] - shown
+            self._shown[queue] = shown
         changed = set()
         for uid in appeared | (marked.keys() & self.rows.keys()) - vanished:
-            line = self._line(uid, self._room_of[uid])
+            line = self._line(uid, self._queue_of[uid])
             if self.rows.get(uid) != line:
                 self.rows[uid] = line
                 changed.add(uid)
         gone = {}
         for uid in vanished - appeared:
             if self.rows.pop(uid, None) is not None:
-                gone[uid] = went.get(uid) or f"cut:{self._room_of[uid]}"
+                gone[uid] = went.get(uid) or f"cut:{self._queue_of[uid]}"
         return PodChanges(frozenset(changed), gone)
 
     def counts(self) -> dict[str, int]:
-        """How many pods are in each room, and on nodes."""
-        numbers = {room: len(members) for room, members in self._members.items()}
+        """How many pods are in each queue, and on nodes."""
+        numbers = {queue: len(members) for queue, members in self._members.items()}
         return numbers | {PLACED: self._cluster.placed_count - self._cluster.assumed_count}
 
     def cut(self) -> dict[str, int]:
-        """How many pods of a room are not told."""
+        """How many pods of a queue are not told."""
         return {
-            room: len(members) - self._told
-            for room, members in self._members.items()
+            queue: len(members) - self._told
+            for queue, members in self._members.items()
             if len(members) > self._told
         }
 
-    def room_of(self, uid: str) -> str:
+    def queue_of(self, uid: str) -> str:
         """Where the pod waits; empty if it does not."""
-        return self._room_of.get(uid, "")
+        return self._queue_of.get(uid, "")
 
     def _look_at_permit(self) -> None:
         if self._held or len(self._scheduler.waiting_pods):
@@ -211,12 +211,12 @@ class WaitingRooms:
             self._held = held
 
     def _find(self, uid: str) -> tuple[str, str]:
-        """The room of a pod; or none, and where it went."""
+        """The queue of a pod; or none, and where it went."""
         followed = self._followed.get(uid)
         if followed is None:
             return "", DELETED
-        if followed.room != IN_FLIGHT:
-            return followed.room, ""
+        if followed.queue != IN_FLIGHT:
+            return followed.queue, ""
         placed = self._cluster.placed(uid)
         if placed is None:
             return ("", DELETED) if followed.done else (IN_FLIGHT, "")
@@ -224,7 +224,7 @@ class WaitingRooms:
             return "", f"placed:{placed.node_name}"
         return (PERMIT if uid in self._held else IN_FLIGHT), ""
 
-    def _line(self, uid: str, room: str) -> PodLine:
+    def _line(self, uid: str, queue: str) -> PodLine:
         followed = self._followed[uid]
         queued = followed.queued
         pod = followed.pod if queued is None else queued.pod
@@ -232,25 +232,25 @@ class WaitingRooms:
             uid,
             pod.metadata.namespace,
             pod.metadata.name,
-            room,
+            queue,
             pod_priority(pod),
             0 if queued is None else queued.attempts,
             0.0 if queued is None else round(queued.timestamp_ns / NANOSECONDS, 3),
-            reason_of(queued, room, self._scheduler),
+            reason_of(queued, queue, self._scheduler),
             pod.spec.scheduler_name,
         )
 
 
-def reason_of(queued: QueuedPod | None, room: str, scheduler: Scheduler) -> str:
+def reason_of(queued: QueuedPod | None, queue: str, scheduler: Scheduler) -> str:
     """Who or what holds the pod back, in a few words; empty if nobody does."""
     if queued is None:
         return ""
-    if room == PERMIT:
+    if queue == PERMIT:
         waiting = scheduler.waiting_pods.get(queued.uid)
         return "" if waiting is None else ", ".join(waiting.pending_plugins)
-    if room == "gated":
+    if queue == "gated":
         gates = queued.pod.spec.scheduling_gates if queued.gating_plugin == GATES_PLUGIN else ()
         return ", ".join(gate.name for gate in gates) or queued.gating_plugin
-    if room in ("active", IN_FLIGHT):
+    if queue in ("active", IN_FLIGHT):
         return ""
     return ", ".join(sorted(queued.rejectors))

@@ -1,4 +1,4 @@
-"""Rooms where pods wait for their turn.
+"""Queues where pods wait for their turn.
 
 On a pod's way this is where it enters: pending pods and cluster events come in, the next pod to try
 goes out. `SchedulingQueue` is the interface (KEP-2779), `PriorityQueue` the default, built on public
@@ -16,23 +16,23 @@ from kuberth.queue.backoff import Backoff
 from kuberth.queue.fair_share import FairShareQueue, fair_share
 from kuberth.queue.interface import PreCheck, PreEnqueue, QueueContext, QueueFactory, SchedulingQueue
 from kuberth.queue.observing import MoveCause, QueueObserver
-from kuberth.queue.ordered_room import OrderedRoom, PodRoom, RoomFactory, sort_value_of
 from kuberth.queue.priority_queue import PriorityQueue
+from kuberth.queue.sub_queues import OrderedSubQueue, SubQueue, SubQueueFactory, sort_value_of
 
 __all__ = [
     "Backoff",
     "FairShareQueue",
     "MoveCause",
-    "OrderedRoom",
-    "PodRoom",
+    "OrderedSubQueue",
     "PreCheck",
     "PreEnqueue",
     "PriorityQueue",
     "QueueContext",
     "QueueFactory",
     "QueueObserver",
-    "RoomFactory",
     "SchedulingQueue",
+    "SubQueue",
+    "SubQueueFactory",
     "fair_share",
     "sort_value_of",
 ]

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from kuberth.clock import NANOSECONDS, Clock
 from kuberth.framework.queued_pod import QueuedPod
-from kuberth.queue.ordered_room import OrderedRoom, PodRoom, RoomFactory, SortValue
+from kuberth.queue.sub_queues import OrderedSubQueue, SortValue, SubQueue, SubQueueFactory
 
 NO_BACKOFF: Final = -1
 """Before any time a clock can show; a virtual clock may begin at 0."""
@@ -49,8 +49,8 @@ class Backoff:
         return time_ns - time_ns % NANOSECONDS if self._windows else time_ns
 
 
-class BackoffRoom:
-    """The backoff room and its twin for errors."""
+class BackoffQueue:
+    """The backoff queue and its twin for errors."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class BackoffRoom:
         *,
         sort_value: SortValue,
         windows: bool,
-        room: RoomFactory = OrderedRoom,
+        sub_queue: SubQueueFactory = OrderedSubQueue,
         keeps_groups: bool = False,
     ) -> None:
         """With `keeps_groups`, pods of a group wait out their delay too.
@@ -75,8 +75,8 @@ class BackoffRoom:
         def by_window_then_order(queued: QueuedPod) -> tuple[int, Any]:
             return backoff.expires_ns(queued), sort_value(queued)
 
-        self._rejected: PodRoom = room(by_window_then_order if windows else by_expiry)
-        self._failed: PodRoom = OrderedRoom(by_expiry)
+        self._rejected: SubQueue = sub_queue(by_window_then_order if windows else by_expiry)
+        self._failed: SubQueue = OrderedSubQueue(by_expiry)
 
     def add(self, queued: QueuedPod) -> None:
         self.remove(queued.key)
@@ -84,7 +84,7 @@ class BackoffRoom:
         (self._failed if waits else self._rejected).add(queued)
 
     def resort(self, queued: QueuedPod) -> None:
-        """The pod has a new version; it stays in its room."""
+        """The pod has a new version; it stays where it is."""
         (self._failed if queued.key in self._failed else self._rejected).add(queued)
 
     def remove(self, key: str) -> QueuedPod | None:
@@ -99,10 +99,10 @@ class BackoffRoom:
 
     def pop_completed(self) -> Iterator[QueuedPod]:
         """Take out all pods whose delay is over."""
-        for room in (self._rejected, self._failed):
-            for line in room.lines():
+        for queue in (self._rejected, self._failed):
+            for line in queue.lines():
                 while (first := line.peek()) is not None and not self._backoff.is_waiting(first):
-                    room.remove(first.key)
+                    queue.remove(first.key)
                     yield first
 
     def __contains__(self, key: object) -> bool:

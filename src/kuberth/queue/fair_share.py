@@ -25,8 +25,8 @@ from kuberth.cluster.table import ClusterTable
 from kuberth.errors import ConfigError
 from kuberth.framework.queued_pod import QueuedPod
 from kuberth.queue.interface import QueueContext, QueueFactory
-from kuberth.queue.ordered_room import OrderedRoom, SortValue
 from kuberth.queue.priority_queue import PriorityQueue
+from kuberth.queue.sub_queues import OrderedSubQueue, SortValue
 
 TenantOf = Callable[[Pod], str]
 
@@ -105,14 +105,14 @@ class Usage:
         return max(shares, default=0.0) / self._weights.get(tenant, DEFAULT_WEIGHT)
 
 
-class FairShareRoom:
-    """Pods in one line per tenant. Implements `kuberth.queue.ordered_room.PodRoom`."""
+class FairShareSubQueue:
+    """Pods in one line per tenant. Implements `kuberth.queue.sub_queues.SubQueue`."""
 
     def __init__(self, usage: Usage, *, tenant_of: TenantOf, sort_value: SortValue) -> None:
         self._usage = usage
         self._tenant_of = tenant_of
         self._sort_value = sort_value
-        self._lines: dict[str, OrderedRoom] = {}
+        self._lines: dict[str, OrderedSubQueue] = {}
         self._tenants: dict[str, str] = {}
 
     def add(self, queued: QueuedPod) -> None:
@@ -121,7 +121,7 @@ class FairShareRoom:
         self._tenants[queued.key] = tenant
         line = self._lines.get(tenant)
         if line is None:
-            line = self._lines[tenant] = OrderedRoom(self._sort_value)
+            line = self._lines[tenant] = OrderedSubQueue(self._sort_value)
         line.add(queued)
 
     def pop(self) -> QueuedPod | None:
@@ -149,7 +149,7 @@ class FairShareRoom:
         tenant = self._tenants.get(key)
         return None if tenant is None else self._lines[tenant].get(key)
 
-    def lines(self) -> Sequence[OrderedRoom]:
+    def lines(self) -> Sequence[OrderedSubQueue]:
         """The line of every tenant that has pods here."""
         return tuple(self._lines.values())
 
@@ -177,7 +177,7 @@ class FairShareQueue(PriorityQueue):
         usage = self.usage = Usage(context.cluster, tenant_of, _checked(weights))
         super().__init__(
             context,
-            room=lambda sort_value: FairShareRoom(usage, tenant_of=tenant_of, sort_value=sort_value),
+            sub_queue=lambda sort_value: FairShareSubQueue(usage, tenant_of=tenant_of, sort_value=sort_value),
         )
 
     def close(self) -> None:

@@ -58,7 +58,7 @@ class GuardedQueue(SchedulingQueue):
         self._debts: dict[tuple[str, str], _Debt] = {}
         self._observer: QueueObserver | None = None
         self.tells_moves = False
-        """Whether the queue tells its observer of moves; if not, there are only its rooms to look into."""
+        """Whether the queue tells its observer of moves; if not, only its pending pods can be looked at."""
 
     # Pods come and go
 
@@ -169,7 +169,10 @@ class GuardedQueue(SchedulingQueue):
 
     def replace(self, queue: SchedulingQueue) -> None:
         """Another queue takes this one's place, with all pods that wait in it."""
-        old, waiting = self._queue, [queued.info for room in self.rooms().values() for queued in room]
+        old, waiting = (
+            self._queue,
+            [queued.info for pods in self.pending_pods().values() for queued in pods],
+        )
         self._queue, self._name = queue, _name_of(queue)
         self.gives_out_of_order = queue.gives_out_of_order
         # Whom the old queue had yet to take, the new one has to; all else it owed went with it.
@@ -259,7 +262,7 @@ class GuardedQueue(SchedulingQueue):
         try:
             self.tells_moves = self._queue.observe(observer)
         except BaseException as exc:
-            self._tell(exc, "observe", then="looking into its rooms instead")
+            self._tell(exc, "observe", then="polling its pending pods instead")
             self.tells_moves = False
         return self.tells_moves
 
@@ -270,11 +273,11 @@ class GuardedQueue(SchedulingQueue):
             self._tell(exc, "waiting_count", then="taking it for empty")
             return 0
 
-    def rooms(self) -> Mapping[str, Sequence[QueuedPod]]:
+    def pending_pods(self) -> Mapping[str, Sequence[QueuedPod]]:
         try:
-            return self._queue.rooms()
+            return self._queue.pending_pods()
         except BaseException as exc:
-            self._tell(exc, "rooms", then="showing none")
+            self._tell(exc, "pending_pods", then="showing none")
             return {}
 
     def in_flight(self) -> Sequence[Pod]:
@@ -291,11 +294,11 @@ class GuardedQueue(SchedulingQueue):
             self._tell(exc, "get", key, then="taking it for absent")
             return None
 
-    def room_of(self, key: str) -> str:
+    def queue_of(self, key: str) -> str:
         try:
-            return self._queue.room_of(key)
+            return self._queue.queue_of(key)
         except BaseException as exc:
-            self._tell(exc, "room_of", key, then="taking it for absent")
+            self._tell(exc, "queue_of", key, then="taking it for absent")
             return ""
 
     def close(self) -> None:

@@ -78,7 +78,7 @@ QueueFactory = Callable[[QueueContext], "SchedulingQueue"]
 
 
 class SchedulingQueue(abc.ABC):
-    """Where pending pods wait. Every pod is in exactly one room, or in flight, or unknown."""
+    """Where pending pods wait. Every pod is in exactly one queue, or in flight, or unknown."""
 
     @abc.abstractmethod
     def add(self, info: PodInfo) -> None:
@@ -111,7 +111,7 @@ class SchedulingQueue(abc.ABC):
     def requeue(self, queued: QueuedPod) -> None:
         """A pod in flight was not placed: `queued` says which plugins rejected it (none: an error).
 
-        It is not in flight any more. Raises QueueError if the pod waits in a room already.
+        It is not in flight any more. Raises QueueError if the pod waits in a queue already.
         """
 
     @abc.abstractmethod
@@ -129,7 +129,7 @@ class SchedulingQueue(abc.ABC):
 
     @abc.abstractmethod
     def activate(self, pods: Mapping[str, Pod]) -> None:
-        """Bring these pods (by namespace/name) to the active room now, as a plugin asked."""
+        """Bring these pods (by namespace/name) to the active queue now, as a plugin asked."""
 
     @abc.abstractmethod
     def tick(self) -> float:
@@ -141,7 +141,7 @@ class SchedulingQueue(abc.ABC):
         Whoever waits there is to wait here, where gates and hints are asked anew. What this leaves out, such
         as how often a pod was tried, is lost; a queue that can keep it does. The other one is closed then.
         """
-        for queued in [queued for room in other.rooms().values() for queued in room]:
+        for queued in [queued for queue in other.pending_pods().values() for queued in queue]:
             self.add(queued.info)
 
     def close(self) -> None:  # noqa: B027  # a queue without anything to close need not say so
@@ -163,20 +163,20 @@ class SchedulingQueue(abc.ABC):
         """
 
     def observe(self, observer: QueueObserver | None) -> bool:
-        """From now on call `pod_moved` of the observer, if there is one, for every pod that enters a room.
+        """From now on call `pod_moved` of the observer, if there is one, for every pod that enters a queue.
 
-        False: this queue does not; who wants to know looks into its rooms now and then. All else that an
+        False: this queue does not; the caller polls `pending_pods` instead. All else that an
         observer hears of is told by the scheduler.
         """
         return False
 
     @abc.abstractmethod
-    def rooms(self) -> Mapping[str, Sequence[QueuedPod]]:
-        """The pods by room, for metrics and for people: active, backoff, unschedulable, gated."""
+    def pending_pods(self) -> Mapping[str, Sequence[QueuedPod]]:
+        """The pods by queue, for metrics and for people: active, backoff, unschedulable, gated."""
 
     def waiting_count(self) -> int:
-        """How many pods wait, in all rooms."""
-        return sum(map(len, self.rooms().values()))
+        """How many pods wait, in all queues."""
+        return sum(map(len, self.pending_pods().values()))
 
     @abc.abstractmethod
     def in_flight(self) -> Sequence[Pod]:
@@ -184,9 +184,11 @@ class SchedulingQueue(abc.ABC):
 
     def get(self, key: str) -> QueuedPod | None:
         """The waiting pod of this namespace/name."""
-        return next((queued for room in self.rooms().values() for queued in room if queued.key == key), None)
+        return next(
+            (queued for queue in self.pending_pods().values() for queued in queue if queued.key == key), None
+        )
 
-    def room_of(self, key: str) -> str:
-        """The room in which the pod of this namespace/name waits; "" if it does not."""
-        rooms = self.rooms().items()
-        return next((room for room, waiting in rooms if any(queued.key == key for queued in waiting)), "")
+    def queue_of(self, key: str) -> str:
+        """The queue in which the pod of this namespace/name waits; "" if it does not."""
+        queues = self.pending_pods().items()
+        return next((queue for queue, waiting in queues if any(queued.key == key for queued in waiting)), "")

@@ -1,4 +1,4 @@
-"""Who looks on as pods move between the rooms of a queue.
+"""Who looks on as pods move between the queues of a queue.
 
 In: what a queue, and the guard before it, say of each move. Out: nothing; whoever looks on keeps what they
 want to know. While nobody does, it costs a look at an attribute that is None.
@@ -13,7 +13,7 @@ from kuberth.framework.queued_pod import QueuedPod
 
 
 class MoveCause(NamedTuple):
-    """Why a pod goes to a room."""
+    """Why a pod goes to a queue."""
 
     label: str
     """As metrics have it."""
@@ -37,8 +37,8 @@ UNTOLD = MoveCause("")
 class QueueObserver(Protocol):
     """Is told of every move, in order. It must be quick, and must not call the queue."""
 
-    def pod_moved(self, queued: QueuedPod, room: str, cause: MoveCause) -> None:
-        """The pod waits in this room now; it may have waited there before, with another reason."""
+    def pod_moved(self, queued: QueuedPod, queue: str, cause: MoveCause) -> None:
+        """The pod waits in this queue now; it may have waited there before, with another reason."""
         ...
 
     def pod_popped(self, queued: QueuedPod) -> None:

@@ -1,6 +1,6 @@
 """The default scheduling queue: KEP-4247, KEP-5142 and KEP-3521 together, each gate also off.
 
-In: pods, events, outcomes and ticks. Out: the pod to try next. See the package docstring for the rooms.
+In: pods, events, outcomes and ticks. Out: the pod to try next. See the package docstring for the queues.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from kuberth.framework.cluster_events import ClusterEvent
 from kuberth.framework.object_changes import pod_changes
 from kuberth.framework.queued_pod import QueuedPod
 from kuberth.framework.status import Status
-from kuberth.queue.backoff import Backoff, BackoffRoom
+from kuberth.queue.backoff import Backoff, BackoffQueue
 from kuberth.queue.hints import Hints, Worth
 from kuberth.queue.in_flight import InFlight
 from kuberth.queue.interface import PreCheck, QueueContext, SchedulingQueue
 from kuberth.queue.observing import MoveCause, QueueObserver
-from kuberth.queue.ordered_room import OrderedRoom, RoomFactory, sort_value_of
-from kuberth.queue.unschedulable import UnschedulableRoom
+from kuberth.queue.sub_queues import OrderedSubQueue, SubQueueFactory, sort_value_of
+from kuberth.queue.unschedulable import UnschedulablePods
 
 logger = logging.getLogger(__name__)
 
 FLUSH_BACKOFF_NS: Final = NANOSECONDS
 FLUSH_UNSCHEDULABLE_NS: Final = 30 * NANOSECONDS
 NOBODY_WAITS_NS: Final = 3600 * NANOSECONDS
-"""When to look again while no room is in use; whoever enters one says when there is something to do."""
+"""When to look again while every queue is empty; a pod that enters one sets the next time."""
 POD_POPPED: Final = "PodPopped"
 """How a pod in flight counts in the inflight_events metric."""
 _ADDED: Final = MoveCause.of(cluster_events.UNSCHEDULED_POD_ADD)
@@ -46,12 +46,12 @@ _OTHER_RULES: Final = MoveCause.of(cluster_events.CONFIGURATION_CHANGE)
 
 
 class PriorityQueue(SchedulingQueue):
-    """Pods are popped by the QueueSort plugin, or in the order of rooms that `room` makes."""
+    """Pods are popped by the QueueSort plugin, or in the order of the sub-queues that `sub_queue` makes."""
 
     gives_out_of_order = True
-    """A pod can be taken from whichever room it waits in."""
+    """A pod can be taken from whichever queue it waits in."""
 
-    def __init__(self, context: QueueContext, *, room: RoomFactory = OrderedRoom) -> None:
+    def __init__(self, context: QueueContext, *, sub_queue: SubQueueFactory = OrderedSubQueue) -> None:
         sort_value = sort_value_of(context.sort)
         self._context = context
         self._clock = context.clock
@@ -63,15 +63,15 @@ class PriorityQueue(SchedulingQueue):
             max_seconds=context.max_backoff_seconds,
             windows=context.pop_from_backoff,
         )
-        self._active = room(sort_value)
-        self._backing_off = BackoffRoom(
+        self._active = sub_queue(sort_value)
+        self._backing_off = BackoffQueue(
             self._backoff,
             sort_value=sort_value,
             windows=context.pop_from_backoff,
-            room=room,
+            sub_queue=sub_queue,
             keeps_groups=context.pod_groups,
         )
-        self._unschedulable = UnschedulableRoom(self._hints)
+        self._unschedulable = UnschedulablePods(self._hints)
         self._in_flight = InFlight()
         self._notify: Callable[[], None] = lambda: None
         self._notify_due: Callable[[], None] | None = None
@@ -174,13 +174,13 @@ class PriorityQueue(SchedulingQueue):
             self.done(queued.uid)
 
     def _requeue(self, queued: QueuedPod) -> None:
-        for room, name in (
+        for queue, name in (
             (self._unschedulable, "unschedulable"),
             (self._active, "active"),
             (self._backing_off, "backoff"),
         ):
-            if queued.key in room:
-                raise QueueError(f"pod {queued.key} is already present in the {name} room")
+            if queued.key in queue:
+                raise QueueError(f"pod {queued.key} is already present in the {name} queue")
         if queued.waits_after_error:
             queued.consecutive_errors += 1
         else:
@@ -236,7 +236,7 @@ class PriorityQueue(SchedulingQueue):
             if self._context.queueing_hints and self._in_flight.start(pod):
                 self._metrics.inflight_events.inc((POD_POPPED,))
         self._note_in_flight(cluster_events.CONFIGURATION_CHANGE, None, None)
-        for queued in [queued for room in other.rooms().values() for queued in room]:
+        for queued in [queued for queue in other.pending_pods().values() for queued in queue]:
             queued.gating_plugin = ""  # the plugin may be another one, or none
             queued.backoff_expires_ns = None
             self._send(queued, Worth.AFTER_BACKOFF, _OTHER_RULES)
@@ -294,7 +294,7 @@ class PriorityQueue(SchedulingQueue):
                 self._attempt_of_last_move = self._attempt
 
     def _bring_forward(self, key: str) -> bool:
-        """Bring a pod to the active room from wherever it waits. False: it waits elsewhere, or nowhere."""
+        """Bring a pod to the active queue from wherever it waits. False: it waits elsewhere, or nowhere."""
         queued = self._unschedulable.get(key)
         if queued is not None:
             return self._enter_active(queued, _ASKED_FOR)
@@ -328,7 +328,7 @@ class PriorityQueue(SchedulingQueue):
             self._next_unschedulable_flush_ns += flushes * FLUSH_UNSCHEDULABLE_NS
 
     def flush_backoff_completed(self) -> None:
-        """Bring pods whose backoff is over to the active room."""
+        """Bring pods whose backoff is over to the active queue."""
         for queued in list(self._backing_off.pop_completed()):
             self._enter_active(queued, _BACKOFF_OVER, from_backoff=True)
 
@@ -342,7 +342,7 @@ class PriorityQueue(SchedulingQueue):
         if overdue:
             self._move(overdue, cluster_events.UNSCHEDULABLE_TIMEOUT, None, None)
 
-    # Rooms
+    # Queues
 
     def when_ready(self, notify: Callable[[], None]) -> None:
         self._notify = notify
@@ -357,7 +357,7 @@ class PriorityQueue(SchedulingQueue):
     def waiting_count(self) -> int:
         return len(self._active) + len(self._backing_off) + len(self._unschedulable)
 
-    def rooms(self) -> Mapping[str, Sequence[QueuedPod]]:
+    def pending_pods(self) -> Mapping[str, Sequence[QueuedPod]]:
         return {
             "active": tuple(self._active),
             "backoff": tuple(self._backing_off),
@@ -371,7 +371,7 @@ class PriorityQueue(SchedulingQueue):
     def get(self, key: str) -> QueuedPod | None:
         return self._backing_off.get(key) or self._unschedulable.get(key) or self._active.get(key)
 
-    def room_of(self, key: str) -> str:
+    def queue_of(self, key: str) -> str:
         if key in self._active:
             return "active"
         if key in self._backing_off:
@@ -380,7 +380,7 @@ class PriorityQueue(SchedulingQueue):
         return "" if queued is None else "gated" if queued.gated else "unschedulable"
 
     def _send(self, queued: QueuedPod, worth: Worth, cause: MoveCause) -> bool:
-        """Put a pod where its worth leads. True: it left the unschedulable pool for another room."""
+        """Put a pod where its worth leads. True: it left the unschedulable pool for another queue."""
         if worth is Worth.NOTHING:
             self._park(queued, cause)
             return False
@@ -389,7 +389,7 @@ class PriorityQueue(SchedulingQueue):
         return self._enter_active(queued, cause)
 
     def _enter_active(self, queued: QueuedPod, cause: MoveCause, *, from_backoff: bool = False) -> bool:
-        # With KEP-5142 the gates were asked when the pod entered the backoff room.
+        # With KEP-5142 the gates were asked when the pod entered the backoff queue.
         if not (self._context.pop_from_backoff and from_backoff):
             self._ask_gates(queued)
             if queued.gated:

@@ -34,7 +34,7 @@ class _Filed(NamedTuple):
     """By plugin, what its concerns know the pod by."""
 
 
-class UnschedulableRoom:
+class UnschedulablePods:
     """Queued pods by namespace/name, and by plugin."""
 
     def __init__(self, hints: Hints) -> None:

@@ -264,8 +264,8 @@ class Performance:
         while calm < _SETTLED:
             await kubelets.calm()
             await asyncio.sleep(QUIET_SECONDS)
-            rooms = queue.rooms()
-            tried = any(pods for room, pods in rooms.items() if room not in ("unschedulable", "gated"))
+            queues = queue.pending_pods()
+            tried = any(pods for queue, pods in queues.items() if queue not in ("unschedulable", "gated"))
             busy = tried or queue.in_flight() or not kubelets.idle or len(self._scheduler.waiting_pods)
             calm = 0 if busy else calm + 1
 

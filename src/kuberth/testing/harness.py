@@ -62,11 +62,11 @@ class World:
         """The node the pod is bound to, or ""."""
         return self.pod(name).spec.node_name
 
-    def room_of(self, name: str, *, namespace: str = "default") -> str:
-        """The room the pod waits in, "in flight", or "" if the queue does not know it."""
+    def queue_of(self, name: str, *, namespace: str = "default") -> str:
+        """The queue the pod waits in, "in flight", or "" if the queue does not know it."""
         queue = self.scheduler.queue
         in_flight = {pod.metadata.name for pod in queue.in_flight()}
-        return queue.room_of(f"{namespace}/{name}") or ("in flight" if name in in_flight else "")
+        return queue.queue_of(f"{namespace}/{name}") or ("in flight" if name in in_flight else "")
 
     def events(self, reason: str) -> list[str]:
         """The notes of the events with this reason."""
@@ -77,23 +77,26 @@ class World:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
         while not predicate():
-            assert loop.time() < deadline, f"not within {seconds} virtual seconds; rooms: {self._rooms()}"
+            assert loop.time() < deadline, f"not within {seconds} virtual seconds; queues: {self._queues()}"
             await asyncio.sleep(0.01)
 
     async def bound(self, *names: str, seconds: float = 60.0) -> None:
         """Return when these pods have a node."""
         await self.until(lambda: all(self.node_of(name) for name in names), seconds=seconds)
 
-    async def in_room(self, name: str, room: str, *, seconds: float = 60.0) -> None:
-        """Return when the pod waits in this room."""
-        await self.until(lambda: self.room_of(name) == room, seconds=seconds)
+    async def in_queue(self, name: str, queue: str, *, seconds: float = 60.0) -> None:
+        """Return when the pod waits in this queue."""
+        await self.until(lambda: self.queue_of(name) == queue, seconds=seconds)
 
     async def quiet(self, *, seconds: float = 0.5) -> None:
         """Let some virtual time pass."""
         await asyncio.sleep(seconds)
 
-    def _rooms(self) -> dict[str, list[str]]:
-        return {room: [queued.key for queued in pods] for room, pods in self.scheduler.queue.rooms().items()}
+    def _queues(self) -> dict[str, list[str]]:
+        return {
+            queue: [queued.key for queued in pods]
+            for queue, pods in self.scheduler.queue.pending_pods().items()
+        }
 
 
 @asynccontextmanager

@@ -42,7 +42,7 @@ def test_one_who_fails_costs_no_pod_and_is_told_nothing_more(
             world.api.put(make_pod("small", cpu="1"))
             world.api.put(make_pod("large", cpu="4"))
             await world.bound("small")
-            await world.in_room("large", "unschedulable")
+            await world.in_queue("large", "unschedulable")
             world.api.replace(make_node("n", cpu="8"))
             await world.bound("large")
             if failing in ("", "pod_held"):

@@ -80,9 +80,9 @@ def reserving(*names: str, log: list[str]) -> list[type[Plugin]]:
     return [plugin(name, ReservePlugin, reserve=None, unreserve=None, log=log) for name in names]
 
 
-def expect_undone(scheduler: Parts, *, room: str, rejectors: set[str]) -> None:
+def expect_undone(scheduler: Parts, *, queue: str, rejectors: set[str]) -> None:
     """The pod is off its node and back in the queue."""
-    assert scheduler.rooms() == {room: ["p"]}
+    assert scheduler.queues() == {queue: ["p"]}
     queued = scheduler.queue.get("default/p")
     assert queued is not None
     assert queued.unschedulable_plugins == rejectors
@@ -141,7 +141,7 @@ def test_a_bound_pod_stays_on_its_node_and_everyone_is_told() -> None:
     assert log == ["R.reserve", "B.pre_bind", "B.post_bind"]
     assert scheduler.made.node("n1").requested("cpu") == 1000
     assert scheduler.made.outside.events == [("p", "Scheduled", "Successfully assigned default/p to n1")]
-    assert (scheduler.rooms(), scheduler.queue.in_flight()) == ({}, ())
+    assert (scheduler.queues(), scheduler.queue.in_flight()) == ({}, ())
     metrics = scheduler.made.metrics
     assert metrics.schedule_attempts.values == {("scheduled", "default-scheduler"): 1}
     assert metrics.pod_scheduling_attempts.values[()].sum == 1
@@ -194,11 +194,11 @@ def test_pods_a_plugin_wants_tried_again_once_this_one_is_bound() -> None:
     async def main() -> Parts:
         scheduler = parts(only_p, plugin("A", PreBindPlugin, pre_bind=activate), nodes=["n1"])
         scheduler.failures.handle(scheduler.reject(other))
-        assert scheduler.rooms() == {"unschedulable": ["other"]}
+        assert scheduler.queues() == {"unschedulable": ["other"]}
         await bound(scheduler, make_pod("p"))
         return scheduler
 
-    assert run_in_virtual_time(main).rooms() == {"active": ["other"]}
+    assert run_in_virtual_time(main).queues() == {"active": ["other"]}
 
 
 # Not bound
@@ -223,7 +223,7 @@ def test_a_failing_pre_bind_returns_the_pod(form: Any, answer: Any, reason: str,
     )
     assert log == ["R1.reserve", "R2.reserve", "B.pre_bind", "R2.unreserve", "R1.unreserve"]
     assert is_bound(scheduler) == ""
-    expect_undone(scheduler, room="backoff", rejectors=set())
+    expect_undone(scheduler, queue="backoff", rejectors=set())
     assert scheduler.made.outside.events == [("p", "FailedScheduling", note)]
     ((_, condition, nomination),) = scheduler.written.writes
     assert condition is not None
@@ -242,7 +242,7 @@ def test_a_bind_that_conflicts_returns_the_pod() -> None:
     scheduler = run(*reserving("R", log=log), plugin("B", PreBindPlugin, pre_bind=later(None)), steps=steps)
     assert log == ["R.reserve", "R.unreserve"]
     assert is_bound(scheduler) == "n9"
-    assert scheduler.rooms() == {}
+    assert scheduler.queues() == {}
     assert scheduler.made.cluster.placed("u") is None
 
 
@@ -262,7 +262,7 @@ def test_a_pod_nobody_binds_comes_back(answers: list[Any], note: str) -> None:
     scheduler = run(*reserving("R", log=log), *binders)
     assert scheduler.made.outside.events == [("p", "FailedScheduling", note)]
     assert log[-1] == "R.unreserve"
-    expect_undone(scheduler, room="backoff", rejectors=set())
+    expect_undone(scheduler, queue="backoff", rejectors=set())
 
 
 def test_a_defect_of_ours_does_not_lose_the_pod(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -277,25 +277,25 @@ def test_a_defect_of_ours_does_not_lose_the_pod(monkeypatch: pytest.MonkeyPatch)
         return scheduler
 
     scheduler = run_in_virtual_time(main)
-    expect_undone(scheduler, room="backoff", rejectors=set())
+    expect_undone(scheduler, queue="backoff", rejectors=set())
     assert scheduler.made.outside.events[0].note == "our own mistake"
 
 
-ROOM_MAKER = EventWithHint(ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE))
+QUEUE_MAKER = EventWithHint(ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE))
 
 
 @pytest.mark.parametrize("rejected", [True, False], ids=["rejected", "error"])
-def test_the_room_it_leaves_is_an_event_for_others(rejected: bool) -> None:
+def test_the_queue_it_leaves_is_an_event_for_others(rejected: bool) -> None:
     def fits(_state: object, _pod: Pod, node: Any) -> Status | None:
         return None if node.requested("cpu") == 0 else Status.unschedulable("no room")
 
-    fit = plugin("Fit", FilterPlugin, EnqueueExtensions, filter=fits, events_to_register=[ROOM_MAKER])
+    fit = plugin("Fit", FilterPlugin, EnqueueExtensions, filter=fits, events_to_register=[QUEUE_MAKER])
     group = plugin(
         "Group",
         PermitPlugin,
         EnqueueExtensions,
         permit=PermitResult.wait(5),
-        events_to_register=[ROOM_MAKER],
+        events_to_register=[QUEUE_MAKER],
     )
 
     async def main() -> Parts:
@@ -303,16 +303,16 @@ def test_the_room_it_leaves_is_an_event_for_others(rejected: bool) -> None:
         placement = scheduler.place(make_pod("p", uid="u", cpu="1"))
         scheduler.binding.start_waiting(placement)
         scheduler.failures.handle(scheduler.reject(make_pod("other", cpu="1")))
-        assert scheduler.rooms() == {"unschedulable": ["other"]}
+        assert scheduler.queues() == {"unschedulable": ["other"]}
         (held,) = scheduler.made.waiting_pods
         (held.reject if rejected else held.preempt)("Group", "no")
         await scheduler.binding.run(placement)
         return scheduler
 
-    rooms = run_in_virtual_time(main).rooms()
-    assert "other" in [name for room in ("active", "backoff") for name in rooms.get(room, [])]
+    queues = run_in_virtual_time(main).queues()
+    assert "other" in [name for queue in ("active", "backoff") for name in queues.get(queue, [])]
     # A rejected pod must not be brought back by its own leaving; after an error it is retried anyway.
-    assert rooms.get("unschedulable", []) == (["p"] if rejected else [])
+    assert queues.get("unschedulable", []) == (["p"] if rejected else [])
 
 
 # Permit
@@ -436,7 +436,7 @@ def test_a_denied_pod_comes_back(decide: Any, rejectors: set[str], note: str, to
     )
     assert log == ["R1.reserve", "R2.reserve", "R2.unreserve", "R1.unreserve"]
     assert is_bound(scheduler) == ""
-    expect_undone(scheduler, room="unschedulable", rejectors=rejectors)
+    expect_undone(scheduler, queue="unschedulable", rejectors=rejectors)
     assert scheduler.made.outside.events == [
         ("p", "WaitingOnPermit", "Placed on n1, waiting for A, B to permit the binding"),
         ("p", "FailedScheduling", note),
@@ -523,4 +523,4 @@ def test_a_failing_look_ahead_returns_the_pod(wait: bool) -> None:
     assert scheduler.made.outside.events == [
         ("p", "FailedScheduling", "plugin 'P' at PreBindPreFlight: lost")
     ]
-    expect_undone(scheduler, room="backoff", rejectors=set())
+    expect_undone(scheduler, queue="backoff", rejectors=set())

@@ -113,7 +113,7 @@ def test_a_configuration_of_ones_own(dump: str, tmp_path: Path) -> None:
 def test_no_line_is_wider_than_the_terminal(dump: str, width: int) -> None:
     for name in ("api", "web"):
         tree = json.loads(run("pod", name, "--cluster", dump, "-o", "json").output)
-        tree["waiting"] = {"room": "backoff", "attempts": 2, "since": "2026-01-01T00:00:00Z"}
+        tree["waiting"] = {"queue": "backoff", "attempts": 2, "since": "2026-01-01T00:00:00Z"}
         text = io.StringIO()
         tell(tree, Console(file=text, width=width), now=1_800_000_000.0)
         assert max(map(len, text.getvalue().splitlines())) <= width

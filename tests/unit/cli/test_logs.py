@@ -21,7 +21,7 @@ def record(
     level: int = logging.INFO, message: str = "pod %s waits", name: str = "kuberth.x", **more: Any
 ) -> Any:
     args = ("a/b",) if "%s" in message else ()
-    made = logging.LogRecord(name, level, "/src/kuberth/queue/rooms.py", 64, message, args, None)
+    made = logging.LogRecord(name, level, "/src/kuberth/queue/queues.py", 64, message, args, None)
     made.created = 1794770051.582389
     for key, value in more.items():
         setattr(made, key, value)
@@ -32,7 +32,7 @@ def test_a_line_is_klogs_to_the_column(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "getpid", lambda: 20114)
     monkeypatch.setenv("TZ", "UTC")
     line = TextFormatter().format(record())
-    assert re.fullmatch(r"I\d{4} \d\d:\d\d:11\.58238\d   20114 rooms\.py:64] pod a/b waits", line)
+    assert re.fullmatch(r"I\d{4} \d\d:\d\d:11\.58238\d   20114 queues\.py:64] pod a/b waits", line)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_json_has_kubernetes_keys() -> None:
     fields = {"pod": POD, "node": "n1", "plugin": "NodeName", "score": 3}
     line = JsonFormatter().format(record(message="Did it", v=4, fields=fields))
     assert line == (
-        '{"ts":1794770051582.389,"caller":"queue/rooms.py:64","msg":"Did it","v":4,'
+        '{"ts":1794770051582.389,"caller":"queue/queues.py:64","msg":"Did it","v":4,'
         '"pod":{"name":"web","namespace":"shop"},"node":"n1","plugin":"NodeName","score":3}'
     )
 

@@ -41,7 +41,7 @@ def seen() -> Seen:
     ]
     told.take("nodes", {"set": nodes, "gone": [], "all": True})
     told.take(
-        "rooms",
+        "queues",
         {"active": 1, "backoff": 0, "unschedulable": 2, "gated": 1, "inflight": 0, "permit": 0, "placed": 10},
     )
     pods = [
@@ -170,7 +170,7 @@ def test_small_things() -> None:
 
 def test_a_story_is_told_in_lines() -> None:
     story = {
-        "pod": {"namespace": "d", "name": "p", "node": "n1", "room": "placed", "priority": 0, "attempts": 1},
+        "pod": {"namespace": "d", "name": "p", "node": "n1", "queue": "placed", "priority": 0, "attempts": 1},
         "moves": [
             {"at": NOW - 5, "from": "unschedulable", "to": "active", "event": "Node/Add", "object": "n1",
              "plugin": "NodeResourcesFit", "hint": "Queue", "note": ""},
@@ -190,11 +190,11 @@ def test_a_story_is_told_in_lines() -> None:
 
 
 def test_a_stream_is_cut_into_events_wherever_its_pieces_end() -> None:
-    data = b': still here\n\nevent: rooms\ndata: {"active":1}\n\nevent: pods\ndata: {"set":[],"gone":[]}\n\n'
+    data = b': still here\n\nevent: queues\ndata: {"active":1}\n\nevent: pods\ndata: {"set":[],"gone":[]}\n\n'
     for size in (1, 2, 7, len(data)):
         reader = EventReader()
         events = [event for at in range(0, len(data), size) for event in reader.feed(data[at : at + size])]
-        assert events == [("rooms", {"active": 1}), ("pods", {"set": [], "gone": []})]
+        assert events == [("queues", {"active": 1}), ("pods", {"set": [], "gone": []})]
 
 
 # A real terminal
@@ -360,7 +360,7 @@ def test_without_a_terminal_one_frame_is_printed(kubeconfig: str) -> None:
     assert "default/too-large" in answer.stdout
     assert "\x1b" not in answer.stdout
     tree = json.loads(top("--kubeconfig", kubeconfig, "-o", "json").stdout)
-    assert (len(tree["nodes"]), tree["rooms"]["gated"]) == (3, 1)
+    assert (len(tree["nodes"]), tree["queues"]["gated"]) == (3, 1)
 
 
 def test_what_is_wrong_is_told(kubeconfig: str, tmp_path: Path) -> None:

@@ -41,12 +41,12 @@ def test_a_pod_that_waits() -> None:
     async def scenario() -> None:
         async with running(make_node("n", cpu="1")) as world:
             world.api.put(make_pod("p", cpu="2"))
-            await world.in_room("p", "unschedulable")
+            await world.in_queue("p", "unschedulable")
             status, tree = await asked(world.scheduler, pod="p")
             before = world.pod("p")
             assert (status, tree["verdict"]) == (200, "rejected")
             waiting = tree["waiting"]
-            assert (waiting["room"], waiting["attempts"]) == ("unschedulable", 1)
+            assert (waiting["queue"], waiting["attempts"]) == ("unschedulable", 1)
             assert waiting["rejectedBy"] == ["NodeResourcesFit"]
             assert waiting["since"] < waiting["nextAttempt"]
             assert tree["proposals"]
@@ -59,9 +59,9 @@ def test_a_gated_pod() -> None:
     async def scenario() -> None:
         async with running(make_node("n")) as world:
             world.api.put(make_pod("p", gates=["g"]))
-            await world.in_room("p", "gated")
+            await world.in_queue("p", "gated")
             _status, tree = await asked(world.scheduler, pod="p")
-            assert (tree["verdict"], tree["waiting"]["room"]) == ("gated", "gated")
+            assert (tree["verdict"], tree["waiting"]["queue"]) == ("gated", "gated")
             assert "nextAttempt" not in tree["waiting"]
 
     asyncio.run(scenario())
@@ -96,7 +96,7 @@ def test_questions_are_answered_one_at_a_time_also_if_somebody_goes_away(
     async def scenario() -> None:
         async with running(make_node("n", cpu="1")) as world:
             world.api.put(make_pod("p", cpu="2"))
-            await world.in_room("p", "unschedulable")
+            await world.in_queue("p", "unschedulable")
             page = explain_page(world.scheduler)
             first = asyncio.create_task(asked(world.scheduler, page, pod="p"))
             assert await asyncio.to_thread(begun.wait, 60)
@@ -155,7 +155,7 @@ def test_the_event_loop_looks_at_no_other_pod(pod: str, monkeypatch: pytest.Monk
             for index in range(number):
                 world.api.put(make_pod(f"gated-{index}", gates=["g"]))
                 world.api.put(make_pod(f"placed-{index}", node="n"))
-            await world.in_room(f"gated-{number - 1}", "gated")
+            await world.in_queue(f"gated-{number - 1}", "gated")
             await world.until(lambda: world.scheduler.cluster.placed_count == number)
             return await calls_on_the_loop(world.scheduler, pod)
 
@@ -167,10 +167,10 @@ def test_assumed_pods_count_where_they_are_assumed() -> None:
     async def scenario() -> None:
         async with running(make_node("n", cpu="2")) as world:
             world.api.put(make_pod("p", cpu="2", gates=["g"]))
-            await world.in_room("p", "gated")
+            await world.in_queue("p", "gated")
             _status, before = await asked(world.scheduler, pod="p")
             other = world.api.put(make_pod("other", cpu="2", gates=["g"]))
-            await world.in_room("other", "gated")
+            await world.in_queue("other", "gated")
             assumed = replace(other, spec=replace(other.spec, node_name="n"))
             world.scheduler.cluster.assume_pod(PodInfo(assumed))
             _status, after = await asked(world.scheduler, pod="p")
@@ -183,7 +183,7 @@ def test_questions_without_an_answer() -> None:
     async def scenario() -> None:
         async with running(make_node("n")) as world:
             world.api.put(make_pod("web", gates=["g"]))
-            await world.in_room("web", "gated")
+            await world.in_queue("web", "gated")
             status, tree = await asked(world.scheduler)
             assert (status, tree["reason"]) == (400, "BadRequest")
             status, tree = await asked(world.scheduler, pod="wbe")

@@ -37,7 +37,7 @@ def test_a_rejected_pod() -> None:
         "verdict": "rejected",
         "nodes": 1,
         "waiting": {
-            "room": "unschedulable",
+            "queue": "unschedulable",
             "attempts": 3,
             "since": "1970-01-01T00:00:00Z",
             "nextAttempt": "1970-01-01T00:05:00Z",

@@ -44,7 +44,7 @@ from kuberth.framework import (
     Verdict,
 )
 from kuberth.queue.hints import Hints, Worth
-from kuberth.queue.ordered_room import OrderedRoom, sort_value_of
+from kuberth.queue.sub_queues import OrderedSubQueue, sort_value_of
 from kuberth.testing import make_pod, run_in_virtual_time
 from tests.unit.framework.rig import Framework, build, framework, plugin, state_of
 
@@ -372,10 +372,10 @@ def test_it_is_logged(
 
 
 def test_a_queue_sort_that_raises_gives_arrival_order(caplog: pytest.LogCaptureFixture) -> None:
-    room = OrderedRoom(sort_value_of(plugin("Bad", QueueSortPlugin, less=RuntimeError("boom"))()))  # type: ignore[arg-type]  # it is one
+    queue = OrderedSubQueue(sort_value_of(plugin("Bad", QueueSortPlugin, less=RuntimeError("boom"))()))  # type: ignore[arg-type]  # it is one
     for name, arrived in (("late", 2), ("early", 1)):
-        room.add(QueuedPod(PodInfo(make_pod(name)), timestamp_ns=arrived))
-    first = room.pop()
+        queue.add(QueuedPod(PodInfo(make_pod(name)), timestamp_ns=arrived))
+    first = queue.pop()
     assert first is not None
     assert first.key == "default/early"
     assert "plugin 'Bad' failed at QueueSort" in caplog.text

@@ -11,7 +11,7 @@ from kuberth.config import FeatureGates, load
 from kuberth.framework.queued_pod import QueuedPod
 from kuberth.testing import FakeClock, MemoryApi
 from kuberth.testing.harness import API_VERSION
-from tests.unit.queue.building import START_NS, room_of_each
+from tests.unit.queue.building import START_NS, queue_of_each
 
 
 class Desk:
@@ -75,6 +75,6 @@ class Desk:
         return queued
 
     @property
-    def rooms(self) -> dict[str, str]:
-        """Which room every waiting pod is in."""
-        return room_of_each(self.queue)
+    def queues(self) -> dict[str, str]:
+        """Which queue every waiting pod is in."""
+        return queue_of_each(self.queue)

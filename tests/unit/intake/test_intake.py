@@ -294,7 +294,7 @@ def test_a_pod_that_is_bound_leaves_the_queue() -> None:
     assert desk.scheduler.nominator.nominated_on("n")
     bound = with_spec(version(pod, "2"), node_name="n")
     desk.put(bound)
-    assert desk.rooms == {}
+    assert desk.queues == {}
     assert notebook.pods == ["delete default/p"]
     assert notebook.events == [("AssignedPodAdd", None, bound)], "no promise ended: it was kept"
     assert desk.scheduler.nominator.nominated_on("n") == ()
@@ -362,12 +362,12 @@ def test_a_pending_pods_way() -> None:
     pod = make_pod("p", status={"nominatedNodeName": "n"})
     desk, notebook = noting(make_node("n"))
     desk.put(pod)
-    assert desk.rooms == {"p": "active"}
+    assert desk.queues == {"p": "active"}
     assert [info.key for info in desk.scheduler.nominator.nominated_on("n")] == ["default/p"]
     desk.put(version(pod, "2"))
     desk.put(version(pod, "2", labels={"the": "same version"}))
     desk.remove(pod)
-    assert desk.rooms == {}
+    assert desk.queues == {}
     assert desk.scheduler.nominator.nominated_on("n") == ()
     assert notebook.pods == ["add default/p", "update default/p", "delete default/p"]
     counted = desk.scheduler.metrics.event_handling_duration.values
@@ -376,7 +376,7 @@ def test_a_pending_pods_way() -> None:
         assert counted[(label,)].sum < 60, "what it took, not when it was"
 
 
-def test_pending_pods_are_counted_by_room() -> None:
+def test_pending_pods_are_counted_by_queue() -> None:
     desk = Desk(make_node("n"), make_pod("gated", gates=["wait"]), make_pod("failed"))
     desk.reject("failed", "NodeName")
     desk.put(make_pod("one"), make_pod("two"), make_pod("later", priority=9))
@@ -390,7 +390,7 @@ def test_pending_pods_are_counted_by_room() -> None:
 
 @pytest.mark.parametrize("way", ["gone", "withdrawn", "moved"])
 @pytest.mark.parametrize(("priority", "helped"), [(4, True), (5, True), (6, False)])
-def test_an_ended_nomination_frees_room_for_pods_of_no_higher_priority(
+def test_an_ended_nomination_frees_queue_for_pods_of_no_higher_priority(
     way: str, priority: int, helped: bool
 ) -> None:
     promised = make_pod("promised", priority=5, cpu="3", gates=["wait"], status={"nominatedNodeName": "n"})
@@ -403,7 +403,7 @@ def test_an_ended_nomination_frees_room_for_pods_of_no_higher_priority(
         node = "m" if way == "moved" else ""
         desk.put(with_status(version(promised, "2"), nominated_node_name=node))
     assert notebook.events == [("AssignedPodDelete", promised, None)]
-    assert desk.rooms["waiting"] == ("backoff" if helped else "unschedulable")
+    assert desk.queues["waiting"] == ("backoff" if helped else "unschedulable")
     check = notebook.checks[0]
     assert check is not None
     assert check(waiting) is helped
@@ -460,7 +460,7 @@ def test_an_update_of_a_pod_on_its_way_is_not_queued() -> None:
     assert queued is not None
     desk.cluster.assume_pod(queued.info.placed_on("n"))
     desk.put(version(pod, "2", labels={"a": "b"}))
-    assert (notebook.pods, notebook.events, desk.rooms) == ([], [], {})
+    assert (notebook.pods, notebook.events, desk.queues) == ([], [], {})
     assert desk.cluster.is_assumed(pod.metadata.uid)
 
 
@@ -518,10 +518,10 @@ def test_pods_of_a_profile_that_is_gone_are_nobodys_and_those_of_a_new_one_are_q
         make_pod("placed", scheduler="two", node="n"),
         make_pod("strange", scheduler="stranger"),
     )
-    assert desk.rooms.keys() == {"old", "kept"}
+    assert desk.queues.keys() == {"old", "kept"}
     notebook.pods.clear()
     take_over(desk, Desk(profiles=[profile(name="two"), profile(name="both")], gates=GANGS))
-    assert desk.rooms.keys() == {"kept", "new"}
+    assert desk.queues.keys() == {"kept", "new"}
     assert notebook.pods == ["delete default/old", "add default/new"], "who stays is left in peace"
     assert desk.scheduler.nominator.nominated_on("n") == ()
     assert group_of(desk) == {"kept"}
@@ -536,7 +536,7 @@ def test_a_pod_on_its_way_goes_there_whoever_sent_it() -> None:
     desk.queue.done(popped[1].uid)
     notebook.pods.clear()
     take_over(desk, Desk(profiles=[profile(name="two"), profile(name="one")]))
-    assert (notebook.pods, desk.rooms) == ([], {})
+    assert (notebook.pods, desk.queues) == ([], {})
 
 
 class Shelf(Wire):

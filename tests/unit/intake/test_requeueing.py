@@ -61,7 +61,7 @@ class Case:
     helps: Change
     does_not: Sequence[Change]
     real: bool = True
-    room: str = "unschedulable"
+    queue: str = "unschedulable"
     also: Sequence[str] = field(default=())
     """Plugins that reject the pod besides."""
 
@@ -121,7 +121,7 @@ CASES = [
         "SchedulingGates",
         before=[N1, make_pod("q", uid="q", gates=["wait"])],
         pod=GATED,
-        room="gated",
+        queue="gated",
         helps=put(next_version(ungated(GATED))),
         does_not=[
             UNRELATED,
@@ -278,15 +278,15 @@ IDS = [case.plugin for case in CASES]
 def rejected(case: Case, **options: Any) -> Desk:
     desk = Desk(*case.before, **options)
     desk.put(case.pod)
-    if case.room == "unschedulable":
+    if case.queue == "unschedulable":
         queued = desk.attempt("p") if case.real else desk.reject("p", case.plugin, *case.also)
         assert queued.rejectors == {case.plugin, *case.also}
-    assert desk.rooms["p"] == case.room
+    assert desk.queues["p"] == case.queue
     return desk
 
 
 def came_back(desk: Desk) -> bool:
-    return desk.rooms["p"] in ("active", "backoff")
+    return desk.queues["p"] in ("active", "backoff")
 
 
 @pytest.mark.parametrize("case", CASES, ids=IDS)
@@ -307,7 +307,7 @@ def test_what_helps_brings_it_back(case: Case) -> None:
 def test_what_does_not_help_leaves_it(case: Case, change: Change) -> None:
     desk = rejected(case)
     change(desk)
-    assert desk.rooms["p"] == case.room
+    assert desk.queues["p"] == case.queue
 
 
 @pytest.mark.parametrize("case", CASES, ids=IDS)
@@ -316,7 +316,7 @@ def test_without_hints_what_helps_brings_it_back_too(case: Case) -> None:
     case.helps(desk)
     if case.plugin in ("InterPodAffinity",):
         # Without hints a placed pod brings back only those that want to be near it.
-        assert desk.rooms["p"] == "unschedulable"
+        assert desk.queues["p"] == "unschedulable"
     else:
         assert came_back(desk)
 
@@ -344,21 +344,21 @@ def test_without_hints_a_node_that_comes_to_suit_a_pod_brings_it_back(plugin: st
     desk.put(wanting_zone("b"))
     desk.reject("p", plugin)
     desk.put(make_node("n2", labels={} if how == "labels" else {ZONE: "b"}, taints=TAINT))
-    assert desk.rooms == {"p": "unschedulable"}, "kept from it by the pre-check"
+    assert desk.queues == {"p": "unschedulable"}, "kept from it by the pre-check"
     if how == "labels":
         desk.put(make_node("n2", taints=TAINT, labels={"x": "y"}))
-        assert desk.rooms == {"p": "unschedulable"}
+        assert desk.queues == {"p": "unschedulable"}
         desk = Desk(N1, gates={"SchedulerQueueingHints": False})
         desk.put(wanting_zone("b"))
         desk.reject("p", plugin)
         desk.put(make_node("n2"))
-        assert desk.rooms == {"p": "unschedulable"}
+        assert desk.queues == {"p": "unschedulable"}
     desk.put(make_node("n2", labels={ZONE: "b"}))
-    assert desk.rooms == {"p": "backoff"}
+    assert desk.queues == {"p": "backoff"}
 
 
 def test_a_change_of_status_alone_does_not_bring_a_gated_pod_back() -> None:
     desk = Desk(N1)
     desk.put(GATED)
     desk.put(with_status(with_spec(GATED), nominated_node_name="n1"))
-    assert desk.rooms == {"p": "gated"}
+    assert desk.queues == {"p": "gated"}

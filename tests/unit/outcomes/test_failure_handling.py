@@ -26,7 +26,7 @@ NO_ROOM = plugin("Fit", FilterPlugin, filter=Status.unschedulable("no room"))
 
 
 @pytest.mark.parametrize(
-    "answer, room, result, reason, unschedulable, pending",
+    "answer, queue, result, reason, unschedulable, pending",
     [
         pytest.param(
             Status.unschedulable("no room"),
@@ -51,10 +51,10 @@ NO_ROOM = plugin("Fit", FilterPlugin, filter=Status.unschedulable("no room"))
     ],
 )
 def test_a_pod_goes_back_with_the_plugins_that_rejected_it(
-    answer: Any, room: str, result: str, reason: str, unschedulable: set[str], pending: set[str]
+    answer: Any, queue: str, result: str, reason: str, unschedulable: set[str], pending: set[str]
 ) -> None:
     scheduler, queued = failed(plugin("Fit", FilterPlugin, filter=answer))
-    assert scheduler.rooms() == {room: ["p"]}
+    assert scheduler.queues() == {queue: ["p"]}
     assert (queued.unschedulable_plugins, queued.pending_plugins) == (unschedulable, pending)
     assert scheduler.queue.in_flight() == ()
     assert scheduler.made.metrics.schedule_attempts.values == {(result, "default-scheduler"): 1}
@@ -78,7 +78,7 @@ def test_plugins_of_an_earlier_attempt_are_forgotten() -> None:
 def test_no_nodes_is_nobodys_rejection() -> None:
     scheduler, queued = failed(nodes=[])
     assert queued.rejectors == set()
-    assert scheduler.rooms() == {"backoff": ["p"]}
+    assert scheduler.queues() == {"backoff": ["p"]}
     ((_, condition, _),) = scheduler.written.writes
     assert condition is not None
     assert (condition.reason, condition.message) == ("Unschedulable", NO_NODES)
@@ -107,8 +107,8 @@ def test_a_step_that_fails_costs_neither_the_pod_nor_the_other_steps(
     owner = getattr(scheduler, of, None) or getattr(scheduler.made, of)
     monkeypatch.setattr(owner, method, fail)
     scheduler.failures.handle(rejection)
-    room = "backoff" if method == "_note_rejectors" else "unschedulable"
-    assert scheduler.rooms() == {room: ["p"]}
+    queue = "backoff" if method == "_note_rejectors" else "unschedulable"
+    assert scheduler.queues() == {queue: ["p"]}
     assert scheduler.queue.in_flight() == ()
     assert len(scheduler.made.outside.events) == (0 if of == "outside" else 1)
     assert len(scheduler.written.writes) == (0 if of == "written" else 1)
@@ -136,7 +136,7 @@ def handled_after(change: Any) -> Parts:
 )
 def test_a_pod_that_needs_no_scheduling_any_more_is_let_go(change: Any) -> None:
     scheduler = handled_after(change)
-    assert scheduler.rooms() == {}
+    assert scheduler.queues() == {}
     assert scheduler.queue.in_flight() == ()
     assert (scheduler.written.writes, scheduler.made.outside.events) == ([], [])
     assert scheduler.made.metrics.schedule_attempts.values == {("unschedulable", "default-scheduler"): 1}
@@ -156,7 +156,7 @@ def test_a_pod_that_waits_already_is_not_queued_twice(caplog: pytest.LogCaptureF
     rejection = scheduler.reject(pod)
     scheduler.queue.add(PodInfo(pod))
     scheduler.failures.handle(rejection)
-    assert scheduler.rooms() == {"active": ["p"]}
+    assert scheduler.queues() == {"active": ["p"]}
     assert "pod default/p cannot be queued again" in caplog.text
 
 

@@ -19,7 +19,7 @@ from tests.unit.framework.rig import Outside
 NOON = datetime.datetime(2025, 1, 1, 12, tzinfo=datetime.UTC)
 EARLIER = "2025-01-01T09:00:00Z"
 METRICS = SchedulerMetrics()
-NO_ROOM = PodCondition(
+NO_QUEUE = PodCondition(
     type="PodScheduled", status="False", reason="Unschedulable", message="no room", observed_generation=3
 )
 
@@ -65,7 +65,7 @@ def written(
 
 
 def test_a_condition_is_written_with_its_time() -> None:
-    pod, _ = written(make_pod("p"), condition=NO_ROOM)
+    pod, _ = written(make_pod("p"), condition=NO_QUEUE)
     (condition,) = pod.status.conditions
     assert (condition.type, condition.status, condition.reason, condition.message) == (
         "PodScheduled",
@@ -100,7 +100,7 @@ def with_condition(**fields: str) -> Pod:
     ],
 )
 def test_a_condition_is_written_when_it_changed(pod: Pod, requests: int, since: int) -> None:
-    after, sent = written(pod, condition=NO_ROOM)
+    after, sent = written(pod, condition=NO_QUEUE)
     assert sent == requests
     (condition,) = after.status.conditions
     assert condition.last_transition_time is not None
@@ -110,7 +110,7 @@ def test_a_condition_is_written_when_it_changed(pod: Pod, requests: int, since: 
 
 def test_other_conditions_stay() -> None:
     pod = make_pod("p", status={"conditions": [{"type": "Ready", "status": "True"}]})
-    after, _ = written(pod, condition=NO_ROOM)
+    after, _ = written(pod, condition=NO_QUEUE)
     assert [condition.type for condition in after.status.conditions] == ["PodScheduled", "Ready"]
 
 
@@ -131,7 +131,7 @@ def test_promises(before: str, nomination: str | None, after: str, requests: int
 
 
 def test_both_go_in_one_request() -> None:
-    pod, sent = written(make_pod("p"), condition=NO_ROOM, nomination="n1")
+    pod, sent = written(make_pod("p"), condition=NO_QUEUE, nomination="n1")
     assert (len(pod.status.conditions), pod.status.nominated_node_name, sent) == (1, "n1", 1)
 
 
@@ -139,7 +139,7 @@ def test_a_pod_made_again_under_the_same_name_is_left_alone(caplog: pytest.LogCa
     api = MemoryApi()
     api.put(make_pod("p", uid="new"))
     with caplog.at_level(logging.WARNING):
-        after, _ = written(make_pod("p", uid="old"), condition=NO_ROOM, api=api)
+        after, _ = written(make_pod("p", uid="old"), condition=NO_QUEUE, api=api)
     assert after.status.conditions == ()
     assert caplog.text == ""
 
@@ -148,7 +148,7 @@ def test_a_pod_that_is_gone_is_no_trouble(caplog: pytest.LogCaptureFixture) -> N
     outside = Outside()
     with caplog.at_level(logging.WARNING):
         PodStatusWriter(MemoryApi(), outside.spawn, clock(), metrics=METRICS).write(
-            make_pod("p"), condition=NO_ROOM, nomination=None
+            make_pod("p"), condition=NO_QUEUE, nomination=None
         )
         settled(outside)
     assert caplog.text == ""
@@ -157,7 +157,7 @@ def test_a_pod_that_is_gone_is_no_trouble(caplog: pytest.LogCaptureFixture) -> N
 def test_a_write_that_fails_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     outside = Outside()
     PodStatusWriter(Broken(), outside.spawn, clock(), metrics=METRICS).write(
-        make_pod("p"), condition=NO_ROOM, nomination=None
+        make_pod("p"), condition=NO_QUEUE, nomination=None
     )
     settled(outside)
     assert "the status of pod default/p could not be written" in caplog.text
@@ -170,7 +170,7 @@ def test_every_write_is_counted_with_its_result(api: type[MemoryApi], result: st
     server = api()
     server.put(pod)
     PodStatusWriter(server, outside.spawn, clock(), metrics=metrics).write(
-        pod, condition=NO_ROOM, nomination=None
+        pod, condition=NO_QUEUE, nomination=None
     )
     settled(outside)
     label = ("pod_status_patch", result)
@@ -323,7 +323,7 @@ def test_different_pods_do_not_wait_for_each_other() -> None:
 
     async def script(writer: PodStatusWriter) -> None:
         for pod in pods:
-            writer.write(pod, condition=NO_ROOM, nomination=None)
+            writer.write(pod, condition=NO_QUEUE, nomination=None)
 
     assert writing(script, api) == pytest.approx(5)
     assert all(pod.status.conditions for pod in api.all(Pod))
@@ -356,7 +356,7 @@ def test_a_write_that_cannot_start_is_not_waited_for() -> None:
     api.put(pod)
     writer = PodStatusWriter(api, spawn, clock(), metrics=METRICS)
     with pytest.raises(KuberthError):
-        writer.write(pod, condition=NO_ROOM, nomination=None)
+        writer.write(pod, condition=NO_QUEUE, nomination=None)
     refuses = False
-    writer.write(pod, condition=NO_ROOM, nomination=None)
+    writer.write(pod, condition=NO_QUEUE, nomination=None)
     assert settled(outside) == 1

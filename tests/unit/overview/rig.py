@@ -57,7 +57,7 @@ class Watched:
         self.overview = overview
 
     def moves(self, name: str) -> list[tuple[str, str]]:
-        """The rooms a pod went to, each with the event or note that goes with it."""
+        """The queues a pod went to, each with the event or note that goes with it."""
         story = self.overview.stories.named(f"default/{name}")
         assert story is not None
         trees = [move.tree() for move in story.moves]

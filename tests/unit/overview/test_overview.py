@@ -17,7 +17,7 @@ from kuberth.overview import overview as overview_module
 from kuberth.overview import waiting
 from kuberth.overview.node_rows import NodeRows
 from kuberth.overview.overview import MOST_SUBSCRIBERS, TooManySubscribers
-from kuberth.overview.waiting import WaitingRooms
+from kuberth.overview.waiting import QueueView
 from kuberth.queue import PriorityQueue
 from kuberth.testing import make_node, make_pod
 from tests.unit.overview.rig import Reader, Watched, watching
@@ -30,7 +30,7 @@ def cordoned(node: Node) -> Node:
     return msgspec.structs.replace(node, spec=msgspec.structs.replace(node.spec, unschedulable=True))
 
 
-def room_in(reader: Reader, name: str) -> str:
+def queue_in(reader: Reader, name: str) -> str:
     return next((row[3] for row in reader.seen.pods.values() if row[2] == name), "")
 
 
@@ -50,11 +50,11 @@ def test_everything_at_first_in_order() -> None:
         )
         running = make_pod("r", node="n1", cpu="250m", requests={"nvidia.com/gpu": "2"})
         async with watching(node, running, make_pod("p", gates=["one", "two"], priority=7)) as watched:
-            await watched.world.in_room("p", "gated")
+            await watched.world.in_queue("p", "gated")
             reader = Reader(watched.overview)
             events = reader.read()
-            assert [name for name, _ in events] == ["hello", "nodes", "rooms", "pods", "pace"]
-            hello, nodes, rooms, pods, _pace = (tree for _, tree in events)
+            assert [name for name, _ in events] == ["hello", "nodes", "queues", "pods", "pace"]
+            hello, nodes, queues, pods, _pace = (tree for _, tree in events)
             assert hello["resources"] == ["cpu", "memory", "pods", "ephemeral-storage", "nvidia.com/gpu"]
             assert (hello["program"], hello["writable"], hello["profiles"]) == (
                 "up",
@@ -66,7 +66,7 @@ def test_everything_at_first_in_order() -> None:
                 "gone": [],
                 "set": [["n1", "a", "large", 7, [1.5, 8 << 30, 110, 0, 8], [0.25, 0, 1, 0, 2]]],
             }
-            assert rooms == dict.fromkeys(waiting.ROOMS, 0) | {"gated": 1, "placed": 1}
+            assert queues == dict.fromkeys(waiting.QUEUES, 0) | {"gated": 1, "placed": 1}
             [row] = pods["set"]
             assert row[1:6] == ["default", "p", "gated", 7, 0]
             assert row[7:] == ["one, two", "default-scheduler"]
@@ -84,8 +84,8 @@ def test_every_move_is_told() -> None:
             await world.bound("small")
             await world.quiet(seconds=1)
             reader.read()
-            assert (room_in(reader, "gated"), room_in(reader, "large")) == ("gated", "unschedulable")
-            assert reader.seen.rooms["placed"] == 1
+            assert (queue_in(reader, "gated"), queue_in(reader, "large")) == ("gated", "unschedulable")
+            assert reader.seen.queues["placed"] == 1
             assert reader.seen.nodes["n1"][5][:3] == [1.0, 0, 1]
             large = next(row for row in reader.seen.pods.values() if row[2] == "large")
             assert (large[5], large[7]) == (1, "NodeResourcesFit")
@@ -100,7 +100,7 @@ def test_every_move_is_told() -> None:
             assert reader.seen.pods == {}
 
             world.api.put(make_pod("late", cpu="9"))
-            await world.in_room("late", "unschedulable")
+            await world.in_queue("late", "unschedulable")
             await world.quiet(seconds=1)
             reader.read()
             world.api.remove(Pod, "default/late")
@@ -130,14 +130,14 @@ def test_a_pod_held_at_permit_has_its_room() -> None:
             reader.read()
             [row] = reader.seen.pods.values()
             assert (row[3], row[5], row[7]) == ("permit", 1, "Hold")
-            assert (reader.seen.rooms["permit"], reader.seen.rooms["placed"]) == (1, 0)
+            assert (reader.seen.queues["permit"], reader.seen.queues["placed"]) == (1, 0)
             for held in world.scheduler.waiting_pods:
                 held.allow("Hold")
             await world.bound("p")
             await world.quiet(seconds=1)
             reader.read()
             assert reader.seen.pods == {}
-            assert [room for room, _ in watched.moves("p")] == ["active", "inflight", "permit", "placed"]
+            assert [queue for queue, _ in watched.moves("p")] == ["active", "inflight", "permit", "placed"]
 
     run_in_virtual_time(scenario)
 
@@ -191,7 +191,7 @@ def test_pace_is_one_row_a_second_with_ten_minutes_of_the_past() -> None:
 def test_nothing_is_told_while_nothing_happens() -> None:
     async def scenario() -> None:
         async with watching(make_node("n1"), make_pod("p", cpu="99")) as watched:
-            await watched.world.in_room("p", "unschedulable")
+            await watched.world.in_queue("p", "unschedulable")
             reader = Reader(watched.overview)
             reader.read()
             # A node that is written without being another is no news either.
@@ -224,7 +224,7 @@ def test_a_slow_reader_is_told_how_it_stands_and_not_how_it_came_to_be() -> None
                 "one event of a kind, however long it was"
             )
             assert len(quick.events) > 40
-            assert (slow.seen.nodes, slow.seen.rooms) == (quick.seen.nodes, quick.seen.rooms)
+            assert (slow.seen.nodes, slow.seen.queues) == (quick.seen.nodes, quick.seen.queues)
             assert slow.seen.pods == quick.seen.pods
 
     run_in_virtual_time(scenario)
@@ -240,7 +240,7 @@ def test_a_reader_that_sleeps_through_very_many_departures_is_told_everything_an
             world, slow = watched.world, Reader(watched.overview)
             for number in range(6):
                 world.api.put(make_pod(f"p{number}", cpu="99"))
-            await world.in_room("p5", "unschedulable")
+            await world.in_queue("p5", "unschedulable")
             await world.quiet(seconds=1)
             slow.read()
             for number in range(5):
@@ -252,19 +252,19 @@ def test_a_reader_that_sleeps_through_very_many_departures_is_told_everything_an
     run_in_virtual_time(scenario)
 
 
-def test_of_a_crowded_room_those_are_told_that_wait_longest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting, "TOLD_OF_A_ROOM", 3)
+def test_of_a_crowded_queue_those_are_told_that_wait_longest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "SHOWN_PER_QUEUE", 3)
 
     async def scenario() -> None:
         async with watching(make_node("n1")) as watched:
             world, reader = watched.world, Reader(watched.overview)
             for number in range(6):
                 world.api.put(make_pod(f"p{number}", cpu="99"))
-                await world.in_room(f"p{number}", "unschedulable")
+                await world.in_queue(f"p{number}", "unschedulable")
                 await world.quiet(seconds=1)
             reader.read()
             assert sorted(row[2] for row in reader.seen.pods.values()) == ["p0", "p1", "p2"]
-            assert (reader.seen.cut, reader.seen.rooms["unschedulable"]) == ({"unschedulable": 3}, 6)
+            assert (reader.seen.cut, reader.seen.queues["unschedulable"]) == ({"unschedulable": 3}, 6)
             world.api.remove(Pod, "default/p1")
             await world.quiet(seconds=1)
             reader.read()
@@ -282,7 +282,7 @@ def test_the_stream_says_that_it_is_there_and_ends_without_a_trace() -> None:
             stream = overview.stream()
             first = [await anext(stream) for _ in range(5)]
             assert [piece.split(b"\n")[0] for piece in first] == [
-                b"event: " + name for name in (b"hello", b"nodes", b"rooms", b"pods", b"pace")
+                b"event: " + name for name in (b"hello", b"nodes", b"queues", b"pods", b"pace")
             ]
             assert (overview.subscribers, overview.watched) == (1, True)
             await stream.aclose()
@@ -359,15 +359,15 @@ def _expect_truth(watched: Watched, readers: list[Reader]) -> None:
     for reader in readers:
         reader.read()
         seen, all_of_it = reader.seen.tree(), fresh.seen.tree()
-        for part in ("rooms", "cut"):
+        for part in ("queues", "cut"):
             assert seen[part] == all_of_it[part]
         assert reader.seen.nodes == fresh.seen.nodes
         assert reader.seen.pods == fresh.seen.pods
         assert reader.seen.hello["resources"] == fresh.seen.hello["resources"]
     # And against what the scheduler itself says, which nobody told.
     scheduler = watched.world.scheduler
-    looked_up = WaitingRooms(scheduler)
-    assert fresh.seen.rooms == looked_up.counts()
+    looked_up = QueueView(scheduler)
+    assert fresh.seen.queues == looked_up.counts()
     if not fresh.seen.cut:
         assert _settled(fresh.seen.pods.values()) == _settled(looked_up.rows.values())
     assert fresh.seen.nodes == {name: list(row) for name, row in NodeRows(scheduler.cluster).rows.items()}
@@ -386,7 +386,7 @@ class _Untelling(PriorityQueue):
 def test_after_any_changes_the_deltas_add_up_to_a_fresh_whole(
     monkeypatch: pytest.MonkeyPatch, seed: int, told: int, queue: type[PriorityQueue] | None
 ) -> None:
-    monkeypatch.setattr(waiting, "TOLD_OF_A_ROOM", told)
+    monkeypatch.setattr(waiting, "SHOWN_PER_QUEUE", told)
     rng = random.Random(seed)
     names = iter(range(10_000))
 

@@ -29,7 +29,7 @@ def test_a_pod_that_had_to_wait_for_a_node() -> None:
         async with watching(make_node("small", cpu="1"), always_records=True) as watched:
             world = watched.world
             world.api.put(make_pod("p", cpu="2"))
-            await world.in_room("p", "unschedulable")
+            await world.in_queue("p", "unschedulable")
             await world.quiet(seconds=30)  # its backoff is over
             Reader(watched.overview)
             world.api.put(make_node("large", cpu="4"))
@@ -38,7 +38,7 @@ def test_a_pod_that_had_to_wait_for_a_node() -> None:
             tree = story_tree(watched.overview, "default", "p")
             assert tree["pod"] | {"uid": "", "node": ""} == {
                 "namespace": "default", "name": "p", "uid": "", "node": "", "phase": "Pending",
-                "room": "placed", "priority": 0, "profile": "default-scheduler", "attempts": 2,
+                "queue": "placed", "priority": 0, "profile": "default-scheduler", "attempts": 2,
             }  # fmt: skip
             moves = tree["moves"]
             assert [(move["from"], move["to"]) for move in moves] == [
@@ -83,13 +83,13 @@ def test_gates_backoff_and_missed_events_are_told() -> None:
         async with watching(make_node("n", cpu="1"), always_records=True) as watched:
             world = watched.world
             world.api.put(make_pod("p", cpu="2", gates=["wait"]))
-            await world.in_room("p", "gated")
+            await world.in_queue("p", "gated")
             world.api.change(Pod, "default/p", ungated)
-            await world.in_room("p", "unschedulable")
+            await world.in_queue("p", "unschedulable")
             # An event that may help, as far as who rejected it knows, comes before its backoff is over.
             world.api.replace(make_node("n", cpu="4", unschedulable=True))
             await world.until(lambda: was_tried_again(world))
-            await world.in_room("p", "unschedulable")
+            await world.in_queue("p", "unschedulable")
             told = watched.moves("p")
             assert told[:3] == [
                 ("gated", "UnschedulablePod/Add"),
@@ -103,7 +103,7 @@ def test_gates_backoff_and_missed_events_are_told() -> None:
             await world.quiet()
             assert watched.moves("p")[-1] == ("deleted", "")
             tree = story_tree(watched.overview, "default", "p")
-            assert (tree["pod"]["room"], tree["pod"]["attempts"]) == ("deleted", 2)
+            assert (tree["pod"]["queue"], tree["pod"]["attempts"]) == ("deleted", 2)
 
     run_in_virtual_time(scenario)
 
@@ -113,7 +113,7 @@ def test_a_pod_that_somebody_else_binds() -> None:
         async with watching(make_node("n", cpu="1"), always_records=True) as watched:
             world = watched.world
             world.api.put(make_pod("p", cpu="2"))
-            await world.in_room("p", "unschedulable")
+            await world.in_queue("p", "unschedulable")
             world.api.replace(with_spec(world.pod("p"), node_name="n"))
             await world.quiet()
             assert watched.moves("p")[-1] == ("placed", "bound to n")
@@ -142,7 +142,7 @@ def test_of_a_queue_that_tells_nothing_is_told_what_can_be_seen_from_outside(
         async with watching(make_node("n", cpu="1"), queue=queue) as watched:
             reader = Reader(watched.overview)
             watched.world.api.put(make_pod("p", cpu="2"))
-            await watched.world.in_room("p", "unschedulable")
+            await watched.world.in_queue("p", "unschedulable")
             await watched.world.quiet(seconds=3)
             reader.read()
             assert [row[3] for row in reader.seen.pods.values()] == ["unschedulable"]
@@ -159,14 +159,14 @@ def test_moves_go_on_after_another_configuration() -> None:
         async with watching(make_node("n", cpu="1"), always_records=True) as watched:
             world, reader = watched.world, Reader(watched.overview)
             world.api.put(make_pod("p", cpu="2"))
-            await world.in_room("p", "unschedulable")
+            await world.in_queue("p", "unschedulable")
             await world.scheduler.reconfigure(world.scheduler.config)
             await world.until(lambda: was_tried_again(world))
             world.api.replace(make_node("n", cpu="3"))
             await world.bound("p")
             await world.quiet(seconds=1)
             reader.read()
-            assert (reader.seen.pods, reader.seen.rooms["placed"]) == ({}, 1)
+            assert (reader.seen.pods, reader.seen.queues["placed"]) == ({}, 1)
             assert "the configuration changed" in [note for _, note in watched.moves("p")]
 
     run_in_virtual_time(scenario)
@@ -196,7 +196,7 @@ def test_what_is_kept_is_bounded() -> None:
 def test_names_that_nobody_knows() -> None:
     async def scenario() -> None:
         async with watching(make_node("worker-1"), make_pod("web-7", cpu="99")) as watched:
-            await watched.world.in_room("web-7", "unschedulable")
+            await watched.world.in_queue("web-7", "unschedulable")
             with pytest.raises(
                 LookupError, match="there is no pod web-8 in namespace default; did you mean web-7"
             ):
@@ -205,7 +205,7 @@ def test_names_that_nobody_knows() -> None:
                 node_tree(watched.overview, "worker-2")
             # Nobody looks on, so there is no story; but the pod is known.
             tree = story_tree(watched.overview, "default", "web-7")
-            assert (tree["pod"]["room"], tree["moves"], tree["cycles"]) == ("unschedulable", [], [])
+            assert (tree["pod"]["queue"], tree["moves"], tree["cycles"]) == ("unschedulable", [], [])
 
     run_in_virtual_time(scenario)
 

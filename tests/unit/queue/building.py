@@ -149,15 +149,17 @@ class Bench:
         return made
 
     @property
-    def rooms(self) -> dict[str, str]:
-        """Which room every waiting pod is in."""
-        return room_of_each(self.queue)
+    def queues(self) -> dict[str, str]:
+        """Which queue every waiting pod is in."""
+        return queue_of_each(self.queue)
 
 
-def room_of_each(queue: SchedulingQueue) -> dict[str, str]:
-    found = [(queued.pod.metadata.name, room) for room, pods in queue.rooms().items() for queued in pods]
-    twice = [name for name, times in Counter(name for name, _room in found).items() if times > 1]
-    assert not twice, f"in two rooms: {twice}"
+def queue_of_each(queue: SchedulingQueue) -> dict[str, str]:
+    found = [
+        (queued.pod.metadata.name, name) for name, pods in queue.pending_pods().items() for queued in pods
+    ]
+    twice = [name for name, times in Counter(name for name, _queue in found).items() if times > 1]
+    assert not twice, f"in two queues: {twice}"
     return dict(found)
 
 

@@ -79,7 +79,7 @@ class Fifo(SchedulingQueue):
     def when_ready(self, notify: Callable[[], None]) -> None:
         self._notify = notify
 
-    def rooms(self) -> Mapping[str, Sequence[QueuedPod]]:
+    def pending_pods(self) -> Mapping[str, Sequence[QueuedPod]]:
         return {"active": tuple(self._line.values()), "unschedulable": tuple(self._waiting.values())}
 
     def in_flight(self) -> Sequence[Pod]:

@@ -1,4 +1,4 @@
-"""The queue's rules written down a second time, as plainly as possible: one dict of rooms, one log.
+"""The queue's rules written down a second time, as plainly as possible: one dict of queues, one log.
 
 In: the same operations as the queue takes. Out: where every pod must be, and which may be popped next.
 Nothing here is fast, and nothing is shared with the queue but the types of pods and events.
@@ -17,7 +17,7 @@ from kuberth.framework import cluster_events
 from kuberth.framework.cluster_events import Action, ClusterEvent, Resource
 from tests.unit.queue.building import GATES, NODE_ADD, NODE_LABEL, NODE_TAINT
 
-Room = Literal["active", "backoff", "error", "unschedulable", "gated"]
+Queue = Literal["active", "backoff", "error", "unschedulable", "gated"]
 Worth = Literal["nothing", "after backoff", "at once"]
 Answers = Mapping[str, str]
 """What the hint of each plugin answers to an event that is not about a pod: queue, skip or raise."""
@@ -50,7 +50,7 @@ class Known:
 
     pod: Pod
     entered_ns: int
-    room: Room = "active"
+    queue: Queue = "active"
     attempts: int = 0
     rejections: int = 0
     errors: int = 0
@@ -74,7 +74,7 @@ class Model:
     max_seconds: int
     patience_seconds: int
     now_ns: int
-    rooms: dict[str, Known] = field(default_factory=dict)
+    queues: dict[str, Known] = field(default_factory=dict)
     flying: dict[str, Known] = field(default_factory=dict)
     log: list[tuple[ClusterEvent, object]] = field(default_factory=list)
     started: dict[str, int] = field(default_factory=dict)
@@ -85,22 +85,22 @@ class Model:
 
     # What must be
 
-    def in_room(self, *rooms: Room) -> list[Known]:
-        return [known for known in self.rooms.values() if known.room in rooms]
+    def in_queue(self, *queues: Queue) -> list[Known]:
+        return [known for known in self.queues.values() if known.queue in queues]
 
     def may_be_popped(self, share: Callable[[Known], float] = lambda _known: 0.0) -> list[Known]:
         """The pods that are first; more than one if the rules do not tell them apart.
 
         Whose tenant has the smallest share comes before anything else.
         """
-        active = self.in_room("active")
+        active = self.in_queue("active")
         waiting: list[tuple[tuple[float, ...], Known]]
         if active:
             waiting = [((share(known), -known.priority, known.entered_ns), known) for known in active]
         elif self.early:
             waiting = [
                 ((share(known), self.expiry_ns(known), -known.priority, known.entered_ns), known)
-                for known in self.in_room("backoff")
+                for known in self.in_queue("backoff")
             ]
         else:
             return []
@@ -126,7 +126,7 @@ class Model:
 
     def rejected_by(self) -> Counter[str]:
         """The unschedulable_pods gauge."""
-        return Counter(plugin for known in self.rooms.values() for plugin in known.rejectors | known.pending)
+        return Counter(plugin for known in self.queues.values() for plugin in known.rejectors | known.pending)
 
     # Rules
 
@@ -151,38 +151,38 @@ class Model:
         return "after backoff" if willing else "nothing"
 
     def send(self, known: Known, worth: Worth, *, from_backoff: bool = False) -> bool:
-        """Put a pod where its worth leads; whether that is a room it can be popped from."""
-        self.rooms[key_of(known.pod)] = known
+        """Put a pod where its worth leads; whether that is a queue it can be popped from."""
+        self.queues[key_of(known.pod)] = known
         if worth == "nothing":
-            known.room = "gated" if known.gate else "unschedulable"
+            known.queue = "gated" if known.gate else "unschedulable"
             return False
         backoff = worth == "after backoff" and self.backs_off(known)
-        # Gates are asked once on the way to the active room: with KEP-5142 before the backoff room.
+        # Gates are asked once on the way to the active queue: with KEP-5142 before the backoff queue.
         if self.early if backoff else not (self.early and from_backoff):
             known.gate = self.gate_of(known)
             if known.gate:
                 known.rejectors.add(known.gate)
-                known.room = "gated"
+                known.queue = "gated"
                 return False
-        known.room = "active" if not backoff else "backoff" if known.rejectors | known.pending else "error"
+        known.queue = "active" if not backoff else "backoff" if known.rejectors | known.pending else "error"
         return True
 
     # Operations
 
     def add(self, pod: Pod) -> None:
-        self.rooms.pop(key_of(pod), None)
+        self.queues.pop(key_of(pod), None)
         self.send(Known(pod, self.now_ns), "at once")
 
     def update(self, old: Pod, new: Pod) -> None:
         if self.hints and new.metadata.uid in self.flying:
             self.log += [(change, new) for change in changes(old, new)]
             return
-        known = self.rooms.get(key_of(new))
+        known = self.queues.get(key_of(new))
         if known is None:
             self.send(Known(new, self.now_ns), "at once")
             return
         known.pod = new
-        if known.room not in ("unschedulable", "gated"):
+        if known.queue not in ("unschedulable", "gated"):
             return
         if self.hints:
             any(self.send(known, self.judge(known, change, new)) for change in changes(old, new))
@@ -190,10 +190,10 @@ class Model:
             self.send(known, "after backoff")
 
     def delete(self, pod: Pod) -> None:
-        self.rooms.pop(key_of(pod), None)
+        self.queues.pop(key_of(pod), None)
 
     def popped(self, key: str) -> None:
-        known = self.rooms.pop(key)
+        known = self.queues.pop(key)
         known.attempts += 1
         self.pops += 1
         self.flying[known.pod.metadata.uid] = known
@@ -206,7 +206,7 @@ class Model:
         known = self.flying[uid]
         missed = self.log[self.started[uid] :]
         self.done(uid)
-        if key_of(known.pod) in self.rooms:
+        if key_of(known.pod) in self.queues:
             return
         known.rejectors, known.pending = set(plugins), set(pending)
         known.entered_ns, known.flushed_ns = self.now_ns, 0
@@ -222,7 +222,7 @@ class Model:
 
     def move(self, event: ClusterEvent, new: object) -> None:
         if REGISTERED[event]:
-            self._move(self.in_room("unschedulable", "gated"), event, new)
+            self._move(self.in_queue("unschedulable", "gated"), event, new)
 
     def _move(self, waiting: Sequence[Known], event: ClusterEvent, new: object) -> None:
         for known in waiting:
@@ -233,25 +233,25 @@ class Model:
         self.log.append((event, new))
 
     def activate(self, pod: Pod) -> None:
-        known = self.rooms.get(key_of(pod))
-        if known is None or known.room == "active":
+        known = self.queues.get(key_of(pod))
+        if known is None or known.queue == "active":
             activated = False
         else:
-            activated = self.send(known, "at once", from_backoff=known.room in ("backoff", "error"))
+            activated = self.send(known, "at once", from_backoff=known.queue in ("backoff", "error"))
         if not activated:
             if self.hints and pod.metadata.uid in self.flying:
                 self.log.append((cluster_events.FORCED_ACTIVATION, pod))
             self.pops_at_last_move = self.pops
 
     def flush_backoff(self) -> None:
-        for known in self.in_room("backoff", "error"):
+        for known in self.in_queue("backoff", "error"):
             if not self.backs_off(known):
                 self.send(known, "at once", from_backoff=True)
 
     def flush_unschedulable(self) -> None:
         overdue = [
             known
-            for known in self.in_room("unschedulable", "gated")
+            for known in self.in_queue("unschedulable", "gated")
             if self.now_ns - max(known.entered_ns, known.flushed_ns) > self.patience_seconds * NANOSECONDS
         ]
         for known in overdue:

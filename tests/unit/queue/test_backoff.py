@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from kuberth.clock import NANOSECONDS
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.framework.queued_pod import QueuedPod
-from kuberth.queue.backoff import NO_BACKOFF, Backoff, BackoffRoom
+from kuberth.queue.backoff import NO_BACKOFF, Backoff, BackoffQueue
 from kuberth.testing import FakeClock, make_pod
 from tests.unit.queue.building import START_NS
 
@@ -122,8 +122,8 @@ def test_expiry_is_worked_out_once_per_failure() -> None:
     assert rule.expires_ns(queued) > first
 
 
-def make_room(clock: FakeClock, *, windows: bool) -> BackoffRoom:
-    return BackoffRoom(
+def make_queue(clock: FakeClock, *, windows: bool) -> BackoffQueue:
+    return BackoffQueue(
         backoff(clock, windows=windows),
         sort_value=lambda queued: (-queued.info.priority, queued.timestamp_ns),
         windows=windows,
@@ -136,55 +136,55 @@ def make_room(clock: FakeClock, *, windows: bool) -> BackoffRoom:
     ids=["windows", "exact"],
 )
 def test_priority_decides_within_one_second(windows: bool, order: list[str]) -> None:
-    room = make_room(FakeClock(START_NS), windows=windows)
-    room.add(failed("late", rejections=1, at_ns=START_NS + NANOSECONDS, priority=9))
-    room.add(failed("low", rejections=1, at_ns=START_NS + 100, priority=1))
-    room.add(failed("high", rejections=1, at_ns=START_NS + NANOSECONDS - 1, priority=5))
-    popped = [room.pop_early() for _ in range(3)]
+    queue = make_queue(FakeClock(START_NS), windows=windows)
+    queue.add(failed("late", rejections=1, at_ns=START_NS + NANOSECONDS, priority=9))
+    queue.add(failed("low", rejections=1, at_ns=START_NS + 100, priority=1))
+    queue.add(failed("high", rejections=1, at_ns=START_NS + NANOSECONDS - 1, priority=5))
+    popped = [queue.pop_early() for _ in range(3)]
     assert [queued.pod.metadata.name for queued in popped if queued is not None] == order
 
 
 def test_a_new_version_is_sorted_anew() -> None:
-    room = make_room(FakeClock(START_NS), windows=True)
+    queue = make_queue(FakeClock(START_NS), windows=True)
     first, second = failed("first", rejections=1, priority=5), failed("second", rejections=1, priority=1)
-    room.add(first)
-    room.add(second)
+    queue.add(first)
+    queue.add(second)
     second.info = failed("second", priority=9).info
-    room.resort(second)
-    assert room.pop_early() is second
-    assert room.pop_early() is first
+    queue.resort(second)
+    assert queue.pop_early() is second
+    assert queue.pop_early() is first
 
 
 def test_errors_wait_apart_and_are_never_popped_early() -> None:
     clock = FakeClock(START_NS)
-    room = make_room(clock, windows=True)
+    queue = make_queue(clock, windows=True)
     after_error = failed("error", errors=1, plugins=())
-    room.add(after_error)
-    assert room.pop_early() is None
-    room.add(failed("rejected", rejections=1))
-    assert len(room) == 2
-    assert {queued.pod.metadata.name for queued in room} == {"error", "rejected"}
+    queue.add(after_error)
+    assert queue.pop_early() is None
+    queue.add(failed("rejected", rejections=1))
+    assert len(queue) == 2
+    assert {queued.pod.metadata.name for queued in queue} == {"error", "rejected"}
     clock.advance(1.5)
-    assert list(room.pop_completed()) == []
+    assert list(queue.pop_completed()) == []
     clock.advance(0.5)
-    assert {queued.pod.metadata.name for queued in room.pop_completed()} == {"error", "rejected"}
-    assert len(room) == 0
+    assert {queued.pod.metadata.name for queued in queue.pop_completed()} == {"error", "rejected"}
+    assert len(queue) == 0
 
 
 def test_a_pod_is_in_one_of_the_twins_only() -> None:
-    room = make_room(FakeClock(START_NS), windows=True)
+    queue = make_queue(FakeClock(START_NS), windows=True)
     queued = failed(errors=1, plugins=())
-    room.add(queued)
+    queue.add(queued)
     queued.unschedulable_plugins = {"A"}
-    room.resort(queued)
-    assert room.pop_early() is None, "a new version does not change the room"
-    room.add(queued)
-    assert room.pop_early() is queued
-    room.add(queued)
-    assert len(room) == 1
-    assert queued.key in room
-    assert room.get(queued.key) is queued
-    assert room.remove(queued.key) is queued
-    assert room.remove(queued.key) is None
-    assert room.get(queued.key) is None
-    assert queued.key not in room
+    queue.resort(queued)
+    assert queue.pop_early() is None, "a new version does not change the queue"
+    queue.add(queued)
+    assert queue.pop_early() is queued
+    queue.add(queued)
+    assert len(queue) == 1
+    assert queued.key in queue
+    assert queue.get(queued.key) is queued
+    assert queue.remove(queued.key) is queued
+    assert queue.remove(queued.key) is None
+    assert queue.get(queued.key) is None
+    assert queued.key not in queue

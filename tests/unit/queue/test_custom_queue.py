@@ -17,7 +17,7 @@ from kuberth.queue.fair_share import FairShareQueue, fair_share
 from kuberth.queue.interface import QueueFactory, SchedulingQueue
 from kuberth.queue.priority_queue import PriorityQueue
 from kuberth.testing import MemoryApi, make_namespace, make_node, make_pod, run_in_virtual_time
-from tests.unit.queue.building import NODE_ADD, make_context, room_of_each, ungated
+from tests.unit.queue.building import NODE_ADD, make_context, queue_of_each, ungated
 from tests.unit.queue.fifo import RETRY_SECONDS, Fifo
 
 
@@ -42,9 +42,9 @@ def test_first_come_first_served() -> None:
     gated = make_pod("gated", gates=["wait"])
     for pod in (make_pod("one", priority=1), gated, make_pod("two", priority=9)):
         queue.add(PodInfo(pod))
-    assert room_of_each(queue) == {"one": "active", "two": "active", "gated": "unschedulable"}
-    rooms = [queue.room_of(f"default/{name}") for name in ("one", "gated", "unknown")]
-    assert rooms == ["active", "unschedulable", ""]
+    assert queue_of_each(queue) == {"one": "active", "two": "active", "gated": "unschedulable"}
+    queues = [queue.queue_of(f"default/{name}") for name in ("one", "gated", "unknown")]
+    assert queues == ["active", "unschedulable", ""]
     one = queue.pop_nowait()
     assert one is not None
     assert one.pod.metadata.name == "one"

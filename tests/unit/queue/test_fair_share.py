@@ -19,7 +19,7 @@ from kuberth.queue.guard import GuardedQueue
 from kuberth.queue.interface import SchedulingQueue
 from kuberth.testing import FakeClock, make_node, make_pod
 from tests.unit.queue.building import Bench, ByPriority, make_context
-from tests.unit.queue.test_ordered_room import LessOnly
+from tests.unit.queue.test_sub_queues import LessOnly
 
 NODE = make_node("n1", cpu="100", memory="100Gi", pods="1000")
 
@@ -135,7 +135,7 @@ def test_shares_hold_when_pods_are_popped_before_their_backoff_is_over(weight: i
         shop.queue.move(cluster_events.UNSCHEDULABLE_TIMEOUT, None, None)
         shop.queue.requeue(queued)
     assert queued is not None
-    assert {name: len(pods) for name, pods in shop.queue.rooms().items() if pods} == {"backoff": 59}
+    assert {name: len(pods) for name, pods in shop.queue.pending_pods().items() if pods} == {"backoff": 59}
     shop.cluster.assume_pod(queued.info.placed_on("n1"))
     for _ in range(19):
         assert shop.place_one() is not None
@@ -143,7 +143,7 @@ def test_shares_hold_when_pods_are_popped_before_their_backoff_is_over(weight: i
 
 
 def test_each_tenants_backoff_ends_in_its_own_time() -> None:
-    """Whoever's delay is over leaves the room, also from behind a tenant that waits longer."""
+    """Whoever's delay is over leaves the queue, also from behind a tenant that waits longer."""
     bench = Bench(make=FairShareQueue)
     long = bench.add("long", namespace="a")
     for _ in range(3):
@@ -154,13 +154,13 @@ def test_each_tenants_backoff_ends_in_its_own_time() -> None:
     short = bench.pop("short")
     bench.queue.activate({"b/short": short.pod})
     bench.reject(short, "A")
-    assert bench.rooms == {"long": "backoff", "short": "backoff"}
+    assert bench.queues == {"long": "backoff", "short": "backoff"}
     bench.clock.advance(2)
     bench.queue.flush_backoff_completed()
-    assert bench.rooms == {"long": "backoff", "short": "active"}
+    assert bench.queues == {"long": "backoff", "short": "active"}
     bench.clock.advance(4)
     bench.queue.flush_backoff_completed()
-    assert bench.rooms == {"long": "active", "short": "active"}
+    assert bench.queues == {"long": "active", "short": "active"}
 
 
 def test_resources_of_ones_own_count_and_those_nobody_offers_do_not() -> None:
@@ -276,10 +276,10 @@ def test_an_empty_cluster_falls_back_to_the_sort(sort: Any) -> None:
     assert bench.queue.pop_nowait() is None
 
 
-def test_the_room_holds_what_came() -> None:
+def test_the_queue_holds_what_came() -> None:
     bench = Bench(make=FairShareQueue)
     pods = [bench.add(name, namespace=namespace) for name, namespace in (("p", "a"), ("q", "a"), ("p2", "b"))]
-    assert bench.rooms == {"p": "active", "q": "active", "p2": "active"}
+    assert bench.queues == {"p": "active", "q": "active", "p2": "active"}
     found = bench.queue.get("a/q")
     assert found is not None
     assert found.pod is pods[1]
@@ -287,7 +287,7 @@ def test_the_room_holds_what_came() -> None:
     for pod in pods:
         bench.queue.delete(pod)
         bench.queue.delete(pod)
-    assert bench.rooms == {}
+    assert bench.queues == {}
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from kuberth.queue.interface import QueueContext, SchedulingQueue
 from kuberth.queue.priority_queue import PriorityQueue
 from kuberth.testing import FakeClock, MemoryApi, make_node, make_pod, run_in_virtual_time
 from kuberth.testing.harness import World, running
-from tests.unit.queue.building import NODE_ADD, START_NS, make_context, on, room_of_each, with_metadata
+from tests.unit.queue.building import NODE_ADD, START_NS, make_context, on, queue_of_each, with_metadata
 
 NAME = "tests.unit.queue.test_guard.Fragile"
 
@@ -56,7 +56,7 @@ def _fragile(method: str) -> Callable[..., Any]:
 
 
 METHODS = ("add", "update", "delete", "pop_nowait", "requeue", "done", "move", "activate", "tick")
-for _method in (*METHODS, "when_ready", "rooms", "in_flight", "get", "room_of"):
+for _method in (*METHODS, "when_ready", "pending_pods", "in_flight", "get", "queue_of"):
     setattr(Fragile, _method, _fragile(_method))
 
 
@@ -97,8 +97,8 @@ class Bench:
         return self.queue.tick()
 
     @property
-    def rooms(self) -> dict[str, str]:
-        return room_of_each(self.queue)
+    def queues(self) -> dict[str, str]:
+        return queue_of_each(self.queue)
 
     @property
     def flying(self) -> list[str]:
@@ -119,7 +119,7 @@ def test_a_pod_that_could_not_be_added_is_added_again(bench: Bench, caplog: pyte
     bench.wait(0.5)
     assert bench.inner.failing == {"add": 0}, "the second pod took the second failure"
     bench.wait(1)
-    assert bench.rooms == {"p": "active", "q": "active"}
+    assert bench.queues == {"p": "active", "q": "active"}
 
 
 def test_debts_are_settled_with_growing_delays(caplog: pytest.LogCaptureFixture) -> None:
@@ -137,7 +137,7 @@ def test_debts_are_settled_with_growing_delays(caplog: pytest.LogCaptureFixture)
         caplog.text
     )
     bench.wait(60)
-    assert bench.rooms == {"p": "active"}
+    assert bench.queues == {"p": "active"}
 
 
 def test_a_tick_is_asked_for_when_a_debt_is_due() -> None:
@@ -157,7 +157,7 @@ def test_news_of_a_pod_change_what_is_owed(bench: Bench, deleted: bool) -> None:
     if deleted:
         bench.queue.delete(new)
     bench.wait(5)
-    assert bench.rooms == ({} if deleted else {"p": "active"})
+    assert bench.queues == ({} if deleted else {"p": "active"})
     queued = bench.queue.get("default/p")
     assert (queued is None) == deleted
     assert queued is None or queued.pod is new
@@ -173,7 +173,7 @@ def test_an_update_that_fails_brings_the_pod_in_anew(bench: Bench, caplog: pytes
     queued = bench.queue.get("default/p")
     assert queued is not None
     assert queued.pod is new
-    assert bench.rooms == {"p": "active"}
+    assert bench.queues == {"p": "active"}
 
 
 def test_an_update_that_fails_in_flight_changes_nothing(
@@ -185,12 +185,12 @@ def test_an_update_that_fails_in_flight_changes_nothing(
     bench.queue.update(old, PodInfo(with_metadata(old, labels={"a": "b"})))
     assert "failed in update for pod default/p; its attempt goes on" in caplog.text
     bench.wait(5)
-    assert (bench.rooms, bench.flying) == ({}, ["p"])
+    assert (bench.queues, bench.flying) == ({}, ["p"])
     bench.queue.done(queued.uid)
     bench.fail("update")
     bench.queue.update(old, PodInfo(old))
     bench.wait(5)
-    assert bench.rooms == {"p": "active"}, "it is not in flight any more"
+    assert bench.queues == {"p": "active"}, "it is not in flight any more"
 
 
 def test_a_pod_popped_before_its_debt_is_settled_is_not_added_anew() -> None:
@@ -200,7 +200,7 @@ def test_a_pod_popped_before_its_debt_is_settled_is_not_added_anew() -> None:
     bench.queue.update(old, PodInfo(with_metadata(old, labels={"a": "b"})))
     bench.pop("p")
     bench.wait(5)
-    assert (bench.rooms, bench.flying) == ({}, ["p"])
+    assert (bench.queues, bench.flying) == ({}, ["p"])
 
 
 def test_a_deletion_that_fails_is_tried_again(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
@@ -209,7 +209,7 @@ def test_a_deletion_that_fails_is_tried_again(bench: Bench, caplog: pytest.LogCa
     bench.queue.delete(pod)
     assert "failed in delete for pod default/p; it will be deleted again" in caplog.text
     bench.wait(1)
-    assert bench.rooms == {}
+    assert bench.queues == {}
 
 
 def test_a_pod_that_should_have_been_deleted_is_not_popped() -> None:
@@ -221,7 +221,7 @@ def test_a_pod_that_should_have_been_deleted_is_not_popped() -> None:
     bench.pop("q")
     assert bench.flying == ["q"]
     bench.wait(5)
-    assert bench.rooms == {}
+    assert bench.queues == {}
 
 
 def test_a_deletion_owed_does_not_take_the_next_pod_of_that_name() -> None:
@@ -267,7 +267,7 @@ def test_a_pod_that_could_not_come_back_is_added_anew(bench: Bench, caplog: pyte
     assert "failed in requeue for pod default/p; it will be added anew" in caplog.text
     assert bench.flying == []
     bench.wait(1)
-    assert bench.rooms == {"p": "active"}
+    assert bench.queues == {"p": "active"}
 
 
 def test_a_pod_that_waits_already_is_refused_as_the_interface_has_it() -> None:
@@ -278,7 +278,7 @@ def test_a_pod_that_waits_already_is_refused_as_the_interface_has_it() -> None:
     with pytest.raises(QueueError, match="already present"):
         bench.reject(queued, "A")
     bench.wait(5)
-    assert (bench.rooms, bench.flying) == ({"p": "active"}, [])
+    assert (bench.queues, bench.flying) == ({"p": "active"}, [])
 
 
 def test_a_queue_error_of_another_kind_is_a_failure(caplog: pytest.LogCaptureFixture) -> None:
@@ -290,7 +290,7 @@ def test_a_queue_error_of_another_kind_is_a_failure(caplog: pytest.LogCaptureFix
     bench.reject(queued, "A")
     assert "not today" in caplog.text
     bench.wait(1)
-    assert bench.rooms == {"p": "active"}
+    assert bench.queues == {"p": "active"}
 
 
 def test_a_pod_is_not_in_flight_for_ever(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
@@ -310,7 +310,7 @@ def test_pods_that_waited_for_a_lost_event_are_tried_again(
     bench = Bench()
     pod = bench.add("p")
     bench.reject(bench.pop("p"), "A")
-    assert bench.rooms == {"p": "unschedulable"}
+    assert bench.queues == {"p": "unschedulable"}
     bench.fail(method)
     if method == "move":
         bench.queue.move(NODE_ADD, None, None)
@@ -318,9 +318,9 @@ def test_pods_that_waited_for_a_lost_event_are_tried_again(
     else:
         bench.queue.activate({"default/p": pod})
         assert "failed in activate for pod default/p; all pods that wait" in caplog.text
-    assert bench.rooms == {"p": "unschedulable"}
+    assert bench.queues == {"p": "unschedulable"}
     bench.wait(1)
-    assert bench.rooms == {"p": "backoff"}
+    assert bench.queues == {"p": "backoff"}
 
 
 def test_one_lost_event_stands_for_many(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -373,14 +373,14 @@ def test_a_queue_that_cannot_tell_when_it_is_ready_is_asked_at_every_tick() -> N
 
 
 @pytest.mark.parametrize(
-    ("method", "answer"), [("rooms", {}), ("in_flight", ()), ("get", None), ("room_of", "")]
+    ("method", "answer"), [("pending_pods", {}), ("in_flight", ()), ("get", None), ("queue_of", "")]
 )
 def test_who_looks_in_sees_nothing(method: str, answer: object, caplog: pytest.LogCaptureFixture) -> None:
     bench = Bench()
     bench.add("p")
     bench.fail(method)
     look = getattr(bench.queue, method)
-    assert (look("default/p") if method in ("get", "room_of") else look()) == answer
+    assert (look("default/p") if method in ("get", "queue_of") else look()) == answer
     assert f"failed in {method}" in caplog.text
 
 
@@ -506,11 +506,11 @@ def test_time_in_the_guard_is_the_clocks() -> None:
     bench.add("p")
     assert bench.clock.now_ns() == START_NS
     assert bench.queue.tick() == 1.0
-    assert bench.rooms == {}
+    assert bench.queues == {}
     bench.clock.advance(1)
     assert bench.clock.now_ns() == START_NS + NANOSECONDS
     bench.queue.tick()
-    assert bench.rooms == {"p": "active"}
+    assert bench.queues == {"p": "active"}
 
 
 def test_a_queue_is_closed_also_when_the_scheduler_is_cancelled() -> None:

@@ -10,21 +10,21 @@ from kuberth.framework.signatures import signer
 from kuberth.framework.status import SUCCESS, Status
 from kuberth.queue.guard import GuardedQueue
 from kuberth.testing import make_pod
-from tests.unit.queue.building import NODE_ADD, POD_ALL, Bench, on, room_of_each
+from tests.unit.queue.building import NODE_ADD, POD_ALL, Bench, on, queue_of_each
 
 
-def test_take_from_every_room() -> None:
+def test_take_from_every_queue() -> None:
     bench = Bench(hints=on("Somebody", NODE_ADD))
     bench.fail("unschedulable", "Somebody")
     bench.fail("backoff")
     bench.add("active")
-    assert bench.rooms == {"active": "active", "backoff": "backoff", "unschedulable": "unschedulable"}
+    assert bench.queues == {"active": "active", "backoff": "backoff", "unschedulable": "unschedulable"}
     for name in ("active", "backoff", "unschedulable"):
         taken = bench.queue.take_nowait(make_pod(name))
         assert taken is not None
         assert (taken.pod.metadata.name, taken.attempts) == (name, 1 if name == "active" else 2)
         assert bench.queue.take_nowait(make_pod(name)) is None
-    assert not bench.rooms
+    assert not bench.queues
     in_flight = {pod.metadata.name for pod in bench.queue.in_flight()}
     assert in_flight == {"active", "backoff", "unschedulable"}
 
@@ -33,7 +33,7 @@ def test_a_gated_pod_is_not_given() -> None:
     bench = Bench()
     pod = bench.add("p", gates=["example.com/wait"])
     assert bench.queue.take_nowait(pod) is None
-    assert bench.rooms == {"p": "gated"}
+    assert bench.queues == {"p": "gated"}
 
 
 def test_an_unknown_pod_is_not_given() -> None:
@@ -46,17 +46,17 @@ def test_a_pod_that_was_taken_goes_its_way() -> None:
     assert taken is not None
     bench.queue.move(NODE_ADD, None, None)
     bench.reject(taken, "Somebody")
-    assert bench.rooms == {"p": "backoff"}  # the event that it missed was kept for it
+    assert bench.queues == {"p": "backoff"}  # the event that it missed was kept for it
 
 
 GROUP = {"podGroupName": "g"}
 
 
 def test_pods_of_a_group_come_back_by_their_backoff_alone() -> None:
-    """An empty active room does not cut it short: a group comes back after every attempt."""
+    """An empty active queue does not cut it short: a group comes back after every attempt."""
     bench = Bench(pod_groups=True)
     bench.fail("p", "Somebody", schedulingGroup=GROUP)
-    assert bench.rooms == {"p": "backoff"}
+    assert bench.queues == {"p": "backoff"}
     assert bench.queue.pop_nowait() is None
     bench.clock.advance(2.0)
     bench.queue.tick()
@@ -66,14 +66,14 @@ def test_pods_of_a_group_come_back_by_their_backoff_alone() -> None:
 def test_without_the_gate_they_wait_for_an_event() -> None:
     bench = Bench()
     bench.fail("p", "Somebody", schedulingGroup=GROUP)
-    assert bench.rooms == {"p": "unschedulable"}
+    assert bench.queues == {"p": "unschedulable"}
 
 
 def test_others_are_still_popped_early() -> None:
     bench = Bench(pod_groups=True, hints=on("Somebody", NODE_ADD))
     bench.fail("p", "Somebody")
     bench.queue.move(NODE_ADD, None, None)
-    assert bench.rooms == {"p": "backoff"}
+    assert bench.queues == {"p": "backoff"}
     bench.pop("p")
 
 
@@ -100,7 +100,7 @@ def test_one_hint_answers_for_all_equal_gated_pods() -> None:
     assert sorted(asked) == ["default/g0", "default/g1"]
     opened = True
     bench.queue.move(UNSCHEDULED_POD_ADD, None, None)
-    assert set(bench.rooms.values()) == {"active"}
+    assert set(bench.queues.values()) == {"active"}
 
 
 # The guard
@@ -119,4 +119,4 @@ def test_the_guard_passes_it_on_and_catches_what_is_raised() -> None:
     bench.queue.take_nowait = broken  # type: ignore[method-assign]  # a queue of somebody's own may raise
     other = bench.add("q")
     assert guard.take_nowait(other) is None
-    assert room_of_each(guard) == {"q": "active"}
+    assert queue_of_each(guard) == {"q": "active"}

@@ -56,13 +56,13 @@ def test_pods_of_one_second_leave_backoff_by_priority(early: bool, order: list[s
     bench.clock.advance(0.9)
     bench.fail("high", "A", priority=5)
     bench.queue.move(NODE_ADD, None, None)
-    assert bench.rooms == {"low": "backoff", "high": "backoff"}
+    assert bench.queues == {"low": "backoff", "high": "backoff"}
     if early:
         assert bench.pop_names() == order
         return
     bench.clock.advance(0.11)
     bench.queue.flush_backoff_completed()
-    assert bench.rooms == {"low": "active", "high": "backoff"}
+    assert bench.queues == {"low": "active", "high": "backoff"}
     bench.clock.advance(0.9)
     first = bench.pop_names()
     bench.queue.flush_backoff_completed()
@@ -78,7 +78,7 @@ def test_an_earlier_second_goes_before_priority() -> None:
     assert bench.pop_names() == ["low", "high"]
 
 
-def test_the_active_room_goes_before_any_early_pop() -> None:
+def test_the_active_queue_goes_before_any_early_pop() -> None:
     bench = Bench(hints=on("A", NODE_ADD))
     bench.fail("waiting", "A", priority=9)
     bench.queue.move(NODE_ADD, None, None)
@@ -97,10 +97,10 @@ def test_backoff_without_early_pop_is_waited_out() -> None:
     assert bench.queue.pop_nowait() is None
     bench.clock.advance(1)
     bench.queue.flush_backoff_completed()
-    assert bench.rooms == {"p": "backoff"}, "its last nanosecond is not over"
+    assert bench.queues == {"p": "backoff"}, "its last nanosecond is not over"
     bench.clock.advance(0.001)
     bench.queue.flush_backoff_completed()
-    assert bench.rooms == {"p": "active"}
+    assert bench.queues == {"p": "active"}
 
 
 def test_a_pod_whose_backoff_is_over_meanwhile_is_ready_at_once() -> None:
@@ -108,14 +108,14 @@ def test_a_pod_whose_backoff_is_over_meanwhile_is_ready_at_once() -> None:
     bench.fail("p", "A")
     bench.clock.advance(2)
     bench.queue.move(NODE_ADD, None, None)
-    assert bench.rooms == {"p": "active"}
+    assert bench.queues == {"p": "active"}
 
 
 @GATE_SETTINGS
 def test_an_error_waits_out_its_backoff_with_any_gate(hints_on: bool, early: bool) -> None:
     bench = Bench(queueing_hints=hints_on, pop_from_backoff=early)
     bench.fail("p")
-    assert bench.rooms == {"p": "backoff"}
+    assert bench.queues == {"p": "backoff"}
     assert bench.queue.pop_nowait() is None
     bench.clock.advance(2)
     bench.queue.flush_backoff_completed()
@@ -144,41 +144,41 @@ def test_every_failure_is_waited_out_from_its_own_time(plugins: tuple[str, ...])
         bench.clock.advance(0.25)
         bench.reject(queued, *plugins)
         bench.queue.move(NODE_ADD, None, None)
-        assert bench.rooms == {"p": "backoff"}
+        assert bench.queues == {"p": "backoff"}
         assert queued.backoff_expires_ns == bench.clock.now_ns() + seconds * NANOSECONDS
         bench.clock.advance(seconds + 0.5)
         bench.queue.flush_backoff_completed()
-        assert bench.rooms == {"p": "active"}
+        assert bench.queues == {"p": "active"}
 
 
 @pytest.mark.parametrize("early", [True, False], ids=["early", "not-early"])
 def test_pending_skips_backoff(early: bool) -> None:
     bench = Bench(hints=on("A", NODE_ADD, hint=QUEUE), pop_from_backoff=early)
     bench.fail("p", pending=["A"])
-    assert bench.rooms == {"p": "unschedulable"}
+    assert bench.queues == {"p": "unschedulable"}
     bench.queue.move(NODE_ADD, None, None)
-    assert bench.rooms == {"p": "active"}
+    assert bench.queues == {"p": "active"}
 
 
 def test_no_maximum_means_no_backoff() -> None:
     bench = Bench(hints=on("A", NODE_ADD), max_backoff_seconds=0)
     bench.fail("p", "A")
     bench.queue.move(NODE_ADD, None, None)
-    assert bench.rooms == {"p": "active"}
+    assert bench.queues == {"p": "active"}
 
 
 def test_a_gate_that_opens_at_the_beginning_of_virtual_time_needs_no_backoff() -> None:
     bench = Bench(start_ns=0)
     pod = bench.add("p", gates=["wait"])
     bench.update(pod, ungated(pod))
-    assert bench.rooms == {"p": "active"}
+    assert bench.queues == {"p": "active"}
 
 
 # Events and pods in flight
 
 
 @pytest.mark.parametrize(
-    ("hint", "pending", "room"),
+    ("hint", "pending", "queue"),
     [
         (QUEUE, False, "backoff"),
         (QUEUE, True, "active"),
@@ -188,7 +188,7 @@ def test_a_gate_that_opens_at_the_beginning_of_virtual_time_needs_no_backoff() -
     ids=["queue", "pending", "skip", "failing"],
 )
 def test_an_event_while_in_flight_is_judged_when_the_pod_comes_back(
-    hint: Any, pending: bool, room: str
+    hint: Any, pending: bool, queue: str
 ) -> None:
     bench = Bench(hints=on("A", NODE_ADD, hint=hint))
     bench.add("p")
@@ -196,7 +196,7 @@ def test_an_event_while_in_flight_is_judged_when_the_pod_comes_back(
     bench.queue.move(NODE_ADD, None, None)
     assert kept_events(bench.metrics) == 1
     bench.reject(queued, *([] if pending else ["A"]), pending=["A"] if pending else [])
-    assert bench.rooms == {"p": room}
+    assert bench.queues == {"p": queue}
     assert kept_events(bench.metrics) == 0
 
 
@@ -208,10 +208,10 @@ def test_an_event_counts_for_pods_that_were_in_flight_then() -> None:
     bench.queue.move(NODE_ADD, None, None)
     after = bench.pop("after")
     bench.reject(after, "A")
-    assert bench.rooms == {"after": "unschedulable"}
+    assert bench.queues == {"after": "unschedulable"}
     assert kept_events(bench.metrics) == 1, "it is kept for the one still in flight"
     bench.reject(before, "A")
-    assert bench.rooms == {"after": "unschedulable", "before": "backoff"}
+    assert bench.queues == {"after": "unschedulable", "before": "backoff"}
 
 
 def test_an_event_before_the_pop_does_not_count() -> None:
@@ -220,7 +220,7 @@ def test_an_event_before_the_pop_does_not_count() -> None:
     other = bench.pop("other")
     bench.queue.move(NODE_ADD, None, None)
     bench.fail("p", "A")
-    assert bench.rooms == {"p": "unschedulable"}
+    assert bench.queues == {"p": "unschedulable"}
     bench.queue.done(other.uid)
     assert kept_events(bench.metrics) == 0
 
@@ -231,10 +231,10 @@ def test_an_update_in_flight_is_judged_like_an_event() -> None:
     pod = bench.add("p")
     queued = bench.pop("p")
     new = bench.update(pod, with_metadata(pod, labels={"a": "b"}))
-    assert bench.rooms == {}
+    assert bench.queues == {}
     queued.info = PodInfo(new)
     bench.reject(queued, "A")
-    assert bench.rooms == {"p": "backoff"}
+    assert bench.queues == {"p": "backoff"}
 
 
 def test_an_event_nobody_registered_for_is_not_kept() -> None:
@@ -263,7 +263,7 @@ def test_only_the_waiting_pods_that_a_pre_check_accepts_move() -> None:
     bench.fail("yes", "A")
     bench.fail("no", "A")
     bench.queue.move(NODE_ADD, None, None, pre_check=lambda pod: pod.metadata.name == "yes")
-    assert bench.rooms == {"yes": "backoff", "no": "unschedulable"}
+    assert bench.queues == {"yes": "backoff", "no": "unschedulable"}
 
 
 def test_only_the_pods_that_a_hint_means_move() -> None:
@@ -274,7 +274,7 @@ def test_only_the_pods_that_a_hint_means_move() -> None:
     bench.fail("one", "A")
     bench.fail("two", "A")
     bench.queue.move(NODE_ADD, None, "two")
-    assert bench.rooms == {"one": "unschedulable", "two": "backoff"}
+    assert bench.queues == {"one": "unschedulable", "two": "backoff"}
 
 
 # Activation
@@ -324,9 +324,9 @@ def test_activate(
 ) -> None:
     bench = Bench(hints=on("A", NODE_ADD), queueing_hints=hints_on, pop_from_backoff=early)
     pod = bring(bench)
-    assert bench.rooms.get("p") == before
+    assert bench.queues.get("p") == before
     bench.queue.activate({"default/p": pod})
-    assert bench.rooms.get("p") == after
+    assert bench.queues.get("p") == after
 
 
 def test_activate_in_flight_is_for_that_pod_only() -> None:
@@ -337,14 +337,14 @@ def test_activate_in_flight_is_for_that_pod_only() -> None:
     assert kept_events(bench.metrics) == 1
     for each in queued:
         bench.reject(each, "A")
-    assert bench.rooms == {"one": "backoff", "two": "unschedulable"}
+    assert bench.queues == {"one": "backoff", "two": "unschedulable"}
 
 
 def test_activate_of_several_pods_at_once() -> None:
     bench = Bench(hints=on("A", NODE_ADD))
     pods = [bench.fail(name, "A") for name in ("one", "two", "three")]
     bench.queue.activate({f"default/{pod.metadata.name}": pod for pod in pods[:2]})
-    assert bench.rooms == {"one": "active", "two": "active", "three": "unschedulable"}
+    assert bench.queues == {"one": "active", "two": "active", "three": "unschedulable"}
 
 
 # Pods come, change and go
@@ -356,7 +356,7 @@ def test_a_failed_pod_cannot_come_back_over_one_of_its_name() -> None:
     queued = bench.pop("p")
     bench.queue.delete(old)
     new = bench.add("p")
-    with pytest.raises(QueueError, match="default/p is already present in the active room"):
+    with pytest.raises(QueueError, match="default/p is already present in the active queue"):
         bench.reject(queued, "A")
     assert [pod.metadata.uid for pod in bench.queue.in_flight()] == []
     found = bench.queue.get("default/p")
@@ -385,20 +385,20 @@ def test_a_pod_that_was_never_popped_is_not_lost_when_it_fails(
     queued = source.pop("p")
     bench = Bench(queueing_hints=hints_on, pop_from_backoff=early)
     bench.reject(queued, "A")
-    assert bench.rooms == {"p": "backoff" if hints_on else "unschedulable"}
+    assert bench.queues == {"p": "backoff" if hints_on else "unschedulable"}
     assert ("without having been in flight" in caplog.text) == hints_on
 
 
 @GATE_SETTINGS
-def test_an_update_keeps_the_room_and_the_history(hints_on: bool, early: bool) -> None:
+def test_an_update_keeps_the_queue_and_the_history(hints_on: bool, early: bool) -> None:
     for bring in (_in_active, _in_backoff, _in_error_backoff):
         bench = Bench(hints=on("A", NODE_ADD), queueing_hints=hints_on, pop_from_backoff=early)
         pod = bring(bench)
-        rooms, queued = bench.rooms, bench.queue.get("default/p")
+        queues, queued = bench.queues, bench.queue.get("default/p")
         assert queued is not None
         before = (queued.attempts, queued.timestamp_ns)
         new = bench.update(pod, with_metadata(pod, labels={"a": "b"}))
-        assert bench.rooms == rooms
+        assert bench.queues == queues
         assert bench.queue.get("default/p") is queued
         assert (queued.pod, queued.attempts, queued.timestamp_ns) == (new, *before)
 
@@ -407,26 +407,28 @@ def test_an_update_of_an_unknown_pod_adds_it() -> None:
     bench = Bench()
     pod = make_pod("p")
     bench.update(pod, with_metadata(pod, labels={"a": "b"}))
-    assert bench.rooms == {"p": "active"}
+    assert bench.queues == {"p": "active"}
     assert bench.metrics.queue_incoming_pods.values == {("active", "UnschedulablePodUpdate"): 1}
 
 
 @pytest.mark.parametrize(
-    ("hint", "room"), [(QUEUE, "backoff"), (SKIP, "unschedulable"), (failing, "backoff")], ids=["q", "s", "f"]
+    ("hint", "queue"),
+    [(QUEUE, "backoff"), (SKIP, "unschedulable"), (failing, "backoff")],
+    ids=["q", "s", "f"],
 )
-def test_an_update_of_a_waiting_pod_asks_the_hints(hint: Any, room: str) -> None:
+def test_an_update_of_a_waiting_pod_asks_the_hints(hint: Any, queue: str) -> None:
     bench = Bench(hints=on("A", POD_ALL, hint=hint))
     pod = bench.fail("p", "A")
     bench.update(pod, with_metadata(pod, labels={"a": "b"}))
-    assert bench.rooms == {"p": room}
+    assert bench.queues == {"p": queue}
 
 
 @pytest.mark.parametrize("bring", [_in_active, _in_backoff, _in_error_backoff, _in_unschedulable, _gated])
-def test_delete_from_any_room_leaves_no_trace(bring: Callable[[Bench], Pod]) -> None:
+def test_delete_from_any_queue_leaves_no_trace(bring: Callable[[Bench], Pod]) -> None:
     bench = Bench(hints=on("A", NODE_ADD))
     pod = bring(bench)
     bench.queue.delete(pod)
-    assert bench.rooms == {}
+    assert bench.queues == {}
     assert bench.queue.get("default/p") is None
     assert not not_zero(bench.metrics.unschedulable_pods)
     assert bench.queue.pop_nowait() is None
@@ -449,15 +451,15 @@ def test_a_pod_that_replaces_one_of_its_name_starts_afresh() -> None:
 def test_a_gated_pod_is_parked_until_its_gates_are_gone(hints_on: bool, early: bool) -> None:
     bench = Bench(hints=on("A", NODE_ADD), queueing_hints=hints_on, pop_from_backoff=early)
     pod = bench.add("p", gates=["one", "two"])
-    assert bench.rooms == {"p": "gated"}
+    assert bench.queues == {"p": "gated"}
     assert bench.queue.pop_nowait() is None
     assert not_zero(bench.metrics.unschedulable_pods) == {(GATES, SCHEDULER): 1}
     half = bench.update(pod, with_spec(pod, scheduling_gates=pod.spec.scheduling_gates[:1]))
-    assert bench.rooms == {"p": "gated"}
+    assert bench.queues == {"p": "gated"}
     bench.queue.move(NODE_ADD, None, None)
-    assert bench.rooms == {"p": "gated"}
+    assert bench.queues == {"p": "gated"}
     bench.update(half, ungated(half))
-    assert bench.rooms == {"p": "active"}
+    assert bench.queues == {"p": "active"}
     queued = bench.pop("p")
     assert (queued.attempts, queued.unschedulable_count) == (1, 0)
     assert not not_zero(bench.metrics.unschedulable_pods)
@@ -482,28 +484,28 @@ def test_gates_are_asked_once_on_the_way_to_active(early: bool) -> None:
     bench.fail("p", "A")
     assert door.asked == 1
     bench.queue.move(NODE_ADD, None, None)
-    assert (bench.rooms, door.asked) == ({"p": "backoff"}, 2 if early else 1)
+    assert (bench.queues, door.asked) == ({"p": "backoff"}, 2 if early else 1)
     door.closed = True
     bench.clock.advance(2)
     bench.queue.flush_backoff_completed()
-    assert (bench.rooms, door.asked) == ({"p": "active" if early else "gated"}, 2)
+    assert (bench.queues, door.asked) == ({"p": "active" if early else "gated"}, 2)
 
 
-def test_a_closed_gate_keeps_a_pod_out_of_the_backoff_room() -> None:
+def test_a_closed_gate_keeps_a_pod_out_of_the_backoff_queue() -> None:
     door = Door()
     bench = Bench(hints=[*on("A", NODE_ADD), *on("Door", NODE_TAINT)], pre_enqueue=door)
     bench.fail("p", "A")
     door.closed = True
     bench.queue.move(NODE_ADD, None, None)
-    assert bench.rooms == {"p": "gated"}
+    assert bench.queues == {"p": "gated"}
     queued = bench.queue.get("default/p")
     assert queued is not None
     assert queued.rejectors == {"A", "Door"}
     door.closed = False
     bench.queue.move(NODE_ADD, None, None)
-    assert bench.rooms == {"p": "gated"}, "only events that the gating plugin registered for open its gate"
+    assert bench.queues == {"p": "gated"}, "only events that the gating plugin registered for open its gate"
     bench.queue.move(NODE_TAINT, None, None)
-    assert bench.rooms == {"p": "backoff"}
+    assert bench.queues == {"p": "backoff"}
 
 
 def test_the_gating_plugin_is_asked_first() -> None:
@@ -522,7 +524,7 @@ def test_the_gating_plugin_is_asked_first() -> None:
 def test_a_profile_without_gates_lets_everyone_in() -> None:
     bench = Bench()
     bench.add("p", scheduler="someone-else", gates=["wait"])
-    assert bench.rooms == {"p": "active"}
+    assert bench.queues == {"p": "active"}
 
 
 # Without hints
@@ -535,18 +537,18 @@ def test_without_hints_an_event_during_the_attempt_brings_the_pod_back() -> None
     one = bench.pop("one")
     bench.queue.move(NODE_ADD, None, None)
     bench.reject(one, "B")
-    assert bench.rooms["one"] == "backoff", "whoever rejected it"
+    assert bench.queues["one"] == "backoff", "whoever rejected it"
     two = bench.pop("two")
     bench.reject(two, "A")
-    assert bench.rooms["two"] == "unschedulable", "the event was before its attempt"
+    assert bench.queues["two"] == "unschedulable", "the event was before its attempt"
     assert kept_events(bench.metrics) == 0
 
 
 @pytest.mark.parametrize("plugins", [(), ("A",)], ids=["error", "rejection"])
 @pytest.mark.parametrize(
-    ("hints", "room"), [(True, "active"), (False, "backoff")], ids=["hints", "without-hints"]
+    ("hints", "queue"), [(True, "active"), (False, "backoff")], ids=["hints", "without-hints"]
 )
-def test_no_backoff_at_all(plugins: tuple[str, ...], *, hints: bool, room: str) -> None:
+def test_no_backoff_at_all(plugins: tuple[str, ...], *, hints: bool, queue: str) -> None:
     """Without hints a pod that is worth another attempt still waits for the next flush."""
     bench = Bench(
         hints=on("A", NODE_ADD), max_backoff_seconds=0, queueing_hints=hints, pop_from_backoff=False
@@ -555,9 +557,9 @@ def test_no_backoff_at_all(plugins: tuple[str, ...], *, hints: bool, room: str) 
     queued = bench.pop("p")
     bench.queue.move(NODE_ADD, None, None)
     bench.reject(queued, *plugins)
-    assert bench.rooms == {"p": room}
+    assert bench.queues == {"p": queue}
     bench.queue.flush_backoff_completed()
-    assert bench.rooms == {"p": "active"}
+    assert bench.queues == {"p": "active"}
 
 
 @pytest.mark.parametrize("way", ["waiting", "in-flight", "own-update", "own-update-in-flight"])
@@ -583,7 +585,7 @@ def test_a_hint_is_asked_with_both_versions(way: str) -> None:
     if way.endswith("in-flight"):
         bench.reject(queued, "A")
     assert asked == [(new, old, new) if way.startswith("own") else (old, "before", "after")]
-    assert bench.rooms == {"p": "unschedulable"}
+    assert bench.queues == {"p": "unschedulable"}
 
 
 def test_without_hints_terms_that_a_waiting_pod_got_meanwhile_count() -> None:
@@ -603,10 +605,10 @@ def test_without_hints_terms_that_a_waiting_pod_got_meanwhile_count() -> None:
     old = bench.add("p", uid="p", affinity=near("one"))
     bench.update(old, make_pod("p", uid="p", affinity=near("two")))
     door_closed = False
-    for app, room in (("one", "gated"), ("two", "active")):
+    for app, queue in (("one", "gated"), ("two", "active")):
         placed = make_pod("placed", labels={"app": app}, node="n")
         bench.queue.move(events.ASSIGNED_POD_ADD, None, placed)
-        assert bench.rooms == {"p": room}, app
+        assert bench.queues == {"p": queue}, app
 
 
 def test_without_hints_an_activation_during_the_attempt_counts_as_an_event() -> None:
@@ -615,11 +617,11 @@ def test_without_hints_an_activation_during_the_attempt_counts_as_an_event() -> 
     queued = bench.pop("p")
     bench.queue.activate({"default/p": pod})
     bench.reject(queued, "A")
-    assert bench.rooms == {"p": "backoff"}
+    assert bench.queues == {"p": "backoff"}
 
 
 @pytest.mark.parametrize(
-    ("change", "room"),
+    ("change", "queue"),
     [
         pytest.param(lambda pod: with_metadata(pod, labels={"a": "b"}), "backoff", id="labels"),
         pytest.param(lambda pod: with_metadata(pod, annotations={"a": "b"}), "backoff", id="annotations"),
@@ -631,12 +633,12 @@ def test_without_hints_an_activation_during_the_attempt_counts_as_an_event() -> 
     ],
 )
 def test_without_hints_an_update_counts_unless_it_is_bookkeeping(
-    change: Callable[[Pod], Pod], room: str
+    change: Callable[[Pod], Pod], queue: str
 ) -> None:
     bench = Bench(queueing_hints=False)
     pod = bench.fail("p", "A")
     bench.update(pod, change(pod))
-    assert bench.rooms == {"p": room}
+    assert bench.queues == {"p": queue}
 
 
 def test_without_hints_an_update_in_flight_queues_the_pod_beside_its_attempt() -> None:
@@ -645,7 +647,7 @@ def test_without_hints_an_update_in_flight_queues_the_pod_beside_its_attempt() -
     pod = bench.add("p")
     queued = bench.pop("p")
     bench.update(pod, with_metadata(pod, labels={"a": "b"}))
-    assert bench.rooms == {"p": "active"}
+    assert bench.queues == {"p": "active"}
     with pytest.raises(QueueError):
         bench.reject(queued, "A")
 
@@ -688,14 +690,14 @@ PLACED_WEB = make_pod("web", labels={"app": "web"}, node="n1")
             {"InterPodAffinity"}, FAR_FROM_WEB, PLACED_WEB, events.ASSIGNED_POD_ADD, False, id="far"
         ),
         pytest.param({"Fit"}, None, PLACED_WEB, events.ASSIGNED_POD_ADD, False, id="no-terms"),
-        pytest.param({"Fit"}, None, PLACED_WEB, events.ASSIGNED_POD_DELETE, True, id="delete-frees-room"),
+        pytest.param({"Fit"}, None, PLACED_WEB, events.ASSIGNED_POD_DELETE, True, id="delete-frees-queue"),
         pytest.param(
             {"Fit"},
             None,
             PLACED_WEB,
             ClusterEvent(Resource.ASSIGNED_POD, Action.UPDATE_POD_SCALE_DOWN),
             True,
-            id="scale-down-frees-room",
+            id="scale-down-frees-queue",
         ),
         pytest.param(
             {"PodTopologySpread"},
@@ -725,7 +727,7 @@ def test_without_hints_a_placed_pod_brings_back_who_looks_for_such_a_pod(
     bench.fail("p", *rejectors, affinity=affinity)
     gone = event == events.ASSIGNED_POD_DELETE
     bench.queue.move(event, placed if gone else None, None if gone else placed)
-    assert bench.rooms == {"p": "backoff" if moves else "unschedulable"}
+    assert bench.queues == {"p": "backoff" if moves else "unschedulable"}
 
 
 def test_without_hints_namespaces_are_selected_by_their_labels() -> None:
@@ -744,38 +746,38 @@ def test_without_hints_namespaces_are_selected_by_their_labels() -> None:
     bench.fail("p", "InterPodAffinity", affinity=affinity)
     placed = make_pod("web", node="n1", namespace="other")
     bench.queue.move(events.ASSIGNED_POD_ADD, None, placed)
-    assert bench.rooms == {"p": "unschedulable"}
+    assert bench.queues == {"p": "unschedulable"}
     bench.context.cluster.set_namespace("other", {"team": "a"})
     bench.queue.move(events.ASSIGNED_POD_ADD, None, placed)
-    assert bench.rooms == {"p": "backoff"}
+    assert bench.queues == {"p": "backoff"}
 
 
 def test_with_hints_a_placed_pod_is_for_the_hints_to_judge() -> None:
     bench = Bench(hints=on("Custom", POD_ALL, hint=QUEUE))
     bench.fail("p", "Custom")
     bench.queue.move(events.ASSIGNED_POD_ADD, None, PLACED_WEB)
-    assert bench.rooms == {"p": "backoff"}
+    assert bench.queues == {"p": "backoff"}
 
 
 # Time
 
 
 @pytest.mark.parametrize(
-    ("waited", "room"), [(300.0, "unschedulable"), (300.001, "active")], ids=["at", "after"]
+    ("waited", "queue"), [(300.0, "unschedulable"), (300.001, "active")], ids=["at", "after"]
 )
 @GATE_SETTINGS
 def test_a_pod_that_waits_too_long_is_tried_again(
-    waited: float, room: str, hints_on: bool, early: bool
+    waited: float, queue: str, hints_on: bool, early: bool
 ) -> None:
     bench = Bench(queueing_hints=hints_on, pop_from_backoff=early)
     bench.fail("p", "A")
     bench.clock.advance(waited)
     bench.queue.flush_unschedulable_leftover()
-    assert bench.rooms == {"p": room}
+    assert bench.queues == {"p": queue}
     queued = bench.queue.get("default/p")
     assert queued is not None
-    assert queued.was_flushed == (room == "active")
-    if room == "active":
+    assert queued.was_flushed == (queue == "active")
+    if queue == "active":
         bench.reject(bench.pop("p"), "A")
         assert not queued.was_flushed
 
@@ -785,7 +787,7 @@ def test_a_flushed_pod_still_backing_off_waits_that_out() -> None:
     bench.fail("p", "A")
     bench.clock.advance(2)
     bench.queue.flush_unschedulable_leftover()
-    assert bench.rooms == {"p": "backoff"}
+    assert bench.queues == {"p": "backoff"}
 
 
 def test_a_gated_pod_is_asked_again_once_per_timeout() -> None:
@@ -795,7 +797,7 @@ def test_a_gated_pod_is_asked_again_once_per_timeout() -> None:
     bench.add("p")
     bench.clock.advance(301)
     bench.queue.flush_unschedulable_leftover()
-    assert (bench.rooms, door.asked) == ({"p": "gated"}, 2)
+    assert (bench.queues, door.asked) == ({"p": "gated"}, 2)
     queued = bench.queue.get("default/p")
     assert queued is not None
     assert not queued.was_flushed, "no attempt followed from it"
@@ -805,7 +807,7 @@ def test_a_gated_pod_is_asked_again_once_per_timeout() -> None:
     door.closed = False
     bench.clock.advance(301)
     bench.queue.flush_unschedulable_leftover()
-    assert bench.rooms == {"p": "active"}
+    assert bench.queues == {"p": "active"}
 
 
 def test_a_flush_is_an_event_for_pods_in_flight() -> None:
@@ -816,7 +818,7 @@ def test_a_flush_is_an_event_for_pods_in_flight() -> None:
     queued = bench.pop("p")
     bench.queue.flush_unschedulable_leftover()
     bench.reject(queued, "A")
-    assert bench.rooms == {"old": "active", "p": "backoff"}
+    assert bench.queues == {"old": "active", "p": "backoff"}
 
 
 def test_tick_flushes_when_due_and_says_when_to_come_again() -> None:
@@ -847,7 +849,7 @@ def test_a_queue_in_which_nobody_backs_off_need_not_be_ticked_every_second() -> 
     for _ in range(2):
         bench.clock.advance(1)
         bench.queue.tick()
-    assert bench.rooms == {"p": "active", "q": "active"}
+    assert bench.queues == {"p": "active", "q": "active"}
     assert bench.queue.tick() == pytest.approx(3600.0)
 
 
@@ -862,7 +864,7 @@ def test_those_who_wait_too_long_are_looked_for_in_the_same_rhythm(idle: float, 
     bench.queue.tick()
     bench.clock.advance(idle)
     bench.fail("p", "A")
-    assert bench.rooms == {"p": "unschedulable"}
+    assert bench.queues == {"p": "unschedulable"}
     assert len(calls) == 1
     assert bench.queue.tick() == pytest.approx(expected)
     bench.fail("q", "A")
@@ -874,14 +876,14 @@ def test_tick_does_both_flushes() -> None:
     bench.fail("rejected", "A")
     bench.fail("error")
     bench.queue.tick()
-    assert bench.rooms == {"rejected": "unschedulable", "error": "backoff"}
+    assert bench.queues == {"rejected": "unschedulable", "error": "backoff"}
     for _ in range(59):
         bench.clock.advance(1)
         bench.queue.tick()
-    assert bench.rooms == {"rejected": "unschedulable", "error": "active"}, "it is looked at every 30 seconds"
+    assert bench.queues == {"rejected": "unschedulable", "error": "active"}, "looked at every 30 seconds"
     bench.clock.advance(1)
     bench.queue.tick()
-    assert bench.rooms == {"rejected": "active", "error": "active"}
+    assert bench.queues == {"rejected": "active", "error": "active"}
 
 
 def test_a_queue_of_ones_own_may_tick_otherwise() -> None:
@@ -897,10 +899,10 @@ def test_a_queue_of_ones_own_may_tick_otherwise() -> None:
     bench.fail("p", "A")
     bench.clock.advance(2)
     assert bench.queue.tick() == 0.25
-    assert bench.rooms == {"p": "active"}
+    assert bench.queues == {"p": "active"}
 
 
-# Readiness, rooms and counts
+# Readiness, queues and counts
 
 
 @pytest.mark.parametrize(("early", "told"), [(True, 1), (False, 0)], ids=["early", "not-early"])
@@ -919,7 +921,7 @@ def test_whoever_pops_is_told_when_there_is_something(early: bool, told: int) ->
     assert len(calls) == 2 + told
 
 
-def test_rooms_and_get() -> None:
+def test_queues_and_get() -> None:
     bench = Bench(hints=[*on("A", NODE_ADD, hint=QUEUE), *on("B", NODE_TAINT)])
     bench.fail("parked", "B")
     bench.fail("error")
@@ -927,15 +929,15 @@ def test_rooms_and_get() -> None:
     bench.queue.move(NODE_ADD, None, None)
     bench.add("gated", gates=["wait"])
     bench.add("active")
-    assert bench.rooms == {
+    assert bench.queues == {
         "active": "active",
         "backoff": "backoff",
         "error": "backoff",
         "parked": "unschedulable",
         "gated": "gated",
     }
-    assert list(bench.queue.rooms()) == ["active", "backoff", "unschedulable", "gated"]
-    for name in bench.rooms:
+    assert list(bench.queue.pending_pods()) == ["active", "backoff", "unschedulable", "gated"]
+    for name in bench.queues:
         queued = bench.queue.get(f"default/{name}")
         assert queued is not None
         assert queued.pod.metadata.name == name

@@ -210,12 +210,12 @@ class QueueMachine(RuleBasedStateMachine):
     def _requeue(self, queued: QueuedPod, plugins: set[str], pending: set[str]) -> None:
         name = queued.key
         current = self.pods.get(name)
-        if name not in self.model.rooms and (current is None or current.metadata.uid != queued.uid):
+        if name not in self.model.queues and (current is None or current.metadata.uid != queued.uid):
             self._done(queued)
             return
         queued.unschedulable_plugins = set(plugins)
         queued.pending_plugins = set(pending)
-        if current is None or name in self.model.rooms:
+        if current is None or name in self.model.queues:
             with pytest.raises(QueueError, match="already present"):
                 self.queue.requeue(queued)
         else:
@@ -280,22 +280,22 @@ class QueueMachine(RuleBasedStateMachine):
     # What holds after every step
 
     @invariant()
-    def every_pod_is_in_its_room(self) -> None:
+    def every_pod_is_in_its_queue(self) -> None:
         expected: dict[str, set[str]] = {
             "active": set(),
             "backoff": set(),
             "unschedulable": set(),
             "gated": set(),
         }
-        for key, known in self.model.rooms.items():
-            expected["backoff" if known.room == "error" else known.room].add(key)
-        rooms = self.queue.rooms()
-        assert {room: {queued.key for queued in pods} for room, pods in rooms.items()} == expected
-        assert sum(map(len, rooms.values())) == len(self.model.rooms)
-        for key, known in self.model.rooms.items():
+        for key, known in self.model.queues.items():
+            expected["backoff" if known.queue == "error" else known.queue].add(key)
+        queues = self.queue.pending_pods()
+        assert {queue: {queued.key for queued in pods} for queue, pods in queues.items()} == expected
+        assert sum(map(len, queues.values())) == len(self.model.queues)
+        for key, known in self.model.queues.items():
             queued = self.queue.get(key)
             assert queued is not None
-            assert key in expected[self.queue.room_of(key)]
+            assert key in expected[self.queue.queue_of(key)]
             assert queued.uid == known.pod.metadata.uid
             assert queued.pod is known.pod
             assert (queued.attempts, queued.unschedulable_count, queued.consecutive_errors) == (
@@ -306,7 +306,7 @@ class QueueMachine(RuleBasedStateMachine):
             assert (queued.unschedulable_plugins, queued.pending_plugins) == (known.rejectors, known.pending)
             assert queued.gating_plugin == known.gate
             assert queued.timestamp_ns == known.entered_ns
-            if known.room in ("backoff", "error"):
+            if known.queue in ("backoff", "error"):
                 assert queued.backoff_expires_ns == self.model.expiry_ns(known)
 
     @invariant()
@@ -338,9 +338,9 @@ class QueueMachine(RuleBasedStateMachine):
             return
         for queued in list(self.flying.values()):
             self.queue.done(queued.uid)
-        for known in list(self.model.rooms.values()):
+        for known in list(self.model.queues.values()):
             self.queue.delete(known.pod)
-        assert not any(self.queue.rooms().values())
+        assert not any(self.queue.pending_pods().values())
         assert self.queue.pop_nowait() is None
         assert not not_zero(self.context.metrics.inflight_events)
         assert not not_zero(self.context.metrics.unschedulable_pods)

@@ -15,7 +15,7 @@ from kuberth.framework.queued_pod import QueuedPod
 from kuberth.framework.status import SUCCESS, Status
 from kuberth.observe.metrics import SchedulerMetrics
 from kuberth.queue.hints import Hints
-from kuberth.queue.unschedulable import UnschedulableRoom
+from kuberth.queue.unschedulable import UnschedulablePods
 from kuberth.testing import make_node, make_pod
 from tests.unit.queue.building import (
     GATES,
@@ -40,8 +40,8 @@ HINTS = [
 ]
 
 
-def room(*pods: QueuedPod) -> UnschedulableRoom:
-    made = UnschedulableRoom(Hints({SCHEDULER: HINTS}, SchedulerMetrics()))
+def queue(*pods: QueuedPod) -> UnschedulablePods:
+    made = UnschedulablePods(Hints({SCHEDULER: HINTS}, SchedulerMetrics()))
     for queued in pods:
         assert made.add(queued) is True
     return made
@@ -57,7 +57,7 @@ def parked(
     return queued
 
 
-def concerned(of: UnschedulableRoom, event: ClusterEvent) -> list[str]:
+def concerned(of: UnschedulablePods, event: ClusterEvent) -> list[str]:
     return [queued.pod.metadata.name for queued in of.concerned_by(event, None, None)]
 
 
@@ -81,7 +81,7 @@ def concerned(of: UnschedulableRoom, event: ClusterEvent) -> list[str]:
 )
 def test_an_event_concerns_pods_of_its_plugins(event: ClusterEvent, names: list[str]) -> None:
     """In the order they came; a gated pod only by its gate; pods nobody speaks for by any event."""
-    of = room(
+    of = queue(
         parked("a", "A"),
         parked("b", "B"),
         parked("gated", "A", "B", gate=GATES),
@@ -95,9 +95,9 @@ def test_an_event_concerns_pods_of_its_plugins(event: ClusterEvent, names: list[
 
 def test_a_pod_is_filed_anew_and_keeps_its_place() -> None:
     first, second = parked("first", "A"), parked("second", "B")
-    of = room(first, second)
+    of = queue(first, second)
     first.unschedulable_plugins = {"B"}
-    assert concerned(of, NODE_TAINT) == ["second"], "nobody told the room"
+    assert concerned(of, NODE_TAINT) == ["second"], "nobody told the queue"
     assert of.add(first) is False
     assert concerned(of, NODE_TAINT) == ["first", "second"]
     first.unschedulable_plugins = {"C"}
@@ -133,7 +133,7 @@ def test_gated_pods_are_not_looked_at_by_events_that_cannot_open_their_gates() -
         bench.queue.move(event, None, make_node("n"), pre_check=pre_check)
     assert asked == ["PreEnqueue"]
     assert checked == ["p"]
-    assert bench.rooms["p"] == "backoff"
+    assert bench.queues["p"] == "backoff"
     assert bench.metrics.queueing_hint_execution_duration.values[("A", NODE_TAINT.label, "Queue")].count == 1
 
 
@@ -165,12 +165,12 @@ def test_a_pod_that_is_gated_later_waits_for_its_gate_only() -> None:
     bench.fail("p", "A")
     closed = True
     bench.queue.move(NODE_ADD, None, None)
-    assert bench.rooms == {"p": "gated"}
+    assert bench.queues == {"p": "gated"}
     closed = False
     bench.queue.move(NODE_ADD, None, None)
-    assert bench.rooms == {"p": "gated"}, "not an event of the door"
+    assert bench.queues == {"p": "gated"}, "not an event of the door"
     bench.queue.move(NODE_TAINT, None, None)
-    assert bench.rooms == {"p": "backoff"}
+    assert bench.queues == {"p": "backoff"}
 
 
 def by_labels(info: PodInfo) -> bytes:
@@ -195,7 +195,7 @@ def test_of_pods_that_the_plugin_cannot_tell_apart_one_is_asked_for_all(
 
     event = ClusterEvent(resource, Action.ADD)
     hints = [RegisteredHint("A", event, likes_blue, sign=by_labels)]
-    made = UnschedulableRoom(Hints({SCHEDULER: hints}, SchedulerMetrics()))
+    made = UnschedulablePods(Hints({SCHEDULER: hints}, SchedulerMetrics()))
     for number in range(3):
         for color in ("red", "blue"):
             pod = make_pod(f"{color}-{number}", scheduler=SCHEDULER, labels={"color": color})
@@ -216,7 +216,7 @@ def test_pods_of_different_schedulers_are_not_equal() -> None:
         return Hint.SKIP
 
     hints = {name: [RegisteredHint("A", NODE_ADD, note, sign=by_labels)] for name in ("one", "two")}
-    made = UnschedulableRoom(Hints(hints, SchedulerMetrics()))
+    made = UnschedulablePods(Hints(hints, SchedulerMetrics()))
     for number in range(2):
         for scheduler in ("one", "two"):
             made.add(parked(f"{scheduler}-{number}", "A", scheduler=scheduler))
@@ -228,9 +228,9 @@ def at_gate(name: str) -> QueuedPod:
     return parked(name, "A", gate="Gate")
 
 
-def gate_room(gate: Callable[[Pod], Status | None]) -> UnschedulableRoom:
+def gate_queue(gate: Callable[[Pod], Status | None]) -> UnschedulablePods:
     hints = [RegisteredHint("Gate", NODE_ADD, None, gate=gate), *on("A", NODE_ADD)]
-    return UnschedulableRoom(Hints({SCHEDULER: hints, "another": on("Gate", NODE_ADD)}, SchedulerMetrics()))
+    return UnschedulablePods(Hints({SCHEDULER: hints, "another": on("Gate", NODE_ADD)}, SchedulerMetrics()))
 
 
 def refuses(*names: str) -> Callable[[Pod], Status | None]:
@@ -239,7 +239,7 @@ def refuses(*names: str) -> Callable[[Pod], Status | None]:
 
 def test_pods_that_their_gate_refuses_again_are_left_alone() -> None:
     first, second = at_gate("first"), at_gate("second")
-    made = gate_room(refuses("first", "rejected"))
+    made = gate_queue(refuses("first", "rejected"))
     for queued in (first, second, parked("rejected", "A")):
         made.add(queued)
     assert concerned(made, NODE_ADD) == ["second", "rejected"]
@@ -254,7 +254,7 @@ def test_pods_that_their_gate_refuses_again_are_left_alone() -> None:
 
 def test_what_periodic_flushes_bring_is_asked_whatever_the_gate_says() -> None:
     kept = at_gate("kept")
-    made = gate_room(refuses("kept"))
+    made = gate_queue(refuses("kept"))
     made.add(kept)
     assert made.concerned_by(events.UNSCHEDULABLE_TIMEOUT, None, None) == [kept]
 
@@ -263,7 +263,7 @@ def test_a_gate_that_fails_is_asked_in_earnest() -> None:
     def fail(_pod: Pod) -> Status | None:
         raise RuntimeError("broken")
 
-    made = gate_room(fail)
+    made = gate_queue(fail)
     made.add(at_gate("first"))
     assert concerned(made, NODE_ADD) == ["first"]
 
@@ -271,7 +271,7 @@ def test_a_gate_that_fails_is_asked_in_earnest() -> None:
 def test_gated_pods_that_others_rejected_before_are_asked_one_by_one() -> None:
     """What the gate's own hint says of one of them does not speak for those others."""
     hints = [RegisteredHint("Gate", NODE_ADD, always(Hint.SKIP), sign=by_labels), *on("A", NODE_ADD)]
-    made = UnschedulableRoom(Hints({SCHEDULER: hints}, SchedulerMetrics()))
+    made = UnschedulablePods(Hints({SCHEDULER: hints}, SchedulerMetrics()))
     for name in ("first", "second"):
         made.add(parked(f"fresh-{name}", gate="Gate"))
         made.add(at_gate(name))
@@ -286,7 +286,7 @@ def test_an_event_about_a_waiting_pod_says_nothing_of_its_equals() -> None:
         same = isinstance(new, Pod) and new.metadata.uid == pod.metadata.uid
         return Hint.QUEUE if same else Hint.SKIP
 
-    made = UnschedulableRoom(
+    made = UnschedulablePods(
         Hints({SCHEDULER: [RegisteredHint("A", event, is_it, sign=by_labels)]}, SchedulerMetrics())
     )
     waiting = [parked(name, "A") for name in ("first", "second", "third")]
@@ -303,12 +303,12 @@ def about(*keys: Hashable) -> Callable[[object, object], Iterable[Hashable] | No
     return lambda _old, _new: keys
 
 
-def concern_room(
+def concern_queue(
     of_event: Callable[[object, object], Iterable[Hashable] | None],
     of_pod: Callable[[Pod], Iterable[Hashable]] = lambda pod: [pod.metadata.name],
-) -> UnschedulableRoom:
+) -> UnschedulablePods:
     hint = RegisteredHint("A", NODE_ADD, always(Hint.QUEUE), concern=Concern(of_pod, of_event))
-    made = UnschedulableRoom(Hints({SCHEDULER: [hint, *on("B", NODE_ADD)]}, SchedulerMetrics()))
+    made = UnschedulablePods(Hints({SCHEDULER: [hint, *on("B", NODE_ADD)]}, SchedulerMetrics()))
     gated = parked("gated", gate="A")
     for queued in (parked("first", "A"), gated, parked("second", "A"), parked("both", "A", "B")):
         made.add(queued)
@@ -316,7 +316,7 @@ def concern_room(
 
 
 def test_pods_that_an_event_is_not_about_are_left_alone() -> None:
-    made = concern_room(about("second", "gated", "nobody"))
+    made = concern_queue(about("second", "gated", "nobody"))
     # What one plugin leaves alone another may want to hear of.
     assert concerned(made, NODE_ADD) == ["gated", "second", "both"]
     made.remove("default/second")
@@ -326,7 +326,7 @@ def test_pods_that_an_event_is_not_about_are_left_alone() -> None:
 
 def test_an_event_about_anybody_is_for_all() -> None:
     everybody = ["first", "gated", "second", "both"]
-    assert concerned(concern_room(lambda _old, _new: None), NODE_ADD) == everybody
+    assert concerned(concern_queue(lambda _old, _new: None), NODE_ADD) == everybody
 
 
 def test_a_plugin_that_cannot_say_what_an_event_is_about_is_asked_for_all(
@@ -335,7 +335,7 @@ def test_a_plugin_that_cannot_say_what_an_event_is_about_is_asked_for_all(
     def fail(_old: object, _new: object) -> Iterable[Hashable]:
         raise RuntimeError("broken")
 
-    assert concerned(concern_room(fail), NODE_ADD) == ["first", "gated", "second", "both"]
+    assert concerned(concern_queue(fail), NODE_ADD) == ["first", "gated", "second", "both"]
     assert "plugin 'A' failed to say what NodeAdd is about" in caplog.text
 
 
@@ -347,12 +347,12 @@ def test_a_pod_of_which_a_plugin_cannot_say_what_it_is_known_by_is_always_asked_
             raise RuntimeError("broken")
         return [pod.metadata.name]
 
-    assert concerned(concern_room(about("second"), fail), NODE_ADD) == ["first", "second", "both"]
+    assert concerned(concern_queue(about("second"), fail), NODE_ADD) == ["first", "second", "both"]
     assert "plugin 'A' failed to say what pod default/first is known by" in caplog.text
 
 
 def test_without_a_concern_in_one_profile_all_are_asked_about() -> None:
-    made = UnschedulableRoom(
+    made = UnschedulablePods(
         Hints(
             {
                 SCHEDULER: [RegisteredHint("A", NODE_ADD, None, concern=Concern(lambda _pod: (), about()))],

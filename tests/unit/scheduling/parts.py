@@ -76,10 +76,12 @@ class Parts:
         assert isinstance(rejection, Rejection), rejection
         return rejection
 
-    def rooms(self) -> dict[str, list[str]]:
-        """The names of waiting pods by room, without empty rooms."""
-        rooms = self.queue.rooms().items()
-        return {room: [queued.pod.metadata.name for queued in waiting] for room, waiting in rooms if waiting}
+    def queues(self) -> dict[str, list[str]]:
+        """The names of waiting pods by queue, without empty queues."""
+        queues = self.queue.pending_pods().items()
+        return {
+            queue: [queued.pod.metadata.name for queued in waiting] for queue, waiting in queues if waiting
+        }
 
 
 def parts(

@@ -186,7 +186,7 @@ def test_a_pod_whose_profile_is_gone_when_its_turn_comes_is_let_go(caplog: pytes
     (turn,) = scheduler.made.outside.spawned
     scheduler.loop._runners = {}  # as a configuration without the profile leaves them
     run_in_virtual_time(lambda: turn)
-    assert (scheduler.placements, scheduler.rooms(), scheduler.queue.in_flight()) == ([], {}, ())
+    assert (scheduler.placements, scheduler.queues(), scheduler.queue.in_flight()) == ([], {}, ())
     assert "asks for scheduler 'default-scheduler', which is not here" in caplog.text
 
 

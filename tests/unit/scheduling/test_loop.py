@@ -29,14 +29,14 @@ def test_a_rejected_pod_goes_back() -> None:
     scheduler.add(make_pod("p"))
     assert scheduler.loop.schedule_one()
     assert scheduler.placements == []
-    assert scheduler.rooms() == {"unschedulable": ["p"]}
+    assert scheduler.queues() == {"unschedulable": ["p"]}
 
 
 def test_a_pod_of_another_scheduler_is_let_go(caplog: pytest.LogCaptureFixture) -> None:
     scheduler = parts()
     scheduler.add(make_pod("p", scheduler="someone-else"))
     assert scheduler.loop.schedule_one()
-    assert (scheduler.placements, scheduler.rooms(), scheduler.queue.in_flight()) == ([], {}, ())
+    assert (scheduler.placements, scheduler.queues(), scheduler.queue.in_flight()) == ([], {}, ())
     assert "asks for scheduler 'someone-else'" in caplog.text
 
 
@@ -44,7 +44,7 @@ def test_a_pod_that_is_being_deleted_is_let_go() -> None:
     scheduler = parts()
     scheduler.add(make_pod("p", metadata={"deletionTimestamp": "2025-01-01T00:00:00Z"}))
     assert scheduler.loop.schedule_one()
-    assert (scheduler.placements, scheduler.rooms(), scheduler.queue.in_flight()) == ([], {}, ())
+    assert (scheduler.placements, scheduler.queues(), scheduler.queue.in_flight()) == ([], {}, ())
     assert scheduler.made.outside.events == [
         ("p", "FailedScheduling", "skip schedule deleting pod: default/p")
     ]
@@ -71,7 +71,7 @@ def test_a_defect_costs_no_one_their_pod(monkeypatch: pytest.MonkeyPatch) -> Non
         # After the pod was assumed: the worst moment.
         patched.setattr(scheduler.runner.reserving, "run_permit", fail)
         assert scheduler.loop.schedule_one()
-    assert scheduler.rooms() == {"active": ["q"], "backoff": ["p"]}
+    assert scheduler.queues() == {"active": ["q"], "backoff": ["p"]}
     assert scheduler.made.cluster.placed("u") is None
     assert scheduler.made.outside.events[0].note == "our own mistake"
     took = scheduler.made.metrics.attempt_duration.values[("error", "default-scheduler")]
@@ -96,7 +96,7 @@ def test_a_binding_that_does_not_start_gives_the_pod_back(
     with monkeypatch.context() as patched:
         patched.setattr(scheduler.loop, "_bind", fail)
         assert scheduler.loop.schedule_one()
-    assert scheduler.rooms() == {"active": ["q"], "backoff": ["p"]}
+    assert scheduler.queues() == {"active": ["q"], "backoff": ["p"]}
     assert scheduler.queue.in_flight() == ()
     assert scheduler.made.cluster.placed("u") is None
     assert undone == ["p"]
@@ -112,7 +112,7 @@ def test_an_event_that_cannot_be_recorded_keeps_no_pod_in_flight(
     scheduler.add(make_pod("p", metadata={"deletionTimestamp": "2025-01-01T00:00:00Z"}))
     monkeypatch.setattr(scheduler.made.outside, "record", broken)
     assert scheduler.loop.schedule_one()
-    assert (scheduler.rooms(), scheduler.queue.in_flight()) == ({}, ())
+    assert (scheduler.queues(), scheduler.queue.in_flight()) == ({}, ())
     assert "the event that pod default/p is being deleted was not recorded" in caplog.text
 
 
@@ -123,7 +123,7 @@ def test_whatever_else_fails_gives_the_pod_back(
     scheduler.add(make_pod("p"))
     monkeypatch.setattr(scheduler.failures, "handle", broken)
     assert scheduler.loop.schedule_one()
-    assert (scheduler.rooms(), scheduler.queue.in_flight()) == ({"backoff": ["p"]}, ())
+    assert (scheduler.queues(), scheduler.queue.in_flight()) == ({"backoff": ["p"]}, ())
     assert "the scheduling loop failed with pod default/p; it is queued again" in caplog.text
 
 
@@ -138,7 +138,7 @@ def test_a_pod_that_waits_again_when_something_fails_waits_once(monkeypatch: pyt
 
     monkeypatch.setattr(scheduler.failures, "handle", handle_and_fail)
     assert scheduler.loop.schedule_one()
-    assert (scheduler.rooms(), scheduler.queue.in_flight()) == ({"unschedulable": ["p"]}, ())
+    assert (scheduler.queues(), scheduler.queue.in_flight()) == ({"unschedulable": ["p"]}, ())
 
 
 def test_pods_a_plugin_wants_tried_again_are_activated() -> None:
@@ -155,10 +155,10 @@ def test_pods_a_plugin_wants_tried_again_are_activated() -> None:
     scheduler = parts(refusing, plugin("A", ReservePlugin, reserve=activate, unreserve=None), nodes=["n1"])
     scheduler.add(other)
     scheduler.loop.schedule_one()
-    assert scheduler.rooms() == {"unschedulable": ["other"]}
+    assert scheduler.queues() == {"unschedulable": ["other"]}
     scheduler.add(make_pod("p"))
     scheduler.loop.schedule_one()
-    assert scheduler.rooms() == {"active": ["other"]}
+    assert scheduler.queues() == {"active": ["other"]}
     assert scheduler.placements[0].state.pods_to_activate == {}, "not once more after the binding"
 
 
@@ -197,7 +197,7 @@ def test_after_stop_no_pod_is_popped() -> None:
         scheduler.add(make_pod("late"))
         await asyncio.sleep(0.1)
 
-    assert running(steps).rooms() == {"active": ["late"]}
+    assert running(steps).queues() == {"active": ["late"]}
 
 
 def test_others_get_their_turn_between_two_pods() -> None:

@@ -48,7 +48,7 @@ from kuberth.observe.metrics import SchedulerMetrics
 from kuberth.plugins import in_tree_registry
 from kuberth.plugins.default_preemption.plugin import DefaultPreemption
 from kuberth.queue.hints import Hints
-from kuberth.queue.unschedulable import UnschedulableRoom
+from kuberth.queue.unschedulable import UnschedulablePods
 from kuberth.scheduling.cycle import SchedulingCycle
 from kuberth.testing import make_node, make_pod
 from tests.unit.framework.rig import profile_config
@@ -210,7 +210,7 @@ class World:
         )
         hints = {"default-scheduler": self.evaluator.runner.profile.hints}
         self.hints = Hints(hints, SchedulerMetrics())
-        self.room = UnschedulableRoom(self.hints)
+        self.queue = UnschedulablePods(self.hints)
 
     def decide(self, pod: Pod) -> object:
         """Everything that a search and a ranking say."""
@@ -241,7 +241,7 @@ class World:
         """The pods that a new node would bring back, as the queue finds them."""
         return [
             queued.pod.metadata.name
-            for queued in self.room.concerned_by(NODE_ADD, None, node)
+            for queued in self.queue.concerned_by(NODE_ADD, None, node)
             if self.hints.judge(queued, NODE_ADD, None, node).name != "NOTHING"
         ]
 
@@ -283,7 +283,7 @@ def test_with_statements_and_without_all_is_decided_alike(drawn: list[Rule], dat
         for world in worlds:
             queued = QueuedPod(PodInfo(pod), timestamp_ns=0)
             queued.unschedulable_plugins = {rule.name for rule in drawn}
-            world.room.add(queued)
+            world.queue.add(queued)
         new = make_node(data.draw(st.sampled_from(["x", "y", "z"])))
         assert worlds[0].woken(new) == worlds[1].woken(new)
 

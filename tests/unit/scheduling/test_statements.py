@@ -32,7 +32,7 @@ from kuberth.observe.metrics import SchedulerMetrics
 from kuberth.outcomes.placement import Placement
 from kuberth.outcomes.rejection import Rejection
 from kuberth.queue.hints import Hints
-from kuberth.queue.unschedulable import UnschedulableRoom
+from kuberth.queue.unschedulable import UnschedulablePods
 from kuberth.scheduling.cycle import SchedulingCycle
 from kuberth.testing import make_node, make_pod
 from tests.unit.framework.rig import profile_config
@@ -117,23 +117,23 @@ def test_pods_that_differ_in_what_a_hint_reads_are_all_asked(invited: type[Invit
         config=KubeSchedulerConfiguration(profiles=(profile,)), plugins={"Invited": invited}
     )
     hints = {"default-scheduler": evaluator.runner.profile.hints}
-    room = UnschedulableRoom(Hints(hints, SchedulerMetrics()))
+    queue = UnschedulablePods(Hints(hints, SchedulerMetrics()))
     for name in ("m1", "m2", "m3"):
         queued = QueuedPod(
             PodInfo(make_pod(name, metadata={"annotations": {"waits-for": name}})), timestamp_ns=0
         )
         queued.unschedulable_plugins = {"Invited"}
-        room.add(queued)
+        queue.add(queued)
     event = ClusterEvent(Resource.NODE, Action.ADD)
     for name in ("m3", "m1", "m2"):
-        concerned = room.concerned_by(event, None, make_node(name))
+        concerned = queue.concerned_by(event, None, make_node(name))
         assert name in [each.pod.metadata.name for each in concerned]
 
 
 # A plan in use, and nodes that come and go
 
 
-@pytest.mark.parametrize("more", [1, 100], ids=["in the table's room", "the table grows"])
+@pytest.mark.parametrize("more", [1, 100], ids=["in the table's queue", "the table grows"])
 def test_a_node_that_comes_and_goes_between_two_cycles_is_no_matter(more: int) -> None:
     evaluator = Evaluator([make_node("n1"), make_node("n2")])
     cycle = SchedulingCycle(
@@ -176,16 +176,16 @@ SPREAD = {
 
 
 @pytest.mark.parametrize("more", [{}, SPREAD], ids=["all filters kept", "some filters asked"])
-@pytest.mark.parametrize("room", ["2", "1"], ids=["fits", "does not fit"])
-def test_a_nomination_does_not_stand_in_the_way_of_the_pod_itself(more: dict[str, Any], room: str) -> None:
+@pytest.mark.parametrize("queue", ["2", "1"], ids=["fits", "does not fit"])
+def test_a_nomination_does_not_stand_in_the_way_of_the_pod_itself(more: dict[str, Any], queue: str) -> None:
     names = ("n1", "n2")
     evaluator = Evaluator(
-        [make_node(name, cpu=room, labels={"kubernetes.io/hostname": name}) for name in names]
+        [make_node(name, cpu=queue, labels={"kubernetes.io/hostname": name}) for name in names]
     )
     replica: dict[str, Any] = {"cpu": "2", "labels": {"app": "a"}, **more}
     nominated = make_pod("nominated", uid="nominated", **replica)
     evaluator.nominator.nominate(PodInfo(nominated), "n1")
-    fits = room == "2"
+    fits = queue == "2"
     for number in range(3):
         other = evaluator.evaluate(make_pod(f"other-{number}", **replica))
         assert other.feasible == (("n2",) if fits else ())

@@ -25,7 +25,7 @@ def shares(on: Books) -> dict[str, float]:
     return dict(zip(on.resources, on.used(), strict=True))
 
 
-def test_room_is_taken_and_given_back() -> None:
+def test_queue_is_taken_and_given_back() -> None:
     kept = books("a", "b")
     pod = placed(kept, "p", node="a", cpu="2")
     assert shares(kept)["cpu"] == pytest.approx(0.25)
@@ -36,7 +36,7 @@ def test_room_is_taken_and_given_back() -> None:
     assert kept.counts().finished == 1
 
 
-def test_room_that_no_pod_can_use_is_fragmented() -> None:
+def test_queue_that_no_pod_can_use_is_fragmented() -> None:
     kept = books("a", "b")
     assert kept.fragmentation() == 0
     placed(kept, "p", node="a", cpu="3")

@@ -25,7 +25,7 @@ from kuberth.testing import make_pod, run_in_virtual_time
 from tests.unit.simulation.scenes import crowd, managed, pod, scene, template
 
 
-def test_pods_run_for_their_duration_and_free_their_room() -> None:
+def test_pods_run_for_their_duration_and_free_their_resources() -> None:
     outcome = simulate(scene(pod(0, 100, cpu="3"), pod(10, 50, cpu="3")))
     assert outcome.pods == PodCounts(arrived=2, placed=2, finished=2, preempted=0, waiting=0)
     # The second one had to wait for the first one's end, and was then tried at once or after its backoff.

@@ -1,7 +1,7 @@
 """A look inside a running scheduler, for the log: what SIGUSR2 asks for.
 
 In: a scheduler. Out: where its cluster table differs from the API, what is on every node, and who waits
-in which room and why.
+in which queue and why.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ def describe_nodes(cluster: ClusterTable) -> Iterator[str]:
 
 
 def describe_queue(queue: SchedulingQueue) -> Iterator[str]:
-    for room, waiting in queue.rooms().items():
-        yield f"room {room}: {len(waiting)} pods"
+    for name, waiting in queue.pending_pods().items():
+        yield f"queue {name}: {len(waiting)} pods"
         for queued in waiting:
             why = ", ".join(sorted(queued.rejectors)) or "no plugin"
             yield f"  {queued.key}: {queued.attempts} attempts, rejected by {why}"

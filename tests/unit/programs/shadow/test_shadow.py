@@ -328,7 +328,7 @@ def test_a_nomination_that_only_announces_the_binding_decides_nothing() -> None:
     play(scene)
 
 
-def test_finished_and_deleted_pods_leave_their_room() -> None:
+def test_finished_and_deleted_pods_free_their_resources() -> None:
     async def scene() -> None:
         async with shadowing(make_node("n1", cpu="1"), make_pod("done", cpu="1", node="n1")) as world:
             await world.create(make_pod("p", cpu="1"), make_pod("q", cpu="1"))

@@ -135,7 +135,7 @@ def test_a_group_that_preempts_in_vain() -> None:
     assert (result.waits_for_preemption, result.status.message) == (False, "pod group is unschedulable")
 
 
-def test_without_making_room_nobody_is_evicted() -> None:
+def test_without_making_queue_nobody_is_evicted() -> None:
     low = make_pod("low", uid="low", cpu="2", priority=0, node="n1")
     rig = Rig(make_node("n1", cpu="2"), make_group("g", min_count=1), low)
     result = rig.run(member("a", priority=5), makes_room=False)
@@ -182,8 +182,8 @@ def test_a_pod_that_is_refused_after_it_was_placed(point: str, status: Status, g
         "kind": "KubeSchedulerConfiguration",
         "profiles": [profile("NodeResourcesFit", "Odd")],
     }
-    room_for_two = make_node("n1", cpu="2")
-    rig = Rig(room_for_two, config=load(tree), plugins={"Odd": lambda _args, _handle: odd})
+    queue_for_two = make_node("n1", cpu="2")
+    rig = Rig(queue_for_two, config=load(tree), plugins={"Odd": lambda _args, _handle: odd})
     result = rig.run(member("a"), member("b"), member("c"))
     assert odd.calls.count("unreserve b") == 1
     taken_back = [call for call in odd.calls if call.startswith("unreserve")]

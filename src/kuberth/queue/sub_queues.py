@@ -1,4 +1,4 @@
-"""A room with an order: add, take the first, and take out anyone, each in logarithmic time.
+"""A queue with an order: add, take the first, and take out anyone, each in logarithmic time.
 
 In: queued pods and a value to sort them by. Out: the first one. Taking a pod out leaves a dead heap
 entry behind, which is dropped when it comes up or when the dead outnumber the living.
@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 SortValue = Callable[[QueuedPod], Any]
 
 
-class PodRoom(Protocol):
+class SubQueue(Protocol):
     """Pods that may be popped, in some order."""
 
     def add(self, queued: QueuedPod) -> None:
@@ -37,8 +37,8 @@ class PodRoom(Protocol):
     def get(self, key: str) -> QueuedPod | None:
         """The pod of this namespace/name, if it is here."""
 
-    def lines(self) -> Sequence[OrderedRoom]:
-        """All pods, in one line or several, each sorted by the value that the room was made with."""
+    def lines(self) -> Sequence[OrderedSubQueue]:
+        """All pods, in one line or several, each sorted by the value that the queue was made with."""
 
     def __contains__(self, key: object) -> bool: ...
 
@@ -47,11 +47,11 @@ class PodRoom(Protocol):
     def __iter__(self) -> Iterator[QueuedPod]: ...
 
 
-RoomFactory = Callable[[SortValue], PodRoom]
-"""Makes the room of ready pods, and the one of rejected pods that may be popped early."""
+SubQueueFactory = Callable[[SortValue], SubQueue]
+"""Makes the queue of ready pods, and the one of rejected pods that may be popped early."""
 
 
-class OrderedRoom:
+class OrderedSubQueue:
     """Queued pods by namespace/name, the smallest sort value first, first come first served among equals."""
 
     def __init__(self, sort_value: SortValue) -> None:
@@ -98,8 +98,8 @@ class OrderedRoom:
         found = self._pods.get(key)
         return None if found is None else found[1]
 
-    def lines(self) -> Sequence[OrderedRoom]:
-        """This room: it is one line."""
+    def lines(self) -> Sequence[OrderedSubQueue]:
+        """This queue: it is one line."""
         return (self,)
 
     def __contains__(self, key: object) -> bool:

@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.framework.extension_points import QueueSortPlugin
 from kuberth.framework.queued_pod import QueuedPod
-from kuberth.queue.ordered_room import OrderedRoom, SortValue, sort_value_of
+from kuberth.queue.sub_queues import OrderedSubQueue, SortValue, sort_value_of
 from kuberth.testing import make_pod
 from tests.unit.queue.building import Bench, ByPriority
 
@@ -43,14 +43,14 @@ def queued_pod(name: str, *, priority: int = 0, timestamp_ns: int = 0) -> Queued
     return QueuedPod(PodInfo(make_pod(name, priority=priority)), timestamp_ns=timestamp_ns)
 
 
-class RoomMachine(RuleBasedStateMachine):
-    """An ordered room beside a list that is sorted whenever someone looks."""
+class QueueMachine(RuleBasedStateMachine):
+    """An ordered queue beside a list that is sorted whenever someone looks."""
 
     sort_value: SortValue = staticmethod(sort_value_of(ByPriority()))
 
     def __init__(self) -> None:
         super().__init__()
-        self.room = OrderedRoom(type(self).sort_value)
+        self.queue = OrderedSubQueue(type(self).sort_value)
         self.pods: dict[str, QueuedPod] = {}
         self.arrivals: dict[str, int] = {}
         self.arrived = 0
@@ -64,24 +64,24 @@ class RoomMachine(RuleBasedStateMachine):
         self.pods[name] = queued
         self.arrived += 1
         self.arrivals[name] = self.arrived
-        self.room.add(queued)
+        self.queue.add(queued)
 
     @rule(name=st.sampled_from("abcdefgh"))
     def remove(self, name: str) -> None:
         expected = self.pods.get(name) if self.arrivals.pop(name, None) else None
-        assert self.room.remove(f"default/{name}") is expected
+        assert self.queue.remove(f"default/{name}") is expected
 
     @rule()
     def pop(self) -> None:
         expected = next(iter(self.sorted()), None)
-        popped = self.room.pop()
+        popped = self.queue.pop()
         assert popped is expected
         if popped is not None:
             del self.arrivals[popped.pod.metadata.name]
 
     @rule(timestamp_ns=st.integers(0, 3))
     def one_that_left_changes(self, timestamp_ns: int) -> None:
-        """Whoever is in another room now must not disturb the order here."""
+        """Whoever is in another queue now must not disturb the order here."""
         for name, queued in self.pods.items():
             if name not in self.arrivals:
                 queued.timestamp_ns = timestamp_ns
@@ -96,16 +96,16 @@ class RoomMachine(RuleBasedStateMachine):
     @invariant()
     def holds_what_came(self) -> None:
         inside = {f"default/{name}" for name in self.arrivals}
-        assert {queued.key for queued in self.room} == inside
-        assert len(self.room) == len(inside)
-        assert self.room.peek() is next(iter(self.sorted()), None)
+        assert {queued.key for queued in self.queue} == inside
+        assert len(self.queue) == len(inside)
+        assert self.queue.peek() is next(iter(self.sorted()), None)
         for name in "abcdefgh":
             key = f"default/{name}"
-            assert (key in self.room) == (key in inside)
-            assert self.room.get(key) is (self.pods[name] if key in inside else None)
+            assert (key in self.queue) == (key in inside)
+            assert self.queue.get(key) is (self.pods[name] if key in inside else None)
 
 
-class LessOnlyRoomMachine(RoomMachine):
+class LessOnlyQueueMachine(QueueMachine):
     sort_value = staticmethod(sort_value_of(LessOnly()))
 
 
@@ -127,51 +127,51 @@ class NeverKey(LessOnly):
         return None
 
 
-class SometimesKeyRoomMachine(RoomMachine):
+class SometimesKeyQueueMachine(QueueMachine):
     sort_value = staticmethod(sort_value_of(SometimesKey()))
 
 
-TestRoomOfSomeKeys = SometimesKeyRoomMachine.TestCase
-TestRoomOfSomeKeys.settings = settings(max_examples=80, stateful_step_count=60, deadline=None)
-TestRoom = RoomMachine.TestCase
-TestRoom.settings = settings(max_examples=80, stateful_step_count=60, deadline=None)
-TestRoomOfLess = LessOnlyRoomMachine.TestCase
-TestRoomOfLess.settings = settings(max_examples=80, stateful_step_count=60, deadline=None)
+TestQueueOfSomeKeys = SometimesKeyQueueMachine.TestCase
+TestQueueOfSomeKeys.settings = settings(max_examples=80, stateful_step_count=60, deadline=None)
+TestQueue = QueueMachine.TestCase
+TestQueue.settings = settings(max_examples=80, stateful_step_count=60, deadline=None)
+TestQueueOfLess = LessOnlyQueueMachine.TestCase
+TestQueueOfLess.settings = settings(max_examples=80, stateful_step_count=60, deadline=None)
 
 
 @given(st.lists(st.integers(-3, 3), max_size=60))
 def test_sorts_like_a_list_and_keeps_arrival_order_among_equals(priorities: list[int]) -> None:
     pods = [queued_pod(str(index), priority=priority) for index, priority in enumerate(priorities)]
-    room = OrderedRoom(lambda queued: -queued.info.priority)
+    queue = OrderedSubQueue(lambda queued: -queued.info.priority)
     for queued in pods:
-        room.add(queued)
-    assert [room.pop() for _ in pods] == sorted(pods, key=lambda queued: -queued.info.priority)
-    assert room.pop() is None
+        queue.add(queued)
+    assert [queue.pop() for _ in pods] == sorted(pods, key=lambda queued: -queued.info.priority)
+    assert queue.pop() is None
 
 
 def test_dead_entries_do_not_pile_up() -> None:
-    room = OrderedRoom(lambda queued: queued.timestamp_ns)
+    queue = OrderedSubQueue(lambda queued: queued.timestamp_ns)
     for turn in range(10_000):
-        room.add(queued_pod("a", timestamp_ns=turn))
-        room.add(queued_pod("b", timestamp_ns=-turn))
-        room.remove("default/b")
-    assert len(room) == 1
-    assert len(room._heap) <= 2 * 1 + 64 + 1
+        queue.add(queued_pod("a", timestamp_ns=turn))
+        queue.add(queued_pod("b", timestamp_ns=-turn))
+        queue.remove("default/b")
+    assert len(queue) == 1
+    assert len(queue._heap) <= 2 * 1 + 64 + 1
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_the_order_holds_when_dead_entries_are_swept_out(seed: int) -> None:
     chance = random.Random(seed)
-    room = OrderedRoom(lambda queued: queued.timestamp_ns)
+    queue = OrderedSubQueue(lambda queued: queued.timestamp_ns)
     pods = [queued_pod(f"p{number}", timestamp_ns=number) for number in range(400)]
     for queued in chance.sample(pods, len(pods)):
-        room.add(queued)
+        queue.add(queued)
     gone = chance.sample(pods[1:], 300)
     for queued in gone:
-        room.remove(queued.key)
-    room.add(queued_pod("last", timestamp_ns=1000))
-    assert len(room._heap) == 101, "swept"
-    times = [popped.timestamp_ns for _ in range(101) if (popped := room.pop()) is not None]
+        queue.remove(queued.key)
+    queue.add(queued_pod("last", timestamp_ns=1000))
+    assert len(queue._heap) == 101, "swept"
+    times = [popped.timestamp_ns for _ in range(101) if (popped := queue.pop()) is not None]
     assert times == sorted(times)
     assert len(times) == 101
 
