@@ -1,16 +1,18 @@
-"""Cells: what a Table shows of an object. In: an object, the present time in nanoseconds. Out: a cell."""
+"""Cells that `kubectl get` shows, named in schema/resources.yaml.
+
+In: an object, or its value at the column's path, and the time in nanoseconds for cells that show an age.
+Out: a string or a number.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any, Final
 
 from kuberth.local.apiserver.objects import Obj, name_of
 from kuberth.local.apiserver.printing.ages import human_duration, since
 from kuberth.local.selecting import selector_text
 from kuberth.text.timestamps import parse_timestamp
-
-Cell = Callable[[Obj, int], Any]
 
 NONE: Final = "<none>"
 UNSET: Final = "<unset>"
@@ -24,59 +26,63 @@ _ROLE_PREFIX: Final = "node-role.kubernetes.io/"
 _BETA_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
 
 
-def at(path: str, default: Any = "") -> Cell:
-    """A cell that shows one field."""
-    parts = path.split(".")
-
-    def cell(obj: Obj, now: int) -> Any:
-        found: Any = obj
-        for part in parts:
-            found = found.get(part) if isinstance(found, dict) else None
-        return default if found in (None, "") else found
-
-    return cell
-
-
-def text(path: str, default: str) -> Cell:
-    """The same, always as text."""
-    cell = at(path, default)
-    return lambda obj, now: str(cell(obj, now))
-
-
-def shown(cell: Callable[[Obj], Any]) -> Cell:
-    """A cell for which time does not matter."""
-    return lambda obj, now: cell(obj)
-
-
 def age(obj: Obj, now: int) -> str:
     return since(obj["metadata"].get("creationTimestamp"), now)
 
 
-def _containers(obj: Obj) -> list[Obj]:
-    containers: list[Obj] = obj.get("spec", {}).get("template", {}).get("spec", {}).get("containers", [])
+def container_names(template: Obj | None) -> str:
+    return ",".join(container.get("name", "") for container in _containers(template))
+
+
+def container_images(template: Obj | None) -> str:
+    return ",".join(container.get("image", "") for container in _containers(template))
+
+
+def _containers(template: Obj | None) -> list[Obj]:
+    containers: list[Obj] = (template or {}).get("spec", {}).get("containers", [])
     return containers
-
-
-def container_names(obj: Obj) -> str:
-    return ",".join(container.get("name", "") for container in _containers(obj))
-
-
-def container_images(obj: Obj) -> str:
-    return ",".join(container.get("image", "") for container in _containers(obj))
 
 
 def labels_text(labels: Obj | None) -> str:
     return ",".join(f"{key}={value}" for key, value in sorted((labels or {}).items())) or NONE
 
 
-def selector(obj: Obj) -> str:
-    return shown_selector(obj.get("spec", {}).get("selector"))
-
-
-def shown_selector(selector: Obj | None) -> str:
+def selector_cell(selector: Obj | None) -> str:
     """A label selector, or plain labels, as `kubectl get` takes them."""
     text = selector_text(selector)
     return "<invalid>" if text is None else text or NONE
+
+
+def count(entries: Sequence[Any] | Obj | None) -> int:
+    return len(entries or ())
+
+
+def config_entries(config_map: Obj) -> int:
+    return count(config_map.get("data")) + count(config_map.get("binaryData"))
+
+
+def text_or_unset(value: Any) -> str:
+    return UNSET if value in (None, "") else str(value)
+
+
+def text_or_not_applicable(value: Any) -> str:
+    return "N/A" if value in (None, "") else str(value)
+
+
+def since_or_none(time: str | None, now: int) -> str:
+    return NONE if time is None else since(time, now)
+
+
+def since_or_empty(time: str | None, now: int) -> str:
+    return since(time, now) if time else ""
+
+
+def kind_and_name(reference: Obj | None) -> str:
+    return "/".join(str((reference or {}).get(part, "")) for part in ("kind", "name"))
+
+
+def claim_of(reference: Obj | None) -> str:
+    return f"{reference.get('namespace', '')}/{reference.get('name', '')}" if reference else ""
 
 
 def node_status(node: Obj) -> str:
@@ -92,16 +98,6 @@ def node_roles(node: Obj) -> str:
     roles = {key.removeprefix(_ROLE_PREFIX) for key in labels if key.startswith(_ROLE_PREFIX)}
     roles.add(labels.get("kubernetes.io/role", ""))
     return ",".join(sorted(roles - {""})) or NONE
-
-
-def node_address(kind: str) -> Cell:
-    def cell(node: Obj, now: int) -> str:
-        for address in node.get("status", {}).get("addresses", ()):
-            if address.get("type") == kind:
-                return str(address.get("address", ""))
-        return NONE
-
-    return cell
 
 
 def pod_ip(pod: Obj) -> str:
@@ -177,10 +173,6 @@ def service_ports(service: Obj) -> str:
     return ",".join(ports) or NONE
 
 
-def service_cluster_ip(service: Obj) -> str:
-    return next(iter(service.get("spec", {}).get("clusterIPs", ())), NONE)
-
-
 def modes(modes: Any) -> str:
     return ",".join(short for mode, short in _ACCESS_MODES.items() if mode in (modes or ()))
 
@@ -189,11 +181,6 @@ def phase(obj: Obj) -> str:
     if obj["metadata"].get("deletionTimestamp"):
         return "Terminating"
     return str(obj.get("status", {}).get("phase", ""))
-
-
-def claim_of(volume: Obj) -> str:
-    reference = volume.get("spec", {}).get("claimRef")
-    return f"{reference.get('namespace', '')}/{reference.get('name', '')}" if reference else ""
 
 
 def class_of(obj: Obj) -> str:
@@ -281,12 +268,6 @@ def claim_state(claim: Obj) -> str:
 def group_policy(group: Obj) -> str:
     policy = group.get("spec", {}).get("schedulingPolicy", {})
     return "Gang" if policy.get("gang") is not None else "Basic"
-
-
-def group_workload(group: Obj) -> str:
-    reference = group.get("spec", {}).get("podGroupTemplateRef") or {}
-    name: str = (reference.get("workload") or {}).get("workloadName", "")
-    return name or NONE
 
 
 def group_status(group: Obj) -> str:

@@ -1,418 +1,76 @@
-"""The built-in resources, one row each.
+"""The built-in resources, read from resources.yaml.
 
-In: nothing. Out: `ROWS`, the rows the server starts with, and `GATED_ROWS`. Names, short names, categories
-and selectable fields are upstream's.
+In: resources.yaml, which explains its fields. Out: `ROWS`, the rows that the server starts with, and
+`GATED_ROWS`. Names, short names, categories and selectable fields are upstream's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Iterator, Mapping
+from importlib.resources import files
+from typing import Any, Final
 
-from kuberth.local.apiserver.printing import columns
+from kuberth.local.apiserver.printing.columns import NAME_AND_AGE, built_in_columns
 from kuberth.local.apiserver.resources import ServedResource
-from kuberth.local.apiserver.schema import platform_rows
+from kuberth.text.documents import read_tree
 
-_REFERENCE_FIELDS: Final = (
-    "kind",
-    "namespace",
-    "name",
-    "uid",
-    "apiVersion",
-    "resourceVersion",
-    "fieldPath",
-)
-_EVENT_FIELDS: Final = {
-    "reason": "reason",
-    "type": "type",
-    "metadata.name": "metadata.name",
-    "metadata.namespace": "metadata.namespace",
-}
 _SCALE_PATHS: Final = {
     "specReplicas": "spec.replicas",
     "statusReplicas": "status.replicas",
     "selector": "spec.selector",
 }
 
-ROWS: Final = (
-    ServedResource(
-        "",
-        "v1",
-        "Namespace",
-        "namespaces",
-        namespaced=False,
-        short_names=("ns",),
-        subresources=("status", "finalize"),
-        columns=columns.NAMESPACE,
-        fields={"status.phase": "status.phase"},
-        name_rule="label",
-        schema="core.v1.Namespace",
-        returns_deleted=True,
-    ),
-    ServedResource(
-        "",
-        "v1",
-        "Node",
-        "nodes",
-        namespaced=False,
-        short_names=("no",),
-        subresources=("status",),
-        columns=columns.NODE,
-        fields={"spec.unschedulable": "spec.unschedulable|false"},
-        schema="core.v1.Node",
-    ),
-    ServedResource(
-        "",
-        "v1",
-        "Pod",
-        "pods",
-        short_names=("po",),
-        categories=("all",),
-        subresources=(
-            "status",
-            "binding",
-            "eviction",
-            "log",
-            "exec",
-            "attach",
-            "portforward",
-            "proxy",
-            "ephemeralcontainers",
-        ),
-        columns=columns.POD,
-        fields={
-            "spec.nodeName": "spec.nodeName",
-            "spec.host": "spec.nodeName",
-            "spec.restartPolicy": "spec.restartPolicy",
-            "spec.schedulerName": "spec.schedulerName",
-            "spec.serviceAccountName": "spec.serviceAccountName",
-            "spec.hostNetwork": "spec.hostNetwork|false",
-            "status.phase": "status.phase",
-            "status.podIP": "status.podIP",
-            "status.nominatedNodeName": "status.nominatedNodeName",
-        },
-        schema="core.v1.Pod",
-        has_generation=True,
-        returns_deleted=True,
-    ),
-    ServedResource(
-        "",
-        "v1",
-        "Service",
-        "services",
-        short_names=("svc",),
-        categories=("all",),
-        subresources=("status",),
-        columns=columns.SERVICE,
-        fields={"spec.clusterIP": "spec.clusterIP", "spec.type": "spec.type"},
-        name_rule="service",
-        schema="core.v1.Service",
-        returns_deleted=True,
-    ),
-    ServedResource(
-        "",
-        "v1",
-        "ReplicationController",
-        "replicationcontrollers",
-        short_names=("rc",),
-        categories=("all",),
-        subresources=("status", "scale"),
-        columns=columns.REPLICA_SET,
-        fields={"status.replicas": "status.replicas|0"},
-        schema="core.v1.ReplicationController",
-        has_generation=True,
-        orphans_by_default=True,
-        scale_paths=_SCALE_PATHS,
-    ),
-    ServedResource(
-        "",
-        "v1",
-        "PersistentVolume",
-        "persistentvolumes",
-        namespaced=False,
-        short_names=("pv",),
-        subresources=("status",),
-        columns=columns.PERSISTENT_VOLUME,
-        schema="core.v1.PersistentVolume",
-        returns_deleted=True,
-    ),
-    ServedResource(
-        "",
-        "v1",
-        "PersistentVolumeClaim",
-        "persistentvolumeclaims",
-        short_names=("pvc",),
-        subresources=("status",),
-        columns=columns.PERSISTENT_VOLUME_CLAIM,
-        schema="core.v1.PersistentVolumeClaim",
-        returns_deleted=True,
-    ),
-    ServedResource(
-        "",
-        "v1",
-        "Event",
-        "events",
-        short_names=("ev",),
-        columns=columns.EVENT,
-        fields={
-            **_EVENT_FIELDS,
-            **{f"involvedObject.{name}": f"involvedObject.{name}" for name in _REFERENCE_FIELDS},
-            "reportingComponent": "reportingComponent",
-            "source": "source.component|@reportingComponent",
-        },
-        schema="core.v1.Event",
-    ),
-    ServedResource(
-        "",
-        "v1",
-        "ConfigMap",
-        "configmaps",
-        short_names=("cm",),
-        columns=columns.CONFIG_MAP,
-        schema="core.v1.ConfigMap",
-    ),
-    ServedResource(
-        "apps",
-        "v1",
-        "Deployment",
-        "deployments",
-        short_names=("deploy",),
-        categories=("all",),
-        subresources=("status", "scale"),
-        columns=columns.DEPLOYMENT,
-        schema="apps.v1.Deployment",
-        has_generation=True,
-        scale_paths=_SCALE_PATHS,
-    ),
-    ServedResource(
-        "apps",
-        "v1",
-        "ReplicaSet",
-        "replicasets",
-        short_names=("rs",),
-        categories=("all",),
-        subresources=("status", "scale"),
-        columns=columns.REPLICA_SET,
-        fields={"status.replicas": "status.replicas|0"},
-        schema="apps.v1.ReplicaSet",
-        has_generation=True,
-        scale_paths=_SCALE_PATHS,
-    ),
-    ServedResource(
-        "apps",
-        "v1",
-        "StatefulSet",
-        "statefulsets",
-        short_names=("sts",),
-        categories=("all",),
-        subresources=("status", "scale"),
-        columns=columns.STATEFUL_SET,
-        name_rule="label",
-        schema="apps.v1.StatefulSet",
-        has_generation=True,
-        scale_paths=_SCALE_PATHS,
-    ),
-    ServedResource(
-        "batch",
-        "v1",
-        "Job",
-        "jobs",
-        categories=("all",),
-        subresources=("status",),
-        columns=columns.JOB,
-        fields={"status.successful": "status.succeeded|0"},
-        schema="batch.v1.Job",
-        has_generation=True,
-        orphans_by_default=True,
-    ),
-    ServedResource(
-        "policy",
-        "v1",
-        "PodDisruptionBudget",
-        "poddisruptionbudgets",
-        short_names=("pdb",),
-        subresources=("status",),
-        columns=columns.POD_DISRUPTION_BUDGET,
-        schema="policy.v1.PodDisruptionBudget",
-        has_generation=True,
-    ),
-    ServedResource(
-        "scheduling.k8s.io",
-        "v1",
-        "PriorityClass",
-        "priorityclasses",
-        namespaced=False,
-        short_names=("pc",),
-        columns=columns.PRIORITY_CLASS,
-        schema="scheduling.v1.PriorityClass",
-        has_generation=True,
-    ),
-    ServedResource(
-        "storage.k8s.io",
-        "v1",
-        "StorageClass",
-        "storageclasses",
-        namespaced=False,
-        short_names=("sc",),
-        columns=columns.STORAGE_CLASS,
-        schema="storage.v1.StorageClass",
-        returns_deleted=True,
-    ),
-    ServedResource(
-        "storage.k8s.io",
-        "v1",
-        "CSINode",
-        "csinodes",
-        namespaced=False,
-        columns=columns.CSI_NODE,
-        schema="storage.v1.CSINode",
-        unconditional_update=False,
-        returns_deleted=True,
-    ),
-    ServedResource(
-        "storage.k8s.io",
-        "v1",
-        "CSIDriver",
-        "csidrivers",
-        namespaced=False,
-        columns=columns.CSI_DRIVER,
-        schema="storage.v1.CSIDriver",
-        unconditional_update=False,
-        returns_deleted=True,
-    ),
-    ServedResource(
-        "storage.k8s.io",
-        "v1",
-        "CSIStorageCapacity",
-        "csistoragecapacities",
-        columns=columns.CSI_STORAGE_CAPACITY,
-        schema="storage.v1.CSIStorageCapacity",
-        unconditional_update=False,
-    ),
-    ServedResource(
-        "storage.k8s.io",
-        "v1",
-        "VolumeAttachment",
-        "volumeattachments",
-        namespaced=False,
-        subresources=("status",),
-        columns=columns.VOLUME_ATTACHMENT,
-        schema="storage.v1.VolumeAttachment",
-        unconditional_update=False,
-        returns_deleted=True,
-    ),
-    ServedResource(
-        "coordination.k8s.io",
-        "v1",
-        "Lease",
-        "leases",
-        columns=columns.LEASE,
-        schema="coordination.v1.Lease",
-        unconditional_update=False,
-    ),
-    ServedResource(
-        "events.k8s.io",
-        "v1",
-        "Event",
-        "events",
-        short_names=("ev",),
-        columns=columns.EVENT,
-        fields={
-            **_EVENT_FIELDS,
-            **{f"regarding.{name}": f"involvedObject.{name}" for name in _REFERENCE_FIELDS},
-            "reportingController": "reportingComponent",
-        },
-        schema="events.v1.Event",
-        storage="events",
-        storage_version="v1",
-    ),
-    *(
-        ServedResource(
-            "resource.k8s.io",
-            version,
-            kind,
-            plural,
-            namespaced=namespaced,
-            subresources=subresources,
-            columns=shown,
-            fields=fields,
-            schema=f"resource.v1.{kind}",
-            returns_deleted=True,
-            has_generation=kind in ("DeviceClass", "ResourceSlice"),
-            # The two differ in name alone.
-            storage_version="" if version == "v1" else "resource.k8s.io/v1",
-            preferred=version == "v1",
-        )
-        for version in ("v1", "v1beta2")
-        for kind, plural, namespaced, subresources, shown, fields in (
-            ("DeviceClass", "deviceclasses", False, (), columns.NAME_AND_AGE, {}),
-            ("ResourceClaim", "resourceclaims", True, ("status",), columns.RESOURCE_CLAIM, {}),
-            ("ResourceClaimTemplate", "resourceclaimtemplates", True, (), columns.NAME_AND_AGE, {}),
-            (
-                "ResourceSlice",
-                "resourceslices",
-                False,
-                (),
-                columns.RESOURCE_SLICE,
-                {"spec.nodeName": "spec.nodeName", "spec.driver": "spec.driver"},
-            ),
-        )
-    ),
-    *(
-        ServedResource(
-            "resource.k8s.io",
-            version,
-            "DeviceTaintRule",
-            "devicetaintrules",
-            namespaced=False,
-            subresources=("status",),
-            columns=columns.DEVICE_TAINT_RULE,
-            schema="resource.v1beta2.DeviceTaintRule",
-            returns_deleted=True,
-            has_generation=True,
-            storage_version="" if version == "v1beta2" else "resource.k8s.io/v1beta2",
-            preferred=version == "v1beta2",
-        )
-        for version in ("v1beta2", "v1alpha3")
-    ),
-    ServedResource(
-        "apiextensions.k8s.io",
-        "v1",
-        "CustomResourceDefinition",
-        "customresourcedefinitions",
-        namespaced=False,
-        short_names=("crd", "crds"),
-        categories=("api-extensions",),
-        subresources=("status",),
-        columns=columns.CUSTOM_RESOURCE_DEFINITION,
-        schema="apiextensions.v1.CustomResourceDefinition",
-        has_generation=True,
-    ),
-    *platform_rows.ROWS,
-)
 
+def _read_rows() -> Iterator[tuple[str, ServedResource]]:
+    """The rows with the feature gates that they need."""
+    text = files("kuberth.local.apiserver.schema").joinpath("resources.yaml").read_bytes()
+    tree, errors = read_tree(text)
+    assert not errors, errors
+    for api_version, kinds in tree.items():
+        group, _, first = api_version.rpartition("/")
+        for kind, definition in kinds.items():
+            for version in (first, *definition.get("also", ())):
+                yield definition.get("gate", ""), _row(group, version, kind, definition, first=first)
+
+
+def _row(group: str, version: str, kind: str, definition: Mapping[str, Any], *, first: str) -> ServedResource:
+    flags, subresources = definition.get("flags", ()), tuple(definition.get("subresources", ()))
+    schema = definition.get("schema", f"{group.partition('.')[0] or 'core'}.{first}.{kind}")
+    also_stored_as = "" if version == first else f"{group}/{first}"
+    return ServedResource(
+        group,
+        version,
+        kind,
+        definition.get("plural", f"{kind.lower()}s"),
+        namespaced=definition.get("scope") != "Cluster",
+        singular=definition.get("singular", ""),
+        short_names=tuple(definition.get("shortNames", ())),
+        categories=tuple(definition.get("categories", ())),
+        subresources=subresources,
+        columns=built_in_columns(definition["columns"]) if "columns" in definition else NAME_AND_AGE,
+        fields=dict(map(_selectable_field, definition.get("selectableFields", ()))),
+        name_rule=definition.get("nameRule", "subdomain"),
+        schema=schema.format(version=version),
+        has_generation="has_generation" in flags,
+        unconditional_update="conditional_update" not in flags,
+        returns_deleted="returns_deleted" in flags,
+        storage=definition.get("storage", ""),
+        storage_version=definition.get("storageVersion", also_stored_as),
+        orphans_by_default="orphans_by_default" in flags,
+        preferred=version == first,
+        scale_paths=_SCALE_PATHS if "scale" in subresources else {},
+    )
+
+
+def _selectable_field(text: str) -> tuple[str, str]:
+    selector, _, path = text.partition("=")
+    return selector.partition("|")[0], path or selector
+
+
+_READ: Final = tuple(_read_rows())
+ROWS: Final = tuple(row for gate, row in _READ if not gate)
 GATED_ROWS: Final[Mapping[str, tuple[ServedResource, ...]]] = {
-    "GenericWorkload": (
-        ServedResource(
-            "scheduling.k8s.io",
-            "v1alpha2",
-            "PodGroup",
-            "podgroups",
-            subresources=("status",),
-            columns=columns.POD_GROUP,
-            schema="scheduling.v1alpha2.PodGroup",
-            has_generation=True,
-        ),
-        ServedResource(
-            "scheduling.k8s.io",
-            "v1alpha2",
-            "Workload",
-            "workloads",
-            columns=columns.NAME_AND_AGE,
-            schema="scheduling.v1alpha2.Workload",
-            has_generation=True,
-        ),
-    ),
+    gate: tuple(row for needed, row in _READ if needed == gate) for gate, _ in _READ if gate
 }
 """Rows that are served only while a feature gate is on."""
 
