@@ -24,7 +24,7 @@ LIBRARIES = {
     "cryptography": {"https"},
     "httptools": {"client"},
     "sqlite3": {"local"},
-    "prometheus_client": {"observe"},
+    "re2": {"cel"},
 }
 """Libraries that belong to some packages and are imported nowhere else."""
 

@@ -19,7 +19,7 @@ from kuberth.cel.library.collections import MapAccumulator
 from kuberth.cel.library.conversions import CONVERSIONS
 from kuberth.cel.library.regular_expressions import PATTERN_ARGUMENT
 from kuberth.cel.numbers import format_double
-from kuberth.cel.re2 import PatternError, compile_pattern
+from kuberth.cel.patterns import PatternError, compile_pattern
 from kuberth.cel.static_types import Type
 from kuberth.cel.syntax import (
     Call,

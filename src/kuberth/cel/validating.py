@@ -11,7 +11,7 @@ from itertools import chain
 
 from kuberth.cel.library.conversions import LIBRARY as CONVERSIONS
 from kuberth.cel.library.formatting import WRONG_TYPE, read_format
-from kuberth.cel.re2 import PatternError, compile_pattern
+from kuberth.cel.patterns import PatternError, compile_pattern
 from kuberth.cel.source import Problem
 from kuberth.cel.static_types import Type, unwrap_optional
 from kuberth.cel.syntax import (

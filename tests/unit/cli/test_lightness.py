@@ -15,7 +15,7 @@ import pytest
 
 import kuberth
 
-HEAVY = ("numpy", "uvicorn", "cryptography", "msgspec", "prometheus_client", "rich", "uvloop", "yaml")
+HEAVY = ("numpy", "uvicorn", "cryptography", "msgspec", "re2", "rich", "uvloop", "yaml")
 SCRIPT = """
 import json, sys
 from kuberth.cli import main

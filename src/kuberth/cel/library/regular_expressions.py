@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kuberth.cel.declarations import Apply, Overload, function, method
-from kuberth.cel.re2 import Pattern, PatternError, compile_pattern
+from kuberth.cel.patterns import Pattern, PatternError, compile_pattern
 from kuberth.cel.values import MAX_ELEMENTS, CostExceeded, Value, no_such_overload
 from kuberth.errors import CelRuntimeError
 

@@ -11,8 +11,8 @@ import dataclasses
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from kuberth.cel.re2 import PatternError, compile_pattern
-from kuberth.cel.values import CostExceeded
+from kuberth.cel.patterns import PatternError, compile_pattern
+from kuberth.cel.values import WORK, CostExceeded
 from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.rules.metadata_validation import (
     duplicate,
@@ -239,7 +239,8 @@ _FORMATS: Final = {"date-time": "time", "byte": "bytes"}
 
 
 def _matches(pattern: str, text: str) -> bool:
-    """Pattern and text are anybody's, so this must end: what would take too long does not match."""
+    """Whether the pattern matches; a search that would take too long does not, as users write both."""
+    WORK.begin()
     try:
         return compile_pattern(pattern).matches(text)
     except PatternError:  # of a definition that was stored before patterns were checked

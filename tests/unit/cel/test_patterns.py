@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kuberth.cel.re2 import PatternError, compile_pattern
+from kuberth.cel.patterns import PatternError, compile_pattern
+from kuberth.cel.values import WORK, CostExceeded
 
 _ATOMS = st.sampled_from(["a", "b", "c", ".", "[ab]", "[^a]", r"\d", r"\w", "^", "$", r"\b", "(?:ab|a)"])
 
@@ -28,6 +29,7 @@ PATTERNS = st.recursive(_ATOMS, _larger, max_leaves=6)
 @given(PATTERNS, st.text("abc1\n", max_size=8))
 def test_as_python_finds(pattern: str, text: str) -> None:
     # Python's $ also matches before a newline at the end; RE2's does not.
+    WORK.begin()
     expected = re.search(pattern.replace("$", r"\Z"), text, re.ASCII)
     assert compile_pattern(pattern).matches(text) == (expected is not None)
 
@@ -43,9 +45,14 @@ def test_as_python_finds(pattern: str, text: str) -> None:
         ("(?i)straße", "STRAßE", "STRAßE"),
         ("(?m)^b$", "a\nb\nc", "b"),
         ("x*", "aaa", ""),
+        (".", "\ud800", "\ufffd"),
+        (r"\Q\C\E", r"\C", r"\C"),
+        (r"\\C", r"\C", r"\C"),
+        ("[(]" * 3, "(((", "((("),
     ],
 )
 def test_the_leftmost_is_found_and_of_several_the_first(pattern: str, text: str, found: str) -> None:
+    WORK.begin()
     assert compile_pattern(pattern).find(text) == found
 
 
@@ -62,9 +69,42 @@ def test_the_leftmost_is_found_and_of_several_the_first(pattern: str, text: str,
         (r"\1", r"invalid escape sequence: `\1`"),
         ("a\\", "trailing backslash at end of expression: ``"),
         ("[z-a]", "invalid character class range: `z-a`"),
+        (r"\pX", r"invalid character class range: `\pX`"),
+        ("(?P<n", "invalid named capture: `(?P<n`"),
+        ("(?P<é>a)", "invalid named capture: `(?P<é>`"),
+        (r"a\C", r"invalid escape sequence: `\C`"),
+        ("a{1000}" * 5000, "expression too large: ``"),
+        ("(" * 1001 + ")" * 1001, f"expression nests too deeply: `{'(' * 1001 + ')' * 1001}`"),
     ],
 )
-def test_what_re2_refuses(pattern: str, problem: str) -> None:
+def test_what_go_refuses(pattern: str, problem: str) -> None:
     with pytest.raises(PatternError) as raised:
         compile_pattern(pattern)
     assert str(raised.value) == f"error parsing regexp: {problem}"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "found"),
+    [
+        ("a*", "baab", ["", "aa", ""]),
+        ("^a", "aaa", ["a"]),
+        ("", "äb", ["", "", ""]),
+        ("ü|a", "aüa", ["a", "ü", "a"]),
+    ],
+)
+def test_all_parts_that_match(pattern: str, text: str, found: list[str]) -> None:
+    WORK.begin()
+    assert list(compile_pattern(pattern).find_all(text, -1)) == found
+
+
+def test_searches_take_from_the_work_of_an_evaluation() -> None:
+    WORK.begin()
+    pattern = compile_pattern("(a?){1000}a{1000}")
+    for _ in range(11):
+        pattern.matches("a" * 3000)
+    with pytest.raises(CostExceeded):
+        pattern.matches("a" * 3000)
+    WORK.begin()
+    with pytest.raises(CostExceeded):
+        list(compile_pattern("a.*b|a").find_all("a" * 9000, -1))
+    WORK.begin()
