@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from kuberth.config import FeatureGates
-from kuberth.observe.exposition import build_families, process_families
 from kuberth.observe.metrics import (
     ClientMetrics,
     Family,
@@ -16,6 +15,7 @@ from kuberth.observe.metrics import (
     LeaderElectionMetrics,
     SchedulerMetrics,
 )
+from kuberth.observe.process import build_families, process_families
 from kuberth.serving.metrics_pages import feature_families
 from kuberth.serving.resource_metrics import LIMIT, REQUEST, pod_resource_family
 from tests.docs.pages import table

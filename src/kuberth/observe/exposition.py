@@ -1,34 +1,18 @@
 """Metric families → the text that Prometheus reads.
 
-In: families. Out: text format 0.0.4, or OpenMetrics 1.0.0, one piece per family, so that a server can
-attend to other things in between. Numbers and label order are written as kube-scheduler writes them: a
-bucket's bound is a label, and a dashboard that asks for le="0.001" must find it.
+In: families. Out: text format 0.0.4 or OpenMetrics 1.0.0, one piece per family, so that a server can handle
+other requests in between. Numbers and the order of labels are kube-scheduler's: a bucket's bound is a label,
+and a dashboard that queries le="1" must find it (prometheus-client writes le="1.0").
 """
 
 from __future__ import annotations
 
 import math
-import platform
 from collections.abc import Iterable, Iterator, Mapping
 from operator import itemgetter
 from typing import Final, TypeVar
 
-from prometheus_client import PlatformCollector, ProcessCollector
-
-import kuberth
-from kuberth.observe.metrics import (
-    ALPHA,
-    BETA,
-    ComputedGauge,
-    Counter,
-    Family,
-    Histogram,
-    HistogramValue,
-    Labels,
-)
-
-_MACHINES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
-"""As Go calls them."""
+from kuberth.observe.metrics import ComputedGauge, Family, Histogram, HistogramValue, Labels
 
 T = TypeVar("T")
 
@@ -62,55 +46,6 @@ def number(value: float) -> str:
         return text
     digits = text.lstrip("-").replace(".", "").rstrip("0")
     return f"{value:.{len(digits) - 1}e}"
-
-
-def process_families() -> list[Family]:
-    """Memory, CPU time, open files and start of this process, and the Python it runs on."""
-    found: list[Family] = []
-    for collector in (ProcessCollector(registry=None), PlatformCollector(registry=None)):
-        for metric in collector.collect():
-            for sample in metric.samples:
-                names = tuple(sample.labels)
-                family = Counter(sample.name, metric.documentation, names, kind=metric.type)
-                family.set(tuple(sample.labels.values()), sample.value)
-                found.append(family)
-    return found
-
-
-def build_families() -> list[Family]:
-    """What was built: under upstream's names, whose labels say Go where the runtime is Python."""
-    major, minor = kuberth.KUBERNETES_VERSION.split(".")
-    build = Counter(
-        "kubernetes_build_info",
-        "A metric with a constant '1' value labeled by major, minor, git version, git commit, git tree "
-        "state, build date, Go version, and compiler from which Kubernetes was built, and platform on which "
-        "it is running.",
-        (
-            *("major", "minor", "git_version", "git_commit", "git_tree_state", "build_date"),
-            *("go_version", "compiler", "platform"),
-        ),
-        kind="gauge",
-        stability=BETA,
-    )
-    build.set(
-        (
-            *(major, minor, f"v{kuberth.KUBERNETES_VERSION}.0+kuberth.{kuberth.__version__}", "", "", ""),
-            f"python{platform.python_version()}",
-            platform.python_implementation().lower(),
-            f"{platform.system().lower()}/{_MACHINES.get(platform.machine(), platform.machine())}",
-        ),
-        1,
-    )
-    version = Counter(
-        "version_info",
-        "Provides the compatibility version info of the component. The component label is the name of the "
-        "component, usually kube, but is relevant for aggregated-apiservers.",
-        ("binary", "component", "emulation", "min_compat"),
-        kind="gauge",
-        stability=ALPHA,
-    )
-    version.set((kuberth.__version__, "kube", kuberth.KUBERNETES_VERSION, f"{major}.{int(minor) - 1}"), 1)
-    return [build, version]
 
 
 def _head(family: Family, *, open_metrics: bool) -> str:

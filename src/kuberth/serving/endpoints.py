@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from kuberth.clock import Clock, SystemClock
 from kuberth.config import KubeSchedulerConfiguration
-from kuberth.observe.exposition import build_families, process_families
 from kuberth.observe.metrics import HealthMetrics
+from kuberth.observe.process import build_families, process_families
 from kuberth.serving.health import HealthCheck, health_routes
 from kuberth.serving.messages import Handler
 from kuberth.serving.metrics_pages import (

@@ -14,7 +14,8 @@ from kuberth.config import FeatureGates
 from kuberth.config.feature_gates import GATES, Stage
 from kuberth.https.messages import Request, Response
 from kuberth.observe import exposition
-from kuberth.observe.metrics import BETA, STABLE, Counter, Family
+from kuberth.observe.metrics import BETA, STABLE, Family, Gauge
+from kuberth.observe.process import process_families
 from kuberth.serving.messages import Handler
 from kuberth.serving.resource_metrics import pod_resource_family
 
@@ -36,11 +37,10 @@ def resources_page(pods: Pods) -> Handler:
 
 def feature_families(gates: FeatureGates) -> list[Family]:
     """Which feature gates are on, as upstream tells it."""
-    family = Counter(
+    family = Gauge(
         "kubernetes_feature_enabled",
         "This metric records the data about the stage and enablement of a k8s feature.",
         ("name", "stage"),
-        kind="gauge",
         stability=BETA,
     )
     for name, enabled in gates.items():
@@ -50,7 +50,7 @@ def feature_families(gates: FeatureGates) -> list[Family]:
 
 def start_time_families() -> list[Family]:
     """When the process started, with the promise that upstream gives it among the service levels."""
-    started = [family for family in exposition.process_families() if "start_time" in family.name]
+    started = [family for family in process_families() if "start_time" in family.name]
     for family in started:
         family.stability = STABLE
     return started

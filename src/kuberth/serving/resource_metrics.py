@@ -13,7 +13,7 @@ from kuberth.api.core import Pod
 from kuberth.api.pod_resources import is_pod_level_resource, pod_requests
 from kuberth.api.quantity import Quantity, parse
 from kuberth.api.references import ResourceList
-from kuberth.observe.metrics import STABLE, Counter
+from kuberth.observe.metrics import STABLE, Gauge
 
 REQUEST: Final = "request"
 LIMIT: Final = "limit"
@@ -29,9 +29,9 @@ _UNITS: Final = {"cpu": "cores", "memory": "bytes", "storage": "bytes", "ephemer
 _DONE: Final = ("Succeeded", "Failed")
 
 
-def pod_resource_family(pods: Iterable[Pod], *, which: str) -> Counter:
+def pod_resource_family(pods: Iterable[Pod], *, which: str) -> Gauge:
     """`which` is REQUEST or LIMIT."""
-    family = Counter(f"kube_pod_resource_{which}", _HELP[which], LABELS, kind="gauge", stability=STABLE)
+    family = Gauge(f"kube_pod_resource_{which}", _HELP[which], LABELS, stability=STABLE)
     for pod in pods:
         spec = pod.spec
         if spec.node_name and pod.status.phase in _DONE:

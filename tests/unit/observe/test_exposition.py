@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_open_metrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from kuberth.observe.exposition import number, process_families, render
+from kuberth.observe.exposition import number, render
 from kuberth.observe.metrics import ComputedGauge, Counter, Family, Histogram, SchedulerMetrics
 
 
@@ -116,10 +116,3 @@ def test_open_metrics_bounds_are_floats() -> None:
         'y_bucket{le="2.5"}',
         'y_bucket{le="+Inf"}',
     ]
-
-
-def test_the_process() -> None:
-    families = {family.name: family for family in process_families()}
-    assert {"process_cpu_seconds_total", "process_resident_memory_bytes", "process_open_fds"} <= set(families)
-    assert families["process_cpu_seconds_total"].kind == "counter"
-    assert "major" in families["python_info"].labels

@@ -5,14 +5,13 @@ They are served to whoever reaches the address: to ask the API server who that i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
 from kuberth.https.certificates import SelfSigned
 from kuberth.https.listener import AddressFlags, Listener
 from kuberth.https.messages import Request, Response
-from kuberth.observe.exposition import build_families, process_families
-from kuberth.observe.metrics import Counter, Family, Histogram, exponential_buckets
+from kuberth.observe.metrics import Counter, Histogram, MetricSet, exponential_buckets
+from kuberth.observe.process import build_families, process_families
 from kuberth.programs.shadow.decisions import ShadowDecision
 from kuberth.serving.metrics_pages import families_page
 from kuberth.serving.page_service import PageService
@@ -22,26 +21,27 @@ _FLAGS: Final = AddressFlags("--metrics-address", "--metrics-port")
 _REQUEST_SECONDS: Final = 30.0
 
 
-class ShadowMetrics:
-    def __init__(self) -> None:
-        self.decisions = Counter(
-            "kuberth_shadow_decisions_total",
-            "Decisions of the real scheduler, by how the shadow's compares and what explains a difference.",
-            ("agreement", "explained_by"),
-        )
-        self.waited = Histogram(
-            "kuberth_shadow_pod_waited_seconds",
-            "From the first sight of a pod to the real scheduler's binding of it.",
-            buckets=exponential_buckets(0.01, 2, 16),
-        )
-        self.took = Histogram(
-            "kuberth_shadow_decision_duration_seconds",
-            "How long the shadow's own decision took.",
-            buckets=exponential_buckets(0.001, 2, 15),
-        )
-        self.attempts = Counter(
-            "kuberth_shadow_attempts_total", "Attempts for pods that were placed, by whose.", ("scheduler",)
-        )
+class ShadowMetrics(MetricSet):
+    """Families of the shadow's decisions."""
+
+    decisions = Counter(
+        "kuberth_shadow_decisions_total",
+        "Decisions of the real scheduler, by how the shadow's compares and what explains a difference.",
+        ("agreement", "explained_by"),
+    )
+    waited = Histogram(
+        "kuberth_shadow_pod_waited_seconds",
+        "From the first sight of a pod to the real scheduler's binding of it.",
+        buckets=exponential_buckets(0.01, 2, 16),
+    )
+    took = Histogram(
+        "kuberth_shadow_decision_duration_seconds",
+        "How long the shadow's own decision took.",
+        buckets=exponential_buckets(0.001, 2, 15),
+    )
+    attempts = Counter(
+        "kuberth_shadow_attempts_total", "Attempts for pods that were placed, by whose.", ("scheduler",)
+    )
 
     def note(self, decision: ShadowDecision) -> None:
         explanation = decision.explanation
@@ -53,9 +53,6 @@ class ShadowMetrics:
             self.attempts.inc(("shadow",), decision.own_attempts)
             if decision.waited_seconds is not None:
                 self.waited.observe((), decision.waited_seconds)
-
-    def families(self) -> Iterator[Family]:
-        return (value for value in vars(self).values() if isinstance(value, Family))
 
 
 def metrics_server(metrics: ShadowMetrics, *, host: str, port: int) -> Listener:
