@@ -30,7 +30,7 @@ from kuberth.config import FeatureGates, default_configuration
 from kuberth.evaluation.dry_run import DryRunApi
 from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.diagnosis import Diagnosis
-from kuberth.framework.handle import Handle
+from kuberth.framework.handle import Handle, PodEvent
 from kuberth.framework.nominator import Nominator
 from kuberth.framework.waiting_pods import WaitingPods
 from kuberth.informers.store import Stores
@@ -195,7 +195,7 @@ class _Cluster:
 
     def _notice_deletions(self) -> None:
         pods = self._stores.of(Pod)
-        for key in self._api.take_back():
+        for key in self._api.undo_deletions():
             pod = pods.get_by_key(key)
             assert pod is not None
             if self._kind.linger:
@@ -241,7 +241,7 @@ class _Silent:
     def activate(self, pods: Mapping[str, Pod]) -> None:
         pass
 
-    def record(self, regarding: Pod, **_said: Any) -> None:
+    def record(self, event: PodEvent) -> None:
         pass
 
 

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 import pytest
 
@@ -10,10 +9,13 @@ from kuberth.api.core import Binding, Node, ObjectReference, Pod
 from kuberth.api.meta import ObjectMeta
 from kuberth.client.fencing import FencedApi
 from kuberth.client.protocol import Api
+from kuberth.client.writes import Verb, Write
 from kuberth.errors import ApiError
 from kuberth.testing import MemoryApi, make_node, make_pod
 
 BINDING = Binding(metadata=ObjectMeta(namespace="default", name="p"), target=ObjectReference(name="n1"))
+
+POST = Write(Verb.CREATE, Pod, "p", body=b"{}")
 
 WRITES: dict[str, Callable[[Api], Awaitable[object]]] = {
     "create": lambda api: api.create(make_node("n2")),
@@ -65,15 +67,7 @@ class Outbox(MemoryApi):
         self.checks: list[Callable[[], None]] = []
 
     def post_nowait(
-        self,
-        kind: type[Any],
-        body: bytes,
-        *,
-        what: str,
-        namespace: str = "",
-        name: str = "",
-        subresource: str = "",
-        check: Callable[[], None] | None = None,
+        self, write: Write, *, check: Callable[[], None] | None = None
     ) -> asyncio.Future[None] | None:
         assert check is not None
         self.checks.append(check)
@@ -100,7 +94,7 @@ def test_a_post_is_sent_if_this_process_leads_and_the_callers_check_allows_it(
 ) -> None:
     async def main() -> None:
         outbox, may_write = Outbox(), True
-        assert FencedApi(outbox, lambda: may_write).post_nowait(Pod, b"{}", what="x", check=check) is not None
+        assert FencedApi(outbox, lambda: may_write).post_nowait(POST, check=check) is not None
         may_write = leads
         [asked_before_sending] = outbox.checks
         if problem is None:

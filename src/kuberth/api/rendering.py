@@ -7,7 +7,7 @@ In: the parts that differ. Out: the very JSON that `kuberth.api.wire.encode` mak
 from __future__ import annotations
 
 import time
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -32,6 +32,22 @@ def binding_json(*, namespace: str, name: str, uid: str, node_name: str) -> byte
     return _BINDING % (_text(name), _text(namespace), _text(uid), _text(node_name))
 
 
+class EventFields(NamedTuple):
+    """Everything an `Event` says about its first occurrence."""
+
+    name: str
+    namespace: str
+    at_ns: int
+    controller: str
+    instance: str
+    action: str
+    reason: str
+    note: str
+    type: str
+    regarding: ObjectReference
+    related: ObjectReference | None
+
+
 class EventRenderer:
     """Renders events of one moment after another; the seconds are written once for all of them."""
 
@@ -39,37 +55,23 @@ class EventRenderer:
         self._second = -1
         self._second_text = b""
 
-    def event_json(
-        self,
-        *,
-        namespace: str,
-        name: str,
-        now_ns: int,
-        controller: str,
-        instance: str,
-        action: str,
-        reason: str,
-        note: str,
-        type_: str,
-        regarding: ObjectReference,
-        related: ObjectReference | None,
-    ) -> bytes:
+    def event_json(self, event: EventFields) -> bytes:
         """An event that happened once."""
-        second, rest = divmod(now_ns, NANOSECONDS)
+        second, rest = divmod(event.at_ns, NANOSECONDS)
         if second != self._second:
             self._second = second
             self._second_text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second)).encode()
         return _EVENT % (
-            _text(name),
-            _text(namespace),
+            _text(event.name),
+            _text(event.namespace),
             self._second_text,
             rest // 1000,
-            _text(controller),
-            _text(instance),
-            _text(action),
-            _text(reason),
-            encode(regarding),
-            b"" if related is None else b',"related":%b' % encode(related),
-            _text(note),
-            _text(type_),
+            _text(event.controller),
+            _text(event.instance),
+            _text(event.action),
+            _text(event.reason),
+            encode(event.regarding),
+            b"" if event.related is None else b',"related":%b' % encode(event.related),
+            _text(event.note),
+            _text(event.type),
         )

@@ -23,7 +23,7 @@ from kuberth.informers.reflector import Reflector
 from kuberth.informers.store import Store
 from kuberth.local.apiserver.verbs.core import Core
 from kuberth.local.hollow.informing import ServerVerbs
-from kuberth.local.in_process import InProcessApi, told_as_api_errors
+from kuberth.local.in_process import InProcessApi, api_errors
 
 T = TypeVar("T")
 
@@ -188,7 +188,7 @@ class CoreAccess:
         return _of(namespace, (await InProcessApi(self._core).list(kind)).items)
 
     async def create(self, place: Place, body: bytes, *, namespace: str = "", strict: bool = False) -> str:
-        with told_as_api_errors(f"create {place.plural}"):
+        with api_errors(f"create {place.plural}"):
             created = await self._core.create(
                 self._row(place), msgspec.json.decode(body), namespace=namespace
             )
@@ -197,7 +197,7 @@ class CoreAccess:
     async def update(
         self, place: Place, name: str, body: bytes, *, namespace: str = "", subresource: str = ""
     ) -> None:
-        with told_as_api_errors(f"update {place.plural} {name}"):
+        with api_errors(f"update {place.plural} {name}"):
             await self._core.update(
                 self._row(place),
                 name,
@@ -207,7 +207,7 @@ class CoreAccess:
             )
 
     async def delete(self, place: Place, name: str, *, namespace: str = "") -> None:
-        with told_as_api_errors(f"delete {place.plural} {name}"):
+        with api_errors(f"delete {place.plural} {name}"):
             await self._core.delete(self._row(place), name, namespace=namespace)
 
     async def delete_all(
@@ -218,7 +218,7 @@ class CoreAccess:
         labels: Mapping[str, str],
         grace_period_seconds: int | None = None,
     ) -> None:
-        with told_as_api_errors(f"delete {place.plural} of {namespace}"):
+        with api_errors(f"delete {place.plural} of {namespace}"):
             await self._core.delete_collection(
                 self._row(place),
                 namespace=namespace,
@@ -228,7 +228,7 @@ class CoreAccess:
 
     async def follow_pods(self, ledger: PodLedger, synced: asyncio.Event) -> None:
         # The core's own trees, unconverted: the scheduler shares this thread and pays for every step.
-        with told_as_api_errors("watch pods"):
+        with api_errors("watch pods"):
             changes = self._core.watch("pods")
             synced.set()
             async for type_, tree in changes:

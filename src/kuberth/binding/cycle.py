@@ -17,7 +17,7 @@ from kuberth.clock import NANOSECONDS, Clock
 from kuberth.cluster.table import ClusterTable
 from kuberth.errors import AnswerLostError
 from kuberth.framework.cluster_events import ASSIGNED_POD_DELETE
-from kuberth.framework.handle import EventRecorder, Spawner
+from kuberth.framework.handle import EventRecorder, PodEvent, Spawner
 from kuberth.framework.running.binding import BindUnderWay
 from kuberth.framework.status import SKIP, SUCCESS, Code, Status
 from kuberth.framework.waiting_pods import WaitingPods
@@ -247,7 +247,7 @@ class BindingCycle:
     def _tell_waiting(self, placement: Placement, point: str, why: str) -> None:
         """Upstream has no event for this; without one, nobody sees why a placed pod is not bound."""
         note = f"Placed on {placement.node_name}, {why}"
-        self._recorder.record(placement.info.pod, reason=f"WaitingOn{point}", action=point, note=note)
+        self._recorder.record(PodEvent(placement.info.pod, f"WaitingOn{point}", point, note))
 
     def _succeed(self, placement: Placement) -> None:
         info, queued = placement.info, placement.queued
@@ -273,12 +273,8 @@ class BindingCycle:
             self._metrics.pod_scheduling_sli_duration.observe((attempts,), since_first)
         if queued.was_flushed:
             self._metrics.scheduled_after_flush.inc()
-        self._recorder.record(
-            info.pod,
-            reason="Scheduled",
-            action="Binding",
-            note=f"Successfully assigned {info.key} to {placement.node_name}",
-        )
+        note = f"Successfully assigned {info.key} to {placement.node_name}"
+        self._recorder.record(PodEvent(info.pod, "Scheduled", "Binding", note))
         placement.runner.binding.run_post_bind(placement.state, info.pod, placement.node_name)
         if placement.state.pods_to_activate:
             self._queue.activate(placement.state.pods_to_activate)

@@ -7,18 +7,19 @@ on what it knew before. Reads pass; every write asks first.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from typing import Any, TypeVar
 
-from kuberth.api.core import Binding, Pod
+from kuberth.api.core import Pod
 from kuberth.client.protocol import Api, FinalizingApi, ObjectList, PostingApi, SharingApi, WatchEvent
+from kuberth.client.writes import Write
 from kuberth.errors import ApiError
 
 T = TypeVar("T")
 
 
-class FencedApi:
-    """Implements `kuberth.client.protocol.Api` over another one."""
+class FencedApi(Api):
+    """Passes everything to another API, and refuses writes once `may_write` says no."""
 
     def __init__(self, api: Api, may_write: Callable[[], bool]) -> None:
         self._api = api
@@ -46,25 +47,9 @@ class FencedApi:
     async def get(self, kind: type[T], name: str, *, namespace: str = "") -> T:
         return await self._api.get(kind, name, namespace=namespace)
 
-    async def create(self, obj: T) -> T:
+    async def write(self, write: Write) -> Any:
         self._check()
-        return await self._api.create(obj)
-
-    async def update(self, obj: T) -> T:
-        self._check()
-        return await self._api.update(obj)
-
-    async def patch(
-        self,
-        kind: type[T],
-        name: str,
-        patch: Mapping[str, Any],
-        *,
-        namespace: str = "",
-        subresource: str = "",
-    ) -> T:
-        self._check()
-        return await self._api.patch(kind, name, patch, namespace=namespace, subresource=subresource)
+        return await self._api.write(write)
 
     async def add_finalizer(self, kind: type[T], name: str, finalizer: str, *, namespace: str = "") -> T:
         """As `FinalizingApi`; ApiError if the API behind is none."""
@@ -73,20 +58,8 @@ class FencedApi:
             raise ApiError("this API has no way to change an object byte by byte")
         return await self._api.add_finalizer(kind, name, finalizer, namespace=namespace)
 
-    async def bind(self, binding: Binding) -> None:
-        self._check()
-        await self._api.bind(binding)
-
     def post_nowait(
-        self,
-        kind: type[Any],
-        body: bytes,
-        *,
-        what: str,
-        namespace: str = "",
-        name: str = "",
-        subresource: str = "",
-        check: Callable[[], None] | None = None,
+        self, write: Write, *, check: Callable[[], None] | None = None
     ) -> asyncio.Future[None] | None:
         """As `PostingApi`; None if nothing may be written, or the API behind takes no posts."""
         if not isinstance(self._api, PostingApi) or not self._may_write():
@@ -98,26 +71,4 @@ class FencedApi:
             if check is not None:
                 check()
 
-        return self._api.post_nowait(
-            kind,
-            body,
-            what=what,
-            namespace=namespace,
-            name=name,
-            subresource=subresource,
-            check=check_both,
-        )
-
-    async def delete(
-        self,
-        kind: type[Any],
-        name: str,
-        *,
-        namespace: str = "",
-        uid: str = "",
-        grace_period_seconds: int | None = None,
-    ) -> None:
-        self._check()
-        await self._api.delete(
-            kind, name, namespace=namespace, uid=uid, grace_period_seconds=grace_period_seconds
-        )
+        return self._api.post_nowait(write, check=check_both)

@@ -7,13 +7,12 @@ connections, deadlines, sizes and retries are bounded here and below; nobody abo
 from __future__ import annotations
 
 import asyncio
-import enum
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple, TypeVar, cast
+from typing import Any, Final, NamedTuple, TypeVar
 
-from kuberth.api.core import Binding, Pod
+from kuberth.api.core import Pod
 from kuberth.api.kinds import REGISTRY, KindInfo
 from kuberth.api.sharing import PodSharing
 from kuberth.api.wire import decode, encode
@@ -27,13 +26,14 @@ from kuberth.client.connecting.rate_limit import RateLimiter
 from kuberth.client.identity.client_config import ClientConfig
 from kuberth.client.identity.credentials import Credential, Credentials, fixed_or_file
 from kuberth.client.identity.exec_credentials import ExecCredentials
-from kuberth.client.protocol import ObjectList, WatchEvent
+from kuberth.client.protocol import Api, ObjectList, WatchEvent
 from kuberth.client.rest.pages import decode_page
 from kuberth.client.rest.protobuf_edits import PROTOBUF, with_finalizer
 from kuberth.client.rest.refusals import refusal, retry_after
 from kuberth.client.rest.request_heads import JSON, RequestHeads
 from kuberth.client.rest.resource_paths import escaped, object_name, path_of, query
 from kuberth.client.rest.watch_frames import WatchDecoder
+from kuberth.client.writes import Verb, Write
 from kuberth.clock import Clock, SystemClock
 from kuberth.errors import ApiError, UnreachableError, WireError
 from kuberth.observe.metrics import ClientMetrics
@@ -51,20 +51,11 @@ MAX_BODY_BYTES: Final = 10 * 1024 * 1024
 MAX_TARGETS: Final = 1024
 """Paths that are kept, one a kind and namespace."""
 MAX_LIST_BYTES: Final = 256 * 1024 * 1024
-_POD: Final = REGISTRY.of(Pod)
+_METHODS: Final = {Verb.CREATE: "POST", Verb.UPDATE: "PUT", Verb.PATCH: "PATCH", Verb.DELETE: "DELETE"}
 
 
-class PatchStyle(enum.StrEnum):
-    """How the server is to read a patch: the content type it comes with."""
-
-    STRATEGIC = "application/strategic-merge-patch+json"
-    MERGE = "application/merge-patch+json"
-    JSON = "application/json-patch+json"
-    APPLY = "application/apply-patch+yaml"
-
-
-class HttpApi:
-    """Implements `kuberth.client.protocol.Api`. Close it when done: `await api.close()`.
+class HttpApi(Api):
+    """Any API server over HTTP. Close it when done: `await api.close()`.
 
     `metrics` tells of every request as client-go does; several clients may share one. The code is "<error>"
     for a request without an answer.
@@ -188,96 +179,34 @@ class HttpApi:
         answer = await self._ask("GET", path_of(info, name, namespace), what=what, info=info, verb="get")
         return _decoded(kind, answer, what)
 
-    async def create(self, obj: T) -> T:
-        kind, metadata = type(obj), cast(Any, obj).metadata
-        info = REGISTRY.of(kind)
-        what = f"create {object_name(info, metadata.name or metadata.generate_name, metadata.namespace)}"
-        path = path_of(info, "", metadata.namespace)
-        answer = await self._ask("POST", path, body=encode(obj), what=what, info=info, verb="create")
-        return _decoded(kind, answer, what)
-
-    async def update(self, obj: T, *, subresource: str = "") -> T:
-        kind, metadata = type(obj), cast(Any, obj).metadata
-        info = REGISTRY.of(kind)
-        what = f"update {object_name(info, metadata.name, metadata.namespace, subresource)}"
-        path = path_of(info, metadata.name, metadata.namespace, subresource)
+    async def write(self, write: Write) -> Any:
+        info, what = REGISTRY.of(write.kind), str(write)
+        # An object is created in its collection, a subresource under the object's own name.
+        name = "" if write.verb is Verb.CREATE and not write.subresource else write.name
+        body = write.delete_options if write.verb is Verb.DELETE else write.body
         answer = await self._ask(
-            "PUT", path, body=encode(obj), what=what, info=info, verb="update", subresource=subresource
-        )
-        return _decoded(kind, answer, what)
-
-    async def patch(
-        self,
-        kind: type[T],
-        name: str,
-        patch: Mapping[str, Any],
-        *,
-        namespace: str = "",
-        subresource: str = "",
-        style: PatchStyle | None = None,
-    ) -> T:
-        info = REGISTRY.of(kind)
-        what = f"patch {object_name(info, name, namespace, subresource)}"
-        answer = await self._ask(
-            "PATCH",
-            path_of(info, name, namespace, subresource),
-            body=encode(patch),
-            content_type=style or (PatchStyle.MERGE if info.registered else PatchStyle.STRATEGIC),
+            _METHODS[write.verb],
+            path_of(info, name, write.namespace, write.subresource),
+            body=body if isinstance(body, bytes) else encode(body),
+            content_type=write.content_type,
             what=what,
             info=info,
-            verb="patch",
-            subresource=subresource,
+            verb=write.verb,
+            subresource=write.subresource,
         )
-        return _decoded(kind, answer, what)
+        if write.verb is Verb.DELETE or write.subresource == "binding":
+            return None
+        return _decoded(write.kind, answer, what)
 
-    async def bind(self, binding: Binding) -> None:
-        metadata = binding.metadata
-        await self._ask(
-            "POST",
-            path_of(_POD, metadata.name, metadata.namespace, "binding"),
-            body=encode(binding),
-            what=f"bind pod {metadata.namespace}/{metadata.name} to node {binding.target.name}",
-            info=_POD,
-            verb="create",
-            subresource="binding",
-        )
-
-    async def delete(
-        self,
-        kind: type[Any],
-        name: str,
-        *,
-        namespace: str = "",
-        uid: str = "",
-        grace_period_seconds: int | None = None,
-    ) -> None:
-        info = REGISTRY.of(kind)
-        options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
-        if uid:
-            options["preconditions"] = {"uid": uid}
-        if grace_period_seconds is not None:
-            options["gracePeriodSeconds"] = grace_period_seconds
-        what = f"delete {object_name(info, name, namespace)}"
-        path = path_of(info, name, namespace)
-        await self._ask("DELETE", path, body=encode(options), what=what, info=info, verb="delete")
-
-    # Writes that nobody has to wait for
+    # Writes without a task
 
     def post_nowait(
-        self,
-        kind: type[Any],
-        body: bytes,
-        *,
-        what: str,
-        namespace: str = "",
-        name: str = "",
-        subresource: str = "",
-        check: Callable[[], None] | None = None,
+        self, write: Write, *, check: Callable[[], None] | None = None
     ) -> asyncio.Future[None] | None:
         credential = self._credentials.current_nowait()
         if credential is None or self._closed:
             return None
-        target = self._target(kind, namespace, name, subresource)
+        target = self._target(write)
         if not self._limiter.acquire_nowait():
             return None
         loop = asyncio.get_running_loop()
@@ -285,9 +214,9 @@ class HttpApi:
         now = loop.time()
         self._outbox.post(
             Post(
-                what,
-                self._heads.post(target.path, body, credential),
-                body=body,
+                str(write),
+                self._heads.post(target.path, write.body, credential),
+                body=write.body,
                 credential=credential,
                 posted=now,
                 deadline=now + self._timeout,
@@ -301,16 +230,18 @@ class HttpApi:
         self._tally.rate_limiter_duration.observe(0.0)
         return future
 
-    def _target(self, kind: type[Any], namespace: str, name: str, subresource: str) -> _Target:
+    def _target(self, write: Write) -> _Target:
+        kind, namespace = write.kind, write.namespace
         target = self._targets.get((kind, namespace))
         if target is None:
             if len(self._targets) >= MAX_TARGETS:
                 self._targets.clear()
             info = REGISTRY.of(kind)
             target = self._targets[kind, namespace] = _Target(path_of(info, "", namespace), info)
-        if not name:
+        if not write.subresource:
             return target
-        return _Target(f"{target.path}/{escaped(name)}/{subresource}", target.info, subresource)
+        path = f"{target.path}/{escaped(write.name)}/{write.subresource}"
+        return _Target(path, target.info, write.subresource)
 
     def _post_answered(self, post: Post, answer: HttpAnswer, size: int) -> None:
         status = answer.status

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from kuberth.api.core import Binding, Pod
+from kuberth.client.writes import Verb, Write, write_of_binding, write_of_object
 
 T = TypeVar("T")
 
@@ -41,7 +42,7 @@ class ObjectList(NamedTuple):
 
 
 class Api(Protocol):
-    """List, watch, get, create, update, patch, bind, delete.
+    """List, watch, get and write; inherit from it to get the verbs create, update, patch, bind and delete.
 
     Kinds are types: the structs of `kuberth.api`, and what `kuberth.api.register_kind` returned.
     """
@@ -71,13 +72,24 @@ class Api(Protocol):
         """The present version; NotFoundError if there is none."""
         ...
 
-    async def create(self, obj: T) -> T:
-        """Create an object; AlreadyExistsError if its name is taken. Returns it as the server keeps it."""
+    async def write(self, write: Write) -> Any:
+        """Carry out one write; returns the object as the server stores it, None for a binding or a deletion.
+
+        The verbs below end here. ConflictError if a precondition does not hold.
+        """
         ...
 
-    async def update(self, obj: T) -> T:
-        """Replace an object; ConflictError if its resource version is not the present one."""
-        ...
+    # The verbs, the same for every implementation that inherits from this class
+
+    async def create(self, obj: T) -> T:
+        """Create an object; AlreadyExistsError if its name is taken."""
+        created: T = await self.write(write_of_object(Verb.CREATE, obj))
+        return created
+
+    async def update(self, obj: T, *, subresource: str = "") -> T:
+        """Replace an object; ConflictError if its resource version is not the current one."""
+        updated: T = await self.write(write_of_object(Verb.UPDATE, obj, subresource=subresource))
+        return updated
 
     async def patch(
         self,
@@ -88,15 +100,17 @@ class Api(Protocol):
         namespace: str = "",
         subresource: str = "",
     ) -> T:
-        """A strategic merge patch; for registered kinds, whose lists nobody knows, a JSON merge patch.
+        """Apply a strategic merge patch; for registered kinds, whose merge keys are unknown, a JSON merge
+        patch.
 
-        A UID or resource version in its metadata is a precondition: ConflictError if it is another.
+        A UID or resource version in its metadata is a precondition: ConflictError if it differs.
         """
-        ...
+        patched: T = await self.write(Write(Verb.PATCH, kind, name, namespace, subresource, patch))
+        return patched
 
     async def bind(self, binding: Binding) -> None:
-        """Assign a pod to a node; ConflictError if it is assigned or is not the pod with this UID."""
-        ...
+        """Assign a pod to a node; ConflictError if it is assigned or has another UID."""
+        await self.write(write_of_binding(binding))
 
     async def delete(
         self,
@@ -107,8 +121,10 @@ class Api(Protocol):
         uid: str = "",
         grace_period_seconds: int | None = None,
     ) -> None:
-        """`uid` is a precondition: ConflictError if it is another. A pod on a node is marked, not gone."""
-        ...
+        """Delete an object; ConflictError if it has another UID. A pod on a node is only marked."""
+        await self.write(
+            Write(Verb.DELETE, kind, name, namespace, uid=uid, grace_period_seconds=grace_period_seconds)
+        )
 
 
 @runtime_checkable
@@ -141,25 +157,18 @@ class SharingApi(Protocol):
 
 @runtime_checkable
 class PostingApi(Protocol):
-    """An API that may also create things without a task, from JSON that is ready, its answer unread."""
+    """An API that can also create objects without a task, from ready JSON, without reading the answer."""
 
     def post_nowait(
-        self,
-        kind: type[Any],
-        body: bytes,
-        *,
-        what: str,
-        namespace: str = "",
-        name: str = "",
-        subresource: str = "",
-        check: Callable[[], None] | None = None,
+        self, write: Write, *, check: Callable[[], None] | None = None
     ) -> asyncio.Future[None] | None:
-        """Create an object, or the `subresource` of the object `name`; `what` is for messages.
+        """Create an object or a subresource whose body is `bytes`.
 
-        `check` is asked right before it is sent, and raises the ApiError to end with if it must not be.
+        `check` runs right before the request is sent; it raises the ApiError to end with if the request must
+        not be sent.
 
-        None: not at once (a rate limit, credentials to be fetched), ask `create` or `bind` instead. Else the
-        future of the answer: nothing, or the ApiError that those would raise. Who cancels it before it was
-        sent has nothing written; after, nobody knows.
+        None: the request cannot be sent at once (rate limit, credentials to be fetched); use `write` instead.
+        Otherwise the future of the answer: None, or the ApiError that `write` would raise. Cancelling it
+        before the request is sent prevents the write; afterwards the outcome is unknown.
         """
         ...

@@ -1,24 +1,24 @@
-"""An API that changes nothing: reads come from the objects at hand, writes are only remembered.
+"""An API for dry runs: reads come from the stores, writes change nothing that lasts.
 
-In: the verbs of `kuberth.client.protocol.Api`. Out: what the objects say. A pod that is deleted is gone for
-those who look it up, until `take_back`; other writes are answered as if they had been done.
+In: the verbs of `kuberth.client.protocol.Api`. Out: objects of the stores. A deleted object is missing from
+its store until `undo_deletions`; other writes are answered as if they had been carried out.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable
 from typing import Any, TypeVar
 
-from kuberth.api.core import Binding
-from kuberth.client.protocol import ObjectList, WatchEvent
+from kuberth.client.protocol import Api, ObjectList, WatchEvent
+from kuberth.client.writes import Verb, Write
 from kuberth.errors import NotFoundError
 from kuberth.informers.store import Stores
 
 T = TypeVar("T")
 
 
-class DryRunApi:
-    """Implements `kuberth.client.protocol.Api` over stores."""
+class DryRunApi(Api):
+    """Reads from stores; deletions can be undone, and other writes have no effect."""
 
     def __init__(self, stores: Stores) -> None:
         self._stores = stores
@@ -42,41 +42,18 @@ class DryRunApi:
             raise NotFoundError(f"{kind.__name__} {namespace}/{name} is not among the objects")
         return obj
 
-    async def create(self, obj: T) -> T:
-        return obj
+    async def write(self, write: Write) -> Any:
+        if write.verb in (Verb.CREATE, Verb.UPDATE):
+            return write.body
+        obj = await self.get(write.kind, write.name, namespace=write.namespace)
+        if write.verb is Verb.PATCH:
+            return obj
+        self._stores.of(write.kind).remove(obj)
+        self._deleted[f"{write.namespace}/{write.name}" if write.namespace else write.name] = obj
+        return None
 
-    async def update(self, obj: T) -> T:
-        return obj
-
-    async def patch(
-        self,
-        kind: type[T],
-        name: str,
-        patch: Mapping[str, Any],
-        *,
-        namespace: str = "",
-        subresource: str = "",
-    ) -> T:
-        return await self.get(kind, name, namespace=namespace)
-
-    async def bind(self, binding: Binding) -> None:
-        pass
-
-    async def delete(
-        self,
-        kind: type[Any],
-        name: str,
-        *,
-        namespace: str = "",
-        uid: str = "",
-        grace_period_seconds: int | None = None,
-    ) -> None:
-        obj = await self.get(kind, name, namespace=namespace)
-        self._stores.of(kind).remove(obj)
-        self._deleted[f"{namespace}/{name}" if namespace else name] = obj
-
-    def take_back(self) -> Iterable[str]:
-        """Undo all deletions; returns whom they were about."""
+    def undo_deletions(self) -> Iterable[str]:
+        """Put back all deleted objects; returns their keys."""
         deleted, self._deleted = self._deleted, {}
         for obj in deleted.values():
             self._stores.of(type(obj)).set(obj)

@@ -31,7 +31,7 @@ from kuberth.extenders.http_extender import is_interested
 from kuberth.framework.cluster_events import ClusterEvent, Hint, concerns
 from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.diagnosis import Diagnosis
-from kuberth.framework.handle import Handle
+from kuberth.framework.handle import Handle, PodEvent
 from kuberth.framework.nominator import Nominator
 from kuberth.framework.registry import PluginFactory, Registry
 from kuberth.framework.runner import Runner
@@ -188,7 +188,7 @@ class Evaluator:
         with self._pending(pod):
             result, _status = self._cycle.make_room(question.state, pod, self.runner, question.diagnosis)
         self._run_background()
-        victims = self._api.take_back()
+        victims = self._api.undo_deletions()
         if question.diagnosis.post_filter is None:
             return question.answer(), None
         return question.answer(), Preemption(
@@ -319,14 +319,5 @@ class _Ignore:
     def activate(self, pods: Mapping[str, Pod]) -> None:
         pass
 
-    def record(
-        self,
-        regarding: Pod,
-        *,
-        reason: str,
-        action: str,
-        note: str,
-        warning: bool = False,
-        related: Any = None,
-    ) -> None:
+    def record(self, event: PodEvent) -> None:
         pass

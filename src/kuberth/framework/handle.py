@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from kuberth.api.core import Pod
 from kuberth.clock import Clock
@@ -33,20 +33,28 @@ class Activator(Protocol):
         ...
 
 
+class PodEvent(NamedTuple):
+    """A Kubernetes event about a pod."""
+
+    regarding: Pod
+    """The pod."""
+    reason: str
+    """Why, in CamelCase, for programs."""
+    action: str
+    """What was being done, in CamelCase."""
+    note: str
+    """What happened, for people."""
+    warning: bool = False
+    """Whether its type is Warning instead of Normal."""
+    related: Any = None
+    """Another object that the event has to do with, or None."""
+
+
 class EventRecorder(Protocol):
     """Writes Kubernetes events without ever blocking the caller."""
 
-    def record(
-        self,
-        regarding: Pod,
-        *,
-        reason: str,
-        action: str,
-        note: str,
-        warning: bool = False,
-        related: Any = None,
-    ) -> None:
-        """Write an event about a pod; `related` is another object it has to do with."""
+    def record(self, event: PodEvent) -> None:
+        """Write the event, or add to its series if the same one was written not long ago."""
         ...
 
 

@@ -25,12 +25,12 @@ from kuberth.api.core import Binding, Pod
 from kuberth.api.kinds import REGISTRY, KindInfo
 from kuberth.api.plain import PlainObject
 from kuberth.api.pods import PodCondition
-from kuberth.api.wire import convert, to_builtins
-from kuberth.client.protocol import ObjectList, WatchEvent, WatchType
+from kuberth.api.wire import convert, decode, to_builtins
+from kuberth.client.protocol import Api, ObjectList, WatchEvent, WatchType
 from kuberth.client.reading import read_change, read_items
-from kuberth.client.rest.resource_paths import object_name
+from kuberth.client.writes import Verb, Write, write_of_binding
 from kuberth.clock import Clock, SystemClock
-from kuberth.local.apiserver.patching.patching import MERGE_PATCH, STRATEGIC_MERGE_PATCH, apply_patch
+from kuberth.local.apiserver.patching.patching import apply_patch
 from kuberth.local.apiserver.refusals import (
     already_exists,
     bad_request,
@@ -46,7 +46,7 @@ from kuberth.local.apiserver.verbs.pod_binding import bound_pod, read_binding
 from kuberth.local.apiserver.verbs.selecting import Selection, select, value_at
 from kuberth.local.apiserver.verbs.watching import BOOKMARK_SECONDS
 from kuberth.local.apiserver.verbs.writing import expect_same, expect_same_uid, finalized
-from kuberth.local.in_process import told_as_api_errors
+from kuberth.local.in_process import api_errors
 from kuberth.text.timestamps import moment, timestamp
 
 T = TypeVar("T")
@@ -63,8 +63,8 @@ _SERVED: Final = {
 }
 
 
-class MemoryApi:
-    """Implements `kuberth.client.protocol.Api`."""
+class MemoryApi(Api):
+    """A cluster in dictionaries of typed objects."""
 
     def __init__(
         self,
@@ -96,13 +96,8 @@ class MemoryApi:
 
     def put(self, obj: T) -> T:
         """Create an object."""
-        info, key = REGISTRY.of(type(obj)), _key(obj)
-        with told_as_api_errors(f"create {info.kind} {key}"):
-            if key in self._shelf(type(obj)).objects:
-                raise already_exists(_row(info), cast(Any, obj).metadata.name)
-        if not cast(Any, obj).metadata.uid:
-            obj = self._with_new_uid(obj)
-        return self._write(obj)
+        with api_errors(f"create {REGISTRY.of(type(obj)).kind} {_key(obj)}"):
+            return self._add(obj if cast(Any, obj).metadata.uid else self._with_new_uid(obj))
 
     def replace(self, obj: T) -> T:
         """Store a new version of an object that exists."""
@@ -115,7 +110,7 @@ class MemoryApi:
 
     def read(self, kind: type[T], key: str) -> T:
         """The object of this namespace/name; NotFoundError if there is none."""
-        with told_as_api_errors(f"get {REGISTRY.of(kind).kind} {key}"):
+        with api_errors(f"get {REGISTRY.of(kind).kind} {key}"):
             return cast(T, _seen_as(kind, self._present(kind, key)))
 
     def all(self, kind: type[T]) -> Sequence[T]:
@@ -124,18 +119,12 @@ class MemoryApi:
 
     def remove(self, kind: type[Any], key: str) -> None:
         """Take an object away at once, as a kubelet does with a pod that has ended."""
-        with told_as_api_errors(f"delete {REGISTRY.of(kind).kind} {key}"):
-            obj = self._present(kind, key)
-        shelf = self._shelf(kind)
-        del shelf.objects[key]
-        self._note(shelf, obj, None)
+        with api_errors(f"delete {REGISTRY.of(kind).kind} {key}"):
+            self._take(kind, key)
 
     def assign(self, binding: Binding) -> None:
         """Bind a pod."""
-        metadata = binding.metadata
-        key = _join(metadata.namespace, metadata.name)
-        with told_as_api_errors(f"bind pod {key} to node {binding.target.name}"):
-            self._write(self._bound(self._present(Pod, key), binding, now_ns=self._clock.now_ns()))
+        self.write_nowait(write_of_binding(binding))
 
     async def next_change(self) -> None:
         """Return when any object has changed."""
@@ -153,8 +142,8 @@ class MemoryApi:
     ) -> ObjectList:
         info = REGISTRY.of(kind)
         what = f"list {info.plural}"
-        with told_as_api_errors(what):
-            selection = select(_row(info), field_selector=field_selector)
+        with api_errors(what):
+            selection = select(_row_of(kind), field_selector=field_selector)
             wanted = parse_version(resource_version or "0")
             if wanted > self._version:
                 raise too_large_version(wanted, self._version)
@@ -168,8 +157,8 @@ class MemoryApi:
         info = REGISTRY.of(kind)
         what = f"watch {info.plural}"
         read = partial(read_change, _seen_as, kind, what=what)
-        with told_as_api_errors(what):
-            selection = select(_row(info), field_selector=field_selector)
+        with api_errors(what):
+            selection = select(_row_of(kind), field_selector=field_selector)
             seen = parse_version(resource_version or "0")
             present: Sequence[Any] = ()
             if seen == 0:
@@ -188,7 +177,7 @@ class MemoryApi:
             while True:
                 while subscription.changes:
                     if len(subscription.changes) > self._keep_changes:
-                        with told_as_api_errors(what):
+                        with api_errors(what):
                             raise expired(f"too old resource version: {subscription.changes[0].version}")
                     type_, obj = _event(subscription.changes.popleft(), matches)
                     if type(obj) is kind:
@@ -206,77 +195,66 @@ class MemoryApi:
     async def get(self, kind: type[T], name: str, *, namespace: str = "") -> T:
         return self.read(kind, _join(namespace, name))
 
-    async def create(self, obj: T) -> T:
-        info, metadata = REGISTRY.of(type(obj)), cast(Any, obj).metadata
+    async def write(self, write: Write) -> Any:
+        return self.write_nowait(write)
+
+    def write_nowait(self, write: Write) -> Any:
+        """As `write`, without a task."""
+        with api_errors(write):
+            if write.subresource == "binding":
+                return self._bind(write)
+            if write.verb is Verb.CREATE:
+                return self._create(write.body)
+            if write.verb is Verb.UPDATE:
+                return self._update(write)
+            return self._patch(write) if write.verb is Verb.PATCH else self._delete(write)
+
+    def _create(self, obj: Any) -> Any:
+        metadata = obj.metadata
         if metadata.resource_version:
-            with told_as_api_errors(f"create {object_name(info, metadata.name, metadata.namespace)}"):
-                raise bad_request("resourceVersion should not be set on objects to be created")
+            raise bad_request("resourceVersion should not be set on objects to be created")
         if not metadata.name and metadata.generate_name:
             obj = _with_metadata(obj, name=f"{metadata.generate_name}{self._uids:05d}")
-        return self.put(self._with_new_uid(obj))
+        return self._add(self._with_new_uid(obj))
 
-    async def update(self, obj: T) -> T:
-        info, key = REGISTRY.of(type(obj)), _key(obj)
-        with told_as_api_errors(f"update {info.kind} {key}"):
-            row, old = _row(info), to_builtins(self._present(type(obj), key))
-            new = to_builtins(obj)
-            expect_same(row, old, new["metadata"])
-            return self._store(type(obj), row, old, new, subresource="")
+    def _update(self, write: Write) -> Any:
+        row, old = _row_of(write.kind), to_builtins(self._present(write.kind, _key_of(write)))
+        new = to_builtins(write.body)
+        expect_same(row, old, new["metadata"])
+        return self._store(write, row, old, new)
 
-    async def patch(
-        self,
-        kind: type[T],
-        name: str,
-        patch: Mapping[str, Any],
-        *,
-        namespace: str = "",
-        subresource: str = "",
-    ) -> T:
-        info = REGISTRY.of(kind)
-        with told_as_api_errors(f"patch {object_name(info, name, namespace, subresource)}"):
-            present = self._present(kind, _join(namespace, name))
-            style = MERGE_PATCH if info.registered else STRATEGIC_MERGE_PATCH
-            part = getattr(present, subresource, None) if subresource and type(present) is kind else None
-            if isinstance(part, msgspec.Struct) and patch.keys() <= {"metadata", subresource}:
-                changed = _plainly_patched(present, part, patch, subresource)
-                if changed is None:
-                    changed = _patched(_row(info), present, part, patch, name=subresource, style=style)
-                if changed != part:
-                    present = self._write(msgspec.structs.replace(present, **{subresource: changed}))
-                return cast(T, present)
-            row, old = _row(info), to_builtins(present)
-            new = apply_patch(row, old, to_builtins(patch), content_type=style)
-            expect_same_uid(row, old, new)
-            expect_same(row, old, new["metadata"])
-            return self._store(kind, row, old, new, subresource=subresource)
+    def _patch(self, write: Write) -> Any:
+        kind, subresource, patch = write.kind, write.subresource, write.body
+        present = self._present(kind, _key_of(write))
+        part = getattr(present, subresource, None) if subresource and type(present) is kind else None
+        if isinstance(part, msgspec.Struct) and patch.keys() <= {"metadata", subresource}:
+            changed = _plainly_patched(present, part, patch, subresource)
+            if changed is None:
+                changed = _patched(present, part, write)
+            if changed != part:
+                present = self._write(msgspec.structs.replace(present, **{subresource: changed}))
+            return present
+        row, old = _row_of(kind), to_builtins(present)
+        return self._store(write, row, old, _merged(row, old, write))
 
-    async def bind(self, binding: Binding) -> None:
-        self.assign(binding)
+    def _bind(self, write: Write) -> None:
+        pod, binding = self._present(Pod, _key_of(write)), write.body
+        if isinstance(binding, bytes):
+            binding = decode(Binding, binding)
+        self._write(self._bound(pod, binding, now_ns=self._clock.now_ns()))
 
-    async def delete(
-        self,
-        kind: type[Any],
-        name: str,
-        *,
-        namespace: str = "",
-        uid: str = "",
-        grace_period_seconds: int | None = None,
-    ) -> None:
-        info, key = REGISTRY.of(kind), _join(namespace, name)
-        options: dict[str, Any] = {"preconditions": {"uid": uid}} if uid else {}
-        if grace_period_seconds is not None:
-            options["gracePeriodSeconds"] = grace_period_seconds
-        with told_as_api_errors(f"delete {object_name(info, name, namespace)}"):
-            old = self._present(kind, key)
-            tree = _pod_outline(old) if isinstance(old, Pod) else to_builtins(old)
-            plan = plan_deletion(_row(info), tree, options, now_ns=self._clock.now_ns())
+    def _delete(self, write: Write) -> None:
+        kind, key = write.kind, _key_of(write)
+        old = self._present(kind, key)
+        tree = _pod_outline(old) if isinstance(old, Pod) else to_builtins(old)
+        plan = plan_deletion(_row_of(kind), tree, write.delete_options, now_ns=self._clock.now_ns())
         if plan.marked is not None and isinstance(old, Pod):
             metadata = _rewritten(old.metadata, tree["metadata"], plan.marked["metadata"])
             self._write(msgspec.structs.replace(old, metadata=metadata))
         elif plan.marked is not None:
             self._write(convert(type(old), plan.marked))
         if plan.remove:
-            self.remove(kind, key)
+            self._take(kind, key)
 
     # What is stored
 
@@ -308,19 +286,12 @@ class MemoryApi:
     def _present(self, kind: type[Any], key: str) -> Any:
         obj = self._shelf(kind).objects.get(key)
         if obj is None:
-            raise not_found(_row(REGISTRY.of(kind)), key.rpartition("/")[2])
+            raise not_found(_row_of(kind), key.rpartition("/")[2])
         return obj
 
-    def _store(
-        self,
-        kind: type[T],
-        row: ServedResource,
-        old: Mapping[str, Any],
-        new: dict[str, Any],
-        *,
-        subresource: str,
-    ) -> T:
-        """Write what an update or a patch made, as far as it was allowed to change."""
+    def _store(self, write: Write, row: ServedResource, old: Mapping[str, Any], new: dict[str, Any]) -> Any:
+        """Store the result of an update or a patch, as far as it may change the object."""
+        kind, subresource = write.kind, write.subresource
         if subresource:
             new = {**old, subresource: new.get(subresource, {})}
         elif row.has_status:
@@ -330,9 +301,20 @@ class MemoryApi:
         if written == present:
             return present
         if finalized(row, new, dict(old)):
-            self.remove(kind, _key(written))
+            self._take(kind, _key(written))
             return written
         return self._write(written)
+
+    def _add(self, obj: T) -> T:
+        key = _key(obj)
+        if key in self._shelf(type(obj)).objects:
+            raise already_exists(_row_of(type(obj)), cast(Any, obj).metadata.name)
+        return self._write(obj)
+
+    def _take(self, kind: type[Any], key: str) -> None:
+        obj, shelf = self._present(kind, key), self._shelf(kind)
+        del shelf.objects[key]
+        self._note(shelf, obj, None)
 
     def _with_new_uid(self, obj: T) -> T:
         self._uids += 1
@@ -442,6 +424,10 @@ def _event(change: _Change, matches: Matcher) -> tuple[WatchType, Any]:
     if new is not None and matches(new):
         return (WatchType.MODIFIED if old is not None and matches(old) else WatchType.ADDED), new
     return WatchType.DELETED, (change.gone() if old is not None and matches(old) else None)
+
+
+def _row_of(kind: type[Any]) -> ServedResource:
+    return _row(REGISTRY.of(kind))
 
 
 @lru_cache(maxsize=256)
@@ -561,21 +547,18 @@ def _rewritten(part: S, old: Mapping[str, Any], new: Mapping[str, Any]) -> S:
     return msgspec.structs.replace(part, **{names[name]: getattr(read, names[name]) for name in changed})
 
 
-def _patched(
-    row: ServedResource,
-    obj: Any,
-    part: msgspec.Struct,
-    patch: Mapping[str, Any],
-    *,
-    name: str,
-    style: str,
-) -> msgspec.Struct:
+def _patched(obj: Any, part: msgspec.Struct, write: Write) -> msgspec.Struct:
     """A part of an object after a patch of this part alone."""
-    old = _outline(obj, **{name: part})
-    new = apply_patch(row, old, to_builtins(patch), content_type=style)
+    old = _outline(obj, **{write.subresource: part})
+    return convert(type(part), _merged(_row_of(write.kind), old, write).get(write.subresource, {}))
+
+
+def _merged(row: ServedResource, old: dict[str, Any], write: Write) -> dict[str, Any]:
+    """The tree of an object after a patch whose preconditions hold."""
+    new: dict[str, Any] = apply_patch(row, old, to_builtins(write.body), content_type=write.content_type)
     expect_same_uid(row, old, new)
     expect_same(row, old, new.get("metadata", {}))
-    return convert(type(part), new.get(name, {}))
+    return new
 
 
 def _plainly_patched(
@@ -636,6 +619,10 @@ def _owned(old: Mapping[str, Any]) -> dict[str, Any]:
 
 def _key(obj: Any) -> str:
     return _join(obj.metadata.namespace, obj.metadata.name)
+
+
+def _key_of(write: Write) -> str:
+    return _join(write.namespace, write.name)
 
 
 def _join(namespace: str, name: str) -> str:

@@ -1,6 +1,6 @@
 """Kubernetes events (events.k8s.io/v1) about pods, written behind the scheduler's back.
 
-In: what a cycle or a plugin wants told. Out: events on the API. The same news about the same pod becomes
+In: what a cycle or a plugin wants series. Out: events on the API. The same news about the same pod becomes
 a series instead of many events. Recording never waits: beyond a bound, news is dropped and counted.
 """
 
@@ -18,26 +18,28 @@ from typing import Any, Final, NamedTuple
 from kuberth.api.core import ObjectReference, Pod
 from kuberth.api.events import Event, EventSeries, event_name
 from kuberth.api.meta import ObjectMeta
-from kuberth.api.rendering import EventRenderer
+from kuberth.api.rendering import EventFields, EventRenderer
 from kuberth.api.wire import MicroTime, to_builtins
 from kuberth.client.protocol import Api, PostingApi
+from kuberth.client.writes import Verb, Write
 from kuberth.clock import NANOSECONDS, Clock
 from kuberth.errors import AlreadyExistsError, AnswerLostError, ApiError, NotFoundError
+from kuberth.framework.handle import PodEvent
 from kuberth.text.timestamps import micro_moment
 
 logger = logging.getLogger(__name__)
 
 MAX_WAITING: Final = 10_000
-"""News that wait to be written; more are dropped."""
+"""Events that can wait to be written; more are dropped."""
 MAX_REMEMBERED: Final = 4096
 """Events that can still become a series."""
 SERIES_SECONDS: Final = 6 * 60
-"""The same news after so long is a new event."""
+"""An equal event after this time starts a new series."""
 WRITERS: Final = 8
 
 
-class _News(NamedTuple):
-    """What makes two events the same news; the wording may differ."""
+class _SeriesKey(NamedTuple):
+    """What two events of one series have in common; their notes may differ."""
 
     regarding: str
     related: str
@@ -46,46 +48,33 @@ class _News(NamedTuple):
     action: str
 
 
-class FirstTold(NamedTuple):
-    """An event as it happened first."""
-
-    name: str
-    namespace: str
-    at_ns: int
-    controller: str
-    action: str
-    reason: str
-    note: str
-    type: str
-    regarding: ObjectReference
-    related: ObjectReference | None
-
-
-class ToldEvent:
-    """One event, and what became of it."""
+class EventSeriesState:
+    """One event, how often it has happened, and how much of that the API knows."""
 
     __slots__ = ("first", "in_doubt", "last_ns", "post", "times", "writing", "written")
 
-    def __init__(self, first: FirstTold) -> None:
+    def __init__(self, first: EventFields) -> None:
         self.first = first
+        """The first occurrence."""
         self.last_ns = first.at_ns
         self.times = 1
         """How often it happened."""
         self.written = 0
         """How many occurrences the API knows of."""
         self.post: asyncio.Future[None] | None = None
-        """Its first writing, while that is on its way without a task."""
+        """The first write, while it is under way without a task."""
         self.in_doubt = False
-        """The answer to its first writing was lost."""
+        """The answer to the first write was lost."""
         self.writing: asyncio.Lock | None = None
-        """A series must not overtake the event that it continues."""
+        """Held while it is written: a series must not overtake the event that it continues."""
 
 
 class ApiEventRecorder:
     """Implements `kuberth.framework.handle.EventRecorder`. `run` does the writing."""
 
     def __init__(self, api: Api, clock: Clock, *, controllers: Sequence[str]) -> None:
-        """An event comes from the profile whose pod it is about; the first reports on everybody else's."""
+        """`controllers` are the profiles' scheduler names. An event comes from its pod's profile, else
+        from the first one."""
         self._api = api
         self._posting = api if isinstance(api, PostingApi) else None
         self._clock = clock
@@ -94,157 +83,138 @@ class ApiEventRecorder:
         self.name_controllers(controllers)
         self._renderer = EventRenderer()
         self._numbers = count(1)
-        self._told: OrderedDict[_News, ToldEvent] = OrderedDict()
-        self._waiting: asyncio.Queue[ToldEvent] = asyncio.Queue(MAX_WAITING)
+        self._series: OrderedDict[_SeriesKey, EventSeriesState] = OrderedDict()
+        self._waiting: asyncio.Queue[EventSeriesState] = asyncio.Queue(MAX_WAITING)
         self._posts: set[asyncio.Future[None]] = set()
         self.dropped = 0
-        """News that were not written because too many were waiting."""
+        """Events that were not written because too many were waiting."""
 
     def name_controllers(self, controllers: Sequence[str]) -> None:
-        """The profiles that report from now on; what others reported may still have to be written."""
+        """Set the profiles that events come from; events of earlier ones may still be written."""
         self._controllers = tuple(controllers)
         host = socket.gethostname()
         self._instances |= {controller: f"{controller}-{host}" for controller in controllers}
 
-    def record(
-        self,
-        regarding: Pod,
-        *,
-        reason: str,
-        action: str,
-        note: str,
-        warning: bool = False,
-        related: Any = None,
-    ) -> None:
-        type_ = "Warning" if warning else "Normal"
-        news = _News(
-            regarding.metadata.uid, related.metadata.uid if related is not None else "", type_, reason, action
-        )
+    def record(self, event: PodEvent) -> None:
+        regarding, related = event.regarding, event.related
+        type_ = "Warning" if event.warning else "Normal"
+        related_uid = related.metadata.uid if related is not None else ""
+        key = _SeriesKey(regarding.metadata.uid, related_uid, type_, event.reason, event.action)
         now_ns = self._clock.now_ns()
-        told = self._told.get(news)
-        if told is not None and now_ns - told.last_ns <= SERIES_SECONDS * NANOSECONDS:
-            told.last_ns = now_ns
-            told.times += 1
-            self._told.move_to_end(news)
+        series = self._series.get(key)
+        if series is not None and now_ns - series.last_ns <= SERIES_SECONDS * NANOSECONDS:
+            series.last_ns = now_ns
+            series.times += 1
+            self._series.move_to_end(key)
         else:
             metadata = regarding.metadata
-            told = ToldEvent(
-                FirstTold(
+            controller = self._controller_of(regarding, related)
+            series = EventSeriesState(
+                EventFields(
                     event_name(metadata.name, f"{now_ns:x}{next(self._numbers):x}"),
                     metadata.namespace,
                     now_ns,
-                    self._controller_of(regarding, related),
-                    action,
-                    reason,
-                    note,
+                    controller,
+                    self._instances[controller],
+                    event.action,
+                    event.reason,
+                    event.note,
                     type_,
                     reference_to(regarding),
                     None if related is None else reference_to(related),
                 )
             )
-            if self._told.pop(news, None) is None and len(self._told) >= MAX_REMEMBERED:
-                self._told.popitem(last=False)
-            self._told[news] = told
-        self._hand_over(told)
+            if self._series.pop(key, None) is None and len(self._series) >= MAX_REMEMBERED:
+                self._series.popitem(last=False)
+            self._series[key] = series
+        self._enqueue(series)
 
-    def _hand_over(self, told: ToldEvent) -> None:
-        """See to it that what was told is written, for the first time or again."""
+    def _enqueue(self, series: EventSeriesState) -> None:
+        """Post the event, or queue it for the writers."""
         if self._waiting.qsize() + len(self._posts) >= MAX_WAITING:
             self._drop()
-        elif self._posting is None or told.times > 1 or not self._post(told, self._posting):
-            self._waiting.put_nowait(told)
+        elif self._posting is None or series.times > 1 or not self._post(series, self._posting):
+            self._waiting.put_nowait(series)
 
     def _drop(self) -> None:
         self.dropped += 1
         if self.dropped % 1000 == 1:
             logger.warning("events are written too slowly; %d dropped so far", self.dropped)
 
-    # The first time, without a task
+    # The first occurrence, without a task
 
-    def _post(self, told: ToldEvent, posting: PostingApi) -> bool:
-        first = told.first
-        body = self._renderer.event_json(
-            namespace=first.namespace,
-            name=first.name,
-            now_ns=first.at_ns,
-            controller=first.controller,
-            instance=self._instances[first.controller],
-            action=first.action,
-            reason=first.reason,
-            note=first.note,
-            type_=first.type,
-            regarding=first.regarding,
-            related=first.related,
-        )
+    def _post(self, series: EventSeriesState, posting: PostingApi) -> bool:
+        first = series.first
         post = posting.post_nowait(
-            Event, body, what=f"create Event {first.namespace}/{first.name}", namespace=first.namespace
+            Write(Verb.CREATE, Event, first.name, first.namespace, body=self._renderer.event_json(first))
         )
         if post is None:
             return False
-        told.post = post
-        told.written = 1
+        series.post = post
+        series.written = 1
         self._posts.add(post)
-        post.add_done_callback(partial(self._posted, told))
+        post.add_done_callback(partial(self._posted, series))
         return True
 
-    def _posted(self, told: ToldEvent, post: asyncio.Future[None]) -> None:
+    def _posted(self, series: EventSeriesState, post: asyncio.Future[None]) -> None:
         self._posts.discard(post)
-        told.post = None
+        series.post = None
         if post.cancelled():
             return
         error = post.exception()
         if isinstance(error, AnswerLostError) and not self._waiting.full():
-            # Its name is its own: writing it again does no harm.
-            told.in_doubt = True
-            told.written = 0
-            self._waiting.put_nowait(told)
+            # Its name is unique: writing it again does no harm.
+            series.in_doubt = True
+            series.written = 0
+            self._waiting.put_nowait(series)
         elif error is not None:
-            self._tell_failure(told, error)
+            self._log_failure(series, error)
 
-    def _tell_failure(self, told: ToldEvent, error: BaseException) -> None:
-        logger.warning("event %s/%s could not be written: %s", told.first.namespace, told.first.name, error)
+    def _log_failure(self, series: EventSeriesState, error: BaseException) -> None:
+        first = series.first
+        logger.warning("event %s/%s could not be written: %s", first.namespace, first.name, error)
 
-    # Again, or where there is something to wait for
+    # Later occurrences, and whatever could not be posted
 
     async def run(self) -> None:
-        """Write what is recorded, for as long as the task lives."""
+        """Write recorded events until cancelled."""
         async with asyncio.TaskGroup() as writers:
             for number in range(WRITERS):
                 writers.create_task(self._write_all(), name=f"event writer {number}")
 
     async def drain(self) -> None:
-        """Return when everything recorded so far was written or given up."""
+        """Return when every event recorded so far is written or given up."""
         while self._posts:
             await asyncio.wait(self._posts)
         await self._waiting.join()
 
     async def _write_all(self) -> None:
         while True:
-            told = await self._waiting.get()
+            series = await self._waiting.get()
             try:
-                if told.writing is None:
-                    told.writing = asyncio.Lock()
-                async with told.writing:
-                    if told.post is not None:
-                        await asyncio.wait([told.post])
-                    await self._write(told)
+                if series.writing is None:
+                    series.writing = asyncio.Lock()
+                async with series.writing:
+                    if series.post is not None:
+                        await asyncio.wait([series.post])
+                    await self._write(series)
             except ApiError as exc:
-                self._tell_failure(told, exc)
+                self._log_failure(series, exc)
             finally:
                 self._waiting.task_done()
 
-    async def _write(self, told: ToldEvent) -> None:
-        if told.written >= told.times:
+    async def _write(self, series: EventSeriesState) -> None:
+        if series.written >= series.times:
             return
-        first = told.written == 0
-        told.written = told.times
-        event = self._event(told)
+        first = series.written == 0
+        series.written = series.times
+        event = self._event(series)
         metadata = event.metadata
         if first:
             try:
                 await self._api.create(event)
             except AlreadyExistsError:
-                if not told.in_doubt:
+                if not series.in_doubt:
                     raise
                 if event.series is None:
                     return
@@ -257,17 +227,16 @@ class ApiEventRecorder:
             # It has expired on the server; the series goes on in a new object.
             await self._api.create(event)
 
-    def _event(self, told: ToldEvent) -> Event:
-        first = told.first
-        series = None
-        if told.times > 1:
-            series = EventSeries(count=told.times, last_observed_time=micro_moment(told.last_ns, MicroTime))
+    def _event(self, state: EventSeriesState) -> Event:
+        first, series = state.first, None
+        if state.times > 1:
+            series = EventSeries(count=state.times, last_observed_time=micro_moment(state.last_ns, MicroTime))
         return Event(
             metadata=ObjectMeta(name=first.name, namespace=first.namespace),
             event_time=micro_moment(first.at_ns, MicroTime),
             series=series,
             reporting_controller=first.controller,
-            reporting_instance=self._instances[first.controller],
+            reporting_instance=first.instance,
             reason=first.reason,
             action=first.action,
             note=first.note,

@@ -16,7 +16,7 @@ from kuberth.api.core import Pod, PodCondition
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.errors import QueueError
 from kuberth.framework.diagnosis import FitError
-from kuberth.framework.handle import EventRecorder
+from kuberth.framework.handle import EventRecorder, PodEvent
 from kuberth.framework.nominator import Nominator
 from kuberth.framework.queued_pod import QueuedPod
 from kuberth.framework.status import Status
@@ -73,13 +73,8 @@ class FailureHandler:
         with _told("nominating a node", queued):
             self._nominate(queued, rejection.nomination)
         with _told("recording the FailedScheduling event", queued):
-            self._recorder.record(
-                queued.pod,
-                reason="FailedScheduling",
-                action="Scheduling",
-                note=shortened(status.message),
-                warning=True,
-            )
+            note = shortened(status.message)
+            self._recorder.record(PodEvent(queued.pod, "FailedScheduling", "Scheduling", note, warning=True))
         with _told("writing the PodScheduled condition", queued):
             self._writer.write(
                 queued.pod, condition=_condition(queued.pod, status), nomination=rejection.nomination

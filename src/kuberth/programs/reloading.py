@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 from kuberth.assembly.scheduler import Scheduler
 from kuberth.config import KubeSchedulerConfiguration
 from kuberth.errors import KuberthError
+from kuberth.framework.handle import PodEvent
 from kuberth.framework.registry import Registry
 from kuberth.queue.interface import QueueFactory
 
@@ -133,6 +134,5 @@ class Reloading:
         return True
 
     def _record(self, reason: str, note: str, *, warning: bool = False) -> None:
-        self._scheduler.recorder.record(
-            self._regarding, reason=reason, action="Reloading", note=note[:1024], warning=warning
-        )
+        event = PodEvent(self._regarding, reason, "Reloading", note[:1024], warning=warning)
+        self._scheduler.recorder.record(event)

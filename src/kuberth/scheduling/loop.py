@@ -17,7 +17,7 @@ from typing import Final
 
 from kuberth.cluster.table import ClusterTable
 from kuberth.errors import QueueError
-from kuberth.framework.handle import EventRecorder, Spawner
+from kuberth.framework.handle import EventRecorder, PodEvent, Spawner
 from kuberth.framework.queued_pod import QueuedPod
 from kuberth.framework.runner import Runner
 from kuberth.framework.status import Status
@@ -225,13 +225,8 @@ class SchedulingLoop:
         pod = queued.pod
         if pod.metadata.deletion_timestamp is not None:
             try:
-                self._recorder.record(
-                    pod,
-                    reason="FailedScheduling",
-                    action="Scheduling",
-                    note=f"skip schedule deleting pod: {queued.key}",
-                    warning=True,
-                )
+                note = f"skip schedule deleting pod: {queued.key}"
+                self._recorder.record(PodEvent(pod, "FailedScheduling", "Scheduling", note, warning=True))
             except Exception:
                 logger.exception("the event that pod %s is being deleted was not recorded", queued.key)
             return True

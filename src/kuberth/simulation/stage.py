@@ -21,17 +21,18 @@ from typing import Any, Final, Protocol
 from kuberth.api.core import Binding, Namespace, Node, Pod
 from kuberth.api.meta import ObjectMeta
 from kuberth.api.scheduling import PriorityClass
-from kuberth.api.wire import decode
 from kuberth.assembly.profiles import full_registry
 from kuberth.assembly.scheduler import Scheduler
 from kuberth.client.protocol import Api, WatchEvent, WatchType
+from kuberth.client.writes import Write
 from kuberth.clock import Clock, LoopClock, run_in_virtual_time
 from kuberth.config import FeatureGates, KubeSchedulerConfiguration
 from kuberth.errors import AlreadyExistsError, ApiError, KuberthError
+from kuberth.framework.handle import PodEvent
 from kuberth.framework.registry import Registry
 from kuberth.local.manifests import Manifest
 from kuberth.local.memory_api import MemoryApi
-from kuberth.outcomes.event_recorder import ApiEventRecorder, ToldEvent
+from kuberth.outcomes.event_recorder import ApiEventRecorder, EventSeriesState
 from kuberth.queue.interface import QueueFactory
 from kuberth.simulation.arrivals import Arrival, ArrivalPods, named, pod_groups
 from kuberth.simulation.controlling import namespace_of, served
@@ -181,7 +182,7 @@ class Performance:
         self._gates = effective_gates(scenario)
         self._api = api
         self._kubelets: PodRunners = Kubelets(api, clock=self._clock) if pod_runners is None else pod_runners
-        self._news = NewsStand(api, self._clock)
+        self._reason_counter = ReasonCounter(api, self._clock)
         self._scheduler = Scheduler(
             self._api,
             config=scenario.config,
@@ -190,7 +191,7 @@ class Performance:
             registry=scenario.registry(),
             clock=self._clock,
             rng=random.Random(seed),
-            recorder=self._news,
+            recorder=self._reason_counter,
         )
 
     async def run(self) -> Outcome:
@@ -292,7 +293,7 @@ class Performance:
             fairness=_mean([each.fairness for each in samples]),
             attempts=tried,
             attempts_wasted=rounded(tried.wasted),
-            reasons=self._news.reasons(),
+            reasons=self._reason_counter.reasons(),
             samples=samples,
         )
 
@@ -328,42 +329,24 @@ class StageApi(MemoryApi):
         bound = super()._bound(pod, binding, now_ns=now_ns)
         return started(bound, now_ns=now_ns) if pod.status.phase in ("", "Pending") else bound
 
-    async def delete(
-        self,
-        kind: type[Any],
-        name: str,
-        *,
-        namespace: str = "",
-        uid: str = "",
-        grace_period_seconds: int | None = None,
-    ) -> None:
-        key = f"{namespace}/{name}"
-        pod = self._shelf(Pod).objects.get(key) if kind is Pod else None
-        if pod is None or not _is_over(pod, uid):
-            await super().delete(
-                kind, name, namespace=namespace, uid=uid, grace_period_seconds=grace_period_seconds
-            )
+    def _delete(self, write: Write) -> None:
+        key = f"{write.namespace}/{write.name}"
+        pod = self._shelf(Pod).objects.get(key) if write.kind is Pod else None
+        if pod is None or not _is_over(pod, write.uid):
+            super()._delete(write)
         else:
-            self.remove(Pod, key)
+            self._take(Pod, key)
 
     def post_nowait(
-        self,
-        kind: type[Any],
-        body: bytes,
-        *,
-        what: str,
-        namespace: str = "",
-        name: str = "",
-        subresource: str = "",
-        check: Callable[[], None] | None = None,
+        self, write: Write, *, check: Callable[[], None] | None = None
     ) -> asyncio.Future[None] | None:
-        if subresource != "binding":
+        if write.subresource != "binding":
             return None
         answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         try:
             if check is not None:
                 check()
-            self.assign(decode(Binding, body))
+            self.write_nowait(write)
         except ApiError as error:
             answer.set_exception(error)
         else:
@@ -377,32 +360,21 @@ def _is_over(pod: Pod, uid: str) -> bool:
     return metadata.uid == uid and not metadata.finalizers and pod.status.phase in ENDED
 
 
-class NewsStand(ApiEventRecorder):
-    """Takes the scheduler's events in the API's place, and counts why pods were rejected."""
+class ReasonCounter(ApiEventRecorder):
+    """Counts the reasons in FailedScheduling events instead of writing events."""
 
     def __init__(self, api: Api, clock: Clock) -> None:
         super().__init__(api, clock, controllers=("",))
         self._reasons: Counter[str] = Counter()
 
-    def record(
-        self,
-        regarding: Pod,
-        *,
-        reason: str,
-        action: str,
-        note: str,
-        warning: bool = False,
-        related: Any = None,
-    ) -> None:
-        if reason == "FailedScheduling":
-            super().record(
-                regarding, reason=reason, action=action, note=note, warning=warning, related=related
-            )
+    def record(self, event: PodEvent) -> None:
+        if event.reason == "FailedScheduling":
+            super().record(event)
 
-    def _hand_over(self, told: ToldEvent) -> None:
-        # News that continue a series say nothing new.
-        if told.times == 1:
-            self._reasons.update(reasons_in(told.first.note))
+    def _enqueue(self, series: EventSeriesState) -> None:
+        # Later occurrences have the same reasons.
+        if series.times == 1:
+            self._reasons.update(reasons_in(series.first.note))
 
     def reasons(self) -> list[Reason]:
         ordered = sorted(self._reasons.items(), key=lambda each: (-each[1], each[0]))

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from kuberth.api.core import Binding, ObjectReference
 from kuberth.api.events import Event
 from kuberth.api.meta import ObjectMeta
-from kuberth.api.rendering import EventRenderer, binding_json
+from kuberth.api.rendering import EventFields, EventRenderer, binding_json
 from kuberth.api.wire import MicroTime, decode, encode
 from kuberth.text.timestamps import micro_moment
 
@@ -51,19 +51,10 @@ def test_an_event_is_what_the_encoder_makes_of_it(
     namespace, name, controller, instance, action, reason, note, type_ = texts
     renderer = EventRenderer()
     for now_ns in moments:
-        rendered = renderer.event_json(
-            namespace=namespace,
-            name=name,
-            now_ns=now_ns,
-            controller=controller,
-            instance=instance,
-            action=action,
-            reason=reason,
-            note=note,
-            type_=type_,
-            regarding=regarding,
-            related=related,
+        fields = EventFields(
+            name, namespace, now_ns, controller, instance, action, reason, note, type_, regarding, related
         )
+        rendered = renderer.event_json(fields)
         event = Event(
             metadata=ObjectMeta(name=name, namespace=namespace),
             event_time=micro_moment(now_ns, MicroTime),

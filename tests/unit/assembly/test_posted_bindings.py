@@ -14,6 +14,7 @@ from kuberth.api.wire import decode
 from kuberth.assembly.scheduler import Scheduler
 from kuberth.binding.cycle import MAX_UNDER_WAY, RESUMED_AT
 from kuberth.client.fencing import FencedApi
+from kuberth.client.writes import Verb, Write
 from kuberth.clock import LoopClock, run_in_virtual_time
 from kuberth.config import load
 from kuberth.errors import AnswerLostError, ApiError, ConflictError
@@ -31,6 +32,7 @@ from kuberth.plugins.default_binder.plugin import DefaultBinder
 from kuberth.testing import MemoryApi, make_node, make_pod
 from kuberth.testing.harness import API_VERSION, profile
 
+POST = Write(Verb.CREATE, Node, "n", body=b"{}")
 Bind = Callable[["PostOffice", Binding], Awaitable[None]]
 
 
@@ -44,18 +46,10 @@ class PostOffice(MemoryApi):
         self.asked: list[str] = []
 
     def post_nowait(
-        self,
-        kind: type[Any],
-        body: bytes,
-        *,
-        what: str,
-        namespace: str = "",
-        name: str = "",
-        subresource: str = "",
-        check: Callable[[], None] | None = None,
+        self, write: Write, *, check: Callable[[], None] | None = None
     ) -> asyncio.Future[None] | None:
-        self.posted.append(what)
-        return asyncio.ensure_future(self._deliver(kind, body))
+        self.posted.append(str(write))
+        return asyncio.ensure_future(self._deliver(write.kind, write.body))
 
     async def _deliver(self, kind: type[Any], body: bytes) -> None:
         await asyncio.sleep(1)
@@ -252,10 +246,10 @@ def test_who_may_not_write_posts_nothing() -> None:
         api.put(make_pod("p", uid="u"))
         may_write = True
         fenced = FencedApi(api, lambda: may_write)
-        assert fenced.post_nowait(Node, b"{}", what="x") is not None
+        assert fenced.post_nowait(POST) is not None
         may_write = False
-        assert fenced.post_nowait(Node, b"{}", what="x") is None
-        assert FencedApi(MemoryApi(), lambda: True).post_nowait(Node, b"{}", what="x") is None
+        assert fenced.post_nowait(POST) is None
+        assert FencedApi(MemoryApi(), lambda: True).post_nowait(POST) is None
         api.posted.clear()
         scheduler = Scheduler(fenced, events_api=api, clock=LoopClock(asyncio.get_running_loop()))
         running = asyncio.ensure_future(scheduler.run())

@@ -11,7 +11,7 @@ from kuberth.api.coordination import Lease
 from kuberth.api.core import Binding, Node, ObjectReference, Pod
 from kuberth.api.meta import ObjectMeta
 from kuberth.api.storage import StorageClass
-from kuberth.client.http_api import HttpApi, PatchStyle
+from kuberth.client.http_api import HttpApi
 from kuberth.client.identity.client_config import Impersonation
 from kuberth.client.protocol import Api
 from kuberth.errors import (
@@ -153,15 +153,6 @@ def test_verbs(
         if isinstance(answer, Pod | Lease | Node):
             assert answer.metadata.name == "answered"
         assert counted(api) == {(method, "200"): 1}
-
-    with_api(echo, test)
-
-
-@pytest.mark.parametrize("style", PatchStyle)
-def test_patch_styles(style: PatchStyle) -> None:
-    async def test(api: HttpApi, server: Server) -> None:
-        await api.patch(Node, "n", {}, style=style)
-        assert server.asked[0].header("content-type") == style.value
 
     with_api(echo, test)
 

@@ -16,7 +16,7 @@ from kuberth.cluster.table import ClusterTable
 from kuberth.config import FeatureGates, KubeSchedulerProfile
 from kuberth.config.types import PluginConfig, PluginRef, Plugins, PluginSet
 from kuberth.framework import BindPlugin, CycleState, Plugin, QueuedPod, QueueSortPlugin, Registry, Runner
-from kuberth.framework.handle import Handle
+from kuberth.framework.handle import Handle, PodEvent
 from kuberth.framework.inputs import PHASES, DependsOn, Inputs, checked_inputs
 from kuberth.framework.nominator import Nominator
 from kuberth.framework.profile import Profile, build_profile
@@ -100,17 +100,8 @@ class Outside:
     activated: list[str] = field(default_factory=list)
     spawned: list[Coroutine[Any, Any, None]] = field(default_factory=list)
 
-    def record(
-        self,
-        regarding: Pod,
-        *,
-        reason: str,
-        action: str,
-        note: str,
-        warning: bool = False,
-        related: Any = None,
-    ) -> None:
-        self.events.append(Recorded(regarding.metadata.name, reason, note))
+    def record(self, event: PodEvent) -> None:
+        self.events.append(Recorded(event.regarding.metadata.name, event.reason, event.note))
 
     def activate(self, pods: Mapping[str, Pod]) -> None:
         self.activated.extend(pods)

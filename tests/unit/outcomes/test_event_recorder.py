@@ -10,8 +10,10 @@ import pytest
 from kuberth.api.events import Event
 from kuberth.api.meta import ObjectMeta
 from kuberth.api.wire import decode
+from kuberth.client.writes import Write
 from kuberth.clock import LoopClock, run_in_virtual_time
 from kuberth.errors import AnswerLostError, ApiError
+from kuberth.framework.handle import PodEvent
 from kuberth.local.apiserver.rules.names import subdomain_problems
 from kuberth.outcomes import event_recorder as events
 from kuberth.outcomes.event_recorder import ApiEventRecorder
@@ -44,7 +46,7 @@ def recording(
 
 
 def tell(recorder: ApiEventRecorder, note: str = "no room", reason: str = "FailedScheduling") -> None:
-    recorder.record(POD, reason=reason, action="Scheduling", note=note, warning=True)
+    recorder.record(PodEvent(POD, reason, "Scheduling", note, warning=True))
 
 
 def test_an_event_tells_what_happened_to_whom() -> None:
@@ -153,13 +155,9 @@ def test_an_event_comes_from_the_profile_that_it_is_about(
     regarding: str, related: str | None, controller: str
 ) -> None:
     def script(recorder: ApiEventRecorder) -> None:
-        recorder.record(
-            make_pod("web", uid="u1", scheduler=regarding),
-            reason="Scheduled",
-            action="Binding",
-            note="",
-            related=None if related is None else make_pod("other", uid="u2", scheduler=related),
-        )
+        pod = make_pod("web", uid="u1", scheduler=regarding)
+        other = None if related is None else make_pod("other", uid="u2", scheduler=related)
+        recorder.record(PodEvent(pod, "Scheduled", "Binding", "", related=other))
 
     (event,), _ = recording(script)
     assert event.reporting_controller == controller
@@ -178,7 +176,7 @@ def test_an_event_comes_from_the_profile_that_it_is_about(
 def test_an_events_name_is_one_that_the_server_takes(name: str, is_kept: bool) -> None:
     def twice(recorder: ApiEventRecorder) -> None:
         for reason in ("Scheduled", "Preempted"):
-            recorder.record(make_pod(name, uid="u1"), reason=reason, action="Binding", note="")
+            recorder.record(PodEvent(make_pod(name, uid="u1"), reason, "Binding", ""))
 
     told, _ = recording(twice)
     names = [event.metadata.name for event in told]
@@ -201,20 +199,12 @@ class Posting(MemoryApi):
         self.created = 0
 
     def post_nowait(
-        self,
-        kind: type[Any],
-        body: bytes,
-        *,
-        what: str,
-        namespace: str = "",
-        name: str = "",
-        subresource: str = "",
-        check: Callable[[], None] | None = None,
+        self, write: Write, *, check: Callable[[], None] | None = None
     ) -> asyncio.Future[None] | None:
         if self.fate == "busy":
             return None
         self.posted += 1
-        return asyncio.ensure_future(self._deliver(decode(kind, body)))
+        return asyncio.ensure_future(self._deliver(decode(write.kind, write.body)))
 
     async def _deliver(self, event: Event) -> None:
         await asyncio.sleep(1)

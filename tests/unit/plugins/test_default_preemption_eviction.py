@@ -14,7 +14,7 @@ from kuberth.cluster.pod_info import PodInfo
 from kuberth.cluster.table import ClusterTable
 from kuberth.config import FeatureGates
 from kuberth.errors import ApiError
-from kuberth.framework.handle import Handle
+from kuberth.framework.handle import Handle, PodEvent
 from kuberth.framework.nominator import Nominator
 from kuberth.framework.status import Code
 from kuberth.framework.waiting_pods import WaitingPods
@@ -107,20 +107,10 @@ class Surroundings:
     def activate(self, pods: Mapping[str, Pod]) -> None:
         self.activated += pods
 
-    def record(
-        self,
-        regarding: Pod,
-        *,
-        reason: str,
-        action: str,
-        note: str,
-        warning: bool = False,
-        related: Any = None,
-    ) -> None:
-        kind = "Warning" if warning else "Normal"
-        self.events.append(
-            f"{regarding.metadata.name} {kind} {reason} {action} {related.metadata.name}: {note}"
-        )
+    def record(self, event: PodEvent) -> None:
+        kind = "Warning" if event.warning else "Normal"
+        pod, preemptor = event.regarding.metadata.name, event.related.metadata.name
+        self.events.append(f"{pod} {kind} {event.reason} {event.action} {preemptor}: {event.note}")
 
     def start(self, preemptor: Pod, *victims: Pod) -> None:
         self.evictions.start(PodInfo(preemptor), Candidate("n1", Victims(tuple(map(PodInfo, victims)), 0)))

@@ -47,7 +47,7 @@ class _Nothing:
     def activate(self, pods: Any) -> None:
         raise AssertionError("not for this plugin")
 
-    def record(self, regarding: Any, **_what: Any) -> None:
+    def record(self, event: Any) -> None:
         raise AssertionError("not for this plugin")
 
 

@@ -15,6 +15,7 @@ from kuberth.assembly.scheduler import Scheduler
 from kuberth.clock import NANOSECONDS
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.errors import QueueError
+from kuberth.framework.handle import PodEvent
 from kuberth.framework.queued_pod import QueuedPod
 from kuberth.queue.guard import LOST_EVENT, GuardedQueue
 from kuberth.queue.interface import QueueContext, SchedulingQueue
@@ -479,7 +480,7 @@ def test_a_queue_is_given_what_it_needs_and_closed() -> None:
         def add(self, info: PodInfo) -> None:
             super().add(info)
             seen.extend(each.metadata.name for each in self._classes)
-            self._context.recorder.record(info.pod, reason="Seen", action="Queueing", note="hello")
+            self._context.recorder.record(PodEvent(info.pod, "Seen", "Queueing", "hello"))
             self._context.spawn(self._look(), name="a look")
 
         async def _look(self) -> None:

@@ -9,6 +9,7 @@ from kuberth.api.core import Binding, ObjectReference, Pod
 from kuberth.api.meta import ObjectMeta
 from kuberth.api.rendering import binding_json
 from kuberth.client.protocol import PostingApi
+from kuberth.client.writes import Verb, Write
 from kuberth.errors import AnswerLostError, ConflictError
 from kuberth.framework.cycle_state import CycleState, StateKey
 from kuberth.framework.extension_points import BindPlugin
@@ -33,12 +34,15 @@ class DefaultBinder(BindPlugin):
         metadata = pod.metadata
         namespace, name = metadata.namespace, metadata.name
         sent = self._posts.post_nowait(
-            Pod,
-            binding_json(namespace=namespace, name=name, uid=metadata.uid, node_name=node_name),
-            what=f"bind pod {namespace}/{name} to node {node_name}",
-            namespace=namespace,
-            name=name,
-            subresource="binding",
+            Write(
+                Verb.CREATE,
+                Pod,
+                name,
+                namespace,
+                "binding",
+                binding_json(namespace=namespace, name=name, uid=metadata.uid, node_name=node_name),
+                description=f"bind pod {namespace}/{name} to node {node_name}",
+            )
         )
         if sent is not None:
             state.write(_SENT, True)

@@ -17,7 +17,7 @@ from kuberth.api.scheduling import PodGroup
 from kuberth.api.wire import to_builtins
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.errors import ApiError, ConflictError, NotFoundError
-from kuberth.framework.handle import Handle
+from kuberth.framework.handle import Handle, PodEvent
 from kuberth.plugins.default_preemption.candidates import Candidate
 from kuberth.text.timestamps import moment
 
@@ -206,9 +206,8 @@ class Evictions:
         elif not await self._delete(victim.pod, preemptor):
             logger.info("victim %s of %s %s is gone already", victim.key, preemptor.kind, preemptor.key)
             return
-        self._handle.recorder.record(
-            victim.pod, reason="Preempted", action="Preempting", note=note, related=preemptor.obj
-        )
+        event = PodEvent(victim.pod, "Preempted", "Preempting", note, related=preemptor.obj)
+        self._handle.recorder.record(event)
 
     async def _delete(self, victim: Pod, preemptor: Beneficiary) -> bool:
         """Say in the victim's status why, then delete it. False: it is no longer there."""

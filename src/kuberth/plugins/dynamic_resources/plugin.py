@@ -41,7 +41,7 @@ from kuberth.framework.extension_points import (
     ScorePlugin,
     Scores,
 )
-from kuberth.framework.handle import Handle
+from kuberth.framework.handle import Handle, PodEvent
 from kuberth.framework.inputs import DependsOn, Inputs
 from kuberth.framework.scores import normalized
 from kuberth.framework.status import SKIP, Code, Status
@@ -692,12 +692,8 @@ class DynamicResources(
                     self._metrics.binding_conditions_allocations.inc(labels)
 
     async def _wait_until_ready(self, cycle: Cycle, pod: Pod, node_name: str) -> None:
-        self._recorder.record(
-            pod,
-            reason="BindingConditionsPending",
-            action="Scheduling",
-            note=f"waiting for binding conditions for device on node {node_name}",
-        )
+        note = f"waiting for binding conditions for device on node {node_name}"
+        self._recorder.record(PodEvent(pod, "BindingConditionsPending", "Scheduling", note))
         loop = asyncio.get_running_loop()
         deadline, pause = loop.time() + self._binding_seconds, _FIRST_LOOK_SECONDS
         while not self._are_ready(cycle):

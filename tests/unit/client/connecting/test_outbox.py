@@ -17,6 +17,7 @@ from kuberth.client.connecting.pool import IDLE_SECONDS
 from kuberth.client.fencing import FencedApi
 from kuberth.client.http_api import HttpApi
 from kuberth.client.identity.client_config import ClientConfig
+from kuberth.client.writes import Verb, Write
 from kuberth.errors import (
     AnswerLostError,
     ApiError,
@@ -37,14 +38,9 @@ async def created(_asked: Asked, reply: Reply) -> None:
 
 
 def post_nowait(api: HttpApi, name: str = "p") -> asyncio.Future[None] | None:
-    return api.post_nowait(
-        Pod,
-        binding_json(namespace="d", name=name, uid="u", node_name="n"),
-        what=f"bind pod d/{name} to node n",
-        namespace="d",
-        name=name,
-        subresource="binding",
-    )
+    body = binding_json(namespace="d", name=name, uid="u", node_name="n")
+    what = f"bind pod d/{name} to node n"
+    return api.post_nowait(Write(Verb.CREATE, Pod, name, "d", "binding", body, description=what))
 
 
 def post(api: HttpApi, name: str = "p") -> asyncio.Future[None]:
@@ -83,7 +79,7 @@ def test_a_post_asks_what_bind_asks() -> None:
 
 def test_an_object_is_posted_to_where_its_kind_lives() -> None:
     async def test(api: HttpApi, server: Server) -> None:
-        future = api.post_nowait(Event, b"{}", what="create Event d/e", namespace="d")
+        future = api.post_nowait(Write(Verb.CREATE, Event, "e", "d", body=b"{}"))
         assert future is not None
         await future
         assert server.asked[0].target == "/apis/events.k8s.io/v1/namespaces/d/events"
@@ -181,17 +177,18 @@ def test_what_must_not_be_sent_any_more_is_not() -> None:
     async def test(api: HttpApi, server: Server) -> None:
         leads = True
         fenced = FencedApi(api, lambda: leads)
-        first = fenced.post_nowait(Pod, b"{}", what="first", namespace="d")
+        first = fenced.post_nowait(Write(Verb.CREATE, Pod, "first", "d", body=b"{}"))
         assert first is not None
         await first
-        late, other = fenced.post_nowait(Pod, b"{}", what="late", namespace="d"), post(api, "other")
+        late = fenced.post_nowait(Write(Verb.CREATE, Pod, "late", "d", body=b"{}"))
+        other = post(api, "other")
         assert late is not None
         leads = False
         error = await failure(late)
         assert str(error) == "not written: this scheduler is not the leader any more"
         await other
         assert len(server.asked) == 2
-        assert fenced.post_nowait(Pod, b"{}", what="later", namespace="d") is None
+        assert fenced.post_nowait(Write(Verb.CREATE, Pod, "later", "d", body=b"{}")) is None
 
     with_api(created, test)
 

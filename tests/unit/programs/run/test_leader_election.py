@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from kuberth.api.coordination import Lease, LeaseSpec
 from kuberth.api.meta import ObjectMeta
 from kuberth.api.wire import MicroTime, encode
+from kuberth.client.writes import Write
 from kuberth.clock import NANOSECONDS, LoopClock
 from kuberth.config.types import LeaderElectionConfiguration
 from kuberth.errors import ApiError, ConfigError, ConflictError, LeadershipLost, NotFoundError
@@ -52,11 +53,8 @@ class FaultyApi(MemoryApi):
     async def get(self, kind: type[T], name: str, *, namespace: str = "") -> T:
         return await self._through("get", lambda: MemoryApi.get(self, kind, name, namespace=namespace))
 
-    async def create(self, obj: T) -> T:
-        return await self._through("create", lambda: MemoryApi.create(self, obj))
-
-    async def update(self, obj: T) -> T:
-        return await self._through("update", lambda: MemoryApi.update(self, obj))
+    async def write(self, write: Write) -> Any:
+        return await self._through(write.verb, lambda: MemoryApi.write(self, write))
 
     @property
     def lease(self) -> Lease:
