@@ -88,7 +88,7 @@ def _as_a_gang(evaluator: Evaluator, cycle: SchedulingCycle, pods: list[QueuedPo
     members = evaluator.cluster.pod_groups.get(f"default/{GROUP}")
     assert members is not None
     members.take_in_hand({queued.uid for queued in pods})
-    with evaluator.cluster.rehearsal() as rehearsal:
+    with evaluator.cluster.logged_what_if() as rehearsal:
         trial = GroupTrial(pods, evaluator.runner, rehearsal, cycle=cycle, nominator=evaluator.nominator)
         result = trial.run(GroupAttempt(f"default/{GROUP}"))
     if not result.status.is_success:

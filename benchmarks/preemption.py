@@ -176,7 +176,7 @@ class _Cluster:
         if not isinstance(found, tuple) or len(found[0]):
             raise SystemExit("a preemptor fits without preemption")
         with self._timed("make room"):
-            result, status = self._cycle.make_room(state, info.pod, self._runner, diagnosis)
+            result, status = self._cycle.run_post_filter(state, info.pod, self._runner, diagnosis)
         if self._kind.hopeless:
             return
         if result is None or not result.nominated_node:

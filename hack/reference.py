@@ -122,7 +122,7 @@ SECTIONS: Final = (
             Entry("kuberth.cluster.counting", "RowCounts", omit=words("add add_all of")),
             *of("kuberth.cluster.table", "PlacementObserver"),
             Entry("kuberth.cluster.what_if", "WhatIf", omit=words("undo")),
-            Entry("kuberth.cluster.what_if", "Rehearsal", omit=words("undo")),
+            Entry("kuberth.cluster.what_if", "LoggedWhatIf", omit=words("undo")),
             Entry("kuberth.cluster.pod_groups", "PodGroups", omit=_MEMBERSHIP),
             Entry("kuberth.cluster.pod_groups", "GroupMembers", omit=_MEMBERSHIP),
         ),

@@ -120,7 +120,7 @@ class _Rig:
             self._add(obj)
         self.stores.of(Pod).set(self.api.put(self.pod))
         for tree in case.get("pendingAllocations") or ():
-            self.inventory.claims.take_off(convert(ResourceClaim, tree))
+            self.inventory.claims.add_pending(convert(ResourceClaim, tree))
         self.before = {_key(claim): claim for claim in self.api.all(ResourceClaim)}
 
     def _add(self, obj: Any) -> None:
@@ -212,7 +212,7 @@ class _Rig:
             made = [in_flight[uid] for uid in in_flight if uid not in others]
             found[name] = [_allocation(claim) for claim in made]
             for claim in made:
-                self.inventory.claims.land(claim.metadata.uid)
+                self.inventory.claims.end_pending(claim.metadata.uid)
         if found:
             told["dra"]["allocations"] = found
         if taken:
@@ -278,7 +278,7 @@ class _Rig:
                 seen.add(name.partition(" ")[2])
                 work.close()
             self.background.clear()
-        result, _ = self.cycle.make_room(state, self.pod, self.runner, diagnosis)
+        result, _ = self.cycle.run_post_filter(state, self.pod, self.runner, diagnosis)
         assert diagnosis.post_filter is not None
         told["postFilter"] = _status(diagnosis.post_filter)
         if result is not None and result.nominated_node:

@@ -225,7 +225,7 @@ def test_a_store_of_a_type_that_is_no_kind_is_told_at_the_start() -> None:
 
 def test_a_store_that_is_asked_for_too_late() -> None:
     scheduler = made(plugin=lambda _args, _handle: Waiting(Resource.NODE))
-    with pytest.raises(KuberthError, match="the store of Garage is asked for too late"):
+    with pytest.raises(KuberthError, match="the store of Garage was requested too late"):
         scheduler.stores.of(Garage)
 
 

@@ -624,7 +624,7 @@ def test_a_defect_in_the_group_cycle_costs_no_pod() -> None:
         async with running(make_node("n1", cpu="4"), gates=GATES) as world:
             cycle = world.scheduler.loop._groups
             assert cycle is not None
-            faults = {"_submit", "_tell"}
+            faults = {"_submit", "_record_outcome"}
             real = {name: getattr(cycle, name) for name in faults}
 
             def faulty(name: str) -> Callable[..., Any]:

@@ -1,4 +1,4 @@
-"""The authorization.k8s.io group (v1): asking the API server whether somebody may do something."""
+"""The authorization.k8s.io group (v1): access reviews by the API server."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class KindInfo:
     type: type[Any]
     """What its objects decode into."""
     registered: bool = False
-    """Whether somebody else brought it, so that no more is known of its fields than its type says."""
+    """Whether it was registered from outside: its type says all that is known of its fields."""
 
     @property
     def api_version(self) -> str:
@@ -207,7 +207,7 @@ class KindRegistry:
         return info
 
     def add_holder(self, holder: type[Any], *, of: type[Any]) -> None:
-        """Another type for a kind that is known, for those who read its objects in another form."""
+        """Another type for a kind that is known, for readers of its objects in another form."""
         self._by_type[holder] = replace(self.of(of), type=holder)
 
 

@@ -1,4 +1,4 @@
-"""Objects of kinds for which nobody wrote a struct: their metadata, and the whole JSON tree as it came.
+"""Objects of kinds without a struct: their metadata, and the whole JSON tree as it came.
 
 In: a tree. Out: a read-only mapping of it that has `.metadata` like every other object, so that stores,
 reflectors and clients need not know the difference.

@@ -89,7 +89,7 @@ def compute_pod_request(
     requests = requests_with(_NO_DEFAULTS)
     defaults = NON_MISSING_DEFAULTS
     if pod_level_resources and has_pod_level_requests(pod):
-        # The pod's own figure covers all its containers: only what nobody asked for is made up.
+        # The pod's own figure covers all its containers: only missing figures are derived.
         defaults = {name: amount for name, amount in defaults.items() if name not in requests}
     nonzero = requests_with(defaults) if defaults else requests
     return PodRequest(

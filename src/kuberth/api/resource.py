@@ -134,7 +134,7 @@ class DeviceTaintRuleSpec(Wire):
 
 
 class DeviceTaintRule(Wire):
-    """A taint for devices, by somebody else than their driver."""
+    """A taint for devices that does not come from their driver."""
 
     api_version: str = always("resource.k8s.io/v1beta2")
     kind: str = always("DeviceTaintRule")

@@ -21,7 +21,7 @@ class BasicSchedulingPolicy(Wire):
 
 
 class GangSchedulingPolicy(Wire):
-    """So many pods of the group are scheduled together, or none."""
+    """How many pods of the group are scheduled together; fewer are not scheduled."""
 
     min_count: int = 0
 

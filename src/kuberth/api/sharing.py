@@ -19,7 +19,7 @@ from kuberth.api.pods import Pod, PodCondition, PodSpec, PodStatus
 from kuberth.api.wire import encode
 
 MAX_KEPT: Final = 4096
-"""Different values of one field that are remembered; with more, all are forgotten and sharing begins anew."""
+"""Different values of one field that are remembered; with more, all are dropped and sharing starts over."""
 
 MAX_BYTES: Final = 2**20
 """Of the values of one field, encoded; a value that alone would take a sixteenth of it is not shared."""

@@ -1,6 +1,6 @@
 """Volumes of the core group: a pod's volume sources, PersistentVolumes and their claims.
 
-Only the sources that a volume plugin tells apart carry their fields; the rest are not decoded, and
+Only the sources that a volume plugin distinguishes carry their fields; the rest are not decoded, and
 `Presence` marks those that matter by being there.
 """
 

@@ -22,7 +22,7 @@ T = TypeVar("T")
 # are not inherited at all.
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
 class Wire(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, gc=False):
-    """One JSON object of the Kubernetes API. Fields nobody here reads are dropped on decode.
+    """One JSON object of the Kubernetes API. Fields that Kuberth does not read are dropped on decode.
 
     `gc=False` is safe: a frozen struct holds only what existed before it, and its fields are typed
     scalars, structs, tuples and string-keyed maps of these, so no cycle can close.
@@ -71,7 +71,7 @@ def convert(type_: type[T], obj: Any) -> T:
     try:
         return msgspec.convert(obj, type_, dec_hook=_decode_special)
     except msgspec.ValidationError as error:
-        # Who keeps the tree keeps its nulls: in a kind nobody knows, they may mean something.
+        # Trees of unknown kinds keep their nulls, which may have a meaning.
         if isinstance(type_, type) and issubclass(type_, TreeHolder):
             raise WireError(_explain(type_, obj, str(error))) from error
     # Rare: a null where the type has no None. Only then pay for a copy without them.

@@ -17,7 +17,7 @@ SYNC_SECONDS: Final = 60.0
 
 
 class Following:
-    """Runs reflectors in a task group that is somebody else's."""
+    """Runs reflectors in the caller's task group."""
 
     def __init__(self, reflectors: Iterable[Reflector[Any]]) -> None:
         self._reflectors: dict[Reflector[Any], asyncio.Task[None] | None] = dict.fromkeys(reflectors)

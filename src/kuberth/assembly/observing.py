@@ -1,6 +1,6 @@
-"""Who looks on at a whole scheduler, and what it costs when they fail: nothing but their view.
+"""Observers of a whole scheduler. An observer that fails loses its view and disturbs nothing else.
 
-In: what the queue and the ends of attempts tell. Out: the same to the observer, until it raises.
+In: moves of pods and ends of attempts. Out: the same to the observer, until it raises.
 """
 
 from __future__ import annotations
@@ -19,40 +19,40 @@ logger = logging.getLogger(__name__)
 
 
 class SchedulerObserver(QueueObserver, OutcomeObserver, Protocol):
-    """Is told of every move of a pod and of the end of every attempt."""
+    """Receives every move of a pod and the end of every attempt."""
 
 
 class ShelteredObserver:
-    """Implements `SchedulerObserver`; one that raises is told nothing more, and no pod suffers from it."""
+    """Implements `SchedulerObserver`; an observer that raises is dropped, and no pod suffers from it."""
 
     def __init__(self, observer: SchedulerObserver, *, drop: Callable[[], None]) -> None:
         self._observer = observer
         self._drop = drop
 
     def pod_moved(self, queued: QueuedPod, queue: str, cause: MoveCause) -> None:
-        self._tell(self._observer.pod_moved, queued, queue, cause)
+        self._notify(self._observer.pod_moved, queued, queue, cause)
 
     def pod_popped(self, queued: QueuedPod) -> None:
-        self._tell(self._observer.pod_popped, queued)
+        self._notify(self._observer.pod_popped, queued)
 
     def pod_done(self, uid: str) -> None:
-        self._tell(self._observer.pod_done, uid)
+        self._notify(self._observer.pod_done, uid)
 
     def pod_deleted(self, uid: str) -> None:
-        self._tell(self._observer.pod_deleted, uid)
+        self._notify(self._observer.pod_deleted, uid)
 
     def pod_held(self, placement: Placement) -> None:
-        self._tell(self._observer.pod_held, placement)
+        self._notify(self._observer.pod_held, placement)
 
     def pod_bound(self, placement: Placement, seconds: float) -> None:
-        self._tell(self._observer.pod_bound, placement, seconds)
+        self._notify(self._observer.pod_bound, placement, seconds)
 
     def pod_rejected(self, rejection: Rejection, seconds: float) -> None:
-        self._tell(self._observer.pod_rejected, rejection, seconds)
+        self._notify(self._observer.pod_rejected, rejection, seconds)
 
-    def _tell(self, method: Callable[..., None], *told: Any) -> None:
+    def _notify(self, method: Callable[..., None], *args: Any) -> None:
         try:
-            method(*told)
+            method(*args)
         except Exception:
-            logger.exception("%r, who looks on, failed; it is told nothing more", self._observer)
+            logger.exception("observer %r failed and is dropped", self._observer)
             self._drop()

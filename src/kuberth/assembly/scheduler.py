@@ -130,7 +130,7 @@ class Scheduler:
             metrics=self.metrics,
             extenders=self.extenders,
         )
-        # Changed in place with the configuration: whoever was given it looks pods' profiles up in it.
+        # Changed in place with the configuration: its holders look up pods' profiles in it.
         self.runners = dict(assemble(config, registry=registry, handle=self._handle, metrics=self.metrics))
         self.queue = GuardedQueue(self._make_queue(config, self.runners, queue), self._clock)
         self._wire(random.Random() if rng is None else rng, check_plans_every)
@@ -208,7 +208,7 @@ class Scheduler:
             failures=failures,
             recorder=self.recorder,
             bind=self._binding.start,
-            may_bind=self._binding.has_room,
+            may_bind=self._binding.has_capacity,
             extended=ExtendedCycle(
                 cycle,
                 cluster=self.cluster,
@@ -221,7 +221,7 @@ class Scheduler:
             parallelism=self.config.parallelism,
             groups=self._group_cycle(cycle, rng) if self.feature_gates.enabled("GenericWorkload") else None,
         )
-        self._binding.when_room(self.loop.wake)
+        self._binding.when_capacity_returns(self.loop.wake)
         self.intake = Intake(
             cluster=self.cluster,
             queue=self.queue,
@@ -301,7 +301,7 @@ class Scheduler:
 
         Pods that wait are asked at their gates and tried again by the new rules; those whose cycle has begun
         are placed by the old ones. KuberthError: it cannot be, and nothing has changed. Plugins and the queue
-        are made anew, from `registry` and `queue` or as before.
+        are made again, from `registry` and `queue` or as before.
         """
         async with self._changing:
             registry = self._registry if registry is None else registry
@@ -439,13 +439,13 @@ class Scheduler:
         task.add_done_callback(self._work.discard)
 
     def observe(self, observer: SchedulerObserver | None) -> None:
-        """Have one who looks on, or nobody. One that raises is told nothing more."""
+        """Set the observer, or None. An observer that raises is dropped."""
         sheltered = None if observer is None else ShelteredObserver(observer, drop=lambda: self.observe(None))
         self.queue.observe(sheltered)
         self._failures.observer = self._binding.observer = sheltered
 
     def keep_scores(self, number: int) -> None:
-        """So many placements from now on say how the best nodes were scored, which takes time to find out."""
+        """Record how the best nodes were scored for this many placements; finding that out takes time."""
         self._cycle.score_tables = number
 
     def activate(self, pods: Mapping[str, Pod]) -> None:

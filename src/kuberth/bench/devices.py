@@ -108,7 +108,7 @@ class Lottery:
             try:
                 found = find(demand, site, self._usage)
             except AllocationError as error:
-                raise ConfigError(f"allocate claim: {error.told([claim])}") from error
+                raise ConfigError(f"allocate claim: {error.message([claim])}") from error
             if found is None:
                 self._spent.add((key, site.index))
                 continue

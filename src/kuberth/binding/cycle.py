@@ -35,10 +35,10 @@ MAX_UNDER_WAY: Final = 512
 """Bindings that wait for nothing but the API. A server that cannot follow is not to be run ahead of by more:
 in the queue pods keep their order, a more urgent one can still come first, and no deadline runs."""
 RESUMED_AT: Final = MAX_UNDER_WAY // 4
-"""With so few left, enough to keep the server busy, there is room again: pods that are placed in one go find
+"""With so few left, enough to keep the server busy, capacity returns: pods that are placed in one go find
 warm caches, and their bindings travel together."""
 _SLOW_SECONDS: Final = 2.0
-"""PreBind that takes longer is told."""
+"""PreBind that takes longer is recorded as an event."""
 _BINDING: Final = ("binding",)
 
 
@@ -71,17 +71,20 @@ class BindingCycle:
         self._announce_nomination = announce_nomination
         self._under_way: dict[asyncio.Future[Any], Placement] = {}
         self._is_crowded = False
-        self._tell_room: Callable[[], None] = _nobody
+        self._notify_capacity: Callable[[], None] = _ignore
         self.observer: OutcomeObserver | None = None
 
-    def has_room(self) -> bool:
-        """Whether the next pod should be placed now; if not, `when_room` has it told as soon as it should."""
+    def has_capacity(self) -> bool:
+        """Whether the next pod should be placed now.
+
+        If not, the callback of `when_capacity_returns` is called later.
+        """
         self._is_crowded = len(self._under_way) >= (RESUMED_AT if self._is_crowded else MAX_UNDER_WAY)
         return not self._is_crowded
 
-    def when_room(self, tell: Callable[[], None]) -> None:
-        """Call this when there is room again after there was none."""
-        self._tell_room = tell
+    def when_capacity_returns(self, notify: Callable[[], None]) -> None:
+        """Call `notify` when capacity returns after there was none."""
+        self._notify_capacity = notify
 
     def start_waiting(self, placement: Placement) -> None:
         """From now on plugins can see, approve and reject the pod if Permit asked to wait."""
@@ -115,7 +118,7 @@ class BindingCycle:
         if under_way is None:
             return False
         if verbosity.level >= 3:
-            verbosity.tell(3, "Attempting to bind pod to node", pod=placement.info.pod, node=node_name)
+            verbosity.log(3, "Attempting to bind pod to node", pod=placement.info.pod, node=node_name)
         self._queue.done(placement.info.uid)
         self._metrics.goroutines.inc(_BINDING)
         self._under_way[under_way.future] = placement
@@ -137,7 +140,7 @@ class BindingCycle:
         if self._under_way.pop(future, None) is None:
             return  # given up
         if self._is_crowded and len(self._under_way) < RESUMED_AT:
-            self._tell_room()
+            self._notify_capacity()
         try:
             if not future.cancelled() and isinstance(future.exception(), AnswerLostError):
                 # Whether it is bound, the plugin has to find out, and that takes a task.
@@ -158,7 +161,7 @@ class BindingCycle:
         return self._under_way
 
     def give_up(self) -> None:
-        """Wait for no binding any more; nobody knows which of them will have happened."""
+        """Wait for no binding any more; which of them will have happened is unknown."""
         abandoned = list(self._under_way)
         self._under_way.clear()
         for future in abandoned:
@@ -199,7 +202,7 @@ class BindingCycle:
         # here on is a failure that no event mends: no missed events are kept, and the error backoff follows.
         self._queue.done(placement.info.uid)
         slow = asyncio.get_running_loop().call_later(
-            _SLOW_SECONDS, self._tell_waiting, placement, "PreBind", "PreBind has not finished yet"
+            _SLOW_SECONDS, self._record_waiting, placement, "PreBind", "PreBind has not finished yet"
         )
         try:
             status = await runner.binding.run_pre_bind(state, pod, node_name)
@@ -208,7 +211,7 @@ class BindingCycle:
         if not status.is_success:
             return status
         if verbosity.level >= 3:
-            verbosity.tell(3, "Attempting to bind pod to node", pod=pod, node=node_name)
+            verbosity.log(3, "Attempting to bind pod to node", pod=pod, node=node_name)
         status = await runner.binding.run_bind(state, pod, node_name)
         if status.code == Code.SKIP:
             return Status.error(f"no bind plugin of profile {runner.profile.scheduler_name!r} took the pod")
@@ -236,7 +239,9 @@ class BindingCycle:
             return SUCCESS
         started = time.perf_counter()
         if plugins := waiting.pending_plugins:
-            self._tell_waiting(placement, "Permit", f"waiting for {', '.join(plugins)} to permit the binding")
+            self._record_waiting(
+                placement, "Permit", f"waiting for {', '.join(plugins)} to permit the binding"
+            )
         try:
             status = await waiting.wait()
         finally:
@@ -244,15 +249,15 @@ class BindingCycle:
         self._metrics.permit_wait_duration.observe((status.code.label,), time.perf_counter() - started)
         return status
 
-    def _tell_waiting(self, placement: Placement, point: str, why: str) -> None:
-        """Upstream has no event for this; without one, nobody sees why a placed pod is not bound."""
+    def _record_waiting(self, placement: Placement, point: str, why: str) -> None:
+        """Upstream has no event for this; without one, users cannot see why a placed pod is not bound."""
         note = f"Placed on {placement.node_name}, {why}"
         self._recorder.record(PodEvent(placement.info.pod, f"WaitingOn{point}", point, note))
 
     def _succeed(self, placement: Placement) -> None:
         info, queued = placement.info, placement.queued
         if verbosity.level >= 2:
-            verbosity.tell(
+            verbosity.log(
                 2,
                 "Successfully bound pod to node",
                 pod=info.pod,
@@ -280,7 +285,7 @@ class BindingCycle:
             self._queue.activate(placement.state.pods_to_activate)
 
     def _fail(self, placement: Placement, status: Status) -> None:
-        """Undo the placement; the room it leaves is an event for waiting pods."""
+        """Undo the placement; the resources it frees are an event for waiting pods."""
         info = placement.info
         # It may have failed before it came to wait; the next attempt must not find this one's verdict.
         self._waiting_pods.remove(info.uid)
@@ -293,7 +298,7 @@ class BindingCycle:
 
         if status.is_rejected:
             if verbosity.level >= 2:
-                verbosity.tell(2, verbosity.NO_FIT, pod=info.pod, err=status.message)
+                verbosity.log(2, verbosity.NO_FIT, pod=info.pod, err=status.message)
             # Its own leaving must not bring a rejected pod back at once.
             self._failures.handle(rejection)
             if forgotten:
@@ -309,5 +314,5 @@ def binding_name(placement: Placement) -> str:
     return f"bind {placement.info.key}"
 
 
-def _nobody() -> None:
-    """Nobody waits for room."""
+def _ignore() -> None:
+    """The default: no callback."""

@@ -82,7 +82,7 @@ def run(
     set_up_logging(flags["v"], flags["logging-format"])
     if verbosity.level >= 1:
         for name, value in flags.shown().items():
-            verbosity.tell(1, f'FLAG: --{name}="{value}"')
+            verbosity.log(1, f'FLAG: --{name}="{value}"')
     for name in flags.without_effect():
         logger.info("flag --%s has no effect here", name)
 

@@ -1,4 +1,4 @@
-"""Container images as columns: per image name that someone asks about, which nodes have it and its size.
+"""Container images as columns: per image name that is asked for, which nodes have it and its size.
 
 In: the images that nodes report. Out: a column of sizes per image name, and how many nodes have it.
 """
@@ -15,7 +15,7 @@ from kuberth.api.core import ContainerImage
 from kuberth.cluster.counting import Column, resized
 
 MAX_UNKNOWN: Final = 1024
-"""Columns of images that no node has; with more they are forgotten, and made anew when asked for."""
+"""Columns of images that no node has; with more they are dropped, and made again when asked for."""
 
 
 class ImageColumn:

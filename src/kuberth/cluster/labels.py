@@ -1,4 +1,4 @@
-"""Node labels as columns of small ids: one column per label key that someone asks about.
+"""Node labels as columns of small ids: one column per label key that is asked for.
 
 In: the labels of nodes as they come and go. Out: per key, the id of every row's value and the list of
 distinct values, so that a selector is evaluated once per value and gathered over the rows.

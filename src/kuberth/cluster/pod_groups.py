@@ -50,7 +50,7 @@ class GroupMembers:
         yield from self.assumed.values()
 
     def take_in_hand(self, uids: Collection[str]) -> None:
-        """A cycle of the group begins with these pods: nobody else can bring them forward."""
+        """A cycle of the group begins with these pods: nothing else can bring them forward."""
         self._in_hand.update(uids)
         for uid in uids:
             self.queued.pop(uid, None)

@@ -1,7 +1,7 @@
 """What scheduling needs to know of a pod, derived once: requests, affinity terms, ports, claims.
 
 In: a `Pod`. Out: a `PodInfo` that the queue, the cluster table and the plugins share. A part that
-cannot be read (a broken quantity or selector) is left empty and told in `problems`.
+cannot be read (a broken quantity or selector) is left empty and listed in `problems`.
 """
 
 from __future__ import annotations
@@ -258,7 +258,7 @@ def _class_of(metadata: ObjectMeta) -> PodClass:
     key = id(labels), metadata.namespace, terminating
     found = _CLASSES.get(key)
     if found is None:
-        if len(labels) > _MANY_LABELS:  # not worth remembering what somebody makes up
+        if len(labels) > _MANY_LABELS:  # not worth caching
             return PodClass(metadata.namespace, frozenset(labels.items()), terminating)
         if len(_CLASSES) >= _MAX_SHARED:
             _CLASSES.clear()

@@ -1,7 +1,7 @@
 """The volumes of a pod that tie it to a node: those that are attached there, and disks named in the pod.
 
 In: a pod's volumes. Out: the few that volume plugins look at, and the identity of every inline disk, so
-that the cluster table can count who uses it where.
+that the cluster table can count its users per node.
 """
 
 from __future__ import annotations

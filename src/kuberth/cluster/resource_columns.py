@@ -34,7 +34,7 @@ class ResourceColumns:
     """The two matrices, and which resource is which of their rows."""
 
     def __init__(self, capacity: int, *, requests_of: RequestsOf, changed: Callable[[int], None]) -> None:
-        """`changed` is told of rows whose sums came or went with a column."""
+        """`changed` is called with rows whose sums came or went with a column."""
         self.index: dict[str, int] = dict(_FIXED)
         """Resource name to row of the matrices."""
         self.allocatable: Column = np.zeros((len(_FIXED), capacity), np.int64)

@@ -34,7 +34,7 @@ from kuberth.cluster.pod_volumes import Disk
 from kuberth.cluster.request_sums import COUNT, NONZERO, Amounts, RequestsBelow
 from kuberth.cluster.resource_columns import CPU, MAX_RESOURCES, MEMORY, ResourceColumns
 from kuberth.cluster.terms import Terms
-from kuberth.cluster.what_if import Rehearsal, RequestsWhatIf, WhatIf
+from kuberth.cluster.what_if import LoggedWhatIf, RequestsWhatIf, WhatIf
 from kuberth.errors import KuberthError, QuantityError
 
 _FIRST_CAPACITY: Final = 64
@@ -43,7 +43,7 @@ K = TypeVar("K")
 
 
 class PlacementObserver(Protocol):
-    """Is told when a pod takes or leaves its place (not of what-ifs)."""
+    """Called when a pod takes or leaves its place (not for what-ifs)."""
 
     def pod_placed(self, info: PodInfo) -> None:
         """The pod counts on its node from now on."""
@@ -100,7 +100,7 @@ class ClusterTable:
         self.changes: Changes[int] = Changes()
         """The rows whose `settled_generation` changed lately."""
         self.counted_changes: Changes[int] = Changes()
-        """Those of them where something was counted anew, and not just a pod seen in a newer version."""
+        """Those of them where a count changed, and not only the version of a pod."""
         self.node_generation: Column = np.zeros(capacity, np.int64)
         """int64[row]: `generation` of the last write to the row's own node."""
         self.generation = 0
@@ -446,13 +446,13 @@ class ClusterTable:
         return (placed.info for placed in self._placed.values())
 
     def observe(self, observer: PlacementObserver) -> None:
-        """From now on tell `observer` of every placement; it is told of the present ones at once."""
+        """Report every placement to `observer` from now on, and the present ones at once."""
         self._observers.append(observer)
         for placed in self._placed.values():
             observer.pod_placed(placed.info)
 
     def unobserve(self, observer: PlacementObserver) -> None:
-        """Tell it nothing more."""
+        """Stop reporting to it."""
         self._observers.remove(observer)
 
     def set_namespace(self, name: str, labels: Mapping[str, str] | None) -> None:
@@ -544,7 +544,7 @@ class ClusterTable:
         self.settle(row)
 
     def settle(self, row: int) -> None:
-        """Whoever remembers something of the row is to look again."""
+        """Mark the row as changed for every cache of it."""
         self.settled_generation[row] = self.generation
         self.changes.note(row)
         self.counted_changes.note(row)
@@ -559,9 +559,9 @@ class ClusterTable:
             yield question
 
     @contextmanager
-    def rehearsal(self) -> Iterator[Rehearsal]:
+    def logged_what_if(self) -> Iterator[LoggedWhatIf]:
         """Change rows for a long question: all that is remembered follows it, and follows it back."""
-        question = Rehearsal(self)
+        question = LoggedWhatIf(self)
         try:
             yield question
         finally:

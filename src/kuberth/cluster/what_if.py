@@ -1,7 +1,7 @@
 """Questions to the cluster table: what if this pod were on that row, what if that one had left it?
 
 In: the table and changes to its rows. Out: the same columns as if the changes were made, until the question
-ends; preemption, promised pods and whoever asks "what if" read them with the very same plugins.
+ends; preemption, nominated pods and what-if questions read them with the same plugins.
 """
 
 from __future__ import annotations
@@ -63,10 +63,10 @@ class WhatIf:
         self._before.clear()
 
 
-class Rehearsal(WhatIf):
-    """A what-if that is told in the table's change log, when it is made and when it is taken back.
+class LoggedWhatIf(WhatIf):
+    """A what-if whose changes are in the table's change log, when it is made and when it is undone.
 
-    Whoever remembers something of a row (plans, sums) looks at it again both times, so what is remembered
+    Caches of a row (plans, sums) refresh it both times, so what is remembered
     stays exact and can be used and kept meanwhile. A pod group is tried in it: its thousandth pod costs what
     the thousandth replica does. In return a change costs its readers as much as a real one.
     """
@@ -119,7 +119,7 @@ class Rehearsal(WhatIf):
 class RequestsWhatIf:
     """The same for many rows at once, as far as sums of requests and numbers of pods are concerned.
 
-    For questions to those who read nothing else of the pods on a node: all other columns, and the pods
+    For plugins that read nothing else of the pods on a node: all other columns, and the pods
     themselves, stay as they are.
     """
 

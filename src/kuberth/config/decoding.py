@@ -1,7 +1,7 @@
 """Plain tree → structs, collecting every error.
 
 In: a tree from `documents` and a msgspec struct type. Out: the struct, and a `FieldError` for each unknown
-field, wrong type and missing field. msgspec's own decoder stops at the first error, a person who mends a
+field, wrong type and missing field. msgspec's own decoder stops at the first error, a person who fixes a
 file wants all of them; the leaves are still judged by msgspec, so constraints in annotations count.
 """
 

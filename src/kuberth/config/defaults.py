@@ -128,7 +128,7 @@ def _profile(
 
 
 def _without_arguments(args_type: type) -> Any:
-    """None when the type has a field that must be given; validation tells the user."""
+    """None when the type has a field that must be given; validation reports it."""
     return None if _must_be_given(args_type) else args_type()
 
 

@@ -107,7 +107,7 @@ _ALL = {"AllAlpha": Stage.ALPHA, "AllBeta": Stage.BETA}
 
 
 class FeatureGates(Mapping[str, bool]):
-    """Every gate and whether it is on. `explicit` is what somebody set, the rest are defaults."""
+    """Every gate and whether it is on. `explicit` are the gates that were set, the rest are defaults."""
 
     def __init__(self, explicit: Mapping[str, bool] | None = None) -> None:
         """Raises InvalidConfiguration, naming every gate that is unknown, locked or in conflict."""

@@ -188,7 +188,7 @@ def _resolved(
 ) -> Iterator[FieldError]:
     """What can only be said once multiPoint is expanded."""
     plugins = child(path, "plugins")
-    # A plugin nobody described may well be the queue sort or bind plugin that seems to be missing.
+    # An unknown plugin may well be the queue sort or bind plugin that seems to be missing.
     complete = all(ref.name in points for ref in profile.plugins.multi_point.enabled)
     sorters = resolved.plugins["queueSort"]
     if len(sorters) > 1:

@@ -186,7 +186,9 @@ class Evaluator:
         if len(question.nodes) or not self.cluster.node_count:
             return question.answer(), None
         with self._pending(pod):
-            result, _status = self._cycle.make_room(question.state, pod, self.runner, question.diagnosis)
+            result, _status = self._cycle.run_post_filter(
+                question.state, pod, self.runner, question.diagnosis
+            )
         self._run_background()
         victims = self._api.undo_deletions()
         if question.diagnosis.post_filter is None:

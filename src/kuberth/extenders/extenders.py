@@ -77,7 +77,7 @@ def build_extenders(configs: Sequence[Extender], *, api: Api, clock: Clock) -> E
     ]
     if verbosity.level >= 2:
         for extender in extenders:
-            verbosity.tell(2, "Creating extender", extender=extender.name)
+            verbosity.log(2, "Creating extender", extender=extender.name)
     return Extenders(extenders, objects=objects)
 
 

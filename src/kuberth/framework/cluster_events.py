@@ -199,7 +199,7 @@ class EventWithHint(NamedTuple):
     """A registration: the event, and the function that judges it; without one every such event queues."""
 
     event: ClusterEvent
-    """What to be told of."""
+    """The events to receive."""
     hint: HintFunction | None = None
     """Asked for each waiting pod that the plugin rejected; None: always Queue."""
     concern: Concern | None = None
@@ -223,5 +223,5 @@ ALL_EVENTS: Final = tuple(
 )
 """What a plugin that does not say which events matter is registered for, so that no pod gets stuck.
 
-These are Kubernetes' own kinds; who looks at others has to say so.
+These are Kubernetes' own kinds; plugins that depend on others have to register for them.
 """

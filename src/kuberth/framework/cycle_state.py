@@ -42,14 +42,14 @@ class StateKey(Generic[T]):
 class GroupAttempt:
     """One try at placing the pods of a group together. It may come to nothing: every pod is taken back."""
 
-    __slots__ = ("key", "makes_room", "nodes", "state")
+    __slots__ = ("key", "nodes", "preempts", "state")
 
-    def __init__(self, key: str, *, nodes: Nodes | None = None, makes_room: bool = True) -> None:
+    def __init__(self, key: str, *, nodes: Nodes | None = None, preempts: bool = True) -> None:
         self.key = key
         """`namespace/name` of the group."""
         self.nodes = nodes
         """The only nodes that its pods may go to, in the order they are tried; None: all."""
-        self.makes_room = makes_room
+        self.preempts = preempts
         """Whether PostFilter plugins are asked about pods that fit nowhere."""
         self.state = CycleState()
         """What plugins keep for all pods of the group, for as long as the attempt lasts."""
@@ -128,7 +128,7 @@ class CycleState:
     def for_equal_pods(self, plugin: Plugin, key: StateKey[T], make: Callable[[], T]) -> T:
         """What `make` gave when this was first called for a pod equal to this one; otherwise what it gives.
 
-        For a plugin that states what it reads. The value is made anew when one of its `versions` has grown;
+        For a plugin that states what it reads. The value is made again when one of its `versions` has grown;
         anything else that it depends on the plugin has to follow itself.
         """
         if self.equal_pods is None or plugin.name not in self.equal_pods.signed:

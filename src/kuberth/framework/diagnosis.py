@@ -1,4 +1,4 @@
-"""Why a pod fits nowhere: the verdict on every node, kept as codes and told as text.
+"""Why a pod fits nowhere: the verdict on every node, kept as codes and shown as text.
 
 In: verdicts of the Filter plugins, the message of PreFilter or PostFilter. Out: the plugins that
 rejected the pod (for the queue's hints), the status of any node, and the FailedScheduling message.
@@ -32,9 +32,9 @@ class Diagnosis:
         self.absent_status: Status = ABSENT
         """What counts for nodes that were not looked at."""
         self.unschedulable_plugins: set[str] = set()
-        """Who rejected the pod anywhere; their hints bring it back."""
+        """Plugins that rejected the pod on any node; their hints bring it back."""
         self.pending_plugins: set[str] = set()
-        """Who of them answered Pending."""
+        """Those of them that answered Pending."""
         self.pre_filter: Status | None = None
         """Set if PreFilter rejected the pod for all nodes; then no node was looked at."""
         self.considered: frozenset[str] | None = None

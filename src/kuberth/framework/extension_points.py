@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from kuberth.api.core import Pod
 from kuberth.cluster.nodes import NodeRow, Nodes
 from kuberth.cluster.pod_info import PodInfo
-from kuberth.cluster.what_if import Rehearsal
+from kuberth.cluster.what_if import LoggedWhatIf
 from kuberth.framework.cluster_events import EventWithHint
 from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.diagnosis import Diagnosis
@@ -169,7 +169,7 @@ class PostFilterPlugin(Plugin):
     async def post_filter_waiting(
         self, state: CycleState, pod: Pod, diagnosis: Diagnosis
     ) -> tuple[PostFilterResult | None, Status | None]:
-        """Optional: the same in a cycle that may wait, for who asks extenders (`handle.extenders`).
+        """Optional: the same in a cycle that may wait, for plugins that call extenders (`handle.extenders`).
 
         Others are scheduled meanwhile: what was found before an `await` may be true no longer after it.
         """
@@ -268,7 +268,7 @@ class BindPlugin(Plugin):
 
 
 class PostBindPlugin(Plugin):
-    """Is told after a pod was bound."""
+    """Runs after a pod was bound."""
 
     @abc.abstractmethod
     def post_bind(self, state: CycleState, pod: Pod, node_name: str) -> None:
@@ -325,10 +325,10 @@ class PodGroupPostFilterPlugin(Plugin):
         self,
         group: str,
         pods: Sequence[PodInfo],
-        rehearsal: Rehearsal,
+        what_if: LoggedWhatIf,
         try_again: Callable[[], Status],
     ) -> MaybeStatus:
-        """Change the cluster in `rehearsal` and `try_again`; success: room is being made."""
+        """Change the cluster in `what_if` and `try_again`; success: victims are being evicted."""
 
 
 class ExtensionPoint(NamedTuple):

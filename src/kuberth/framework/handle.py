@@ -83,7 +83,7 @@ class Handle:
     waiting_pods: WaitingPods
     """Pods that Permit holds."""
     nominator: Nominator
-    """Nodes promised to pending pods."""
+    """Nominated nodes of pending pods."""
     activator: Activator
     """Brings pods back to the active queue."""
     recorder: EventRecorder

@@ -1,7 +1,7 @@
 """Whether what was found before a wait may be so no longer.
 
-In: the cluster table, promises and stores. Out: a moment, another one as soon as anything has changed that a
-plugin's answer may depend on. For those few who await between asking plugins and acting on their answers.
+In: the cluster table, nominations and stores. Out: a moment, another one as soon as anything has changed that
+a plugin's answer may depend on. For code that awaits between calling plugins and acting on their answers.
 """
 
 from __future__ import annotations

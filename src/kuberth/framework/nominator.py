@@ -1,7 +1,8 @@
-"""Promises: which pending pods have a node that preemption is clearing for them.
+"""Nominations: which pending pods have a node that preemption is clearing for them.
 
-In: nominations from PostFilter and from the pods' own status. Out: the pods promised a node, which
-Filter counts as if they were there. A promise ends when the pod is placed, deleted or promised another.
+In: nominations from PostFilter and from the pods' own status. Out: the nominated pods of a
+node, which Filter counts as if they were there. A nomination ends when the pod is placed, deleted or
+nominated for another node.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ class Nominator:
         """By node and UID; not to be written to."""
         self._node_of: dict[str, str] = {}
         self.changes: Changes[str] = Changes()
-        """Names of nodes that were promised to someone, or are no longer."""
+        """Names of nodes whose nominated pods changed."""
 
     def nominate(self, pod: PodInfo, node_name: str) -> None:
-        """Promise `node_name` to the pod; an empty name withdraws any promise."""
+        """Nominate the pod for `node_name`; an empty name withdraws its nomination."""
         self.withdraw(pod.pod)
         if node_name and not pod.node_name:
             self.by_node.setdefault(node_name, {})[pod.uid] = pod
@@ -37,7 +38,7 @@ class Nominator:
     def update(self, old: Pod, new: PodInfo) -> None:
         """A new version of a pod: its status decides, unless it never spoke of a nomination.
 
-        In that case a promise made here is kept, since its way to the status may still be under way.
+        In that case a nomination made here is kept, since its status patch may still be under way.
         """
         node_name = new.pod.status.nominated_node_name
         if not node_name and not old.status.nominated_node_name:
@@ -46,27 +47,27 @@ class Nominator:
         self.nominate(new, node_name)
 
     def withdraw(self, pod: Pod) -> None:
-        """Take back what was promised to the pod, if anything was."""
+        """Withdraw the pod's nomination, if there is one."""
         node_name = self._node_of.pop(pod.metadata.uid, None)
         if node_name is not None:
-            promised = self.by_node[node_name]
-            del promised[pod.metadata.uid]
-            if not promised:
+            nominated = self.by_node[node_name]
+            del nominated[pod.metadata.uid]
+            if not nominated:
                 del self.by_node[node_name]
             self.changes.note(node_name)
 
     def node_of(self, uid: str) -> str:
-        """The node promised to the pod, or ""."""
+        """The node that the pod is nominated for, or ""."""
         return self._node_of.get(uid, "")
 
     def nominated_on(self, node_name: str) -> tuple[PodInfo, ...]:
-        """The pods that a node is promised to."""
+        """The pods nominated for a node."""
         return tuple(self.by_node.get(node_name, {}).values())
 
     def nominated_nodes(self) -> tuple[str, ...]:
-        """The nodes that are promised to any pod."""
+        """The nodes with nominated pods."""
         return tuple(self.by_node)
 
     def __bool__(self) -> bool:
-        """Whether anything is promised to anyone."""
+        """Whether any pod is nominated."""
         return bool(self.by_node)

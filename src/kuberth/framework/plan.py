@@ -35,7 +35,8 @@ Places = slice | Rows
 """Places in the node order, gone round twice (`NodeOrder.twice`)."""
 
 MAX_REJECTIONS: Final = 4096
-"""Distinct statuses that a plan keeps; a plugin that words each one anew starts it afresh."""
+"""Distinct statuses that a plan keeps; with more, as from a plugin that words each status differently, the
+plan restarts."""
 
 FRESH: Final = 0
 PODS_CHANGED: Final = 1
@@ -46,7 +47,7 @@ UNMET: Final = 3
 BY_OBJECT: Final = 0
 BY_PODS: Final = 1
 BY_NOMINATED: Final = 2
-"""Who rejects a row: filters of the node's object, filters of its pods, any filter as if nominated pods were
+"""What rejects a row: filters of the node's object, filters of its pods, any filter as if nominated pods were
 there."""
 
 _UNKNOWN: Final = np.iinfo(np.int64).min
@@ -126,7 +127,7 @@ class Plan:
         self._nonzero: set[int] = set()
         """Scorers that gave some row another raw score than zero."""
         self._constants: dict[tuple[int, int], int] = {}
-        """Scorer and number of nodes: what normalizing makes of so many zeros, the same for all."""
+        """Scorer and number of nodes: the score that normalizing gives to all of this many zeros."""
         self._log.read()
         self._nominations.read()
         self._generation = table.generation
@@ -149,7 +150,7 @@ class Plan:
     # What stands behind the answers
 
     def rejections(self, nodes: Nodes, positions: NDArray[np.intp]) -> Iterator[Block]:
-        """Who rejected the nodes at these positions of a view, all of which are known to be rejected."""
+        """The rejections of the nodes at these positions of a view, all of which are known to be rejected."""
         rows = nodes.rows_at(positions)
         orders = np.array([_NEVER, *(order for order, _status in self._rejections)], np.int64)
         by_object, by_pods, first = self._ids[:, rows]
@@ -167,7 +168,7 @@ class Plan:
         return raw
 
     def constant(self, scorer: int, nodes: int) -> int | None:
-        """What normalizing gave to all of so many nodes, if all raw scores are zero and it was asked."""
+        """The score that normalizing gave to this many nodes, if it is known and all raw scores are zero."""
         return None if scorer in self._nonzero else self._constants.get((scorer, nodes))
 
     def keep_constant(self, scorer: int, scores: Scores) -> None:
@@ -389,7 +390,7 @@ class Plan:
 
 
 def plan_bytes(capacity: int, scorers: int) -> int:
-    """What a plan over a table of this capacity takes, with so many kept scorers."""
+    """What a plan over a table of this capacity takes, with this many kept scorers."""
     by_place = 1 + 1 + 8
     by_row = 3 * 4 + 8 * scorers
     return capacity * (2 * by_place + by_row)

@@ -43,7 +43,7 @@ class EqualPods:
 
     def __init__(self, signed: frozenset[str], versions: Sequence[Versioned] = ()) -> None:
         self.signed = signed
-        """The plugins that cannot tell these pods apart by anything they state."""
+        """The plugins for whose stated fields these pods are equal."""
         self.versions = versions
         """What their answers depend on besides the pod."""
         self.plan: Plan | None = None
@@ -53,9 +53,9 @@ class EqualPods:
         self.written: dict[StateKey[Any], Any] = {}
         """What PreFilter and PreScore wrote."""
         self.pre_filter: Sequence[PreFilterPlugin] = ()
-        """Who is still to be asked at PreFilter."""
+        """Plugins that still run at PreFilter."""
         self.pre_score: Sequence[PreScorePlugin] = ()
-        """Who is still to be asked at PreScore."""
+        """Plugins that still run at PreScore."""
         self.asked_filters: Sequence[Filter] = ()
         """Filters that come after those whose verdicts the plan keeps."""
         self.asked_scorers: Sequence[Scorer] = ()
@@ -142,7 +142,7 @@ class Plans:
         self._versions = tuple(dict.fromkeys(each for inputs in signed.values() for each in inputs.versions))
         fields = {field for inputs in signed.values() for field in inputs.pod}
         presence = {field for inputs in self._statements.values() for field in inputs.only_with}
-        # Whom a pod must not push aside goes by its priority.
+        # Which nominated pods count on a node depends on the pod's priority.
         self._sign = signer(fields | {"info.priority"}, presence=presence) if fields else None
 
     def find(self, info: PodInfo, nodes: Nodes) -> EqualPods | None:

@@ -55,13 +55,13 @@ from kuberth.framework.status import Status
 _IMPLIED_BY_NODE_ADD: Final = {
     # A new node is usually not ready at first; its pods must get a second look when the taint goes.
     True: (Action.UPDATE_NODE_TAINT,),
-    # Without hints the addition is told only to pods that the node would take; others must hear of it when
+    # Without hints the addition reaches only pods that the node would take; others must learn of it when
     # its labels or taints come to suit them.
     False: (Action.UPDATE_NODE_LABEL, Action.UPDATE_NODE_TAINT),
 }
-"""What whoever registers for new nodes gets besides, with hints and without."""
+"""What registering for new nodes implies, with hints and without."""
 EXTENDER: Final = "Extender"
-"""Stands for all extenders where a plugin's name is expected: among those who rejected a pod."""
+"""Stands for all extenders where a plugin's name is expected: among the plugins that rejected a pod."""
 _MAY_REJECT = (PreEnqueuePlugin, PreFilterPlugin, FilterPlugin, ReservePlugin, PermitPlugin)
 
 

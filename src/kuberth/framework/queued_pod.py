@@ -40,9 +40,9 @@ class QueuedPod:
         self.first_attempt_ns: int | None = None
         """When it first became ready to be tried."""
         self.unschedulable_plugins: set[str] = set()
-        """Who rejected it in its last attempt; only their hints can bring it back."""
+        """Plugins that rejected it in its last attempt; only their hints can bring it back."""
         self.pending_plugins: set[str] = set()
-        """Who of them answered Pending."""
+        """Those of them that answered Pending."""
         self.gating_plugin = ""
         """The PreEnqueue plugin that holds it back, if any; other plugins' events cannot open its gate."""
         self.was_flushed = False
@@ -71,7 +71,7 @@ class QueuedPod:
 
     @property
     def rejectors(self) -> set[str]:
-        """Everybody who rejected it in its last attempt."""
+        """All plugins that rejected it in its last attempt."""
         return self.unschedulable_plugins | self.pending_plugins
 
     @property
@@ -90,7 +90,7 @@ class QueuedPod:
         self._flushed_ns = now_ns
 
     def clear_flush(self) -> None:
-        """Its next attempt has ended, which starts the wait anew."""
+        """Its next attempt has ended, which restarts the wait."""
         self.was_flushed = False
         self._flushed_ns = 0
 

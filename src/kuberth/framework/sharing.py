@@ -18,7 +18,7 @@ class SharedObjects:
         self._objects: dict[type[Any], Any] = {}
 
     def of(self, kind: type[T], make: Callable[[], T]) -> T:
-        """The shared object of this type; `make` makes it for whoever asks first."""
+        """The shared object of this type; `make` makes it at the first request."""
         found = self._objects.get(kind)
         if found is None:
             found = self._objects[kind] = make()

@@ -1,7 +1,7 @@
-"""Signatures: which pods no plugin can tell apart.
+"""Signatures: which pods are equal for all plugins.
 
 In: the fields of a pod that plugins state. Out: bytes that are equal for pods that agree in them all; few
-bytes, however large a pod somebody makes.
+bytes, however large the pod is.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kuberth.cluster.pod_info import PodInfo
 from kuberth.framework.inputs import Signer, values_of
 
 _LONG: Final = 512
-"""From so many bytes on a digest stands for them."""
+"""Encodings of this many bytes or more are replaced by a digest."""
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 

@@ -1,4 +1,4 @@
-"""The answer of a plugin: a code, its reasons, and who gave it.
+"""The answer of a plugin: a code, its reasons, and the plugin that gave it.
 
 In: what a plugin returned. Out: a value the runner, the queue and the event message can use alike.
 """
@@ -53,7 +53,7 @@ class Status:
     def __init__(
         self, code: Code, *reasons: str, plugin: str = "", cause: BaseException | None = None
     ) -> None:
-        # Checked here, in the plugin's own call: later no one could tell whose mistake it was.
+        # Checked here, in the plugin's own call: later the faulty plugin would be unknown.
         if type(code) is not Code:
             raise TypeError(f"a Status starts with a Code, not with {code!r:.100}")
         for reason in reasons:
@@ -64,7 +64,7 @@ class Status:
         self.reasons = reasons
         """Why, a text each: what the FailedScheduling event counts nodes by."""
         self.plugin = plugin
-        """Who said it; the framework fills it in."""
+        """The plugin that answered; the framework fills it in."""
         self.cause = cause
         """The exception behind an error, if there was one."""
         # Asked so often on the way of a pod that properties would show in a profile.

@@ -21,7 +21,7 @@ Positions = NDArray[np.int64]
 """Places in a view, which are not rows of the table unless the view is the whole table."""
 
 _FEW: Final = 256
-"""So many numbers are counted sooner one by one than numpy has sorted them."""
+"""Up to this many numbers, counting one by one is faster than sorting with numpy."""
 
 
 def distinct(codes: NDArray[np.integer[Any]]) -> list[int]:

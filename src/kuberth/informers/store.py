@@ -1,7 +1,7 @@
 """The last known version of every object, by kind.
 
 In: objects as list and watch deliver them. Out: typed look-ups for plugins and the failure handler, and
-for those who derive something from the objects, which of them changed.
+for caches derived from the objects, which of them changed.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Stores:
         self._sealed = False
 
     def of(self, kind: type[T]) -> Store[T]:
-        """The store of a kind. Whoever asks at construction time gets the kind watched.
+        """The store of a kind. A request at construction time makes the scheduler watch the kind.
 
         TypeError for a type that is no kind: see `kuberth.api.register_kind`.
         """
@@ -106,14 +106,14 @@ class Stores:
             info = REGISTRY.of(kind)
             if self._sealed:
                 raise KuberthError(
-                    f"the store of {info.kind} is asked for too late: nobody watches {info.plural}; ask for "
-                    "it when the plugin is made"
+                    f"the store of {info.kind} was requested too late: {info.plural} are not watched; "
+                    "request it when the plugin is made"
                 )
             store = self._stores[kind] = Store()
         return cast("Store[T]", store)
 
     def seal(self) -> None:
-        """From now on nobody begins to watch another kind: its store would stay empty for ever."""
+        """Refuse further kinds from now on: their stores would stay empty."""
         self._sealed = True
 
     @contextmanager
@@ -130,5 +130,5 @@ class Stores:
             self._sealed = True
 
     def kinds(self) -> tuple[type[Any], ...]:
-        """Every kind that someone asked for."""
+        """Every kind that was requested."""
         return tuple(self._stores)

@@ -39,7 +39,7 @@ ADMISSION_FILTERS: Final = frozenset({"NodeResourcesFit", "NodeAffinity", "NodeN
 """Filters about a node alone, as a kubelet applies them; what they refuse, other changes cannot mend."""
 
 GANG_PLUGIN: Final = "GangScheduling"
-"""The plugin, and its feature gate: it waits for pods without a node, of which nobody else wants to hear."""
+"""The plugin, and its feature gate: only it waits for events of pods without a node."""
 
 
 def event_kinds(runners: Iterable[Runner]) -> frozenset[type[Any]]:
@@ -118,7 +118,7 @@ class Intake:
     def note_profiles(self, pods: Iterable[Pod]) -> None:
         """The profiles are others than before: of all pods, those that are ours now are queued, and no more.
 
-        Pods that are on their way to a node go there, whoever sent them.
+        Assumed pods are bound all the same.
         """
         self._look_at_profiles()
         in_flight = {pod.metadata.uid for pod in self._queue.in_flight()}
@@ -201,7 +201,7 @@ class Intake:
         elif new is not None and new_node:
             self._add_assigned(new)
             if old is not None and self._is_ours(old):
-                # Bound, by us or by someone else: no longer pending.
+                # Bound, by this scheduler or another one: no longer pending.
                 self._queue.delete(old)
                 self._nominator.withdraw(old)
         elif old is None and new is not None:
@@ -270,8 +270,8 @@ class Intake:
         info = self._derive(new)
         self._nominator.update(old, info)
         self._queue.update(old, info)
-        promised = old.status.nominated_node_name
-        if promised and promised != new.status.nominated_node_name:
+        nominated = old.status.nominated_node_name
+        if nominated and nominated != new.status.nominated_node_name:
             self._promise_ended(old)
         self._observe(cluster_events.UNSCHEDULED_POD_UPDATE, started)
         for event in pod_changes(old, new):

@@ -1,10 +1,10 @@
-"""How much is told of every pod, level by level as kube-scheduler's -v has it and in its words.
+"""How much is logged about every pod: kube-scheduler's -v levels and its words.
 
-In: `level`, set once by whoever sets up logging. Out: log records whose objects are fields, for any handler.
-A hot path asks for the level first, one comparison of integers, so that telling nothing costs nothing:
+In: `level`, set once when logging is set up. Out: log records whose objects are fields, for any handler.
+A hot path asks for the level first, one comparison of integers, so that a disabled level costs nothing:
 
     if verbosity.level >= 3:
-        verbosity.tell(3, "Attempting to schedule pod", pod=pod)
+        verbosity.log(3, "Attempting to schedule pod", pod=pod)
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 level: int = 0
 
 SCORES_LEVEL: Final = 4
-"""From here on the scores of the chosen node are told,"""
+"""From here on the scores of the chosen node are logged,"""
 ALL_SCORES_LEVEL: Final = 10
 """from here on those of every node, as upstream does."""
 
@@ -25,7 +25,7 @@ NO_FIT: Final = "Unable to schedule pod; no fit; waiting"
 logger = logging.getLogger(__name__)
 
 
-def tell(at_level: int, message: str, /, **fields: Any) -> None:
+def log(at_level: int, message: str, /, **fields: Any) -> None:
     """One record from the caller's line; a field is a plain value or an object with metadata."""
     logger.info(message, extra={"v": at_level, "fields": fields}, stacklevel=2)
 
@@ -39,15 +39,15 @@ class Scores(Protocol):
     def totals(self) -> Any: ...
 
 
-def tell_scores(pod: object, name_of: Callable[[int], str], scores: Scores, best: int) -> None:
+def log_scores(pod: object, name_of: Callable[[int], str], scores: Scores, best: int) -> None:
     """What each plugin gave the node at position `best`, or from level 10 on every node, and the sums."""
-    everybody = level >= ALL_SCORES_LEVEL
-    told_at = ALL_SCORES_LEVEL if everybody else SCORES_LEVEL
-    positions = range(len(scores.totals)) if everybody else (best,)
+    all_nodes = level >= ALL_SCORES_LEVEL
+    at_level = ALL_SCORES_LEVEL if all_nodes else SCORES_LEVEL
+    positions = range(len(scores.totals)) if all_nodes else (best,)
     for position in positions:
         for plugin, of_nodes in scores.by_plugin.items():
-            tell(
-                told_at,
+            log(
+                at_level,
                 "Plugin scored node for pod",
                 pod=pod,
                 plugin=plugin,
@@ -55,8 +55,8 @@ def tell_scores(pod: object, name_of: Callable[[int], str], scores: Scores, best
                 score=int(of_nodes[position]),
             )
     for position in positions:
-        tell(
-            told_at,
+        log(
+            at_level,
             "Calculated node's final score for pod",
             pod=pod,
             node=name_of(position),

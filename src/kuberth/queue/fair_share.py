@@ -1,4 +1,4 @@
-"""A queue that shares the cluster between tenants: whoever has least, for its weight, is next.
+"""A queue that shares the cluster between tenants: the tenant with the least usage for its weight is next.
 
 In: the same as the default queue, and from the cluster table every pod that is placed or finishes. Out:
 the first pod of the tenant whose dominant share (its largest share of any resource, divided by its

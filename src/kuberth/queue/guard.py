@@ -1,6 +1,6 @@
 """Stands between the scheduler and its queue: whatever a queue raises hurts one pod, for a while.
 
-In: the calls of `SchedulingQueue`. Out: the same calls to the queue behind it. One that fails is told with
+In: the calls of `SchedulingQueue`. Out: the same calls to the queue behind it. A failing call is logged with
 the queue's class and method, and followed by what loses least: what the queue did not do is a debt that it is
 asked to settle later, at a tick, again and again with growing delays.
 """
@@ -52,13 +52,13 @@ class GuardedQueue(SchedulingQueue):
         self._name = _name_of(queue)
         self._notify: Callable[[], None] = lambda: None
         self._notify_due: Callable[[], None] | None = None
-        self._tells_when_ready = True
+        self._notifies_when_ready = True
         self._pop_failed = False
         self._in_flight: set[str] = set()
         self._debts: dict[tuple[str, str], _Debt] = {}
         self._observer: QueueObserver | None = None
         self.tells_moves = False
-        """Whether the queue tells its observer of moves; if not, only its pending pods can be looked at."""
+        """Whether the queue reports moves to its observer; if not, only its pending pods can be looked at."""
 
     # Pods come and go
 
@@ -67,7 +67,7 @@ class GuardedQueue(SchedulingQueue):
         try:
             self._queue.add(info)
         except BaseException as exc:
-            self._tell(exc, "add", info.key, then="it will be added again")
+            self._log_failure(exc, "add", info.key, then="it will be added again")
             self._owe(_addition(info.key), partial(self._bring_anew, info))
 
     def update(self, old: Pod, new: PodInfo) -> None:
@@ -79,9 +79,9 @@ class GuardedQueue(SchedulingQueue):
             self._queue.update(old, new)
         except BaseException as exc:
             if new.uid in self._in_flight:
-                self._tell(exc, "update", new.key, then="its attempt goes on")
+                self._log_failure(exc, "update", new.key, then="its attempt goes on")
                 return
-            self._tell(exc, "update", new.key, then="it will be added anew")
+            self._log_failure(exc, "update", new.key, then="it will be added again")
             self._owe(_addition(new.key), partial(self._bring_anew, new))
 
     def delete(self, pod: Pod) -> None:
@@ -90,13 +90,13 @@ class GuardedQueue(SchedulingQueue):
         try:
             self._queue.delete(pod)
         except BaseException as exc:
-            self._tell(exc, "delete", key, then="it will be deleted again")
+            self._log_failure(exc, "delete", key, then="it will be deleted again")
             self._owe(_deletion(key), partial(self._queue.delete, pod))
         if self._observer is not None:
             self._observer.pod_deleted(pod.metadata.uid)
 
     def _bring_anew(self, info: PodInfo) -> None:
-        # Nobody knows how far the queue came when it failed.
+        # How far the queue came before it failed is unknown.
         self._queue.done(info.uid)
         self._queue.delete(info.pod)
         self._queue.add(info)
@@ -111,7 +111,7 @@ class GuardedQueue(SchedulingQueue):
             if not isinstance(queued, QueuedPod):
                 raise TypeError(f"popped {queued!r:.200} where a QueuedPod or None is expected")
         except BaseException as exc:
-            self._tell(exc, "pop_nowait", then="asking again at its next tick")
+            self._log_failure(exc, "pop_nowait", then="asking again at its next tick")
             if self._notify_due is None:
                 self._pop_failed = True
             else:
@@ -138,7 +138,7 @@ class GuardedQueue(SchedulingQueue):
             if not isinstance(queued, QueuedPod) or queued.key != key:
                 raise TypeError(f"gave {queued!r:.200} where the QueuedPod of {key} or None is expected")
         except BaseException as exc:
-            self._tell(exc, "take_nowait", key, then="its group is tried without it")
+            self._log_failure(exc, "take_nowait", key, then="its group is tried without it")
             return None
         self._forget_debts(key)
         self._in_flight.add(queued.uid)
@@ -153,7 +153,7 @@ class GuardedQueue(SchedulingQueue):
         except BaseException as exc:
             if isinstance(exc, QueueError) and self.get(queued.key) is not None:
                 raise  # it waits already, as the interface has it
-            self._tell(exc, "requeue", queued.key, then="it will be added anew")
+            self._log_failure(exc, "requeue", queued.key, then="it will be added again")
             self.done(queued.uid)
             self._owe(_addition(queued.key), partial(self._bring_anew, queued.info))
 
@@ -162,7 +162,7 @@ class GuardedQueue(SchedulingQueue):
         try:
             self._queue.done(uid)
         except BaseException as exc:
-            self._tell(exc, "done", f"with uid {uid}", then="it will be told again")
+            self._log_failure(exc, "done", f"with uid {uid}", then="it will be repeated")
             self._owe(("done", uid), partial(self._queue.done, uid))
         if self._observer is not None:
             self._observer.pod_done(uid)
@@ -175,9 +175,9 @@ class GuardedQueue(SchedulingQueue):
         )
         self._queue, self._name = queue, _name_of(queue)
         self.gives_out_of_order = queue.gives_out_of_order
-        # Whom the old queue had yet to take, the new one has to; all else it owed went with it.
+        # The new queue has to take the pods that the old one had yet to take; its other debts are void.
         self._debts = {key: debt for key, debt in self._debts.items() if key[0] == _ADDITION}
-        self._tells_when_ready, self._pop_failed = True, False
+        self._notifies_when_ready, self._pop_failed = True, False
         self.when_ready(self._notify)
         if self._notify_due is not None:
             self.when_due(self._notify_due)
@@ -187,7 +187,7 @@ class GuardedQueue(SchedulingQueue):
         try:
             queue.take_over(old)
         except BaseException as exc:
-            self._tell(exc, "take_over", then="the pods that wait are added anew")
+            self._log_failure(exc, "take_over", then="its pending pods are added again")
         for info in waiting:
             if self.get(info.key) is None:
                 self.add(info)
@@ -202,14 +202,14 @@ class GuardedQueue(SchedulingQueue):
         try:
             self._queue.move(event, old, new, pre_check=pre_check)
         except BaseException as exc:
-            self._tell(exc, f"move at event {event.label}", then="all pods that wait will be tried again")
+            self._log_failure(exc, f"move at event {event.label}", then="all pending pods are tried again")
             self._owe_an_event()
 
     def activate(self, pods: Mapping[str, Pod]) -> None:
         try:
             self._queue.activate(pods)
         except BaseException as exc:
-            self._tell(exc, "activate", ", ".join(pods), then="all pods that wait will be tried again")
+            self._log_failure(exc, "activate", ", ".join(pods), then="all pending pods are tried again")
             self._owe_an_event()
 
     # Time passes
@@ -220,10 +220,10 @@ class GuardedQueue(SchedulingQueue):
             if not isinstance(seconds, int | float) or not 0 <= seconds < math.inf:
                 raise TypeError(f"answered {seconds!r:.200} where a number of seconds is expected")
         except BaseException as exc:
-            self._tell(exc, "tick", then=f"ticking again in {TICK_SECONDS:g} s")
+            self._log_failure(exc, "tick", then=f"ticking again in {TICK_SECONDS:g} s")
             seconds = TICK_SECONDS
         self._settle_debts()
-        if self._pop_failed or not self._tells_when_ready:
+        if self._pop_failed or not self._notifies_when_ready:
             self._pop_failed = False
             self._notify()
             seconds = min(seconds, TICK_SECONDS)
@@ -237,7 +237,7 @@ class GuardedQueue(SchedulingQueue):
             try:
                 debt.settle()
             except BaseException as exc:
-                self._tell(exc, f"the {key[0]} it owes", key[1], then="it will be asked again")
+                self._log_failure(exc, f"the {key[0]} it owes", key[1], then="it will be asked again")
                 self._owe(key, debt.settle, failures=debt.failures + 1)
 
     # Looking in
@@ -247,22 +247,22 @@ class GuardedQueue(SchedulingQueue):
         try:
             self._queue.when_ready(notify)
         except BaseException as exc:
-            self._tell(exc, "when_ready", then="asking for pods at every tick")
-            self._tells_when_ready = False
+            self._log_failure(exc, "when_ready", then="asking for pods at every tick")
+            self._notifies_when_ready = False
 
     def when_due(self, notify: Callable[[], None]) -> None:
         self._notify_due = notify
         try:
             self._queue.when_due(notify)
         except BaseException as exc:
-            self._tell(exc, "when_due", then="ticking as often as it says")
+            self._log_failure(exc, "when_due", then="ticking as often as it says")
 
     def observe(self, observer: QueueObserver | None) -> bool:
         self._observer = observer
         try:
             self.tells_moves = self._queue.observe(observer)
         except BaseException as exc:
-            self._tell(exc, "observe", then="polling its pending pods instead")
+            self._log_failure(exc, "observe", then="polling its pending pods instead")
             self.tells_moves = False
         return self.tells_moves
 
@@ -270,35 +270,35 @@ class GuardedQueue(SchedulingQueue):
         try:
             return self._queue.waiting_count()
         except BaseException as exc:
-            self._tell(exc, "waiting_count", then="taking it for empty")
+            self._log_failure(exc, "waiting_count", then="taking it for empty")
             return 0
 
     def pending_pods(self) -> Mapping[str, Sequence[QueuedPod]]:
         try:
             return self._queue.pending_pods()
         except BaseException as exc:
-            self._tell(exc, "pending_pods", then="showing none")
+            self._log_failure(exc, "pending_pods", then="showing none")
             return {}
 
     def in_flight(self) -> Sequence[Pod]:
         try:
             return self._queue.in_flight()
         except BaseException as exc:
-            self._tell(exc, "in_flight", then="showing none")
+            self._log_failure(exc, "in_flight", then="showing none")
             return ()
 
     def get(self, key: str) -> QueuedPod | None:
         try:
             return self._queue.get(key)
         except BaseException as exc:
-            self._tell(exc, "get", key, then="taking it for absent")
+            self._log_failure(exc, "get", key, then="taking it for absent")
             return None
 
     def queue_of(self, key: str) -> str:
         try:
             return self._queue.queue_of(key)
         except BaseException as exc:
-            self._tell(exc, "queue_of", key, then="taking it for absent")
+            self._log_failure(exc, "queue_of", key, then="taking it for absent")
             return ""
 
     def close(self) -> None:
@@ -306,7 +306,7 @@ class GuardedQueue(SchedulingQueue):
 
     # Failures
 
-    def _tell(self, exc: BaseException, method: str, pod: str = "", *, then: str) -> None:
+    def _log_failure(self, exc: BaseException, method: str, pod: str = "", *, then: str) -> None:
         reraise_interrupt(exc)
         about = f" for pod {pod}" if pod else ""
         logger.error("queue %s failed in %s%s; %s", self._name, method, about, then, exc_info=exc)

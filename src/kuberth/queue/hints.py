@@ -132,7 +132,7 @@ class Hints:
             if registered.plugin == queued.gating_plugin and registered.gate is not None:
                 try:
                     status = registered.gate(queued.pod)
-                except BaseException as exc:  # it is told where the gates are asked in earnest
+                except BaseException as exc:  # it is logged where PreEnqueue really runs
                     reraise_interrupt(exc)
                     return False
                 return isinstance(status, Status) and status.is_rejected
@@ -179,7 +179,7 @@ class Hints:
             if not queued.pending_plugins:
                 return worth
         if worth is Worth.NOTHING and verbosity.level >= 5:
-            verbosity.tell(5, "Event is not making pod schedulable", pod=queued.pod, event=event.label)
+            verbosity.log(5, "Event is not making pod schedulable", pod=queued.pod, event=event.label)
         return worth
 
     def _registered(self, profile: str, event: ClusterEvent) -> tuple[RegisteredHint, ...]:
@@ -217,7 +217,7 @@ class Hints:
             (registered.plugin, event.label, label), time.perf_counter() - started
         )
         if verbosity.level >= 5:
-            verbosity.tell(
+            verbosity.log(
                 5,
                 "Queueing hint answered",
                 pod=queued.pod,

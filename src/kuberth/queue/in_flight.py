@@ -34,7 +34,7 @@ class InFlight:
         self._events: deque[tuple[int, MissedEvent]] = deque()
 
     def start(self, pod: Pod) -> bool:
-        """The pod is popped. False: it is in flight already, which is someone's mistake."""
+        """The pod is popped. False: it is in flight already, which is a caller's mistake."""
         if pod.metadata.uid in self._pods:
             return False
         self._pods[pod.metadata.uid] = (next(self._numbers), pod)

@@ -42,9 +42,9 @@ class QueueContext:
     clock: Clock
     """The only time there is."""
     cluster: ClusterTable
-    """The cluster table, to see what is placed; `observe` tells of changes."""
+    """The cluster table, to see what is placed; `observe` reports changes."""
     nominator: Nominator
-    """Nodes promised to pending pods."""
+    """Nominated nodes of pending pods."""
     metrics: SchedulerMetrics
     """Where the queue counts what comes in."""
     stores: Stores
@@ -116,7 +116,7 @@ class SchedulingQueue(abc.ABC):
 
     @abc.abstractmethod
     def done(self, uid: str) -> None:
-        """A pod in flight will not come back: it is bound, deleted, or someone else's.
+        """A pod in flight will not come back: it is bound, deleted, or belongs to another scheduler.
 
         Does nothing for a pod that is not in flight.
         """
@@ -138,7 +138,7 @@ class SchedulingQueue(abc.ABC):
     def take_over(self, other: SchedulingQueue) -> None:
         """The rules have changed, and this queue, made by the new ones, takes the place of another.
 
-        Whoever waits there is to wait here, where gates and hints are asked anew. What this leaves out, such
+        Its pods wait here from now on, where gates and hints are asked again. What this leaves out, such
         as how often a pod was tried, is lost; a queue that can keep it does. The other one is closed then.
         """
         for queued in [queued for queue in other.pending_pods().values() for queued in queue]:
@@ -158,15 +158,15 @@ class SchedulingQueue(abc.ABC):
     def when_due(self, notify: Callable[[], None]) -> None:  # noqa: B027 - a queue may leave it as it is
         """`notify` may be called when `tick` is due sooner than it last said.
 
-        A queue that makes use of it need not be ticked while nobody in it waits for time to pass; one that
+        A queue that makes use of it need not be ticked while no pod in it waits for a time; one that
         does not is ticked as often as it says.
         """
 
     def observe(self, observer: QueueObserver | None) -> bool:
         """From now on call `pod_moved` of the observer, if there is one, for every pod that enters a queue.
 
-        False: this queue does not; the caller polls `pending_pods` instead. All else that an
-        observer hears of is told by the scheduler.
+        False: this queue does not; the caller polls `pending_pods` instead. The scheduler
+        reports all other events to the observer.
         """
         return False
 

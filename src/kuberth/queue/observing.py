@@ -1,7 +1,7 @@
-"""Who looks on as pods move between the queues of a queue.
+"""Observers of pods moving between the scheduling queues.
 
-In: what a queue, and the guard before it, say of each move. Out: nothing; whoever looks on keeps what they
-want to know. While nobody does, it costs a look at an attribute that is None.
+In: every move, from a queue and the guard before it. Out: nothing; an observer keeps what it needs.
+Without an observer a move costs one check of an attribute that is None.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ class MoveCause(NamedTuple):
 
 
 UNTOLD = MoveCause("")
-"""Of a move that a queue has not told: only where the pod came to is known."""
+"""The cause of a move that the queue did not report: only the destination is known."""
 
 
 class QueueObserver(Protocol):
-    """Is told of every move, in order. It must be quick, and must not call the queue."""
+    """Receives every move, in order. It must be quick, and must not call the queue."""
 
     def pod_moved(self, queued: QueuedPod, queue: str, cause: MoveCause) -> None:
         """The pod waits in this queue now; it may have waited there before, with another reason."""

@@ -79,15 +79,15 @@ class PriorityQueue(SchedulingQueue):
         now_ns = self._clock.now_ns()
         self._next_backoff_flush_ns = now_ns - now_ns % NANOSECONDS + FLUSH_BACKOFF_NS
         self._next_unschedulable_flush_ns = now_ns + FLUSH_UNSCHEDULABLE_NS
-        # Without hints nobody keeps the events a pod in flight misses; instead it is remembered in which
-        # attempt pods were last moved, and a pod that fails in that attempt is tried again.
+        # Without hints, events that an in-flight pod misses are not recorded; the queue remembers instead in
+        # which attempt pods were last moved, and a pod that fails in that attempt is tried again.
         self._attempt = 0
         self._attempt_of_last_move = -1
 
     # Pods come and go
 
     def add(self, info: PodInfo) -> None:
-        before = self._take_out(info.key)  # another pod of this name, whose deletion nobody saw
+        before = self._take_out(info.key)  # another pod of this name, whose deletion was missed
         if before is not None and before.uid != info.uid and self._observer is not None:
             self._observer.pod_deleted(before.uid)
         self._enter_active(QueuedPod(info, timestamp_ns=self._clock.now_ns()), _ADDED)
@@ -155,7 +155,10 @@ class PriorityQueue(SchedulingQueue):
         return queued if queued is not None and self._start(queued) else None
 
     def _start(self, queued: QueuedPod) -> bool:
-        """An attempt begins: the pod is in flight. False: it is already, which is someone's mistake."""
+        """An attempt begins: the pod is in flight.
+
+        False: it is in flight already, which is a caller's mistake.
+        """
         queued.attempts += 1
         self._attempt += 1
         self._count_rejectors(queued, -1)
@@ -321,7 +324,7 @@ class PriorityQueue(SchedulingQueue):
         return max(0, due_ns - now_ns) / NANOSECONDS
 
     def _pass_flushes(self, now_ns: int) -> None:
-        """The next flush of those who wait too long is the first one after now; they keep their rhythm."""
+        """Move the next flush of unschedulable pods past now, without shifting its period."""
         late_ns = now_ns - self._next_unschedulable_flush_ns
         if late_ns >= 0:
             flushes = late_ns // FLUSH_UNSCHEDULABLE_NS + 1
@@ -417,7 +420,7 @@ class PriorityQueue(SchedulingQueue):
                 return False
         self._unschedulable.remove(queued.key)
         if self._notify_due is not None and not len(self._backing_off):
-            # Nobody has ticked for a while; whole seconds are where they were.
+            # `tick` was not called for a while; flushes stay aligned to whole seconds.
             now_ns = self._clock.now_ns()
             self._next_backoff_flush_ns = now_ns - now_ns % NANOSECONDS + FLUSH_BACKOFF_NS
             self._notify_due()
@@ -431,7 +434,7 @@ class PriorityQueue(SchedulingQueue):
 
     def _park(self, queued: QueuedPod, cause: MoveCause) -> None:
         if self._notify_due is not None and not len(self._unschedulable):
-            # Nobody has ticked for a while here either.
+            # The same after a pause in ticks.
             self._pass_flushes(self._clock.now_ns())
             self._notify_due()
         if self._unschedulable.add(queued):

@@ -26,7 +26,7 @@ class SubQueue(Protocol):
     """Pods that may be popped, in some order."""
 
     def add(self, queued: QueuedPod) -> None:
-        """Bring a pod in, or sort it anew if it is in already."""
+        """Add a pod, or sort it again if it is here already."""
 
     def pop(self) -> QueuedPod | None:
         """Take out the pod whose turn it is; None if there is none."""
@@ -61,7 +61,7 @@ class OrderedSubQueue:
         self._pods: dict[str, tuple[int, QueuedPod]] = {}
 
     def add(self, queued: QueuedPod) -> None:
-        """Bring a pod in, or sort it anew if it is in already."""
+        """Add a pod, or sort it again if it is here already."""
         number = next(self._numbers)
         self._pods[queued.key] = (number, queued)
         heapq.heappush(self._heap, (self._sort_value(queued), number, queued))
@@ -76,7 +76,7 @@ class OrderedSubQueue:
         return self._heap[0][2] if self._heap else None
 
     def first_value(self) -> Any:
-        """The sort value of the first pod, of whom there must be one."""
+        """The sort value of the first pod; the queue must not be empty."""
         self.peek()
         return self._heap[0][0]
 

@@ -2,7 +2,7 @@
 
 In: rejected and gated pods. Out: for an event, only those it may concern, in the order they came: an event
 costs nothing for pods whose plugins did not register for it or know that it is not about them, however many
-they are, and one hint for all pods that the plugin cannot tell apart. A gated pod that its gate would refuse
+they are, and one hint for all pods that are equal for the plugin. A gated pod that its gate would refuse
 again is left alone.
 """
 
@@ -46,7 +46,7 @@ class UnschedulablePods:
         self._by_concern: dict[tuple[str, Hashable], dict[str, _Filed]] = {}
 
     def add(self, queued: QueuedPod) -> bool:
-        """Bring a pod in, or file it anew if it is in already. True: it was not."""
+        """Add a pod, or file it again if it is here already. Return whether it is new."""
         old = self._pods.get(queued.key)
         if old is not None:
             self._unfile(queued.key, old)
@@ -127,7 +127,7 @@ class UnschedulablePods:
         return not self._hints.would_help(plugin, one, event, old, new)
 
     def _drawers_of(self, queued: QueuedPod) -> Sequence[tuple[str, Hashable]]:
-        """A gate is opened by its own plugin's events alone, whoever else rejected the pod before."""
+        """Only events of its own plugin open a gate, whichever other plugins rejected the pod before."""
         if queued.gated:
             return ()
         if not self._hints.knows(queued.pod.spec.scheduler_name) or not queued.rejectors:

@@ -1,8 +1,8 @@
 """Statements are checked, not believed: a sample of cycles is looked at a second time without plans.
 
-In: a cycle that used what equal pods were told. Out: nothing, if every plugin gives the same answers when it
-is asked. Otherwise each difference is logged with plugin, pod, node and both answers and counted, its plugin
-is asked every time from then on, and the cycle is decided again without plans.
+In: a cycle that used answers given for equal pods. Out: nothing, if every plugin gives the same answers when
+it is asked. Otherwise each difference is logged with plugin, pod, node and both answers and counted, its
+plugin is asked every time from then on, and the cycle is decided again without plans.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from kuberth.observe.metrics import SchedulerMetrics
 logger = logging.getLogger(__name__)
 
 CHECK_EVERY: Final = 1000
-"""One cycle in so many is checked."""
+"""Every n-th cycle is checked."""
 
 
 class WrongAnswer(NamedTuple):
@@ -39,7 +39,7 @@ class WrongAnswer(NamedTuple):
 
 
 class PlanCheck:
-    """Looks at every so many-th cycle."""
+    """Checks every n-th cycle."""
 
     def __init__(self, cluster: ClusterTable, *, metrics: SchedulerMetrics, every: int = CHECK_EVERY) -> None:
         """`every` 0 checks nothing."""

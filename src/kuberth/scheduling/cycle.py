@@ -34,14 +34,14 @@ from kuberth.scheduling.search import NodeSearch, Sampling
 PLUGIN_METRICS_SAMPLE: Final = 0.1
 """Share of cycles in which single plugins are timed."""
 BEST_NODES: Final = 5
-"""Of so many the scores are kept, if they are."""
+"""How many of the best nodes keep their scores, if any do."""
 
 
 class SchedulingCycle:
     """Decides over the cluster table. Everything it changes it changes for a placement only.
 
-    `run` is the whole cycle. Its steps are there for those who ask what it would decide without wanting it
-    done, and for the cycle that waits between them (`kuberth.scheduling.extended_cycle`).
+    `run` is the whole cycle. Its steps are public for callers that ask what it would decide without wanting
+    it done, and for the cycle that waits between them (`kuberth.scheduling.extended_cycle`).
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class SchedulingCycle:
         rng: random.Random | None = None,
         check_every: int = CHECK_EVERY,
     ) -> None:
-        """`check_every`: one cycle in so many is decided a second time without plans; 0: none is."""
+        """`check_every`: every n-th cycle is decided a second time without plans; 0 turns that off."""
         self._cluster = cluster
         self._nominator = nominator
         self._algorithm_duration = metrics.algorithm_duration.of(())
@@ -67,7 +67,7 @@ class SchedulingCycle:
         )
         self._check = PlanCheck(cluster, metrics=metrics, every=check_every)
         self.score_tables = 0
-        """How many more choices are to say how the best nodes were scored, for those who look on."""
+        """How many more choices record how the best nodes were scored, for observers."""
 
     def run(self, queued: QueuedPod, runner: Runner) -> Placement | Rejection:
         """Find a node for the pod and take it."""
@@ -102,7 +102,7 @@ class SchedulingCycle:
         if isinstance(found, Status):
             outcome = Rejection(queued, found, runner, started)
         elif not len(found[0]):
-            result, status = self.make_room(state, pod, runner, diagnosis)
+            result, status = self.run_post_filter(state, pod, runner, diagnosis)
             outcome = fits_nowhere(queued, runner, result, status, diagnosis, started=started)
         else:
             outcome = self._choose(state, queued, runner, *found, started=started)
@@ -129,7 +129,7 @@ class SchedulingCycle:
             return Rejection(queued, scores, runner, started)
         best = self.best(scores)
         if verbosity.level >= verbosity.SCORES_LEVEL:
-            verbosity.tell_scores(pod, nodes.name, scores, best)
+            verbosity.log_scores(pod, nodes.name, scores, best)
         table = self.score_table(nodes, scores, best)
         return Choice(nodes.name(best), looked_at, number, table)
 
@@ -146,12 +146,12 @@ class SchedulingCycle:
         status = runner.scoring.run_pre_score(state, pod, nodes)
         return runner.scoring.run(state, pod, nodes) if status.is_success else status
 
-    def make_room(
+    def run_post_filter(
         self, state: CycleState, pod: Pod, runner: Runner, diagnosis: Diagnosis
     ) -> tuple[PostFilterResult | None, Status]:
-        """No node passed: let PostFilter plugins try; the status tells all about it."""
+        """No node passed: run the PostFilter plugins; the status has the reasons."""
         result: PostFilterResult | None = None
-        if runner.profile.post_filter and (state.group is None or state.group.makes_room):
+        if runner.profile.post_filter and (state.group is None or state.group.preempts):
             result, diagnosis.post_filter = runner.post_filtering.run(state, pod, diagnosis)
         return result, self.no_fit(diagnosis, self._node_count(state))
 
@@ -167,7 +167,7 @@ class SchedulingCycle:
         return len(state.group.nodes)
 
     def best(self, scores: NodeScores) -> int:
-        """The position of a node with the highest total; among equals anyone, by lot."""
+        """The position of a node with the highest total; a random one among equals."""
         ranks = scores.ranks
         best = (ranks == ranks.item(ranks.argmax())).nonzero()[0]
         return int(best[0] if len(best) == 1 else best[self._rng.randrange(len(best))])
@@ -217,7 +217,7 @@ def fits_nowhere(
     """The end of a cycle in which no node passed, whatever PostFilter made of it."""
     if verbosity.level >= 5:
         said = "" if diagnosis.post_filter is None else diagnosis.post_filter.message
-        verbosity.tell(5, "Status after running PostFilter plugins for pod", pod=queued.pod, status=said)
+        verbosity.log(5, "Status after running PostFilter plugins for pod", pod=queued.pod, status=said)
     nomination: str | None = CLEAR_NOMINATION
     if runner.profile.post_filter:
         nomination = None if result is None else result.nominated_node

@@ -3,7 +3,7 @@
 In: a pod popped from the queue. Out: a `Placement` or a `Rejection`, as from the cycle that never waits.
 While an extender answers, others are scheduled and the cluster changes; so what was found is held against the
 table again, by the same Filter code, in one step with taking the node. A pod that has changed meanwhile, or
-whose nodes were all taken by others, begins anew.
+whose nodes were all taken by others, starts over.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from kuberth.scheduling.cycle import SchedulingCycle, fits_nowhere
 logger = logging.getLogger(__name__)
 
 MAX_ROUNDS: Final = 10
-"""So often a pod begins anew before it goes back to the queue."""
+"""How often a pod starts over before it goes back to the queue."""
 MAX_TOTAL: Final = 2**62
 """What an extender makes of a sum stays below: whatever it answers, no sum turns negative."""
 _PRIORITIZING: Final = ("prioritizing_extender",)
@@ -54,7 +54,7 @@ class Again(enum.Enum):
     """Outcomes of a round that decide nothing."""
 
     OVERTAKEN = enum.auto()
-    """Others took what was found, or the pod is another: begin anew."""
+    """Others took what was found, or the pod is another one: start over."""
     GONE = enum.auto()
     """The pod needs no scheduling any more."""
 
@@ -140,7 +140,7 @@ class _Attempt:
         left: Sequence[str] = ()
         looked_at = 1
         if self._pod.status.nominated_node_name:
-            left = await self._promised()
+            left = await self._nominated_node()
             if not left:
                 self._restart()
         if not left:
@@ -153,9 +153,9 @@ class _Attempt:
                 return self._rejected(passed)
             left = passed
         if not left:
-            return await self._make_room()
+            return await self._post_filter()
         scores = await self._ask_for_scores(left) if len(left) > 1 else {}
-        # From here to the end nobody else has a turn.
+        # From here to the end there is no await.
         if (changed := self._extended.follow(self._queued)) is not None:
             return changed
         choice = self._choose(left, scores, looked_at)
@@ -171,12 +171,12 @@ class _Attempt:
 
     # Waiting for filters
 
-    async def _promised(self) -> Sequence[str]:
+    async def _nominated_node(self) -> Sequence[str]:
         """The node the pod is nominated for, if that and the extenders take it; otherwise none."""
         prepared = self._runner.pre_filtering.run(self._state, self._pod, self._cluster.all_nodes())
         if not prepared.status.is_success:
             return ()
-        node = self._cycle.nodes.promised_node(self._state, self._pod, self._runner)
+        node = self._cycle.nodes.nominated_node(self._state, self._pod, self._runner)
         if node is None:
             return ()
         left = await self._pass_filters(node.names(), Diagnosis())
@@ -198,7 +198,7 @@ class _Attempt:
                     return Status.error(exc)
                 logger.warning("Skipping extender as it returned error and has ignorable flag set: %s", exc)
                 continue
-            # What it says of nodes that it was not asked about is nobody's answer.
+            # Answers about nodes that it was not asked about are ignored.
             for name in names:
                 if (why := passed.unresolvable.get(name)) is not None:
                     diagnosis.set(name, Status.unresolvable(why))
@@ -227,7 +227,7 @@ class _Attempt:
         try:
             given = await extender.prioritize(self._pod, names)
         except ExtenderError as exc:
-            # The others' scores decide; nobody has to wait for an opinion.
+            # The other scores decide; an extender's priorities are optional.
             logger.warning(
                 "Failed to run extender's priority function. No score given by this extender. pod %s: %s",
                 self._queued.key,
@@ -239,7 +239,7 @@ class _Attempt:
         sums = dict.fromkeys(names, 0)
         for name, score in given:
             if verbosity.level >= verbosity.ALL_SCORES_LEVEL:
-                verbosity.tell(
+                verbosity.log(
                     verbosity.ALL_SCORES_LEVEL,
                     "Extender scored node for pod",
                     pod=self._pod,
@@ -278,7 +278,7 @@ class _Attempt:
                 scores = _with_extenders(scores, {each: of[positions] for each, of in added.items()})
             best = self._cycle.best(scores)
             if verbosity.level >= verbosity.SCORES_LEVEL:
-                verbosity.tell_scores(self._pod, nodes.name, scores, best)
+                verbosity.log_scores(self._pod, nodes.name, scores, best)
             table = self._cycle.score_table(nodes, scores, best)
         return Choice(nodes.name(best), looked_at, len(names), table)
 
@@ -296,9 +296,9 @@ class _Attempt:
 
     # No node is left
 
-    async def _make_room(self) -> Rejection | Again:
+    async def _post_filter(self) -> Rejection | Again:
         if self._extended.moment() != self._seen:
-            # What plugins prepared at PreFilter may not be so any more; the verdicts tell where to try.
+            # What plugins prepared at PreFilter may have changed; the verdicts show where to try.
             self._state = self._cycle.begin(self._queued)
             prepared = self._runner.pre_filtering.run(self._state, self._pod, self._cluster.all_nodes())
             if not prepared.status.is_success:

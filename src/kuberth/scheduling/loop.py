@@ -1,9 +1,9 @@
 """Pops pods and schedules them, one after the other, for as long as it runs.
 
 In: a queue that has pods and raises nothing (`kuberth.queue.guard`). Out: every placement handed to the
-binding cycles, every rejection to the failure handler. Whatever goes wrong with one pod is told by the name
-of what failed, the pod goes back, and the loop goes on with the next. A pod that extenders have a say about
-is scheduled in a task of its own, which the others do not wait for.
+binding cycles, every rejection to the failure handler. Whatever goes wrong with one pod is logged with the
+name of what failed, the pod goes back, and the loop goes on with the next. A pod that extenders have a say
+about is scheduled in a task of its own, which the others do not wait for.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class SchedulingLoop:
         parallelism: int = 16,
         groups: GroupCycle | None = None,
     ) -> None:
-        """`may_bind`: False as long as so many bindings are under way that no pod is to be popped, and then
+        """`may_bind`: False while too many bindings are under way to pop another pod, and then
         `wake` is to be called when that is over. `parallelism`: how many cycles that wait for extenders may
         overlap. With `groups`, pods of a pod group are tried together (feature gate GenericWorkload)."""
         self._queue = queue
@@ -82,7 +82,7 @@ class SchedulingLoop:
         queue.when_due(self._tick_due.set)
 
     def allow_overlapping(self, parallelism: int) -> None:
-        """So many cycles that wait for extenders may overlap from now on."""
+        """Set how many cycles that wait for extenders may overlap."""
         self._overlapping.allow(parallelism)
 
     async def run(self) -> None:
@@ -155,7 +155,7 @@ class SchedulingLoop:
         started = time.perf_counter()
         outcome: Placement | Rejection
         if verbosity.level >= 3:
-            verbosity.tell(3, "Attempting to schedule pod", pod=queued.pod)
+            verbosity.log(3, "Attempting to schedule pod", pod=queued.pod)
         try:
             outcome = self._cycle.run(queued, runner)
         except Exception as exc:
@@ -172,7 +172,7 @@ class SchedulingLoop:
             return
         try:
             if verbosity.level >= 3:
-                verbosity.tell(3, "Attempting to schedule pod", pod=queued.pod)
+                verbosity.log(3, "Attempting to schedule pod", pod=queued.pod)
             try:
                 outcome = await self._extended.run(queued, runner)
             except Exception as exc:
@@ -210,7 +210,7 @@ class SchedulingLoop:
                 self._cluster.forget_pod(queued.uid)
                 outcome = Rejection(queued, Status.error(exc), runner, outcome.started)
         if verbosity.level >= 2 and outcome.status.is_rejected:
-            verbosity.tell(2, verbosity.NO_FIT, pod=queued.pod, err=outcome.status.message)
+            verbosity.log(2, verbosity.NO_FIT, pod=queued.pod, err=outcome.status.message)
         self._failures.handle(outcome)
 
     def _give_back(self, queued: QueuedPod) -> None:

@@ -1,8 +1,8 @@
-"""Cycles that wait, side by side: so many at once, and a line for the others.
+"""Cycles that wait, side by side: a limited number at once, and a line for the others.
 
 In: pods that extenders have a say about, as they are popped. Out: a task for each, as soon as there is room.
-Whoever stands in line is in flight for the queue, which keeps events for it; so the line is bounded, and
-nobody stands in it for ever.
+A pod in the line is in flight for the queue, which keeps events for it; so the line is bounded, and
+no pod stays in it for ever.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kuberth.framework.queued_pod import QueuedPod
 LONGEST_LINE: Final = 1000
 """Beyond, the least important goes back to the queue."""
 _CROWD: Final = 64
-"""Among so many that came together the most important is first; those that came after wait for them all."""
+"""Size of a batch: within it the most important pod is first; pods that arrive later wait for the batch."""
 
 Attend = Callable[[QueuedPod], Coroutine[Any, Any, None]]
 """A whole cycle; it never raises."""
@@ -76,7 +76,7 @@ class Overlapping:
         self._stopped = True
 
     def allow(self, limit: int) -> None:
-        """So many may overlap from now on; those that are under way go on."""
+        """Set how many may overlap; cycles under way go on."""
         self._limit = limit
         self._fill()
 

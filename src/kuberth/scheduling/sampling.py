@@ -1,8 +1,8 @@
 """How many nodes are enough, and which of the passing ones are scored.
 
-In: the order in which nodes are tried, and whom to ask which of them pass. Out: the first enough of them,
-starting where the last search ended, so that all nodes get their turn; or all of them, for those who ask
-rather than schedule.
+In: the order in which nodes are tried, and a function that says which of them pass. Out: the first enough of
+them, starting where the last search ended, so that all nodes get their turn; or all of them, for callers that
+ask rather than schedule.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Sampler:
 
 
 class EveryNode:
-    """No sampling: every node that passes, for whoever wants the whole answer."""
+    """No sampling: every node that passes, for callers that want the whole answer."""
 
     tells_all = True
     position = 0

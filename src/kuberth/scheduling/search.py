@@ -1,7 +1,7 @@
-"""The search for nodes that take a pod: PreFilter, the promised node, then Filter over all the others.
+"""The search for nodes that take a pod: PreFilter, the nominated node, then Filter over all the others.
 
 In: a pod and the cluster table. Out: the nodes worth scoring, and a diagnosis of all that are not. The
-scheduling cycle and whoever asks without scheduling (evaluation) search in this one way.
+scheduling cycle and questions without scheduling (evaluation) share this search.
 """
 
 from __future__ import annotations
@@ -96,9 +96,9 @@ class NodeSearch:
         if outcome.node_names is not None:
             diagnosis.narrow(outcome.node_names, by=outcome.narrowed_by)
         if promised_first and pod.status.nominated_node_name:
-            promised = self.promised_node(state, pod, runner)
-            if promised is not None:
-                return promised, 1
+            nominated = self.nominated_node(state, pod, runner)
+            if nominated is not None:
+                return nominated, 1
         order = cluster.node_order()
         if only is not None:
             order = NodeOrder(only.rows(), cluster.slots)
@@ -131,7 +131,7 @@ class NodeSearch:
             return judgement
         return [name for (name, _row), passes in zip(left, judgement.passing, strict=True) if passes]
 
-    def promised_node(self, state: CycleState, pod: Pod, runner: Runner) -> Nodes | None:
+    def nominated_node(self, state: CycleState, pod: Pod, runner: Runner) -> Nodes | None:
         """The node the pod is nominated for, if it takes the pod; otherwise all nodes are searched."""
         node = self._cluster.node_named(pod.status.nominated_node_name)
         if node is None:

@@ -50,6 +50,6 @@ def test_one_who_fails_costs_no_pod_and_is_told_nothing_more(
             else:
                 assert observer.told[-1] == failing
                 assert observer.told.count(failing) == 1
-                assert "is told nothing more" in caplog.text
+                assert "failed and is dropped" in caplog.text
 
     run_in_virtual_time(scenario)

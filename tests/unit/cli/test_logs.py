@@ -113,6 +113,6 @@ def test_what_is_told_at_a_level(level: int, told: set[str], capsys: pytest.Capt
 
 def test_what_verbosity_tells_comes_from_the_callers_line(capsys: pytest.CaptureFixture[str]) -> None:
     set_up_logging(3, "text")
-    verbosity.tell(3, "Attempting to schedule pod", pod=POD)
+    verbosity.log(3, "Attempting to schedule pod", pod=POD)
     line = capsys.readouterr().err
     assert re.search(r' test_logs\.py:\d+] "Attempting to schedule pod" pod="shop/web"\n$', line)

@@ -1,4 +1,4 @@
-"""Where the pods of a group are: the state machine, and how the cluster table and a rehearsal move it."""
+"""Where the pods of a group are: the state machine, and how the cluster table and a what_if move it."""
 
 from __future__ import annotations
 
@@ -135,17 +135,17 @@ def test_a_rehearsal_takes_everything_back() -> None:
     for info in infos:
         table.pod_groups.arrive(info)
     before = columns(table)
-    with table.rehearsal() as rehearsal:
+    with table.logged_what_if() as what_if:
         placed = [info.placed_on("n1") for info in infos]
         for info in placed:
-            assert rehearsal.assume_pod(info)
-        rehearsal.remove_pod(old[0], 0)
-        rehearsal.forget_pod(placed[1])
-        rehearsal.add_pod(old[0], 0)
+            assert what_if.assume_pod(info)
+        what_if.remove_pod(old[0], 0)
+        what_if.forget_pod(placed[1])
+        what_if.add_pod(old[0], 0)
         members = table.pod_groups.get(KEY)
         assert members is not None
         assert (members.scheduled, where(members, "b")) == (2, "unscheduled")
-        assert not rehearsal.assume_pod(infos[1].placed_on("gone"))
+        assert not what_if.assume_pod(infos[1].placed_on("gone"))
         assert not table.is_supposing  # plans may be used and kept
         assert not table.is_assumed("a")
     assert columns(table) == before
@@ -160,8 +160,8 @@ def test_a_rehearsal_that_fails_takes_everything_back() -> None:
     before = columns(table)
 
     def fail() -> None:
-        with table.rehearsal() as rehearsal:
-            rehearsal.assume_pod(info.placed_on("n1"))
+        with table.logged_what_if() as what_if:
+            what_if.assume_pod(info.placed_on("n1"))
             raise RuntimeError
 
     with pytest.raises(RuntimeError):
@@ -176,8 +176,8 @@ def test_the_log_tells_of_a_rehearsal_and_of_its_end() -> None:
     for name in ("n1", "n2"):
         table.set_node(make_node(name))
     versions = [table.changes.version]
-    with table.rehearsal() as rehearsal:
-        rehearsal.assume_pod(info.placed_on("n2"))
+    with table.logged_what_if() as what_if:
+        what_if.assume_pod(info.placed_on("n2"))
         versions.append(table.changes.version)
     versions.append(table.changes.version)
     told = [table.changes.since(version) for version in versions[:2]]
@@ -196,8 +196,8 @@ def test_observers_do_not_hear_of_rehearsals() -> None:
     table = ClusterTable()
     table.set_node(make_node("n1"))
     table.observe(Observer())
-    with table.rehearsal() as rehearsal:
-        rehearsal.assume_pod(member().placed_on("n1"))
+    with table.logged_what_if() as what_if:
+        what_if.assume_pod(member().placed_on("n1"))
     assert not heard
 
 

@@ -72,8 +72,8 @@ class Scene:
             fits = int(self.cluster.allocatable[0, 0]) // 1000 - taken >= self.needs and free >= self.needs
             return SUCCESS if fits else Status.unschedulable()
 
-        with self.cluster.rehearsal() as rehearsal:
-            status = self.plugin.post_filter_group(KEY, self.pods, rehearsal, try_again)
+        with self.cluster.logged_what_if() as what_if:
+            status = self.plugin.post_filter_group(KEY, self.pods, what_if, try_again)
         victims = [info.pod.metadata.name for each in started for info in each]
         return victims, "" if status is None else status.message
 

@@ -48,7 +48,7 @@ class World:
                 assert claim is not None
                 self.inventory.claims.assume(claim)
             for claim in like.in_flight.values():
-                self.inventory.claims.take_off(claim)
+                self.inventory.claims.add_pending(claim)
         self.judgements = Judgements(self.inventory)
 
     def told(self, *claims: ResourceClaim) -> dict[str, Any]:
@@ -145,9 +145,9 @@ class Changes:
         name = f"flight-{self._random.randint(0, 2)}"
         made = make_claim(name, exactly(), status=given("dev-0", pool=self._random.choice(NODES)))
         if made.metadata.uid in self._claims.in_flight:
-            self._claims.land(made.metadata.uid)
+            self._claims.end_pending(made.metadata.uid)
         else:
-            self._claims.take_off(made)
+            self._claims.add_pending(made)
 
     def _keep(self, store: Any, made: Any) -> None:
         if self._random.random() < 0.25:
@@ -190,7 +190,7 @@ def test_taking_a_device_concerns_its_own_site_alone() -> None:
     inventory = Inventory(handle)
     inventory.refresh()
     before = inventory.sites.changed_at.copy()
-    inventory.claims.take_off(make_claim("c", status=given("dev-0", node="b")))
+    inventory.claims.add_pending(make_claim("c", status=given("dev-0", node="b")))
     inventory.refresh()
     row = handle.cluster.row_of("b")
     assert np.flatnonzero(inventory.sites.changed_at != before).tolist() == [inventory.sites.of_row[row]]
@@ -330,10 +330,10 @@ def test_devices_of_a_class_are_counted_for_scores() -> None:
     counts = {node.name: (offered[place], taken[place]) for place, node in enumerate(table.all_nodes())}
     assert counts == {"a": (4, 1), "b": (1, 0), "c": (1, 0)}
     flying = make_claim("d", status=given("dev-2", "dev-0", node="a"))
-    inventory.claims.take_off(flying)
+    inventory.claims.add_pending(flying)
     only_a = table.nodes_named(["a"])
     assert [column.tolist() for column in inventory.totals(make_class(), only_a)] == [[4], [3]]
-    inventory.claims.land(flying.metadata.uid)
+    inventory.claims.end_pending(flying.metadata.uid)
     assert [column.tolist() for column in inventory.totals(make_class(), only_a)] == [[4], [1]]
     broken = make_class("broken", selectors=["device.driver =="])
     assert not inventory.totals(broken, table.all_nodes())[0].any()

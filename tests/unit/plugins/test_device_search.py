@@ -224,7 +224,7 @@ def test_alternatives_are_tried_in_order() -> None:
 def test_what_is_wrong_with_a_claim_is_told(claim: ResourceClaim, problem: str) -> None:
     with pytest.raises(AllocationError) as caught:
         World(make_slice("a", 3)).find(claim)
-    assert caught.value.told([claim]).startswith(problem)
+    assert caught.value.message([claim]).startswith(problem)
 
 
 def test_a_search_ends_when_its_time_is_up() -> None:

@@ -169,7 +169,7 @@ def test_an_update_that_fails_brings_the_pod_in_anew(bench: Bench, caplog: pytes
     new = with_metadata(old, labels={"a": "b"})
     bench.fail("update")
     bench.queue.update(old, PodInfo(new))
-    assert "failed in update for pod default/p; it will be added anew" in caplog.text
+    assert "failed in update for pod default/p; it will be added again" in caplog.text
     bench.wait(1)
     queued = bench.queue.get("default/p")
     assert queued is not None
@@ -265,7 +265,7 @@ def test_a_pod_that_could_not_come_back_is_added_anew(bench: Bench, caplog: pyte
     queued = bench.pop("p")
     bench.fail("requeue")
     bench.reject(queued, "A")
-    assert "failed in requeue for pod default/p; it will be added anew" in caplog.text
+    assert "failed in requeue for pod default/p; it will be added again" in caplog.text
     assert bench.flying == []
     bench.wait(1)
     assert bench.queues == {"p": "active"}
@@ -299,7 +299,7 @@ def test_a_pod_is_not_in_flight_for_ever(bench: Bench, caplog: pytest.LogCapture
     queued = bench.pop("p")
     bench.fail("done")
     bench.queue.done(queued.uid)
-    assert f"failed in done for pod with uid {queued.uid}; it will be told again" in caplog.text
+    assert f"failed in done for pod with uid {queued.uid}; it will be repeated" in caplog.text
     bench.wait(1)
     assert bench.flying == []
 
@@ -315,10 +315,10 @@ def test_pods_that_waited_for_a_lost_event_are_tried_again(
     bench.fail(method)
     if method == "move":
         bench.queue.move(NODE_ADD, None, None)
-        assert "failed in move at event NodeAdd; all pods that wait will be tried again" in caplog.text
+        assert "failed in move at event NodeAdd; all pending pods are tried again" in caplog.text
     else:
         bench.queue.activate({"default/p": pod})
-        assert "failed in activate for pod default/p; all pods that wait" in caplog.text
+        assert "failed in activate for pod default/p; all pending pods" in caplog.text
     assert bench.queues == {"p": "unschedulable"}
     bench.wait(1)
     assert bench.queues == {"p": "backoff"}

@@ -95,7 +95,7 @@ class BindingPoints:
     def begin_bind(self, state: CycleState, pod: Pod, node_name: str) -> BindUnderWay | None:
         """Bind without a task, if no PreBind plugin has anything to do and the first Bind plugin can.
 
-        None: `run_pre_bind` and `run_bind` are to be awaited. Whoever gets a binding under way brings its
+        None: `run_pre_bind` and `run_bind` are to be awaited. A caller that starts a binding brings its
         end to `end_bind`.
         """
         plugin = self._binds_nowait
@@ -107,7 +107,7 @@ class BindingPoints:
         try:
             future = plugin.bind_nowait(state, pod, node_name)
         except BaseException as exc:
-            raised(plugin, "Bind", exc)  # told; then `bind` is asked
+            raised(plugin, "Bind", exc)  # logged; then `bind` is called
             return None
         if future is None:
             return None
@@ -168,7 +168,7 @@ class BindingPoints:
 def _can_bind_nowait(plugin: BindPlugin) -> bool:
     """Whether `bind_nowait` is as much this plugin's own as its `bind`.
 
-    Whoever overrides `bind` alone means that every binding goes through it.
+    A plugin that overrides `bind` alone wants every binding to go through it.
     """
     if "bind" in vars(plugin):
         return False

@@ -30,7 +30,7 @@ PRE_FLIGHT: Final = "PreBindPreFlight"
 UNRESERVE: Final = "Unreserve"
 
 FEW_NODES: Final = 8
-"""Up to so many nodes a plugin that offers both forms is asked node by node, which is then quicker."""
+"""Up to this many nodes, a plugin that has both forms is called per node, which is faster for few nodes."""
 
 _ALLOWED: Final[dict[str, frozenset[Code]]] = {
     **{point.label: point.answers for point in EXTENSION_POINTS},
@@ -153,7 +153,7 @@ class Calls:
         return answer.by(plugin.name)
 
     def evaluated(self, plugin: str, point: str, times: int = 1) -> None:
-        """The plugin was asked about so many nodes, or about the pod."""
+        """Count evaluations: of nodes, or one of the pod."""
         key = (plugin, point, self.profile_name)
         self.evaluations[key] = self.evaluations.get(key, 0) + times
 

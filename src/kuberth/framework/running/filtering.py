@@ -36,22 +36,22 @@ class Judgement(NamedTuple):
     passing: Mask
     """bool[position] of the view; not to be written to."""
     blocks: Sequence[Block] = ()
-    """Who rejected nodes as they are."""
+    """Rejections of nodes as they are."""
     nominated: Sequence[Block] = ()
-    """Who rejected them as if the pods nominated for them were there; that counts first."""
+    """Rejections of nodes with their nominated pods counted; these take precedence."""
     plan: Plan | None = None
     """What rejected nodes that no block speaks of."""
 
     def rejections(self) -> Iterator[Block]:
         """Every rejected position once, with what counts for it."""
-        told = np.zeros(len(self.passing), np.bool_)
+        reported = np.zeros(len(self.passing), np.bool_)
         for block in (*self.nominated, *self.blocks):
-            new = ~told[block.positions]
+            new = ~reported[block.positions]
             if new.any():
                 yield block._replace(positions=block.positions[new], codes=block.codes[new])
-            told[block.positions] = True
+            reported[block.positions] = True
         if self.plan is not None:
-            yield from self.plan.rejections(self.nodes, (~(self.passing | told)).nonzero()[0])
+            yield from self.plan.rejections(self.nodes, (~(self.passing | reported)).nonzero()[0])
 
 
 class Filtering:
@@ -156,7 +156,7 @@ class Filtering:
     def _judge_nominated(
         self, state: CycleState, pod: Pod, nodes: Nodes, *, but: int | None
     ) -> list[Block] | Status:
-        """Who rejects nodes that pods are nominated for, as if these were there already."""
+        """Rejections of nodes with nominated pods, as if these pods were there already."""
         positions = [
             position
             for name in self._nominator.nominated_nodes()

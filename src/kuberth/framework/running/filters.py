@@ -68,7 +68,7 @@ class Filters:
         nodes: Nodes,
         alive: Mask,
     ) -> tuple[list[Block], Mask] | Status:
-        """The first rejection of every node that is `alive`, filter by filter, and who is left."""
+        """The first rejection of every node that is `alive`, filter by filter, and which nodes are left."""
         point, blocks = "Filter", list[Block]()
         left = len(alive.nonzero()[0])
         timed = state.record_plugin_metrics

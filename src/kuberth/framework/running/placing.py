@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from kuberth.cluster.nodes import Nodes
 from kuberth.cluster.pod_info import PodInfo
-from kuberth.cluster.what_if import Rehearsal
+from kuberth.cluster.what_if import LoggedWhatIf
 from kuberth.framework.cycle_state import GroupAttempt
 from kuberth.framework.extension_points import (
     PlacementCandidate,
@@ -44,12 +44,12 @@ class Placing:
         plugin: PodGroupPostFilterPlugin,
         key: str,
         pods: Sequence[PodInfo],
-        rehearsal: Rehearsal,
+        what_if: LoggedWhatIf,
         try_again: Callable[[], Status],
     ) -> Status:
         """Have the plugin make room for a group. Success: it is on its way."""
         return self._calls.status(
-            plugin, "PostFilter", plugin.post_filter_group, key, pods, rehearsal, try_again, timed=True
+            plugin, "PostFilter", plugin.post_filter_group, key, pods, what_if, try_again, timed=True
         )
 
     def run_placement_generate(

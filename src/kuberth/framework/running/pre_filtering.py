@@ -21,7 +21,7 @@ from kuberth.framework.status import SKIP, SUCCESS, Code, Status
 
 
 class PreFilterOutcome(NamedTuple):
-    """What PreFilter decided: a status, the only nodes left (None: all), and who narrowed them."""
+    """What PreFilter decided: a status, the only nodes left (None: all), and the narrowing plugins."""
 
     status: Status
     node_names: frozenset[str] | None
@@ -104,7 +104,7 @@ class PreFiltering:
         return PreFilterOutcome(outcome, node_names, frozenset(narrowed_by))
 
     def _after(self, plugin: PreFilterPlugin) -> frozenset[str]:
-        """Who comes after it at PreFilter."""
+        """The plugins after it at PreFilter."""
         names = [each.name for each in self._plugins]
         return frozenset(names[names.index(plugin.name) + 1 :])
 

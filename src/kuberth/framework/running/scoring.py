@@ -186,6 +186,6 @@ class _Sums:
         }
 
     def scores(self, number: int, parts: Callable[[], Mapping[str, Scores]]) -> NodeScores:
-        """The sums over so many nodes."""
+        """The sums over this many nodes."""
         ranks = np.zeros(number, np.int64) if self.totals is None else self.totals
         return NodeScores(ranks, parts, common=self.common)

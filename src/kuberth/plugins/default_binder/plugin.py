@@ -49,7 +49,7 @@ class DefaultBinder(BindPlugin):
         return sent
 
     async def bind(self, state: CycleState, pod: Pod, node_name: str) -> None:
-        """Bind; when the answer is lost, the pod itself tells whether it was bound."""
+        """Bind; when the answer is lost, the pod itself shows whether it was bound."""
         if state.get(_SENT) and await self._is_bound(pod, node_name):
             return
         metadata = pod.metadata

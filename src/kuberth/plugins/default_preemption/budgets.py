@@ -39,7 +39,7 @@ class Split(NamedTuple):
 
 
 ANY_PODS: Final = ""
-"""No budget's key: what changed is whom budgets cover."""
+"""Not a budget's key: the pods that budgets cover have changed."""
 _NO_ONE: Final[frozenset[str]] = frozenset()
 
 
@@ -57,7 +57,8 @@ class Budgets:
     def split(self, victims: Sequence[PodInfo]) -> Split:
         """Those whose eviction would break a budget and those whose would not.
 
-        Every victim uses up a disruption of each budget that covers it, so the order decides who exceeds.
+        Every victim uses up a disruption of each budget that covers it, so the order decides which victims
+        exceed it.
         """
         self.catch_up()
         if not self._budgets:

@@ -33,7 +33,7 @@ NO_ROWS: Final[Rows] = np.zeros(0, np.int64)
 
 
 class Candidate(NamedTuple):
-    """A node the pod would fit on, and whom that costs."""
+    """A node the pod would fit on, and its victims."""
 
     node_name: str
     victims: Victims
@@ -62,7 +62,7 @@ class Search:
 
     @property
     def error(self) -> str:
-        """All errors in one line, each told once."""
+        """All distinct errors in one line."""
         errors = self._plan.errors(self._tried)
         return errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]" if errors else ""
 
@@ -73,7 +73,7 @@ class Search:
         if len(self._without_victims):
             ones = np.ones_like(self._without_victims)
             diagnosis.add_block("", self._without_victims, Verdict.choosing(ones, NO_VICTIMS), ones)
-        self._plan.tell(self._tried, diagnosis)
+        self._plan.report(self._tried, diagnosis)
         return diagnosis
 
 

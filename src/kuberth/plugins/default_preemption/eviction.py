@@ -1,4 +1,4 @@
-"""Carries a preemption out: the victims are told why and deleted, promises to lesser pods taken back.
+"""Carries out a preemption: patches and deletes the victims, and clears nominations of lower-priority pods.
 
 In: the node chosen for a pod, and its victims. Out: API calls in a task of their own (KEP-4832); until
 it is over the pod must not be tried again, which `turns_away` says.
@@ -26,13 +26,13 @@ logger = logging.getLogger(__name__)
 DISRUPTION_TARGET: Final = "DisruptionTarget"
 PREEMPTION_BY_SCHEDULER: Final = "PreemptionByScheduler"
 AT_ONCE: Final = 16
-"""So many victims are evicted at the same time: a thousand preemptions leave connections to other writers."""
+"""How many victims are evicted at the same time, so that other writers keep connections."""
 FEW_CONDEMNED: Final = 64
-"""So many victims are worth no look at which of them are gone."""
+"""Up to this many victims, checking which of them are gone does not pay."""
 
 
 class Beneficiary(NamedTuple):
-    """Whom victims give way to: a pod, or a whole pod group."""
+    """The preemptor of the victims: a pod, or a whole pod group."""
 
     uid: str
     key: str
@@ -174,7 +174,7 @@ class Evictions:
         self, preemptor: Beneficiary, victims: Sequence[PodInfo], *, node_name: str, running: _Running
     ) -> bool:
         """All victims but one at once, then that one; the first failure ends it."""
-        cleared = await self._clear_lesser_promises(preemptor, node_name)
+        cleared = await self._clear_lower_nominations(preemptor, node_name)
         async with asyncio.TaskGroup() as group:
             for info in victims[:-1]:
                 group.create_task(self._evict(info, preemptor, node_name=node_name), name=f"evict {info.key}")
@@ -189,7 +189,7 @@ class Evictions:
         for index, info in enumerate(victims, start=1):
             running.last_victim = info if index == len(victims) else None
             await self._evict(info, preemptor, node_name=node_name)
-        await self._clear_lesser_promises(preemptor, node_name)
+        await self._clear_lower_nominations(preemptor, node_name)
         return True
 
     async def _evict(self, victim: PodInfo, preemptor: Beneficiary, *, node_name: str) -> None:
@@ -252,8 +252,8 @@ class Evictions:
             last_transition_time=since,
         )
 
-    async def _clear_lesser_promises(self, preemptor: Beneficiary, node_name: str) -> bool:
-        """Pods of lower priority that were promised the node look for another one. False: it failed."""
+    async def _clear_lower_nominations(self, preemptor: Beneficiary, node_name: str) -> bool:
+        """Clear the nominations of lower-priority pods for the node. False: it failed."""
         cleared = True
         for info in self._handle.nominator.nominated_on(node_name):
             if info.priority >= preemptor.priority or not info.pod.status.nominated_node_name:

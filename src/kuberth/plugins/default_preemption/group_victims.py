@@ -1,7 +1,7 @@
-"""Whom a pod group would have to evict, anywhere in the cluster: as few and as unimportant as possible.
+"""The victims of a pod group, anywhere in the cluster: as few and as unimportant as possible.
 
 In: a group that does not fit, and a way to try it again on the table as it is now. Out: the victims, or why
-there are none. All pods of lower priority leave in a rehearsal; then each comes back that the group can do
+there are none. All pods of lower priority leave in a what-if; then each comes back that the group can do
 without evicting, the most important first. Pods of a group that is only disrupted as a whole go together.
 """
 
@@ -13,7 +13,7 @@ from typing import Final
 from kuberth.api.scheduling import PodGroup
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.cluster.table import ClusterTable
-from kuberth.cluster.what_if import Rehearsal
+from kuberth.cluster.what_if import LoggedWhatIf
 from kuberth.framework.status import Status
 from kuberth.informers.store import Store
 from kuberth.plugins.default_preemption.budgets import Budgets
@@ -36,27 +36,27 @@ class GroupVictims:
         self._budgets = budgets
 
     def find(
-        self, group: PodGroup, rehearsal: Rehearsal, try_again: Callable[[], Status], *, together: bool
+        self, group: PodGroup, what_if: LoggedWhatIf, try_again: Callable[[], Status], *, together: bool
     ) -> Sequence[PodInfo] | Status:
-        """The pods to evict, the most important first. `together`: nobody who comes back can help the group,
-        so many may come back at once."""
+        """The pods to evict, the most important first. `together`: a pod that comes back cannot help the
+        group, so several may come back at once."""
         priority = group.spec.priority or 0
         units = [unit for unit in self._units() if self._priority(unit) < priority]
         if not units:
             return Status.unresolvable(NO_VICTIMS)
         for unit in units:
-            self._leave(unit, rehearsal)
+            self._leave(unit, what_if)
         status = try_again()
         if not status.is_success:
             return status
         units.sort(key=self._importance)
         violating, others = self._budgets.split_units(units)
-        condemned = self._condemned([*violating, *others], rehearsal, try_again, together=together)
+        condemned = self._condemned([*violating, *others], what_if, try_again, together=together)
         condemned.sort(key=self._importance)
         return [info for unit in condemned for info in unit]
 
     def _condemned(
-        self, units: Sequence[Unit], rehearsal: Rehearsal, try_again: Callable[[], Status], *, together: bool
+        self, units: Sequence[Unit], what_if: LoggedWhatIf, try_again: Callable[[], Status], *, together: bool
     ) -> list[Unit]:
         """Those of `units`, all of which have left, that cannot come back one after the other.
 
@@ -64,29 +64,29 @@ class GroupVictims:
         are found by halves.
         """
         if not together:
-            return [unit for unit in units if not self._can_return([unit], rehearsal, try_again)]
-        if self._can_return(units, rehearsal, try_again):
+            return [unit for unit in units if not self._can_return([unit], what_if, try_again)]
+        if self._can_return(units, what_if, try_again):
             return []
         if len(units) == 1:
             return list(units)
         middle = len(units) // 2
-        first = self._condemned(units[:middle], rehearsal, try_again, together=True)
-        return [*first, *self._condemned(units[middle:], rehearsal, try_again, together=True)]
+        first = self._condemned(units[:middle], what_if, try_again, together=True)
+        return [*first, *self._condemned(units[middle:], what_if, try_again, together=True)]
 
     def _can_return(
-        self, units: Sequence[Unit], rehearsal: Rehearsal, try_again: Callable[[], Status]
+        self, units: Sequence[Unit], what_if: LoggedWhatIf, try_again: Callable[[], Status]
     ) -> bool:
         """Whether the group fits with these back; if not, they have left again."""
         for unit in units:
-            self._return(unit, rehearsal)
+            self._return(unit, what_if)
         fits = try_again().is_success
         if not fits:
             for unit in units:
-                self._leave(unit, rehearsal)
+                self._leave(unit, what_if)
         return fits
 
     def _units(self) -> list[Unit]:
-        """All pods on nodes, by those who go together."""
+        """All pods on nodes, grouped by what is evicted together."""
         together: dict[str, list[PodInfo]] = {}
         for row in self._cluster.order().tolist():
             for info in self._cluster.pods_at(row):
@@ -104,19 +104,19 @@ class GroupVictims:
         return unit[0].priority if whole is None else whole.spec.priority or 0
 
     def _importance(self, unit: Unit) -> tuple[object, ...]:
-        """A sort key: by priority; groups before single pods, large ones first; then who started first."""
+        """A sort key: by priority; groups before single pods, large ones first; then by start time."""
         in_group = bool(unit[0].group)
         started = min(start_time(info) for info in unit)
         return -self._priority(unit), not in_group, -len(unit) if in_group else 0, started
 
-    def _leave(self, unit: Unit, rehearsal: Rehearsal) -> None:
+    def _leave(self, unit: Unit, what_if: LoggedWhatIf) -> None:
         for info in unit:
             row = self._cluster.row_of(info.node_name)
             assert row is not None
-            rehearsal.remove_pod(info, row)
+            what_if.remove_pod(info, row)
 
-    def _return(self, unit: Unit, rehearsal: Rehearsal) -> None:
+    def _return(self, unit: Unit, what_if: LoggedWhatIf) -> None:
         for info in unit:
             row = self._cluster.row_of(info.node_name)
             assert row is not None
-            rehearsal.add_pod(info, row)
+            what_if.add_pod(info, row)

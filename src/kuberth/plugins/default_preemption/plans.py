@@ -1,7 +1,7 @@
 """What a preemptor found out about rows, kept for the next one that is its equal.
 
 In: victims or a refusal per row, and what they were judged by: the row as it stood, the budgets that cover
-its pods, the promises made of it. Out: the same again while none of that has changed, as columns, so that
+its pods, its nominations. Out: the same again while none of that has changed, as columns, so that
 the cheapest of hundreds of candidates is a few array operations away.
 """
 
@@ -34,7 +34,7 @@ MAX_KEPT_ROWS: Final = 500_000
 """Rows of all plans together; the plan not used for longest is emptied beyond."""
 
 MAX_REFUSALS: Final = 4096
-"""Distinct refusals in a plan; it begins anew beyond."""
+"""Distinct refusals in a plan; with more it restarts."""
 
 _NEVER: Final = -1
 _LIFT: Final = 2**31
@@ -96,14 +96,14 @@ class VictimPlan:
     def catch_up(self, cluster: ClusterTable) -> None:
         """Forget what changes other than those of the rows themselves have made doubtful."""
         self._budgets.catch_up()
-        doubtful, promised = self._changed_budgets.read(), self._nominations.read()
-        too_much = doubtful is None or ANY_PODS in doubtful or promised is None
+        doubtful, nominated = self._changed_budgets.read(), self._nominations.read()
+        too_much = doubtful is None or ANY_PODS in doubtful or nominated is None
         if too_much or len(self._refusals) > MAX_REFUSALS:
             self.clear()
         self._grow(cluster.slots)
         for key in doubtful or ():
             self.forget(self._covered.get(key, ()))
-        for name in promised or ():
+        for name in nominated or ():
             if (row := cluster.row_of(name)) is not None:
                 self.forget((row,))
 
@@ -134,7 +134,7 @@ class VictimPlan:
         self._judged_at[rows] = cluster.settled_generation[rows]
 
     def refuse(self, rows: Rows, status: Status, cluster: ClusterTable) -> None:
-        """The rows are none. What a failure says is told, but not kept: it may pass."""
+        """The rows are no candidates. A failure is reported, but not kept: it may be temporary."""
         self._codes[rows] = self._refusals.setdefault(status, len(self._refusals) + CANDIDATE + 1)
         failed = status.code == Code.ERROR
         self._judged_at[rows] = _NEVER if failed else cluster.settled_generation[rows]
@@ -170,7 +170,7 @@ class VictimPlan:
     def victims_at(self, row: int) -> Victims:
         return self._victims[row]
 
-    def tell(self, rows: Rows, diagnosis: Diagnosis) -> None:
+    def report(self, rows: Rows, diagnosis: Diagnosis) -> None:
         """Why the rows are no candidates, as far as they are none."""
         codes = self._codes[rows]
         for status, code in self._refusals.items():
@@ -180,7 +180,7 @@ class VictimPlan:
                 diagnosis.add_block(status.plugin, refused, Verdict.choosing(ones, status), ones)
 
     def errors(self, rows: Rows) -> Sequence[str]:
-        """What failed on the rows, in their order, each told once."""
+        """The distinct failures on the rows, in their order."""
         failed: Mapping[int, str] = {
             code: status.message for status, code in self._refusals.items() if status.code == Code.ERROR
         }

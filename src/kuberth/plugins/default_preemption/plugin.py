@@ -14,7 +14,7 @@ from kuberth.api.pod_resources import pod_priority
 from kuberth.api.policy import PodDisruptionBudget
 from kuberth.api.scheduling import PodGroup
 from kuberth.cluster.pod_info import PodInfo, group_of
-from kuberth.cluster.what_if import Rehearsal
+from kuberth.cluster.what_if import LoggedWhatIf
 from kuberth.config.plugin_args import DefaultPreemptionArgs
 from kuberth.framework.cluster_events import Action, ClusterEvent, EventWithHint, Hint, Resource
 from kuberth.framework.cycle_state import CycleState, StateKey
@@ -38,8 +38,8 @@ from kuberth.plugins.default_preemption.candidates import (
     resolvable_rows,
     search,
 )
-from kuberth.plugins.default_preemption.council import Council
 from kuberth.plugins.default_preemption.eviction import Beneficiary, Evictions
+from kuberth.plugins.default_preemption.extender_review import ExtenderReview
 from kuberth.plugins.default_preemption.group_victims import GroupVictims
 from kuberth.plugins.default_preemption.plans import VictimPlan, VictimPlans
 from kuberth.plugins.default_preemption.trials import Preemptor
@@ -115,28 +115,28 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
 
     def post_filter(self, state: CycleState, pod: Pod, diagnosis: Diagnosis) -> Outcome:
         found = self._find(state, pod, diagnosis)
-        return self._told(self._evict_for(state, *found) if isinstance(found, _Chosen) else found)
+        return self._counted(self._evict_for(state, *found) if isinstance(found, _Chosen) else found)
 
     async def post_filter_waiting(self, state: CycleState, pod: Pod, diagnosis: Diagnosis) -> Outcome:
         """The same, with a word of the extenders about the candidates."""
         found = self._find(state, pod, diagnosis)
         if not isinstance(found, _Chosen):
-            return self._told(found)
+            return self._counted(found)
         extenders = self._handle.extenders.preempting(found.preemptor)
         if not extenders:
-            return self._told(self._evict_for(state, *found))
-        council = Council(self._handle)
-        agreed = await council.ask(extenders, found.preemptor, found.search)
+            return self._counted(self._evict_for(state, *found))
+        review = ExtenderReview(self._handle)
+        agreed = await review.ask(extenders, found.preemptor, found.search)
         if isinstance(agreed, Status):
-            return self._told((None, agreed))
+            return self._counted((None, agreed))
         if self._pods.get_by_key(object_key(found.preemptor)) is None:
-            return self._told((None, Status.error(f'pod "{pod.metadata.name}" not found')))
-        best = council.best_that_helps(agreed, state, found.preemptor)
+            return self._counted((None, Status.error(f'pod "{pod.metadata.name}" not found')))
+        best = review.best_that_helps(agreed, state, found.preemptor)
         if best is None:
-            return self._told((None, Status.unschedulable("no candidate node for preemption")))
-        return self._told(self._evict_for(state, found.preemptor, found.search, best))
+            return self._counted((None, Status.unschedulable("no candidate node for preemption")))
+        return self._counted(self._evict_for(state, found.preemptor, found.search, best))
 
-    def _told(self, outcome: Outcome) -> Outcome:
+    def _counted(self, outcome: Outcome) -> Outcome:
         result, status = outcome
         self._handle.metrics.preemption_attempts.inc()
         if status is None or not status.reasons:
@@ -144,7 +144,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
         return result, Status(status.code, f"preemption: {status.message}", cause=status.cause)
 
     def post_filter_group(
-        self, group: str, pods: Sequence[PodInfo], rehearsal: Rehearsal, try_again: Callable[[], Status]
+        self, group: str, pods: Sequence[PodInfo], what_if: LoggedWhatIf, try_again: Callable[[], Status]
     ) -> Status | None:
         found = self._groups.get_by_key(group)
         if found is None or self._for_groups is None:
@@ -154,7 +154,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
         seeks_company = any(
             info.required_affinity or info.pod.spec.topology_spread_constraints for info in pods
         )
-        victims = self._for_groups.find(found, rehearsal, try_again, together=not seeks_company)
+        victims = self._for_groups.find(found, what_if, try_again, together=not seeks_company)
         if isinstance(victims, Status):
             return victims
         self._evictions.start_for(Beneficiary.group(found, pods), victims, node_name="cluster")
@@ -250,7 +250,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
             plan = plans.setdefault(state.skip_filter, plan)
             self._plans.use(plan)
         plan.catch_up(cluster)
-        # What is promised to the pod itself stands in its own way least of all, in that of others it does.
+        # The pod's own nomination does not block the pod itself, only others.
         own_row = cluster.row_of(nominator.node_of(preemptor.pod.metadata.uid))
         if own_row is not None:
             plan.forget((own_row,))

@@ -39,15 +39,15 @@ class VictimLane:
     def __init__(self, row: int, possible: list[PodInfo]) -> None:
         self.row = row
         self.possible = possible
-        """Who may have to go; later in the order in which they are spared if that can be."""
+        """Potential victims; later in the order in which they are reprieved."""
         self.protected = 0
         """How many of them, at the front, would break a budget."""
         self.condemned: list[tuple[PodInfo, bool]] = []
-        """Who could not be spared, and whether that breaks a budget."""
+        """The victims, and whether evicting them violates a budget."""
 
 
 class Preemptor:
-    """Who wants to come, and whom may it ask to go."""
+    """The preemptor, and its potential victims."""
 
     __slots__ = ("cluster", "pod", "priority", "runner", "state")
 
@@ -178,8 +178,8 @@ class SumsTrial:
         self._cluster = preemptor.cluster
         self._rows = rows
         self._what_if = what_if
-        promised = self._runner.filtering.nominated_to_others(preemptor.pod, Nodes(self._cluster, rows))
-        self._promised = {row: sums_of([pods], self._cluster) for row, pods in promised.items()}
+        nominated = self._runner.filtering.nominated_to_others(preemptor.pod, Nodes(self._cluster, rows))
+        self._nominated = {row: sums_of([pods], self._cluster) for row, pods in nominated.items()}
         """By row: what pods ask for that are not there yet and must not be pushed aside."""
         self._present = present
         self._possible = present[:, :0]
@@ -208,22 +208,22 @@ class SumsTrial:
         return list(map(bool, spared))
 
     def _fits(self, rows: Rows, amounts: Amounts, diagnosis: Diagnosis | None = None) -> Mask:
-        """Whether the pod fits on rows that hold these amounts, with and without those promised to others."""
-        with_promised = self._with_promised(rows, amounts, diagnosis) if self._promised else None
+        """Whether the pod fits on rows that hold these amounts, with and without pods nominated there."""
+        fits_with_nominated = self._with_nominated_pods(rows, amounts, diagnosis) if self._nominated else None
         passing = self._judged(rows, amounts, diagnosis)
-        return passing if with_promised is None else passing & with_promised
+        return passing if fits_with_nominated is None else passing & fits_with_nominated
 
-    def _with_promised(self, rows: Rows, amounts: Amounts, diagnosis: Diagnosis | None) -> Mask:
+    def _with_nominated_pods(self, rows: Rows, amounts: Amounts, diagnosis: Diagnosis | None) -> Mask:
         passing = np.ones(len(rows), np.bool_)
-        positions = [position for position, row in enumerate(rows.tolist()) if row in self._promised]
+        positions = [position for position, row in enumerate(rows.tolist()) if row in self._nominated]
         if not positions:
             return passing
-        promised = rows[positions]
-        coming = np.concatenate([self._promised[row] for row in promised.tolist()], axis=1)
-        told = None if diagnosis is None else Diagnosis()
-        passing[positions] = self._judged(promised, amounts[:, positions] + coming, told)
-        if diagnosis is not None and told is not None:
-            for rejected, status in told.rows():
+        nominated = rows[positions]
+        coming = np.concatenate([self._nominated[row] for row in nominated.tolist()], axis=1)
+        with_nominated = None if diagnosis is None else Diagnosis()
+        passing[positions] = self._judged(nominated, amounts[:, positions] + coming, with_nominated)
+        if diagnosis is not None and with_nominated is not None:
+            for rejected, status in with_nominated.rows():
                 for row in rejected.tolist():
                     diagnosis.set(self._cluster.names[row], status)
         return passing

@@ -1,4 +1,4 @@
-"""Whom a pod would have to evict on a node: as few and as unimportant pods as possible.
+"""The victims of a pod on a node: as few and as unimportant pods as possible.
 
 In: rows the pod does not fit on. Out: in a plan, its victims on each, or why the row is no use. The question
 is asked on the cluster table itself, in a what-if that is taken back; of many rows at once where the verdict
@@ -50,7 +50,7 @@ class VictimSearch:
             try:
                 self._try(sums_trial, rows)
             except TrialError:
-                pass  # a plugin failed: who it fails for shows when they are asked one by one
+                pass  # a plugin failed: judging one by one shows for which row
             else:
                 return
         try:
@@ -92,8 +92,8 @@ class VictimSearch:
         for lane in lanes:
             if not lane.condemned:
                 name = cluster.names[lane.row]
-                nobody = Status.error(f'expected at least one victim pod on node "{name}"')
-                plan.refuse(np.array([lane.row], np.int64), nobody, cluster)
+                no_victim = Status.error(f'expected at least one victim pod on node "{name}"')
+                plan.refuse(np.array([lane.row], np.int64), no_victim, cluster)
 
 
 def _victims(lane: VictimLane) -> Victims:

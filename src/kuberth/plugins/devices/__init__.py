@@ -2,6 +2,6 @@
 
 In: ResourceSlices, ResourceClaims and DeviceClasses as informers know them. Out: for every node the pools it
 can take devices from (`sites`), what of them is in use (`usage`), and the class behind an extended resource
-(`classes`). One `Inventory` serves all plugins of all profiles; it follows changes, and computes nothing anew
+(`classes`). One `Inventory` serves all plugins of all profiles; it follows changes, and recomputes nothing
 that did not change.
 """

@@ -23,7 +23,7 @@ Counts = Callable[[Nodes], tuple[NDArray[np.int64], NDArray[np.int64]]]
 
 
 class Backing:
-    """Tells which extended resources devices are given for."""
+    """Knows which extended resources are backed by devices."""
 
     def __init__(self, handle: Handle) -> None:
         is_on = handle.feature_gates.enabled("DRAExtendedResource")

@@ -1,7 +1,7 @@
 """Claims as they will be once the scheduler's own writes have come back, and those it is about to write.
 
 In: the store of ResourceClaims, claims as the API answered writes, and allocations that are on their way.
-Out: the latest known version of every claim, and which of them changed since somebody looked.
+Out: the latest known version of every claim, and which of them changed since the last look.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ class KnownClaims:
         """Assumed claims that no informer has shown yet."""
         self.in_flight: dict[str, ResourceClaim] = {}
         """By UID: claims whose allocation is decided, but not written yet."""
-        self._passengers: Counter[str] = Counter()
-        """How many pods each of them is on its way for."""
+        self._sharers: Counter[str] = Counter()
+        """By UID: how many pods share the pending allocation."""
         self._touched: set[str] = set()
-        self._flown: set[str] = set()
+        self._changed_pending: set[str] = set()
         self._changes = store.change_reader()
 
     def get(self, name: str, *, namespace: str) -> ResourceClaim | None:
@@ -73,30 +73,30 @@ class KnownClaims:
         self._touched.add(key)
 
     def forget(self, claim: ResourceClaim) -> None:
-        """The claim is gone, or nobody knows what became of the last write."""
+        """The claim is gone, or the result of the last write is unknown."""
         self._drop(object_key(claim))
 
-    def take_off(self, claim: ResourceClaim) -> None:
-        """An allocation is on its way: its devices are taken from now on."""
+    def add_pending(self, claim: ResourceClaim) -> None:
+        """Add a pending allocation: its devices are taken from now on."""
         self.in_flight[claim.metadata.uid] = claim
-        self._passengers[claim.metadata.uid] = 1
-        self._flown.add(claim.metadata.uid)
+        self._sharers[claim.metadata.uid] = 1
+        self._changed_pending.add(claim.metadata.uid)
 
-    def board(self, uid: str) -> None:
-        """Another pod relies on an allocation that is on its way."""
-        self._passengers[uid] += 1
+    def share_pending(self, uid: str) -> None:
+        """Another pod shares a pending allocation."""
+        self._sharers[uid] += 1
 
-    def leave(self, uid: str) -> None:
-        """A pod needs an allocation no more that is on its way; without anybody it will not be written."""
-        self._passengers[uid] -= 1
-        if self._passengers[uid] <= 0:
-            self.land(uid)
+    def release_pending(self, uid: str) -> None:
+        """A pod no longer needs a pending allocation; it is dropped with its last pod."""
+        self._sharers[uid] -= 1
+        if self._sharers[uid] <= 0:
+            self.end_pending(uid)
 
-    def land(self, uid: str) -> None:
-        """The allocation is written, or will not be."""
-        self._passengers.pop(uid, None)
+    def end_pending(self, uid: str) -> None:
+        """The pending allocation is written, or will not be."""
+        self._sharers.pop(uid, None)
         if self.in_flight.pop(uid, None) is not None:
-            self._flown.add(uid)
+            self._changed_pending.add(uid)
 
     def take_changes(self) -> tuple[set[str] | frozenset[str] | None, set[str]]:
         """Keys of claims, and UIDs of allocations on their way, that changed since the last call.
@@ -107,10 +107,10 @@ class KnownClaims:
         for key in [key for key in self._unseen_until_ns if key not in self._touched]:
             self.get_by_key(key)  # notes it if time is up
         touched, self._touched = self._touched, set()
-        flown, self._flown = self._flown, set()
+        changed_pending, self._changed_pending = self._changed_pending, set()
         if changed is not None and touched:
             changed = changed | touched
-        return changed, flown
+        return changed, changed_pending
 
     def _drop(self, key: str) -> None:
         self._unseen_until_ns.pop(key, None)
@@ -119,6 +119,6 @@ class KnownClaims:
 
 
 def _is_older(claim: ResourceClaim, than: ResourceClaim) -> bool:
-    """Versions that are no numbers cannot be told apart by age; then the informer is right."""
+    """Versions that are not numbers have no order; then the informer is right."""
     have, written = claim.metadata.resource_version, than.metadata.resource_version
     return have.isdecimal() and written.isdecimal() and int(have) < int(written)

@@ -49,7 +49,7 @@ class ClassCounts:
         self.taken: Column = np.zeros(len(nodes), np.int64)
         """int64[row]"""
         self._unclear: NDArray[np.bool_] = np.zeros(len(nodes), np.bool_)
-        """Rows with a device of which nobody can tell whether it is of the class."""
+        """Rows with a device whose class membership is unknown."""
         for slice_ in sites.slices():
             self._add(slice_, device_class, nodes)
         self.offered[self._unclear] = 0

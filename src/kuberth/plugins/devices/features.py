@@ -1,6 +1,6 @@
 """Which parts of dynamic resource allocation are switched on.
 
-In: feature gates. Out: one flag a part, for those who read slices and claims: what is off is not read, or
+In: feature gates. Out: one flag a part, for readers of slices and claims: what is off is not read, or
 said to be off, as upstream does.
 """
 

@@ -1,4 +1,4 @@
-"""The inventory: what there is, what is taken, and by whom; one for all plugins of all profiles.
+"""The inventory: the devices, which are allocated, and to which claims; one for all plugins of all profiles.
 
 In: the stores of slices, claims and classes, and the cluster table. Out: sites with what is taken of their
 pools, as of now (`refresh`), and how many devices of a class a node has and has given away.

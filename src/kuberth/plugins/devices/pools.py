@@ -13,7 +13,7 @@ from kuberth.plugins.devices.slices import Counters, KnownDevice, KnownSlice, Po
 
 
 class DevicePool:
-    """What a node sees of a pool. Nobody writes to it: what is taken stands elsewhere."""
+    """What a node sees of a pool. Read-only: allocations are kept elsewhere."""
 
     __slots__ = (
         "counters",

@@ -27,7 +27,7 @@ Column = NDArray[np.int64]
 
 _UNKNOWN: Final = -1
 _ABANDONED: Final = 4096
-"""So many sites may be there that no node has any more, before all are made anew."""
+"""How many sites without nodes may stay before all are rebuilt."""
 
 
 class DeviceCandidate(NamedTuple):
@@ -94,7 +94,7 @@ class Sites:
         self.changed_at: Column = np.zeros(0, np.int64)
         """int64[site]: grows whenever something of it is taken or given back."""
         self.epoch = 0
-        """Grows when the sites are made anew, and their indices mean others."""
+        """Grows when the sites are rebuilt, which changes their indices."""
 
     @property
     def version(self) -> int:
@@ -105,7 +105,7 @@ class Sites:
         return iter(self._slices.values())
 
     def device(self, device_id: DeviceId) -> KnownDevice | None:
-        """A device, as the newest slice tells of it."""
+        """A device, as in the newest slice."""
         slices = self._by_pool.get(device_id[:2], {}).values()
         found = (each for slice_ in slices for each in slice_.devices if each.id == device_id)
         return max(found, key=lambda device: device.slice.generation, default=None)

@@ -139,7 +139,7 @@ class KnownDevice:
 
     @property
     def node_selector(self) -> NodeSelector | None:
-        """The selector of whoever says where the device can be used."""
+        """The selector that says where the device can be used."""
         spec = self.slice.spec
         return self.spec.node_selector if spec.per_device_node_selection else spec.node_selector
 

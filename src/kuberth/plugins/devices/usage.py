@@ -1,7 +1,7 @@
 """Which devices are taken, counted as claims come and go.
 
-In: allocations of claims, added and removed. Out: devices that somebody has for himself, devices of which
-somebody has a share, and what the shares consume. Devices given for administration are not taken.
+In: allocations of claims, added and removed. Out: devices that are allocated whole, devices that are
+shared, and what the shares consume. Devices given for administration are not taken.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Take(NamedTuple):
 def takes_of(allocation: AllocationResult, *, shares: bool = True) -> Iterator[Take]:
     """What an allocation takes from others. An amount that cannot be read counts as nothing.
 
-    Without `shares`, a device of which somebody has one is his alone.
+    Without `shares`, a shared device counts as allocated whole.
     """
     for result in allocation.devices.results:
         if result.admin_access:
@@ -49,7 +49,7 @@ class DeviceUsage:
 
     def __init__(self) -> None:
         self.whole: Counter[DeviceId] = Counter()
-        """Devices that somebody has for himself, and how many say so."""
+        """Devices allocated whole, and by how many allocations."""
         self.shares: Counter[DeviceId] = Counter()
         """Devices that are shared, and among how many."""
         self.consumed: dict[DeviceId, dict[str, Quantity]] = {}
@@ -59,7 +59,7 @@ class DeviceUsage:
         self._consumers: Counter[DeviceId] = Counter()
 
     def is_taken(self, device: DeviceId) -> bool:
-        """Whether somebody has it, or a share of it."""
+        """Whether it is allocated, whole or as a share."""
         return device in self.whole or device in self.shares
 
     def add(self, take: Take) -> None:

@@ -1,7 +1,7 @@
 """What one pod's cycle is about: its claims, and what nodes could give for those that have nothing yet.
 
 In: claims found at PreFilter. Out: codes and scores over views of nodes, and for the chosen node the
-allocations. Nodes are told apart by their site and by which of the pod's extended resources they offer
+allocations. Nodes are distinguished by their site and by which of the pod's extended resources they offer
 themselves (`Variant`).
 """
 
@@ -61,8 +61,8 @@ class Cycle:
     allocations: dict[int, AllocationResult] = field(default_factory=dict)
     """Decided at Reserve, written at PreBind."""
     shared: dict[int, AllocationResult] = field(default_factory=dict)
-    """Decided for another pod of the group in the same attempt; whoever comes first writes it."""
-    aloft: set[str] = field(default_factory=set)
+    """Decided for another pod of the group in the same attempt; the first pod writes it."""
+    pending: set[str] = field(default_factory=set)
     """UIDs of the claims whose allocations are on their way for this pod."""
     mappings: Mappings = ()
     """Of the chosen node."""

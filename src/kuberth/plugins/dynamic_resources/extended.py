@@ -1,7 +1,7 @@
 """Extended resources behind which a device class stands: the claim that the scheduler makes for them.
 
 In: a pod that asks for such resources, and which of them a node offers by itself. Out: a claim with a request
-for every container that needs devices, and the table that tells which container gets which request's devices.
+for every container that needs devices, and the table of which container gets which request's devices.
 """
 
 from __future__ import annotations

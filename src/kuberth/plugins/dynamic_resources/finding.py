@@ -118,7 +118,7 @@ def no_such_group(pod: Pod) -> str:
 
 
 def user_of(pod: Pod) -> ResourceClaimConsumerReference:
-    """The pod, as those are told who use a claim."""
+    """The pod as a consumer reference of a claim."""
     return ResourceClaimConsumerReference(resource="pods", name=pod.metadata.name, uid=pod.metadata.uid)
 
 
@@ -137,7 +137,7 @@ def user_for(pod: Pod, reference: PodResourceClaim, group: PodGroup) -> Resource
 
 
 def group_as_user(group: PodGroup) -> ResourceClaimConsumerReference:
-    """The group, as those are told who use a claim."""
+    """The group as a consumer reference of a claim."""
     return ResourceClaimConsumerReference(
         api_group=GROUP_API,
         resource=GROUP_RESOURCE,

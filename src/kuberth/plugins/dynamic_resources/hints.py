@@ -15,7 +15,7 @@ from kuberth.plugins.dynamic_resources.finding import GROUP_KIND, ClaimsNotReady
 def after_claim_change(
     claims: KnownClaims, pod: Pod, old: object, new: object, *, with_groups: bool = False
 ) -> Hint:
-    """A claim that gives devices back helps everybody, any other change only who uses the claim."""
+    """A claim that releases devices may help every pod, any other change only the users of the claim."""
     before, changed = _before_and_now(old, new)
     try:
         mine = {claim.metadata.uid for claim in claims_of(pod, claims, with_groups=with_groups)}
@@ -39,7 +39,7 @@ def claims_named_by(pod: Pod) -> Iterator[str]:
 
 
 def users_of(old: object, new: object) -> Sequence[str] | None:
-    """Who the claim was made for, a pod or a group, and whoever names it; None if it gives devices back."""
+    """The owner of the claim, a pod or a group, and all that name it; None if it releases devices."""
     before, changed = _before_and_now(old, new)
     if _gives_back(before, changed):
         return None

@@ -29,7 +29,7 @@ FITS: Final = 0
 NO_SOLUTION: Final = 1
 INVALID_POOLS: Final = 2
 FAILED: Final = 3
-"""From here on codes stand for failures, told by `Judged.failures`."""
+"""Codes from here on stand for failures in `Judged.failures`."""
 MOST_DEMANDS: Final = 256
 """Demands whose judgements are kept."""
 _NEVER: Final = -1
@@ -64,15 +64,15 @@ class Judged:
         """Make `codes` true of these sites. They are those of the inventory as refreshed last."""
         known = self._inventory.sites
         if self._epoch != known.epoch or len(self.codes) < len(known.sites):
-            self._make_room(len(known.changed_at), anew=self._epoch != known.epoch)
+            self._grow(len(known.changed_at), restart=self._epoch != known.epoch)
             self._epoch = known.epoch
         stale = sites[self._judged_at[sites] != known.changed_at[sites]]
         if len(stale):
             for index in np.unique(stale).tolist():
                 self._judge(known.sites[index], timer)
 
-    def _make_room(self, size: int, *, anew: bool) -> None:
-        if anew:
+    def _grow(self, size: int, *, restart: bool) -> None:
+        if restart:
             self._judged_at = np.full(size, _NEVER, np.int64)
             self.codes, self.scores, self.taken = np.zeros((3, size), np.int64)
             self.found = [None] * size

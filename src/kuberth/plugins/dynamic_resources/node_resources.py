@@ -32,7 +32,7 @@ class ClaimTake(NamedTuple):
     amounts: tuple[tuple[str, str], ...] = ()
     """Quantities by name of the resource."""
     problem: str = ""
-    """Why nobody can say."""
+    """Why it is unknown."""
 
 
 def take_of(devices: Iterable[tuple[KnownDevice, Mapping[str, Quantity]]]) -> ClaimTake | None:
@@ -115,10 +115,12 @@ def footprint_of(
                     "any container within the pod"
                 )
             )
-    told = taking(pod, tuple(statuses))
+    with_status = taking(pod, tuple(statuses))
     try:
-        requests = pod_requests(told, use_status=False, pod_level_resources=pod_level, with_devices=True)
-        short = _exceeding_own_limit(told, requests) if pod_level else None
+        requests = pod_requests(
+            with_status, use_status=False, pod_level_resources=pod_level, with_devices=True
+        )
+        short = _exceeding_own_limit(with_status, requests) if pod_level else None
     except QuantityError as exc:
         return Footprint(refusal=Status.error(exc))
     if short is not None:

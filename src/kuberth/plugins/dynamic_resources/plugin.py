@@ -3,7 +3,7 @@
 Claims come in as the pod names them (`finding`), or as its extended resources ask for them (`extended`).
 Filter asks what nodes could give (`cycle`, `judging`, `allocator`), Reserve keeps the devices of the chosen
 node from all others, PreBind writes it into the claims (`writing`) and waits until devices are ready
-(`binding_conditions`). PostFilter takes devices back that nobody uses (`releasing`).
+(`binding_conditions`). PostFilter releases devices without users (`releasing`).
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ _CANNOT_FIT_CODE: Final = 5
 """Codes of a verdict: places in `_REJECTIONS`, counted from one; beyond them are failures."""
 
 _TAINT_RULES: Final = "devicetaintrules.v1beta2.resource.k8s.io"
-"""Upstream tells of their changes as changes of slices."""
+"""Upstream reports their changes as changes of slices."""
 _BINDING_SECONDS: Final = 600.0
 _FIRST_LOOK_SECONDS: Final = 0.05
 _LOOK_SECONDS: Final = 5.0
@@ -303,7 +303,7 @@ class DynamicResources(
         if cycle is None:
             return None
         if cycle.to_allocate:
-            self._inventory.refresh()  # the cycle may have waited for somebody since PreFilter
+            self._inventory.refresh()  # the cycle may have waited since PreFilter
         failures: list[Status] = []
         codes = self._codes(cycle, pod, nodes, failures)
         if not np.count_nonzero(codes):
@@ -347,9 +347,9 @@ class DynamicResources(
         codes: Codes,
         failures: list[Status],
     ) -> None:
-        """Devices that take something of the node: whether there is room for it, and nobody else has it.
+        """Devices that use node resources: whether these are free, and not used by another pod.
 
-        Who else has it is asked before devices are looked for, so it is told first.
+        Other users are checked before devices are searched, so that rejection comes first.
         """
         where = nodes.live() if applies is None else nodes.live() & applies
         asked = where & (codes != _CANNOT_FIT_CODE)
@@ -389,22 +389,22 @@ class DynamicResources(
         found = judged.codes[sites]
         if found.max() >= FAILED:
             claims = cycle.asked(variant)
-            told: dict[int, int] = {}
+            renumbered: dict[int, int] = {}
             for code in np.unique(found[found >= FAILED]).tolist():
                 failure = judged.failures[code - FAILED]
                 if failure is not None:
-                    failures.append(Status.error(failure.told(claims)))
+                    failures.append(Status.error(failure.message(claims)))
                 else:
                     at = int(np.flatnonzero(judged.codes[sites] == code)[0])
                     place = at if where is None else int(np.flatnonzero(where)[at])
                     name = nodes.name(place)
                     failures.append(Status.error(f"node {name}: timed out trying to allocate devices"))
-                told[code] = len(_REJECTIONS) + len(failures)
-            found = np.array([told.get(code, code) for code in found.tolist()], np.int64)
+                renumbered[code] = len(_REJECTIONS) + len(failures)
+            found = np.array([renumbered.get(code, code) for code in found.tolist()], np.int64)
         codes[positions] = found
 
     def _any_site(self, live: np.ndarray[tuple[int], np.dtype[np.bool_]], nodes: Nodes) -> int:
-        """A site to stand for rows without a node, which nobody asks about."""
+        """A placeholder site for rows without a node."""
         places = np.flatnonzero(live)
         return int(self._inventory.sites.of_row[nodes.row(int(places[0]))]) if len(places) else -1
 
@@ -458,7 +458,7 @@ class DynamicResources(
     def post_filter(
         self, state: CycleState, pod: Pod, diagnosis: Diagnosis
     ) -> tuple[PostFilterResult | None, Status]:
-        """Take back what an allocated claim has, if nobody uses it and it keeps the pod from its nodes."""
+        """Deallocate a claim without users if it keeps the pod from its nodes."""
         if not self._enabled:
             return None, _DISABLED
         if self.name in state.missed_pre_filter:
@@ -509,12 +509,12 @@ class DynamicResources(
         cycle = state.get(_STATE)
         if cycle is None:
             return None
-        if (status := self._board(cycle)) is not None or not cycle.to_allocate:
+        if (status := self._share_pending(cycle)) is not None or not cycle.to_allocate:
             return status
         node = self._cluster.node_named(node_name)
         if node is None:
             return Status.error(f'node "{node_name}" does not exist any more')
-        # Other cycles may have passed this one while it waited for somebody: look again at what is left.
+        # Other cycles may have passed this one while it waited: look again at what is left.
         self._inventory.refresh()
         claims = self._inventory.claims
         for index in cycle.to_allocate:
@@ -533,20 +533,20 @@ class DynamicResources(
             finalizers = claim.metadata.finalizers
             if FINALIZER not in finalizers:
                 finalizers = (*finalizers, FINALIZER)
-            claims.take_off(
+            claims.add_pending(
                 replace(
                     claim,
                     metadata=replace(claim.metadata, finalizers=finalizers),
                     status=replace(claim.status, allocation=allocation),
                 )
             )
-            cycle.aloft.add(claim.metadata.uid)
+            cycle.pending.add(claim.metadata.uid)
         if state.group is not None:
             group = state.group.state
-            group.write(_GIVEN_TO_GROUP, (group.get(_GIVEN_TO_GROUP) or set()) | cycle.aloft)
+            group.write(_GIVEN_TO_GROUP, (group.get(_GIVEN_TO_GROUP) or set()) | cycle.pending)
         return None
 
-    def _board(self, cycle: Cycle) -> Status | None:
+    def _share_pending(self, cycle: Cycle) -> Status | None:
         """Rely on what is on its way for another pod of the group, as it was decided last."""
         claims = self._inventory.claims
         for index, expected in cycle.shared.items():
@@ -558,8 +558,8 @@ class DynamicResources(
                 return Status.unresolvable(
                     f"resource claim {name} is not allocated for the pod group any more"
                 )
-            claims.board(claim.metadata.uid)
-            cycle.aloft.add(claim.metadata.uid)
+            claims.share_pending(claim.metadata.uid)
+            cycle.pending.add(claim.metadata.uid)
             cycle.shared[index] = found
         return None
 
@@ -578,29 +578,30 @@ class DynamicResources(
         if cycle is None:
             return
         for claim in cycle.user_claims:
-            if claim.metadata.uid in cycle.aloft:
+            if claim.metadata.uid in cycle.pending:
                 self._leave(claim, pod)
             if claim.status.allocation is not None and is_reserved_for(pod, claim):
                 work = self._writer.release(claim, user_of(pod))
                 self._spawn(work, name=f"release {claim.metadata.name}")
         if cycle.special is not None:
             special = cycle.claims[cycle.special]
-            self._inventory.claims.land(cycle.first_special_uid)
+            self._inventory.claims.end_pending(cycle.first_special_uid)
             if special.metadata.name != IN_MEMORY_NAME:
                 self._spawn(self._writer.delete(special), name=f"delete {special.metadata.name}")
 
         if cycle.is_told:
-            self._spawn(self._writer.untell_pod(pod), name=f"clear status of {pod.metadata.name}")
-        cycle.aloft.clear()
+            self._spawn(self._writer.clear_pod_status(pod), name=f"clear status of {pod.metadata.name}")
+        cycle.pending.clear()
 
     def _leave(self, claim: ResourceClaim, pod: Pod) -> None:
         uid = claim.metadata.uid
         if uid in self._writer.in_doubt:
-            # Until it is known, attempts of the pod find its claim on the way; no event tells that it is not.
+            # Until it is known, attempts of the pod find its claim on the way; no event reports that it is
+            # not.
             again = self._activating(pod)
             self._spawn(self._writer.settle(claim, again), name=f"settle {claim.metadata.name}")
         else:
-            self._inventory.claims.leave(uid)
+            self._inventory.claims.release_pending(uid)
 
     def _activating(self, pod: Pod) -> Callable[[], None]:
         return partial(self._activator.activate, {f"{pod.metadata.namespace}/{pod.metadata.name}": pod})
@@ -620,7 +621,7 @@ class DynamicResources(
                     cycle.claims[index] = await self._bind(cycle, index, pod)
             if self._weighing is not None and pod.status.node_allocatable_resource_claim_statuses:
                 cycle.is_told = True
-                await self._writer.tell_node_resources(pod)
+                await self._writer.patch_node_resources(pod)
             if self._features.has_conditions and any(map(has_conditions, cycle.claims)):
                 await self._wait_and_count(cycle, pod, node_name)
         except KuberthError as exc:
@@ -647,15 +648,15 @@ class DynamicResources(
         user = cycle.users.get(index) or user_of(pod)
         claim = await self._writer.reserve(claim, allocation, user, may_be_written=is_shared)
         self._inventory.claims.assume(claim)
-        self._inventory.claims.land(in_flight_uid)
-        cycle.aloft.discard(in_flight_uid)
+        self._inventory.claims.end_pending(in_flight_uid)
+        cycle.pending.discard(in_flight_uid)
         if is_special:
             if not cycle.mappings:
                 raise KuberthError(
                     f"nil or empty request mappings, no update of pod {pod.metadata.namespace}/"
                     f"{pod.metadata.name} ExtendedResourceClaimStatus"
                 )
-            await self._writer.tell_pod(
+            await self._writer.patch_pod_status(
                 pod,
                 PodExtendedResourceClaimStatus(
                     request_mappings=tuple(cycle.mappings), resource_claim_name=claim.metadata.name
@@ -752,5 +753,5 @@ class DynamicResources(
 
 
 def _devices(allocation: AllocationResult) -> list[tuple[str, str, str, str]]:
-    """What was given; shares of one device are told apart by the pods that use them, not here."""
+    """What was given; shares of one device are distinguished by the pods that use them, not here."""
     return [(each.request, each.driver, each.pool, each.device) for each in allocation.devices.results]

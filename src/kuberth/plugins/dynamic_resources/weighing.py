@@ -1,7 +1,7 @@
 """Nodes weighed for pods whose devices take something of them (gate DRANodeAllocatableResources).
 
 In: a cycle in which devices were found, a view of the nodes. Out: codes for those that have no room for what
-the devices take, or where somebody else takes it by the same claim; and the pod as it counts on its node.
+the devices take, or where another pod takes it by the same claim; and the pod as it counts on its node.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Claims written to the API: allocated and reserved before a pod is bound, released when it is not.
 
 In: a claim, the allocation decided for it, the pod. Out: the claim as the API has it then. Every write says
-which version it was made from, and patches what it is about: fields that nobody here knows stay as they are.
+which version it was made from, and patches what it is about: unknown fields stay as they are.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class ClaimWriter:
         self._claims = claims
         self._clock = clock
         self.in_doubt: set[str] = set()
-        """UIDs of claims of which nobody knows whether the last write happened."""
+        """UIDs of claims whose last write has an unknown result."""
 
     async def reserve(
         self,
@@ -65,7 +65,7 @@ class ClaimWriter:
         *,
         may_be_written: bool = False,
     ) -> ResourceClaim:
-        """Write the allocation, if there is one to write, and who uses the claim.
+        """Write the allocation, if there is one to write, and the users of the claim.
 
         `may_be_written`: another pod of the group writes the same. Raises KuberthError. Others may write to
         the claim meanwhile: it is read again then.
@@ -108,7 +108,7 @@ class ClaimWriter:
             if claim.status.allocation is not None:
                 raise ClaimWriteError(f"claim {name} got allocated elsewhere in the meantime")
             if FINALIZER not in claim.metadata.finalizers:
-                claim = await _telling(f"add finalizer to claim {name}", self._add_finalizer(claim))
+                claim = await _naming_failures(f"add finalizer to claim {name}", self._add_finalizer(claim))
             status["allocation"] = to_builtins(allocation)
         elif claim.status.allocation is None:
             raise ClaimWriteError(f"claim {name} got deallocated elsewhere in the meantime")
@@ -121,7 +121,7 @@ class ClaimWriter:
         # A patch puts what it brings in front of what is there, unless it brings that, too.
         status["reservedFor"] = to_builtins((*claim.status.reserved_for, user))
         what = "allocation and reservation" if allocation is not None else "reservation"
-        return await _telling(f"add {what} to claim {name}", self._patch_status(claim, status))
+        return await _naming_failures(f"add {what} to claim {name}", self._patch_status(claim, status))
 
     def _now(self) -> str:
         now = datetime.datetime.fromtimestamp(self._clock.now_ns() // NANOSECONDS, datetime.UTC)
@@ -133,7 +133,7 @@ class ClaimWriter:
         try:
             return await self._api.patch(ResourceClaim, name, {"metadata": metadata}, namespace=namespace)
         except ApiError as exc:
-            # A patch spells parameters for drivers anew, which may be taken for a change of them.
+            # A patch rewrites parameters for drivers, which may count as a change of them.
             if exc.code != _INVALID or not isinstance(self._api, FinalizingApi):
                 raise
         changed = await self._api.add_finalizer(ResourceClaim, name, FINALIZER, namespace=namespace)
@@ -241,24 +241,24 @@ class ClaimWriter:
             uid=claim.metadata.uid,
         )
 
-    async def tell_pod(self, pod: Pod, status: PodExtendedResourceClaimStatus) -> None:
+    async def patch_pod_status(self, pod: Pod, status: PodExtendedResourceClaimStatus) -> None:
         """Write into the pod's status which claim its extended resources come from."""
         key = f"{pod.metadata.namespace}/{pod.metadata.name}"
-        await _telling(
+        await _naming_failures(
             f"update pod {key} ExtendedResourceClaimStatus",
             self._patch_pod(pod, {"extendedResourceClaimStatus": to_builtins(status)}),
         )
 
-    async def tell_node_resources(self, pod: Pod) -> None:
+    async def patch_node_resources(self, pod: Pod) -> None:
         """Write into the pod's status what its devices take of the node; it has that already."""
         key = f"{pod.metadata.namespace}/{pod.metadata.name}"
         taken = to_builtins(pod.status.node_allocatable_resource_claim_statuses)
-        await _telling(
+        await _naming_failures(
             f"updating pod {key} NodeAllocatableResourceClaimStatuses",
             self._patch_pod(pod, {_NODE_RESOURCES: taken}),
         )
 
-    async def untell_pod(self, pod: Pod) -> None:
+    async def clear_pod_status(self, pod: Pod) -> None:
         """The pod's devices take nothing of the node after all. Never raises."""
         try:
             await self._patch_pod(pod, {_NODE_RESOURCES: None})
@@ -295,7 +295,7 @@ class ClaimWriter:
                 return
         finally:
             self.in_doubt.discard(uid)
-            self._claims.land(uid)
+            self._claims.end_pending(uid)
             then()
 
 
@@ -314,8 +314,8 @@ def _name(claim: ResourceClaim) -> str:
     return f"{claim.metadata.namespace}/{claim.metadata.name}"
 
 
-async def _telling(what: str, write: Awaitable[T]) -> T:
-    """Failures say what was to be done; those that are tried again stay what they are."""
+async def _naming_failures(what: str, write: Awaitable[T]) -> T:
+    """Prefix failures with what was attempted; errors that are retried pass through."""
     try:
         return await write
     except (ConflictError, AnswerLostError):

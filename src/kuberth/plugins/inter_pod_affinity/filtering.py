@@ -39,7 +39,7 @@ class RequiredTerms:
     def __init__(self, info: PodInfo, table: ClusterTable) -> None:
         self._info = info
         self._table = table
-        self._near = _Company(info, table) if info.required_affinity else None
+        self._near = _RequiredNeighbours(info, table) if info.required_affinity else None
         self._far = [
             (table.terms.tally(asked_of_placed_pods(term)), table.label_column(term.topology_key))
             for term in info.required_anti_affinity
@@ -81,7 +81,7 @@ class RequiredTerms:
         return self._known_objections
 
 
-class _Company:
+class _RequiredNeighbours:
     """The pods that the incoming pod has to be near to: those that all its affinity terms speak of."""
 
     def __init__(self, info: PodInfo, table: ClusterTable) -> None:

@@ -40,7 +40,7 @@ def after_node_change(pod: Pod, old: object, new: object) -> Hint:
     near, far = _near(pod), _far(pod)
     labels = after.metadata.labels
     if before is None:
-        # Anti-affinity lets a pod onto any node without the key, and who is around is not known here.
+        # Anti-affinity lets a pod onto any node without the key, and the pods around are not known here.
         return _queue_if(bool(far) or any(term.topology_key in labels for term in near))
     old_labels = before.metadata.labels
     for term in near:

@@ -4,7 +4,7 @@ In: the incoming pod's terms and those that placed pods carry. Out: required ter
 nodes, preferred ones (and, by a configured weight, required affinity of placed pods) rank them.
 
 All counts are read from the cluster table when they are needed, so they follow a what-if by themselves
-and the plugin does not need to be told of pods that one adds or removes.
+and the plugin does not need AddPod and RemovePod.
 """
 
 from __future__ import annotations

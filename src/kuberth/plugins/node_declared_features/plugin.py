@@ -1,6 +1,6 @@
 """NodeDeclaredFeatures: a pod that needs a feature of the kubelet runs only where the node declares it.
 
-Kubernetes 1.36 knows five such features; two of them can be told from a pod's spec when it is scheduled,
+Kubernetes 1.36 knows five such features; two of them follow from a pod's spec when it is scheduled,
 the others matter to updates of running pods. None of them has a version after which every node has it.
 """
 

@@ -56,7 +56,7 @@ class NodePorts(PreFilterPlugin, FilterPlugin, EnqueueExtensions):
         ]
 
     def _after_pod_deleted(self, pod: Pod, old: object, _new: object) -> Hint:
-        """Only a pod that had a node, or was promised one, can have held a port that is wanted."""
+        """Only a pod that had a node, or was nominated for one, can have held a port that is wanted."""
         gone = expect(Pod, old)
         if not gone.spec.node_name and not gone.status.nominated_node_name:
             return Hint.SKIP

@@ -32,7 +32,7 @@ def after_pod_event(pod: Pod, old: object, new: object) -> Hint:
     if after is None:
         if before is None:
             raise ValueError("a pod event without a pod")
-        # A pod that preemption had promised a node held resources there too.
+        # A nominated pod held resources on its node too.
         had_node = before.spec.node_name or before.status.nominated_node_name
         return Hint.QUEUE if had_node else Hint.SKIP
     if after.metadata.uid == pod.metadata.uid:

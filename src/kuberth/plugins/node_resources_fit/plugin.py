@@ -86,7 +86,10 @@ class NodeResourcesFit(
         return None
 
     def _is_ignored(self, resource: str) -> bool:
-        """Someone else, usually an extender, looks after the resource. Only extended ones can be left out."""
+        """Whether the resource is ignored, usually because an extender handles it.
+
+        Only extended resources can be.
+        """
         return is_extended_resource(resource) and (
             resource in self._ignored or resource.partition("/")[0] in self._ignored_groups
         )

@@ -130,5 +130,5 @@ def _ordered(found: Sequence[_Shortage], order: Mapping[str, int]) -> list[str]:
 
 
 def _status(reasons: Sequence[str], *, is_hopeless: bool) -> Status:
-    """A node that is too small for one of the requests stays so, whoever leaves it."""
+    """A node that is too small for one of the requests stays so, whichever pods leave it."""
     return Status.unresolvable(*reasons) if is_hopeless else Status.unschedulable(*reasons)

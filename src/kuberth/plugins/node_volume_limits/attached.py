@@ -64,7 +64,7 @@ class AttachedVolumes:
 
     @property
     def errors(self) -> Mapping[int, Status]:
-        """The rows where a pod's volumes cannot be told, and why."""
+        """The rows where a pod's volumes are unknown, and why."""
         return self._errors
 
     def refresh(self) -> None:

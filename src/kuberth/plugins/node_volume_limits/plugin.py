@@ -31,7 +31,7 @@ _EXCEEDED: Final = Status.unschedulable("node(s) exceed max volume count")
 
 
 class _NewVolumes(NamedTuple):
-    """What the pod brings, on nodes with a CSINode and on others; or why it cannot be told."""
+    """What the pod brings, on nodes with a CSINode and on others; or why it is unknown."""
 
     with_csi_node: Sequence[Attachable] | Status
     without: Sequence[Attachable] | Status

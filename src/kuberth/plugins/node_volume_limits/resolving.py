@@ -31,7 +31,7 @@ class Attachable(NamedTuple):
 
     @property
     def key(self) -> str:
-        """What upstream tells volumes apart by."""
+        """The identity of a volume, as upstream has it."""
         return f"{self.driver}/{self.handle}"
 
 
@@ -70,7 +70,7 @@ class VolumeResolver:
         return self._resolve(pod, volumes, migrated=migrated, must_exist=True)
 
     def for_placed_pod(self, pod: Pod, volumes: Iterable[Volume]) -> list[Attachable] | Status:
-        """What the pod has attached to its node, as far as that can be told."""
+        """What the pod has attached to its node, as far as it is known."""
         return self._resolve(pod, volumes, migrated=True, must_exist=False)
 
     def _resolve(

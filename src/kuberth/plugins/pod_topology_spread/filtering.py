@@ -29,7 +29,7 @@ _STATUSES: Final = (
     Status.unschedulable(_NOT_SPREAD),
 )
 _NO_DOMAIN: Final = 2**31 - 1
-"""The fewest pods in any domain if there is no domain: so many that no node is ahead."""
+"""The fewest pods in any domain if there is no domain: a number that no node exceeds."""
 
 
 def _status(code: int) -> Status:

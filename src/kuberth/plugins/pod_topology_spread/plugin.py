@@ -81,7 +81,7 @@ class PodTopologySpread(PreFilterExtensions, FilterPlugin, PreScorePlugin, Score
         state.write(_HARD, HardSpread(hard, pod, self._inclusion(pod, nodes)))
         return None
 
-    # The counts themselves are read live and so follow a what-if; these two only tell of pods that the
+    # The counts themselves are read live and so follow a what-if; these two only report pods that the
     # counts leave out and that upstream nevertheless adds and subtracts here.
 
     def add_pod(self, state: CycleState, pod: Pod, added: PodInfo, node: NodeRow) -> None:

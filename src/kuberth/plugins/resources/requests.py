@@ -86,7 +86,7 @@ def amounts_for_fit_score(pod: Pod, info: PodInfo) -> Amounts:
 def amounts_for_balance(pod: Pod, info: PodInfo, *, only_counted: bool) -> Amounts:
     """Requests as NodeResourcesBalancedAllocation scores them: the real ones, as the node will count them.
 
-    Without `only_counted` resources are told too that no node counts.
+    Without `only_counted` the result includes resources that no node counts.
     """
     if info.problems or not only_counted:
         return _whole_numbers(pod_requests(pod))

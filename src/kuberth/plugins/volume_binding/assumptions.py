@@ -29,7 +29,7 @@ class Assumptions(Generic[T]):
         self.store = store
         self._assumed: dict[str, T] = {}
         self.changes: Changes[str] = Changes()
-        """Keys of the objects assumed or restored; the store tells of its own."""
+        """Keys of the objects assumed or restored; the store reports its own."""
 
     def get(self, key: str) -> T | None:
         """The object as assumed, or else as stored."""

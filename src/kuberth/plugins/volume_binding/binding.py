@@ -143,7 +143,7 @@ class VolumeBinder:
             raise
 
     def _is_done(self, pod: Pod, node_name: str, decisions: Decisions) -> bool:
-        """Whether all claims are bound, as far as the API has told; raises if they cannot be any more.
+        """Whether all claims are bound, as far as the API has reported; raises if they cannot be any more.
 
         It looks at the objects as stored, not as assumed: other pods may assume them again meanwhile.
         """
@@ -213,7 +213,7 @@ class VolumeBinder:
 
 
 def bound_to(volume: PersistentVolume, claim: PersistentVolumeClaim) -> PersistentVolume:
-    """The volume with a full reference to the claim, marked if it was not reserved for it by someone else."""
+    """The volume with a full reference to the claim, marked if no other controller reserved it."""
     reference = volume.spec.claim_ref
     ours = claim.metadata
     marked = volume
@@ -269,6 +269,6 @@ def _stored(objects: Assumptions[T], obj: T) -> T:
 
 
 def _is_older(obj: Any, written: Any) -> bool:
-    """Whether the store has not seen our own write yet; versions that are no numbers cannot be told apart."""
+    """Whether the store has not seen our own write yet; versions that are not numbers have no order."""
     stored, expected = obj.metadata.resource_version, written.metadata.resource_version
     return stored.isdecimal() and expected.isdecimal() and int(stored) < int(expected)

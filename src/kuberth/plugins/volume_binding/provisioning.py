@@ -111,7 +111,7 @@ def volume_limit(capacity: CSIStorageCapacity) -> int | None:
 
 
 def total_bytes(capacity: CSIStorageCapacity) -> int:
-    """The free space; zero if it is not told."""
+    """The free space; zero if it is unknown."""
     try:
         return 0 if capacity.capacity is None else value(capacity.capacity)
     except QuantityError:

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from kuberth.api.core import Pod
 from kuberth.cluster.pod_info import PodInfo
-from kuberth.cluster.what_if import Rehearsal
+from kuberth.cluster.what_if import LoggedWhatIf
 from kuberth.evaluation import Answer, Evaluator
 from kuberth.programs.shadow.decisions import Agreement, DifferenceCause, DifferenceExplanation
 from kuberth.scheduling.sampling import nodes_to_find
@@ -235,7 +235,7 @@ class _Search:
     def ask(self, alterations: Iterable[Alteration]) -> Answer:
         self._trials -= 1
         table = self._evaluator.cluster
-        rehearsal = Rehearsal(table)
+        what_if = LoggedWhatIf(table)
         try:
             for info, adds in alterations:
                 row = table.row_of(info.node_name)
@@ -243,9 +243,9 @@ class _Search:
                     continue
                 present = next((each for each in table.pods_at(row) if each.uid == info.uid), None)
                 if adds and present is None:
-                    rehearsal.add_pod(info, row)
+                    what_if.add_pod(info, row)
                 elif not adds and present is not None:
-                    rehearsal.remove_pod(present, row)
+                    what_if.remove_pod(present, row)
             return self._evaluator.evaluate(self._pod)
         finally:
-            rehearsal.undo()
+            what_if.undo()

@@ -16,7 +16,7 @@ from typing import Final
 from kuberth.api.scheduling import PodGroup
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.cluster.table import ClusterTable
-from kuberth.cluster.what_if import Rehearsal
+from kuberth.cluster.what_if import LoggedWhatIf
 from kuberth.errors import QueueError
 from kuberth.framework.cycle_state import GroupAttempt
 from kuberth.framework.nominator import Nominator
@@ -143,7 +143,7 @@ class GroupCycle:
         runner = self._runners[name]
         result = self._decide(key, pods, runner, started)
         self._submit(pods, runner, result, finish)
-        self._tell(key, runner, result, started)
+        self._record_outcome(key, runner, result, started)
 
     def _reject_all(
         self,
@@ -161,12 +161,12 @@ class GroupCycle:
     def _decide(self, key: str, pods: Sequence[QueuedPod], runner: Runner, started: float) -> GroupResult:
         """Try the group, and where it does not fit see whether room can be made for all of it."""
         try:
-            with self._cluster.rehearsal() as rehearsal:
-                result = self._try(key, pods, runner, rehearsal)
+            with self._cluster.logged_what_if() as what_if:
+                result = self._try(key, pods, runner, what_if)
             self._metrics.algorithm_duration.observe((), time.perf_counter() - started)
             if self._preempts and result.status.is_rejected:
-                with self._cluster.rehearsal() as rehearsal:
-                    result = self._make_room(key, pods, runner, rehearsal, result)
+                with self._cluster.logged_what_if() as what_if:
+                    result = self._preempt(key, pods, runner, what_if, result)
         except Exception as exc:  # a defect of ours must not cost anyone their pod, nor stop the loop
             logger.exception("the scheduling cycle failed with pod group %s; its pods are queued again", key)
             result = GroupResult(Status.error(exc))
@@ -177,21 +177,21 @@ class GroupCycle:
         key: str,
         pods: Sequence[QueuedPod],
         runner: Runner,
-        rehearsal: Rehearsal,
+        what_if: LoggedWhatIf,
         *,
-        makes_room: bool = True,
+        preempts: bool = True,
     ) -> GroupResult:
-        trial = GroupTrial(pods, runner, rehearsal, cycle=self._cycle, nominator=self._nominator)
+        trial = GroupTrial(pods, runner, what_if, cycle=self._cycle, nominator=self._nominator)
         if self._placements is not None:
-            return self._placements.run(trial, runner, key, makes_room=makes_room)
-        return trial.run(GroupAttempt(key, makes_room=makes_room))
+            return self._placements.run(trial, runner, key, preempts=preempts)
+        return trial.run(GroupAttempt(key, preempts=preempts))
 
-    def _make_room(
+    def _preempt(
         self,
         key: str,
         pods: Sequence[QueuedPod],
         runner: Runner,
-        rehearsal: Rehearsal,
+        what_if: LoggedWhatIf,
         result: GroupResult,
     ) -> GroupResult:
         """The result, in the light of a preemption for the group as a whole."""
@@ -209,16 +209,18 @@ class GroupCycle:
         else:
 
             def try_again() -> Status:
-                return self._try(key, pods, runner, rehearsal, makes_room=False).status
+                return self._try(key, pods, runner, what_if, preempts=False).status
 
             infos = [queued.info for queued in pods]
-            status = runner.placing.run_group_post_filter(plugin, key, infos, rehearsal, try_again)
+            status = runner.placing.run_group_post_filter(plugin, key, infos, what_if, try_again)
         if status.is_success:
             return GroupResult(result.status, result.members, waits_for_preemption=True)
         if not status.is_rejected:
             return GroupResult(status, result.members)
-        told = Status(result.status.code, *result.status.reasons, *status.reasons, cause=result.status.cause)
-        return GroupResult(told, result.members, result.waits_for_preemption)
+        combined = Status(
+            result.status.code, *result.status.reasons, *status.reasons, cause=result.status.cause
+        )
+        return GroupResult(combined, result.members, result.waits_for_preemption)
 
     # Carrying it out
 
@@ -277,7 +279,7 @@ class GroupCycle:
             self._cluster.forget_pod(queued.uid)
             return Rejection(queued, Status.error(exc), runner, started)
 
-    def _tell(self, key: str, runner: Runner, result: GroupResult, started: float) -> None:
+    def _record_outcome(self, key: str, runner: Runner, result: GroupResult, started: float) -> None:
         """The PodGroup's condition, and the metrics."""
         status = result.status
         if status.is_success:
@@ -299,6 +301,6 @@ def _waits_for_extenders(info: PodInfo, runner: Runner) -> bool:
 
 
 def not_found(key: str) -> str:
-    """How the API tells of a PodGroup that there is not."""
+    """The API's message for a PodGroup that does not exist."""
     name = key.partition("/")[2]
     return f'podgroup.scheduling.k8s.io "{name}" not found'

@@ -16,7 +16,7 @@ from kuberth.framework.queued_pod import QueuedPod
 from kuberth.queue.interface import SchedulingQueue
 
 MAX_HELD: Final = 10_000
-"""So many pods are popped ahead at most while looking for a group's pods."""
+"""How many pods are popped ahead at most while looking for a group's pods."""
 
 
 class Gathering:
@@ -31,7 +31,7 @@ class Gathering:
         return self._held.popleft() if self._held else None
 
     def gather(self, popped: QueuedPod, fellows: Sequence[PodInfo]) -> list[QueuedPod]:
-        """The pods of the group that can be tried now: by priority, then by who became ready first."""
+        """The pods of the group that can be tried now: by priority, then by the time they became ready."""
         if self._queue.gives_out_of_order:
             taken = (self._queue.take_nowait(info.pod) for info in fellows)
             found = [popped, *(queued for queued in taken if queued is not None)]

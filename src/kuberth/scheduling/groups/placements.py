@@ -1,7 +1,7 @@
 """Tries a group in several parts of the cluster, and chooses one (TopologyAwareWorkloadScheduling).
 
 In: a trial, and the plugins that say which parts there are and how good they would be. Out: the trial's
-result in the best part that takes the group; of equals, one by lot.
+result in the best part that takes the group; of equals, a random one.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class PlacementSearch:
         self._cluster = cluster
         self._rng = rng
 
-    def run(self, trial: GroupTrial, runner: Runner, key: str, *, makes_room: bool) -> GroupResult:
+    def run(self, trial: GroupTrial, runner: Runner, key: str, *, preempts: bool) -> GroupResult:
         """Try the group in every placement."""
-        whole = GroupAttempt(key, makes_room=makes_room)
+        whole = GroupAttempt(key, preempts=preempts)
         candidates = runner.placing.run_placement_generate(whole, Nodes(self._cluster, self._cluster.order()))
         if isinstance(candidates, Status):
             return GroupResult(candidates)
@@ -40,7 +40,7 @@ class PlacementSearch:
             rows = candidate.nodes.rows()
             covers_all = len(rows) == self._cluster.node_count
             nodes = None if covers_all else Nodes(self._cluster, np.asarray(rows, np.int64))
-            result = trial.run(GroupAttempt(key, nodes=nodes, makes_room=makes_room))
+            result = trial.run(GroupAttempt(key, nodes=nodes, preempts=preempts))
             if not result.status.is_success and not result.status.is_rejected:
                 return result
             first = first or result

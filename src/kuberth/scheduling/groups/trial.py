@@ -1,6 +1,6 @@
 """One pass over a group's pods: would they fit together?
 
-In: the pods in order, on the cluster table in a rehearsal. Out: per pod a node or a rejection, and whether
+In: the pods in order, on the cluster table in a what-if. Out: per pod a node or a rejection, and whether
 the group as a whole can go. Every pod that finds a node counts there for those after it; at the end all of
 them have left again.
 """
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from kuberth.cluster.pod_info import PodInfo
-from kuberth.cluster.what_if import Rehearsal
+from kuberth.cluster.what_if import LoggedWhatIf
 from kuberth.framework.cycle_state import CycleState, GroupAttempt
 from kuberth.framework.nominator import Nominator
 from kuberth.framework.queued_pod import QueuedPod
@@ -59,7 +59,7 @@ class GroupResult:
     """What became of the group."""
 
     status: Status
-    """Success: its pods that have a node can be bound. Rejected: none can now. Error: nobody knows."""
+    """Success: its pods that have a node can be bound. Rejected: none can now. Error: unknown."""
     members: Sequence[MemberResult] = ()
     """In the order they were tried; fewer than there are pods if it ended early."""
     waits_for_preemption: bool = False
@@ -83,14 +83,14 @@ class GroupTrial:
         self,
         pods: Sequence[QueuedPod],
         runner: Runner,
-        rehearsal: Rehearsal,
+        what_if: LoggedWhatIf,
         *,
         cycle: SchedulingCycle,
         nominator: Nominator,
     ) -> None:
         self._pods = pods
         self._runner = runner
-        self._rehearsal = rehearsal
+        self._what_if = what_if
         self._cycle = cycle
         self._nominator = nominator
 
@@ -143,7 +143,7 @@ class GroupTrial:
     def _assume(self, state: CycleState, info: PodInfo) -> tuple[Status | None, Status]:
         """Why the pod cannot have the node after all, or None; and what Permit said."""
         runner, pod, node_name = self._runner, info.pod, info.node_name
-        if not self._rehearsal.assume_pod(info):
+        if not self._what_if.assume_pod(info):
             return Status.error(f"node {node_name} is gone"), SUCCESS
         self._nominator.withdraw(pod)
         status, permit = runner.reserving.run_reserve(state, pod, node_name), SUCCESS
@@ -156,8 +156,8 @@ class GroupTrial:
 
     def _take_back(self, state: CycleState, info: PodInfo) -> None:
         self._runner.reserving.run_unreserve(state, info.pod, info.node_name)
-        self._rehearsal.forget_pod(info)
-        # What the API knows to be promised to the pod still is.
+        self._what_if.forget_pod(info)
+        # A nomination that the API knows of stays valid.
         if state.pod_info is not None:
             self._nominator.adopt(state.pod_info)
 

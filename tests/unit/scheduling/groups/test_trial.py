@@ -53,17 +53,15 @@ class Rig:
             self.cluster.pod_groups.arrive(info)
         return [QueuedPod(info, timestamp_ns=0) for info in infos]
 
-    def run(self, *pods: Pod, makes_room: bool = True) -> GroupResult:
+    def run(self, *pods: Pod, preempts: bool = True) -> GroupResult:
         queued = self.queued(pods)
         runner = self.evaluator.runner
         members = self.cluster.pod_groups.get(KEY)
         assert members is not None
         before = set(members.assumed)
-        with self.cluster.rehearsal() as rehearsal:
-            trial = GroupTrial(
-                queued, runner, rehearsal, cycle=self.cycle, nominator=self.evaluator.nominator
-            )
-            result = trial.run(GroupAttempt(KEY, makes_room=makes_room))
+        with self.cluster.logged_what_if() as what_if:
+            trial = GroupTrial(queued, runner, what_if, cycle=self.cycle, nominator=self.evaluator.nominator)
+            result = trial.run(GroupAttempt(KEY, preempts=preempts))
         assert set(members.assumed) == before
         for work in self.evaluator._background:  # evictions, which nobody carries out here
             work.close()
@@ -138,7 +136,7 @@ def test_a_group_that_preempts_in_vain() -> None:
 def test_without_making_queue_nobody_is_evicted() -> None:
     low = make_pod("low", uid="low", cpu="2", priority=0, node="n1")
     rig = Rig(make_node("n1", cpu="2"), make_group("g", min_count=1), low)
-    result = rig.run(member("a", priority=5), makes_room=False)
+    result = rig.run(member("a", priority=5), preempts=False)
     assert told(result) == [("", "0/1 nodes are available: 1 Insufficient cpu", "")]
 
 
@@ -214,9 +212,9 @@ ZONES = {"schedulingConstraints": {"topology": [{"key": "zone"}]}}
 
 def placed(rig: Rig, *pods: Pod) -> GroupResult:
     queued, runner = rig.queued(pods), rig.evaluator.runner
-    with rig.cluster.rehearsal() as rehearsal:
-        trial = GroupTrial(queued, runner, rehearsal, cycle=rig.cycle, nominator=rig.evaluator.nominator)
-        return PlacementSearch(rig.cluster, rng=random.Random(1)).run(trial, runner, KEY, makes_room=True)
+    with rig.cluster.logged_what_if() as what_if:
+        trial = GroupTrial(queued, runner, what_if, cycle=rig.cycle, nominator=rig.evaluator.nominator)
+        return PlacementSearch(rig.cluster, rng=random.Random(1)).run(trial, runner, KEY, preempts=True)
 
 
 def by_topology(*objects: Any) -> Rig:

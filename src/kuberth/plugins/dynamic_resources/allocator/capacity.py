@@ -78,7 +78,7 @@ def _violates(amount: Quantity, policy: RequestPolicy | None) -> bool:
 
 
 def _is_same_text(amount: Quantity, default: Quantity) -> bool:
-    """Written in the same way, and not just as much: so upstream tells whether it is the default."""
+    """Written in the same way, and not just as much: so upstream decides whether it is the default."""
     return amount is default or (
         not amount.big
         and not default.big

@@ -41,7 +41,7 @@ class AllocationError(KuberthError):
         self.text = text
         self.claim = claim
 
-    def told(self, claims: Sequence[ResourceClaim]) -> str:
+    def message(self, claims: Sequence[ResourceClaim]) -> str:
         """The whole message, about these claims."""
         if self.claim is None:
             return self.text
@@ -50,7 +50,7 @@ class AllocationError(KuberthError):
 
 
 class Selecting:
-    """One selector, and how its failures are told."""
+    """One selector, and the wording of its failures."""
 
     __slots__ = ("claim", "expression", "lists", "prefix")
 
@@ -260,9 +260,9 @@ def _disabled(request: DeviceRequest, claim: int, features: DeviceFeatures) -> A
     asking = {f"subrequest {each.name}": each.capacity for each in request.first_available}
     if request.exactly is not None:
         asking = {f"request {request.name}": request.exactly.capacity, **asking}
-    for who, capacity in asking.items():
+    for name, capacity in asking.items():
         if capacity is not None:
-            text = f", {who}: has capacity requests, but the DRAConsumableCapacity feature is disabled"
+            text = f", {name}: has capacity requests, but the DRAConsumableCapacity feature is disabled"
             return AllocationError(text, claim=claim)
     return None
 

@@ -6,7 +6,7 @@ here beforehand and left out, none of which changes what is found first:
 
 - there are fewer devices than all requests need together, or too few candidates are left for one: whatever is
   picked, it will not be complete;
-- a device that no request and no constraint can tell from one that was just tried in vain would fail alike;
+- a device that equals one that just failed, for every request and constraint, fails too;
 - what is not selected is asked about once.
 
 Steps are counted, and a deadline is looked at now and then: demands can be made that take for ever.
@@ -146,7 +146,7 @@ def find(
 
 
 class DeviceSearch:
-    """One search. `steps` tells how long it was."""
+    """One search. `steps` counts its work."""
 
     def __init__(
         self, demand: Demand, site: Site, usage: DeviceUsage, *, is_late: Callable[[], bool] | None = None
@@ -173,7 +173,7 @@ class DeviceSearch:
         self._front = 0
         """Candidates before this place are in use; only administration may have them."""
         self._keys: dict[DeviceId, Hashable] = {}
-        self._tells_apart = False
+        self._distinguishes = False
         """Whether what happened before decides, so that devices that look alike are not alike."""
 
     def run(self) -> Found | None:
@@ -223,7 +223,7 @@ class DeviceSearch:
             raise claim.problem
         constraints = [constraint_of(each) for each in claim.constraints]
         self._constraints.append(constraints)
-        self._tells_apart |= any(
+        self._distinguishes |= any(
             isinstance(constraint, DistinctAttribute)
             and any(
                 constraint.concerns(request) and self._numbers[request.key] > 1
@@ -332,7 +332,7 @@ class DeviceSearch:
                 self._put_back(frame.undo)
                 self._front = 0 if frame.request.is_all else min(self._front, frame.position - 1)
                 if result is _Result.FAILED and not frame.request.is_all:
-                    if not self._tells_apart:
+                    if not self._distinguishes:
                         frame.failed.add(self._key(frame.undo.candidate))
                     self.steps += 1
                     found = self._next_pick(frame)
@@ -454,7 +454,7 @@ class DeviceSearch:
     # What cannot succeed
 
     def _is_short(self) -> bool:
-        """Whether there are fewer devices than requests ask for, whoever gets which.
+        """Whether there are fewer devices than requests ask for, in any assignment.
 
         Not, where upstream may end otherwise than without a solution: it has alternatives to try, errors to
         meet on its way, or devices that are given more than once.
@@ -506,7 +506,7 @@ class DeviceSearch:
         return True
 
     def _key(self, candidate: DeviceCandidate) -> Hashable:
-        """Equal for devices that nothing in this search can tell apart."""
+        """A key that is equal for devices that are interchangeable in this search."""
         device = candidate.device
         if self._picked.get(device.id) or device.id in self._shares:
             return device.id

@@ -1,7 +1,7 @@
-"""What extenders say to a preemption: they may strike nodes off, and name other victims.
+"""The extenders' review of a preemption: they may remove nodes and name other victims.
 
-In: the candidates of a search. Out: those the extenders agree to, the cheapest that still helps. They take
-their time, and the cluster does not wait: a victim that is gone, or room that others took, is seen here.
+In: the candidates of a search. Out: those the extenders agree to, the cheapest that still helps. The
+cluster changes meanwhile: victims that are gone and resources that others took are noticed here.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Agreed = Mapping[str, Victims]
 _IGNORED: Final = "Skipped extender as it returned error and has ignorable flag set: %s"
 
 
-class Council:
+class ExtenderReview:
     """One preemption's round of questions."""
 
     def __init__(self, handle: Handle) -> None:
@@ -95,7 +95,7 @@ class Council:
         if name not in asked:
             problem = f'claims to preempt on node "{name}" which is not found in the input node list'
             raise ExtenderError(extender.name, f'extender "{extender.name}" {problem}')
-        # Who was on the node when it was asked may have gone since, which is no fault of its.
+        # A victim may have left the node since the extender was asked, which is not its fault.
         known = {info.uid: info for info in asked[name].pods}
         if row is not None:
             known |= {info.uid: info for info in self._cluster.pods_at(row)}
@@ -114,7 +114,7 @@ class Council:
         return Victims(tuple(victims), 0 if proposed is None else proposed.budget_violations)
 
     def best_that_helps(self, agreed: Agreed, state: CycleState, pod: Pod) -> Candidate | None:
-        """The cheapest candidate; if the cluster changed meanwhile, one that still makes room."""
+        """The cheapest candidate; if the cluster changed meanwhile, one that still helps."""
         candidates = sorted(map(Candidate._make, agreed.items()), key=lambda each: each.victims.cost)
         if self._moment() == self._seen:
             return candidates[0] if candidates else None
@@ -127,17 +127,17 @@ class Council:
         return next(filter(None, (self._present(preemptor, each) for each in candidates)), None)
 
     def _present(self, preemptor: Preemptor, candidate: Candidate) -> Candidate | None:
-        """The candidate as things stand now; None if evicting its victims would not make room any more."""
+        """The candidate as things stand now; None if evicting its victims would not help any more."""
         row = self._cluster.row_of(candidate.node_name)
         if row is None:
             return None
         there = {info.uid: info for info in self._cluster.pods_at(row)}
         victims = tuple(there[info.uid] for info in candidate.victims.pods if info.uid in there)
-        if not victims or not self._makes_room(preemptor, victims, NodeRow(self._cluster, row)):
+        if not victims or not self._frees_enough(preemptor, victims, NodeRow(self._cluster, row)):
             return None
         return Candidate(candidate.node_name, candidate.victims._replace(pods=victims))
 
-    def _makes_room(self, preemptor: Preemptor, victims: Sequence[PodInfo], node: NodeRow) -> bool:
+    def _frees_enough(self, preemptor: Preemptor, victims: Sequence[PodInfo], node: NodeRow) -> bool:
         runner, state, pod = preemptor.runner, preemptor.state.clone(), preemptor.pod
         with self._cluster.what_if() as what_if:
             for info in victims:
