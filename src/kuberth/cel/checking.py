@@ -6,7 +6,7 @@ problems.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from kuberth.cel.environment import DEVICE, TYPE_NAMES, VARIABLES, device_fields
 from kuberth.cel.library import FUNCTIONS
@@ -57,8 +57,11 @@ _LITERALS: dict[type, Type] = {
 class Checker:
     """Checks one tree."""
 
-    def __init__(self, problems: list[Problem], *, lists: bool = False) -> None:
-        """`lists`: attributes of devices may be lists."""
+    def __init__(
+        self, problems: list[Problem], *, lists: bool = False, variables: Mapping[str, Type] = VARIABLES
+    ) -> None:
+        """`lists`: attributes of devices may be lists. `variables`: what the expression can name."""
+        self._variables = variables
         self._problems = problems
         self._device_fields = device_fields(lists=lists)
         self._bindings = Bindings()
@@ -82,7 +85,7 @@ class Checker:
                 return scope[name]
         if name == DEVICE.name:
             return type_of(DEVICE)
-        return VARIABLES.get(name) or TYPE_NAMES.get(name)
+        return self._variables.get(name) or TYPE_NAMES.get(name)
 
     def _complain(self, node: Expression, message: str) -> None:
         self._problems.append(Problem(node.offset, message))

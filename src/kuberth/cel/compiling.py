@@ -8,6 +8,7 @@ list: the cost so far, the device, and a place for each variable of a loop. Erro
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from operator import itemgetter
 from typing import Any
 
 from kuberth.cel.comparing import equal
@@ -188,11 +189,14 @@ _KEYS = frozenset({str, int, Uint, bool, float})
 class Compiler:
     """Compiles one tree."""
 
-    def __init__(self, type_of: Callable[[Expression], Type]) -> None:
+    def __init__(self, type_of: Callable[[Expression], Type], *, more: Sequence[str] = ()) -> None:
+        """`more`: names of variables besides the first; their values follow it in the frame."""
         self._type_of = type_of
         self._plans: dict[int, Compiled] = {}
-        self._scopes: list[dict[str, Evaluate]] = []
-        self._next = _FIRST_VARIABLE
+        self._scopes: list[dict[str, Evaluate]] = [
+            {name: itemgetter(_FIRST_VARIABLE + index) for index, name in enumerate(more)}
+        ]
+        self._next = _FIRST_VARIABLE + len(more)
         self._depth = 0
         self.deepest = 0
 

@@ -8,7 +8,8 @@ their own.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from typing import Final
 
 from kuberth.local.apiserver.objects import Obj
@@ -18,7 +19,6 @@ from kuberth.local.apiserver.rules import (
     claim_rules,
     defaulting,
     group_rules,
-    network_validation,
     platform_defaults,
     platform_validation,
     pod_validation,
@@ -26,6 +26,7 @@ from kuberth.local.apiserver.rules import (
     slice_rules,
     workload_validation,
 )
+from kuberth.local.apiserver.rules.declared_rules import declared_rules
 from kuberth.local.apiserver.rules.pod_defaults import default_pod
 from kuberth.local.apiserver.rules.situation import Situation
 from kuberth.local.apiserver.schema import crds
@@ -151,20 +152,13 @@ RULES: Final[Mapping[str, KindRules]] = {
     "devicetaintrules.resource.k8s.io": KindRules(
         prepare=slice_rules.prepare_taint_rule, validate=slice_rules.validate_taint_rule
     ),
-    "apiservices.apiregistration.k8s.io": KindRules(
-        platform_defaults.default_api_service,
-        admission.prepare_api_service,
-        platform_validation.validate_api_service,
-    ),
+    "apiservices.apiregistration.k8s.io": KindRules(prepare=admission.prepare_api_service),
     "csidrivers.storage.k8s.io": KindRules(defaulting.default_csi_driver),
     "leases.coordination.k8s.io": KindRules(validate=workload_validation.validate_lease),
     "secrets": KindRules(platform_defaults.default_secret, validate=platform_validation.validate_secret),
     "resourcequotas": KindRules(prepare=quotas.prepare_quota, validate=platform_validation.validate_quota),
     "limitranges": KindRules(
         platform_defaults.default_limit_range, validate=platform_validation.validate_limit_range
-    ),
-    "endpoints": KindRules(
-        platform_defaults.default_endpoints, validate=network_validation.validate_endpoints
     ),
     "podtemplates": KindRules(
         platform_defaults.default_pod_template, validate=platform_validation.validate_pod_template
@@ -174,70 +168,37 @@ RULES: Final[Mapping[str, KindRules]] = {
         admission.prepare_stateless,
         workload_validation.validate_selected_template,
     ),
-    "controllerrevisions.apps": KindRules(validate=platform_validation.validate_controller_revision),
     "cronjobs.batch": KindRules(
         platform_defaults.default_cron_job,
         admission.prepare_stateless,
         platform_validation.validate_cron_job,
     ),
-    "horizontalpodautoscalers.autoscaling": KindRules(
-        platform_defaults.default_autoscaler,
-        admission.prepare_stateless,
-        platform_validation.validate_autoscaler,
-    ),
-    "runtimeclasses.node.k8s.io": KindRules(validate=platform_validation.validate_runtime_class),
-    "ingresses.networking.k8s.io": KindRules(
-        prepare=admission.prepare_ingress, validate=network_validation.validate_ingress
-    ),
-    "ingressclasses.networking.k8s.io": KindRules(validate=network_validation.validate_ingress_class),
-    "networkpolicies.networking.k8s.io": KindRules(
-        platform_defaults.default_network_policy, validate=network_validation.validate_network_policy
-    ),
-    "endpointslices.discovery.k8s.io": KindRules(
-        platform_defaults.default_endpoint_slice, validate=network_validation.validate_endpoint_slice
-    ),
-    **dict.fromkeys(
-        ("roles.rbac.authorization.k8s.io", "clusterroles.rbac.authorization.k8s.io"),
-        KindRules(validate=platform_validation.validate_role),
-    ),
-    **dict.fromkeys(
-        ("rolebindings.rbac.authorization.k8s.io", "clusterrolebindings.rbac.authorization.k8s.io"),
-        KindRules(platform_defaults.default_binding, validate=platform_validation.validate_role_binding),
-    ),
-    "flowschemas.flowcontrol.apiserver.k8s.io": KindRules(
-        platform_defaults.default_flow_schema, validate=platform_validation.validate_flow_schema
-    ),
-    "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io": KindRules(
-        platform_defaults.default_priority_level, validate=platform_validation.validate_priority_level
-    ),
-    **dict.fromkeys(
-        (
-            "validatingwebhookconfigurations.admissionregistration.k8s.io",
-            "mutatingwebhookconfigurations.admissionregistration.k8s.io",
-        ),
-        KindRules(platform_defaults.default_webhooks, validate=platform_validation.validate_webhooks),
-    ),
-    **dict.fromkeys(
-        (
-            "validatingadmissionpolicies.admissionregistration.k8s.io",
-            "mutatingadmissionpolicies.admissionregistration.k8s.io",
-        ),
-        KindRules(platform_defaults.default_admission_policy),
-    ),
-    **dict.fromkeys(
-        (
-            "validatingadmissionpolicybindings.admissionregistration.k8s.io",
-            "mutatingadmissionpolicybindings.admissionregistration.k8s.io",
-        ),
-        KindRules(platform_defaults.default_admission_binding),
-    ),
+    "horizontalpodautoscalers.autoscaling": KindRules(prepare=admission.prepare_stateless),
+    "ingresses.networking.k8s.io": KindRules(prepare=admission.prepare_ingress),
     crds.CRDS: KindRules(crds.default, crds.prepare, crds.validate),
 }
 _NO_RULES: Final = KindRules()
 
 
 def rules_for(row: ServedResource) -> KindRules:
-    return _custom_rules(row) if row.custom else RULES.get(row.stored_as, _NO_RULES)
+    return _custom_rules(row) if row.custom else _built_in_rules(row.stored_as)
+
+
+@cache
+def _built_in_rules(resource: str) -> KindRules:
+    """What the kind declares as data, then what it has as code."""
+    declared, code = declared_rules().get(resource), RULES.get(resource, _NO_RULES)
+    if declared is None:
+        return code
+
+    def default(obj: Obj) -> None:
+        declared.default(obj)
+        code.default(obj)
+
+    def validate(new: Obj, old: Obj | None) -> list[Cause]:
+        return [*declared.causes(new, old), *code.validate(new, old)]
+
+    return replace(code, default=default, validate=validate)
 
 
 def _custom_rules(row: ServedResource) -> KindRules:

@@ -10,7 +10,7 @@ import base64
 import json
 import re
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
 from kuberth.api.quantity import parse
 from kuberth.local.apiserver.objects import Obj, name_of
@@ -24,7 +24,6 @@ from kuberth.local.apiserver.rules.metadata_validation import (
     required,
 )
 from kuberth.local.apiserver.rules.pod_validation import validate_quantity
-from kuberth.local.apiserver.rules.scheduling_validation import validate_tolerations
 from kuberth.local.apiserver.rules.workload_validation import (
     IMMUTABLE,
     NEGATIVE,
@@ -101,58 +100,6 @@ def _json_causes(encoded: str, path: str) -> list[Cause]:
     if isinstance(tree, dict):
         return []
     return [invalid_value(path, "<secret contents redacted>", "it is no JSON object")]
-
-
-def validate_role(new: Obj, old: Obj | None) -> list[Cause]:
-    causes = []
-    in_namespace = new.get("kind") == "Role"
-    for index, rule in enumerate(new.get("rules") or ()):
-        path = f"rules[{index}]"
-        if not rule.get("verbs"):
-            causes.append(required(f"{path}.verbs", "verbs must contain at least one value"))
-        if rule.get("nonResourceURLs"):
-            if in_namespace:
-                why = "namespaced rules cannot apply to non-resource URLs"
-                causes.append(invalid_value(f"{path}.nonResourceURLs", rule["nonResourceURLs"], why))
-            if rule.get("apiGroups") or rule.get("resources") or rule.get("resourceNames"):
-                why = "rules cannot apply to both regular resources and non-resource URLs"
-                causes.append(invalid_value(f"{path}.nonResourceURLs", rule["nonResourceURLs"], why))
-            continue
-        if not rule.get("apiGroups"):
-            causes.append(required(f"{path}.apiGroups", "resource rules must supply at least one api group"))
-        if not rule.get("resources"):
-            causes.append(required(f"{path}.resources", "resource rules must supply at least one resource"))
-    return causes
-
-
-def validate_role_binding(new: Obj, old: Obj | None) -> list[Cause]:
-    reference = new.get("roleRef", {})
-    causes = []
-    group = "rbac.authorization.k8s.io"
-    if reference.get("apiGroup") != group:
-        causes.append(not_supported("roleRef.apiGroup", reference.get("apiGroup", ""), (group,)))
-    kinds = ("Role", "ClusterRole") if new.get("kind") == "RoleBinding" else ("ClusterRole",)
-    if reference.get("kind") not in kinds:
-        causes.append(not_supported("roleRef.kind", reference.get("kind", ""), kinds))
-    if not reference.get("name"):
-        causes.append(required("roleRef.name"))
-    for index, subject in enumerate(new.get("subjects", ())):
-        path = f"subjects[{index}]"
-        kind = subject.get("kind", "")
-        if not subject.get("name"):
-            causes.append(required(f"{path}.name"))
-        if kind not in ("ServiceAccount", "User", "Group"):
-            causes.append(not_supported(f"{path}.kind", kind, ("ServiceAccount", "User", "Group")))
-        elif kind == "ServiceAccount":
-            if subject.get("apiGroup"):
-                causes.append(not_supported(f"{path}.apiGroup", subject["apiGroup"], ("",)))
-            if not subject.get("namespace"):
-                causes.append(required(f"{path}.namespace"))
-        elif subject.get("apiGroup") != group:
-            causes.append(not_supported(f"{path}.apiGroup", subject.get("apiGroup", ""), (group,)))
-    if old is not None and reference != old.get("roleRef"):
-        causes.append(invalid_value("roleRef", reference, "cannot change roleRef"))
-    return causes
 
 
 def validate_quota(new: Obj, old: Obj | None) -> list[Cause]:
@@ -242,18 +189,6 @@ def _limit_order_causes(limit: Obj, path: str) -> Iterable[Cause]:
                 yield invalid_value(f"{path}.{told}[{name}]", least if told == low else most, why)
 
 
-def validate_runtime_class(new: Obj, old: Obj | None) -> list[Cause]:
-    handler = new.get("handler", "")
-    causes = invalid_values("handler", handler, names.label_problems(handler))
-    for name, quantity in (new.get("overhead") or {}).get("podFixed", {}).items():
-        causes += validate_quantity(name, quantity, f"overhead.podFixed[{name}]")
-    scheduling = new.get("scheduling") or {}
-    causes += validate_tolerations(scheduling.get("tolerations", ()), "scheduling.tolerations")
-    if old is not None and handler != old.get("handler"):
-        causes.append(invalid_value("handler", handler, IMMUTABLE))
-    return causes
-
-
 def validate_cron_job(new: Obj, old: Obj | None) -> list[Cause]:
     spec = new.get("spec", {})
     schedule, zone = spec.get("schedule", ""), spec.get("timeZone")
@@ -290,128 +225,3 @@ def validate_cron_job(new: Obj, old: Obj | None) -> list[Cause]:
 
 def validate_pod_template(new: Obj, old: Obj | None) -> list[Cause]:
     return validate_template(new, "")
-
-
-def validate_controller_revision(new: Obj, old: Obj | None) -> list[Cause]:
-    causes = []
-    if new.get("revision", 0) < 0:
-        causes.append(invalid_value("revision", new["revision"], NEGATIVE))
-    if new.get("data") is None:
-        causes.append(required("data", "data is mandatory"))
-    if old is not None and new.get("data") != old.get("data"):
-        causes.append(invalid_value("data", None, IMMUTABLE))
-    return causes
-
-
-def validate_autoscaler(new: Obj, old: Obj | None) -> list[Cause]:
-    spec = new.get("spec", {})
-    least, most = spec.get("minReplicas", 1), spec.get("maxReplicas", 0)
-    causes = []
-    if least < 1:
-        causes.append(invalid_value("spec.minReplicas", least, "must be greater than or equal to 1"))
-    if most == 0:
-        causes.append(required("spec.maxReplicas", "must be set and greater than 0"))
-    elif most < 0:
-        causes.append(invalid_value("spec.maxReplicas", most, "must be greater than or equal to 1"))
-    if most < least:
-        why = "must be greater than or equal to `minReplicas`"
-        causes.append(invalid_value("spec.maxReplicas", most, why))
-    target = spec.get("scaleTargetRef", {})
-    causes += [
-        required(f"spec.scaleTargetRef.{field}") for field in ("kind", "name") if not target.get(field)
-    ]
-    kinds = ("ContainerResource", "External", "Object", "Pods", "Resource")
-    for index, metric in enumerate(spec.get("metrics", ())):
-        path, kind = f"spec.metrics[{index}]", metric.get("type", "")
-        field = kind[:1].lower() + kind[1:]
-        if not kind:
-            causes.append(required(f"{path}.type", "must specify a metric source type"))
-        elif kind not in kinds:
-            causes.append(not_supported(f"{path}.type", kind, kinds))
-        elif not isinstance(metric.get(field), dict):
-            why = f"must populate information for the given metric source (only allowed when type is {kind})"
-            causes.append(required(f"{path}.{field}", why))
-    return causes
-
-
-def validate_flow_schema(new: Obj, old: Obj | None) -> list[Cause]:
-    spec = new.get("spec", {})
-    precedence = spec.get("matchingPrecedence", 0)
-    causes = []
-    if not 1 <= precedence <= 10000:
-        why = "must be a value between 1 and 10000, inclusive"
-        causes.append(invalid_value("spec.matchingPrecedence", precedence, why))
-    if not spec.get("priorityLevelConfiguration", {}).get("name"):
-        causes.append(required("spec.priorityLevelConfiguration.name", "must reference a priority level"))
-    return causes
-
-
-def validate_priority_level(new: Obj, old: Obj | None) -> list[Cause]:
-    spec = new.get("spec", {})
-    kind = spec.get("type", "")
-    if kind not in ("Exempt", "Limited"):
-        return [not_supported("spec.type", kind, ("Exempt", "Limited"))]
-    if kind == "Limited" and "limited" not in spec:
-        return [required("spec.limited", "must not be empty when type is Limited")]
-    return []
-
-
-def validate_webhooks(new: Obj, old: Obj | None) -> list[Cause]:
-    causes: list[Cause] = []
-    seen: set[Any] = set()
-    for index, webhook in enumerate(new.get("webhooks", ())):
-        path, name = f"webhooks[{index}]", webhook.get("name", "")
-        if name.count(".") < 2 or names.subdomain_problems(name):
-            why = "should be a domain with at least three segments separated by dots"
-            causes.append(invalid_value(f"{path}.name", name, why))
-        if name in seen:
-            causes.append(duplicate(f"{path}.name", name))
-        seen.add(name)
-        if not webhook.get("admissionReviewVersions"):
-            why = "must specify one of v1, v1beta1"
-            causes.append(required(f"{path}.admissionReviewVersions", why))
-        if webhook.get("sideEffects") not in ("None", "NoneOnDryRun"):
-            effects = ("None", "NoneOnDryRun")
-            causes.append(not_supported(f"{path}.sideEffects", webhook.get("sideEffects", ""), effects))
-        config = webhook.get("clientConfig", {})
-        if ("url" in config) is ("service" in config):
-            causes.append(required(f"{path}.clientConfig", "exactly one of url or service is required"))
-    return causes
-
-
-def validate_api_service(new: Obj, old: Obj | None) -> list[Cause]:
-    spec, name = new.get("spec", {}), name_of(new)
-    group, version, service = spec.get("group", ""), spec.get("version", ""), spec.get("service")
-    causes = []
-    if name != f"{version}.{group}":
-        why = f'must be `spec.version+"."+spec.group`: "{version}.{group}"'
-        causes.append(invalid_value("metadata.name", name, why))
-    if group:
-        causes += invalid_values("spec.group", group, names.subdomain_problems(group))
-    elif version != "v1":
-        why = "only v1 may have an empty group and it better be legacy kube"
-        causes.append(required("spec.group", why))
-    causes += invalid_values("spec.version", version, names.label_1035_problems(version))
-    for field, most in (("groupPriorityMinimum", 20_000), ("versionPriority", 1000)):
-        if not 0 < spec.get(field, 0) <= most:
-            why = f"must be positive and less than {most}"
-            causes.append(invalid_value(f"spec.{field}", spec.get(field, 0), why))
-    bundle, is_insecure = spec.get("caBundle", ""), spec.get("insecureSkipTLSVerify", False)
-    if service is None:
-        if bundle:
-            told = f"{len(base64.b64decode(bundle))} bytes"
-            causes.append(invalid_value("spec.caBundle", told, "local APIServices may not have a caBundle"))
-        if is_insecure:
-            why = "local APIServices may not have insecureSkipTLSVerify"
-            causes.append(invalid_value("spec.insecureSkipTLSVerify", True, why))
-        return causes
-    causes += [
-        required(f"spec.service.{field}", "") for field in ("namespace", "name") if not service.get(field)
-    ]
-    if not 1 <= service.get("port", 0) <= 65535:
-        why = "port is not valid: must be between 1 and 65535, inclusive"
-        causes.append(invalid_value("spec.service.port", service.get("port", 0), why))
-    if is_insecure and bundle:
-        why = "may not be true if caBundle is present"
-        causes.append(invalid_value("spec.insecureSkipTLSVerify", True, why))
-    return causes

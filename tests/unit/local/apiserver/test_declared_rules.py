@@ -1,0 +1,112 @@
+"""Rules that are data: they can be read, and say what they are meant to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from kuberth.cel.validation_rules import compile_rule
+from kuberth.local.apiserver.objects import Obj
+from kuberth.local.apiserver.rules.checks import CHECKS
+from kuberth.local.apiserver.rules.declared_rules import DeclaredRules, declared_rules
+from kuberth.local.apiserver.schema.catalogue import GATED_ROWS, ROWS
+
+KEYWORDS = {
+    "properties",
+    "items",
+    "default",
+    "defaultExpression",
+    "required",
+    "enum",
+    "minimum",
+    "maximum",
+    "maxItems",
+    "message",
+    "check",
+    "immutable",
+    "zeroIsUnset",
+    "x-kubernetes-list-map-keys",
+    "x-kubernetes-preserve-unknown-fields",
+    "x-kubernetes-validations",
+}
+
+
+def parts(schema: Obj) -> Iterator[Obj]:
+    yield schema
+    for inner in (*schema.get("properties", {}).values(), *([schema["items"]] if "items" in schema else ())):
+        yield from parts(inner)
+
+
+@pytest.mark.parametrize("resource", declared_rules())
+def test_declarations_can_be_read(resource: str) -> None:
+    assert resource in {
+        row.stored_as for row in (*ROWS, *(row for rows in GATED_ROWS.values() for row in rows))
+    }
+    for schema in parts(declared_rules()[resource].schema):
+        assert schema.keys() <= KEYWORDS
+        assert schema.get("check", "ip") in CHECKS
+        compile_rule(schema.get("defaultExpression", "true"))
+        for rule in schema.get("x-kubernetes-validations", ()):
+            assert rule.keys() <= {"rule", "reason", "fieldPath", "message", "messageExpression"}
+            compile_rule(rule["rule"])
+            compile_rule(rule.get("messageExpression", "true"))
+
+
+SCHEMA: Obj = {
+    "required": {"name": "it has to be called something"},
+    "x-kubernetes-validations": [
+        {"rule": "self.least <= self.most", "fieldPath": ".least", "message": "too much"},
+        {"rule": "self.name == oldSelf.name", "reason": "FieldValueForbidden", "message": "renamed"},
+    ],
+    "properties": {
+        "name": {"check": "label"},
+        "least": {"default": 1, "minimum": 0},
+        "most": {"default": 5, "zeroIsUnset": True, "minimum": 1, "maximum": 9},
+        "kind": {"enum": ["A", "B"], "immutable": True},
+        "items": {
+            "maxItems": 2,
+            "x-kubernetes-list-map-keys": ["id"],
+            "items": {"properties": {"port": {"default": 80}}},
+        },
+    },
+}
+
+
+@pytest.mark.parametrize(
+    "obj, old, expected",
+    [
+        ({"name": "x"}, None, []),
+        ({}, None, ["name: Required value: it has to be called something"]),
+        ({"name": ""}, None, ["name: Required value: it has to be called something"]),
+        ({"name": "x", "least": -1}, None, ["least: Invalid value: -1: must be greater than or equal to 0"]),
+        ({"name": "x", "most": 10}, None, ["most: Invalid value: 10: must be between 1 and 9, inclusive"]),
+        ({"name": "x", "least": 6}, None, ["least: Invalid value: 6: too much"]),
+        ({"name": "x", "kind": "C"}, None, ['kind: Unsupported value: "C": supported values: "A", "B"']),
+        (
+            {"name": "x", "kind": "B"},
+            {"name": "x", "kind": "A"},
+            ['kind: Invalid value: "B": field is immutable'],
+        ),
+        ({"name": "y"}, {"name": "x"}, [": Forbidden: renamed"]),
+        (
+            {"name": "x", "items": [{"id": 1}, {"id": 1}, {"id": 2}]},
+            None,
+            [
+                "items: Too many: 3: must have at most 2 items",
+                "items[1].id: Duplicate value: 1",
+            ],
+        ),
+    ],
+)
+def test_what_is_refused(obj: Obj, old: Any, expected: list[str]) -> None:
+    rules = DeclaredRules(SCHEMA)
+    rules.default(obj)
+    assert [f"{cause.field}: {cause.message}" for cause in rules.causes(obj, old)] == expected
+
+
+def test_defaults() -> None:
+    obj: Obj = {"name": "x", "most": 0, "items": [{"id": 1}]}
+    DeclaredRules(SCHEMA).default(obj)
+    assert obj == {"name": "x", "least": 1, "most": 5, "items": [{"id": 1, "port": 80}]}
