@@ -30,7 +30,7 @@ from cryptography.x509.oid import NameOID
 from kuberth.api.core import Binding, ObjectReference, Pod
 from kuberth.api.meta import ObjectMeta
 from kuberth.api.wire import encode
-from kuberth.client.connecting.connection import Connection
+from kuberth.client.connecting.connection import RequestConnection
 from kuberth.client.connecting.dialing import Dialer
 from kuberth.client.http_api import HttpApi
 from kuberth.client.identity.client_config import ClientConfig, Secret, TlsSettings
@@ -122,7 +122,9 @@ async def _measure(config: ClientConfig, number: int, at_a_time: int) -> None:
         target=ObjectReference(kind="Node", name="n1"),
     )
     dialer = Dialer(config, SystemClock())
-    bare = [await dialer.dial(ANONYMOUS, partial(Connection, lambda _: None)) for _ in range(at_a_time)]
+    bare = [
+        await dialer.dial(ANONYMOUS, partial(RequestConnection, lambda _: None)) for _ in range(at_a_time)
+    ]
     raw = b"GET /api/v1/namespaces/default/pods/web HTTP/1.1\r\nHost: x\r\n\r\n"
 
     async def ask_bare() -> None:

@@ -16,11 +16,11 @@ from kuberth.api.core import Pod
 from kuberth.api.kinds import REGISTRY, KindInfo
 from kuberth.api.sharing import PodSharing
 from kuberth.api.wire import decode, encode
-from kuberth.client.connecting.connection import Connection, HttpAnswer
+from kuberth.client.connecting.connection import HttpAnswer, RequestConnection
 from kuberth.client.connecting.dialing import Dialer
 from kuberth.client.connecting.failures import connect_failure, describe
-from kuberth.client.connecting.lane import Post
-from kuberth.client.connecting.outbox import Manners, Outbox
+from kuberth.client.connecting.outbox import Batching, Outbox
+from kuberth.client.connecting.pipeline import Post
 from kuberth.client.connecting.pool import OutgoingRequest, Pool, PoolStats
 from kuberth.client.connecting.rate_limit import RateLimiter
 from kuberth.client.identity.client_config import ClientConfig
@@ -74,7 +74,7 @@ class HttpApi(Api):
         max_body_bytes: int = MAX_BODY_BYTES,
         compress_lists: bool = False,
         user_agent: str = "",
-        manners: Manners = Manners(),  # noqa: B008 - a tuple
+        batching: Batching = Batching(),  # noqa: B008 - a tuple
         metrics: ClientMetrics | None = None,
         clock: Clock | None = None,
         rng: random.Random | None = None,
@@ -100,7 +100,7 @@ class HttpApi(Api):
         self._outbox = Outbox(
             config,
             self._dialer,
-            manners=manners,
+            batching=batching,
             cap=max_body_bytes,
             on_answer=self._post_answered,
             on_loss=self._post_lost,
@@ -108,7 +108,7 @@ class HttpApi(Api):
         self._tally: _Tally | None = None
         self._targets: dict[tuple[type[Any], str], _Target] = {}
         self._retries: set[asyncio.Task[None]] = set()
-        self._watches: set[Connection] = set()
+        self._watches: set[RequestConnection] = set()
         self._closed = False
         self._pod_sharing = PodSharing()
         self._heads = RequestHeads(config, user_agent=user_agent)
@@ -449,18 +449,18 @@ class HttpApi(Api):
             if isinstance(item, Pod):
                 self.share(item, None)
 
-    async def _open_stream(self, path: str, what: str, *, rule: str) -> Connection:
+    async def _open_stream(self, path: str, what: str, *, rule: str) -> RequestConnection:
         """Watches are not rate limited, as client-go's are not, and stay out of the pool."""
         tries = _Tries(asyncio.get_running_loop().time() + self._timeout)
         while True:
             credential = self._credentials.current_nowait() or await self._credentials.current()
-            connection: Connection | None = None
+            connection: RequestConnection | None = None
             kept = False
             try:
                 if self._closed:
                     raise UnreachableError("the client is closed")
                 async with asyncio.timeout_at(tries.deadline):
-                    connection = await self._dialer.dial(credential, partial(Connection, _nothing))
+                    connection = await self._dialer.dial(credential, partial(RequestConnection, _nothing))
                     self._watches.add(connection)
                     connection.closed.add_done_callback(partial(_forget, self._watches, connection))
                     data = self._heads.head("GET", path, "", credential)
@@ -532,11 +532,13 @@ def _host_label(config: ClientConfig) -> str:
     return config.server.rpartition("://")[2].partition("/")[0]
 
 
-def _nothing(_connection: Connection) -> None:
+def _nothing(_connection: RequestConnection) -> None:
     """A watch's end is seen by its reader."""
 
 
-def _forget(watches: set[Connection], connection: Connection, _closed: asyncio.Future[None]) -> None:
+def _forget(
+    watches: set[RequestConnection], connection: RequestConnection, _closed: asyncio.Future[None]
+) -> None:
     watches.discard(connection)
 
 

@@ -1,14 +1,15 @@
 """One HTTP/1.1 connection: a request goes out, one answer comes back, then the next.
 
 In: the bytes of a request. Out: a future with its `HttpAnswer`, or with the `OSError` that ended the
-connection. A watch's answer is handed over as it arrives, through a `BodyStream`. Nothing here knows what
-is asked, retried or allowed.
+connection. A watch's answer is handed over as it arrives, through a `BodyStream`. Retries, credentials and
+deadlines are the pool's. `Connection` is what this way and `pipeline` have in common.
 """
 
 from __future__ import annotations
 
 import asyncio
 import zlib
+from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple, cast
@@ -21,30 +22,28 @@ MAX_HEAD_BYTES: Final = 64 * 1024
 STREAM_PAUSE_BYTES: Final = 1024 * 1024
 """A watch that is read too slowly is stopped from sending at this much."""
 
-_KEPT_HEADERS: Final = frozenset(
-    (b"content-encoding", b"content-length", b"content-type", b"retry-after", b"transfer-encoding")
-)
+_FRAMING_HEADERS: Final = frozenset((b"content-length", b"transfer-encoding"))
 
 
 class HttpAnswer(NamedTuple):
     status: int
     headers: Mapping[bytes, bytes]
-    """Lower-case names; only those someone here reads."""
+    """Lower-case names."""
     body: bytes
 
 
 class AnswerTooLargeError(ApiError):
-    """An answer beyond what was allowed for it: the connection is closed, the memory is safe."""
+    """The answer is larger than its request allows; the connection is closed."""
 
 
 class BrokenAnswerError(ConnectionError):
-    """What arrived is no HTTP."""
+    """The server sent something that is not HTTP."""
 
 
 class BodyStream:
-    """The body of an answer that does not end soon: whoever reads gets all bytes that are there."""
+    """The body of an answer that does not end soon; a read returns all bytes that have arrived."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: RequestConnection) -> None:
         self._connection = connection
         self._chunks: deque[bytes] = deque()
         self._size = 0
@@ -89,38 +88,134 @@ class BodyStream:
 
 
 class Connection(asyncio.Protocol):
-    """Speaks HTTP/1.1 over a transport, TLS or not. `on_end` is called once, when it can serve no more."""
+    """Speaks HTTP/1.1 over a transport, TLS or not.
 
-    def __init__(self, on_end: Callable[[Connection], None], *, generation: int = 0) -> None:
+    The parser's callbacks for headers and pieces of a body are methods of the containers that hold them,
+    because they run for every header of every answer. A subclass counts the requests and makes the answers.
+    """
+
+    def __init__(self, *, generation: int = 0) -> None:
         self.generation = generation
-        self.deadline = 0.0
-        """Until when the exchange under way must be over; kept here for the pool."""
+        self.usable = False
         self.idle_since = 0.0
         self.exchanges = 0
         """How many were finished: with one or more, a cut at the next may just be the server's idle limit."""
         self.answering = False
         """Whether bytes of an answer to the exchange under way have arrived."""
-        self.usable = False
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._on_end = on_end
         self._transport: asyncio.Transport | None = None
-        self._parser = httptools.HttpResponseParser(self)
-        self._future: asyncio.Future[HttpAnswer] | None = None
-        self._stream: BodyStream | None = None
-        self._streaming = False
-        self._cap = 0
-        self._unasked = False
-        self._reset()
-
-    def _reset(self) -> None:
         self._headers: dict[bytes, bytes] = {}
         self._chunks: list[bytes] = []
-        self._size = 0
-        self._head_bytes = 0
-        self._status = 0
+        self._received = 0
+        """Bytes of the answer that is arriving."""
+        self._in_body = False
+        self._streaming = False
+        self._unasked = False
+        self.on_header: Callable[[bytes, bytes], None] = self._headers.__setitem__
+        self.on_body: Callable[[bytes], None] = self._chunks.append
+        self._parser = httptools.HttpResponseParser(self)
+
+    def close(self) -> None:
+        """Close the connection after a request has been answered."""
+        self._end(ConnectionAbortedError("the connection was closed here"))
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self, error: BaseException | None = None) -> None:
+        """Close the connection at once; requests without an answer fail with `error`."""
+        self._end(error or ConnectionAbortedError("the connection was closed here"))
+        if self._transport is not None:
+            self._transport.abort()
+
+    # Subclasses
+
+    @abstractmethod
+    def _is_asked(self) -> bool:
+        """Whether a request waits for the head of an answer."""
+
+    @abstractmethod
+    def on_message_complete(self) -> None:
+        """An answer is complete."""
+
+    @abstractmethod
+    def _data_parsed(self) -> None:
+        """Some bytes were parsed, and the connection is still usable."""
+
+    @abstractmethod
+    def _end(self, error: BaseException) -> None:
+        """The connection can serve no more. May be called again."""
+
+    def _forget_answer(self) -> None:
+        self._headers.clear()
+        self._chunks.clear()
+        self._received = 0
         self._in_body = False
 
-    # For whoever has something to ask
+    def _is_framed(self) -> bool:
+        """Whether the answer says where its body ends."""
+        headers = self._headers
+        return (
+            b"Content-Length" in headers  # as Go spells it
+            or not _FRAMING_HEADERS.isdisjoint([name.lower() for name in headers])
+            or self._parser.get_status_code() in (204, 304)
+        )
+
+    # asyncio
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self.usable = True
+
+    def data_received(self, data: bytes) -> None:
+        if not self._streaming and not self._is_asked():
+            # An answer without a request cannot be matched to any.
+            self.abort()
+            return
+        self.answering = True
+        self._received += len(data)
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            if self.usable:
+                self.abort(BrokenAnswerError(f"the answer is no HTTP ({error})"))
+            return
+        if self._unasked:
+            self.abort()
+        elif self.usable:
+            self._data_parsed()
+
+    def eof_received(self) -> bool:
+        if self._in_body and self._is_asked() and not self._is_framed():
+            # A body of no stated length ends with the connection.
+            self.on_message_complete()
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end(exc if exc is not None else ConnectionResetError("the server closed the connection"))
+        if not self.closed.done():
+            self.closed.set_result(None)
+
+    # httptools
+
+    def on_message_begin(self) -> None:
+        # A second answer to one request must not be taken for the answer to the next.
+        self._unasked = not self._is_asked()
+
+    def on_headers_complete(self) -> None:
+        self._in_body = True
+
+
+class RequestConnection(Connection):
+    """Sends one request at a time. Calls `on_end` once, when it can serve no more."""
+
+    def __init__(self, on_end: Callable[[RequestConnection], None], *, generation: int = 0) -> None:
+        super().__init__(generation=generation)
+        self.deadline = 0.0
+        """Until when the exchange under way must be over; kept here for the pool."""
+        self._on_end: Callable[[RequestConnection], None] | None = on_end
+        self._future: asyncio.Future[HttpAnswer] | None = None
+        self._stream: BodyStream | None = None
+        self._cap = 0
 
     def start(self, request: bytes, *, cap: int, stream: bool = False) -> asyncio.Future[HttpAnswer]:
         """Send a request. With `stream`, a 2xx answer is done with its head; its body goes to `stream`."""
@@ -129,7 +224,7 @@ class Connection(asyncio.Protocol):
         future = self._future = asyncio.get_running_loop().create_future()
         self._cap = cap
         self._stream = BodyStream(self) if stream else None
-        self._reset()
+        self._forget_answer()
         self.answering = False
         self._transport.write(request)
         return future
@@ -147,127 +242,74 @@ class Connection(asyncio.Protocol):
         if self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
 
-    def close(self) -> None:
-        """End it politely; nothing is under way."""
-        self._retire()
-        if self._transport is not None:
-            self._transport.close()
-
-    def abort(self, error: BaseException | None = None) -> None:
-        """End it at once; an exchange under way fails with `error`."""
-        self._fail(error or ConnectionAbortedError("the connection was closed here"))
-        if self._transport is not None:
-            self._transport.abort()
-
-    # asyncio's side
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)
-        self.usable = True
-
-    def data_received(self, data: bytes) -> None:
-        if self._future is None and not self._streaming:
-            # Nobody asked: an answer to nothing cannot be matched to any question.
-            self.abort()
-            return
-        self.answering = True
-        if not self._in_body:
-            self._head_bytes += len(data)
-        try:
-            self._parser.feed_data(data)
-        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            if self.usable:
-                self.abort(BrokenAnswerError(f"the answer is no HTTP ({error})"))
-            return
-        if self._unasked and self.usable:
-            self.abort()
-        if not self._in_body and self._head_bytes > MAX_HEAD_BYTES and self._future is not None:
-            self.abort(AnswerTooLargeError(f"the answer's headers are larger than {MAX_HEAD_BYTES} bytes"))
-
-    def eof_received(self) -> bool:
-        if self._in_body and not self._streaming and not self._is_framed():
-            # A body of no stated length ends with the connection.
-            self._finish()
-        return False
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._fail(exc if exc is not None else ConnectionResetError("the server closed the connection"))
-        if not self.closed.done():
-            self.closed.set_result(None)
-
-    # httptools' side
-
-    def on_message_begin(self) -> None:
-        # A second answer to one question: whatever it is, it must not be taken for the next one's.
-        self._unasked = self._future is None
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        name = name.lower()
-        if name in _KEPT_HEADERS:
-            self._headers[name] = value
-
     def on_headers_complete(self) -> None:
-        self._status = self._parser.get_status_code()
-        if self._status < 200:
+        status = self._parser.get_status_code()
+        if status < 200:
             return
         self._in_body = True
-        length = self._headers.get(b"content-length", b"0")
+        headers = {name.lower(): value for name, value in self._headers.items()}
+        length = headers.get(b"content-length", b"0")
         if length.isdigit() and int(length) > self._cap:
             self._too_large()
-        elif self._stream is not None and self._status < 300 and self._future is not None:
+        elif self._stream is not None and status < 300 and self._future is not None:
             self._streaming = True
             future, self._future = self._future, None
             if not future.done():
-                future.set_result(HttpAnswer(self._status, self._headers, b""))
-
-    def on_body(self, body: bytes) -> None:
-        if self._streaming:
-            self.stream.feed(body)
-            return
-        self._size += len(body)
-        if self._size > self._cap:
-            self._too_large()
-        else:
-            self._chunks.append(body)
+                future.set_result(HttpAnswer(status, headers, b""))
 
     def on_message_complete(self) -> None:
-        if self._status < 200:
-            self._reset()  # 100 Continue and its like come before the answer
+        if self._parser.get_status_code() < 200:
+            self._forget_answer()  # 100 Continue comes before the answer
         elif self._streaming:
+            self._feed_stream()
             self._streaming = False
             self.stream.end(None)
             self._retire()
         elif self._future is not None:
-            self._finish()
+            self._finish(self._future)
 
-    # Ends
+    def _is_asked(self) -> bool:
+        return self._future is not None
 
-    def _finish(self) -> None:
-        future, self._future = self._future, None
+    def _data_parsed(self) -> None:
+        if self._streaming:
+            self._feed_stream()
+        elif not self._in_body and self._received > MAX_HEAD_BYTES and self._future is not None:
+            self.abort(AnswerTooLargeError(f"the answer's headers are larger than {MAX_HEAD_BYTES} bytes"))
+        elif self._received > MAX_HEAD_BYTES + self._cap:
+            self._too_large()
+
+    def _feed_stream(self) -> None:
+        for chunk in self._chunks:
+            self.stream.feed(chunk)
+        self._chunks.clear()
+
+    def _finish(self, future: asyncio.Future[HttpAnswer]) -> None:
+        body = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
+        if len(body) > self._cap:
+            self._too_large()
+            return
+        self._future = None
         self.exchanges += 1
         if not self._parser.should_keep_alive() or not self._is_framed():
             self._retire()
             if self._transport is not None:
                 self._transport.close()
-        if future is None or future.done():
+        if future.done():
             return
-        body = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
-        if b"content-encoding" in self._headers:
+        headers = {name.lower(): value for name, value in self._headers.items()}
+        if b"content-encoding" in headers:
             try:
-                body = _decompressed(body, self._headers[b"content-encoding"], self._cap)
+                body = _decompressed(body, headers[b"content-encoding"], self._cap)
             except (AnswerTooLargeError, BrokenAnswerError) as error:
                 future.set_exception(error)
                 return
-        future.set_result(HttpAnswer(self._status, self._headers, body))
-
-    def _is_framed(self) -> bool:
-        headers = self._headers
-        return b"content-length" in headers or b"transfer-encoding" in headers or self._status in (204, 304)
+        future.set_result(HttpAnswer(self._parser.get_status_code(), headers, body))
 
     def _too_large(self) -> None:
         self.abort(AnswerTooLargeError(f"the answer is larger than the {self._cap} bytes allowed for it"))
 
-    def _fail(self, error: BaseException) -> None:
+    def _end(self, error: BaseException) -> None:
         self._retire()
         future, self._future = self._future, None
         if self._streaming:
@@ -278,12 +320,9 @@ class Connection(asyncio.Protocol):
 
     def _retire(self) -> None:
         self.usable = False
-        on_end, self._on_end = self._on_end, _nothing
-        on_end(self)
-
-
-def _nothing(_connection: Connection) -> None:
-    """Instead of a callback that was called already."""
+        on_end, self._on_end = self._on_end, None
+        if on_end is not None:
+            on_end(self)
 
 
 def _decompressed(body: bytes, encoding: bytes, cap: int) -> bytes:

@@ -1,9 +1,9 @@
-"""Writes whose answers nobody reads, sent together over a few connections.
+"""Sends writes in batches over a few pipelined connections.
 
-In: posts, one by one. Out: to each poster's future whether it was done, or the error that says why not:
-`UnreachableError` (nothing happened), `AnswerLostError` (nobody knows) or the server's refusal. Posts of one
-turn of the loop go out in one piece, and while the server is busy with others, posts wait a moment for
-company: a request alone costs a TLS record, two system calls and two wake-ups.
+In: posts, one by one. Out: every post's future ends, without a result or with an error: `UnreachableError`
+(nothing happened), `AnswerLostError` (the write may have happened) or the server's refusal. Posts of one turn
+of the loop leave in one piece. While the server is busy, posts wait a moment for others to join them, because
+a request of its own costs a TLS record, two system calls and two wake-ups.
 """
 
 from __future__ import annotations
@@ -17,69 +17,69 @@ from typing import Final, NamedTuple
 from kuberth.client.connecting.connection import HttpAnswer
 from kuberth.client.connecting.dialing import Dialer
 from kuberth.client.connecting.failures import connect_failure, exchange_failure
-from kuberth.client.connecting.lane import Lane, Post
+from kuberth.client.connecting.pipeline import Pipeline, Post
 from kuberth.client.connecting.pool import IDLE_SECONDS
 from kuberth.client.connecting.sweeping import SWEEP_SECONDS, SweepTimer
 from kuberth.client.identity.client_config import ClientConfig
 from kuberth.errors import ApiError, UnreachableError
 
 CAUTION_SECONDS: Final = 60.0
-"""So long after a connection ended with posts in line behind another, each is sent alone: whoever stands
-between may not understand several at once."""
+"""After a connection ended with several posts unanswered, posts are sent one by one for this long: a proxy
+between may not support pipelining."""
 _CLOSE_SECONDS: Final = 1.0
 
 
-class Manners(NamedTuple):
-    """How posts travel."""
+class Batching(NamedTuple):
+    """How many posts share a connection and a batch."""
 
-    lanes: int = 16
-    """Connections at most. A server answers the posts of one connection one after the other."""
-    together: int = 8
-    """Posts in one piece at most."""
-    crowd: int = 2
-    """With so many connections busy the server has enough to do that posts wait for company."""
-    wait_seconds: float = 0.004
-    """How long at most."""
+    max_connections: int = 16
+    """A server answers the posts of one connection one after the other."""
+    max_batch: int = 8
+    """Posts that are sent in one piece."""
+    busy_connections: int = 2
+    """With this many connections in use, the server is busy, and posts wait for others to join them."""
+    max_wait_seconds: float = 0.004
+    """How long a post waits for others."""
 
 
 class Outbox:
-    """Implements `kuberth.client.connecting.lane.Harbour`."""
+    """Implements `kuberth.client.connecting.pipeline.PipelineOwner`."""
 
     def __init__(
         self,
         config: ClientConfig,
         dialer: Dialer,
         *,
-        manners: Manners,
+        batching: Batching,
         cap: int,
         on_answer: Callable[[Post, HttpAnswer, int], None],
         on_loss: Callable[[Post, ApiError], None],
     ) -> None:
-        """`on_answer` and `on_loss` are called for every post, once."""
+        """One of `on_answer` and `on_loss` is called once for every post."""
         self._config = config
         self._dialer = dialer
-        self._manners = manners
+        self._batching = batching
         self._cap = cap
         self.answered = on_answer
         self._on_loss = on_loss
         self._waiting: deque[Post] = deque()
-        self._lanes: set[Lane] = set()
-        self._idle: list[Lane] = []
+        self._pipelines: set[Pipeline] = set()
+        self._idle: list[Pipeline] = []
         self._dial: asyncio.Task[None] | None = None
         self._flushing: asyncio.Handle | None = None
         self._flush_is_late = False
-        """The flush that is planned waits for company."""
+        """The planned flush waits for more posts."""
         # One timer for all, because most are answered long before their deadline.
         self._timer = SweepTimer(self._sweep)
         self._alone_until = 0.0
         self._closed = False
 
     def post(self, post: Post) -> None:
-        """Send it, with others if there are any."""
+        """Send the post with the next batch."""
         self._waiting.append(post)
         if self._flushing is None:
             self._flushing = asyncio.get_running_loop().call_soon(self._flush)
-        elif self._flush_is_late and len(self._waiting) >= self._manners.together:
+        elif self._flush_is_late and len(self._waiting) >= self._batching.max_batch:
             self._flushing.cancel()
             self._flush_is_late = False
             self._flushing = asyncio.get_running_loop().call_soon(self._flush)
@@ -95,14 +95,14 @@ class Outbox:
         if self._dial is not None:
             self._dial.cancel()
             await asyncio.wait([self._dial])
-        for lane in tuple(self._idle):
-            lane.close()
-        if lanes := [lane for lane in self._lanes if not lane.closed.done()]:
-            ends = [lane.closed for lane in lanes]
-            if any(lane.oldest is not None for lane in lanes):
+        for pipeline in tuple(self._idle):
+            pipeline.close()
+        if pipelines := [pipeline for pipeline in self._pipelines if not pipeline.closed.done()]:
+            ends = [pipeline.closed for pipeline in pipelines]
+            if any(pipeline.oldest is not None for pipeline in pipelines):
                 await asyncio.wait(ends, timeout=_CLOSE_SECONDS)
-            for lane in lanes:
-                lane.abort()
+            for pipeline in pipelines:
+                pipeline.abort()
             # Their transports have a last word to say to the loop.
             await asyncio.wait(ends, timeout=_CLOSE_SECONDS)
         self._timer.stop()
@@ -113,28 +113,28 @@ class Outbox:
         self._flushing = None
         self._flush_is_late = False
         loop = asyncio.get_running_loop()
-        manners, waiting = self._manners, self._waiting
-        together = 1 if loop.time() < self._alone_until else manners.together
+        batching, waiting = self._batching, self._waiting
+        batch = 1 if loop.time() < self._alone_until else batching.max_batch
         while waiting:
-            busy = len(self._lanes) - len(self._idle)
-            if busy >= manners.crowd and len(waiting) < together:
-                seconds = waiting[0].posted + manners.wait_seconds - loop.time()
+            busy = len(self._pipelines) - len(self._idle)
+            if busy >= batching.busy_connections and len(waiting) < batch:
+                seconds = waiting[0].posted + batching.max_wait_seconds - loop.time()
                 if seconds > 0:
                     self._flush_is_late = True
                     self._flushing = loop.call_later(seconds, self._flush)
                     return
             try:
-                lane = self._free_lane(waiting[0])
+                pipeline = self._free_pipeline(waiting[0])
             except ApiError as error:  # the client certificate of the moment cannot be used
                 self._refuse(waiting.popleft(), str(error), error)
                 continue
-            if lane is None:
+            if pipeline is None:
                 return  # the next one that is free, or new, goes on
-            posts = [post for post in self._taken(together) if self._may_be_sent(post)]
+            posts = [post for post in self._taken(batch) if self._may_be_sent(post)]
             if posts:
-                lane.send(posts)
+                pipeline.send(posts)
             else:
-                self._idle.append(lane)
+                self._idle.append(pipeline)
 
     def _may_be_sent(self, post: Post) -> bool:
         if post.future.done():
@@ -151,30 +151,30 @@ class Outbox:
         waiting = self._waiting
         return [waiting.popleft() for _ in range(min(number, len(waiting)))]
 
-    def _free_lane(self, post: Post) -> Lane | None:
+    def _free_pipeline(self, post: Post) -> Pipeline | None:
         generation = self._dialer.generation(post.credential)
         while self._idle:
-            lane = self._idle.pop()
-            if lane.generation == generation:
-                return lane
-            lane.close()
-        if self._dial is None and len(self._lanes) < self._manners.lanes:
+            pipeline = self._idle.pop()
+            if pipeline.generation == generation:
+                return pipeline
+            pipeline.close()
+        if self._dial is None and len(self._pipelines) < self._batching.max_connections:
             # The task is ours: it ends with the dial, and `close` ends it.
             self._dial = asyncio.get_running_loop().create_task(
-                self._open_lane(post), name=f"dial {self._config.server}"
+                self._open_pipeline(post), name=f"dial {self._config.server}"
             )
         return None
 
-    async def _open_lane(self, post: Post) -> None:
+    async def _open_pipeline(self, post: Post) -> None:
         problem: BaseException | None = None
         try:
             async with asyncio.timeout_at(post.deadline):
-                lane = await self._dialer.dial(post.credential, partial(Lane, self, cap=self._cap))
-            if lane.usable and not self._closed:
-                self._lanes.add(lane)
-                self._idle.append(lane)
+                pipeline = await self._dialer.dial(post.credential, partial(Pipeline, self, cap=self._cap))
+            if pipeline.usable and not self._closed:
+                self._pipelines.add(pipeline)
+                self._idle.append(pipeline)
             else:
-                lane.abort()
+                pipeline.abort()
                 problem = UnreachableError("the server closed the connection at once")
         except TimeoutError as error:
             problem = connect_failure(error, self._config)
@@ -182,7 +182,7 @@ class Outbox:
             problem = error
         finally:
             self._dial = None
-        if problem is not None and not self._lanes:
+        if problem is not None and not self._pipelines:
             self._refuse_waiting(str(problem), problem.__cause__)
         self._plan_flush()
 
@@ -190,23 +190,23 @@ class Outbox:
         if self._waiting and self._flushing is None and not self._closed:
             self._flushing = asyncio.get_running_loop().call_soon(self._flush)
 
-    # News from the lanes
+    # Called by the pipelines
 
-    def is_free(self, lane: Lane) -> None:
+    def is_free(self, pipeline: Pipeline) -> None:
         if self._closed:
-            lane.close()
+            pipeline.close()
             return
-        lane.idle_since = asyncio.get_running_loop().time()
-        self._idle.append(lane)
+        pipeline.idle_since = asyncio.get_running_loop().time()
+        self._idle.append(pipeline)
         self._plan_flush()
 
-    def ended(self, lane: Lane, unanswered: list[Post], error: BaseException) -> None:
-        self._lanes.discard(lane)
-        if lane in self._idle:
-            self._idle.remove(lane)
+    def ended(self, pipeline: Pipeline, unanswered: list[Post], error: BaseException) -> None:
+        self._pipelines.discard(pipeline)
+        if pipeline in self._idle:
+            self._idle.remove(pipeline)
         if len(unanswered) > 1 and not isinstance(error, TimeoutError):
             self._alone_until = asyncio.get_running_loop().time() + CAUTION_SECONDS
-        first = not lane.exchanges and not lane.answering
+        first = not pipeline.exchanges and not pipeline.answering
         for post in unanswered:
             failure = exchange_failure(error, self._config, what=post.what, repeatable=False, first=first)
             failure.__cause__ = error
@@ -215,21 +215,23 @@ class Outbox:
 
     def _sweep(self, now: float) -> float | None:
         following = now + SWEEP_SECONDS
-        for lane in tuple(self._lanes):
-            oldest = lane.oldest
+        for pipeline in tuple(self._pipelines):
+            oldest = pipeline.oldest
             if oldest is None:
-                if now - lane.idle_since >= IDLE_SECONDS:
-                    lane.close()
+                if now - pipeline.idle_since >= IDLE_SECONDS:
+                    pipeline.close()
             elif oldest.deadline <= now:
-                lane.abort(TimeoutError("no answer before the deadline"))
+                pipeline.abort(TimeoutError("no answer before the deadline"))
             else:
                 following = min(following, oldest.deadline)
         while self._waiting and self._waiting[0].deadline <= now:
-            problem = f"all {len(self._lanes)} connections were busy until its deadline; the server is slow"
+            problem = (
+                f"all {len(self._pipelines)} connections were busy until its deadline; the server is slow"
+            )
             self._refuse(self._waiting.popleft(), problem, None)
         if self._waiting:
             following = min(following, self._waiting[0].deadline)
-        return following if self._lanes or self._waiting else None
+        return following if self._pipelines or self._waiting else None
 
     def _refuse_waiting(self, problem: str, cause: BaseException | None = None) -> None:
         while self._waiting:

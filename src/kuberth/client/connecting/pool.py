@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, NamedTuple
 
-from kuberth.client.connecting.connection import AnswerTooLargeError, Connection, HttpAnswer
+from kuberth.client.connecting.connection import AnswerTooLargeError, HttpAnswer, RequestConnection
 from kuberth.client.connecting.dialing import Dialer
 from kuberth.client.connecting.failures import connect_failure, exchange_failure
 from kuberth.client.connecting.sweeping import SWEEP_SECONDS, SweepTimer
@@ -57,10 +57,10 @@ class Pool:
         self._max = max(1, max_connections)
         self._open = 0
         """Connections and dials under way: what counts against the limit."""
-        self._idle: list[Connection] = []
+        self._idle: list[RequestConnection] = []
         # While someone waits here, nothing is idle: what is released goes to the first in line.
-        self._line: deque[asyncio.Future[Connection | None]] = deque()
-        self._all: set[Connection] = set()
+        self._line: deque[asyncio.Future[RequestConnection | None]] = deque()
+        self._all: set[RequestConnection] = set()
         # One timer for all, because most are answered long before their deadline.
         self._timer = SweepTimer(self._sweep)
         self._closed = False
@@ -122,7 +122,7 @@ class Pool:
 
     # Handing out
 
-    def _take_idle(self, generation: int) -> Connection | None:
+    def _take_idle(self, generation: int) -> RequestConnection | None:
         while self._idle:
             connection = self._idle.pop()
             if connection.generation == generation:
@@ -130,7 +130,9 @@ class Pool:
             connection.close()
         return None
 
-    async def _acquire(self, request: OutgoingRequest, credential: Credential, *, fresh: bool) -> Connection:
+    async def _acquire(
+        self, request: OutgoingRequest, credential: Credential, *, fresh: bool
+    ) -> RequestConnection:
         try:
             async with asyncio.timeout_at(request.deadline):
                 connection = await self._next(fresh=fresh)
@@ -148,7 +150,7 @@ class Pool:
         except UnreachableError as error:
             raise UnreachableError(f"{request.what}: {error}") from error.__cause__
 
-    async def _next(self, *, fresh: bool) -> Connection | None:
+    async def _next(self, *, fresh: bool) -> RequestConnection | None:
         """A connection someone is done with, or None: there is room, and it is counted, for a new one."""
         first = True
         while not self._closed:
@@ -159,7 +161,7 @@ class Pool:
                 # Stale neighbours make room for a connection that is surely alive.
                 self._idle.pop(0).close()
                 continue
-            turn: asyncio.Future[Connection | None] = asyncio.get_running_loop().create_future()
+            turn: asyncio.Future[RequestConnection | None] = asyncio.get_running_loop().create_future()
             if first:
                 self._line.append(turn)
             else:
@@ -175,7 +177,7 @@ class Pool:
         self._open += 1
         return None
 
-    def _pass_on(self, turn: asyncio.Future[Connection | None]) -> None:
+    def _pass_on(self, turn: asyncio.Future[RequestConnection | None]) -> None:
         """Whoever gave up may have been handed something in the same turn of the loop."""
         if not turn.done() or turn.cancelled():
             return
@@ -185,12 +187,12 @@ class Pool:
         elif connection.usable:
             self._release(connection, connection.generation)
 
-    async def _dial(self, credential: Credential) -> Connection:
+    async def _dial(self, credential: Credential) -> RequestConnection:
         """Open a connection on a place that is counted already."""
         try:
             if self._closed:
                 raise UnreachableError("the client is closed")
-            connection = await self._dialer.dial(credential, partial(Connection, self._on_end))
+            connection = await self._dialer.dial(credential, partial(RequestConnection, self._on_end))
         except BaseException:
             self._free_slot()
             raise
@@ -201,7 +203,7 @@ class Pool:
             raise UnreachableError("the server closed the connection at once")
         return connection
 
-    def _release(self, connection: Connection, generation: int) -> None:
+    def _release(self, connection: RequestConnection, generation: int) -> None:
         if not connection.usable:
             return
         if connection.generation != generation or self._closed:
@@ -216,7 +218,7 @@ class Pool:
         connection.idle_since = asyncio.get_running_loop().time()
         self._idle.append(connection)
 
-    def _on_end(self, connection: Connection) -> None:
+    def _on_end(self, connection: RequestConnection) -> None:
         """A connection can serve no more: its place goes to the first in line."""
         if connection in self._all:
             if connection in self._idle:

@@ -21,7 +21,7 @@ from kuberth.api.coordination import Lease
 from kuberth.api.core import Namespace, Pod
 from kuberth.api.meta import ObjectMeta
 from kuberth.assembly.scheduler import Scheduler
-from kuberth.client.connecting.outbox import Manners
+from kuberth.client.connecting.outbox import Batching
 from kuberth.client.fencing import FencedApi
 from kuberth.client.http_api import HttpApi
 from kuberth.client.identity.client_config import ClientConfig
@@ -59,9 +59,9 @@ logger = logging.getLogger(__name__)
 FIRST_PAUSE_SECONDS: Final = 0.5
 LONGEST_PAUSE_SECONDS: Final = 5.0
 """Between two attempts to reach the API server, before up to as much again by lot."""
-BINDINGS: Final = Manners()
-EVENTS: Final = Manners(lanes=8, together=16, crowd=1, wait_seconds=0.02)
-"""Nobody waits for an event."""
+BINDINGS: Final = Batching()
+EVENTS: Final = Batching(max_connections=8, max_batch=16, busy_connections=1, max_wait_seconds=0.02)
+"""Events may be late, so they wait longer to share a batch."""
 REFUSALS: Final = 4
 """After so many in a row credentials are taken for wrong."""
 
@@ -116,20 +116,20 @@ async def run(settings: Settings) -> int:
         client_metrics = ClientMetrics()
 
         async def connect(
-            config: ClientConfig, *, qps: float = connection.qps, manners: Manners = BINDINGS
+            config: ClientConfig, *, qps: float = connection.qps, batching: Batching = BINDINGS
         ) -> HttpApi:
             api = HttpApi(
                 config,
                 qps=qps,
                 burst=connection.burst,
-                manners=manners,
+                batching=batching,
                 clock=clock,
                 metrics=client_metrics,
             )
             return await stack.enter_async_context(_closing(api))
 
         api = await connect(client)
-        events_api = await connect(client, manners=EVENTS)
+        events_api = await connect(client, batching=EVENTS)
         elector: LeaderElector | None = None
         election_events: ElectionEvents | None = None
         election_metrics = LeaderElectionMetrics()

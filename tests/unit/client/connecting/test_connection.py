@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kuberth.client.connecting.connection import Connection, HttpAnswer
+from kuberth.client.connecting.connection import HttpAnswer, RequestConnection
 from kuberth.errors import ApiError
 
 GOOD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 5\r\n\r\nhello"
@@ -38,11 +38,11 @@ class Wire(asyncio.Transport):
 
 def exchange(
     pieces: list[bytes], *, cap: int = 1000
-) -> tuple[HttpAnswer | BaseException | None, Connection, Wire]:
+) -> tuple[HttpAnswer | BaseException | None, RequestConnection, Wire]:
     """Feed pieces to a connection that waits for an answer, then end it."""
 
-    async def main() -> tuple[HttpAnswer | BaseException | None, Connection, Wire]:
-        connection, wire = Connection(lambda _: None), Wire()
+    async def main() -> tuple[HttpAnswer | BaseException | None, RequestConnection, Wire]:
+        connection, wire = RequestConnection(lambda _: None), Wire()
         connection.connection_made(wire)
         future = connection.start(b"GET / HTTP/1.1\r\n\r\n", cap=cap)
         for piece in pieces:

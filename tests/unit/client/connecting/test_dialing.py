@@ -13,7 +13,7 @@ import pytest
 
 from kuberth.api.core import Pod
 from kuberth.client.connecting import dialing
-from kuberth.client.connecting.connection import Connection
+from kuberth.client.connecting.connection import RequestConnection
 from kuberth.client.connecting.dialing import Dialer
 from kuberth.client.http_api import HttpApi
 from kuberth.client.identity.client_config import Proxy, Secret, TlsSettings
@@ -30,7 +30,7 @@ async def pod(_asked: Asked, reply: Reply) -> None:
 
 @asynccontextmanager
 async def tunnelling(
-    *, answer: bytes = b"HTTP/1.1 200 Connection established", tls: bool = False
+    *, answer: bytes = b"HTTP/1.1 200 RequestConnection established", tls: bool = False
 ) -> AsyncIterator[Any]:
     """A proxy; yields its port and the heads it was asked with."""
     heads: list[str] = []
@@ -169,7 +169,7 @@ def test_dead_peers_are_noticed_by_keep_alive() -> None:
     async def main() -> None:
         async with serve(pod) as server:
             connection = await Dialer(server.config(), SystemClock()).dial(
-                ANONYMOUS, partial(Connection, lambda _: None)
+                ANONYMOUS, partial(RequestConnection, lambda _: None)
             )
             assert connection._transport is not None
             sock = connection._transport.get_extra_info("socket")

@@ -12,7 +12,7 @@ from kuberth.api.core import Binding, ObjectReference, Pod
 from kuberth.api.events import Event
 from kuberth.api.meta import ObjectMeta
 from kuberth.api.rendering import binding_json
-from kuberth.client.connecting.outbox import CAUTION_SECONDS, Manners
+from kuberth.client.connecting.outbox import CAUTION_SECONDS, Batching
 from kuberth.client.connecting.pool import IDLE_SECONDS
 from kuberth.client.fencing import FencedApi
 from kuberth.client.http_api import HttpApi
@@ -95,7 +95,7 @@ def test_posts_of_one_turn_travel_together() -> None:
             f"p{each}" for each in range(8)
         ]
 
-    with_api(created, test, manners=Manners(together=8))
+    with_api(created, test, batching=Batching(max_batch=8))
 
 
 def test_no_more_connections_than_allowed_and_no_more_posts_in_one_piece() -> None:
@@ -113,7 +113,7 @@ def test_no_more_connections_than_allowed_and_no_more_posts_in_one_piece() -> No
         assert server.connections == 2
         assert len(server.asked) == 12
 
-    with_api(handler, test, manners=Manners(lanes=2, together=3))
+    with_api(handler, test, batching=Batching(max_connections=2, max_batch=3))
 
 
 def test_while_the_server_is_busy_posts_wait_for_company_but_not_for_long() -> None:
@@ -137,7 +137,7 @@ def test_while_the_server_is_busy_posts_wait_for_company_but_not_for_long() -> N
         gate.set()
         await first
 
-    with_virtual_time(handler, test, manners=Manners(crowd=1, together=3, wait_seconds=5))
+    with_virtual_time(handler, test, batching=Batching(busy_connections=1, max_batch=3, max_wait_seconds=5))
 
 
 def test_a_connection_that_is_not_used_for_long_is_closed() -> None:
@@ -375,7 +375,7 @@ def test_waiting_for_a_connection_counts_too() -> None:
         assert "busy until its deadline" in str(refused)
         assert len(server.asked) == 1
 
-    with_virtual_time(hang, test, manners=Manners(lanes=1, crowd=9))
+    with_virtual_time(hang, test, batching=Batching(max_connections=1, busy_connections=9))
 
 
 def test_a_server_that_is_not_there() -> None:
@@ -408,7 +408,7 @@ def test_closing_refuses_what_waits_and_gives_what_is_under_way_a_moment() -> No
         await closing
         assert post_nowait(api) is None
 
-    with_api(handler, test, manners=Manners(lanes=1, crowd=9))
+    with_api(handler, test, batching=Batching(max_connections=1, busy_connections=9))
 
 
 @pytest.mark.parametrize("then", [0, 1, 2], ids=["dialing", "sent", "asked-later"])

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kuberth.client.connecting.connection import AnswerTooLargeError, BrokenAnswerError, HttpAnswer
-from kuberth.client.connecting.lane import Lane, Post
+from kuberth.client.connecting.pipeline import Pipeline, Post
 from kuberth.client.identity.credentials import ANONYMOUS
 from tests.unit.client.connecting.test_connection import Wire
 
@@ -27,7 +27,7 @@ CHUNKED = b"HTTP/1.1 201 Created\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhe\r\
 
 
 class Watched:
-    """Implements `Harbour`: notes what it is told."""
+    """Implements `PipelineOwner`: records the calls."""
 
     def __init__(self) -> None:
         self.answers: list[tuple[str, HttpAnswer, int]] = []
@@ -38,21 +38,21 @@ class Watched:
     def answered(self, post: Post, answer: HttpAnswer, size: int) -> None:
         self.answers.append((post.what, answer, size))
 
-    def is_free(self, lane: Lane) -> None:
+    def is_free(self, pipeline: Pipeline) -> None:
         self.free += 1
 
-    def ended(self, lane: Lane, unanswered: list[Post], error: BaseException) -> None:
+    def ended(self, pipeline: Pipeline, unanswered: list[Post], error: BaseException) -> None:
         self.lost += [post.what for post in unanswered]
         self.errors.append(error)
 
 
-def with_lane(script: Callable[[Lane, Watched, Wire], T], *, posts: int, cap: int = 1000) -> T:
+def with_pipeline(script: Callable[[Pipeline, Watched, Wire], T], *, posts: int, cap: int = 1000) -> T:
     async def main() -> T:
-        harbour, wire = Watched(), Wire()
-        lane = Lane(harbour, cap=cap)
-        lane.connection_made(wire)
+        owner, wire = Watched(), Wire()
+        pipeline = Pipeline(owner, cap=cap)
+        pipeline.connection_made(wire)
         loop = asyncio.get_running_loop()
-        lane.send(
+        pipeline.send(
             [
                 Post(
                     f"p{number}",
@@ -67,23 +67,23 @@ def with_lane(script: Callable[[Lane, Watched, Wire], T], *, posts: int, cap: in
                 for number in range(posts)
             ]
         )
-        return script(lane, harbour, wire)
+        return script(pipeline, owner, wire)
 
     return asyncio.run(main())
 
 
 def fed(data: list[bytes], *, posts: int, cap: int = 1000) -> Watched:
-    """What the harbour hears when these pieces arrive and the connection then ends."""
+    """The calls that the owner gets when these pieces arrive and the connection then ends."""
 
-    def script(lane: Lane, harbour: Watched, wire: Wire) -> Watched:
+    def script(pipeline: Pipeline, owner: Watched, wire: Wire) -> Watched:
         for piece in data:
             if not wire.ended:
-                lane.data_received(piece)
-        lane.eof_received()
-        lane.connection_lost(None)
-        return harbour
+                pipeline.data_received(piece)
+        pipeline.eof_received()
+        pipeline.connection_lost(None)
+        return owner
 
-    return with_lane(script, posts=posts, cap=cap)
+    return with_pipeline(script, posts=posts, cap=cap)
 
 
 def split(data: bytes, cuts: list[int]) -> list[bytes]:
@@ -102,51 +102,51 @@ def test_answers_come_in_order_however_they_are_cut(
 ) -> None:
     answers = [(status, b"" if status == 204 else body) for status, body in answers]
     stream = b"".join(answer(status, body, "X-Other: 1\r\n") for status, body in answers)
-    harbour = fed(split(stream, cuts), posts=len(answers))
-    assert [(what, found.status, size) for what, found, size in harbour.answers] == [
+    owner = fed(split(stream, cuts), posts=len(answers))
+    assert [(what, found.status, size) for what, found, size in owner.answers] == [
         (f"p{number}", status, len(body)) for number, (status, body) in enumerate(answers)
     ]
-    assert harbour.lost == []
-    for (_, found, _), (status, body) in zip(harbour.answers, answers, strict=True):
+    assert owner.lost == []
+    for (_, found, _), (status, body) in zip(owner.answers, answers, strict=True):
         assert found.body == (body if status >= 300 else b"")
 
 
 @given(st.binary(max_size=200), st.lists(st.integers(0)))
 def test_every_post_ends_once_whatever_arrives(garbage: bytes, cuts: list[int]) -> None:
-    harbour = fed(split(answer(201) + garbage, cuts), posts=3)
-    assert [what for what, _, _ in harbour.answers] + harbour.lost == ["p0", "p1", "p2"]
+    owner = fed(split(answer(201) + garbage, cuts), posts=3)
+    assert [what for what, _, _ in owner.answers] + owner.lost == ["p0", "p1", "p2"]
 
 
 def test_a_refusals_headers_are_known_in_lower_case() -> None:
-    harbour = fed([answer(429, b"slow down", "RETRY-After: 7\r\n")], posts=1)
-    ((_, found, _),) = harbour.answers
+    owner = fed([answer(429, b"slow down", "RETRY-After: 7\r\n")], posts=1)
+    ((_, found, _),) = owner.answers
     assert (found.headers[b"retry-after"], found.body) == (b"7", b"slow down")
 
 
 def test_an_answer_in_chunks_counts_and_the_next_one_follows() -> None:
-    harbour = fed([CHUNKED + answer(409)], posts=2)
-    assert [(found.status, size) for _, found, size in harbour.answers] == [(201, 5), (409, 0)]
+    owner = fed([CHUNKED + answer(409)], posts=2)
+    assert [(found.status, size) for _, found, size in owner.answers] == [(201, 5), (409, 0)]
 
 
 def test_a_word_before_the_answer_is_no_answer() -> None:
-    harbour = fed([b"HTTP/1.1 100 Continue\r\n\r\n" + answer(201)], posts=1)
-    assert [found.status for _, found, _ in harbour.answers] == [201]
+    owner = fed([b"HTTP/1.1 100 Continue\r\n\r\n" + answer(201)], posts=1)
+    assert [found.status for _, found, _ in owner.answers] == [201]
 
 
 def test_a_body_without_a_length_ends_with_the_connection() -> None:
-    harbour = fed([b"HTTP/1.1 500 X\r\n\r\nbroken"], posts=1)
-    assert [(found.status, found.body) for _, found, _ in harbour.answers] == [(500, b"broken")]
+    owner = fed([b"HTTP/1.1 500 X\r\n\r\nbroken"], posts=1)
+    assert [(found.status, found.body) for _, found, _ in owner.answers] == [(500, b"broken")]
 
 
 def test_headers_cut_off_are_no_answer() -> None:
-    harbour = fed([b"HTTP/1.1 201 Created\r\nContent-Type: text/plain\r\n"], posts=1)
-    assert (harbour.answers, harbour.lost) == ([], ["p0"])
+    owner = fed([b"HTTP/1.1 201 Created\r\nContent-Type: text/plain\r\n"], posts=1)
+    assert (owner.answers, owner.lost) == ([], ["p0"])
 
 
 def test_what_follows_the_last_answer_of_a_connection_is_lost() -> None:
-    harbour = fed([answer(201, b"", "Connection: close\r\n")], posts=3)
-    assert [what for what, _, _ in harbour.answers] == ["p0"]
-    assert harbour.lost == ["p1", "p2"]
+    owner = fed([answer(201, b"", "Connection: close\r\n")], posts=3)
+    assert [what for what, _, _ in owner.answers] == ["p0"]
+    assert owner.lost == ["p1", "p2"]
 
 
 @pytest.mark.parametrize(
@@ -164,39 +164,39 @@ def test_what_follows_the_last_answer_of_a_connection_is_lost() -> None:
     ],
 )
 def test_what_is_no_answer_ends_the_connection(data: bytes, error: type[Exception]) -> None:
-    harbour = fed([data], posts=2)
-    assert harbour.lost == ["p0", "p1"]
-    assert isinstance(harbour.errors[0], error)
+    owner = fed([data], posts=2)
+    assert owner.lost == ["p0", "p1"]
+    assert isinstance(owner.errors[0], error)
 
 
 def test_an_answer_nobody_asked_for_ends_the_connection() -> None:
-    def script(lane: Lane, harbour: Watched, wire: Wire) -> None:
-        lane.data_received(answer(201))
-        assert (harbour.free, wire.ended) == (1, False)
-        lane.data_received(answer(201))
+    def script(pipeline: Pipeline, owner: Watched, wire: Wire) -> None:
+        pipeline.data_received(answer(201))
+        assert (owner.free, wire.ended) == (1, False)
+        pipeline.data_received(answer(201))
         assert wire.ended
-        assert len(harbour.answers) == 1
+        assert len(owner.answers) == 1
 
-    with_lane(script, posts=1)
+    with_pipeline(script, posts=1)
 
 
 @pytest.mark.parametrize("second", [answer(201), answer(201, b"x")[:-1], b"H"], ids=["whole", "cut", "begun"])
 def test_a_second_answer_to_a_post_is_never_taken_for_the_next_ones(second: bytes) -> None:
-    def script(lane: Lane, harbour: Watched, wire: Wire) -> None:
-        lane.data_received(answer(201) + second)
+    def script(pipeline: Pipeline, owner: Watched, wire: Wire) -> None:
+        pipeline.data_received(answer(201) + second)
         assert wire.ended
-        assert (len(harbour.answers), harbour.free) == (1, 0)
+        assert (len(owner.answers), owner.free) == (1, 0)
 
-    with_lane(script, posts=1)
+    with_pipeline(script, posts=1)
 
 
 def test_it_is_free_when_everything_was_answered() -> None:
-    def script(lane: Lane, harbour: Watched, wire: Wire) -> None:
-        lane.data_received(answer(201))
-        assert harbour.free == 0
-        assert lane.oldest is not None
-        lane.data_received(answer(201))
-        assert harbour.free == 1
-        assert lane.oldest is None
+    def script(pipeline: Pipeline, owner: Watched, wire: Wire) -> None:
+        pipeline.data_received(answer(201))
+        assert owner.free == 0
+        assert pipeline.oldest is not None
+        pipeline.data_received(answer(201))
+        assert owner.free == 1
+        assert pipeline.oldest is None
 
-    with_lane(script, posts=2)
+    with_pipeline(script, posts=2)
