@@ -17,7 +17,7 @@ from kuberth.api.wire import encode
 from kuberth.bench.operations import CreateResourceDriver
 from kuberth.cluster.table import ClusterTable
 from kuberth.errors import ConfigError
-from kuberth.informers.store import Store
+from kuberth.informers.store import Store, object_key
 from kuberth.plugins.devices.classes import KnownClasses
 from kuberth.plugins.devices.sites import Sites
 from kuberth.plugins.devices.usage import DeviceUsage, takes_of
@@ -116,8 +116,7 @@ class Lottery:
             self._take(allocation)
             return allocation
         raise ConfigError(
-            f"no node has devices for the claim {claim.metadata.namespace}/{claim.metadata.name}; "
-            "are there drivers with enough of them?"
+            f"no node has devices for the claim {object_key(claim)}; are there drivers with enough of them?"
         )
 
     def _take(self, allocation: AllocationResult) -> None:

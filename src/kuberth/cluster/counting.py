@@ -10,7 +10,8 @@ from typing import Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-Column = NDArray[np.int64]
+from kuberth.cluster.arrays import Column
+
 S = TypeVar("S", bound=np.generic)
 
 SPARSE_ROWS: Final = 48

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kuberth.api.core import ContainerImage
-from kuberth.cluster.counting import Column, resized
+from kuberth.cluster.arrays import Column
+from kuberth.cluster.counting import resized
 
 MAX_UNKNOWN: Final = 1024
 """Columns of images that no node has; with more they are dropped, and made again when asked for."""

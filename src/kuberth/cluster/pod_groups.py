@@ -16,6 +16,11 @@ from collections.abc import Collection, Iterator
 from kuberth.cluster.pod_info import PodInfo
 
 
+def pod_group_not_found(key: str) -> str:
+    """The API's message for a PodGroup that does not exist."""
+    return f'podgroup.scheduling.k8s.io "{key.rpartition("/")[2]}" not found'
+
+
 class GroupMembers:
     """The pods of one group, by UID."""
 

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kuberth.api.pod_resources import PodRequest
-from kuberth.cluster.counting import Column, resized
+from kuberth.cluster.arrays import Column
+from kuberth.cluster.counting import resized
 
 CPU: Final = 0
 """The row of the matrices that holds `cpu`, in thousandths of a core."""

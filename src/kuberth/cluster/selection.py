@@ -19,9 +19,8 @@ from kuberth.api.selectors import (
     Requirement,
     Selector,
 )
+from kuberth.cluster.arrays import Mask
 from kuberth.cluster.nodes import Nodes
-
-Mask = NDArray[np.bool_]
 
 
 def everywhere(nodes: Nodes) -> Mask:

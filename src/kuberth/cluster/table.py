@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 from kuberth.api.core import Node, Pod, Taint
 from kuberth.api.quantity import milli_value, value
 from kuberth.changes import Changes, Version
-from kuberth.cluster.counting import Column, RowCounts, resized
+from kuberth.cluster.arrays import Column
+from kuberth.cluster.counting import RowCounts, resized
 from kuberth.cluster.images import ImageColumn, ImageColumns
 from kuberth.cluster.interning import InternedColumn
 from kuberth.cluster.labels import LabelColumn, LabelColumns

@@ -14,7 +14,8 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kuberth.cluster.counting import Column, RowCounts
+from kuberth.cluster.arrays import Column
+from kuberth.cluster.counting import RowCounts
 from kuberth.cluster.labels import ABSENT, LabelColumn, LabelColumns
 from kuberth.cluster.pod_info import AffinityTerm, PodClass, PodInfo, PodMatcher
 from kuberth.cluster.term_index import UNDEMANDING, LabelIndex, LabelPair, demanded_labels

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kuberth.api.core import Pod
-from kuberth.cluster.counting import Column
+from kuberth.cluster.arrays import Column, Mask, Rows
 from kuberth.cluster.node_order import NodeOrder
 from kuberth.cluster.nodes import NodeRow, Nodes
 from kuberth.cluster.pod_info import PodInfo
@@ -28,9 +28,8 @@ from kuberth.framework.running.filters import Block, Filter, Filters
 from kuberth.framework.running.scorers import Scorer, Scorers
 from kuberth.framework.scores import MAX_NODE_SCORE, MIN_NODE_SCORE
 from kuberth.framework.status import SUCCESS, Status
-from kuberth.framework.verdict import Mask, Verdict, distinct
+from kuberth.framework.verdict import Verdict, distinct
 
-Rows = NDArray[np.int64]
 Places = slice | Rows
 """Places in the node order, gone round twice (`NodeOrder.twice`)."""
 

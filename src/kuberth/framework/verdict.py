@@ -12,11 +12,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from kuberth.cluster.arrays import Mask
 from kuberth.framework.status import Status
 
 Codes = NDArray[np.integer[Any]]
 """Any kind of whole numbers."""
-Mask = NDArray[np.bool_]
 Positions = NDArray[np.int64]
 """Places in a view, which are not rows of the table unless the view is the whole table."""
 

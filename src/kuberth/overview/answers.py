@@ -14,6 +14,7 @@ from kuberth.api.pod_resources import pod_priority
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.errors import ConfigError
 from kuberth.explaining.targets import Asked, find_pod
+from kuberth.informers.store import object_key
 from kuberth.overview.node_rows import NodeRows
 from kuberth.overview.overview import Overview
 from kuberth.overview.stories import Story
@@ -46,7 +47,7 @@ def story_tree(overview: Overview, namespace: str, name: str) -> dict[str, Any]:
 def _pod(overview: Overview, pod: Pod) -> dict[str, Any]:
     scheduler = overview.scheduler
     placed = scheduler.cluster.placed(pod.metadata.uid)
-    queued = scheduler.queue.get(f"{pod.metadata.namespace}/{pod.metadata.name}")
+    queued = scheduler.queue.get(object_key(pod))
     story = overview.stories.of(pod.metadata.uid)
     attempts = 0 if queued is None else queued.attempts
     if queued is None and story is not None:

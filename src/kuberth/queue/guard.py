@@ -19,6 +19,7 @@ from kuberth.cluster.pod_info import PodInfo
 from kuberth.errors import QueueError, reraise_interrupt
 from kuberth.framework.cluster_events import Action, ClusterEvent, Resource
 from kuberth.framework.queued_pod import QueuedPod
+from kuberth.informers.store import object_key
 from kuberth.queue.interface import PreCheck, SchedulingQueue
 from kuberth.queue.observing import QueueObserver
 
@@ -85,7 +86,7 @@ class GuardedQueue(SchedulingQueue):
             self._owe(_addition(new.key), partial(self._bring_anew, new))
 
     def delete(self, pod: Pod) -> None:
-        key = f"{pod.metadata.namespace}/{pod.metadata.name}"
+        key = object_key(pod)
         self._forget_debts(key)
         try:
             self._queue.delete(pod)
@@ -128,7 +129,7 @@ class GuardedQueue(SchedulingQueue):
         return queued
 
     def take_nowait(self, pod: Pod) -> QueuedPod | None:
-        key = f"{pod.metadata.namespace}/{pod.metadata.name}"
+        key = object_key(pod)
         if _deletion(key) in self._debts:
             return None
         try:

@@ -21,6 +21,7 @@ from kuberth.framework.cluster_events import ClusterEvent
 from kuberth.framework.object_changes import pod_changes
 from kuberth.framework.queued_pod import QueuedPod
 from kuberth.framework.status import Status
+from kuberth.informers.store import object_key
 from kuberth.queue.backoff import Backoff, BackoffQueue
 from kuberth.queue.hints import Hints, Worth
 from kuberth.queue.in_flight import InFlight
@@ -125,7 +126,7 @@ class PriorityQueue(SchedulingQueue):
             self._send(queued, Worth.AFTER_BACKOFF, _UPDATED)
 
     def delete(self, pod: Pod) -> None:
-        self._take_out(f"{pod.metadata.namespace}/{pod.metadata.name}")
+        self._take_out(object_key(pod))
 
     def _take_out(self, key: str) -> QueuedPod | None:
         queued = self._active.remove(key) or self._backing_off.remove(key) or self._unschedulable.remove(key)
@@ -148,7 +149,7 @@ class PriorityQueue(SchedulingQueue):
                 return queued
 
     def take_nowait(self, pod: Pod) -> QueuedPod | None:
-        key = f"{pod.metadata.namespace}/{pod.metadata.name}"
+        key = object_key(pod)
         if key not in self._active:
             self._bring_forward(key)
         queued = self._active.remove(key)

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from kuberth.api.core import Pod
 from kuberth.framework.cluster_events import ClusterEvent
 from kuberth.framework.queued_pod import QueuedPod
+from kuberth.informers.store import object_key
 from kuberth.queue.hints import Hints
 
 ANYONE: Final = ""
@@ -158,7 +159,7 @@ class UnschedulablePods:
 
 
 def _key_of(obj: object) -> str:
-    return f"{obj.metadata.namespace}/{obj.metadata.name}" if isinstance(obj, Pod) else ""
+    return object_key(obj) if isinstance(obj, Pod) else ""
 
 
 def _take_out(

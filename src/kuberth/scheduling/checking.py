@@ -20,6 +20,7 @@ from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.runner import Runner
 from kuberth.framework.running.filtering import Judgement
 from kuberth.framework.status import SUCCESS, Status
+from kuberth.informers.store import object_key
 from kuberth.observe.metrics import SchedulerMetrics
 
 logger = logging.getLogger(__name__)
@@ -77,7 +78,7 @@ class PlanCheck:
                     "plugin %r: its `inputs` are wrong. %s for pod %s: an equal pod was answered %s, and "
                     "asked again the plugin answers %s. That is used, and the plugin is asked about every "
                     "pod from now on. Have `inputs` name every field of the pod that the plugin reads.",
-                    *(each.plugin, each.where, f"{pod.metadata.namespace}/{pod.metadata.name}"),
+                    *(each.plugin, each.where, object_key(pod)),
                     *(each.kept, each.fresh),
                 )
         return bool(found)

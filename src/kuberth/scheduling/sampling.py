@@ -12,10 +12,10 @@ from typing import Final
 
 import numpy as np
 
+from kuberth.cluster.arrays import Mask, Rows
 from kuberth.cluster.node_order import NodeOrder
-from kuberth.framework.plan import Places, Rows
+from kuberth.framework.plan import Places
 from kuberth.framework.status import Status
-from kuberth.framework.verdict import Mask
 
 MIN_FEASIBLE_NODES: Final = 100
 """Never stop before this many were found."""

@@ -13,6 +13,7 @@ from typing import Protocol
 import numpy as np
 
 from kuberth.api.core import Pod
+from kuberth.cluster.arrays import Mask
 from kuberth.cluster.node_order import NodeOrder
 from kuberth.cluster.nodes import Nodes
 from kuberth.cluster.table import ClusterTable
@@ -22,7 +23,6 @@ from kuberth.framework.plan import Places
 from kuberth.framework.runner import Runner
 from kuberth.framework.running.filtering import Judgement
 from kuberth.framework.status import SUCCESS, Status
-from kuberth.framework.verdict import Mask
 from kuberth.scheduling.sampling import Judge, nodes_to_find
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from kuberth.api.core import Pod
 from kuberth.api.pod_resources import pod_priority
+from kuberth.cluster.arrays import Mask
 from kuberth.cluster.nodes import NodeRow, Nodes
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.cluster.table import ClusterTable
@@ -26,7 +27,7 @@ from kuberth.framework.profile import Profile
 from kuberth.framework.running.calls import ADD_POD, REMOVE_POD, Calls, raised
 from kuberth.framework.running.filters import Block, Filter, Filters
 from kuberth.framework.status import SUCCESS, Code, Status
-from kuberth.framework.verdict import Mask, Verdict
+from kuberth.framework.verdict import Verdict
 
 
 class Judgement(NamedTuple):

@@ -14,12 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kuberth.api.core import Pod
+from kuberth.cluster.arrays import Mask
 from kuberth.cluster.nodes import NodeRow, Nodes
 from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.extension_points import FilterPlugin
 from kuberth.framework.running.calls import FEW_NODES, Calls, nonsense, raised
 from kuberth.framework.status import SUCCESS, Code, Status
-from kuberth.framework.verdict import Mask, Verdict, distinct
+from kuberth.framework.verdict import Verdict, distinct
 
 _ONE: Final = np.ones(1, np.bool_)
 

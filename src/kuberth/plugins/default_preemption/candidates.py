@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from kuberth.cluster.arrays import Rows
 from kuberth.cluster.table import ClusterTable
 from kuberth.framework.diagnosis import Diagnosis
 from kuberth.framework.status import Code, Status
@@ -28,7 +28,6 @@ NO_VICTIMS: Final = Status.unresolvable("No preemption victims found for incomin
 _LEAST_AT_ONCE: Final = 16
 """How many nodes are tried together when only a few candidates are missing."""
 
-Rows = NDArray[np.int64]
 NO_ROWS: Final[Rows] = np.zeros(0, np.int64)
 
 

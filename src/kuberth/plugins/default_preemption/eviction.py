@@ -18,6 +18,7 @@ from kuberth.api.wire import to_builtins
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.errors import ApiError, ConflictError, NotFoundError
 from kuberth.framework.handle import Handle, PodEvent
+from kuberth.informers.store import object_key
 from kuberth.plugins.default_preemption.candidates import Candidate
 from kuberth.text.timestamps import moment
 
@@ -55,7 +56,7 @@ class Beneficiary(NamedTuple):
         """The pods are those of the group that are being scheduled; at least one."""
         return cls(
             group.metadata.uid,
-            f"{group.metadata.namespace}/{group.metadata.name}",
+            object_key(group),
             group.spec.priority or 0,
             "podgroup",
             group,

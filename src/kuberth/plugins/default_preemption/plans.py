@@ -13,19 +13,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from kuberth.cluster.counting import Column, resized
+from kuberth.cluster.arrays import Column, Mask, Rows
+from kuberth.cluster.counting import resized
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.cluster.table import ClusterTable
 from kuberth.framework.diagnosis import Diagnosis
 from kuberth.framework.nominator import Nominator
 from kuberth.framework.status import Code, Status
-from kuberth.framework.verdict import Mask, Verdict
+from kuberth.framework.verdict import Verdict
 from kuberth.plugins.default_preemption.budgets import ANY_PODS, Budgets
 from kuberth.plugins.default_preemption.importance import NOT_STARTED, start_time
-
-Rows = NDArray[np.int64]
 
 CANDIDATE: Final = 1
 """The code of a row where preemption makes room; 0 is a row never judged, others are refusals."""

@@ -13,6 +13,7 @@ from kuberth.api.core import Pod
 from kuberth.api.pod_resources import pod_priority
 from kuberth.api.policy import PodDisruptionBudget
 from kuberth.api.scheduling import PodGroup
+from kuberth.cluster.pod_groups import pod_group_not_found
 from kuberth.cluster.pod_info import PodInfo, group_of
 from kuberth.cluster.what_if import LoggedWhatIf
 from kuberth.config.plugin_args import DefaultPreemptionArgs
@@ -148,7 +149,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
     ) -> Status | None:
         found = self._groups.get_by_key(group)
         if found is None or self._for_groups is None:
-            return Status.error(f'podgroup.scheduling.k8s.io "{group.partition("/")[2]}" not found')
+            return Status.error(pod_group_not_found(group))
         if any(info.pod.spec.preemption_policy == NEVER for info in pods):
             return Status.unschedulable(NOT_TO_PREEMPT)
         seeks_company = any(

@@ -13,9 +13,9 @@ from itertools import accumulate
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kuberth.api.core import Pod
+from kuberth.cluster.arrays import Mask, Rows
 from kuberth.cluster.nodes import NodeRow, Nodes
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.cluster.request_sums import Amounts, amounts_of, sums_of
@@ -26,9 +26,6 @@ from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.diagnosis import Diagnosis
 from kuberth.framework.runner import Runner
 from kuberth.framework.status import Status
-from kuberth.framework.verdict import Mask
-
-Rows = NDArray[np.int64]
 
 
 class VictimLane:

@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager
 
 import numpy as np
 
+from kuberth.cluster.arrays import Rows
 from kuberth.framework.diagnosis import Diagnosis
 from kuberth.framework.status import Status
 from kuberth.plugins.default_preemption.budgets import Budgets
@@ -19,7 +20,6 @@ from kuberth.plugins.default_preemption.importance import importance
 from kuberth.plugins.default_preemption.plans import VictimPlan, Victims
 from kuberth.plugins.default_preemption.trials import (
     Preemptor,
-    Rows,
     Trial,
     TrialError,
     VictimLane,

@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from kuberth.api.resource import DeviceClass
 from kuberth.cel import compile_selector
+from kuberth.cluster.arrays import Column
 from kuberth.cluster.nodes import Nodes
 from kuberth.errors import CelCompileError, CelRuntimeError
 from kuberth.plugins.devices.sites import Sites, reached
 from kuberth.plugins.devices.slices import DeviceId, KnownDevice, KnownSlice
 from kuberth.plugins.devices.usage import DeviceUsage
 
-Column = NDArray[np.int64]
 Where = NDArray[np.bool_] | int
 """A mask over rows, or one row."""
 

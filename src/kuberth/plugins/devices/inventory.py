@@ -6,9 +6,6 @@ pools, as of now (`refresh`), and how many devices of a class a node has and has
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
-
 from kuberth.api.resource import (
     AllocationResult,
     DeviceClass,
@@ -16,6 +13,7 @@ from kuberth.api.resource import (
     ResourceClaim,
     ResourceSlice,
 )
+from kuberth.cluster.arrays import Column
 from kuberth.cluster.nodes import Nodes
 from kuberth.framework.handle import Handle
 from kuberth.plugins.devices.claims import EXTENDED_RESOURCE_CLAIM, KnownClaims
@@ -24,8 +22,6 @@ from kuberth.plugins.devices.counting import ClassCounts
 from kuberth.plugins.devices.features import DeviceFeatures
 from kuberth.plugins.devices.sites import Sites
 from kuberth.plugins.devices.usage import DeviceUsage, Take, takes_of
-
-Column = NDArray[np.int64]
 
 
 class Inventory:

@@ -14,16 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kuberth.api.resource import DeviceTaintRule, ResourceSlice
+from kuberth.cluster.arrays import Column, Mask
 from kuberth.cluster.nodes import Nodes
-from kuberth.cluster.selection import Mask, everywhere, meets_node_selector, nowhere
+from kuberth.cluster.selection import everywhere, meets_node_selector, nowhere
 from kuberth.cluster.table import ClusterTable
 from kuberth.informers.store import Store
 from kuberth.plugins.devices.features import ALL_FEATURES, DeviceFeatures
 from kuberth.plugins.devices.pools import DevicePool, pool_of
 from kuberth.plugins.devices.slices import DeviceId, DeviceReach, KnownDevice, KnownSlice, PoolId
 from kuberth.plugins.devices.taint_rules import tainted
-
-Column = NDArray[np.int64]
 
 _UNKNOWN: Final = -1
 _ABANDONED: Final = 4096

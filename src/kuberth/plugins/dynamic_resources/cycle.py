@@ -22,14 +22,13 @@ from kuberth.api.resource import (
     ResourceClaimConsumerReference,
 )
 from kuberth.api.selectors import CompiledNodeSelector
+from kuberth.cluster.arrays import Mask
 from kuberth.cluster.nodes import NodeRow, Nodes
 from kuberth.plugins.devices.classes import KnownClasses
 from kuberth.plugins.dynamic_resources.allocator.results import allocations
 from kuberth.plugins.dynamic_resources.extended import Mappings, requests_for, with_requests
 from kuberth.plugins.dynamic_resources.judging import FIRST_SCORE, Judged, Judgements
 from kuberth.plugins.dynamic_resources.node_resources import Footprint
-
-Mask = NDArray[np.bool_]
 
 
 class Variant(NamedTuple):

@@ -13,7 +13,7 @@ from kuberth.api.core import Pod, PodResourceClaim
 from kuberth.api.resource import ResourceClaim, ResourceClaimConsumerReference
 from kuberth.api.scheduling import PodGroup, PodGroupResourceClaim
 from kuberth.errors import KuberthError
-from kuberth.informers.store import Store
+from kuberth.informers.store import Store, object_key
 from kuberth.plugins.devices.claims import KnownClaims
 
 GROUP_API: Final = "scheduling.k8s.io"
@@ -63,7 +63,7 @@ def _name_of(pod: Pod, reference: PodResourceClaim) -> str | None:
     """None: no claim is needed."""
     if reference.resource_claim_name is not None:
         return reference.resource_claim_name
-    key = f"{pod.metadata.namespace}/{pod.metadata.name}"
+    key = object_key(pod)
     if reference.resource_claim_template_name is None:
         raise ClaimsNotReady(f'pod "{key}", spec.resourceClaim "{reference.name}": {_NO_FIELDS}')
     for status in pod.status.resource_claim_statuses:
@@ -112,11 +112,6 @@ def group_in(groups: Store[PodGroup], pod: Pod) -> PodGroup | None:
     return groups.get(group_name_of(pod), namespace=pod.metadata.namespace)
 
 
-def no_such_group(pod: Pod) -> str:
-    """What the API says of a group that is not there."""
-    return f'podgroup.scheduling.k8s.io "{group_name_of(pod)}" not found'
-
-
 def user_of(pod: Pod) -> ResourceClaimConsumerReference:
     """The pod as a consumer reference of a claim."""
     return ResourceClaimConsumerReference(resource="pods", name=pod.metadata.name, uid=pod.metadata.uid)
@@ -126,7 +121,7 @@ def user_for(pod: Pod, reference: PodResourceClaim, group: PodGroup) -> Resource
     """In whose name the pod uses a claim: its group's, if that has just the same claim."""
     for shared in group.spec.resource_claims:
         if shared.resource_claim_name is None and shared.resource_claim_template_name is None:
-            raise ClaimsNotReady(f"PodGroup {_key(group)} claim {shared.name}: {_NO_FIELDS}")
+            raise ClaimsNotReady(f"PodGroup {object_key(group)} claim {shared.name}: {_NO_FIELDS}")
         if (shared.name, shared.resource_claim_name, shared.resource_claim_template_name) == (
             reference.name,
             reference.resource_claim_name,
@@ -166,12 +161,10 @@ def _name_in_group(group: PodGroup, reference: PodGroupResourceClaim) -> str | N
     if reference.resource_claim_name is not None:
         return reference.resource_claim_name
     if reference.resource_claim_template_name is None:
-        raise ClaimsNotReady(f"PodGroup {_key(group)}, spec.resourceClaim {reference.name}: {_NO_FIELDS}")
+        raise ClaimsNotReady(
+            f"PodGroup {object_key(group)}, spec.resourceClaim {reference.name}: {_NO_FIELDS}"
+        )
     for status in group.status.resource_claim_statuses:
         if status.name == reference.name:
             return status.resource_claim_name
-    raise ClaimsNotReady(f"PodGroup {_key(group)}: {_NOT_CREATED}")
-
-
-def _key(group: PodGroup) -> str:
-    return f"{group.metadata.namespace}/{group.metadata.name}"
+    raise ClaimsNotReady(f"PodGroup {object_key(group)}: {_NOT_CREATED}")

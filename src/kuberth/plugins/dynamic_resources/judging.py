@@ -12,18 +12,16 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kuberth.api.resource import ResourceClaimSpec
 from kuberth.api.wire import encode
+from kuberth.cluster.arrays import Column
 from kuberth.plugins.devices.inventory import Inventory
 from kuberth.plugins.devices.sites import Site
 from kuberth.plugins.dynamic_resources.allocator.demand import AllocationError, Demand
 from kuberth.plugins.dynamic_resources.allocator.results import node_selector
 from kuberth.plugins.dynamic_resources.allocator.search import Found, SearchTimeout, find
 from kuberth.plugins.dynamic_resources.node_resources import ClaimTake, take_of
-
-Column = NDArray[np.int64]
 
 FITS: Final = 0
 NO_SOLUTION: Final = 1

@@ -23,6 +23,7 @@ from kuberth.api.scheduling import PodGroup
 from kuberth.api.selectors import CompiledNodeSelector, compile_node_selector
 from kuberth.clock import NANOSECONDS
 from kuberth.cluster.nodes import NodeRow, Nodes
+from kuberth.cluster.pod_groups import pod_group_not_found
 from kuberth.cluster.selection import meets_node_selector
 from kuberth.config.plugin_args import DynamicResourcesArgs
 from kuberth.errors import KuberthError, PluginError, SelectorError
@@ -46,7 +47,7 @@ from kuberth.framework.inputs import DependsOn, Inputs
 from kuberth.framework.scores import normalized
 from kuberth.framework.status import SKIP, Code, Status
 from kuberth.framework.verdict import Codes, Verdict
-from kuberth.informers.store import Store
+from kuberth.informers.store import Store, object_key
 from kuberth.plugins.devices.features import DeviceFeatures
 from kuberth.plugins.devices.inventory import Inventory
 from kuberth.plugins.dynamic_resources import hints
@@ -66,7 +67,6 @@ from kuberth.plugins.dynamic_resources.finding import (
     group_name_of,
     is_reserved_for,
     named_claims_of,
-    no_such_group,
     user_for,
     user_of,
 )
@@ -218,7 +218,7 @@ class DynamicResources(
         if in_group:
             group = group_in(self._groups, pod)
             if group is None:
-                return Status.unresolvable(no_such_group(pod))
+                return Status.unresolvable(pod_group_not_found(group_name_of(pod)))
             try:
                 users = {each.name: user_for(pod, each, group) for each in pod.spec.resource_claims}
             except ClaimsNotReady as exc:
@@ -266,7 +266,7 @@ class DynamicResources(
 
     def _check(self, claim: ResourceClaim, *, is_special: bool) -> Status | None:
         """Whether a claim can be allocated at all."""
-        name = f"{claim.metadata.namespace}/{claim.metadata.name}"
+        name = object_key(claim)
         if claim.metadata.uid in self._inventory.claims.in_flight:
             return Status.unresolvable(f"resource claim {name} is in the process of being allocated")
         if is_special:
@@ -554,7 +554,7 @@ class DynamicResources(
             pending = claims.in_flight.get(claim.metadata.uid)
             found = None if pending is None else pending.status.allocation
             if found is None or _devices(found) != _devices(expected):
-                name = f"{claim.metadata.namespace}/{claim.metadata.name}"
+                name = object_key(claim)
                 return Status.unresolvable(
                     f"resource claim {name} is not allocated for the pod group any more"
                 )
@@ -604,7 +604,7 @@ class DynamicResources(
             self._inventory.claims.release_pending(uid)
 
     def _activating(self, pod: Pod) -> Callable[[], None]:
-        return partial(self._activator.activate, {f"{pod.metadata.namespace}/{pod.metadata.name}": pod})
+        return partial(self._activator.activate, {object_key(pod): pod})
 
     # PreBind
 

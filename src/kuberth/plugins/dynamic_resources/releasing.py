@@ -12,6 +12,7 @@ from typing import Final
 
 from kuberth.api.core import Pod
 from kuberth.api.scheduling import PodGroup
+from kuberth.cluster.pod_groups import pod_group_not_found
 from kuberth.cluster.pod_info import group_of
 from kuberth.cluster.table import ClusterTable
 from kuberth.framework.handle import Spawner
@@ -27,7 +28,6 @@ from kuberth.plugins.dynamic_resources.finding import (
     group_in,
     group_name_of,
     is_reserved_for,
-    no_such_group,
 )
 from kuberth.plugins.dynamic_resources.writing import ClaimWriter
 
@@ -86,7 +86,7 @@ class Releasing:
             return None
         group = group_in(self._groups, pod)
         if group is None:
-            return Status.error(no_such_group(pod))
+            return Status.error(pod_group_not_found(group_name_of(pod)))
         try:
             for claim in claims_of_group(group, self._claims):
                 if claim.status.allocation is not None and is_reserved_for(pod, claim, with_groups=True):

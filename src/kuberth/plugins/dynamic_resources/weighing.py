@@ -11,9 +11,9 @@ from typing import Final
 
 import numpy as np
 from msgspec.structs import replace
-from numpy.typing import NDArray
 
 from kuberth.api.core import Pod
+from kuberth.cluster.arrays import Mask
 from kuberth.cluster.nodes import Nodes
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.cluster.selection import meets_node_selector
@@ -28,8 +28,6 @@ from kuberth.plugins.dynamic_resources.node_resources import (
     take_of_allocation,
     taking,
 )
-
-Mask = NDArray[np.bool_]
 
 _NOTHING: Final = Footprint()
 

@@ -18,6 +18,7 @@ from kuberth.api.wire import to_builtins
 from kuberth.client.protocol import Api, FinalizingApi
 from kuberth.clock import NANOSECONDS, Clock
 from kuberth.errors import AnswerLostError, ApiError, ConflictError, KuberthError, NotFoundError
+from kuberth.informers.store import object_key
 from kuberth.observe.metrics import SchedulerMetrics
 from kuberth.plugins.devices.claims import KnownClaims
 
@@ -70,7 +71,7 @@ class ClaimWriter:
         `may_be_written`: another pod of the group writes the same. Raises KuberthError. Others may write to
         the claim meanwhile: it is read again then.
         """
-        name = _name(claim)
+        name = object_key(claim)
         last: ApiError | None = None
         for attempt in range(_ATTEMPTS):
             if attempt:
@@ -100,7 +101,7 @@ class ClaimWriter:
         allocation: AllocationResult | None,
         user: ResourceClaimConsumerReference,
     ) -> ResourceClaim:
-        name = _name(claim)
+        name = object_key(claim)
         if claim.metadata.deletion_timestamp is not None:
             raise ClaimWriteError(f"claim {name} got deleted in the meantime")
         status: dict[str, Any] = {}
@@ -138,7 +139,7 @@ class ClaimWriter:
                 raise
         changed = await self._api.add_finalizer(ResourceClaim, name, FINALIZER, namespace=namespace)
         if changed.metadata.uid != claim.metadata.uid or changed.status.allocation is not None:
-            raise ConflictError(f"claim {_name(claim)} changed in the meantime")
+            raise ConflictError(f"claim {object_key(claim)} changed in the meantime")
         return changed
 
     async def _patch_status(self, claim: ResourceClaim, status: dict[str, Any]) -> ResourceClaim:
@@ -178,7 +179,7 @@ class ClaimWriter:
                 )
             )
         except ApiError as exc:
-            logger.warning("claim %s is still reserved for %s: %s", _name(claim), user.name, exc)
+            logger.warning("claim %s is still reserved for %s: %s", object_key(claim), user.name, exc)
             if otherwise is not None:
                 otherwise()
 
@@ -188,7 +189,7 @@ class ClaimWriter:
         try:
             await self._patch_status(claim, status)
         except ApiError as exc:
-            logger.warning("claim %s could not be deallocated: %s", _name(claim), exc)
+            logger.warning("claim %s could not be deallocated: %s", object_key(claim), exc)
             otherwise()
 
     # The claim for extended resources
@@ -200,7 +201,7 @@ class ClaimWriter:
             return created
         except ApiError as exc:
             self._creates.inc(("failure",))
-            key = f"{claim.metadata.namespace}/{claim.metadata.name}"
+            key = object_key(claim)
             raise ClaimWriteError(f"create claim for extended resources {key}: {exc}") from exc
 
     async def delete(self, claim: ResourceClaim, otherwise: Callable[[], None] | None = None) -> None:
@@ -210,7 +211,7 @@ class ClaimWriter:
         except NotFoundError:
             pass
         except ApiError as exc:
-            logger.warning("claim %s could not be deleted: %s", _name(claim), exc)
+            logger.warning("claim %s could not be deleted: %s", object_key(claim), exc)
             if otherwise is not None:
                 otherwise()
             return
@@ -243,7 +244,7 @@ class ClaimWriter:
 
     async def patch_pod_status(self, pod: Pod, status: PodExtendedResourceClaimStatus) -> None:
         """Write into the pod's status which claim its extended resources come from."""
-        key = f"{pod.metadata.namespace}/{pod.metadata.name}"
+        key = object_key(pod)
         await _naming_failures(
             f"update pod {key} ExtendedResourceClaimStatus",
             self._patch_pod(pod, {"extendedResourceClaimStatus": to_builtins(status)}),
@@ -251,7 +252,7 @@ class ClaimWriter:
 
     async def patch_node_resources(self, pod: Pod) -> None:
         """Write into the pod's status what its devices take of the node; it has that already."""
-        key = f"{pod.metadata.namespace}/{pod.metadata.name}"
+        key = object_key(pod)
         taken = to_builtins(pod.status.node_allocatable_resource_claim_statuses)
         await _naming_failures(
             f"updating pod {key} NodeAllocatableResourceClaimStatuses",
@@ -308,10 +309,6 @@ def _is_ours(claim: ResourceClaim, allocation: AllocationResult | None) -> bool:
 
 def _precondition(claim: ResourceClaim) -> dict[str, Any]:
     return {"uid": claim.metadata.uid, "resourceVersion": claim.metadata.resource_version}
-
-
-def _name(claim: ResourceClaim) -> str:
-    return f"{claim.metadata.namespace}/{claim.metadata.name}"
 
 
 async def _naming_failures(what: str, write: Awaitable[T]) -> T:

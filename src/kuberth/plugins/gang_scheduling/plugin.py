@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple
 
 from kuberth.api.core import Pod
 from kuberth.api.scheduling import PodGroup
+from kuberth.cluster.pod_groups import GroupMembers, pod_group_not_found
 from kuberth.cluster.pod_info import group_of
 from kuberth.framework.cluster_events import Action, ClusterEvent, EventWithHint, Hint, Resource
 from kuberth.framework.cycle_state import CycleState
@@ -19,9 +20,15 @@ from kuberth.framework.extension_points import (
 from kuberth.framework.handle import Handle
 from kuberth.framework.inputs import Inputs
 from kuberth.framework.status import Status
+from kuberth.informers.store import object_key
 
 PERMIT_SECONDS: Final = 5 * 60.0
 """How long a pod keeps its node while its gang is incomplete."""
+
+
+class _Gang(NamedTuple):
+    min_count: int
+    members: GroupMembers
 
 
 class GangScheduling(PreEnqueuePlugin, PermitPlugin, EnqueueExtensions):
@@ -36,24 +43,25 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, EnqueueExtensions):
     # The gate
 
     def pre_enqueue(self, pod: Pod) -> Status | None:
-        key = group_of(pod)
+        gang = self._gang(group_of(pod), missing=_not_in_queue)
+        if not isinstance(gang, _Gang):
+            return gang
+        if gang.members.total < gang.min_count:
+            return Status.unresolvable("waiting for minCount pods from a gang to appear in scheduling queue")
+        return None
+
+    def _gang(self, key: str, *, missing: Callable[[str], Status]) -> _Gang | Status | None:
+        """The gang of this key; None if it is no gang, the status of `missing` without a PodGroup."""
         if not key:
             return None
         group = self._groups.get_by_key(key)
         if group is None:
-            name = key.partition("/")[2]
-            return Status.unresolvable(
-                f'waiting for pods\'s pod group "{name}" to appear in scheduling queue'
-            )
-        gang = group.spec.scheduling_policy.gang
-        if gang is None:
+            return missing(key)
+        policy = group.spec.scheduling_policy.gang
+        if policy is None:
             return None
         members = self._members.get(key)
-        if members is None:
-            return Status.error(unknown_group(key))
-        if members.total < gang.min_count:
-            return Status.unresolvable("waiting for minCount pods from a gang to appear in scheduling queue")
-        return None
+        return Status.error(unknown_group(key)) if members is None else _Gang(policy.min_count, members)
 
     def events_to_register(self) -> Iterable[EventWithHint]:
         # Neither a PodGroup's policy nor a pod's group ever changes, so additions are all there is.
@@ -79,27 +87,16 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, EnqueueExtensions):
     def _after_group(self, pod: Pod, _old: object, new: object) -> Hint:
         if not isinstance(new, PodGroup):
             return Hint.SKIP
-        key = f"{new.metadata.namespace}/{new.metadata.name}"
+        key = object_key(new)
         return Hint.QUEUE if group_of(pod) == key else Hint.SKIP
 
     # Bound together
 
     def permit(self, state: CycleState, pod: Pod, node_name: str) -> PermitResult | Status | None:
-        key = group_of(pod)
-        if not key:
-            return None
-        group = self._groups.get_by_key(key)
-        if group is None:
-            name = key.partition("/")[2]
-            return Status.error(
-                f'failed to get podGroup {key}: podgroup.scheduling.k8s.io "{name}" not found'
-            )
-        gang = group.spec.scheduling_policy.gang
-        if gang is None:
-            return None
-        members = self._members.get(key)
-        if members is None:
-            return Status.error(unknown_group(key))
+        gang = self._gang(group_of(pod), missing=_not_found)
+        if not isinstance(gang, _Gang):
+            return gang
+        members = gang.members
         if members.scheduled < gang.min_count:
             # Pods that the group's own cycle holds come without being called.
             if members.queued:
@@ -114,3 +111,12 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, EnqueueExtensions):
 
 def unknown_group(key: str) -> str:
     return f"pod group state not found for pod group {key}"
+
+
+def _not_in_queue(key: str) -> Status:
+    name = key.rpartition("/")[2]
+    return Status.unresolvable(f'waiting for pods\'s pod group "{name}" to appear in scheduling queue')
+
+
+def _not_found(key: str) -> Status:
+    return Status.error(f"failed to get podGroup {key}: {pod_group_not_found(key)}")

@@ -11,10 +11,11 @@ from typing import Final
 
 import numpy as np
 
+from kuberth.cluster.arrays import Mask
 from kuberth.cluster.labels import ABSENT, LabelColumn
 from kuberth.cluster.nodes import Nodes
 from kuberth.cluster.pod_info import PodInfo
-from kuberth.cluster.selection import Mask, nowhere
+from kuberth.cluster.selection import nowhere
 from kuberth.cluster.table import ClusterTable
 from kuberth.cluster.terms import Carried, Tally
 from kuberth.framework.status import Status

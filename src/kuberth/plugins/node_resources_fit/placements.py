@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from kuberth.cluster.counting import Column
+from kuberth.cluster.arrays import Column
 from kuberth.cluster.resource_columns import MEMORY
 from kuberth.config.plugin_args import ResourceSpec
 from kuberth.errors import QuantityError

@@ -11,9 +11,10 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from kuberth.cluster.arrays import Mask
 from kuberth.cluster.nodes import NodeRow, Nodes
 from kuberth.framework.status import Status
-from kuberth.framework.verdict import Codes, Mask, Verdict
+from kuberth.framework.verdict import Codes, Verdict
 from kuberth.plugins.resources.allocation import N
 from kuberth.plugins.resources.requests import Amounts
 

@@ -12,7 +12,7 @@ from typing import Protocol
 
 import numpy as np
 
-from kuberth.cluster.counting import Column
+from kuberth.cluster.arrays import Column
 from kuberth.config.plugin_args import MAX_CUSTOM_SCORE, ScoringStrategy, UtilizationShapePoint
 from kuberth.errors import ConfigError
 from kuberth.framework.scores import MAX_NODE_SCORE

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from kuberth.api.core import PersistentVolume
 from kuberth.api.storage import VolumeAttachment
-from kuberth.cluster.counting import Column, RowCounts
+from kuberth.cluster.arrays import Column
+from kuberth.cluster.counting import RowCounts
 from kuberth.framework.handle import Handle
 from kuberth.framework.status import Status
 from kuberth.plugins.node_volume_limits.resolving import VolumeResolver

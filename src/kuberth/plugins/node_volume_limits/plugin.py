@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from kuberth.api.core import PersistentVolumeClaim, Pod, Volume
 from kuberth.api.storage import CSIDriver, CSINode, CSINodeDriver, VolumeAttachment
+from kuberth.cluster.arrays import Mask
 from kuberth.cluster.nodes import Nodes
 from kuberth.cluster.pod_volumes import is_attachable
 from kuberth.cluster.selection import nowhere
@@ -20,7 +21,7 @@ from kuberth.framework.handle import Handle
 from kuberth.framework.hint_objects import expect
 from kuberth.framework.inputs import DependsOn, Inputs
 from kuberth.framework.status import SKIP, Code, Status
-from kuberth.framework.verdict import Mask, Verdict
+from kuberth.framework.verdict import Verdict
 from kuberth.plugins.node_volume_limits.attached import AttachedVolumes
 from kuberth.plugins.node_volume_limits.resolving import Attachable, VolumeResolver
 from kuberth.plugins.volumes import csi_migration

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from kuberth.api.core import Pod
 from kuberth.api.selectors import NOTHING
+from kuberth.cluster.arrays import Mask
 from kuberth.cluster.labels import ABSENT
 from kuberth.cluster.nodes import NodeRow, Nodes
 from kuberth.cluster.pod_info import PodInfo, PodMatcher
-from kuberth.cluster.selection import Mask
 from kuberth.framework.status import Status
 from kuberth.framework.verdict import Verdict
 from kuberth.plugins.pod_topology_spread.constraints import Constraint

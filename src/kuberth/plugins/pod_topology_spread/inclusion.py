@@ -10,8 +10,9 @@ from collections.abc import Iterable
 from kuberth.api.core import Pod
 from kuberth.api.selectors import required_node_affinity
 from kuberth.api.taints import find_untolerated
+from kuberth.cluster.arrays import Mask
 from kuberth.cluster.labels import ABSENT, LabelColumn
-from kuberth.cluster.selection import Mask, by_taints, meets_required_affinity
+from kuberth.cluster.selection import by_taints, meets_required_affinity
 from kuberth.cluster.table import ClusterTable
 from kuberth.plugins.pod_topology_spread.constraints import Constraint
 

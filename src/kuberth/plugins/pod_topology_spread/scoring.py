@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 from kuberth.api.core import Pod
 from kuberth.api.selectors import NOTHING
 from kuberth.api.well_known import HOSTNAME
+from kuberth.cluster.arrays import Mask
 from kuberth.cluster.labels import ABSENT, LabelColumn
 from kuberth.cluster.nodes import Nodes
 from kuberth.cluster.pod_info import PodMatcher
-from kuberth.cluster.selection import Mask, nowhere
+from kuberth.cluster.selection import nowhere
 from kuberth.cluster.table import ClusterTable
 from kuberth.cluster.terms import Tally
 from kuberth.framework.scores import MAX_NODE_SCORE

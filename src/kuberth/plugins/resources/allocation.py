@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, TypeVar
 import numpy as np
 
 from kuberth.api.pod_resources import is_scalar_resource
-from kuberth.cluster.counting import Column
+from kuberth.cluster.arrays import Column
 from kuberth.cluster.nodes import NodeRow, Nodes
 from kuberth.cluster.resource_columns import MEMORY
 from kuberth.config.plugin_args import ResourceSpec

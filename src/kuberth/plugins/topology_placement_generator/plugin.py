@@ -8,6 +8,7 @@ import numpy as np
 
 from kuberth.api.scheduling import PodGroup
 from kuberth.cluster.nodes import Nodes
+from kuberth.cluster.pod_groups import pod_group_not_found
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.extension_points import PlacementCandidate, PlacementGeneratePlugin
@@ -27,8 +28,7 @@ class TopologyPlacementGenerator(PlacementGeneratePlugin):
     ) -> Sequence[PlacementCandidate] | Status:
         found = self._groups.get_by_key(group)
         if found is None:
-            name = group.partition("/")[2]
-            return Status.error(f'podgroup.scheduling.k8s.io "{name}" not found')
+            return Status.error(pod_group_not_found(group))
         constraints = found.spec.scheduling_constraints
         if constraints is None or not constraints.topology:
             return [PlacementCandidate("", nodes)]

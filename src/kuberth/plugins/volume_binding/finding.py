@@ -14,11 +14,12 @@ from numpy.typing import NDArray
 
 from kuberth.api.core import PersistentVolume, PersistentVolumeClaim
 from kuberth.api.storage import CSIDriver, CSINode, CSIStorageCapacity, StorageClass
+from kuberth.cluster.arrays import Mask
 from kuberth.cluster.nodes import Nodes
 from kuberth.cluster.selection import everywhere, nowhere
 from kuberth.framework.handle import Handle
 from kuberth.framework.status import Status
-from kuberth.framework.verdict import Mask, Verdict
+from kuberth.framework.verdict import Verdict
 from kuberth.plugins.volume_binding.assumptions import Assumptions
 from kuberth.plugins.volume_binding.claims import PodClaims, WaitingClaim
 from kuberth.plugins.volume_binding.matching import VolumesOf, match_claims

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from kuberth.cluster.arrays import Mask
 from kuberth.cluster.nodes import Nodes
 from kuberth.cluster.selection import everywhere
-from kuberth.framework.verdict import Mask
 from kuberth.plugins.volume_binding.claims import WaitingClaim
 from kuberth.plugins.volume_binding.reach import NONE, Ranks, first_reachable
 from kuberth.plugins.volume_binding.volumes import KnownVolume, VolumeShape, is_for

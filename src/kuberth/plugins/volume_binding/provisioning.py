@@ -14,10 +14,10 @@ import numpy as np
 from kuberth.api.quantity import value
 from kuberth.api.selectors import Operator, Selector, new_requirement
 from kuberth.api.storage import CSIDriver, CSIStorageCapacity, StorageClass
+from kuberth.cluster.arrays import Mask
 from kuberth.cluster.nodes import Nodes
 from kuberth.cluster.selection import everywhere, has_labels, nowhere
 from kuberth.errors import QuantityError, SelectorError
-from kuberth.framework.verdict import Mask
 from kuberth.informers.store import Store
 from kuberth.plugins.volume_binding.claims import WaitingClaim
 from kuberth.plugins.volume_binding.reach import Ranks, Reach, first_reachable, reach_of_topology

@@ -22,10 +22,10 @@ from kuberth.api.selectors import (
     compile_label_selector,
     compile_node_selector,
 )
+from kuberth.cluster.arrays import Mask
 from kuberth.cluster.nodes import Nodes
 from kuberth.cluster.selection import everywhere, has_labels, meets_requirement, nowhere
 from kuberth.errors import SelectorError
-from kuberth.framework.verdict import Mask
 
 NONE: Final = np.iinfo(np.int64).max
 """Stands for no choice where a number stands for one."""

@@ -14,6 +14,7 @@ from typing import Final
 import numpy as np
 
 from kuberth.api.core import PersistentVolumeClaim, Pod
+from kuberth.cluster.arrays import Mask
 from kuberth.cluster.nodes import NodeRow, Nodes
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.cluster.pod_volumes import Disk, disks, is_restricted
@@ -24,7 +25,7 @@ from kuberth.framework.handle import Handle
 from kuberth.framework.hint_objects import expect
 from kuberth.framework.inputs import DependsOn, Inputs
 from kuberth.framework.status import SKIP, Status
-from kuberth.framework.verdict import Mask, Verdict
+from kuberth.framework.verdict import Verdict
 from kuberth.plugins.volumes.claims import USERS_OF_CLAIM, claim_not_found, uses_claim
 
 _DISK_IN_USE: Final = Status.unschedulable("node(s) had no available disk")

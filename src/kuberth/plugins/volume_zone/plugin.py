@@ -13,6 +13,7 @@ from kuberth.api.core import PersistentVolume, PersistentVolumeClaim, Pod
 from kuberth.api.selectors import Operator, Requirement
 from kuberth.api.storage import StorageClass
 from kuberth.api.well_known import BETA_REGION, BETA_ZONE, REGION, ZONE
+from kuberth.cluster.arrays import Mask
 from kuberth.cluster.nodes import Nodes
 from kuberth.cluster.selection import everywhere, meets_requirement, nowhere
 from kuberth.framework.cluster_events import Action, ClusterEvent, EventWithHint, Hint, Resource
@@ -22,7 +23,7 @@ from kuberth.framework.handle import Handle
 from kuberth.framework.hint_objects import expect
 from kuberth.framework.inputs import DependsOn, Inputs
 from kuberth.framework.status import SKIP, Status
-from kuberth.framework.verdict import Mask, Verdict
+from kuberth.framework.verdict import Verdict
 from kuberth.plugins.volumes.claims import (
     USERS_OF_CLAIM,
     WAIT_FOR_FIRST_CONSUMER,

@@ -14,6 +14,7 @@ from kuberth.assembly.scheduler import UNFINISHED, Scheduler
 from kuberth.client.protocol import Api
 from kuberth.cluster.table import ClusterTable
 from kuberth.errors import ApiError
+from kuberth.informers.store import object_key
 from kuberth.queue.interface import SchedulingQueue
 
 logger = logging.getLogger(__name__)
@@ -44,7 +45,7 @@ def compare(cluster: ClusterTable, nodes: Sequence[Node], pods: Sequence[Pod]) -
     placed = {info.uid: info for info in cluster.placed_pods()}
     for uid, pod in assigned.items():
         info = placed.pop(uid, None)
-        key = f"{pod.metadata.namespace}/{pod.metadata.name}"
+        key = object_key(pod)
         if info is None:
             yield f"pod {key} is assigned on the API but not in the table"
         elif info.node_name != pod.spec.node_name:
@@ -70,5 +71,5 @@ def describe_queue(queue: SchedulingQueue) -> Iterator[str]:
         for queued in waiting:
             why = ", ".join(sorted(queued.rejectors)) or "no plugin"
             yield f"  {queued.key}: {queued.attempts} attempts, rejected by {why}"
-    in_flight = [f"{pod.metadata.namespace}/{pod.metadata.name}" for pod in queue.in_flight()]
+    in_flight = [object_key(pod) for pod in queue.in_flight()]
     yield f"in flight: {', '.join(in_flight) or 'none'}"

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from kuberth.api.scheduling import PodGroup
+from kuberth.cluster.pod_groups import pod_group_not_found
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.cluster.table import ClusterTable
 from kuberth.cluster.what_if import LoggedWhatIf
@@ -198,7 +199,7 @@ class GroupCycle:
         group = self._groups.get_by_key(key)
         if group is None:
             return GroupResult(
-                Status.error(f"failed to get pod group object: {not_found(key)}"), result.members
+                Status.error(f"failed to get pod group object: {pod_group_not_found(key)}"), result.members
             )
         constraints = group.spec.scheduling_constraints
         plugin = runner.placing.group_post_filter
@@ -298,9 +299,3 @@ class GroupCycle:
 
 def _waits_for_extenders(info: PodInfo, runner: Runner) -> bool:
     return bool(runner.extenders) and runner.extenders.decide_about(info.pod)
-
-
-def not_found(key: str) -> str:
-    """The API's message for a PodGroup that does not exist."""
-    name = key.partition("/")[2]
-    return f'podgroup.scheduling.k8s.io "{name}" not found'
