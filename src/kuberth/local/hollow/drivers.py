@@ -19,10 +19,10 @@ from kuberth.errors import ConfigError
 from kuberth.local.apiserver.objects import Obj, name_of
 from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.apiserver.verbs.core import Core
+from kuberth.local.hollow.controlling import Controller
 from kuberth.local.hollow.devices import Driver, PlayedPool
 from kuberth.local.hollow.informing import Informers
 from kuberth.local.hollow.shapes import HOLLOW
-from kuberth.local.hollow.working import Worker
 
 SLICES: Final = "resourceslices.resource.k8s.io"
 CLASSES: Final = "deviceclasses.resource.k8s.io"
@@ -40,16 +40,15 @@ class HollowDrivers:
     def __init__(self, informers: Informers, drivers: Sequence[Driver]) -> None:
         self._core = informers.core
         self._drivers = {driver.name: driver for driver in drivers}
-        self._nodes = informers.of("nodes")
-        self._slices = informers.of(SLICES)
-        self._worker = Worker("pools", self._sync)
-        self._slices.add_index("published pool", _published)
-        self._nodes.add_handler(self._note_node)
-        self._slices.add_handler(self._note_slice)
+        self._controller = Controller(informers)
+        self._queue = self._controller.queue("pools", self._sync)
+        self._nodes = self._controller.watch("nodes", self._note_node)
+        self._slices = self._controller.watch(
+            SLICES, self._note_slice, indexes={"published pool": _published}
+        )
 
     async def run(self) -> None:
-        await self._nodes.synced.wait()
-        await self._slices.synced.wait()
+        await self._controller.wait_synced()
         for driver in self._drivers.values():
             for _, device_class in driver.classes:
                 await self._core.patch(
@@ -61,18 +60,18 @@ class HollowDrivers:
                     force=True,
                 )
             for pool in driver.network_pools():
-                self._worker.add(f"{driver.name}{_BETWEEN}{pool}")
-        await self._worker.run()
+                self._queue.add(f"{driver.name}{_BETWEEN}{pool}")
+        await self._controller.run()
 
     def _note_node(self, old: Obj | None, new: Obj | None) -> None:
         for driver in self._drivers.values():
             for node in (old, new):
                 for pool in {} if node is None else driver.pools_on(node):
-                    self._worker.add(f"{driver.name}{_BETWEEN}{pool}")
+                    self._queue.add(f"{driver.name}{_BETWEEN}{pool}")
 
     def _note_slice(self, old: Obj | None, new: Obj | None) -> None:
         for key in _published(new or old or {}):
-            self._worker.add(key)
+            self._queue.add(key)
 
     def _wanted(self, key: str) -> tuple[PlayedPool, Obj | None] | None:
         """The pool of a key as the file has it, and its node if it has one."""

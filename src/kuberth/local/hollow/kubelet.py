@@ -14,6 +14,7 @@ from kuberth.clock import NANOSECONDS, Clock
 from kuberth.local.apiserver.objects import Obj, key_of
 from kuberth.local.hollow.admitting import Refusal, Rooms
 from kuberth.local.hollow.annotations import course_of
+from kuberth.local.hollow.controlling import Controller, by_node
 from kuberth.local.hollow.informing import Informers
 from kuberth.local.hollow.pod_claims import CLAIMS, GROUP_CLAIMS_GATE, claim_keys, problem_with_claims
 from kuberth.local.hollow.pod_life import PodLife, Step, advance, remembered
@@ -21,7 +22,6 @@ from kuberth.local.hollow.pod_states import is_finished, node_of, phase
 from kuberth.local.hollow.pod_statuses import KILLED, STOPPED, creating, finished, refused, started
 from kuberth.local.hollow.recording import Recorder
 from kuberth.local.hollow.shapes import address
-from kuberth.local.hollow.working import Worker
 from kuberth.text.timestamps import parse_timestamp, stamp
 
 _POD_NET: Final = 10 << 24 | 128 << 16
@@ -50,10 +50,7 @@ class HollowKubelet:
         self._clock = clock
         self._core = informers.core
         self._with_groups = informers.core.gates.get(GROUP_CLAIMS_GATE, False)
-        self._pods = informers.of("pods")
-        self._claims = informers.of(CLAIMS)
         self._recorder = Recorder(informers, clock=clock, component="kubelet")
-        self._worker = Worker("kubelet", self._sync, parallel=_PARALLEL)
         self._rooms = Rooms()
         self._lives: dict[str, PodLife] = {}
         """By UID, of pods whose annotations make time matter."""
@@ -64,21 +61,17 @@ class HollowKubelet:
         self._lacking: dict[str, str] = {}
         """What was told of pods whose devices are not ready, by UID."""
         self._last_address = 0
-        self._pods.add_index("claim", claim_keys)
-        self._pods.add_index("node", lambda pod: (node_of(pod),) if node_of(pod) else ())
-        self._pods.add_index("address", _addresses)
-        self._pods.add_handler(self._note)
-        self._claims.add_handler(self._note_claim)
-
-    async def run(self) -> None:
-        await self._pods.synced.wait()
-        await self._claims.synced.wait()
-        await self._worker.run()
+        controller = Controller(informers)
+        self._queue = controller.queue("kubelet", self._sync, parallel=_PARALLEL)
+        indexes = {"claim": claim_keys, "node": by_node, "address": _addresses}
+        self._pods = controller.watch("pods", self._note, indexes=indexes)
+        self._claims = controller.watch(CLAIMS, self._note_claim)
+        self.run = controller.run
 
     def look_at(self, node: str) -> None:
         """A node is played from now on, or another way than before: look after the pods it has."""
         for pod in self._pods.by("node", node):
-            self._worker.add(key_of(pod))
+            self._queue.add(key_of(pod))
 
     def _note(self, old: Obj | None, new: Obj | None) -> None:
         uid = (new or old or {})["metadata"]["uid"]
@@ -93,12 +86,12 @@ class HollowKubelet:
         if new is None:
             self._asked.pop(uid, None)
         elif node_of(new) and (not is_finished(new) or "deletionTimestamp" in new["metadata"]):
-            self._worker.add(key_of(new))
+            self._queue.add(key_of(new))
 
     def _note_claim(self, old: Obj | None, new: Obj | None) -> None:
         for pod in self._pods.by("claim", key_of(new or old or {})):
             if pod["metadata"]["uid"] in self._lacking:
-                self._worker.add(key_of(pod))
+                self._queue.add(key_of(pod))
 
     async def _sync(self, key: str) -> float | None:
         pod = self._pods.get(key)
@@ -114,7 +107,7 @@ class HollowKubelet:
             return None
         if not pod.get("status", {}).get("startTime") and (refusal := await self._refusal(pod, node)):
             await self._write(pod, refused(pod, **refusal._asdict(), now=stamp(self._clock)))
-            self._tell(pod, refusal.reason, refusal.message)
+            self._recorder.record(pod, refusal.reason, refusal.message, type_="Warning")
             return None
         if phase(pod) != "Running" and await self._waits_for_devices(pod, node):
             return None
@@ -126,7 +119,7 @@ class HollowKubelet:
         elif self._pods.get(key) is pod:
             self._settled[uid] = pod, node.obj
         for told in step.told:
-            self._tell(pod, told.reason, told.message, type_=told.type)
+            self._recorder.record(pod, told.reason, told.message, type_=told.type)
         return step.seconds
 
     async def _waits_for_devices(self, pod: Obj, node: PlayedNode) -> bool:
@@ -142,7 +135,7 @@ class HollowKubelet:
             pod = await self._write(pod, status)
         if told != problem:
             message = f"Failed to prepare dynamic resources: prepare dynamic resources: {problem}"
-            self._tell(pod, "FailedPrepareDynamicResources", message)
+            self._recorder.record(pod, "FailedPrepareDynamicResources", message, type_="Warning")
         return True
 
     async def _refusal(self, pod: Obj, node: PlayedNode) -> Refusal | None:
@@ -203,9 +196,6 @@ class HollowKubelet:
 
     async def _write(self, pod: Obj, status: Obj) -> Obj:
         return await self._pods.update({**pod, "status": status}, subresource="status")
-
-    def _tell(self, pod: Obj, reason: str, message: str, *, type_: str = "Warning") -> None:
-        self._recorder.record(pod, api_version="v1", kind="Pod", reason=reason, message=message, type_=type_)
 
     def _next_address(self) -> str:
         while True:

@@ -29,11 +29,11 @@ def controller_of(obj: Obj) -> Obj | None:
     return None
 
 
-def reference_to(owner: Obj, *, api_version: str, kind: str) -> Obj:
+def reference_to(owner: Obj) -> Obj:
     """The reference by which a controller owns what it makes."""
     return {
-        "apiVersion": api_version,
-        "kind": kind,
+        "apiVersion": owner["apiVersion"],
+        "kind": owner["kind"],
         "name": name_of(owner),
         "uid": owner["metadata"]["uid"],
         "controller": True,
@@ -57,15 +57,11 @@ def index_owners(children: Informer) -> None:
 class Claim:
     """What one owner says of children: which are its own, and which it takes or lets go."""
 
-    def __init__(
-        self, children: Informer, owner: Obj, *, api_version: str, kind: str, selector: Obj | None
-    ) -> None:
+    def __init__(self, children: Informer, owner: Obj, *, selector: Obj | None) -> None:
         self.owner = owner
         self.matching = selector_of(selector)
         self.owner_leaves = "deletionTimestamp" in owner["metadata"]
         self._children = children
-        self._api_version = api_version
-        self._kind = kind
 
     def candidates(self) -> list[Obj]:
         """Its children, and those that nobody has."""
@@ -86,15 +82,12 @@ class Claim:
         if reference is not None or not matches or self.owner_leaves or self._children.is_leaving(child):
             return None
         references = child["metadata"].get("ownerReferences") or []
-        mine = reference_to(self.owner, api_version=self._api_version, kind=self._kind)
-        return await self._children.update(_with_references(child, [*references, mine]))
+        return await self._children.update(_with_references(child, [*references, reference_to(self.owner)]))
 
 
-async def claim(
-    children: Informer, owner: Obj, *, api_version: str, kind: str, selector: Obj | None
-) -> list[Obj]:
-    """The children of an owner; adopts and releases on the way."""
-    claiming = Claim(children, owner, api_version=api_version, kind=kind, selector=selector)
+async def claim(children: Informer, owner: Obj) -> list[Obj]:
+    """The children of an owner, after those that its selector matches were adopted and others released."""
+    claiming = Claim(children, owner, selector=owner["spec"].get("selector"))
     settled = [await claiming.settle(child) for child in claiming.candidates()]
     return [child for child in settled if child is not None]
 

@@ -12,8 +12,8 @@ from typing import Final
 
 from kuberth.local.apiserver.objects import Obj, name_of, namespace_of
 from kuberth.local.apiserver.status_errors import StatusError
+from kuberth.local.hollow.controlling import Controller
 from kuberth.local.hollow.informing import Informer, Informers
-from kuberth.local.hollow.working import Worker
 
 CA_CONFIG_MAP: Final = "kube-root-ca.crt"
 _SERVICE: Final = {"name": "kubernetes", "namespace": "default"}
@@ -32,24 +32,22 @@ class Publisher:
 
     def __init__(self, informers: Informers, identity: ServerIdentity) -> None:
         self._identity = identity
-        self._namespaces = informers.of("namespaces")
-        self._config_maps = informers.of("configmaps")
-        self._endpoints = informers.of("endpoints")
-        self._slices = informers.of("endpointslices.discovery.k8s.io")
-        self._worker = Worker(self.name, self._sync)
-        self._namespaces.add_handler(lambda old, new: self._worker.add(name_of(new or old or {})))
-        self._config_maps.add_handler(self._note_config_map)
+        self._controller = Controller(informers)
+        self._queue = self._controller.queue(self.name, self._sync)
+        self._namespaces = self._controller.watch("namespaces", self._queue.add_changed)
+        self._config_maps = self._controller.watch("configmaps", self._note_config_map)
+        self._endpoints = self._controller.watch("endpoints")
+        self._slices = self._controller.watch("endpointslices.discovery.k8s.io")
 
     async def run(self) -> None:
-        for informer in (self._namespaces, self._config_maps, self._endpoints, self._slices):
-            await informer.synced.wait()
+        await self._controller.wait_synced()
         await self._publish_server()
-        await self._worker.run()
+        await self._controller.run()
 
     def _note_config_map(self, old: Obj | None, new: Obj | None) -> None:
         found = new or old or {}
         if name_of(found) == CA_CONFIG_MAP:
-            self._worker.add(namespace_of(found))
+            self._queue.add(namespace_of(found))
 
     async def _sync(self, namespace: str) -> None:
         found = self._namespaces.get(namespace)

@@ -30,9 +30,8 @@ class Recorder:
         self._component = component
         self._under_way = 0
 
-    def record(
-        self, obj: Obj, *, api_version: str, kind: str, reason: str, message: str, type_: str = "Normal"
-    ) -> None:
+    def record(self, obj: Obj, reason: str, message: str, *, type_: str = "Normal") -> None:
+        """Write an event about an object in the background."""
         if self._under_way >= _MOST:
             return
         namespace = namespace_of(obj) or "default"
@@ -42,8 +41,8 @@ class Recorder:
             "kind": "Event",
             "metadata": {"name": event_name(name_of(obj), secrets.token_hex(8)), "namespace": namespace},
             "involvedObject": {
-                "apiVersion": api_version,
-                "kind": kind,
+                "apiVersion": obj.get("apiVersion", ""),
+                "kind": obj.get("kind", ""),
                 "namespace": namespace_of(obj),
                 "name": name_of(obj),
                 "uid": obj["metadata"].get("uid", ""),

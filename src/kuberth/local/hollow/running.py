@@ -7,7 +7,7 @@ pods run, and what is deleted goes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -43,8 +43,11 @@ from kuberth.local.hollow.publishing import Publisher, ServerIdentity
 from kuberth.local.hollow.working import keep_running
 
 
-class Controller(Protocol):
-    async def run(self) -> None:
+class Runnable(Protocol):
+    """A controller as the cluster sees it."""
+
+    @property
+    def run(self) -> Callable[[], Coroutine[Any, Any, None]]:
         """Work until cancelled."""
         ...
 
@@ -52,7 +55,7 @@ class Controller(Protocol):
 class ControllerFactory(Protocol):
     name: str
 
-    def __call__(self, informers: Informers, *, clock: Clock) -> Controller: ...
+    def __call__(self, informers: Informers, *, clock: Clock) -> Runnable: ...
 
 
 _FACTORIES: Final[Sequence[ControllerFactory]] = (
@@ -123,7 +126,7 @@ class HollowCluster:
         self._has_volumes = VolumeController.name in chosen
         self._informers = Informers(core)
         self._nodes = HollowNodes(core, count=nodes, shapes=shapes, clock=clock, informers=self._informers)
-        self._controllers: dict[str, Controller] = {
+        self._controllers: dict[str, Runnable] = {
             name: factory(self._informers, clock=clock)
             for name, factory in CONTROLLERS.items()
             if name in chosen

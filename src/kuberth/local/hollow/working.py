@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, TypeVar
 
+from kuberth.local.apiserver.objects import Obj, key_of
 from kuberth.local.apiserver.status_errors import StatusError
 
 logger = logging.getLogger(__name__)
@@ -96,6 +97,10 @@ class Worker:
             self._known.add(key)
             self._waiting.append(key)
             self._ready.release()
+
+    def add_changed(self, old: Obj | None, new: Obj | None) -> None:
+        """Add the key of an object that changed: a handler for informers."""
+        self.add(key_of(new or old or {}))
 
     def add_after(self, key: str, seconds: float) -> None:
         """Add the key later; of several such wishes the earliest counts."""

@@ -21,6 +21,8 @@ from kuberth.testing import FakeClock
 from tests.unit.local.hollow.harness import playing, virtual
 
 OWNER: Obj = {
+    "apiVersion": "apps/v1",
+    "kind": "ReplicaSet",
     "metadata": {"name": "web", "namespace": "default", "uid": "owner"},
     "spec": {
         "selector": {"matchLabels": {"app": "web"}},
@@ -66,9 +68,7 @@ class Pods:
 
 def pod(name: str, *, labels: Iterable[str] = ("app", "tier"), ready: bool = False, **more: Any) -> Obj:
     values = {"app": "web", "tier": "front"}
-    owners = (
-        [reference_to(OWNER, api_version="apps/v1", kind="ReplicaSet")] if more.get("owned", True) else []
-    )
+    owners = [reference_to(OWNER)] if more.get("owned", True) else []
     since = more.get("since", "1970-01-01T00:00:00Z")
     condition = {"type": "Ready", "status": "True" if ready else "False", "lastTransitionTime": since}
     return {
@@ -96,8 +96,7 @@ class Settling(Claim):
 
 def settling(pods: Pods, owner: Obj = OWNER) -> Settling:
     informer: Informer = pods  # type: ignore[assignment]  # as much of one as is asked for
-    selector = owner["spec"]["selector"]
-    claim = Settling(informer, owner, api_version="apps/v1", kind="ReplicaSet", selector=selector)
+    claim = Settling(informer, owner, selector=owner["spec"]["selector"])
     claim.looked_at = []
     return claim
 

@@ -12,18 +12,18 @@ from datetime import tzinfo
 from typing import Final
 
 from kuberth.clock import NANOSECONDS, Clock
-from kuberth.local.apiserver.objects import Obj, key_of, name_of, namespace_of
+from kuberth.local.apiserver.objects import Obj, name_of, namespace_of
 from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.cron import Schedule, ScheduleError, parse_schedule, zone_of
 from kuberth.local.hollow.conditions import is_true
+from kuberth.local.hollow.controlling import Controller
 from kuberth.local.hollow.informing import Informers
-from kuberth.local.hollow.ownership import OWNER_INDEX, index_owners, owner_key, reference_to
+from kuberth.local.hollow.ownership import OWNER_INDEX, reference_to
 from kuberth.local.hollow.recording import Recorder
-from kuberth.local.hollow.working import Worker, together
+from kuberth.local.hollow.working import together
 from kuberth.text.timestamps import parse_timestamp, timestamp
 
 _API_VERSION: Final = "batch/v1"
-_KIND: Final = "CronJob"
 _SCHEDULED_AT: Final = "batch.kubernetes.io/cronjob-scheduled-timestamp"
 
 
@@ -32,23 +32,12 @@ class CronJobController:
 
     def __init__(self, informers: Informers, *, clock: Clock) -> None:
         self._clock = clock
-        self._cron_jobs = informers.of("cronjobs.batch")
-        self._jobs = informers.of("jobs.batch")
         self._recorder = Recorder(informers, clock=clock, component="cronjob-controller")
-        self._worker = Worker(self.name, self._sync)
-        index_owners(self._jobs)
-        self._cron_jobs.add_handler(lambda old, new: self._worker.add(key_of(new or old or {})))
-        self._jobs.add_handler(self._note_job)
-
-    async def run(self) -> None:
-        await self._cron_jobs.synced.wait()
-        await self._jobs.synced.wait()
-        await self._worker.run()
-
-    def _note_job(self, old: Obj | None, new: Obj | None) -> None:
-        for job in (old, new):
-            if job is not None and (key := owner_key(job, _KIND)) is not None:
-                self._worker.add(key)
+        controller = Controller(informers)
+        queue = controller.queue(self.name, self._sync)
+        self._cron_jobs = controller.watch("cronjobs.batch", queue.add_changed)
+        self._jobs = controller.watch_owned("jobs.batch", queue, kind="CronJob")
+        self.run = controller.run
 
     async def _sync(self, key: str) -> float | None:
         cron_job = self._cron_jobs.get(key)
@@ -69,7 +58,9 @@ class CronJobController:
         try:
             schedule, zone = parse_schedule(spec.get("schedule", "")), zone_of(spec.get("timeZone"))
         except ScheduleError as error:
-            self._tell(cron_job, "UnparseableSchedule", f"unparseable schedule: {error}", type_="Warning")
+            self._recorder.record(
+                cron_job, "UnparseableSchedule", f"unparseable schedule: {error}", type_="Warning"
+            )
             return None, None
         following = schedule.after(now, zone)
         wait = None if following is None else following - now
@@ -80,7 +71,7 @@ class CronJobController:
         policy = spec.get("concurrencyPolicy", "Allow")
         if policy == "Forbid" and active:
             message = "Not starting job because prior execution is running and concurrency policy is Forbid"
-            self._tell(cron_job, "JobAlreadyActive", message)
+            self._recorder.record(cron_job, "JobAlreadyActive", message)
             return None, wait
         if policy == "Replace":
             await together(self._jobs.delete(job, propagation="Background") for job in active)
@@ -91,10 +82,12 @@ class CronJobController:
         except StatusError as error:
             # Made before, by a process that ended before it could say so.
             if error.reason != "AlreadyExists":
-                self._tell(cron_job, "FailedCreate", f"Error creating job: {error}", type_="Warning")
+                self._recorder.record(
+                    cron_job, "FailedCreate", f"Error creating job: {error}", type_="Warning"
+                )
                 raise
         else:
-            self._tell(cron_job, "SuccessfulCreate", f"Created job {body['metadata']['name']}")
+            self._recorder.record(cron_job, "SuccessfulCreate", f"Created job {body['metadata']['name']}")
         return due, wait
 
     def _earliest(self, cron_job: Obj, now: float) -> float:
@@ -135,11 +128,6 @@ class CronJobController:
             status["lastSuccessfulTime"] = last
         if status != old:
             await self._cron_jobs.update({**cron_job, "status": status}, subresource="status")
-
-    def _tell(self, cron_job: Obj, reason: str, message: str, *, type_: str = "Normal") -> None:
-        self._recorder.record(
-            cron_job, api_version=_API_VERSION, kind=_KIND, reason=reason, message=message, type_=type_
-        )
 
 
 def latest(schedule: Schedule, zone: tzinfo, earliest: float, now: float) -> float | None:
@@ -187,7 +175,7 @@ def _new_job(cron_job: Obj, due: float) -> Obj:
             "namespace": namespace_of(cron_job),
             **({"labels": metadata["labels"]} if metadata.get("labels") else {}),
             "annotations": annotations,
-            "ownerReferences": [reference_to(cron_job, api_version=_API_VERSION, kind=_KIND)],
+            "ownerReferences": [reference_to(cron_job)],
         },
         "spec": template.get("spec", {}),
     }

@@ -22,15 +22,14 @@ from kuberth.local.apiserver.objects import Obj, key_of, name_of
 from kuberth.local.hollow.amounts import scaled
 from kuberth.local.hollow.controllers.replica_set import pod_from_template
 from kuberth.local.hollow.controllers.revisions import REVISION_LABEL, RevisionHistory
+from kuberth.local.hollow.controlling import Controller
 from kuberth.local.hollow.informing import Informers
-from kuberth.local.hollow.ownership import OWNER_INDEX, claim, controller_of, index_owners, owner_key
+from kuberth.local.hollow.ownership import OWNER_INDEX, claim
 from kuberth.local.hollow.pod_states import is_finished, is_ready, node_of, seconds_to_available
-from kuberth.local.hollow.working import Worker, coalesce_seconds, together
+from kuberth.local.hollow.working import coalesce_seconds, together
 from kuberth.local.selecting import labels_of
 from kuberth.text.timestamps import seconds_since
 
-_API_VERSION: Final = "apps/v1"
-_KIND: Final = "DaemonSet"
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _NODE_NAME: Final = "metadata.name"
 _BURST: Final = 250
@@ -52,45 +51,26 @@ class DaemonSetController:
 
     def __init__(self, informers: Informers, *, clock: Clock) -> None:
         self._clock = clock
-        self._sets = informers.of("daemonsets.apps")
-        self._nodes = informers.of("nodes")
-        self._pods = informers.of("pods")
-        self._history = RevisionHistory(
-            informers, api_version=_API_VERSION, kind=_KIND, hash_label=REVISION_LABEL
-        )
-        self._worker = Worker(self.name, self._sync)
-        index_owners(self._pods)
-        self._sets.add_handler(lambda old, new: self._worker.add(key_of(new or old or {})))
-        self._nodes.add_handler(self._note_node)
-        self._pods.add_handler(self._note_pod)
+        controller = Controller(informers)
+        self._queue = controller.queue(self.name, self._sync)
+        self._sets = controller.watch("daemonsets.apps", self._queue.add_changed)
+        self._pods = controller.watch_owned("pods", self._queue, kind="DaemonSet", coalesce=True)
+        self._nodes = controller.watch("nodes", self._queue_all)
+        self._history = RevisionHistory(controller, hash_label=REVISION_LABEL)
+        self.run = controller.run
 
-    async def run(self) -> None:
-        for informer in (self._sets, self._nodes, self._pods):
-            await informer.synced.wait()
-        await self._history.wait_synced()
-        await self._worker.run()
-
-    def _note_node(self, old: Obj | None, new: Obj | None) -> None:
+    def _queue_all(self, old: Obj | None, new: Obj | None) -> None:
         if old is not None and new is not None and old is not new and _placement(old) == _placement(new):
             return
         for owner in self._sets.all():
-            self._look_at(key_of(owner), owner["metadata"]["uid"])
-
-    def _note_pod(self, old: Obj | None, new: Obj | None) -> None:
-        for pod in (old, new):
-            if pod is not None and (key := owner_key(pod, _KIND)) is not None:
-                reference = controller_of(pod) or {}
-                self._look_at(key, reference["uid"])
-
-    def _look_at(self, key: str, uid: str) -> None:
-        self._worker.add_after(key, coalesce_seconds(self._pods.count(OWNER_INDEX, uid)))
+            pods = self._pods.count(OWNER_INDEX, owner["metadata"]["uid"])
+            self._queue.add_after(key_of(owner), coalesce_seconds(pods))
 
     async def _sync(self, key: str) -> float | None:
         owner = self._sets.get(key)
         if owner is None:
             return None
-        selector = owner["spec"].get("selector")
-        owned = await claim(self._pods, owner, api_version=_API_VERSION, kind=_KIND, selector=selector)
+        owned = await claim(self._pods, owner)
         on_node: dict[str, list[Obj]] = {}
         for pod in owned:
             on_node.setdefault(_target(pod), []).append(pod)
@@ -161,7 +141,7 @@ class DaemonSetController:
         for node, pod in zip(missing, made, strict=False):
             on_node[node] = [pod]
         if len(missing) > _BURST or len(leaving) > _BURST:
-            self._worker.add(key_of(owner))
+            self._queue.add(key_of(owner))
         return min(waits, default=None)
 
     def _doubled(self, owner: Obj, alive: Sequence[Obj], revision: str) -> list[Obj]:
@@ -310,7 +290,7 @@ def _tolerations(spec: Obj) -> list[Obj]:
 
 
 def _new_pod(owner: Obj, node: str, revision: str) -> Obj:
-    pod = pod_from_template(owner, api_version=_API_VERSION, kind=_KIND)
+    pod = pod_from_template(owner)
     metadata, spec = pod["metadata"], dict(pod["spec"])
     metadata["labels"] = {**metadata.get("labels", {}), REVISION_LABEL: revision}
     affinity = dict(spec.get("affinity") or {})

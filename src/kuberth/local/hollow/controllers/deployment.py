@@ -22,13 +22,12 @@ from kuberth.local.hollow.controllers.deployment_status import (
     seconds_to_deadline,
 )
 from kuberth.local.hollow.controllers.rollout import HASH_LABEL, REVISION, replicas_of
+from kuberth.local.hollow.controlling import Controller
 from kuberth.local.hollow.informing import Informers
 from kuberth.local.hollow.ownership import OWNER_INDEX, claim, index_owners, owner_key, reference_to
 from kuberth.local.hollow.pod_states import is_finished
 from kuberth.local.hollow.recording import Recorder
-from kuberth.local.hollow.working import Worker
 
-_API_VERSION: Final = "apps/v1"
 _KIND: Final = "Deployment"
 _HISTORY: Final = "deployment.kubernetes.io/revision-history"
 _NOT_COPIED: Final = {
@@ -47,42 +46,29 @@ class DeploymentController:
 
     def __init__(self, informers: Informers, *, clock: Clock) -> None:
         self._clock = clock
-        self._deployments = informers.of("deployments.apps")
-        self._sets = informers.of("replicasets.apps")
-        self._pods = informers.of("pods")
         self._recorder = Recorder(informers, clock=clock, component="deployment-controller")
-        self._worker = Worker(self.name, self._sync)
-        index_owners(self._sets)
+        controller = Controller(informers)
+        self._queue = controller.queue(self.name, self._sync)
+        self._deployments = controller.watch("deployments.apps", self._queue.add_changed)
+        self._sets = controller.watch_owned("replicasets.apps", self._queue, kind=_KIND)
+        self._pods = controller.watch("pods", self._queue_owner_of_set)
         index_owners(self._pods)
-        self._deployments.add_handler(lambda old, new: self._worker.add(key_of(new or old or {})))
-        self._sets.add_handler(self._note_set)
-        self._pods.add_handler(self._note_pod)
+        self.run = controller.run
 
-    async def run(self) -> None:
-        for informer in (self._deployments, self._sets, self._pods):
-            await informer.synced.wait()
-        await self._worker.run()
-
-    def _note_set(self, old: Obj | None, new: Obj | None) -> None:
-        for replica_set in (old, new):
-            if replica_set is not None and (key := owner_key(replica_set, _KIND)) is not None:
-                self._worker.add(key)
-
-    def _note_pod(self, old: Obj | None, new: Obj | None) -> None:
+    def _queue_owner_of_set(self, old: Obj | None, new: Obj | None) -> None:
         """Recreate goes on when the last old pod is gone, of which its replica set says nothing."""
         if old is None or (new is not None and not is_finished(new)):
             return
         key = owner_key(old, "ReplicaSet")
         replica_set = None if key is None else self._sets.get(key)
-        if replica_set is not None:
-            self._note_set(None, replica_set)
+        if replica_set is not None and (owner := owner_key(replica_set, _KIND)) is not None:
+            self._queue.add(owner)
 
     async def _sync(self, key: str) -> float | None:
         deployment = self._deployments.get(key)
         if deployment is None:
             return None
-        selector = deployment["spec"].get("selector")
-        sets = await claim(self._sets, deployment, api_version=_API_VERSION, kind=_KIND, selector=selector)
+        sets = await claim(self._sets, deployment)
         new, old = _split(deployment, sets)
         if self._deployments.is_leaving(deployment):
             return await self._write_status(deployment, new, old)
@@ -152,9 +138,7 @@ class DeploymentController:
     def _tell_scaled(self, deployment: Obj, name: str, before: int, size: int) -> None:
         direction = "up" if size > before else "down"
         message = f"Scaled {direction} replica set {name} from {before} to {size}"
-        self._recorder.record(
-            deployment, api_version=_API_VERSION, kind=_KIND, reason="ScalingReplicaSet", message=message
-        )
+        self._recorder.record(deployment, "ScalingReplicaSet", message)
 
     # Revisions
 
@@ -198,7 +182,7 @@ class DeploymentController:
                 "labels": labels,
                 "annotations": _annotations(deployment, {}, revision=_next_revision(old))
                 | rollout.marks(deployment),
-                "ownerReferences": [reference_to(deployment, api_version=_API_VERSION, kind=_KIND)],
+                "ownerReferences": [reference_to(deployment)],
             },
             "spec": {
                 "replicas": rollout.first_size(deployment, old),

@@ -22,6 +22,7 @@ from kuberth.api.wire import convert
 from kuberth.clock import NANOSECONDS, Clock
 from kuberth.errors import WireError
 from kuberth.local.apiserver.objects import Obj, key_of, make_key, namespace_of
+from kuberth.local.hollow.controlling import Controller
 from kuberth.local.hollow.informing import Informers
 from kuberth.local.hollow.pod_claims import (
     CLAIMS,
@@ -33,7 +34,6 @@ from kuberth.local.hollow.pod_claims import (
 )
 from kuberth.local.hollow.pod_states import disrupted, node_of
 from kuberth.local.hollow.recording import Recorder
-from kuberth.local.hollow.working import Worker
 from kuberth.plugins.devices.taint_rules import is_meant
 from kuberth.plugins.dynamic_resources.allocator.taints import tolerates
 from kuberth.text.timestamps import nanoseconds
@@ -41,6 +41,7 @@ from kuberth.text.timestamps import nanoseconds
 SLICES: Final = "resourceslices.resource.k8s.io"
 RULES: Final = "devicetaintrules.resource.k8s.io"
 _EFFECT: Final = "NoExecute"
+_REASON: Final = "DeviceTaintManagerEviction"
 
 T = TypeVar("T")
 
@@ -54,38 +55,28 @@ class DeviceTaintEvictionController:
         self._is_on = gates.get("DRADeviceTaints", True)
         self._has_rules = self._is_on and gates.get("DRADeviceTaintRules", False)
         self._with_groups = gates.get(GROUP_CLAIMS_GATE, False)
-        self._pods = informers.of("pods")
-        self._claims = informers.of(CLAIMS)
-        self._slices = informers.of(SLICES)
-        self._rules = informers.of(RULES)
         self._recorder = Recorder(informers, clock=clock, component=self.name)
-        self._worker = Worker(self.name, self._sync)
         self._decided: set[str] = set()
-        """UIDs of pods that are to go later."""
-        self._pods.add_index("claim", claim_keys)
-        self._claims.add_index("device pool", _pools_of_claim)
-        self._slices.add_index("device pool", _pools_of_slice)
-        self._pods.add_handler(self._note_pod)
-        self._claims.add_handler(self._note_claim)
-        self._slices.add_handler(self._note_slice)
-        self._rules.add_handler(self._note_rule)
-
-    async def run(self) -> None:
-        for informer in (self._pods, self._claims, self._slices, self._rules):
-            await informer.synced.wait()
-        await self._worker.run()
+        """UIDs of pods that are to be deleted later."""
+        controller = Controller(informers)
+        self._queue = controller.queue(self.name, self._sync)
+        self._pods = controller.watch("pods", self._note_pod, indexes={"claim": claim_keys})
+        self._claims = controller.watch(CLAIMS, self._note_claim, indexes={"device pool": _pools_of_claim})
+        self._slices = controller.watch(SLICES, self._note_slice, indexes={"device pool": _pools_of_slice})
+        self._rules = controller.watch(RULES, self._note_rule)
+        self.run = controller.run
 
     def _note_pod(self, old: Obj | None, new: Obj | None) -> None:
         if new is None:
             if old is not None:
                 self._decided.discard(old["metadata"]["uid"])
         elif self._is_on and node_of(new) and next(claim_keys(new), None) is not None:
-            self._worker.add(key_of(new))
+            self._queue.add(key_of(new))
 
     def _note_claim(self, old: Obj | None, new: Obj | None) -> None:
         if self._is_on:
             for pod in self._pods.by("claim", key_of(new or old or {})):
-                self._worker.add(key_of(pod))
+                self._queue.add(key_of(pod))
 
     def _note_slice(self, old: Obj | None, new: Obj | None) -> None:
         for slice_ in (old, new):
@@ -107,7 +98,7 @@ class DeviceTaintEvictionController:
         if due_ns is None:
             if uid in self._decided:
                 self._decided.discard(uid)
-                self._tell(pod, "Cancelling deletion")
+                self._recorder.record(pod, _REASON, "Cancelling deletion")
             return None
         now_ns = self._clock.now_ns()
         if due_ns > now_ns:
@@ -117,15 +108,10 @@ class DeviceTaintEvictionController:
         message = "Device Taint manager: deleting due to NoExecute taint"
         status = disrupted(pod, reason=reason, message=message, clock=self._clock)
         await self._pods.update({**pod, "status": status}, subresource="status")
-        self._tell(pod, "Marking for deletion")
+        self._recorder.record(pod, _REASON, "Marking for deletion")
         await self._pods.delete(pod)
         self._decided.discard(uid)
         return None
-
-    def _tell(self, pod: Obj, message: str) -> None:
-        self._recorder.record(
-            pod, api_version="v1", kind="Pod", reason="DeviceTaintManagerEviction", message=message
-        )
 
     def _dues_ns(self, pod: Obj) -> Iterator[int]:
         """When taints of the pod's devices call for it."""

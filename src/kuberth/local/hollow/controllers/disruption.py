@@ -13,10 +13,11 @@ from kuberth.clock import Clock
 from kuberth.local.apiserver.objects import Obj, key_of, name_of, namespace_of
 from kuberth.local.hollow.amounts import scaled
 from kuberth.local.hollow.conditions import set_condition
-from kuberth.local.hollow.informing import Informer, Informers
+from kuberth.local.hollow.controlling import Controller, by_namespace
+from kuberth.local.hollow.informing import Informers
 from kuberth.local.hollow.ownership import controller_of
 from kuberth.local.hollow.pod_states import is_finished, is_ready
-from kuberth.local.hollow.working import Worker, coalesce_seconds
+from kuberth.local.hollow.working import coalesce_seconds
 from kuberth.local.selecting import labels_of, selector_of
 from kuberth.text.timestamps import seconds_since, stamp
 
@@ -35,21 +36,16 @@ class DisruptionController:
 
     def __init__(self, informers: Informers, *, clock: Clock) -> None:
         self._clock = clock
-        self._budgets = informers.of("poddisruptionbudgets.policy")
-        self._pods = informers.of("pods")
-        self._owners: dict[str, Informer] = {kind: informers.of(id_) for kind, id_ in _SCALES.items()}
-        self._worker = Worker(self.name, self._sync)
-        self._pods.add_index("namespace", _namespace)
-        self._budgets.add_index("namespace", _namespace)
-        self._budgets.add_handler(lambda old, new: self._worker.add(key_of(new or old or {})))
+        controller = Controller(informers)
+        self._queue = controller.queue(self.name, self._sync)
+        indexes = {"namespace": by_namespace}
+        self._budgets = controller.watch(
+            "poddisruptionbudgets.policy", self._queue.add_changed, indexes=indexes
+        )
+        self._pods = controller.watch("pods", indexes=indexes)
         self._pods.add_handler(self._note_pod)
-        for owners in self._owners.values():
-            owners.add_handler(self._note_owner)
-
-    async def run(self) -> None:
-        for informer in (self._budgets, self._pods, *self._owners.values()):
-            await informer.synced.wait()
-        await self._worker.run()
+        self._owners = {kind: controller.watch(id_, self._note_owner) for kind, id_ in _SCALES.items()}
+        self.run = controller.run
 
     def _note_pod(self, old: Obj | None, new: Obj | None) -> None:
         pods = [pod for pod in (old, new) if pod is not None]
@@ -58,14 +54,14 @@ class DisruptionController:
             selector = selector_of(budget["spec"].get("selector"))
             if any(selector.matches(labels_of(pod)) for pod in pods):
                 seconds = coalesce_seconds(self._pods.count("namespace", namespace))
-                self._worker.add_after(key_of(budget), seconds)
+                self._queue.add_after(key_of(budget), seconds)
 
     def _note_owner(self, old: Obj | None, new: Obj | None) -> None:
         """A budget may ask for a share of what a controller should have."""
         if old is not None and new is not None and old["spec"].get("replicas") == new["spec"].get("replicas"):
             return
         for budget in self._budgets.by("namespace", namespace_of(new or old or {})):
-            self._worker.add(key_of(budget))
+            self._queue.add(key_of(budget))
 
     async def _sync(self, key: str) -> float | None:
         budget = self._budgets.get(key)

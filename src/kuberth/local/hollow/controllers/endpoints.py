@@ -13,10 +13,11 @@ from typing import Final
 from kuberth.clock import Clock
 from kuberth.local.apiserver.objects import Obj, key_of, name_of, namespace_of
 from kuberth.local.apiserver.status_errors import StatusError
+from kuberth.local.hollow.controlling import Controller, by_namespace
 from kuberth.local.hollow.informing import Informers
 from kuberth.local.hollow.ownership import reference_to
 from kuberth.local.hollow.pod_states import is_finished, is_ready, node_of
-from kuberth.local.hollow.working import Worker, coalesce_seconds
+from kuberth.local.hollow.working import coalesce_seconds
 from kuberth.local.selecting import labels_of, selector_of
 
 _SERVICE_LABEL: Final = "kubernetes.io/service-name"
@@ -37,22 +38,17 @@ class EndpointsController:
     name = "endpointslice"
 
     def __init__(self, informers: Informers, *, clock: Clock) -> None:
-        self._services = informers.of("services")
-        self._pods = informers.of("pods")
-        self._slices = informers.of("endpointslices.discovery.k8s.io")
-        self._endpoints = informers.of("endpoints")
-        self._worker = Worker(self.name, self._sync)
-        for informer in (self._services, self._pods):
-            informer.add_index("namespace", lambda obj: (namespace_of(obj),))
-        self._slices.add_index(_SERVICE_LABEL, _service_keys)
-        self._services.add_handler(lambda old, new: self._worker.add(key_of(new or old or {})))
+        controller = Controller(informers)
+        self._queue = controller.queue(self.name, self._sync)
+        indexes = {"namespace": by_namespace}
+        self._services = controller.watch("services", self._queue.add_changed, indexes=indexes)
+        self._pods = controller.watch("pods", indexes=indexes)
         self._pods.add_handler(self._note_pod)
-        self._slices.add_handler(self._note_slice)
-
-    async def run(self) -> None:
-        for informer in (self._services, self._pods, self._slices, self._endpoints):
-            await informer.synced.wait()
-        await self._worker.run()
+        self._slices = controller.watch(
+            "endpointslices.discovery.k8s.io", self._note_slice, indexes={_SERVICE_LABEL: _service_keys}
+        )
+        self._endpoints = controller.watch("endpoints")
+        self.run = controller.run
 
     def _note_pod(self, old: Obj | None, new: Obj | None) -> None:
         pods = [pod for pod in (old, new) if pod is not None]
@@ -63,13 +59,13 @@ class EndpointsController:
                 if len(pods) == 2 and old is not new and _shown(pods[0]) == _shown(pods[1]):
                     return
                 seconds = coalesce_seconds(self._pods.count("namespace", namespace))
-                self._worker.add_after(key_of(service), max(seconds, _COALESCE_SECONDS))
+                self._queue.add_after(key_of(service), max(seconds, _COALESCE_SECONDS))
 
     def _note_slice(self, old: Obj | None, new: Obj | None) -> None:
         """One that somebody deleted comes back."""
         if new is None and old is not None:
             for key in _service_keys(old):
-                self._worker.add_after(key, _COALESCE_SECONDS)
+                self._queue.add_after(key, _COALESCE_SECONDS)
 
     async def _sync(self, key: str) -> None:
         service = self._services.get(key)
@@ -232,7 +228,7 @@ def _slice(service: Obj, ports: Sequence[Port], endpoints: list[Obj]) -> Obj:
             "generateName": f"{name_of(service)}-",
             "namespace": namespace_of(service),
             "labels": {**labels_of(service), _SERVICE_LABEL: name_of(service), _MANAGED_BY: _MANAGER},
-            "ownerReferences": [reference_to(service, api_version="v1", kind="Service")],
+            "ownerReferences": [reference_to(service)],
         },
         "addressType": "IPv4",
         "endpoints": endpoints,

@@ -8,7 +8,6 @@ counted once, whoever deletes it and whenever this stops.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -18,24 +17,23 @@ from kuberth.local.apiserver.objects import Obj, key_of, name_of, namespace_of
 from kuberth.local.hollow.conditions import find_condition, is_true, set_condition, without_condition
 from kuberth.local.hollow.controllers import job_rules
 from kuberth.local.hollow.controllers.job_rules import INDEX, INDEX_FAILURES, JobEnd, index_of, is_indexed
+from kuberth.local.hollow.controlling import Controller, by_namespace
 from kuberth.local.hollow.informing import Informers
 from kuberth.local.hollow.ownership import (
     OWNER_INDEX,
     claim,
     controller_of,
-    index_owners,
     owner_key,
     reference_to,
 )
 from kuberth.local.hollow.pod_states import deletion_order, is_finished, is_ready, phase
 from kuberth.local.hollow.recording import Recorder
-from kuberth.local.hollow.working import COALESCE_SECONDS, Worker, coalesce_seconds, together
+from kuberth.local.hollow.working import COALESCE_SECONDS, together
 from kuberth.local.selecting import labels_of, selector_of
 from kuberth.text.timestamps import parse_timestamp, seconds_since, stamp
 
 TRACKING: Final = "batch.kubernetes.io/job-tracking"
 """The finalizer of pods that are not counted yet."""
-_API_VERSION: Final = "batch/v1"
 _KIND: Final = "Job"
 _CONTROLLER: Final = "kubernetes.io/job-controller"
 _BURST: Final = 500
@@ -67,38 +65,28 @@ class JobController:
 
     def __init__(self, informers: Informers, *, clock: Clock) -> None:
         self._clock = clock
-        self._jobs = informers.of("jobs.batch")
-        self._pods = informers.of("pods")
         self._recorder = Recorder(informers, clock=clock, component="job-controller")
-        self._worker = Worker(self.name, self._sync)
-        self._strays = Worker("job-strays", self._release)
-        index_owners(self._pods)
-        self._jobs.add_index("namespace", lambda job: (namespace_of(job),))
-        self._jobs.add_handler(self._note_job)
+        self._controller = Controller(informers)
+        self._queue = self._controller.queue(self.name, self._sync)
+        self._strays = self._controller.queue("job-strays", self._release)
+        self._pods = self._controller.watch_owned("pods", self._queue, kind=_KIND, coalesce=True)
+        self._jobs = self._controller.watch("jobs.batch", self._note_job, indexes={"namespace": by_namespace})
         self._pods.add_handler(self._note_pod)
 
     async def run(self) -> None:
-        await self._jobs.synced.wait()
-        await self._pods.synced.wait()
+        await self._controller.wait_synced()
         for pod in self._pods.all():
             if _is_tracked(pod):
                 self._strays.add(key_of(pod))
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._worker.run(), name="hollow-jobs")
-            tasks.create_task(self._strays.run(), name="hollow-job-strays")
+        await self._controller.run()
 
     def _note_job(self, old: Obj | None, new: Obj | None) -> None:
-        self._worker.add(key_of(new or old or {}))
+        self._queue.add(key_of(new or old or {}))
         if new is None and old is not None:
             for pod in self._pods.by(OWNER_INDEX, old["metadata"]["uid"]):
                 self._strays.add(key_of(pod))
 
     def _note_pod(self, old: Obj | None, new: Obj | None) -> None:
-        for pod in (old, new):
-            if pod is not None and (key := owner_key(pod, _KIND)) is not None:
-                reference = controller_of(pod) or {}
-                seconds = coalesce_seconds(self._pods.count(OWNER_INDEX, reference["uid"]))
-                self._worker.add_after(key, seconds)
         if new is None:
             return
         if _is_tracked(new) and self._owner(new) is None:
@@ -106,7 +94,7 @@ class JobController:
         if controller_of(new) is None:
             for job in self._jobs.by("namespace", namespace_of(new)):
                 if selector_of(job["spec"].get("selector")).matches(labels_of(new)):
-                    self._worker.add_after(key_of(job), COALESCE_SECONDS)
+                    self._queue.add_after(key_of(job), COALESCE_SECONDS)
 
     def _owner(self, pod: Obj) -> Obj | None:
         """The job that counts a pod, if it is there."""
@@ -151,8 +139,7 @@ class JobController:
 
     async def _claim(self, job: Obj) -> list[Obj]:
         mine = {pod["metadata"]["uid"] for pod in self._pods.by(OWNER_INDEX, job["metadata"]["uid"])}
-        selector = job["spec"].get("selector")
-        pods = await claim(self._pods, job, api_version=_API_VERSION, kind=_KIND, selector=selector)
+        pods = await claim(self._pods, job)
         # One that is adopted is to be counted like those that were made here.
         return [
             pod if pod["metadata"]["uid"] in mine or _is_tracked(pod) else await self._track(pod)
@@ -298,7 +285,7 @@ class JobController:
     async def _make(self, job: Obj, tally: _Tally, bodies: Sequence[Obj]) -> None:
         tally.active += await together(self._pods.create(body) for body in bodies[:_BURST])
         if len(bodies) > _BURST:
-            self._worker.add(key_of(job))
+            self._queue.add(key_of(job))
 
     async def _discard(self, tally: _Tally, pods: Sequence[Obj]) -> None:
         """Delete pods that are not needed now; they are not counted as failures."""
@@ -383,7 +370,7 @@ class JobController:
         if status == old:
             return job
         written = await self._jobs.update({**job, "status": status}, subresource="status")
-        self._tell(job, written, end if final else None)
+        self._record_changes(job, written, end if final else None)
         return written
 
     def _conditions(self, job: Obj, end: JobEnd | None, *, final: bool) -> list[Obj]:
@@ -407,20 +394,16 @@ class JobController:
             add("Suspended", "False", "JobResumed", "Job resumed")
         return conditions
 
-    def _tell(self, before: Obj, job: Obj, end: JobEnd | None) -> None:
-        def record(reason: str, message: str, type_: str = "Normal") -> None:
-            self._recorder.record(
-                job, api_version=_API_VERSION, kind=_KIND, reason=reason, message=message, type_=type_
-            )
-
+    def _record_changes(self, before: Obj, job: Obj, end: JobEnd | None) -> None:
+        record = self._recorder.record
         if end is not None and end.succeeded:
-            record("Completed", "Job completed")
+            record(job, "Completed", "Job completed")
         elif end is not None:
-            record(end.reason, end.message, "Warning")
+            record(job, end.reason, end.message, type_="Warning")
         if is_true(job, "Suspended") and not is_true(before, "Suspended"):
-            record("Suspended", "Job suspended")
+            record(job, "Suspended", "Job suspended")
         elif is_true(before, "Suspended") and not is_true(job, "Suspended"):
-            record("Resumed", "Job resumed")
+            record(job, "Resumed", "Job resumed")
 
 
 def _is_over(job: Obj) -> bool:
@@ -474,7 +457,7 @@ def _new_pod(job: Obj, *, index: int | None = None, failures: int | None = None)
             "labels": labels,
             "finalizers": [*(metadata.get("finalizers") or ()), TRACKING],
             **({"annotations": annotations} if annotations else {}),
-            "ownerReferences": [reference_to(job, api_version=_API_VERSION, kind=_KIND)],
+            "ownerReferences": [reference_to(job)],
         },
         "spec": spec,
     }

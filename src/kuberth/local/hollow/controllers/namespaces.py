@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kuberth.clock import Clock
-from kuberth.local.apiserver.objects import Obj, name_of
+from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.hollow.conditions import set_condition
+from kuberth.local.hollow.controlling import Controller
 from kuberth.local.hollow.informing import Informers
-from kuberth.local.hollow.working import Worker
 from kuberth.text.timestamps import stamp
 
 FINALIZER: Final = "kubernetes"
@@ -78,15 +78,12 @@ class NamespaceController:
     def __init__(self, informers: Informers, *, clock: Clock) -> None:
         self._core = informers.core
         self._clock = clock
-        self._namespaces = informers.of("namespaces")
         self._waits: dict[str, float] = {}
         """How long to wait before the next look at a namespace: longer each time."""
-        self._worker = Worker(self.name, self._sync)
-        self._namespaces.add_handler(lambda old, new: self._worker.add(name_of(new or old or {})))
-
-    async def run(self) -> None:
-        await self._namespaces.synced.wait()
-        await self._worker.run()
+        controller = Controller(informers)
+        queue = controller.queue(self.name, self._sync)
+        self._namespaces = controller.watch("namespaces", queue.add_changed)
+        self.run = controller.run
 
     async def _sync(self, name: str) -> float | None:
         namespace = self._namespaces.get(name)
@@ -97,7 +94,7 @@ class NamespaceController:
         if FINALIZER not in finalizers:
             return None
         left = await self._empty(name)
-        namespace = await self._tell(namespace, left)
+        namespace = await self._write_conditions(namespace, left)
         if left.resources or left.failures:
             seconds = self._waits.get(name, _AGAIN_SECONDS)
             self._waits[name] = min(2 * seconds, _PATIENCE_SECONDS)
@@ -137,7 +134,7 @@ class NamespaceController:
             for item in items:
                 left.finalizers.update(item["metadata"].get("finalizers") or ())
 
-    async def _tell(self, namespace: Obj, left: _Remainder) -> Obj:
+    async def _write_conditions(self, namespace: Obj, left: _Remainder) -> Obj:
         status, now = namespace.get("status", {}), stamp(self._clock)
         conditions = status.get("conditions") or []
         for type_, fine in _FINE.items():

@@ -14,11 +14,11 @@ from typing import Final
 from kuberth.clock import NANOSECONDS, Clock
 from kuberth.local.apiserver.objects import Obj, name_of, namespace_of
 from kuberth.local.hollow.conditions import find_condition, is_true, set_condition
+from kuberth.local.hollow.controlling import Controller, by_node
 from kuberth.local.hollow.informing import Informers
 from kuberth.local.hollow.nodes import LEASE_NAMESPACE
-from kuberth.local.hollow.pod_states import is_finished, node_of
+from kuberth.local.hollow.pod_states import is_finished
 from kuberth.local.hollow.recording import Recorder
-from kuberth.local.hollow.working import Worker
 from kuberth.text.timestamps import stamp
 
 _GRACE_SECONDS: Final = 50.0
@@ -47,22 +47,16 @@ class NodeLifecycleController:
 
     def __init__(self, informers: Informers, *, clock: Clock) -> None:
         self._clock = clock
-        self._nodes = informers.of("nodes")
-        self._leases = informers.of("leases.coordination.k8s.io")
-        self._pods = informers.of("pods")
         self._recorder = Recorder(informers, clock=clock, component="node-controller")
         self._heard_ns: dict[str, int] = {}
         """When a node's kubelet was last heard of: when its lease, or the time of its status, was seen to
         change; by this clock, not by what they say."""
-        self._worker = Worker(self.name, self._sync)
-        self._pods.add_index("node", lambda pod: (node_of(pod),) if node_of(pod) else ())
-        self._leases.add_handler(self._note_lease)
-        self._nodes.add_handler(self._note_node)
-
-    async def run(self) -> None:
-        for informer in (self._nodes, self._leases, self._pods):
-            await informer.synced.wait()
-        await self._worker.run()
+        controller = Controller(informers)
+        self._queue = controller.queue(self.name, self._sync)
+        self._pods = controller.watch("pods", indexes={"node": by_node})
+        self._leases = controller.watch("leases.coordination.k8s.io", self._note_lease)
+        self._nodes = controller.watch("nodes", self._note_node)
+        self.run = controller.run
 
     def _note_lease(self, old: Obj | None, new: Obj | None) -> None:
         lease = new or old or {}
@@ -73,7 +67,7 @@ class NodeLifecycleController:
             self._heard_ns.pop(name, None)
         elif old is None or _renewed(old) != _renewed(new):
             if name not in self._heard_ns:
-                self._worker.add(name)
+                self._queue.add(name)
             self._heard_ns[name] = self._clock.now_ns()
 
     def _note_node(self, old: Obj | None, new: Obj | None) -> None:
@@ -82,7 +76,7 @@ class NodeLifecycleController:
         name = name_of(new)
         if old is not None and name in self._heard_ns and _posted(old) != _posted(new):
             self._heard_ns[name] = self._clock.now_ns()
-        self._worker.add(name)
+        self._queue.add(name)
 
     async def _sync(self, name: str) -> float | None:
         node = self._nodes.get(name)
@@ -127,7 +121,7 @@ class NodeLifecycleController:
         written = await self._nodes.update({**node, "status": status}, subresource="status")
         if was_ready:
             message = f"Node {name_of(node)} status is now: NodeNotReady"
-            self._recorder.record(node, api_version="v1", kind="Node", reason="NodeNotReady", message=message)
+            self._recorder.record(node, "NodeNotReady", message)
         return written
 
     def _taints(self, node: Obj) -> Iterator[Obj]:
@@ -152,14 +146,7 @@ class NodeLifecycleController:
             conditions = set_condition(conditions, {**ready, "status": "False"}, now=stamp(self._clock))
             status = {**pod["status"], "conditions": conditions}
             await self._pods.update({**pod, "status": status}, subresource="status")
-            self._recorder.record(
-                pod,
-                api_version="v1",
-                kind="Pod",
-                reason="NodeNotReady",
-                message="Node is not ready",
-                type_="Warning",
-            )
+            self._recorder.record(pod, "NodeNotReady", "Node is not ready", type_="Warning")
 
 
 def _wanted(node: Obj) -> list[tuple[str, str]]:

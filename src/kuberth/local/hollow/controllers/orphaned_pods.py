@@ -9,9 +9,9 @@ from typing import Final
 
 from kuberth.clock import Clock
 from kuberth.local.apiserver.objects import Obj, name_of
+from kuberth.local.hollow.controlling import Controller, by_node
 from kuberth.local.hollow.informing import Informers
 from kuberth.local.hollow.pod_states import disrupted, is_finished, node_of
-from kuberth.local.hollow.working import Worker
 
 _QUARANTINE_SECONDS: Final = 5.0
 """A node may come back under its name (upstream waits 40 seconds, and its node may be anywhere)."""
@@ -22,27 +22,24 @@ class OrphanedPodsController:
 
     def __init__(self, informers: Informers, *, clock: Clock) -> None:
         self._clock = clock
-        self._nodes = informers.of("nodes")
-        self._pods = informers.of("pods")
-        self._worker = Worker(self.name, self._sync)
-        self._pods.add_index("node", lambda pod: (node_of(pod),) if node_of(pod) else ())
-        self._nodes.add_handler(self._note_node)
-        self._pods.add_handler(self._note_pod)
+        self._controller = Controller(informers)
+        self._queue = self._controller.queue(self.name, self._sync)
+        self._nodes = self._controller.watch("nodes", self._note_node)
+        self._pods = self._controller.watch("pods", self._note_pod, indexes={"node": by_node})
 
     async def run(self) -> None:
-        await self._nodes.synced.wait()
-        await self._pods.synced.wait()
+        await self._controller.wait_synced()
         for pod in self._pods.all():
             self._note_pod(None, pod)
-        await self._worker.run()
+        await self._controller.run()
 
     def _note_node(self, old: Obj | None, new: Obj | None) -> None:
         if new is None and old is not None:
-            self._worker.add_after(name_of(old), _QUARANTINE_SECONDS)
+            self._queue.add_after(name_of(old), _QUARANTINE_SECONDS)
 
     def _note_pod(self, old: Obj | None, new: Obj | None) -> None:
         if new is not None and node_of(new) and self._nodes.get(node_of(new)) is None:
-            self._worker.add_after(node_of(new), _QUARANTINE_SECONDS)
+            self._queue.add_after(node_of(new), _QUARANTINE_SECONDS)
 
     async def _sync(self, node: str) -> None:
         pods = self._pods.by("node", node)

@@ -13,11 +13,12 @@ from kuberth.clock import Clock
 from kuberth.local.apiserver.objects import Obj, key_of, name_of, namespace_of
 from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.hollow.conditions import find_condition, set_condition, without_condition
+from kuberth.local.hollow.controlling import Controller, by_namespace
 from kuberth.local.hollow.informing import Informers
 from kuberth.local.hollow.ownership import Claim, controller_of, index_owners, reference_to
 from kuberth.local.hollow.pod_states import deletion_order, node_of
 from kuberth.local.hollow.replicas import Counts, Replicas
-from kuberth.local.hollow.working import COALESCE_SECONDS, Worker, together
+from kuberth.local.hollow.working import COALESCE_SECONDS, together
 from kuberth.local.selecting import labels_of, selector_of
 from kuberth.text.timestamps import stamp
 
@@ -28,30 +29,23 @@ _BURST: Final = 500
 class ReplicaSetController:
     name = "replicaset"
     resource: ClassVar = "replicasets.apps"
-    api_version: ClassVar = "apps/v1"
     kind: ClassVar = "ReplicaSet"
 
     def __init__(self, informers: Informers, *, clock: Clock) -> None:
         self._clock = clock
-        self._sets = informers.of(self.resource)
-        self._pods = informers.of("pods")
-        self._worker = Worker(self.name, self._sync)
         self._replicas: dict[str, Replicas] = {}
         """By UID of their replica set."""
+        controller = Controller(informers)
+        self._queue = controller.queue(self.name, self._sync)
+        self._sets = controller.watch(self.resource, self._note_set, indexes={"namespace": by_namespace})
+        self._pods = controller.watch("pods", self._note_pod)
         index_owners(self._pods)
-        self._sets.add_index("namespace", lambda obj: (namespace_of(obj),))
-        self._sets.add_handler(self._note_set)
-        self._pods.add_handler(self._note_pod)
-
-    async def run(self) -> None:
-        await self._sets.synced.wait()
-        await self._pods.synced.wait()
-        await self._worker.run()
+        self.run = controller.run
 
     def _note_set(self, old: Obj | None, new: Obj | None) -> None:
         if new is None and old is not None:
             self._replicas.pop(old["metadata"]["uid"], None)
-        self._worker.add(key_of(new or old or {}))
+        self._queue.add(key_of(new or old or {}))
 
     def _note_pod(self, old: Obj | None, new: Obj | None) -> None:
         before, after = (None if pod is None else controller_of(pod) for pod in (old, new))
@@ -68,19 +62,13 @@ class ReplicaSetController:
         replicas = self._replicas.get(uid)
         if replicas is not None:
             replicas.note(key_of(pod))
-        self._worker.add_after(key, COALESCE_SECONDS)
+        self._queue.add_after(key, COALESCE_SECONDS)
 
     async def _sync(self, key: str) -> float | None:
         replica_set = self._sets.get(key)
         if replica_set is None:
             return None
-        claim = Claim(
-            self._pods,
-            replica_set,
-            api_version=self.api_version,
-            kind=self.kind,
-            selector=self._selector(replica_set),
-        )
+        claim = Claim(self._pods, replica_set, selector=self._selector(replica_set))
         uid = replica_set["metadata"]["uid"]
         replicas = self._replicas.setdefault(uid, Replicas(self._pods, clock=self._clock))
         missing = replica_set["spec"].get("replicas", 1) - (await replicas.look(claim)).active
@@ -99,16 +87,16 @@ class ReplicaSetController:
         """Make or delete pods."""
         if missing > 0:
             # One first: if the server refuses these pods at all, it is asked once, not five hundred times.
-            await self._pods.create(self._new_pod(replica_set))
+            await self._pods.create(pod_from_template(replica_set))
             rest = min(missing, _BURST) - 1
-            await together(self._pods.create(self._new_pod(replica_set)) for _ in range(rest))
+            await together(self._pods.create(pod_from_template(replica_set)) for _ in range(rest))
         else:
             active = replicas.active()
             on_node = Counter(node_of(pod) for pod in active)
             active.sort(key=lambda pod: deletion_order(pod, doubled=on_node[node_of(pod)]))
             await together(self._pods.delete(pod) for pod in active[: min(-missing, _BURST)])
         if abs(missing) > _BURST:
-            self._worker.add(key_of(replica_set))
+            self._queue.add(key_of(replica_set))
 
     async def _write_status(
         self, replica_set: Obj, replicas: Counts, *, failure: tuple[str, StatusError] | None
@@ -146,16 +134,12 @@ class ReplicaSetController:
     def _status_of_leaving(self, count: int) -> Obj:
         return {"terminatingReplicas": count}
 
-    def _new_pod(self, owner: Obj) -> Obj:
-        return pod_from_template(owner, api_version=self.api_version, kind=self.kind)
-
 
 class ReplicationControllerController(ReplicaSetController):
     """The same for replication controllers: their selector is a plain set of labels."""
 
     name = "replicationcontroller"
     resource = "replicationcontrollers"
-    api_version = "v1"
     kind = "ReplicationController"
 
     def _selector(self, owner: Obj) -> Obj | None:
@@ -166,7 +150,7 @@ class ReplicationControllerController(ReplicaSetController):
         return {}
 
 
-def pod_from_template(owner: Obj, *, api_version: str, kind: str) -> Obj:
+def pod_from_template(owner: Obj) -> Obj:
     """A pod of a controller's template, owned by it, with a name to be generated."""
     template = owner["spec"].get("template", {})
     metadata = template.get("metadata", {})
@@ -181,7 +165,7 @@ def pod_from_template(owner: Obj, *, api_version: str, kind: str) -> Obj:
                 for field in ("labels", "annotations", "finalizers")
                 if field in metadata
             },
-            "ownerReferences": [reference_to(owner, api_version=api_version, kind=kind)],
+            "ownerReferences": [reference_to(owner)],
         },
         "spec": template.get("spec", {}),
     }

@@ -8,13 +8,13 @@ As upstream, claims that people made stay, and who reserved one for anything els
 
 from __future__ import annotations
 
-import asyncio
 from typing import Final, NamedTuple
 
 from kuberth.clock import Clock
 from kuberth.local.apiserver.objects import Obj, key_of, make_key, name_of, namespace_of
 from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.apiserver.verbs.core import Core
+from kuberth.local.hollow.controlling import Controller
 from kuberth.local.hollow.informing import Informer, Informers
 from kuberth.local.hollow.pod_claims import (
     CLAIMS,
@@ -35,7 +35,6 @@ from kuberth.local.hollow.pod_claims import (
 )
 from kuberth.local.hollow.pod_states import is_finished, node_of
 from kuberth.local.hollow.recording import Recorder
-from kuberth.local.hollow.working import Worker
 
 TEMPLATES: Final = "resourceclaimtemplates.resource.k8s.io"
 FINALIZER: Final = "resource.kubernetes.io/delete-protection"
@@ -52,50 +51,37 @@ class ResourceClaimController:
         server = informers.server
         self._with_groups = isinstance(server, Core) and server.gates.get(GROUP_CLAIMS_GATE, False)
         self._groups: Informer | None = None
-        self._group_worker = Worker("pod groups with claims", self._sync_group)
-        self._pods = informers.of("pods")
-        self._claims = informers.of(CLAIMS)
-        self._templates = informers.of(TEMPLATES)
         self._recorder = Recorder(informers, clock=clock, component="resource_claim")
-        self._pod_worker = Worker("pods with claims", self._sync_pod)
-        self._claim_worker = Worker("resource claims", self._sync_claim)
-        self._pods.add_index("claim", claim_keys)
-        self._pods.add_index("claim template", _template_keys)
-        self._claims.add_index("owner", _owner_uids)
-        self._pods.add_handler(self._note_pod)
+        controller = Controller(informers)
+        self._group_queue = controller.queue("pod groups with claims", self._sync_group)
+        self._pod_queue = controller.queue("pods with claims", self._sync_pod)
+        self._claim_queue = controller.queue("resource claims", self._sync_claim)
+        indexes = {"claim": claim_keys, "claim template": _template_keys}
+        self._claims = controller.watch(CLAIMS, indexes={"owner": _owner_uids})
+        self._pods = controller.watch("pods", self._note_pod, indexes=indexes)
+        self._templates = controller.watch(TEMPLATES)
+        if self._with_groups:
+            self._pods.add_index("group", group_keys)
+            self._groups = controller.watch(GROUPS, self._note_group, indexes=indexes)
         self._claims.add_handler(self._note_claim)
         self._templates.add_handler(self._note_template)
-        if self._with_groups:
-            self._groups = informers.of(GROUPS)
-            self._pods.add_index("group", group_keys)
-            self._groups.add_index("claim", claim_keys)
-            self._groups.add_index("claim template", _template_keys)
-            self._groups.add_handler(self._note_group)
-
-    async def run(self) -> None:
-        for informer in (self._pods, self._claims, self._templates, self._groups):
-            if informer is not None:
-                await informer.synced.wait()
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._group_worker.run(), name="hollow-pod-groups-with-claims")
-            tasks.create_task(self._pod_worker.run(), name="hollow-pods-with-claims")
-            tasks.create_task(self._claim_worker.run(), name="hollow-resource-claims")
+        self.run = controller.run
 
     def _note_pod(self, old: Obj | None, new: Obj | None) -> None:
         pod = new or old or {}
         if not has_claims(pod):
             return
         if new is not None and not _is_done(new):
-            self._pod_worker.add(key_of(new))
+            self._pod_queue.add(key_of(new))
             return
         self._note_claims_of(pod)
 
     def _note_claims_of(self, owner: Obj) -> None:
         """Whoever asked for these is done."""
         for key in claim_keys(owner):
-            self._claim_worker.add(key)
+            self._claim_queue.add(key)
         for claim in self._claims.by("owner", owner["metadata"]["uid"]):
-            self._claim_worker.add(key_of(claim))
+            self._claim_queue.add(key_of(claim))
 
     def _note_group(self, old: Obj | None, new: Obj | None) -> None:
         group = new or old or {}
@@ -104,25 +90,25 @@ class ResourceClaimController:
         if new is None:
             self._note_claims_of(group)
             return
-        self._group_worker.add(key_of(group))
+        self._group_queue.add(key_of(group))
         for pod in self._pods.by("group", key_of(group)):
             self._note_pod(None, pod)
 
     def _note_claim(self, old: Obj | None, new: Obj | None) -> None:
         key = key_of(new or old or {})
         if new is not None:
-            self._claim_worker.add(key)
+            self._claim_queue.add(key)
         for pod in self._pods.by("claim", key):
-            self._pod_worker.add(key_of(pod))
+            self._pod_queue.add(key_of(pod))
         for group in [] if self._groups is None else self._groups.by("claim", key):
-            self._group_worker.add(key_of(group))
+            self._group_queue.add(key_of(group))
 
     def _note_template(self, old: Obj | None, new: Obj | None) -> None:
         if new is not None:
             for pod in self._pods.by("claim template", key_of(new)):
-                self._pod_worker.add(key_of(pod))
+                self._pod_queue.add(key_of(pod))
             for group in [] if self._groups is None else self._groups.by("claim template", key_of(new)):
-                self._group_worker.add(key_of(group))
+                self._group_queue.add(key_of(group))
 
     # Pods and groups: make what they ask for
 
@@ -154,20 +140,16 @@ class ResourceClaimController:
             try:
                 claim = await self._make(owner, wanted, kind, group)
             except (StatusError, _MissingTemplateError) as error:
-                self._recorder.record(
-                    owner,
-                    api_version=kind.api_version,
-                    kind=kind.kind,
-                    reason="FailedResourceClaimCreation",
-                    message=f"{kind.kind}ResourceClaim {wanted.name}: {error}",
-                    type_="Warning",
-                )
+                # A list of a real server leaves out what its items are.
+                about = {**owner, "apiVersion": kind.api_version, "kind": kind.kind}
+                message = f"{kind.kind}ResourceClaim {wanted.name}: {error}"
+                self._recorder.record(about, "FailedResourceClaimCreation", message, type_="Warning")
                 if isinstance(error, _MissingTemplateError):
                     return None  # its coming will be noticed
                 raise
             if claim is not None:
                 made[wanted.name] = name_of(claim)
-        return await _tell_names(informer, owner, made) if made else owner
+        return await _write_names(informer, owner, made) if made else owner
 
     async def _make(self, owner: Obj, wanted: PodClaim, kind: _OwnerKind, group: Obj | None) -> Obj | None:
         """The claim for a template of its owner, if the status of that does not have it yet."""
@@ -289,7 +271,7 @@ _POD: Final = _OwnerKind("v1", "Pod")
 _GROUP: Final = _OwnerKind("scheduling.k8s.io/v1alpha2", "PodGroup")
 
 
-async def _tell_names(informer: Informer, owner: Obj, made: dict[str, str]) -> Obj:
+async def _write_names(informer: Informer, owner: Obj, made: dict[str, str]) -> Obj:
     status = owner.get("status") or {}
     kept = [each for each in status.get("resourceClaimStatuses") or () if each.get("name") not in made]
     new = [{"name": name, "resourceClaimName": claim} for name, claim in made.items()]

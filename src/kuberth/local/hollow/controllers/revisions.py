@@ -13,7 +13,7 @@ from kuberth.local.apiserver.objects import Obj, key_of, name_of, namespace_of
 from kuberth.local.apiserver.schema.go_types import as_go_writes
 from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.hollow.controllers.deployment import template_hash
-from kuberth.local.hollow.informing import Informers
+from kuberth.local.hollow.controlling import Controller
 from kuberth.local.hollow.ownership import claim, index_owners, reference_to
 
 REVISIONS: Final = "controllerrevisions.apps"
@@ -33,27 +33,16 @@ class Versions(NamedTuple):
 
 
 class RevisionHistory:
-    def __init__(self, informers: Informers, *, api_version: str, kind: str, hash_label: str) -> None:
+    def __init__(self, controller: Controller, *, hash_label: str) -> None:
         """`hash_label` is the label of a revision that has its template's hash."""
-        self._revisions = informers.of(REVISIONS)
-        self._api_version = api_version
-        self._kind = kind
+        self._revisions = controller.watch(REVISIONS)
         self._hash_label = hash_label
         index_owners(self._revisions)
-
-    async def wait_synced(self) -> None:
-        await self._revisions.synced.wait()
 
     async def versions(self, owner: Obj) -> Versions:
         """The owner's revisions, the one of its present template made if it is new."""
         collisions = int(owner.get("status", {}).get("collisionCount") or 0)
-        history = await claim(
-            self._revisions,
-            owner,
-            api_version=self._api_version,
-            kind=self._kind,
-            selector=owner["spec"].get("selector"),
-        )
+        history = await claim(self._revisions, owner)
         history.sort(key=lambda one: (one.get("revision", 0), name_of(one)))
         data, newest = _data(owner), history[-1].get("revision", 0) if history else 0
         same = [one for one in history if _as_written(one.get("data")) == data]
@@ -100,7 +89,7 @@ class RevisionHistory:
                 "name": f"{name_of(owner)[: 252 - len(hash_)]}-{hash_}",
                 "namespace": namespace_of(owner),
                 "labels": {**selecting, self._hash_label: hash_},
-                "ownerReferences": [reference_to(owner, api_version=self._api_version, kind=self._kind)],
+                "ownerReferences": [reference_to(owner)],
             },
             "data": _data(owner),
             "revision": number,

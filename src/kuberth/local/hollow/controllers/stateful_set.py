@@ -11,16 +11,15 @@ from __future__ import annotations
 from typing import Final
 
 from kuberth.clock import Clock
-from kuberth.local.apiserver.objects import Obj, key_of, name_of, namespace_of
+from kuberth.local.apiserver.objects import Obj, name_of, namespace_of
 from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.hollow.controllers.revisions import REVISION_LABEL, RevisionHistory, Versions, template_of
+from kuberth.local.hollow.controlling import Controller
 from kuberth.local.hollow.informing import Informers
-from kuberth.local.hollow.ownership import claim, index_owners, owner_key, reference_to
+from kuberth.local.hollow.ownership import claim, reference_to
 from kuberth.local.hollow.pod_states import is_finished, is_ready, seconds_to_available
-from kuberth.local.hollow.working import COALESCE_SECONDS, Worker
 from kuberth.local.selecting import labels_of
 
-_API_VERSION: Final = "apps/v1"
 _KIND: Final = "StatefulSet"
 
 
@@ -29,34 +28,19 @@ class StatefulSetController:
 
     def __init__(self, informers: Informers, *, clock: Clock) -> None:
         self._clock = clock
-        self._sets = informers.of("statefulsets.apps")
-        self._pods = informers.of("pods")
-        self._claims = informers.of("persistentvolumeclaims")
-        self._history = RevisionHistory(
-            informers, api_version=_API_VERSION, kind=_KIND, hash_label="controller.kubernetes.io/hash"
-        )
-        self._worker = Worker(self.name, self._sync)
-        index_owners(self._pods)
-        self._sets.add_handler(lambda old, new: self._worker.add(key_of(new or old or {})))
-        self._pods.add_handler(self._note_pod)
-
-    async def run(self) -> None:
-        for informer in (self._sets, self._pods, self._claims):
-            await informer.synced.wait()
-        await self._history.wait_synced()
-        await self._worker.run()
-
-    def _note_pod(self, old: Obj | None, new: Obj | None) -> None:
-        for pod in (old, new):
-            if pod is not None and (key := owner_key(pod, _KIND)) is not None:
-                self._worker.add_after(key, COALESCE_SECONDS)
+        controller = Controller(informers)
+        queue = controller.queue(self.name, self._sync)
+        self._sets = controller.watch("statefulsets.apps", queue.add_changed)
+        self._pods = controller.watch_owned("pods", queue, kind=_KIND, coalesce=True)
+        self._claims = controller.watch("persistentvolumeclaims")
+        self._history = RevisionHistory(controller, hash_label="controller.kubernetes.io/hash")
+        self.run = controller.run
 
     async def _sync(self, key: str) -> float | None:
         owner = self._sets.get(key)
         if owner is None:
             return None
-        selector = owner["spec"].get("selector")
-        owned = await claim(self._pods, owner, api_version=_API_VERSION, kind=_KIND, selector=selector)
+        owned = await claim(self._pods, owner)
         pods = {number: pod for pod in owned if (number := _number(owner, pod)) is not None}
         if self._sets.is_leaving(owner):
             return None
@@ -128,7 +112,7 @@ class StatefulSetController:
         present: list[Obj] = claim_["metadata"].get("ownerReferences") or []
         wanted = [one for one in present if one.get("kind") not in (_KIND, "Pod")]
         if owner is not None:
-            wanted.append(reference_to(owner, api_version=_API_VERSION, kind=_KIND))
+            wanted.append(reference_to(owner))
         if pod is not None:
             uid = pod["metadata"]["uid"]
             wanted.append({"apiVersion": "v1", "kind": "Pod", "name": name_of(pod), "uid": uid})
@@ -243,7 +227,7 @@ def _new_pod(owner: Obj, number: int, revision: Obj) -> Obj:
             "namespace": namespace_of(owner),
             "labels": labels,
             **({"annotations": annotations} if annotations else {}),
-            "ownerReferences": [reference_to(owner, api_version=_API_VERSION, kind=_KIND)],
+            "ownerReferences": [reference_to(owner)],
         },
         "spec": {
             **pod_spec,

@@ -14,10 +14,10 @@ from kuberth.api.wire import convert
 from kuberth.clock import NANOSECONDS, Clock
 from kuberth.errors import WireError
 from kuberth.local.apiserver.objects import Obj, key_of, name_of
+from kuberth.local.hollow.controlling import Controller, by_node
 from kuberth.local.hollow.informing import Informers
 from kuberth.local.hollow.pod_states import disrupted, node_of
 from kuberth.local.hollow.recording import Recorder
-from kuberth.local.hollow.working import Worker
 
 _EFFECT: Final = "NoExecute"
 
@@ -27,26 +27,21 @@ class TaintEvictionController:
 
     def __init__(self, informers: Informers, *, clock: Clock) -> None:
         self._clock = clock
-        self._nodes = informers.of("nodes")
-        self._pods = informers.of("pods")
         self._recorder = Recorder(informers, clock=clock, component=self.name)
         self._due_ns: dict[str, int] = {}
         """When pods are to go, by UID."""
-        self._worker = Worker(self.name, self._sync)
-        self._pods.add_index("node", lambda pod: (node_of(pod),) if node_of(pod) else ())
+        controller = Controller(informers)
+        self._queue = controller.queue(self.name, self._sync)
+        self._nodes = controller.watch("nodes")
+        self._pods = controller.watch("pods", self._note_pod, indexes={"node": by_node})
         self._nodes.add_handler(self._note_node)
-        self._pods.add_handler(self._note_pod)
-
-    async def run(self) -> None:
-        await self._nodes.synced.wait()
-        await self._pods.synced.wait()
-        await self._worker.run()
+        self.run = controller.run
 
     def _note_node(self, old: Obj | None, new: Obj | None) -> None:
         before, after = ([] if node is None else _taints(node) for node in (old, new))
         if before != after:
             for pod in self._pods.by("node", name_of(new or old or {})):
-                self._worker.add(key_of(pod))
+                self._queue.add(key_of(pod))
 
     def _note_pod(self, old: Obj | None, new: Obj | None) -> None:
         if new is None:
@@ -55,7 +50,7 @@ class TaintEvictionController:
             return
         node = self._nodes.get(node_of(new))
         if node is not None and _taints(node) and (old is None or _asked(old) != _asked(new)):
-            self._worker.add(key_of(new))
+            self._queue.add(key_of(new))
 
     async def _sync(self, key: str) -> float | None:
         pod = self._pods.get(key)
@@ -65,7 +60,7 @@ class TaintEvictionController:
         seconds = None if node is None else _seconds_to_stay(pod, node)
         if seconds is None:
             if self._due_ns.pop(uid, None) is not None:
-                self._tell(pod, "Cancelling deletion of")
+                self._record(pod, "Cancelling deletion of")
             return None
         now_ns = self._clock.now_ns()
         due_ns = self._due_ns.setdefault(uid, now_ns + seconds * NANOSECONDS) if seconds else now_ns
@@ -74,15 +69,12 @@ class TaintEvictionController:
         reason, message = "DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint"
         status = disrupted(pod, reason=reason, message=message, clock=self._clock)
         await self._pods.update({**pod, "status": status}, subresource="status")
-        self._tell(pod, "Marking for deletion")
+        self._record(pod, "Marking for deletion")
         await self._pods.delete(pod)
         return None
 
-    def _tell(self, pod: Obj, what: str) -> None:
-        message = f"{what} Pod {key_of(pod)}"
-        self._recorder.record(
-            pod, api_version="v1", kind="Pod", reason="TaintManagerEviction", message=message
-        )
+    def _record(self, pod: Obj, what: str) -> None:
+        self._recorder.record(pod, "TaintManagerEviction", f"{what} Pod {key_of(pod)}")
 
 
 def _seconds_to_stay(pod: Obj, node: Obj) -> int | None:

@@ -10,7 +10,6 @@ or a volume. A hollow volume can be used from anywhere, unless its class says ot
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -18,8 +17,8 @@ from kuberth.api import quantity
 from kuberth.clock import Clock
 from kuberth.errors import QuantityError
 from kuberth.local.apiserver.objects import Obj, key_of, name_of, namespace_of
+from kuberth.local.hollow.controlling import Controller
 from kuberth.local.hollow.informing import Informers
-from kuberth.local.hollow.working import Worker
 from kuberth.local.selecting import labels_of, selector_of
 
 PROVISIONER: Final = "kuberth.dev/hollow"
@@ -35,45 +34,41 @@ class VolumeController:
     name = "persistentvolume"
 
     def __init__(self, informers: Informers, *, clock: Clock) -> None:
-        self._claims = informers.of("persistentvolumeclaims")
-        self._volumes = informers.of("persistentvolumes")
-        self._classes = informers.of("storageclasses.storage.k8s.io")
-        self._nodes = informers.of("nodes")
+        controller = Controller(informers)
         # Claims one at a time: two of them must not choose the same volume.
-        self._claim_worker = Worker("claims", self._sync_claim, parallel=1)
-        self._volume_worker = Worker("volumes", self._sync_volume)
-        self._volumes.add_index("claim", _claim_keys)
+        self._claim_queue = controller.queue("claims", self._sync_claim, parallel=1)
+        self._volume_queue = controller.queue("volumes", self._sync_volume)
+        self._claims = controller.watch("persistentvolumeclaims")
+        self._volumes = controller.watch(
+            "persistentvolumes", self._note_volume, indexes={"claim": _claim_keys}
+        )
         self._claims.add_handler(self._note_claim)
-        self._volumes.add_handler(self._note_volume)
-        self._classes.add_handler(lambda old, new: self._look_at_waiting())
-
-    async def run(self) -> None:
-        for informer in (self._claims, self._volumes, self._classes, self._nodes):
-            await informer.synced.wait()
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._claim_worker.run(), name="hollow-claims")
-            tasks.create_task(self._volume_worker.run(), name="hollow-volumes")
+        self._classes = controller.watch(
+            "storageclasses.storage.k8s.io", lambda old, new: self._queue_unbound()
+        )
+        self._nodes = controller.watch("nodes")
+        self.run = controller.run
 
     def _note_claim(self, old: Obj | None, new: Obj | None) -> None:
         claim = new or old or {}
-        self._claim_worker.add(key_of(claim))
+        self._claim_queue.add(key_of(claim))
         if new is None:
             for volume in self._volumes.by("claim", key_of(claim)):
-                self._volume_worker.add(name_of(volume))
+                self._volume_queue.add(name_of(volume))
 
     def _note_volume(self, old: Obj | None, new: Obj | None) -> None:
         volume = new or old or {}
-        self._volume_worker.add(name_of(volume))
+        self._volume_queue.add(name_of(volume))
         keys = list(_claim_keys(volume))
         for key in keys:
-            self._claim_worker.add(key)
+            self._claim_queue.add(key)
         if not keys:
-            self._look_at_waiting()
+            self._queue_unbound()
 
-    def _look_at_waiting(self) -> None:
+    def _queue_unbound(self) -> None:
         for claim in self._claims.all():
             if claim.get("status", {}).get("phase") != "Bound":
-                self._claim_worker.add(key_of(claim))
+                self._claim_queue.add(key_of(claim))
 
     # Claims
 

@@ -1,0 +1,84 @@
+"""What every controller has: informers that it watches, and queues whose keys it syncs.
+
+In: resources with handlers, sync functions. Out: `run`, which waits until all that is watched has been listed
+and then works off the queues until it is cancelled. A failed sync is logged and retried (see `working`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+
+from kuberth.local.apiserver.objects import Obj, namespace_of
+from kuberth.local.hollow.informing import Handler, Informer, Informers, Keys
+from kuberth.local.hollow.ownership import OWNER_INDEX, controller_of, index_owners
+from kuberth.local.hollow.pod_states import node_of
+from kuberth.local.hollow.working import Sync, Worker, coalesce_seconds
+
+
+class Controller:
+    """The informers and queues of one controller."""
+
+    def __init__(self, informers: Informers) -> None:
+        self._informers = informers
+        self._watched: dict[str, Informer] = {}
+        self._queues: list[Worker] = []
+
+    def queue(self, name: str, sync: Sync, *, parallel: int = 8) -> Worker:
+        """A queue whose keys are synced while the controller runs."""
+        queue = Worker(name, sync, parallel=parallel)
+        self._queues.append(queue)
+        return queue
+
+    def watch(
+        self, resource: str, handler: Handler | None = None, *, indexes: Mapping[str, Keys] | None = None
+    ) -> Informer:
+        """The informer of a resource, which is synced before the controller starts."""
+        informer = self._watched[resource] = self._informers.of(resource)
+        for name, keys in (indexes or {}).items():
+            informer.add_index(name, keys)
+        if handler is not None:
+            informer.add_handler(handler)
+        return informer
+
+    def watch_owned(self, resource: str, queue: Worker, *, kind: str, coalesce: bool = False) -> Informer:
+        """The informer of a resource whose objects have owners of a kind; a change queues the owner.
+
+        `coalesce`: wait until changes have gathered, longer where an owner has many objects.
+        """
+        informer = self.watch(resource)
+        index_owners(informer)
+
+        def queue_owner(old: Obj | None, new: Obj | None) -> None:
+            for child in (old, new):
+                reference = None if child is None else controller_of(child)
+                if child is None or reference is None or reference.get("kind") != kind:
+                    continue
+                key = f"{namespace_of(child)}/{reference['name']}"
+                if coalesce:
+                    queue.add_after(key, coalesce_seconds(informer.count(OWNER_INDEX, reference["uid"])))
+                else:
+                    queue.add(key)
+
+        informer.add_handler(queue_owner)
+        return informer
+
+    async def wait_synced(self) -> None:
+        for informer in list(self._watched.values()):
+            await informer.synced.wait()
+
+    async def run(self) -> None:
+        """Sync the keys of all queues until cancelled."""
+        await self.wait_synced()
+        async with asyncio.TaskGroup() as tasks:
+            for queue in self._queues:
+                tasks.create_task(queue.run(), name=f"hollow-{queue.name}")
+
+
+def by_namespace(obj: Obj) -> Iterable[str]:
+    return (namespace_of(obj),)
+
+
+def by_node(pod: Obj) -> Iterable[str]:
+    node = node_of(pod)
+    return (node,) if node else ()
