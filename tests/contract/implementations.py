@@ -103,7 +103,7 @@ async def memory() -> AsyncIterator[Subject]:
 
     async def forget_history() -> str:
         old = (await api.list(Widget)).resource_version
-        for number in range(101):
+        for number in range(126):
             await api.create(Namespace(metadata=ObjectMeta(name=f"noise-{number}")))
         return old
 

@@ -1,21 +1,18 @@
-"""A cluster in this process: the API's verbs over plain dictionaries.
+"""An API server's verbs over dictionaries of typed objects, for simulations and tests.
 
-In: objects created, patched, bound and deleted. Out: the same objects, and watch events in order. It
-keeps the rules a scheduler relies on (unique names, UIDs, increasing versions, preconditions, one binding
-per pod, deletions that a kubelet has to finish), which are the local cluster's own, and nothing else: what
-is written is neither defaulted nor validated, and namespaces need not exist. Tests and simulations run on it:
-no tree is built where a struct will do, and a change wakes only those who watch its kind.
+In: objects created, patched, bound and deleted. Out: the same objects, and watch events in order. It honours
+the rules that a scheduler relies on (unique names, UIDs, increasing versions, preconditions, one binding per
+pod, graceful deletion) with the local API server's own code. It neither defaults nor validates objects, and
+namespaces need not exist. Trees are built only where a struct will not do (docs/adr/0016-memory-api.md).
 """
 
 from __future__ import annotations
 
 import asyncio
-import math
 import re
-from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import lru_cache, partial
-from itertools import chain, groupby, islice
+from itertools import chain, groupby
 from operator import attrgetter
 from typing import Any, Final, TypeVar, cast
 
@@ -40,6 +37,7 @@ from kuberth.local.apiserver.refusals import (
 )
 from kuberth.local.apiserver.resources import ServedResource
 from kuberth.local.apiserver.schema.catalogue import GATED_ROWS, ROWS
+from kuberth.local.apiserver.store.subscriptions import Change, ChangeLog, SlowWatcherError
 from kuberth.local.apiserver.verbs.deletion import plan_deletion
 from kuberth.local.apiserver.verbs.listing import parse_version
 from kuberth.local.apiserver.verbs.pod_binding import bound_pod, read_binding
@@ -55,7 +53,7 @@ S = TypeVar("S", bound=msgspec.Struct)
 Matcher = Callable[[Any], bool]
 
 KEEP_CHANGES: Final = 20_000
-"""How many changes a watch can catch up with; who is further behind has to list again."""
+"""Number of changes that a watch can resume from; a watch further behind has to list again."""
 _FIRST_VERSION: Final = 1
 """Of an empty cluster: zero means "any" in the API."""
 _SERVED: Final = {
@@ -76,23 +74,24 @@ class MemoryApi(Api):
     ) -> None:
         """With PodSchedulingReadiness off, pods that carry scheduling gates can be bound.
 
-        A `steady` one sends no bookmarks, so that virtual time jumps over hours in which nothing happens.
+        With `steady`, watches send no bookmarks, so that virtual time jumps over hours without changes.
         """
         self.steady = steady
         """Whether watches need no bookmarks."""
         self._gates_hold = (feature_gates or {}).get("PodSchedulingReadiness", True)
-        self._shelves: dict[str, _Shelf] = {}
+        self._tables: dict[str, _Table] = {}
         """By resource. All versions of a kind share theirs."""
-        self._shelf_of: dict[type[Any], _Shelf] = {}
+        self._table_of: dict[type[Any], _Table] = {}
         self._version = _FIRST_VERSION
-        self._history: deque[_Change] = deque(maxlen=keep_changes)
-        self._wakers: dict[asyncio.Event, None] = {}  # set in their order, in every run the same
-        """Of those who wait for whatever comes next."""
+        self._compacted = _FIRST_VERSION
+        """Changes up to this version are forgotten."""
+        self._waiters: dict[asyncio.Event, None] = {}  # set in their order, in every run the same
+        """Of the calls of `next_change`."""
         self._keep_changes = keep_changes
         self._uids = 0
         self._clock = SystemClock() if clock is None else clock
 
-    # Synchronous verbs, for tests and demos: they store what they are given.
+    # Synchronous verbs, for tests: they store objects unchanged
 
     def put(self, obj: T) -> T:
         """Create an object."""
@@ -118,9 +117,9 @@ class MemoryApi(Api):
         return tuple(read_items(_seen_as, kind, self._all(kind), what=f"list {REGISTRY.of(kind).plural}"))
 
     def remove(self, kind: type[Any], key: str) -> None:
-        """Take an object away at once, as a kubelet does with a pod that has ended."""
+        """Remove an object at once, as a kubelet does with a pod that has ended."""
         with api_errors(f"delete {REGISTRY.of(kind).kind} {key}"):
-            self._take(kind, key)
+            self._remove(kind, key)
 
     def assign(self, binding: Binding) -> None:
         """Bind a pod."""
@@ -128,12 +127,12 @@ class MemoryApi(Api):
 
     async def next_change(self) -> None:
         """Return when any object has changed."""
-        waker = asyncio.Event()
-        self._wakers[waker] = None
+        waiter = asyncio.Event()
+        self._waiters[waiter] = None
         try:
-            await waker.wait()
+            await waiter.wait()
         finally:
-            self._wakers.pop(waker, None)
+            self._waiters.pop(waiter, None)
 
     # The protocol
 
@@ -159,38 +158,37 @@ class MemoryApi(Api):
         read = partial(read_change, _seen_as, kind, what=what)
         with api_errors(what):
             selection = select(_row_of(kind), field_selector=field_selector)
-            seen = parse_version(resource_version or "0")
+            since = parse_version(resource_version or "0")
             present: Sequence[Any] = ()
-            if seen == 0:
-                seen, present = self._version, self._all(kind)
-            missed = self._since(seen)
+            if since == 0:
+                since, present = self._version, self._all(kind)
+            self._expect_known(since)
         matches = _matcher(selection)
-        shelf = self._shelf(kind)
-        subscription = _Subscription(change for change in missed if change.shelf is shelf)
-        shelf.subscriptions.append(subscription)
+        changes = self._table(kind).log.subscribe(since=since, limit=self._keep_changes)
         try:
             for obj in present:
                 if matches(obj) and (event := read(WatchType.ADDED, obj)) is not None:
                     yield event
-            loop = asyncio.get_running_loop()
-            next_bookmark = math.inf if self.steady else _bookmark_after(loop.time())
             while True:
-                while subscription.changes:
-                    if len(subscription.changes) > self._keep_changes:
-                        with api_errors(what):
-                            raise expired(f"too old resource version: {subscription.changes[0].version}")
-                    type_, obj = _event(subscription.changes.popleft(), matches)
+                while (change := changes.read_nowait()) is not None:
+                    type_, obj = _event(change, matches)
                     if type(obj) is kind:
                         yield WatchEvent(type_, obj, obj.metadata.resource_version)
                     elif obj is not None and (event := read(type_, obj)) is not None:
                         yield event
-                if loop.time() >= next_bookmark:
-                    next_bookmark = _bookmark_after(loop.time())
+                if self.steady:
+                    await changes.wait()
+                    continue
+                try:
+                    async with asyncio.timeout_at(_next_bookmark()):
+                        await changes.wait()
+                except TimeoutError:
                     yield WatchEvent(WatchType.BOOKMARK, None, str(self._version))
-                else:
-                    await subscription.more(until=next_bookmark)
+        except SlowWatcherError:
+            # As upstream: the watch ends, and the client resumes from the last version it saw.
+            return
         finally:
-            shelf.subscriptions.remove(subscription)
+            changes.close()
 
     async def get(self, kind: type[T], name: str, *, namespace: str = "") -> T:
         return self.read(kind, _join(namespace, name))
@@ -228,7 +226,7 @@ class MemoryApi(Api):
         present = self._present(kind, _key_of(write))
         part = getattr(present, subresource, None) if subresource and type(present) is kind else None
         if isinstance(part, msgspec.Struct) and patch.keys() <= {"metadata", subresource}:
-            changed = _plainly_patched(present, part, patch, subresource)
+            changed = _patched_without_tree(present, part, patch, subresource)
             if changed is None:
                 changed = _patched(present, part, write)
             if changed != part:
@@ -254,12 +252,12 @@ class MemoryApi(Api):
         elif plan.marked is not None:
             self._write(convert(type(old), plan.marked))
         if plan.remove:
-            self._take(kind, key)
+            self._remove(kind, key)
 
     # What is stored
 
     def _bound(self, pod: Pod, binding: Binding, *, now_ns: int) -> Pod:
-        plain = _plainly_bound(pod, binding, now_ns=now_ns)
+        plain = _bound_without_tree(pod, binding, now_ns=now_ns)
         if plain is not None:
             return plain
         spec = {"nodeName": pod.spec.node_name, "schedulingGates": pod.spec.scheduling_gates}
@@ -273,18 +271,18 @@ class MemoryApi(Api):
             status=_rewritten(pod.status, old["status"], new["status"]),
         )
 
-    def _shelf(self, kind: type[Any]) -> _Shelf:
-        shelf = self._shelf_of.get(kind)
-        if shelf is None:
-            shelf = self._shelves.setdefault(REGISTRY.of(kind).resource_id, _Shelf())
-            self._shelf_of[kind] = shelf
-        return shelf
+    def _table(self, kind: type[Any]) -> _Table:
+        table = self._table_of.get(kind)
+        if table is None:
+            resource = REGISTRY.of(kind).resource_id
+            table = self._table_of[kind] = self._tables.setdefault(resource, _Table(resource))
+        return table
 
     def _all(self, kind: type[Any]) -> Sequence[Any]:
-        return tuple(self._shelf(kind).objects.values())
+        return tuple(self._table(kind).objects.values())
 
     def _present(self, kind: type[Any], key: str) -> Any:
-        obj = self._shelf(kind).objects.get(key)
+        obj = self._table(kind).objects.get(key)
         if obj is None:
             raise not_found(_row_of(kind), key.rpartition("/")[2])
         return obj
@@ -301,20 +299,20 @@ class MemoryApi(Api):
         if written == present:
             return present
         if finalized(row, new, dict(old)):
-            self._take(kind, _key(written))
+            self._remove(kind, _key(written))
             return written
         return self._write(written)
 
     def _add(self, obj: T) -> T:
         key = _key(obj)
-        if key in self._shelf(type(obj)).objects:
+        if key in self._table(type(obj)).objects:
             raise already_exists(_row_of(type(obj)), cast(Any, obj).metadata.name)
         return self._write(obj)
 
-    def _take(self, kind: type[Any], key: str) -> None:
-        obj, shelf = self._present(kind, key), self._shelf(kind)
-        del shelf.objects[key]
-        self._note(shelf, obj, None)
+    def _remove(self, kind: type[Any], key: str) -> None:
+        obj, table = self._present(kind, key), self._table(kind)
+        del table.objects[key]
+        self._note(table, key, _with_metadata(obj, resource_version=str(self._version + 1)), None)
 
     def _with_new_uid(self, obj: T) -> T:
         self._uids += 1
@@ -322,108 +320,62 @@ class MemoryApi(Api):
 
     def _write(self, obj: T) -> T:
         obj = _with_metadata(obj, resource_version=str(self._version + 1))
-        shelf, key = self._shelf(type(obj)), _key(obj)
-        old = shelf.objects.get(key)
-        shelf.objects[key] = obj
-        self._note(shelf, old, obj)
+        table, key = self._table(type(obj)), _key(obj)
+        old = table.objects.get(key)
+        table.objects[key] = obj
+        self._note(table, key, old, obj)
         return obj
 
-    def _note(self, shelf: _Shelf, old: Any, new: Any) -> None:
+    def _note(self, table: _Table, key: str, old: Any, new: Any) -> None:
+        """Log a change and wake watches; `new`, or else `old`, has the next resource version."""
         self._version += 1
-        change = _Change(str(self._version), shelf, old, new)
-        self._history.append(change)
-        for subscription in shelf.subscriptions:
-            subscription.take(change)
-        for waker in self._wakers:
-            waker.set()
+        table.log.append(Change(self._version, table.log.resource, key, old, new))
+        table.log.wake_readers()
+        # Some slack, so that few changes pay for dropping old ones.
+        if self._version - self._compacted > self._keep_changes + self._keep_changes // 4:
+            self._compacted = self._version - self._keep_changes
+            for each in self._tables.values():
+                each.log.drop_until(self._compacted)
+        for waiter in self._waiters:
+            waiter.set()
 
-    def _since(self, version: int) -> Sequence[_Change]:
-        if version == 0:
-            return ()
+    def _expect_known(self, version: int) -> None:
         if version > self._version:
             raise expired(f"Too large resource version: {version}, current: {self._version}")
-        # Every change has its own version.
-        number = self._version - version
-        if number > len(self._history):
-            raise expired(f"too old resource version: {version} ({self._version - len(self._history)})")
-        return tuple(islice(reversed(self._history), number))[::-1]
+        if version < self._compacted:
+            raise expired(f"too old resource version: {version} ({self._compacted})")
 
 
-class _Shelf:
-    """The objects of one resource, and who watches them."""
+class _Table:
+    """The objects of one resource, and the log of their changes."""
 
-    __slots__ = ("objects", "subscriptions")
+    __slots__ = ("log", "objects")
 
-    def __init__(self) -> None:
+    def __init__(self, resource: str) -> None:
         self.objects: dict[str, Any] = {}
         """By key."""
-        self.subscriptions: list[_Subscription] = []
+        self.log = ChangeLog(resource)
 
 
-class _Change:
-    """What was, and what is; None stands for not there."""
-
-    __slots__ = ("_gone", "new", "old", "shelf", "version")
-
-    def __init__(self, version: str, shelf: _Shelf, old: Any, new: Any) -> None:
-        self.version = version
-        self.shelf = shelf
-        self.old = old
-        self.new = new
-        self._gone: Any = None
-
-    def gone(self) -> Any:
-        """The last version, as of this change; all who watch are told the same."""
-        if self._gone is None:
-            self._gone = _with_metadata(self.old, resource_version=self.version)
-        return self._gone
+def _next_bookmark() -> float:
+    """The time of the next bookmark, the same for all watches: virtual time jumps once for all of them."""
+    return (asyncio.get_running_loop().time() // BOOKMARK_SECONDS + 1) * BOOKMARK_SECONDS
 
 
-class _Subscription:
-    """The changes that one watch has yet to tell."""
-
-    __slots__ = ("_waiting", "changes")
-
-    def __init__(self, missed: Iterable[_Change]) -> None:
-        self.changes = deque(missed)
-        self._waiting: asyncio.Future[None] | None = None
-
-    def take(self, change: _Change) -> None:
-        self.changes.append(change)
-        if self._waiting is not None:
-            self._wake()
-
-    async def more(self, *, until: float) -> None:
-        """Return when there are changes, or at this time of the loop."""
-        loop = asyncio.get_running_loop()
-        self._waiting = loop.create_future()
-        timer = loop.call_at(until, self._wake) if until < math.inf else None
-        try:
-            await self._waiting
-        finally:
-            if timer is not None:
-                timer.cancel()
-            self._waiting = None
-
-    def _wake(self) -> None:
-        if self._waiting is not None and not self._waiting.done():
-            self._waiting.set_result(None)
-
-
-def _bookmark_after(now: float) -> float:
-    """All watches get theirs at once: on virtual time one jump then serves them all."""
-    return (now // BOOKMARK_SECONDS + 1) * BOOKMARK_SECONDS
-
-
-def _event(change: _Change, matches: Matcher) -> tuple[WatchType, Any]:
+def _event(change: Change, matches: Matcher) -> tuple[WatchType, Any]:
     """The change as a watch with this selection sees it: leaving the selection is a deletion.
 
-    Without an object: it does not see it.
+    The object is None if the watch does not see the change.
     """
-    old, new = change.old, change.new
+    old: Any = change.old
+    new: Any = change.new
     if new is not None and matches(new):
         return (WatchType.MODIFIED if old is not None and matches(old) else WatchType.ADDED), new
-    return WatchType.DELETED, (change.gone() if old is not None and matches(old) else None)
+    if old is None or not matches(old):
+        return WatchType.DELETED, None
+    return WatchType.DELETED, old if new is None else _with_metadata(
+        old, resource_version=str(change.revision)
+    )
 
 
 def _row_of(kind: type[Any]) -> ServedResource:
@@ -442,8 +394,8 @@ def _row(info: KindInfo) -> ServedResource:
 
 
 def _matcher(selection: Selection) -> Matcher:
-    """The selection for structs, without a tree where they have the field: all pods are asked for their
-    phase at every change."""
+    """The selection for structs, without a tree where they have the field: watches of pods select by phase at
+    every change."""
     if selection.everything:
         return _every
     if not selection.labels.empty:
@@ -481,7 +433,7 @@ def _every(_obj: Any) -> bool:
 
 
 def _outline(obj: Any, **parts: Any) -> dict[str, Any]:
-    """The tree of an object's metadata and of these parts alone, as far as they say anything."""
+    """The tree of an object's metadata and of these parts alone, without empty fields."""
     metadata = obj.metadata
     if metadata.deletion_timestamp is None:
         own = {
@@ -500,9 +452,9 @@ def _outline(obj: Any, **parts: Any) -> dict[str, Any]:
     return {name: _without_blanks(part) for name, part in (("metadata", own), *tree.items())}
 
 
-def _plainly_bound(pod: Pod, binding: Binding, *, now_ns: int) -> Pod | None:
-    """What `bound_pod` makes of a pod that has nothing to be refused, merged or taken back for, as nearly all
-    have; None: it is to be asked."""
+def _bound_without_tree(pod: Pod, binding: Binding, *, now_ns: int) -> Pod | None:
+    """The result of `bound_pod` for the usual pod, where nothing is refused, merged or cleared; None: use
+    `bound_pod`."""
     wanted, target, metadata, spec, status = (
         binding.metadata,
         binding.target,
@@ -561,11 +513,11 @@ def _merged(row: ServedResource, old: dict[str, Any], write: Write) -> dict[str,
     return new
 
 
-def _plainly_patched(
+def _patched_without_tree(
     obj: Any, part: msgspec.Struct, patch: Mapping[str, Any], name: str
 ) -> msgspec.Struct | None:
-    """The same if the patch is of this very object and sets only texts and numbers, as nearly all do: nothing
-    is to be merged. None: it is to be merged, or refused."""
+    """The same for the usual patch, which sets only texts and numbers: nothing is merged. None: use
+    `_patched`."""
     given, metadata, names = patch.get(name, {}), patch.get("metadata", {}), _field_names(type(part))
     if metadata and metadata != {"uid": obj.metadata.uid}:
         return None
@@ -585,7 +537,7 @@ def _field_names(kind: type[msgspec.Struct]) -> dict[str, str]:
 
 
 def _pod_outline(pod: Pod) -> dict[str, Any]:
-    """What a deletion asks of a pod."""
+    """The fields of a pod that a deletion reads."""
     spec: dict[str, Any] = {"nodeName": pod.spec.node_name}
     if pod.spec.termination_grace_period_seconds is not None:
         spec["terminationGracePeriodSeconds"] = pod.spec.termination_grace_period_seconds

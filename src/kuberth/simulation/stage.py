@@ -331,11 +331,11 @@ class StageApi(MemoryApi):
 
     def _delete(self, write: Write) -> None:
         key = f"{write.namespace}/{write.name}"
-        pod = self._shelf(Pod).objects.get(key) if write.kind is Pod else None
+        pod = self._table(Pod).objects.get(key) if write.kind is Pod else None
         if pod is None or not _is_over(pod, write.uid):
             super()._delete(write)
         else:
-            self._take(Pod, key)
+            self._remove(Pod, key)
 
     def post_nowait(
         self, write: Write, *, check: Callable[[], None] | None = None

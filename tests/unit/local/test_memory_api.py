@@ -215,7 +215,7 @@ def test_a_binding_is_the_same_with_and_without_a_tree(case: str) -> None:
     tree["metadata"] = {"name": "p", "namespace": "default", **tree.get("metadata", {})}
     binding = convert(Binding, tree)
     short = outcome(lambda api: api.assign(binding), pod)
-    with patch("kuberth.local.memory_api._plainly_bound", return_value=None):
+    with patch("kuberth.local.memory_api._bound_without_tree", return_value=None):
         assert outcome(lambda api: api.assign(binding), pod) == short
 
 
@@ -243,5 +243,5 @@ def test_a_patch_is_the_same_with_and_without_a_tree(given: dict[str, Any]) -> N
 
     pod = make_pod("p", uid="u", status={"phase": "Pending"})
     short = outcome(work, pod)
-    with patch("kuberth.local.memory_api._plainly_patched", return_value=None):
+    with patch("kuberth.local.memory_api._patched_without_tree", return_value=None):
         assert outcome(work, pod) == short
