@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
 from itertools import zip_longest
 from typing import Final
@@ -19,16 +20,14 @@ NOWHERE: Final = -1
 def zone_of(node: Node) -> tuple[str, str]:
     """Region and zone; both empty for a node outside any."""
     labels = node.metadata.labels
-    region = next((labels[key] for key in (REGION, BETA_REGION) if key in labels), "")
-    zone = next((labels[key] for key in (ZONE, BETA_ZONE) if key in labels), "")
-    return region, zone
+    return labels.get(REGION, labels.get(BETA_REGION, "")), labels.get(ZONE, labels.get(BETA_ZONE, ""))
 
 
 def interleaved_by_zone(nodes: Iterable[tuple[int, Node]]) -> NDArray[np.int64]:
     """Rows of `nodes`: the first of every zone, then the second of every zone, and so on."""
-    zones: dict[tuple[str, str], list[int]] = {}
+    zones: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
     for row, node in nodes:
-        zones.setdefault(zone_of(node), []).append(row)
+        zones[zone_of(node)].append(row)
     rows = [row for turn in zip_longest(*zones.values()) for row in turn if row is not None]
     return np.array(rows, np.int64)
 

@@ -27,7 +27,7 @@ from kuberth.cluster.counting import RowCounts, resized
 from kuberth.cluster.images import ImageColumn, ImageColumns
 from kuberth.cluster.interning import InternedColumn
 from kuberth.cluster.labels import LabelColumn, LabelColumns
-from kuberth.cluster.node_order import NodeOrder, interleaved_by_zone
+from kuberth.cluster.node_order import NodeOrder, interleaved_by_zone, zone_of
 from kuberth.cluster.nodes import NodeRow, Nodes
 from kuberth.cluster.pod_groups import PodGroups
 from kuberth.cluster.pod_info import PodInfo
@@ -260,7 +260,8 @@ class ClusterTable:
         self.images.set(row, node.status.images)
         if old is None or old.metadata.labels != node.metadata.labels:
             self.labels.set(row, node.metadata.labels)
-            self._order_may_differ = True
+            if old is None or zone_of(old) != zone_of(node):
+                self._order_may_differ = True
         if old is None:
             for info in self._without_node.pop(name, {}).values():
                 self.put(info, row)

@@ -125,17 +125,18 @@ class Evaluator:
             spawn=lambda work, *, name: self._background.append(work),
             metrics=metrics,
         )
-        runners = assemble(
+        self.runners = assemble(
             config,
             registry=full_registry(plugins) if registry is None else registry,
             handle=handle,
             metrics=metrics,
             with_plans=with_plans,
         )
-        if profile is not None and profile not in runners:
-            raise KuberthError(f"no profile is called {profile!r}; there are: {', '.join(runners)}")
-        self.runner: Runner = runners[profile] if profile is not None else next(iter(runners.values()))
-        """The profile's plugins, ready to be asked."""
+        """The plugins of every profile."""
+        if profile is not None and profile not in self.runners:
+            raise KuberthError(f"no profile is called {profile!r}; there are: {', '.join(self.runners)}")
+        self.runner: Runner = self.runners[next(iter(self.runners)) if profile is None else profile]
+        """The plugins of the profile that answers; may be set to another of `runners`."""
         self._cycle = SchedulingCycle(
             self.cluster, nominator=self.nominator, metrics=metrics, sampling=EveryNode()
         )

@@ -8,8 +8,9 @@ written anywhere.
     explanation.proposals[0].text    # "remove the taint dedicated=gpu:NoSchedule from node n1"
 """
 
+from kuberth.explaining.cluster_copy import ClusterCopy
 from kuberth.explaining.explanation import Explanation, explain
 from kuberth.explaining.proposals import Proposal
 from kuberth.explaining.question import Question, Waiting
 
-__all__ = ["Explanation", "Proposal", "Question", "Waiting", "explain"]
+__all__ = ["ClusterCopy", "Explanation", "Proposal", "Question", "Waiting", "explain"]

@@ -258,11 +258,6 @@ def taint_text(key: str, value: str, effect: str) -> str:
     return f"{key}={value}:{effect}" if value else f"{key}:{effect}"
 
 
-def gone_pods(scene: Scene, pods: Mapping[str, Pod]) -> list[Pod]:
-    """The objects of the deleted pods, out of all pods by namespace/name."""
-    return [pods[key] for key in sorted(scene.gone) if key in pods]
-
-
 def applied(scene: Scene, objects: list[Any]) -> tuple[Pod, list[Any]]:
     """The pod and all objects of its cluster, as the scene has them."""
     kept = [

@@ -13,10 +13,10 @@ from kuberth.api.core import Pod
 from kuberth.assembly.profiles import effective_gates
 from kuberth.cluster.nodes import NodeRow
 from kuberth.cluster.pod_info import PodInfo, group_of
-from kuberth.config import default_configuration
 from kuberth.evaluation import Answer
+from kuberth.explaining.cluster_copy import ClusterCopy
 from kuberth.explaining.proposals import NearNode, Proposal, proposals
-from kuberth.explaining.question import Judge, Question, Waiting
+from kuberth.explaining.question import Judge, Question, Waiting, judge_of
 from kuberth.explaining.shortcomings import shortcomings, suit
 from kuberth.framework.cluster_events import Action, ClusterEvent
 from kuberth.framework.status import Code, Status
@@ -109,9 +109,16 @@ class Explanation:
     notes: tuple[str, ...] = ()
 
 
-def explain(question: Question) -> Explanation:
-    """Judge the pod, and find out what would free it if nothing takes it."""
-    judge = Judge(question)
+def explain(question: Question, cluster: ClusterCopy | None = None) -> Explanation:
+    """Judge the pod, and find out what would free it if nothing takes it.
+
+    `cluster`: a copy that earlier questions used, which saves most of the time.
+    """
+    with judge_of(question, cluster) as judge:
+        return _explained(question, judge)
+
+
+def _explained(question: Question, judge: Judge) -> Explanation:
     pod, evaluator = judge.pod, judge.evaluator
     gate = judge.gate(pod)
     answer = evaluator.evaluate(pod)
@@ -125,7 +132,7 @@ def explain(question: Question) -> Explanation:
         waiting=question.waiting,
         rejected=tuple(_groups(answer, evaluator.cluster.names)),
         scores=_table(answer, judge.node) if answer.feasible else None,
-        notes=(*question.notes, *judge.notes, *_notes(pod, answer)),
+        notes=(*question.notes, *_notes(pod, judge.profile, answer)),
     )
     if told.verdict in ("placed", "fits"):
         return told
@@ -143,15 +150,15 @@ def explain(question: Question) -> Explanation:
                 nominated_node=preemption.nominated_node,
                 victims=preemption.victims,
             )
-    near = _near(question, judge, answer)
+    near = _by_misses(_near(question, judge, answer))
     rejectors = answer.rejected_by if gate is None else (gate.plugin,)
     return replace(
         told,
         message=gate.message if gate is not None else message,
-        near=tuple(_near_groups(near)),
+        near=tuple(Near(misses, tuple(node.name for node in nodes)) for misses, nodes in near.items()),
         preemption=story,
         events={plugin: tuple(_events(judge, plugin)) for plugin in rejectors},
-        proposals=proposals(judge, _one_of_each(near), victims=victims),
+        proposals=proposals(judge, [nodes[0] for nodes in near.values()], victims=victims),
     )
 
 
@@ -178,14 +185,17 @@ def _groups(answer: Answer, names: Iterable[str]) -> Iterator[Rejected]:
         Rejected(status.plugin, status.code, status.reasons, tuple(sorted(nodes)))
         for status, nodes in by_status.items()
     ]
-    yield from sorted(groups, key=lambda group: (-len(group.nodes), group.plugin, group.reasons))
+    yield from sorted(groups, key=lambda group: (-len(group.nodes), group.plugin, group.reasons, group.nodes))
     if answer.considered is not None:
         others = sorted(set(filter(None, names)).difference(answer.considered))
         if others:
             yield Rejected("", Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (NOT_LOOKED_AT,), tuple(others))
 
 
-def _notes(pod: Pod, answer: Answer) -> Iterator[str]:
+def _notes(pod: Pod, profile: str, answer: Answer) -> Iterator[str]:
+    wanted = pod.spec.scheduler_name
+    if wanted and wanted != profile:
+        yield f"the pod waits for the scheduler {wanted}; it was judged as {profile} would"
     if group := group_of(pod):
         yield f"the pod is one of the group {group} and was judged alone"
     for url in answer.not_asked:
@@ -207,12 +217,14 @@ def _near(question: Question, judge: Judge, answer: Answer) -> list[NearNode]:
         for name, statuses in evaluator.objections(judge.pod).items()
         if answer.considered is None or name in answer.considered
     }
-    nearest = sorted(against, key=lambda name: (sum(len(one.reasons) for one in against[name]), name))
-    config = question.config or default_configuration(question.feature_gates)
-    gates = effective_gates(config, question.feature_gates)
+    nearest: Iterable[str] = against
+    if len(against) > NEAREST_LOOKED_AT:
+        reasons = {name: sum(len(one.reasons) for one in statuses) for name, statuses in against.items()}
+        nearest = sorted(against, key=lambda name: (reasons[name], name))[:NEAREST_LOOKED_AT]
+    gates = effective_gates(question.configuration, question.feature_gates)
     asks = suit(PodInfo(judge.pod), compares_taints=gates.enabled("TaintTolerationComparisonOperators"))
     found = []
-    for name in nearest[:NEAREST_LOOKED_AT]:
+    for name in nearest:
         row = evaluator.cluster.row_of(name)
         if row is not None:
             found.append(NearNode(name, shortcomings(asks, NodeRow(evaluator.cluster, row), against[name])))
@@ -220,21 +232,12 @@ def _near(question: Question, judge: Judge, answer: Answer) -> list[NearNode]:
     return found
 
 
-def _missed(node: NearNode) -> tuple[str, ...]:
-    return tuple(missed.text for missed in node.misses)
-
-
-def _near_groups(near: Iterable[NearNode]) -> Iterator[Near]:
-    groups: dict[tuple[str, ...], list[str]] = {}
+def _by_misses(near: Iterable[NearNode]) -> dict[tuple[str, ...], list[NearNode]]:
+    """The nodes that miss the same things, by the texts of these; the nearest come first."""
+    groups: dict[tuple[str, ...], list[NearNode]] = {}
     for node in near:
-        groups.setdefault(_missed(node), []).append(node.name)
-    for misses, nodes in groups.items():
-        yield Near(misses, tuple(nodes))
-
-
-def _one_of_each(near: Iterable[NearNode]) -> list[NearNode]:
-    """A node for each pattern of what is missing, in their order."""
-    return list({_missed(node): node for node in reversed(list(near))}.values())[::-1]
+        groups.setdefault(tuple([missed.text for missed in node.misses]), []).append(node)
+    return groups
 
 
 def _events(judge: Judge, plugin: str) -> Iterator[str]:

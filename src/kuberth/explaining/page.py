@@ -1,7 +1,8 @@
 """`/explain?pod=NAME&namespace=NS` on a running scheduler: its own queue, its own rules, its own cluster.
 
-In: a request. Out: the JSON of an explanation. The objects are taken and judged in a thread beside the
-scheduler, one question at a time; how many there are costs the scheduler's event loop nothing.
+In: a request. Out: the JSON of an explanation. A thread beside the scheduler's event loop judges the pod on a
+copy of the cluster, one question at a time. The copy is made for the first question, brought up to date for
+each one, and dropped when no question has come for a while.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
@@ -18,6 +19,7 @@ from kuberth.api.core import Pod
 from kuberth.assembly.scheduler import Scheduler
 from kuberth.clock import NANOSECONDS
 from kuberth.errors import KuberthError
+from kuberth.explaining.cluster_copy import ClusterCopy
 from kuberth.explaining.explanation import explain
 from kuberth.explaining.question import Question, Waiting
 from kuberth.explaining.targets import Asked, unknown_pod
@@ -27,13 +29,13 @@ from kuberth.informers.store import Store, object_key
 from kuberth.serving.messages import Handler, failure, failure_tree
 
 PATH: Final = "/explain"
+KEPT_SECONDS: Final = 600.0
+"""After this long without a question the copy of the cluster is dropped."""
 
 
 def explain_page(scheduler: Scheduler) -> Handler:
     """The page of one scheduler."""
-    # Whoever asks in crowds waits in line: the scheduler shares its processor with one of them. Who goes away
-    # gives up a place in the line, but not the thread while it still works.
-    worker = ThreadPoolExecutor(1, thread_name_prefix="explain")
+    copy = _RunningCopy(scheduler)
 
     def page(request: Request) -> Response:
         name, namespace = request.query.text("pod"), request.query.text("namespace") or "default"
@@ -43,18 +45,64 @@ def explain_page(scheduler: Scheduler) -> Handler:
         pod = pods.get(name, namespace=namespace)
         if pod is None:
             answer = partial(_unknown, pods, Asked("Pod", name), namespace)
-            return Response(_body(answer, worker), status=404, content_type=JSON)
-        answer = partial(_explained, scheduler, _question(scheduler, pod))
-        return Response(_body(answer, worker), content_type=JSON)
+            return Response(copy.body(answer), status=404, content_type=JSON)
+        answer = partial(copy.explained, _question(scheduler, pod))
+        return Response(copy.body(answer), content_type=JSON)
 
     return page
 
 
-async def _body(answer: Callable[[], Any], worker: Executor) -> AsyncIterator[bytes]:
-    def encoded() -> bytes:
-        return json.dumps(answer(), ensure_ascii=False, separators=(",", ":")).encode()
+class _RunningCopy:
+    """A copy of a running scheduler's cluster, and the thread that works on it.
 
-    yield await asyncio.get_running_loop().run_in_executor(worker, encoded)
+    One thread, so that the scheduler shares its processor with one question at a time; the others wait in
+    line. A client that goes away gives up its place in the line, but a question that has begun is finished.
+    """
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self._worker = ThreadPoolExecutor(1, thread_name_prefix="explain")
+        self._cluster: ClusterCopy | None = None
+        self._dropping: asyncio.TimerHandle | None = None
+
+    async def body(self, answer: Callable[[], Any]) -> AsyncIterator[bytes]:
+        """The JSON of what `answer` returns in the worker's thread."""
+
+        def encoded() -> bytes:
+            return json.dumps(answer(), ensure_ascii=False, separators=(",", ":")).encode()
+
+        loop = asyncio.get_running_loop()
+        if self._dropping is not None:
+            self._dropping.cancel()
+        self._dropping = loop.call_later(KEPT_SECONDS, self._worker.submit, self._drop)
+        yield await loop.run_in_executor(self._worker, encoded)
+
+    # In the worker's thread
+
+    def explained(self, question: Question) -> Any:
+        scheduler = self._scheduler
+        if self._cluster is None or self._cluster.config is not question.config:
+            self._cluster = ClusterCopy(
+                question.configuration, registry=question.registry, feature_gates=question.feature_gates
+            )
+        # Assumed pods first: one that is confirmed meanwhile has its node in the store.
+        assumed = {info.uid: info.pod for info in scheduler.cluster.assumed_pods()}
+        stores = scheduler.stores
+        objects = [obj for kind in stores.kinds() if kind is not Pod for obj in stores.of(kind).snapshot()]
+        pods = stores.of(Pod).snapshot()
+        objects += [assumed.get(pod.metadata.uid, pod) for pod in pods] if assumed else pods
+        try:
+            return to_tree(explain(replace(question, objects=objects), self._cluster))
+        except KuberthError as error:
+            self._drop()
+            # The head of the answer has been sent, so only its kind can say that it is an error.
+            return {"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": str(error)}
+        except BaseException:
+            self._drop()
+            raise
+
+    def _drop(self) -> None:
+        self._cluster = None
 
 
 def _question(scheduler: Scheduler, pod: Pod) -> Question:
@@ -90,25 +138,6 @@ def _waiting(scheduler: Scheduler, pod: Pod) -> Waiting | None:
     )
 
 
-# In the worker's thread
-
-
 def _unknown(pods: Store[Pod], target: Asked, namespace: str) -> dict[str, Any]:
-    """That there is no such pod, and which are near: that takes a look at all of them."""
+    """The error for a pod that does not exist, with the names that are like it."""
     return failure_tree(404, "NotFound", str(unknown_pod(pods.snapshot(), target, namespace)))
-
-
-def _explained(scheduler: Scheduler, question: Question) -> Any:
-    # Assumed pods first: one that is confirmed meanwhile has its node in the store.
-    assumed = {info.uid: info.pod for info in scheduler.cluster.assumed_pods()}
-    stores = scheduler.stores
-    objects = [
-        assumed.get(obj.metadata.uid, obj) if kind is Pod else obj
-        for kind in stores.kinds()
-        for obj in stores.of(kind).snapshot()
-    ]
-    try:
-        return to_tree(explain(replace(question, objects=objects)))
-    except KuberthError as error:
-        # The head of the answer has been sent; its kind tells what it is.
-        return {"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": str(error)}

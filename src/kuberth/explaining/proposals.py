@@ -93,7 +93,7 @@ def _candidates(
 ) -> Iterator[Sequence[Edit]]:
     if gates:
         yield gates
-    evicted = [_deletion(judge.pods[key], preempted=True) for key in victims if key in judge.pods]
+    evicted = [_deletion(pod, preempted=True) for pod in judge.other_pods(victims)]
     if evicted:
         yield (*gates, *evicted)
     for node in near[:MOST_PATTERNS]:

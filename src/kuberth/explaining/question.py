@@ -1,29 +1,25 @@
-"""A question: which pod, in which cluster, by whose rules; and an evaluator that can be asked it.
+"""A question: which pod, in which cluster, under which configuration; and the judge that answers it.
 
-In: objects and a configuration. Out: a `Judge`, which answers for the pod as it is and as it would be after
-edits. A pod that has a node is judged as if it had none.
+In: objects and a configuration. Out: a `Judge`, which evaluates the pod as it is and after edits. A pod that
+has a node is judged as if it had none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, Final
+from typing import Any
 
 from msgspec.structs import replace as with_fields
 
 from kuberth.api.core import Node, Pod
-from kuberth.cluster.pod_info import PodInfo
 from kuberth.config import FeatureGates, KubeSchedulerConfiguration, default_configuration
 from kuberth.errors import ConfigError
-from kuberth.evaluation import Evaluator
-from kuberth.explaining.edits import Edit, Scene, gone_pods
+from kuberth.explaining.cluster_copy import ClusterCopy
+from kuberth.explaining.edits import Edit, Scene
 from kuberth.framework.registry import Registry
 from kuberth.framework.status import Status
-from kuberth.informers.store import object_key
-
-FINISHED: Final = ("Succeeded", "Failed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,58 +50,35 @@ class Question:
     waiting: Waiting | None = None
     """Set if a scheduler runs that knows it."""
     notes: tuple[str, ...] = ()
-    """What whoever asks should know about how it was asked."""
+    """Remarks about the question that the answer repeats."""
+
+    @property
+    def configuration(self) -> KubeSchedulerConfiguration:
+        """The configuration to judge by: the default one unless another is given."""
+        return self.config or default_configuration(self.feature_gates)
 
 
 class Judge:
-    """The rules over the cluster, ready to be asked about the pod."""
+    """The rules over the cluster, ready to be asked about the pod. Use it with `judge_of`."""
 
-    def __init__(self, question: Question) -> None:
-        config = question.config or default_configuration(question.feature_gates)
-        names = [profile.scheduler_name for profile in config.profiles]
-        wanted = question.pod.spec.scheduler_name or names[0]
-        self.notes: tuple[str, ...] = ()
-        """What is to be known about how it was judged."""
-        if wanted not in names and question.config is None:
-            self.notes = (f"the pod waits for the scheduler {wanted}; it was judged as {names[0]} would",)
-            wanted = names[0]
-        elif wanted not in names:
-            raise ConfigError(
-                f"the pod wants to be scheduled by {wanted!r}, and the configuration has profiles for "
-                f"{', '.join(names)} alone; give the configuration of that scheduler with --config"
-            )
-        self.profile = wanted
-        key = object_key(question.pod)
-        others = [obj for obj in question.objects if not (isinstance(obj, Pod) and object_key(obj) == key)]
-        is_there = len(others) < len(question.objects)
+    def __init__(self, question: Question, cluster: ClusterCopy, *, profile: str, is_there: bool) -> None:
+        self.profile = profile
         self.node = question.pod.spec.node_name if is_there else ""
-        """The node that the pod has. One that is in no cluster yet can only ask for a node by its name."""
+        """The node that the pod has. A pod that is not in the cluster can only request a node by its name."""
         self.pod = _unplaced(question.pod) if is_there else question.pod
         """The pod as if it had no node."""
-        self.evaluator = Evaluator(
-            (obj for obj in others if not _is_finished(obj)),
-            config=config,
-            profile=wanted,
-            registry=question.registry,
-            feature_gates=question.feature_gates,
-        )
+        self.evaluator = cluster.evaluator
+        self.evaluator.runner = self.evaluator.runners[profile]
         self.scene = Scene(self.pod, self._node)
         self._tried: dict[frozenset[Edit], bool] = {}
-        self._adopt(others)
-
-    def _adopt(self, objects: Iterable[Any]) -> None:
-        """Nodes that are promised to other pods count as taken, as they do for the scheduler."""
-        for obj in objects:
-            if isinstance(obj, Pod) and not obj.spec.node_name and obj.status.nominated_node_name:
-                self.evaluator.nominator.adopt(PodInfo(obj))
 
     def _node(self, name: str) -> Node | None:
         return self.evaluator.stores.of(Node).get(name)
 
-    @cached_property
-    def pods(self) -> Mapping[str, Pod]:
-        """All other pods by namespace/name."""
-        return {object_key(pod): pod for pod in self.evaluator.stores.of(Pod)}
+    def other_pods(self, keys: Iterable[str]) -> list[Pod]:
+        """Those of the pods with these keys (namespace/name) that exist, the pod in question excepted."""
+        found = map(self.evaluator.stores.of(Pod).get_by_key, keys)
+        return [pod for pod in found if pod is not None]
 
     @property
     def tries(self) -> int:
@@ -131,7 +104,7 @@ class Judge:
             scene = edit.apply(scene)
         if self.gate(scene.pod) is not None:
             return False
-        gone = gone_pods(scene, self.pods)
+        gone = self.other_pods(sorted(scene.gone))
         before = [(node, self._node(name)) for name, node in scene.nodes.items()]
         self.evaluator.remove(*gone)
         self.evaluator.add(*(node for node, _old in before))
@@ -146,11 +119,27 @@ class Judge:
             self.evaluator.add(*gone)
 
 
+@contextmanager
+def judge_of(question: Question, cluster: ClusterCopy | None = None) -> Iterator[Judge]:
+    """Bring the copy up to date, or make one, and judge the pod on it while the block lasts."""
+    config = question.configuration
+    names = [profile.scheduler_name for profile in config.profiles]
+    wanted = question.pod.spec.scheduler_name or names[0]
+    if wanted not in names:
+        if question.config is not None:
+            raise ConfigError(
+                f"the pod wants to be scheduled by {wanted!r}, and the configuration has profiles for "
+                f"{', '.join(names)} alone; give the configuration of that scheduler with --config"
+            )
+        wanted = names[0]
+    if cluster is None:
+        cluster = ClusterCopy(config, registry=question.registry, feature_gates=question.feature_gates)
+    cluster.update(question.objects)
+    with cluster.without(question.pod) as is_there:
+        yield Judge(question, cluster, profile=wanted, is_there=is_there)
+
+
 def _unplaced(pod: Pod) -> Pod:
     if not pod.spec.node_name:
         return pod
     return with_fields(pod, spec=with_fields(pod.spec, node_name=""))
-
-
-def _is_finished(obj: Any) -> bool:
-    return isinstance(obj, Pod) and obj.status.phase in FINISHED

@@ -18,6 +18,7 @@ from kuberth.api.core import Pod
 from kuberth.assembly.scheduler import Scheduler
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.explaining import Explanation, Question, explain
+from kuberth.explaining.cluster_copy import ClusterCopy
 from kuberth.explaining.page import PATH, explain_page
 from kuberth.https.messages import Query, Request, Response
 from kuberth.informers.store import Store
@@ -85,11 +86,11 @@ def test_questions_are_answered_one_at_a_time_also_if_somebody_goes_away(
 ) -> None:
     begun, release = threading.Event(), threading.Event()
 
-    def slow(question: Question) -> Explanation:
+    def slow(question: Question, cluster: ClusterCopy) -> Explanation:
         if not begun.is_set():
             begun.set()
             assert release.wait(60)
-        return explain(question)
+        return explain(question, cluster)
 
     monkeypatch.setattr("kuberth.explaining.page.explain", slow)
 
