@@ -43,7 +43,19 @@ from tests.docs.pages import PAGES, ROOT, Block, blocks
 BLOCKS = {page: list(blocks(page)) for page in PAGES}
 LANGUAGES = {"python", "console", "yaml", "toml", "dockerfile", "text"}
 SCHEDULER_CONFIGURATION = "KubeSchedulerConfiguration"
-OTHER_PROGRAMS = {"kubectl", "kustomize", "docker", "curl", "cd", "kill", "export", "pip", "mv", "pre-commit"}
+OTHER_PROGRAMS = {
+    "kubectl",
+    "kustomize",
+    "docker",
+    "curl",
+    "cd",
+    "kill",
+    "export",
+    "pip",
+    "mv",
+    "pre-commit",
+    "source",
+}
 TARGETS = set(re.findall(r"^([a-z0-9]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
 
 
