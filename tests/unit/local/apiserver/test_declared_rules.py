@@ -20,6 +20,9 @@ KEYWORDS = {
     "defaultExpression",
     "required",
     "enum",
+    "fill",
+    "pointer",
+    "when",
     "minimum",
     "maximum",
     "maxItems",
@@ -48,6 +51,7 @@ def test_declarations_can_be_read(resource: str) -> None:
         assert schema.keys() <= KEYWORDS
         assert schema.get("check", "ip") in CHECKS
         compile_rule(schema.get("defaultExpression", "true"))
+        compile_rule(schema.get("when", "true"))
         for rule in schema.get("x-kubernetes-validations", ()):
             assert rule.keys() <= {"rule", "reason", "fieldPath", "message", "messageExpression"}
             compile_rule(rule["rule"])

@@ -6,17 +6,43 @@ In: a value and its path. Out: causes, in upstream's words.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from kuberth.api.quantity import parse
 from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.rules import names
-from kuberth.local.apiserver.rules.metadata_validation import invalid_value, invalid_values
+from kuberth.local.apiserver.rules.metadata_validation import (
+    forbidden_field,
+    invalid_value,
+    invalid_values,
+    not_supported,
+    required,
+    validate_labels,
+)
 from kuberth.local.apiserver.rules.pod_validation import validate_quantity
-from kuberth.local.apiserver.rules.scheduling_validation import validate_label_selector, validate_tolerations
+from kuberth.local.apiserver.rules.scheduling_validation import (
+    validate_label_selector,
+    validate_node_selector,
+    validate_tolerations,
+)
 from kuberth.local.apiserver.status_errors import Cause
 
 Check = Callable[[Any, str], list[Cause]]
+
+_ACCESS_MODES: Final = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
+_VOLUME_FIELDS: Final = (
+    "accessModes",
+    "capacity",
+    "claimRef",
+    "mountOptions",
+    "nodeAffinity",
+    "persistentVolumeReclaimPolicy",
+    "storageClassName",
+    "volumeAttributesClassName",
+    "volumeMode",
+)
+"""The fields of a volume that do not say where it is."""
 
 
 def _name_check(problems: Callable[[str], list[str]]) -> Check:
@@ -74,17 +100,68 @@ def _check_quantities(quantities: Mapping[str, str], path: str) -> list[Cause]:
     ]
 
 
+def _check_access_modes(modes: Sequence[str], path: str) -> list[Cause]:
+    causes = [not_supported(path, mode, _ACCESS_MODES) for mode in modes if mode not in _ACCESS_MODES]
+    if "ReadWriteOncePod" in modes and len(modes) > 1:
+        causes.append(forbidden_field(path, "may not use ReadWriteOncePod with other access modes"))
+    return causes
+
+
+def _check_volume_capacity(capacity: Mapping[str, str], path: str) -> list[Cause]:
+    if set(capacity) != {"storage"}:
+        return [not_supported(path, sorted(capacity), ("storage",))]
+    return _check_positive(capacity["storage"], f"{path}[storage]")
+
+
+def _check_claim_storage(spec: Obj, path: str) -> list[Cause]:
+    storage = spec.get("resources", {}).get("requests", {}).get("storage")
+    where = f"{path}.resources[storage]"
+    return [required(where)] if storage is None else _check_positive(storage, where)
+
+
+def _check_positive(quantity: str, path: str) -> list[Cause]:
+    if parse("0") < parse(quantity):
+        return []
+    return [invalid_value(path, quantity, "must be greater than zero")]
+
+
+def _check_volume_source(spec: Obj, path: str) -> list[Cause]:
+    if any(field not in _VOLUME_FIELDS for field in spec):
+        return []
+    return [required(path, "must specify a volume type")]
+
+
+def _check_count_or_percent(value: int | str, path: str) -> list[Cause]:
+    if isinstance(value, int):
+        return [] if value >= 0 else [invalid_value(path, value, "must be greater than or equal to 0")]
+    number = value.removesuffix("%")
+    if not value.endswith("%") or not (number.isascii() and number.isdigit()):
+        why = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or "
+        return [invalid_value(path, value, f"{why}'93%', regex used for validation is '[0-9]+%')")]
+    if len(number) > 9 or int(number) > 100:
+        return [invalid_value(path, value, "must not be greater than 100%")]
+    return []
+
+
 CHECKS: Final[Mapping[str, Check]] = {
+    "access-modes": _check_access_modes,
     "cidr": _check_cidr,
+    "claim-storage": _check_claim_storage,
+    "count-or-percent": _check_count_or_percent,
     "domain-prefixed-path": _check_domain_prefixed_path,
     "ip": _check_ip,
     "label": _name_check(names.label_problems),
     "label-1035": _name_check(names.label_1035_problems),
     "label-selector": validate_label_selector,
+    "labels": validate_labels,
+    "node-selector": validate_node_selector,
+    "qualified-name": _name_check(lambda name: names.qualified_name_problems(name.lower())),
     "quantities": _check_quantities,
     "slice-addresses": _check_slice_addresses,
     "subdomain": _name_check(names.subdomain_problems),
     "tolerations": validate_tolerations,
+    "volume-capacity": _check_volume_capacity,
+    "volume-source": _check_volume_source,
     "webhook-name": _check_webhook_name,
     "wildcard-subdomain": _name_check(lambda host: names.subdomain_problems(host.removeprefix("*."))),
 }

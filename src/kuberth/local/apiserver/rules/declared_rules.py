@@ -6,7 +6,7 @@ defaults, and causes in the words of upstream's declarative validation.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from importlib.resources import files
 from typing import Any, Final
@@ -23,11 +23,13 @@ from kuberth.local.apiserver.rules.metadata_validation import (
     not_supported,
     required,
 )
+from kuberth.local.apiserver.rules.pod_defaults import default_pod_spec
 from kuberth.local.apiserver.schema.fields import copy_tree
 from kuberth.local.apiserver.status_errors import Cause
 from kuberth.text.documents import read_tree
 
 IMMUTABLE: Final = "field is immutable"
+_FILLS: Final[Mapping[str, Callable[[Obj], None]]] = {"pod-spec": default_pod_spec}
 _NOT_STORED: Final = object()
 """In place of the stored value where there is none: on creation, and within lists."""
 
@@ -56,7 +58,9 @@ class DeclaredRules:
 
 def _is_unset(value: Any, schema: Obj) -> bool:
     """Whether Go would take the value for an absent one."""
-    return value is None or value == "" or (value == 0 and "zeroIsUnset" in schema)
+    if value is None or "pointer" in schema:
+        return value is None
+    return value == "" or (value == 0 and "zeroIsUnset" in schema)
 
 
 def _set_defaults(tree: Any, schema: Obj) -> None:
@@ -65,6 +69,8 @@ def _set_defaults(tree: Any, schema: Obj) -> None:
             _set_defaults(item, schema.get("items", {}))
         return
     for name, inner in schema.get("properties", {}).items():
+        if "when" in inner and compile_rule(inner["when"]).evaluate(tree) is not True:
+            continue
         if _is_unset(tree.get(name), inner):
             if "default" in inner:
                 tree[name] = copy_tree(inner["default"])
@@ -74,6 +80,8 @@ def _set_defaults(tree: Any, schema: Obj) -> None:
                     tree[name] = value
         if isinstance(tree.get(name), dict | list):
             _set_defaults(tree[name], inner)
+            if "fill" in inner:
+                _FILLS[inner["fill"]](tree[name])
 
 
 def _causes(tree: Any, schema: Obj, path: str, old: Any) -> Iterator[Cause]:
@@ -117,8 +125,9 @@ def _object_causes(tree: Obj, schema: Obj, path: str, old: Any) -> Iterator[Caus
     for name, inner in properties.items():
         where, value = f"{prefix}{name}", tree.get(name)
         stored = old.get(name) if isinstance(old, dict) else _NOT_STORED
-        if inner.get("immutable") and stored is not _NOT_STORED and value != stored:
-            yield invalid_value(where, value, IMMUTABLE)
+        if "immutable" in inner and stored is not _NOT_STORED and value != stored:
+            why = inner["immutable"]
+            yield invalid_value(where, value, IMMUTABLE) if why is True else forbidden_field(where, why)
         if not _is_unset(value, inner):
             yield from _causes(value, inner, where, stored)
 

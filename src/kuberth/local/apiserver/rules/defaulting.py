@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
 from typing import Any, Final
 
 from kuberth.local.apiserver.objects import Obj, name_of
-from kuberth.local.apiserver.rules.pod_defaults import default_pod_spec
 
 _JOB_LABELS: Final = ("batch.kubernetes.io/", "")
 """Prefixes under which a job's pods carry its uid and name: the present one and the one of old."""
@@ -27,66 +27,21 @@ def default_node(obj: Obj) -> None:
         status["allocatable"] = {**status["capacity"], **status.get("allocatable", {})}
 
 
-def default_service(obj: Obj) -> None:
-    spec = obj.setdefault("spec", {})
-    fill(spec, {"sessionAffinity": "None", "type": "ClusterIP"})
-    for port in spec.get("ports", ()):
-        fill(port, {"protocol": "TCP"})
-        if "targetPort" not in port and "port" in port:
-            port["targetPort"] = port["port"]
-    if spec["type"] != "ExternalName":
-        fill(spec, {"internalTrafficPolicy": "Cluster"})
-    if spec["type"] in ("NodePort", "LoadBalancer"):
-        fill(spec, {"externalTrafficPolicy": "Cluster"})
-    if spec["type"] == "LoadBalancer":
-        fill(spec, {"allocateLoadBalancerNodePorts": True})
-
-
 def default_replication_controller(obj: Obj) -> None:
-    spec = default_template(obj)
-    spec.setdefault("replicas", 1)
+    spec = obj["spec"]
     labels = spec.get("template", {}).get("metadata", {}).get("labels", {})
     if labels:
         spec.setdefault("selector", dict(labels))
         obj["metadata"].setdefault("labels", dict(labels))
 
 
-def default_replica_set(obj: Obj) -> None:
-    default_template(obj).setdefault("replicas", 1)
-
-
-def default_deployment(obj: Obj) -> None:
-    spec = default_template(obj)
-    fill(spec, {"replicas": 1, "revisionHistoryLimit": 10, "progressDeadlineSeconds": 600})
-    strategy = spec.setdefault("strategy", {})
-    fill(strategy, {"type": "RollingUpdate"})
-    if strategy["type"] == "RollingUpdate":
-        fill(strategy.setdefault("rollingUpdate", {}), {"maxUnavailable": "25%", "maxSurge": "25%"})
-
-
 def default_stateful_set(obj: Obj) -> None:
-    spec = default_template(obj)
-    fill(
-        spec,
-        {
-            "replicas": 1,
-            "podManagementPolicy": "OrderedReady",
-            "revisionHistoryLimit": 10,
-            "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"},
-        },
-    )
-    strategy = spec.setdefault("updateStrategy", {})
-    fill(strategy, {"type": "RollingUpdate"})
-    if strategy["type"] == "RollingUpdate":
-        strategy.setdefault("rollingUpdate", {}).setdefault("partition", 0)
-    for claim in spec.get("volumeClaimTemplates", ()):
-        default_claim(claim)
-        claim["status"] = {"phase": "Pending"}
-        claim |= {"kind": "PersistentVolumeClaim", "apiVersion": "v1"}
+    for claim in obj["spec"].get("volumeClaimTemplates", ()):
+        claim |= {"kind": "PersistentVolumeClaim", "apiVersion": "v1", "status": {"phase": "Pending"}}
 
 
 def default_job(obj: Obj) -> None:
-    spec = default_template(obj)
+    spec = obj["spec"]
     if "completions" not in spec and "parallelism" not in spec:
         spec["completions"] = 1
     fill(
@@ -118,48 +73,25 @@ def own_job_pods(obj: Obj) -> None:
     obj["metadata"].setdefault("labels", dict(labels))
 
 
-def default_claim(obj: Obj) -> None:
-    obj.setdefault("spec", {}).setdefault("volumeMode", "Filesystem")
+def default_secret(obj: Obj) -> None:
+    """What was given as text is kept as data, and only there."""
+    fill(obj, {"type": "Opaque"})
+    given = obj.pop("stringData", None)
+    if given:
+        encoded = {key: base64.b64encode(value.encode()).decode() for key, value in given.items()}
+        obj["data"] = {**obj.get("data", {}), **encoded}
 
 
-def default_volume(obj: Obj) -> None:
-    spec = obj.setdefault("spec", {})
-    fill(spec, {"persistentVolumeReclaimPolicy": "Retain", "volumeMode": "Filesystem"})
-    if "hostPath" in spec:
-        spec["hostPath"].setdefault("type", "")
-
-
-def default_storage_class(obj: Obj) -> None:
-    fill(obj, {"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"})
-
-
-def default_csi_driver(obj: Obj) -> None:
-    fill(
-        obj.setdefault("spec", {}),
-        {
-            "attachRequired": True,
-            "podInfoOnMount": False,
-            "storageCapacity": False,
-            "requiresRepublish": False,
-            "seLinuxMount": False,
-            "fsGroupPolicy": "ReadWriteOnceWithFSType",
-            "volumeLifecycleModes": ["Persistent"],
-        },
-    )
-
-
-def default_priority_class(obj: Obj) -> None:
-    fill(obj, {"preemptionPolicy": "PreemptLowerPriority"})
-    obj.setdefault("value", 0)
-
-
-def default_template(obj: Obj) -> Obj:
-    """Fill the pod template of a workload, and give its spec."""
-    spec: Obj = obj.setdefault("spec", {})
-    template = spec.get("template")
-    if template is not None:
-        default_pod_spec(template.setdefault("spec", {}))
-    return spec
+def default_limit_range(obj: Obj) -> None:
+    """A container's limit defaults to the most it may have, its request to that limit or the least."""
+    for limit in obj.setdefault("spec", {}).get("limits", ()):
+        if limit.get("type") != "Container":
+            continue
+        default = {**limit.get("max", {}), **limit.get("default", {})}
+        request = {**limit.get("min", {}), **default, **limit.get("defaultRequest", {})}
+        for field, values in (("default", default), ("defaultRequest", request)):
+            if values:
+                limit[field] = values
 
 
 def fill(obj: Obj, values: Mapping[str, Any]) -> None:

@@ -19,7 +19,6 @@ from kuberth.local.apiserver.rules import (
     claim_rules,
     defaulting,
     group_rules,
-    platform_defaults,
     platform_validation,
     pod_validation,
     quotas,
@@ -67,6 +66,11 @@ class KindRules:
     """The same as `validate`, for a write of the status subresource."""
 
 
+_SELECTED_TEMPLATE: Final = KindRules(
+    prepare=admission.prepare_stateless, validate=workload_validation.validate_selected_template
+)
+_STATELESS: Final = KindRules(prepare=admission.prepare_stateless)
+
 RULES: Final[Mapping[str, KindRules]] = {
     "namespaces": KindRules(defaulting.default_namespace, admission.prepare_namespace),
     "nodes": KindRules(
@@ -82,47 +86,33 @@ RULES: Final[Mapping[str, KindRules]] = {
         prepare_status=admission.prepare_pod_status,
         validate_status=pod_validation.validate_pod_status,
     ),
-    "services": KindRules(
-        defaulting.default_service, admission.prepare_service, workload_validation.validate_service
-    ),
+    "services": KindRules(prepare=admission.prepare_service, validate=workload_validation.validate_service),
     "replicationcontrollers": KindRules(
         defaulting.default_replication_controller,
         admission.prepare_stateless,
         workload_validation.validate_replication_controller,
     ),
-    "persistentvolumes": KindRules(
-        defaulting.default_volume, admission.prepare_volume, workload_validation.validate_volume
-    ),
+    "persistentvolumes": KindRules(prepare=admission.prepare_volume),
     "persistentvolumeclaims": KindRules(
-        defaulting.default_claim, admission.prepare_claim, workload_validation.validate_claim
+        prepare=admission.prepare_claim, validate=workload_validation.validate_claim
     ),
     "events": KindRules(validate=workload_validation.validate_event),
     "configmaps": KindRules(validate=workload_validation.validate_config_map),
-    "deployments.apps": KindRules(
-        defaulting.default_deployment,
-        admission.prepare_stateless,
-        workload_validation.validate_selected_template,
-        prepare_status=admission.prepare_deployment_status,
+    "secrets": KindRules(defaulting.default_secret, validate=platform_validation.validate_secret),
+    "resourcequotas": KindRules(prepare=quotas.prepare_quota, validate=platform_validation.validate_quota),
+    "limitranges": KindRules(
+        defaulting.default_limit_range, validate=platform_validation.validate_limit_range
     ),
-    "replicasets.apps": KindRules(
-        defaulting.default_replica_set,
-        admission.prepare_stateless,
-        workload_validation.validate_selected_template,
-    ),
-    "statefulsets.apps": KindRules(
-        defaulting.default_stateful_set,
-        admission.prepare_stateless,
-        workload_validation.validate_selected_template,
-    ),
+    "podtemplates": KindRules(validate=platform_validation.validate_pod_template),
+    "deployments.apps": replace(_SELECTED_TEMPLATE, prepare_status=admission.prepare_deployment_status),
+    "replicasets.apps": _SELECTED_TEMPLATE,
+    "statefulsets.apps": replace(_SELECTED_TEMPLATE, default=defaulting.default_stateful_set),
+    "daemonsets.apps": _SELECTED_TEMPLATE,
     "jobs.batch": KindRules(defaulting.default_job, admission.prepare_job, workload_validation.validate_job),
-    "poddisruptionbudgets.policy": KindRules(
-        prepare=admission.prepare_stateless, validate=workload_validation.validate_budget
-    ),
-    "priorityclasses.scheduling.k8s.io": KindRules(
-        defaulting.default_priority_class,
-        admission.prepare_priority_class,
-        workload_validation.validate_priority_class,
-    ),
+    "cronjobs.batch": replace(_STATELESS, validate=platform_validation.validate_cron_job),
+    "horizontalpodautoscalers.autoscaling": _STATELESS,
+    "poddisruptionbudgets.policy": _STATELESS,
+    "priorityclasses.scheduling.k8s.io": KindRules(prepare=admission.prepare_priority_class),
     "podgroups.scheduling.k8s.io": KindRules(
         prepare=group_rules.prepare_pod_group,
         validate=group_rules.validate_pod_group,
@@ -131,9 +121,6 @@ RULES: Final[Mapping[str, KindRules]] = {
     ),
     group_rules.WORKLOADS: KindRules(
         prepare=group_rules.prepare_workload, validate=group_rules.validate_workload
-    ),
-    "storageclasses.storage.k8s.io": KindRules(
-        defaulting.default_storage_class, validate=workload_validation.validate_storage_class
     ),
     "deviceclasses.resource.k8s.io": KindRules(validate=claim_rules.validate_class),
     "resourceclaims.resource.k8s.io": KindRules(
@@ -153,27 +140,6 @@ RULES: Final[Mapping[str, KindRules]] = {
         prepare=slice_rules.prepare_taint_rule, validate=slice_rules.validate_taint_rule
     ),
     "apiservices.apiregistration.k8s.io": KindRules(prepare=admission.prepare_api_service),
-    "csidrivers.storage.k8s.io": KindRules(defaulting.default_csi_driver),
-    "leases.coordination.k8s.io": KindRules(validate=workload_validation.validate_lease),
-    "secrets": KindRules(platform_defaults.default_secret, validate=platform_validation.validate_secret),
-    "resourcequotas": KindRules(prepare=quotas.prepare_quota, validate=platform_validation.validate_quota),
-    "limitranges": KindRules(
-        platform_defaults.default_limit_range, validate=platform_validation.validate_limit_range
-    ),
-    "podtemplates": KindRules(
-        platform_defaults.default_pod_template, validate=platform_validation.validate_pod_template
-    ),
-    "daemonsets.apps": KindRules(
-        platform_defaults.default_daemon_set,
-        admission.prepare_stateless,
-        workload_validation.validate_selected_template,
-    ),
-    "cronjobs.batch": KindRules(
-        platform_defaults.default_cron_job,
-        admission.prepare_stateless,
-        platform_validation.validate_cron_job,
-    ),
-    "horizontalpodautoscalers.autoscaling": KindRules(prepare=admission.prepare_stateless),
     "ingresses.networking.k8s.io": KindRules(prepare=admission.prepare_ingress),
     crds.CRDS: KindRules(crds.default, crds.prepare, crds.validate),
 }

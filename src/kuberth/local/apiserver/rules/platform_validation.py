@@ -20,13 +20,11 @@ from kuberth.local.apiserver.rules.metadata_validation import (
     forbidden_field,
     invalid_value,
     invalid_values,
-    not_supported,
     required,
 )
 from kuberth.local.apiserver.rules.pod_validation import validate_quantity
 from kuberth.local.apiserver.rules.workload_validation import (
     IMMUTABLE,
-    NEGATIVE,
     config_key_causes,
     immutable_data_causes,
     validate_job_spec,
@@ -212,14 +210,6 @@ def validate_cron_job(new: Obj, old: Obj | None) -> list[Cause]:
             zone_of(zone)
         except ScheduleError as error:
             causes.append(invalid_value("spec.timeZone", zone, str(error)))
-    policy = spec.get("concurrencyPolicy")
-    if policy not in ("Allow", "Forbid", "Replace"):
-        causes.append(not_supported("spec.concurrencyPolicy", policy, ("Allow", "Forbid", "Replace")))
-    causes += [
-        invalid_value(f"spec.{field}", spec[field], NEGATIVE)
-        for field in ("startingDeadlineSeconds", "successfulJobsHistoryLimit", "failedJobsHistoryLimit")
-        if spec.get(field, 0) < 0
-    ]
     return [*causes, *validate_job_spec(spec.get("jobTemplate", {}).get("spec", {}), "spec.jobTemplate.spec")]
 
 

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
 from kuberth.api.quantity import parse
 from kuberth.local.apiserver.objects import Obj, name_of
-from kuberth.local.apiserver.rules import names
-from kuberth.local.apiserver.rules.bootstrap import SYSTEM_PRIORITIES
 from kuberth.local.apiserver.rules.metadata_validation import (
     forbidden_field,
     invalid_value,
-    invalid_values,
     not_supported,
     required,
     validate_labels,
@@ -21,26 +18,11 @@ from kuberth.local.apiserver.rules.metadata_validation import (
 from kuberth.local.apiserver.rules.pod_validation import validate_pod_spec, validate_quantity
 from kuberth.local.apiserver.rules.scheduling_validation import (
     validate_label_selector,
-    validate_node_selector,
     validate_taints,
 )
 from kuberth.local.apiserver.status_errors import Cause
 
 NEGATIVE: Final = "must be greater than or equal to 0"
-_HIGHEST_USER_PRIORITY: Final = 1_000_000_000
-_ACCESS_MODES: Final = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
-_VOLUME_FIELDS: Final = (
-    "accessModes",
-    "capacity",
-    "claimRef",
-    "mountOptions",
-    "nodeAffinity",
-    "persistentVolumeReclaimPolicy",
-    "storageClassName",
-    "volumeAttributesClassName",
-    "volumeMode",
-)
-"""The fields of a volume that do not say where it is."""
 IMMUTABLE: Final = "field is immutable"
 _CONFIG_KEY: Final = re.compile(r"[-._a-zA-Z0-9]+")
 _CONFIG_KEY_RULE: Final = (
@@ -69,7 +51,7 @@ def validate_node(new: Obj, old: Obj | None) -> list[Cause]:
 def validate_selected_template(new: Obj, old: Obj | None) -> list[Cause]:
     """Deployments, replica sets and stateful sets: replicas, a selector, and a template it selects."""
     spec = new.get("spec", {})
-    causes = _validate_replicas(spec)
+    causes: list[Cause] = []
     selector = spec.get("selector")
     if selector is None:
         causes.append(required("spec.selector"))
@@ -91,21 +73,14 @@ def validate_selected_template(new: Obj, old: Obj | None) -> list[Cause]:
 
 def validate_replication_controller(new: Obj, old: Obj | None) -> list[Cause]:
     spec = new.get("spec", {})
-    causes = _validate_replicas(spec)
-    if not spec.get("selector"):
-        causes.append(required("spec.selector"))
+    causes = [] if spec.get("selector") else [required("spec.selector")]
     causes += validate_labels(spec.get("selector"), "spec.selector")
     return [*causes, *validate_template(spec, "spec"), *_only_restart_always(spec)]
 
 
 def validate_job_spec(spec: Obj, path: str) -> list[Cause]:
     """What a job and a cron job's template of jobs have in common."""
-    causes = [
-        invalid_value(f"{path}.{field}", spec[field], NEGATIVE)
-        for field in ("parallelism", "completions", "backoffLimit", "ttlSecondsAfterFinished")
-        if spec.get(field, 0) < 0
-    ]
-    causes += validate_template(spec, path)
+    causes = validate_template(spec, path)
     policy = spec.get("template", {}).get("spec", {}).get("restartPolicy")
     if policy == "Always":
         causes.append(required(f"{path}.template.spec.restartPolicy", 'valid values: "OnFailure", "Never"'))
@@ -130,47 +105,9 @@ def validate_job(new: Obj, old: Obj | None) -> list[Cause]:
     return causes
 
 
-def validate_budget(new: Obj, old: Obj | None) -> list[Cause]:
-    spec = new.get("spec", {})
-    causes = validate_label_selector(spec.get("selector"), "spec.selector")
-    if "minAvailable" in spec and "maxUnavailable" in spec:
-        value = {"minAvailable": spec["minAvailable"], "maxUnavailable": spec["maxUnavailable"]}
-        causes.append(invalid_value("spec", value, "minAvailable and maxUnavailable cannot be both set"))
-    for field in ("minAvailable", "maxUnavailable"):
-        if field in spec:
-            causes += _validate_count_or_percent(spec[field], f"spec.{field}")
-    policy = spec.get("unhealthyPodEvictionPolicy")
-    if policy not in (None, "AlwaysAllow", "IfHealthyBudget"):
-        supported = ("AlwaysAllow", "IfHealthyBudget")
-        causes.append(not_supported("spec.unhealthyPodEvictionPolicy", policy, supported))
-    return causes
-
-
-def validate_priority_class(new: Obj, old: Obj | None) -> list[Cause]:
-    name, value = name_of(new), new.get("value", 0)
-    causes = []
-    if name.startswith("system-"):
-        if SYSTEM_PRIORITIES.get(name, (None,))[0] != value:
-            why = "priority class names with 'system-' prefix are reserved for system use only"
-            why += f". error: {name} is not a known system priority class"
-            causes.append(forbidden_field("metadata.name", why))
-    elif value > _HIGHEST_USER_PRIORITY:
-        why = f"maximum allowed value of a user defined priority is {_HIGHEST_USER_PRIORITY}"
-        causes.append(forbidden_field("value", why))
-    policy = new.get("preemptionPolicy")
-    if policy not in ("Never", "PreemptLowerPriority"):
-        causes.append(not_supported("preemptionPolicy", policy, ("Never", "PreemptLowerPriority")))
-    if old is not None:
-        if value != old.get("value", 0):
-            causes.append(forbidden_field("value", "may not be changed in an update."))
-        if policy != old.get("preemptionPolicy"):
-            causes.append(invalid_value("preemptionPolicy", policy, IMMUTABLE))
-    return causes
-
-
 def validate_claim(new: Obj, old: Obj | None) -> list[Cause]:
     spec = new.get("spec", {})
-    causes = validate_claim_spec(spec, "spec")
+    causes: list[Cause] = []
     if old is not None:
         present = old.get("spec", {})
         # A claim is bound once, may grow, and may be given a class while it has none.
@@ -188,87 +125,16 @@ def validate_claim(new: Obj, old: Obj | None) -> list[Cause]:
     return causes
 
 
-def validate_claim_spec(spec: Obj, path: str) -> list[Cause]:
-    causes = _validate_access_modes(spec, path, "at least 1 access mode is required")
-    causes += validate_label_selector(spec.get("selector"), f"{path}.selector")
-    storage = spec.get("resources", {}).get("requests", {}).get("storage")
-    if storage is None:
-        causes.append(required(f"{path}.resources[storage]"))
-    elif not parse("0") < parse(storage):
-        causes.append(invalid_value(f"{path}.resources[storage]", storage, "must be greater than zero"))
-    class_name = spec.get("storageClassName")
-    if class_name:
-        problems = names.subdomain_problems(class_name)
-        causes += invalid_values(f"{path}.storageClassName", class_name, problems)
-    return [*causes, *_validate_volume_mode(spec, path)]
-
-
-def validate_volume(new: Obj, old: Obj | None) -> list[Cause]:
-    spec = new.get("spec", {})
-    causes = _validate_access_modes(spec, "spec", "")
-    capacity = spec.get("capacity", {})
-    if not capacity:
-        causes.append(required("spec.capacity"))
-    elif set(capacity) != {"storage"}:
-        causes.append(not_supported("spec.capacity", sorted(capacity), ("storage",)))
-    elif not parse("0") < parse(capacity["storage"]):
-        causes.append(
-            invalid_value("spec.capacity[storage]", capacity["storage"], "must be greater than zero")
-        )
-    if all(field in _VOLUME_FIELDS for field in spec):
-        causes.append(required("spec", "must specify a volume type"))
-    policy = spec.get("persistentVolumeReclaimPolicy")
-    supported = ("Delete", "Recycle", "Retain")
-    if policy not in supported:
-        causes.append(not_supported("spec.persistentVolumeReclaimPolicy", policy, supported))
-    affinity = spec.get("nodeAffinity")
-    if affinity is not None:
-        if "required" not in affinity:
-            causes.append(required("spec.nodeAffinity.required", "must specify required node constraints"))
-        else:
-            causes += validate_node_selector(affinity["required"], "spec.nodeAffinity.required")
-    return [*causes, *_validate_volume_mode(spec, "spec")]
-
-
-def validate_storage_class(new: Obj, old: Obj | None) -> list[Cause]:
-    causes = []
-    if not new.get("provisioner"):
-        causes.append(required("provisioner"))
-    else:
-        lowered = new["provisioner"].lower()
-        causes += invalid_values("provisioner", new["provisioner"], names.qualified_name_problems(lowered))
-    for field, supported in (
-        ("reclaimPolicy", ("Delete", "Retain")),
-        ("volumeBindingMode", ("Immediate", "WaitForFirstConsumer")),
-    ):
-        if new.get(field) not in supported:
-            causes.append(not_supported(field, new.get(field), supported))
-    if old is not None:
-        for field in ("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"):
-            if new.get(field) != old.get(field):
-                causes.append(forbidden_field(field, f"updates to {field} are forbidden."))
-    return causes
-
-
 def validate_service(new: Obj, old: Obj | None) -> list[Cause]:
     spec = new.get("spec", {})
-    kind = spec.get("type")
-    supported = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
-    causes = []
-    if kind not in supported:
-        causes.append(not_supported("spec.type", kind, supported))
-    if not spec.get("ports") and kind != "ExternalName" and spec.get("clusterIP") != "None":
-        causes.append(required("spec.ports"))
-    for index, port in enumerate(spec.get("ports", ())):
-        where = f"spec.ports[{index}]"
-        if len(spec["ports"]) > 1 and not port.get("name"):
-            causes.append(required(f"{where}.name"))
-        if not 1 <= port.get("port", 0) <= 65535:
-            why = "must be between 1 and 65535, inclusive"
-            causes.append(invalid_value(f"{where}.port", port.get("port", 0), why))
-        if port.get("protocol") not in ("SCTP", "TCP", "UDP"):
-            causes.append(not_supported(f"{where}.protocol", port.get("protocol"), ("SCTP", "TCP", "UDP")))
-    return [*causes, *validate_labels(spec.get("selector"), "spec.selector")]
+    ports = spec.get("ports", ())
+    if not ports and spec.get("type") != "ExternalName" and spec.get("clusterIP") != "None":
+        return [required("spec.ports")]
+    return [
+        required(f"spec.ports[{index}].name")
+        for index, port in enumerate(ports)
+        if len(ports) > 1 and not port.get("name")
+    ]
 
 
 def validate_config_map(new: Obj, old: Obj | None) -> list[Cause]:
@@ -295,18 +161,6 @@ def immutable_data_causes(new: Obj, old: Obj, fields: Iterable[str]) -> list[Cau
     ]
 
 
-def validate_lease(new: Obj, old: Obj | None) -> list[Cause]:
-    spec = new.get("spec", {})
-    causes = []
-    if "leaseDurationSeconds" in spec and spec["leaseDurationSeconds"] <= 0:
-        why = "must be greater than 0"
-        causes.append(invalid_value("spec.leaseDurationSeconds", spec["leaseDurationSeconds"], why))
-    if spec.get("leaseTransitions", 0) < 0:
-        why = "must be greater than or equal to 0"
-        causes.append(invalid_value("spec.leaseTransitions", spec["leaseTransitions"], why))
-    return causes
-
-
 def validate_event(new: Obj, old: Obj | None) -> list[Cause]:
     involved = new.get("involvedObject", {}).get("namespace", "")
     namespace = new["metadata"].get("namespace", "")
@@ -314,12 +168,6 @@ def validate_event(new: Obj, old: Obj | None) -> list[Cause]:
         return [invalid_value("involvedObject.namespace", involved, "does not match event.namespace")]
     if not involved and namespace not in ("default", "kube-system"):
         return [invalid_value("involvedObject.namespace", involved, "does not match event.namespace")]
-    return []
-
-
-def _validate_replicas(spec: Obj) -> list[Cause]:
-    if spec.get("replicas", 0) < 0:
-        return [invalid_value("spec.replicas", spec["replicas"], NEGATIVE)]
     return []
 
 
@@ -337,37 +185,3 @@ def _only_restart_always(spec: Obj) -> list[Cause]:
     if policy == "Always":
         return []
     return [not_supported("spec.template.spec.restartPolicy", policy, ("Always",))]
-
-
-def _validate_count_or_percent(value: Any, path: str) -> list[Cause]:
-    if isinstance(value, int):
-        return [] if value >= 0 else [invalid_value(path, value, NEGATIVE)]
-    number = value.removesuffix("%")
-    if not value.endswith("%") or not (number.isascii() and number.isdigit()):
-        why = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or "
-        return [invalid_value(path, value, f"{why}'93%', regex used for validation is '[0-9]+%')")]
-    if len(number) > 9 or int(number) > 100:
-        return [invalid_value(path, value, "must not be greater than 100%")]
-    return []
-
-
-def _validate_access_modes(spec: Obj, path: str, why: str) -> list[Cause]:
-    modes = spec.get("accessModes", ())
-    if not modes:
-        return [required(f"{path}.accessModes", why)]
-    causes = [
-        not_supported(f"{path}.accessModes", mode, _ACCESS_MODES)
-        for mode in modes
-        if mode not in _ACCESS_MODES
-    ]
-    if "ReadWriteOncePod" in modes and len(modes) > 1:
-        why = "may not use ReadWriteOncePod with other access modes"
-        causes.append(forbidden_field(f"{path}.accessModes", why))
-    return causes
-
-
-def _validate_volume_mode(spec: Obj, path: str) -> list[Cause]:
-    mode = spec.get("volumeMode", "Filesystem")
-    if mode in ("Block", "Filesystem"):
-        return []
-    return [not_supported(f"{path}.volumeMode", mode, ("Block", "Filesystem"))]
