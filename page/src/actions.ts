@@ -1,4 +1,4 @@
-// Changes of the cluster that a click asks for, each one request to the Kubernetes API of this origin.
+// Changes of the cluster that a button makes: each one is a request to the Kubernetes API of this origin.
 import { Refusal, type Server } from "./requests";
 import type { Change, Proposal } from "./wire";
 
@@ -46,8 +46,8 @@ const TRIES = 6;
 const PAUSE = 50;
 
 /**
- * Taints are written as a whole: for the version that was read alone, and anew if another came first, after a
- * pause, because whoever cordons and uncordons has taints written by a controller at the same time.
+ * Removes a taint. Taints are written as a whole, with the resource version that was read. After a conflict the
+ * node is read again after a pause, because a controller writes taints when a node is cordoned or uncordoned.
  */
 async function removeTaint(server: Server, change: Change & { kind: "RemoveTaint" }): Promise<unknown> {
   for (let tries = 1; ; tries++) {

@@ -1,4 +1,4 @@
-// The frame around the views: where one is, who is connected, keys, search, and what was just done.
+// The frame around the views: navigation, the connection's state, keys, search, and notifications.
 import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { ComponentType } from "preact";
 import { Cluster } from "./cluster";
@@ -123,7 +123,7 @@ function Connected({ token, refuse }: { token: string; refuse: (why: string) => 
       ),
     [],
   );
-  const tell = useCallback(
+  const notify = useCallback(
     (text: string, kind: "done" | "failed" = "done") =>
       setNotice((before) => ({ text, kind, number: (before?.number ?? 0) + 1 })),
     [],
@@ -134,7 +134,7 @@ function Connected({ token, refuse }: { token: string; refuse: (why: string) => 
     return () => clearTimeout(timer);
   }, [notice]);
 
-  const place = useMemo(() => ({ cluster, server, route, confirm, tell }), [cluster, server, route]);
+  const place = useMemo(() => ({ cluster, server, route, confirm, notify }), [cluster, server, route]);
   const { Component } = SHOWN[route.view];
   return (
     <PlaceContext.Provider value={place}>

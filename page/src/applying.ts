@@ -1,4 +1,4 @@
-// Server-side apply of manifests: finds each kind's path by discovery, sends it, and tells how each one went.
+// Server-side apply of manifests: finds each kind's path by discovery, sends it, and reports each result.
 import { Refusal, query, type Server } from "./requests";
 import type { Document, Manifest } from "./manifests";
 
@@ -19,20 +19,20 @@ interface Resource {
 export async function applyAll(
   server: Server,
   documents: readonly Document[],
-  { dryRun, tell }: { dryRun: boolean; tell: (applied: Applied) => void },
+  { dryRun, report }: { dryRun: boolean; report: (applied: Applied) => void },
 ): Promise<void> {
   const known = new Map<string, Resource[]>();
   for (const [index, document] of documents.entries()) {
     if ("error" in document) {
-      tell({ what: `Document ${index + 1}`, ok: false, text: document.error });
+      report({ what: `Document ${index + 1}`, ok: false, text: document.error });
       continue;
     }
     const { manifest } = document;
     const what = `${manifest.kind} ${manifest.name || manifest.generateName}`;
     try {
-      tell(await applyOne(server, manifest, known, dryRun));
+      report(await applyOne(server, manifest, known, dryRun));
     } catch (error) {
-      tell({ what, ok: false, text: error instanceof Error ? error.message : String(error) });
+      report({ what, ok: false, text: error instanceof Error ? error.message : String(error) });
     }
   }
 }
@@ -63,11 +63,11 @@ async function applyOne(
         contentType: "application/yaml",
       });
   const name = (answer as { metadata?: { name?: string } }).metadata?.name ?? manifest.name;
-  const told = `${status === 201 ? "created" : "configured"}${dryRun ? " (tried, not kept)" : ""}`;
+  const result = `${status === 201 ? "created" : "configured"}${dryRun ? " (tried, not kept)" : ""}`;
   return {
     what: `${manifest.kind} ${resource.namespaced ? `${namespace}/` : ""}${name}`,
     ok: true,
-    text: told,
+    text: result,
     ...(manifest.kind === "Pod" && !dryRun ? { namespace, pod: name } : {}),
   };
 }
@@ -80,7 +80,7 @@ async function find(
 ): Promise<Resource> {
   const among = (resources: Resource[] | undefined) =>
     resources?.find(({ kind, name }) => kind === manifest.kind && !name.includes("/"));
-  // Asked again when it is not there: the document before this one may have defined the kind.
+  // Requested again when the kind is missing: the document before this one may have defined it.
   const cached = among(known.get(root));
   if (cached) return cached;
   try {

@@ -1,15 +1,15 @@
-// An answer of the server as the state of a component: asked when the path changes, and again on request.
+// An answer of the server as the state of a component: requested when the path changes, and again on demand.
 import { useCallback, useEffect, useRef, useState } from "preact/hooks";
 import { Refusal, type Server } from "./requests";
 
-export interface Asked<T> {
+export interface Answered<T> {
   answer: T | null;
   error: string;
   pending: boolean;
   again: () => void;
 }
 
-export function useAnswer<T>(server: Server, path: string | null): Asked<T> {
+export function useAnswer<T>(server: Server, path: string | null): Answered<T> {
   const [state, setState] = useState<{ path: string | null; answer: T | null; error: string; pending: boolean }>({
     path: null,
     answer: null,
@@ -35,7 +35,7 @@ export function useAnswer<T>(server: Server, path: string | null): Asked<T> {
       .catch((error: unknown) => {
         if (mine.signal.aborted) return;
         const text = error instanceof Error ? error.message : String(error);
-        // What is gone is shown no longer; what could not be asked is shown as it was.
+        // An object that is gone is no longer shown; after a failed request the last answer stays.
         const gone = error instanceof Refusal && error.status === 404;
         setState((before) => ({ ...before, answer: gone ? null : before.answer, error: text, pending: false }));
       });

@@ -1,5 +1,5 @@
-// The cluster as the stream tells it. In: its events. Out: nodes, queues, waiting pods and pace, each with a
-// number that grows when it changes, so that a view draws itself anew only for what it shows.
+// The state of the cluster. In: the events of the stream. Out: nodes, queues, waiting pods and pace, each with a
+// version that grows when it changes, so that a view is redrawn only for what it shows.
 import {
   QUEUES,
   type Hello,
@@ -88,7 +88,7 @@ export class Cluster {
     return Date.now() / 1000 + this.ahead;
   }
 
-  /** Events that came together; watchers are told once. */
+  /** Applies events that came together; watchers are notified once. */
   take(events: readonly ServerEvent[]): void {
     const transfers: Transfer[] = [];
     for (const event of events) {
@@ -139,7 +139,7 @@ export class Cluster {
       this.queueOf.clear();
     }
     const rows = (event.set ?? []).map(podRow);
-    // Those longest in a queue come first; who comes later goes to its end.
+    // The pods that have been in a queue longest come first.
     if (event.all) rows.sort((a, b) => a.since - b.since);
     for (const pod of rows) {
       if (!Object.hasOwn(this.pods, pod.queue)) continue; // a queue of a later version
@@ -170,7 +170,7 @@ export class Cluster {
   private addPace(event: PaceEvent): void {
     if (event.all) this.pace = [];
     for (const row of event.rows) {
-      // A second that is told again is told better.
+      // A later row of the same second replaces the earlier one.
       if (this.pace.at(-1)?.[0] === row[0]) this.pace.pop();
       this.pace.push(row);
     }

@@ -1,4 +1,4 @@
-// What every view is given: the cluster, the server, where one is, and ways to tell and to ask the person.
+// The context of every view: the cluster, the server, the route, and functions to notify and to ask the user.
 import { createContext } from "preact";
 import { useContext, useEffect, useState } from "preact/hooks";
 import type { Cluster, Part } from "./cluster";
@@ -17,7 +17,7 @@ export interface Place {
   route: Route;
   /** Ask before something is done that cannot be undone by a click. */
   confirm: (question: Question) => Promise<boolean>;
-  tell: (text: string, kind?: "done" | "failed") => void;
+  notify: (text: string, kind?: "done" | "failed") => void;
 }
 
 export const PlaceContext = createContext<Place | null>(null);
@@ -28,7 +28,7 @@ export function usePlace(): Place {
   return place;
 }
 
-/** Draws the caller anew when one of these parts changed; the number grows with them. */
+/** Redraws the caller when one of these parts changed; the number grows with every change. */
 export function useParts(cluster: Cluster, ...parts: Part[]): number {
   const sum = () => parts.reduce((total, part) => total + cluster.versions[part], 0);
   const [version, setVersion] = useState(sum());
@@ -50,14 +50,14 @@ export function useNow(cluster: Cluster): number {
   return now;
 }
 
-/** Runs an action and tells how it went, in the server's words if it failed. */
+/** Runs an action and shows its result: the server's message if it failed. */
 export async function attempt(place: Place, text: string, action: () => Promise<unknown>): Promise<boolean> {
   try {
     await action();
-    place.tell(text);
+    place.notify(text);
     return true;
   } catch (error) {
-    place.tell(error instanceof Error ? error.message : String(error), "failed");
+    place.notify(error instanceof Error ? error.message : String(error), "failed");
     return false;
   }
 }

@@ -1,5 +1,5 @@
-// Manifests as somebody pastes them. In: text, YAML or JSON, several documents. Out: of each the text, which the
-// server reads by its own rules, and what this page must know of it to find its address.
+// Splits pasted manifests into documents. In: YAML or JSON, several documents. Out: the text of each one, which
+// the server parses, and the fields that this page needs to find its path.
 import { loadAll } from "js-yaml";
 
 export interface Manifest {
@@ -53,15 +53,15 @@ function described(tree: unknown, body: string): Document {
     if (typeof value !== "string")
       return { error: `${name}: expected a text, got ${JSON.stringify(value)}; put it into quotes` };
   }
-  const told = found as Record<keyof typeof found, string>;
-  if (!told["metadata.name"] && !told["metadata.generateName"]) return { error: "metadata.name is missing" };
+  const fields = found as Record<keyof typeof found, string>;
+  if (!fields["metadata.name"] && !fields["metadata.generateName"]) return { error: "metadata.name is missing" };
   return {
     manifest: {
-      apiVersion: told.apiVersion,
-      kind: told.kind,
-      name: told["metadata.name"],
-      generateName: told["metadata.generateName"],
-      namespace: told["metadata.namespace"],
+      apiVersion: fields.apiVersion,
+      kind: fields.kind,
+      name: fields["metadata.name"],
+      generateName: fields["metadata.generateName"],
+      namespace: fields["metadata.namespace"],
       body,
     },
   };

@@ -1,4 +1,4 @@
-// A component that is drawn anew only when what it is given changed.
+// A component that is redrawn only when its properties changed.
 import { Component, createElement, type ComponentType } from "preact";
 
 export function memo<P extends object>(Inner: ComponentType<P>): ComponentType<P> {

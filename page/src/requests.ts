@@ -1,4 +1,4 @@
-// Requests to the server that this page came from, with the token; what goes wrong is told in its own words.
+// Requests to the server of this page, with the token; errors carry the server's message.
 
 export class Refusal extends Error {
   constructor(
@@ -42,7 +42,7 @@ export class Server {
     return (await this.send(path, { method, ...given({ body, contentType, signal }) })).answer as T;
   }
 
-  /** The answer and its status: 201 tells created from changed. */
+  /** The answer and its status: 201 means created, not changed. */
   async send(path: string, asking: Asking): Promise<{ status: number; answer: unknown }> {
     const { headers } = withToken(this.token);
     if (asking.contentType) headers["Content-Type"] = asking.contentType;
@@ -57,7 +57,7 @@ export class Server {
       throw new Refusal(response.status, message);
     }
     const answer: unknown = await response.json();
-    // Whoever answers in pieces has sent its head before it failed: the kind tells.
+    // A streamed answer has sent its status before it failed: the kind says that it is an error.
     const { kind, status, message } = answer as { kind?: string; status?: unknown; message?: string };
     if (kind === "Status" && status === "Failure") throw new Refusal(response.status, message ?? "it failed");
     return { status: response.status, answer };

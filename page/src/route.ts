@@ -1,4 +1,4 @@
-// Where one is, as the fragment of the address: `#/pod/default/web`, `#/nodes?resource=memory`.
+// The current view, in the fragment of the address: `#/pod/default/web`, `#/nodes?resource=memory`.
 
 export const VIEWS = ["nodes", "queue", "pace", "pod", "create"] as const;
 export type View = (typeof VIEWS)[number];
@@ -20,8 +20,8 @@ export function parseRoute(hash: string): Route {
 }
 
 export function formatRoute(view: View, path: string[] = [], query: Record<string, string> = {}): string {
-  const told = Object.entries(query).filter(([, value]) => value !== "");
-  const search = new URLSearchParams(told).toString();
+  const given = Object.entries(query).filter(([, value]) => value !== "");
+  const search = new URLSearchParams(given).toString();
   return `#/${[view, ...path.map(encodeURIComponent)].join("/")}${search ? `?${search}` : ""}`;
 }
 

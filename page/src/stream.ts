@@ -1,5 +1,5 @@
-// Follows /ui/stream for as long as it is asked to: connects, reads, and connects again after a pause that
-// doubles, because servers restart and laptops sleep. EventSource cannot send a bearer token, so fetch does.
+// Follows /ui/stream until it is stopped: connects, reads, and connects again after a pause that doubles, because
+// servers restart and laptops sleep. It uses fetch because EventSource cannot send a bearer token.
 import { EventReader, type ServerEvent } from "./sse";
 import { messageOf, withToken } from "./requests";
 
@@ -17,25 +17,25 @@ const SILENCE = 45;
 export function follow(
   token: string,
   take: (events: ServerEvent[]) => void,
-  tell: (link: Link) => void,
+  report: (link: Link) => void,
 ): () => void {
   const ended = new AbortController();
   void (async () => {
     let pause = FIRST_PAUSE;
     while (!ended.signal.aborted) {
-      tell({ state: "connecting" });
+      report({ state: "connecting" });
       const why = await once(token, ended.signal, take, () => {
         pause = FIRST_PAUSE;
-        tell({ state: "open" });
+        report({ state: "open" });
       });
       if (ended.signal.aborted) return;
       if (why.refused) {
-        tell({ state: "refused", why: why.text });
+        report({ state: "refused", why: why.text });
         return;
       }
-      // Not everybody at once: a server that is back meets its readers one by one.
+      // A random pause, so that not all pages connect at once to a server that is back.
       const seconds = pause * (0.75 + Math.random() / 2);
-      tell({ state: "waiting", seconds, why: why.text });
+      report({ state: "waiting", seconds, why: why.text });
       await sleep(seconds, ended.signal);
       pause = Math.min(pause * 2, LONGEST_PAUSE);
     }

@@ -26,7 +26,7 @@ const isDark = (): boolean => (theme() === "system" ? system.matches : theme() =
 
 system.addEventListener("change", showTheme);
 
-/** Whether it is dark now; whoever draws on a canvas draws anew when that changes. */
+/** Whether the theme is dark; a canvas has to be redrawn when that changes. */
 export function useDarkness(): boolean {
   const [dark, setDark] = useState(isDark());
   useEffect(() => {

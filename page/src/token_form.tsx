@@ -1,4 +1,4 @@
-// Asked of whoever came without credentials, or with some that no longer hold.
+// The form for a token, shown when there is none or the server refuses it.
 import { useState } from "preact/hooks";
 
 export function TokenForm({ why, use }: { why: string; use: (token: string) => void }) {

@@ -1,4 +1,4 @@
-// What the server tells, as it is on the wire: the events of /ui/stream and the answers of the other paths.
+// The wire format: the events of /ui/stream and the answers of the other paths.
 
 export const QUEUES = ["gated", "unschedulable", "backoff", "active", "inflight", "permit", "placed"] as const;
 export type Queue = (typeof QUEUES)[number];
@@ -104,7 +104,7 @@ export interface Cycle {
   feasible: number;
 }
 
-export interface StoryAnswer {
+export interface HistoryAnswer {
   pod: {
     namespace: string;
     name: string;

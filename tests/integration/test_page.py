@@ -1,4 +1,4 @@
-"""The stream, stories and files of the page over real HTTP, in `kuberth up` and in `kuberth run --page`."""
+"""The stream, histories and files of the page over real HTTP, in `kuberth up` and in `kuberth run --page`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import pytest
 from kuberth.assembly.profiles import full_registry
 from kuberth.config import default_configuration
 from kuberth.errors import PortTakenError
-from kuberth.overview.reading import EventReader, Seen
+from kuberth.overview.reading import EventReader, StreamState
 from kuberth.programs.run.daemon import ServingSettings, Settings
 from kuberth.programs.run.daemon import run as run_daemon
 from kuberth.programs.up.cluster import ClusterSettings, EmbeddedCluster, PageSettings, running_cluster
@@ -88,7 +88,7 @@ class Looking:
     """One who looks on."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.seen = Seen()
+        self.seen = StreamState()
         self.gone: dict[str, str] = {}
         self.writer = writer
         self._pieces = pieces(reader)
@@ -173,16 +173,16 @@ def test_what_happens_in_up_is_told_as_it_happens() -> None:
             await looking.until(lambda: "deleted" in looking.gone.values())
             looking.writer.close()
 
-            story = (await door.get("/ui/story?pod=small")).tree
-            assert [move["to"] for move in story["moves"]] == ["active", "inflight", "placed"]
-            assert len(story["cycles"][0]["scores"]["nodes"]) == 3
-            node = (await door.get(f"/ui/node?name={story['pod']['node']}")).tree
+            history = (await door.get("/ui/history?pod=small")).tree
+            assert [move["to"] for move in history["moves"]] == ["active", "inflight", "placed"]
+            assert len(history["cycles"][0]["scores"]["nodes"]) == 3
+            node = (await door.get(f"/ui/node?name={history['pod']['node']}")).tree
             assert [row[:2] for row in node["pods"]] == [["default", "small"]]
             assert (await door.get("/ui/search?q=gat")).tree["pods"] == [["default", "gated", "gated", ""]]
-            missing = await door.get("/ui/story?pod=smal")
+            missing = await door.get("/ui/history?pod=smal")
             assert (missing.status, missing.tree["kind"]) == (404, "Status")
             assert "did you mean small" in missing.tree["message"]
-            assert (await door.get("/ui/story")).status == 400
+            assert (await door.get("/ui/history")).status == 400
 
     run(main)
 
@@ -193,7 +193,7 @@ def test_who_may_see_what_in_up() -> None:
             door = door_of(cluster)
             for path in (
                 "/ui/stream",
-                "/ui/story?pod=p",
+                "/ui/history?pod=p",
                 "/ui/node?name=n",
                 "/ui/search?q=x",
                 "/explain?pod=p",
@@ -325,7 +325,7 @@ def test_run_serves_it_on_request_to_who_may_see_metrics(tmp_path: Path) -> None
                 for path in (
                     "/metrics",
                     "/ui/stream",
-                    "/ui/story?pod=p",
+                    "/ui/history?pod=p",
                     "/ui/node?name=n",
                     "/ui/search?q=x",
                 ):
@@ -336,9 +336,9 @@ def test_run_serves_it_on_request_to_who_may_see_metrics(tmp_path: Path) -> None
                 looking = await look(door, **{"accept-encoding": "gzip"})
                 await looking.until(lambda: looking.seen.queues["placed"] == 1)
                 assert (looking.seen.hello["program"], looking.seen.hello["writable"]) == ("run", False)
-                # Nobody looked on when it came; with --page stories are recorded all the same.
-                story = (await door.get("/ui/story?pod=early")).tree
-                assert [move["to"] for move in story["moves"]] == ["active", "inflight", "placed"]
+                # Nobody looked on when it came; with --page histories are recorded all the same.
+                history = (await door.get("/ui/history?pod=early")).tree
+                assert [move["to"] for move in history["moves"]] == ["active", "inflight", "placed"]
                 ended = asyncio.create_task(looking.to_the_end())
             async with asyncio.timeout(10):
                 await ended  # to its proper end, though it was looked at when the signal came

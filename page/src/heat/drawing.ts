@@ -1,4 +1,4 @@
-// The heat map on a canvas: a colour for how full a node is, and a pattern, never a colour alone, for trouble.
+// Draws the heat map on a canvas: a colour for utilization, and a pattern for nodes with problems.
 import type { NodeRow } from "../cluster";
 import { amount, count, percent } from "../format";
 import { CORDONED, NOT_READY, TAINTED } from "../wire";

@@ -1,5 +1,5 @@
-// Where every node's cell stands. In: groups of nodes and the space there is. Out: the largest square cells with
-// which all groups fit, in as many columns of groups as that takes; a place too small for all grows downwards.
+// The layout of the heat map. In: groups of nodes and the available space. Out: the largest square cells with
+// which all groups fit, and the number of columns of groups; a space that is too small grows downwards.
 
 export interface Block {
   label: string;
@@ -77,7 +77,7 @@ function finished(blocks: Block[], cell: number): Layout {
   return { cell, height: Math.max(0, ...bottoms), blocks, xs, ys };
 }
 
-/** Whose cell is there; -1 if nobody's. */
+/** The index of the node whose cell is there; -1 if there is none. */
 export function cellAt(layout: Layout, x: number, y: number): number {
   for (const block of layout.blocks) {
     const column = Math.floor((x - block.x) / layout.cell);

@@ -1,4 +1,4 @@
-// The heat map as one thing to point at, to walk through with arrow keys, and to have read aloud.
+// The heat map as a component: pointer, arrow keys, and a text for screen readers.
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { NodeRow } from "../cluster";
 import { amount, percent } from "../format";

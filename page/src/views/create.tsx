@@ -1,4 +1,4 @@
-// Objects from manifests that are pasted: applied one by one, each told how it went.
+// Applies pasted manifests one by one and lists the result of each.
 import { useState } from "preact/hooks";
 import { applyAll, type Applied } from "../applying";
 import { useParts, usePlace } from "../context";
@@ -47,7 +47,7 @@ export function Create() {
     }
     setBusy(true);
     setResults([]);
-    await applyAll(server, documents, { dryRun, tell: (one) => setResults((before) => [...before, one]) });
+    await applyAll(server, documents, { dryRun, report: (one) => setResults((before) => [...before, one]) });
     setBusy(false);
   }
 
@@ -92,11 +92,11 @@ export function Create() {
         </div>
       </form>
       <ol class="results" aria-live="polite" aria-label="Results">
-        {results.map(({ what, ok, text: told, namespace, pod }, index) => (
+        {results.map(({ what, ok, text: result, namespace, pod }, index) => (
           <li key={index} class={ok ? "ok" : "failed"}>
             <span aria-hidden="true">{ok ? "✓" : "✗"}</span>{" "}
             <b>{pod && namespace ? <a href={podLink(namespace, pod)}>{what}</a> : what}</b>{" "}
-            {ok ? told : <span class="problem">{told}</span>}
+            {ok ? result : <span class="problem">{result}</span>}
           </li>
         ))}
       </ol>

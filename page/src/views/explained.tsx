@@ -9,7 +9,7 @@ import { query } from "../requests";
 import type { Explanation, Proposal } from "../wire";
 import { ScoreTable } from "./score_table";
 
-const VERDICTS: Record<string, (told: Explanation) => string> = {
+const VERDICTS: Record<string, (explanation: Explanation) => string> = {
   placed: ({ node }) => `It is on node ${node ?? ""}.`,
   fits: ({ feasible, nodes }) => `It fits on ${count(feasible?.length ?? 0)} of ${counted(nodes ?? 0, "node")}.`,
   rejected: ({ nodes }) => `It fits on none of ${counted(nodes ?? 0, "node")}.`,
@@ -24,48 +24,48 @@ export function Explained({
 }: {
   namespace: string;
   name: string;
-  /** What becomes of it; the question, which costs, is asked again when that changes. */
+  /** Queue and node of the pod; the explanation is requested again when they change. */
   state: string;
   after: () => void;
 }) {
   const { server } = usePlace();
-  const asked = useAnswer<Explanation>(server, query("/explain", { namespace, pod: name }));
+  const request = useAnswer<Explanation>(server, query("/explain", { namespace, pod: name }));
   const known = useRef(state);
   useEffect(() => {
-    if (known.current !== state) asked.again();
+    if (known.current !== state) request.again();
     known.current = state;
   }, [state]);
-  const told = asked.answer;
+  const explanation = request.answer;
 
   return (
-    <section class="card explained" aria-labelledby="explained-title" aria-busy={asked.pending}>
+    <section class="card explained" aria-labelledby="explained-title" aria-busy={request.pending}>
       <div class="card-head">
         <h2 id="explained-title">Why</h2>
-        <button disabled={asked.pending} onClick={asked.again}>
-          {asked.pending ? "Asking…" : "Ask again"}
+        <button disabled={request.pending} onClick={request.again}>
+          {request.pending ? "Asking…" : "Ask again"}
         </button>
       </div>
-      {asked.error && <p class="problem">{asked.error}</p>}
-      {told && (
+      {request.error && <p class="problem">{request.error}</p>}
+      {explanation && (
         <>
-          <p class="verdict">{VERDICTS[told.verdict]?.(told) ?? told.verdict}</p>
-          {told.waiting && <Waits waiting={told.waiting} />}
-          {told.verdict === "gated" && told.message && <p>{told.message}</p>}
-          {told.proposals && (
+          <p class="verdict">{VERDICTS[explanation.verdict]?.(explanation) ?? explanation.verdict}</p>
+          {explanation.waiting && <Waits waiting={explanation.waiting} />}
+          {explanation.verdict === "gated" && explanation.message && <p>{explanation.message}</p>}
+          {explanation.proposals && (
             <Proposals
-              proposals={told.proposals}
+              proposals={explanation.proposals}
               pod={{ namespace, name }}
               after={() => {
                 after();
-                asked.again();
+                request.again();
               }}
             />
           )}
-          {told.rejected && (
+          {explanation.rejected && (
             <>
               <h3>Rejected by</h3>
               <Some>
-                {told.rejected.map(({ plugin, reasons, count: number, nodes }) => (
+                {explanation.rejected.map(({ plugin, reasons, count: number, nodes }) => (
                   <li key={`${plugin} ${reasons.join()}`}>
                     <b>{plugin}</b>: {reasons.join(", ")} <Names number={number} nodes={nodes} />
                   </li>
@@ -73,11 +73,11 @@ export function Explained({
               </Some>
             </>
           )}
-          {told.nearest && (
+          {explanation.nearest && (
             <>
               <h3>Nearest nodes miss</h3>
               <Some>
-                {told.nearest.map(({ misses, count: number, nodes }) => (
+                {explanation.nearest.map(({ misses, count: number, nodes }) => (
                   <li key={misses.join()}>
                     {misses.join("; ")} <Names number={number} nodes={nodes} />
                   </li>
@@ -85,21 +85,21 @@ export function Explained({
               </Some>
             </>
           )}
-          {told.preemption && (
+          {explanation.preemption && (
             <>
               <h3>Preemption</h3>
               <p>
-                {told.preemption.nominatedNode
-                  ? `would evict ${(told.preemption.victims ?? []).join(", ")} from ${told.preemption.nominatedNode}`
-                  : (told.preemption.message ?? "")}
+                {explanation.preemption.nominatedNode
+                  ? `would evict ${(explanation.preemption.victims ?? []).join(", ")} from ${explanation.preemption.nominatedNode}`
+                  : (explanation.preemption.message ?? "")}
               </p>
             </>
           )}
-          {told.events && (
+          {explanation.events && (
             <>
               <h3>Comes back when</h3>
               <ul>
-                {told.events.map(({ plugin, events }) => (
+                {explanation.events.map(({ plugin, events }) => (
                   <li key={plugin}>
                     <b>{plugin}</b> hears of {events.join("; ")}
                   </li>
@@ -107,24 +107,24 @@ export function Explained({
               </ul>
             </>
           )}
-          {told.scores && (
+          {explanation.scores && (
             <>
               <h3>Scores</h3>
-              <p>{told.scores.reason}</p>
+              <p>{explanation.scores.reason}</p>
               <ScoreTable
-                nodes={told.scores.best.map(({ node }) => node)}
-                totals={told.scores.best.map(({ total }) => total)}
-                rows={Object.keys(told.scores.best[0]?.byPlugin ?? {}).map((plugin) => [
+                nodes={explanation.scores.best.map(({ node }) => node)}
+                totals={explanation.scores.best.map(({ total }) => total)}
+                rows={Object.keys(explanation.scores.best[0]?.byPlugin ?? {}).map((plugin) => [
                   plugin,
-                  told.scores?.best.map(({ byPlugin }) => byPlugin[plugin] ?? 0) ?? [],
+                  explanation.scores?.best.map(({ byPlugin }) => byPlugin[plugin] ?? 0) ?? [],
                 ])}
-                winner={told.scores.winner}
+                winner={explanation.scores.winner}
               />
             </>
           )}
-          {told.notes && (
+          {explanation.notes && (
             <ul class="dim">
-              {told.notes.map((note) => (
+              {explanation.notes.map((note) => (
                 <li key={note}>{note}</li>
               ))}
             </ul>

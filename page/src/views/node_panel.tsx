@@ -1,4 +1,4 @@
-// One node: what it has, what is on it, and in a cluster of one's own the switch that closes it to new pods.
+// One node: its resources and pods, and in a local cluster a button that cordons it.
 import { useEffect, useRef, useState } from "preact/hooks";
 import { cordon } from "../actions";
 import { useAnswer } from "../asking";
@@ -17,7 +17,7 @@ export function NodePanel({ name, close }: { name: string; close: string }) {
   const { cluster, server } = place;
   useParts(cluster, "nodes", "hello");
   const row = cluster.nodes.get(name);
-  const asked = useAnswer<NodeAnswer>(server, query("/ui/node", { name }));
+  const request = useAnswer<NodeAnswer>(server, query("/ui/node", { name }));
   const [busy, setBusy] = useState(false);
   const heading = useRef<HTMLHeadingElement>(null);
 
@@ -28,7 +28,7 @@ export function NodePanel({ name, close }: { name: string; close: string }) {
       if (before instanceof HTMLElement && before.isConnected) before.focus();
     };
   }, []);
-  // The row of a node changes with its pods: its details are asked for anew, but not at every change.
+  // The row of a node changes with its pods: its details are requested again, but not at every change.
   const figures = row && JSON.stringify([row.flags, row.allocatable, row.requested]);
   const first = useRef(true);
   const timer = useRef(0);
@@ -38,12 +38,12 @@ export function NodePanel({ name, close }: { name: string; close: string }) {
     if (!changed || timer.current !== 0) return;
     timer.current = window.setTimeout(() => {
       timer.current = 0;
-      asked.again();
+      request.again();
     }, PAUSE);
   }, [figures]);
   useEffect(() => () => clearTimeout(timer.current), []);
 
-  const node = asked.answer;
+  const node = request.answer;
   const flags = row?.flags ?? node?.flags ?? 0;
   const closed = (flags & CORDONED) !== 0;
 
@@ -63,7 +63,7 @@ export function NodePanel({ name, close }: { name: string; close: string }) {
           ✕
         </a>
       </div>
-      {asked.error && <p class="problem">{asked.error}</p>}
+      {request.error && <p class="problem">{request.error}</p>}
       {cluster.hello && !row && <p class="problem">This node is not in the cluster.</p>}
       <p class="facts">
         {[row?.zone || node?.zone, row?.pool || node?.pool, ...marks(flags)].filter(Boolean).join(" · ") || "ready"}

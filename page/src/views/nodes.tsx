@@ -23,7 +23,7 @@ export function Nodes() {
   const opened = route.path[0];
   const query = route.query;
 
-  // Sorting 5,000 names costs more than drawing them; the order changes only with who is there.
+  // Sorting 5,000 names costs more than drawing them; the order changes only when nodes come or go.
   const order = useMemo(() => ordered(cluster.nodes.values(), grouping), [cluster.versions.members, grouping]);
   const groups = useMemo(
     () =>
@@ -68,7 +68,7 @@ export function Nodes() {
         <Summary nodes={cluster.nodes} column={column} resource={resource} />
       </div>
       {cluster.nodes.size === 0 ? (
-        <p class="empty">{cluster.hello ? "There are no nodes." : "Waiting for the first news."}</p>
+        <p class="empty">{cluster.hello ? "There are no nodes." : "Waiting for the first events."}</p>
       ) : table ? (
         <NodeTable groups={groups} grouping={grouping} column={column} resource={resource} query={query} />
       ) : (

@@ -1,4 +1,4 @@
-// How fast it goes: attempts a second, how long they take, and how many wait, over the last ten minutes.
+// The pace: attempts a second, their durations, and the number of waiting pods, over the last ten minutes.
 import { useEffect, useRef, useState } from "preact/hooks";
 import { useParts, usePlace } from "../context";
 import { count, milliseconds, timeOfDay } from "../format";
@@ -115,7 +115,7 @@ function Plot({
 }) {
   const canvas = useRef<HTMLCanvasElement>(null);
   const [width, setWidth] = useState(0);
-  useDarkness(); // drawn anew when that changes
+  useDarkness(); // redrawn when the theme changes
   const last = rows.at(-1)?.[0] ?? 0;
   const at = back === null ? rows.at(-1) : rows.find(([t]) => t === last - back);
 

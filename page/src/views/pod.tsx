@@ -1,4 +1,4 @@
-// A pod: where it is, how it came there move by move, what its last cycles decided, and why.
+// A pod: its queue or node, its moves between queues, its last scheduling cycles, and its explanation.
 import { useEffect, useRef, useState } from "preact/hooks";
 import { deletePod, podPath, removeGate, scalableOwner, scale, type PodObject, type Scalable } from "../actions";
 import { useAnswer } from "../asking";
@@ -6,7 +6,7 @@ import { attempt, useNow, useParts, usePlace } from "../context";
 import { age, count, counted, milliseconds, queueName, timeOfDay } from "../format";
 import { query } from "../requests";
 import { nodeLink, podLink } from "../route";
-import { QUEUES, type Cycle, type Move, type StoryAnswer } from "../wire";
+import { QUEUES, type Cycle, type Move, type HistoryAnswer } from "../wire";
 import { Explained } from "./explained";
 import { ScoreTable } from "./score_table";
 
@@ -84,15 +84,15 @@ function OnePod({ namespace, name }: { namespace: string; name: string }) {
   const { cluster, server } = usePlace();
   useParts(cluster, "pods", "hello");
   const writable = cluster.hello?.writable ?? false;
-  const story = useAnswer<StoryAnswer>(server, query("/ui/story", { namespace, pod: name }));
+  const history = useAnswer<HistoryAnswer>(server, query("/ui/history", { namespace, pod: name }));
   const object = useAnswer<PodObject>(server, writable ? podPath(namespace, name) : null);
   const row = cluster.find(namespace, name);
 
-  // Its row tells that it moved, a new stream that much may have; the rest (a phase) is looked at now and then.
+  // A changed row or a new stream means that the pod may have moved; the rest (its phase) is polled.
   const moved = `${cluster.versions.hello} ${row?.queue} ${row?.attempts} ${row?.reason}`;
   const again = useRef(() => {});
   again.current = () => {
-    story.again();
+    history.again();
     object.again();
   };
   const first = useRef(true);
@@ -100,25 +100,25 @@ function OnePod({ namespace, name }: { namespace: string; name: string }) {
     if (!first.current) again.current();
     first.current = false;
   }, [moved]);
-  // Who is gone is not asked for again and again; a new one of that name has another identity.
+  // A pod that does not exist is not polled; a new pod of the same name has another UID.
   const look = useRef(() => {});
   look.current = () => {
     if (document.hidden) return;
-    if (story.answer) story.again();
+    if (history.answer) history.again();
     if (object.answer) object.again();
   };
   useEffect(() => {
     const timer = setInterval(() => look.current(), REFRESH);
     return () => clearInterval(timer);
   }, []);
-  const told = story.answer;
-  const identity = useRef(told?.pod.uid);
+  const answer = history.answer;
+  const identity = useRef(answer?.pod.uid);
   useEffect(() => {
-    if (told && identity.current !== undefined && identity.current !== told.pod.uid) object.again();
-    identity.current = told?.pod.uid;
-  }, [told?.pod.uid]);
+    if (answer && identity.current !== undefined && identity.current !== answer.pod.uid) object.again();
+    identity.current = answer?.pod.uid;
+  }, [answer?.pod.uid]);
 
-  const queue = row?.queue ?? told?.pod.queue ?? "";
+  const queue = row?.queue ?? answer?.pod.queue ?? "";
   return (
     <section class="view pod" aria-labelledby="view-title">
       <div class="bar">
@@ -127,27 +127,27 @@ function OnePod({ namespace, name }: { namespace: string; name: string }) {
           {name}
         </h1>
       </div>
-      {story.error && <p class="problem">{story.error}</p>}
-      {told && (
+      {history.error && <p class="problem">{history.error}</p>}
+      {answer && (
         <>
           <dl class="facts">
-            <Fact name="is" value={told.pod.node ? `${told.pod.phase} on` : queueName(queue)}>
-              {told.pod.node && <a href={nodeLink(told.pod.node)}>{told.pod.node}</a>}
+            <Fact name="is" value={answer.pod.node ? `${answer.pod.phase} on` : queueName(queue)}>
+              {answer.pod.node && <a href={nodeLink(answer.pod.node)}>{answer.pod.node}</a>}
             </Fact>
-            <Fact name="priority" value={String(told.pod.priority)} />
-            <Fact name="attempts" value={count(row?.attempts ?? told.pod.attempts)} />
-            <Fact name="scheduler" value={told.pod.profile} />
+            <Fact name="priority" value={String(answer.pod.priority)} />
+            <Fact name="attempts" value={count(row?.attempts ?? answer.pod.attempts)} />
+            <Fact name="scheduler" value={answer.pod.profile} />
             {row && <Fact name="reason" value={row.reason || "–"} />}
           </dl>
           {writable && object.answer && <Actions pod={object.answer} again={again.current} />}
         </>
       )}
-      {told && (
+      {answer && (
         <div class="columns">
-          <Explained namespace={namespace} name={name} state={outcome(told)} after={again.current} />
+          <Explained namespace={namespace} name={name} state={outcome(answer)} after={again.current} />
           <div>
-            <Moves moves={told.moves} />
-            <Cycles cycles={told.cycles} />
+            <Moves moves={answer.moves} />
+            <Cycles cycles={answer.cycles} />
           </div>
         </div>
       )}
@@ -156,7 +156,7 @@ function OnePod({ namespace, name }: { namespace: string; name: string }) {
 }
 
 /** What an explanation is about: a pod in flight has a node already, but is explained as one that waits. */
-export function outcome({ pod }: StoryAnswer): string {
+export function outcome({ pod }: HistoryAnswer): string {
   if (pod.queue === "placed") return `on ${pod.node}`;
   return pod.queue === "gated" || pod.queue === "deleted" ? pod.queue : "waiting";
 }
@@ -196,7 +196,7 @@ function Actions({ pod, again }: { pod: PodObject; again: () => void }) {
   async function remove() {
     const sure = await confirm({
       title: "Delete this pod?",
-      text: `${namespace}/${name} ends; whoever owns it may make another.`,
+      text: `${namespace}/${name} is deleted; its controller may create a replacement.`,
       action: "Delete",
     });
     if (sure && (await attempt(place, `${name} is being deleted`, () => deletePod(server, namespace, name)))) again();
@@ -250,7 +250,7 @@ function Moves({ moves }: { moves: Move[] }) {
     <section class="card" aria-labelledby="moves-title">
       <h2 id="moves-title">Moves</h2>
       {moves.length === 0 ? (
-        <p class="dim">None was recorded. They are while somebody looks.</p>
+        <p class="dim">None was recorded. Moves are recorded while the page or kuberth top is open.</p>
       ) : (
         <ol class="moves">
           {[...moves].reverse().map((move, index) => (

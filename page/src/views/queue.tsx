@@ -77,7 +77,7 @@ function Waiting({ queue, wanted, now }: { queue: Queue; wanted: string; now: nu
     else if (!wanted) break;
   }
   const more = wanted ? fitting - shown.length : cluster.queues[queue] - shown.length;
-  const untold = wanted ? (cluster.cut[queue] ?? 0) : 0;
+  const unlisted = wanted ? (cluster.cut[queue] ?? 0) : 0;
   return (
     <>
       <ul>
@@ -91,7 +91,7 @@ function Waiting({ queue, wanted, now }: { queue: Queue; wanted: string; now: nu
         ))}
       </ul>
       {more > 0 && <p class="more">and {count(more)} more</p>}
-      {untold > 0 && <p class="more">{count(untold)} are not told here</p>}
+      {unlisted > 0 && <p class="more">{count(unlisted)} more are not listed</p>}
     </>
   );
 }
@@ -162,14 +162,14 @@ function Movement({ heads }: { heads: Partial<Record<Queue, HTMLElement | null>>
     function moved(transfers: readonly Transfer[]) {
       const grown = cluster.queues.placed - before;
       before = cluster.queues.placed;
-      // What is told at the beginning of a stream has not just happened.
+      // The first events of a stream describe the state; nothing has moved.
       const begun = connection !== cluster.versions.hello;
       connection = cluster.versions.hello;
       if (begun || still.matches || document.hidden) return;
-      const told = transfers.filter(({ to }) => to !== "");
-      // Who comes and is placed between two tidings is told by the number alone.
-      const untold = Math.max(0, grown - told.filter(({ to }) => to === "placed").length);
-      const all = [...told, ...Array.from({ length: Math.min(untold, MOST) }, () => ({ from: "", to: "placed" }) as Transfer)];
+      const listed = transfers.filter(({ to }) => to !== "");
+      // Pods that come and are placed between two events are only counted.
+      const unlisted = Math.max(0, grown - listed.filter(({ to }) => to === "placed").length);
+      const all = [...listed, ...Array.from({ length: Math.min(unlisted, MOST) }, () => ({ from: "", to: "placed" }) as Transfer)];
       const start = performance.now();
       for (const [index, { from, to }] of all.slice(0, Math.max(0, MOST - flights.length)).entries()) {
         const source: Queue = from || "active";

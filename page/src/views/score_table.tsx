@@ -1,4 +1,4 @@
-// What every plugin gave the best nodes.
+// The scores of the best nodes, by plugin.
 import { count } from "../format";
 
 export function ScoreTable({

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from kuberth.overview.reading import Seen
+from kuberth.overview.reading import StreamState
 
 VIEWS: Final = ("nodes", "queue", "pods", "pace")
 WAITING: Final = ("active", "backoff", "unschedulable", "gated", "inflight", "permit")
@@ -59,7 +59,7 @@ _POD_KEYS: Final[Mapping[str, Callable[[Sequence[Any]], Any]]] = {
 class TopModel:
     """The state of the screen."""
 
-    def __init__(self, seen: Seen, *, view: str = "queue") -> None:
+    def __init__(self, seen: StreamState, *, view: str = "queue") -> None:
         self.seen = seen
         self.view = view
         self.filter = ""

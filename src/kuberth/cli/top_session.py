@@ -27,8 +27,8 @@ from kuberth.client.http_api import HttpApi
 from kuberth.client.identity.client_config import ClientConfig
 from kuberth.errors import ApiError, ConfigError, ForbiddenError, KuberthError, UnauthorizedError
 from kuberth.explaining.page import PATH as EXPLAIN_PATH
-from kuberth.overview.pages import SEARCH_PATH, STORY_PATH, STREAM_PATH
-from kuberth.overview.reading import EventReader, Seen
+from kuberth.overview.pages import HISTORY_PATH, SEARCH_PATH, STREAM_PATH
+from kuberth.overview.reading import EventReader, StreamState
 
 FIRST_SECONDS: Final = 15.0
 """Within this long everything must have been told once."""
@@ -54,7 +54,7 @@ async def show(client: ClientConfig, *, view: str, once: bool, output: str) -> N
 
 
 async def _show_once(api: HttpApi, client: ClientConfig, console: Console, output: str) -> None:
-    seen, reader = Seen(), EventReader()
+    seen, reader = StreamState(), EventReader()
     try:
         async with asyncio.timeout(FIRST_SECONDS), aclosing(_stream(api, client)) as pieces:
             async for piece in pieces:
@@ -99,7 +99,7 @@ class _Session:
         self._api = api
         self._client = client
         self._console = console
-        self._model = TopModel(Seen(), view=view)
+        self._model = TopModel(StreamState(), view=view)
         self._problem = ""
         self._changed = asyncio.Event()
         self._ended = asyncio.Event()
@@ -143,7 +143,7 @@ class _Session:
                 self._problem = str(error)
 
     async def _follow(self, first: bytes, pieces: AsyncIterator[bytes]) -> None:
-        seen, reader = Seen(), EventReader()
+        seen, reader = StreamState(), EventReader()
         self._take(seen, reader, first)
         try:
             async for piece in pieces:
@@ -152,7 +152,7 @@ class _Session:
         except KuberthError as error:
             self._problem = str(error)
 
-    def _take(self, seen: Seen, reader: EventReader, piece: bytes) -> None:
+    def _take(self, seen: StreamState, reader: EventReader, piece: bytes) -> None:
         for name, tree in reader.feed(piece):
             seen.take(name, tree)
             if name == "hello":
@@ -204,7 +204,7 @@ class _Session:
         self._model.take_found(await self._get(SEARCH_PATH, q=text))
 
     async def _tell_pod(self, pod: PodName) -> None:
-        story = await self._get(STORY_PATH, namespace=pod.namespace, pod=pod.name)
+        story = await self._get(HISTORY_PATH, namespace=pod.namespace, pod=pod.name)
         explanation: dict[str, Any] | None = None
         try:
             explanation = await self._get(EXPLAIN_PATH, namespace=pod.namespace, pod=pod.name)

@@ -1,8 +1,8 @@
-"""What is going on right now: nodes, queues, waiting pods, pace and stories, for people who look on.
+"""Live state of a scheduler for the page and `kuberth top`: nodes, queues, waiting pods, pace, pod histories.
 
-Stands beside a scheduler and above all of it. In: what the cluster table, the queue and the ends of attempts
-tell. Out: one stream of server-sent events with small deltas for each who looks on, and answers about one
-pod or one node; the page and `kuberth top` read both. Nobody looks on: nothing is kept and nothing is told.
+Above the scheduler. In: the cluster table, and calls of the queue and of both cycles. Out: a stream of
+server-sent events with deltas for every subscriber, and answers about one pod or one node. Without a
+subscriber nothing is recorded or sent.
 """
 
 from kuberth.overview.overview import Overview

@@ -1,6 +1,7 @@
-"""Answers about one pod, one node, or a name that somebody half remembers.
+"""Answers about one pod, one node, or a part of a name.
 
-In: the overview and a name. Out: trees of JSON; `UnknownName` if nobody knows it, with what is near.
+In: the overview and a name. Out: trees of JSON; `UnknownName`, with similar names, if there is no such
+object.
 """
 
 from __future__ import annotations
@@ -15,32 +16,32 @@ from kuberth.cluster.pod_info import PodInfo
 from kuberth.errors import ConfigError
 from kuberth.explaining.targets import Asked, find_pod
 from kuberth.informers.store import object_key
+from kuberth.overview.histories import PodHistory
 from kuberth.overview.node_rows import NodeRows
 from kuberth.overview.overview import Overview
-from kuberth.overview.stories import Story
 from kuberth.overview.waiting import IN_FLIGHT, PERMIT, PLACED
 
 FOUND: Final = 50
-"""So many pods, and so many nodes, are found at most."""
+"""A search returns at most this many pods and this many nodes."""
 
 
 class UnknownName(LookupError):  # noqa: N818  # an answer more than a fault
-    """No pod or node bears it. A lookup that fails by a mistake of ours is none of these."""
+    """No pod or node has this name."""
 
 
-def story_tree(overview: Overview, namespace: str, name: str) -> dict[str, Any]:
+def history_tree(overview: Overview, namespace: str, name: str) -> dict[str, Any]:
     key = f"{namespace}/{name}"
     pod = overview.scheduler.stores.of(Pod).get_by_key(key)
-    story = overview.stories.named(key) if pod is None else overview.stories.of(pod.metadata.uid)
-    if pod is None and story is None:
+    history = overview.histories.named(key) if pod is None else overview.histories.of(pod.metadata.uid)
+    if pod is None and history is None:
         try:
             find_pod(overview.scheduler.stores.of(Pod), Asked("Pod", name), namespace)
         except ConfigError as error:
             raise UnknownName(str(error)) from error
     return {
-        "pod": _gone_pod(namespace, name, story) if pod is None else _pod(overview, pod),
-        "moves": [] if story is None else [move.tree() for move in story.moves],
-        "cycles": [] if story is None else [attempt.tree() for attempt in story.attempts],
+        "pod": _gone_pod(namespace, name, history) if pod is None else _pod(overview, pod),
+        "moves": [] if history is None else [move.tree() for move in history.moves],
+        "cycles": [] if history is None else [attempt.tree() for attempt in history.attempts],
     }
 
 
@@ -48,46 +49,46 @@ def _pod(overview: Overview, pod: Pod) -> dict[str, Any]:
     scheduler = overview.scheduler
     placed = scheduler.cluster.placed(pod.metadata.uid)
     queued = scheduler.queue.get(object_key(pod))
-    story = overview.stories.of(pod.metadata.uid)
+    history = overview.histories.of(pod.metadata.uid)
     attempts = 0 if queued is None else queued.attempts
-    if queued is None and story is not None:
-        attempts = len(story.attempts)
+    if queued is None and history is not None:
+        attempts = len(history.attempts)
     return {
         "namespace": pod.metadata.namespace,
         "name": pod.metadata.name,
         "uid": pod.metadata.uid,
         "node": "" if placed is None else placed.node_name,
         "phase": pod.status.phase,
-        "queue": Whereabouts(overview).of(pod),
+        "queue": QueueLookup(overview).of(pod),
         "priority": pod_priority(pod),
         "profile": pod.spec.scheduler_name,
         "attempts": attempts,
     }
 
 
-def _gone_pod(namespace: str, name: str, story: Story | None) -> dict[str, Any]:
+def _gone_pod(namespace: str, name: str, history: PodHistory | None) -> dict[str, Any]:
     return {
         "namespace": namespace,
         "name": name,
-        "uid": "" if story is None else story.uid,
+        "uid": "" if history is None else history.uid,
         "node": "",
         "phase": "",
-        "queue": "" if story is None else story.queue,
+        "queue": "" if history is None else history.queue,
         "priority": 0,
         "profile": "",
-        "attempts": 0 if story is None else len(story.attempts),
+        "attempts": 0 if history is None else len(history.attempts),
     }
 
 
-class Whereabouts:
-    """Which queue a pod is in, also while nobody looks on and the queues are not followed."""
+class QueueLookup:
+    """Finds the queue of a pod, also while there are no subscribers and `QueueView` does not exist."""
 
     def __init__(self, overview: Overview) -> None:
         self._scheduler = overview.scheduler
         self._queues: dict[str, str] | None = None
 
     def of(self, pod: Pod) -> str:
-        """The queue, `placed`, or nothing for a pod that is none of this scheduler's."""
+        """The queue, `placed`, or "" for a pod of another scheduler."""
         scheduler, uid = self._scheduler, pod.metadata.uid
         if scheduler.cluster.placed(uid) is not None and not scheduler.cluster.is_assumed(uid):
             return PLACED
@@ -110,7 +111,7 @@ def node_tree(overview: Overview, name: str) -> dict[str, Any]:
         near = difflib.get_close_matches(name, names, n=3, cutoff=0.4)
         hint = f"; did you mean {' or '.join(near)}?" if near else ""
         raise UnknownName(f"there is no node {name}{hint}")
-    rows = overview.nodes if overview.watched else NodeRows(cluster)
+    rows = overview.nodes if overview.subscribers else NodeRows(cluster)
     node = cluster.node_at(row)
     _, zone, pool, flags, allocatable, requested = rows.line(row)
     return {
@@ -147,7 +148,7 @@ def _pod_on_node(info: PodInfo, resources: list[str]) -> list[Any]:
 
 
 def search_tree(overview: Overview, text: str) -> dict[str, Any]:
-    where = Whereabouts(overview)
+    where = QueueLookup(overview)
     cluster = overview.scheduler.cluster
     pods = []
     for pod in _pods_named(overview, text.lower()):

@@ -1,7 +1,7 @@
-"""Nodes as rows of the stream: what each offers and what is asked of it.
+"""Nodes as rows of the stream: allocatable and requested amounts.
 
-In: the columns of the cluster table, and its log of rows that were written to. Out: the rows that are others
-than before, and the names of nodes that are gone. Nobody loops over nodes that did not change.
+In: the columns of the cluster table, and its log of changed rows. Out: the rows that differ, and the names of
+nodes that are gone. Nodes that did not change cost nothing.
 """
 
 from __future__ import annotations
@@ -36,29 +36,29 @@ _MILLI: Final = 1000
 
 
 class NodeChanges(NamedTuple):
-    """What is another since the last look."""
+    """What differs since the last `refresh`."""
 
     changed: Collection[str]
     gone: Collection[str]
     columns: bool
-    """The resources are others, and with them all rows."""
+    """The resources changed, and with them all rows."""
 
 
 class NodeRows:
-    """The rows as they were at the last look."""
+    """The rows of the last `refresh`."""
 
     def __init__(self, cluster: ClusterTable) -> None:
         self._cluster = cluster
         self.resources: list[str] = []
-        """What the amounts of a row are of."""
+        """The resources of the amounts in a row, in order."""
         self.rows: dict[str, NodeLine] = {}
         """By name."""
         self._names: dict[int, str] = {}
         self._changes = cluster.counted_changes.reader()
-        self.look()
+        self.refresh()
 
-    def look(self) -> NodeChanges:
-        """Take over what has changed."""
+    def refresh(self) -> NodeChanges:
+        """Update the rows of nodes that changed."""
         cluster, rows = self._cluster, self._changes.read()
         if (resources := _resources(cluster)) != self.resources:
             self.resources = resources
@@ -69,7 +69,7 @@ class NodeRows:
         return self._take(range(cluster.slots) if rows is None else sorted(rows))
 
     def line(self, row: int) -> NodeLine:
-        """A row as it is now."""
+        """The current row of one node."""
         return next(iter(self._lines([row])))
 
     def _take(self, rows: Iterable[int]) -> NodeChanges:
@@ -93,9 +93,9 @@ class NodeRows:
 
     def _lines(self, rows: list[int]) -> Iterable[NodeLine]:
         cluster = self._cluster
-        offered = self._amounts(cluster.allocatable, cluster.allowed_pods, rows)
-        asked = self._amounts(cluster.requested, cluster.pod_count, rows)
-        for row, allocatable, requested in zip(rows, offered, asked, strict=True):
+        all_allocatable = self._amounts(cluster.allocatable, cluster.allowed_pods, rows)
+        all_requested = self._amounts(cluster.requested, cluster.pod_count, rows)
+        for row, allocatable, requested in zip(rows, all_allocatable, all_requested, strict=True):
             node = cluster.node_at(row)
             labels = node.metadata.labels
             yield (
@@ -108,7 +108,7 @@ class NodeRows:
             )
 
     def _amounts(self, columns: Any, pods: Any, rows: list[int]) -> list[list[float]]:
-        """By row: cores, bytes, pods, then whatever else, as plain numbers."""
+        """By row: cores, bytes, pods, then other resources, as plain numbers."""
         index = self._cluster.resources
         found = [pods[rows] if name == "pods" else columns[index[name], rows] for name in self.resources]
         lists: list[list[float]] = np.stack(found, axis=1).tolist()
@@ -123,7 +123,7 @@ def _resources(cluster: ClusterTable) -> list[str]:
 
 
 def pool_of(labels: Any) -> str:
-    """What people call the kind of node: the first of the labels that vendors give."""
+    """The node pool or instance type, from the first label that a vendor sets."""
     return next((labels[key] for key in POOL_LABELS if labels.get(key)), "")
 
 

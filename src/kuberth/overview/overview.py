@@ -1,8 +1,8 @@
-"""The overview of one scheduler: who looks on, and what is kept for them.
+"""The overview of one scheduler: its subscribers, and the state that is kept for them.
 
-In: a scheduler. Out: streams of server-sent events, stories, the pace of the last minutes. It looks at what
-changed four times a second while somebody is there. When nobody has been there for a while, nothing of the
-scheduler is observed any more but its counters, once a second.
+In: a scheduler. Out: streams of server-sent events, pod histories, the pace of the last ten minutes. While
+there are subscribers it collects changes four times a second. Ten minutes after the last one left, it stops
+observing the scheduler and only samples its counters, once a second.
 """
 
 from __future__ import annotations
@@ -19,33 +19,33 @@ from kuberth.errors import KuberthError
 from kuberth.framework.queued_pod import QueuedPod
 from kuberth.outcomes.placement import Placement
 from kuberth.outcomes.rejection import Rejection
+from kuberth.overview.histories import PodHistories
 from kuberth.overview.node_rows import NodeRows
-from kuberth.overview.onlooker import Onlooker
 from kuberth.overview.pace import PaceLine, PaceRows
-from kuberth.overview.stories import Stories
+from kuberth.overview.subscriber import Subscriber
 from kuberth.overview.waiting import PodChanges, QueueView
 from kuberth.queue.observing import UNTOLD, MoveCause
 
 logger = logging.getLogger(__name__)
 
-LOOK_SECONDS: Final = 0.25
-"""Between two looks at what changed."""
-SILENCE_SECONDS: Final = 15.0
-"""After so long without news a stream says that it is still there."""
+TICK_SECONDS: Final = 0.25
+"""Between two collections of changes, while there are subscribers."""
+KEEPALIVE_SECONDS: Final = 15.0
+"""A stream without events sends a comment this often."""
 REMEMBERED_SECONDS: Final = 600.0
-"""So long after the last one has gone stories are still recorded."""
-SCORES_OF_A_LOOK: Final = 25
-"""Between two looks the scores of so many attempts are kept: when there are thousands, of some of them."""
+"""How long histories are still recorded after the last subscriber left."""
+SCORES_PER_TICK: Final = 25
+"""Attempts per tick whose scores are kept, of perhaps thousands."""
 MOST_SUBSCRIBERS: Final = 32
-_STILL_HERE: Final = b": still here\n\n"
+_KEEPALIVE: Final = b": still here\n\n"
 
 
-class TooManySubscribers(KuberthError):  # noqa: N818  # an outcome: who asks is told so
-    """No more can look on at once."""
+class TooManySubscribers(KuberthError):  # noqa: N818  # an outcome that the client gets as an answer
+    """The stream has as many subscribers as it allows."""
 
 
 class Overview:
-    """Implements `SchedulerObserver`, while somebody looks on or did lately; `run` it beside that."""
+    """Implements `SchedulerObserver`. `run` has to run beside the scheduler."""
 
     def __init__(
         self,
@@ -57,26 +57,26 @@ class Overview:
         writable: bool,
         always_records: bool = False,
     ) -> None:
-        """`writable`: the Kubernetes API is served where this is. `always_records`: stories are recorded from
-        the start, and not just while somebody looks on."""
+        """`writable`: the same server serves the Kubernetes API. `always_records`: record histories from the
+        start, not only while there are subscribers."""
         self.scheduler = scheduler
         self._clock = clock
         self._program = program
         self._cluster_name = cluster
         self._writable = writable
         self._always_records = always_records
-        self._onlookers: set[Onlooker] = set()
+        self._subscribers: set[Subscriber] = set()
         self._nodes: NodeRows | None = None
         self._waiting: QueueView | None = None
         self._recording = False
-        self._last_gone_ns = 0
+        self._last_left_ns = 0
         self.pace = PaceRows(scheduler)
-        self.stories = Stories(clock)
+        self.histories = PodHistories(clock)
         self._second = clock.now_ns() // NANOSECONDS
         if always_records:
             self._record()
 
-    # What there is to see, while somebody looks on
+    # State for subscribers, which exists while there are any
 
     @property
     def nodes(self) -> NodeRows:
@@ -89,17 +89,13 @@ class Overview:
         return self._waiting
 
     @property
-    def watched(self) -> bool:
-        """Whether somebody looks on."""
-        return bool(self._onlookers)
-
-    @property
     def subscribers(self) -> int:
-        return len(self._onlookers)
+        """Number of subscribers."""
+        return len(self._subscribers)
 
     @property
     def recording(self) -> bool:
-        """Whether stories are being recorded."""
+        """Whether histories are being recorded."""
         return self._recording
 
     def hello(self) -> dict[str, Any]:
@@ -113,72 +109,72 @@ class Overview:
             "resources": self.nodes.resources,
         }
 
-    # Who looks on
+    # Subscribers
 
-    def subscribe(self) -> Onlooker:
-        if len(self._onlookers) >= MOST_SUBSCRIBERS:
-            raise TooManySubscribers(f"{MOST_SUBSCRIBERS} are looking on already; close one, or try later")
-        if not self._onlookers:
+    def subscribe(self) -> Subscriber:
+        if len(self._subscribers) >= MOST_SUBSCRIBERS:
+            raise TooManySubscribers(
+                f"the overview has {MOST_SUBSCRIBERS} subscribers already; close one, or try later"
+            )
+        if not self._subscribers:
             self._nodes = NodeRows(self.scheduler.cluster)
             self._waiting = QueueView(self.scheduler)
             self.scheduler.cluster.observe(self._waiting)
             self._record()
         else:
-            self._look(())
-        onlooker = Onlooker(self)
-        self._onlookers.add(onlooker)
-        return onlooker
+            self._collect(())
+        subscriber = Subscriber(self)
+        self._subscribers.add(subscriber)
+        return subscriber
 
-    def unsubscribe(self, onlooker: Onlooker) -> None:
-        self._onlookers.discard(onlooker)
-        if self._onlookers or self._waiting is None:
+    def unsubscribe(self, subscriber: Subscriber) -> None:
+        self._subscribers.discard(subscriber)
+        if self._subscribers or self._waiting is None:
             return
         self.scheduler.cluster.unobserve(self._waiting)
         self._nodes = self._waiting = None
-        self._last_gone_ns = self._clock.now_ns()
+        self._last_left_ns = self._clock.now_ns()
         self._record()
 
     async def stream(self) -> AsyncGenerator[bytes, None]:
-        """Everything, then what changes, for as long as somebody reads it."""
+        """Events with everything, then with every change, until the client goes away."""
         try:
-            onlooker = self.subscribe()
+            subscriber = self.subscribe()
         except TooManySubscribers as full:
-            logger.info("a stream ends before it began: %s", full)
+            logger.info("refused a stream: %s", full)
             return
         try:
             while True:
                 try:
-                    async with asyncio.timeout(SILENCE_SECONDS):
-                        await onlooker.news.wait()
+                    async with asyncio.timeout(KEEPALIVE_SECONDS):
+                        await subscriber.has_changes.wait()
                 except TimeoutError:
-                    yield _STILL_HERE
+                    yield _KEEPALIVE
                     continue
-                for piece in onlooker.take():
+                for piece in subscriber.take():
                     yield piece
         finally:
-            self.unsubscribe(onlooker)
+            self.unsubscribe(subscriber)
 
     def _record(self) -> None:
         self._recording = True
         self.scheduler.observe(self)
-        self.scheduler.keep_scores(0 if self._waiting is None else SCORES_OF_A_LOOK)
-
-    # Time passes
+        self.scheduler.keep_scores(0 if self._waiting is None else SCORES_PER_TICK)
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Call `tick` on time, until cancelled."""
         while True:
-            if self._onlookers:
-                await asyncio.sleep(LOOK_SECONDS)
+            if self._subscribers:
+                await asyncio.sleep(TICK_SECONDS)
             else:
                 await asyncio.sleep(1 - self._clock.now_ns() % NANOSECONDS / NANOSECONDS)
             try:
                 self.tick()
-            except Exception:  # whoever looks on must not cost the scheduler anything
-                logger.exception("the overview failed; looking again")
+            except Exception:  # the scheduler shares this loop and must go on
+                logger.exception("the overview failed; it tries again at its next tick")
 
     def tick(self) -> None:
-        """Do what is due."""
+        """Sample the pace once a second, and send subscribers what changed."""
         now_ns = self._clock.now_ns()
         second = now_ns // NANOSECONDS
         rows: tuple[PaceLine, ...] = ()
@@ -186,33 +182,32 @@ class Overview:
             self._second = second
             rows = (self.pace.sample(second),)
             if self._waiting is not None and not self.scheduler.queue.tells_moves:
-                for queued, queue in self._waiting.look_around():
-                    self.stories.moved(queued, queue, UNTOLD)
-        if self._onlookers:
-            self._look(rows)
-            self.scheduler.keep_scores(SCORES_OF_A_LOOK)
-        elif self._recording and not self._always_records and self._long_alone(now_ns):
+                for queued, queue in self._waiting.scan_queue():
+                    self.histories.moved(queued, queue, UNTOLD)
+        if self._subscribers:
+            self._collect(rows)
+            self.scheduler.keep_scores(SCORES_PER_TICK)
+            return
+        alone_seconds = (now_ns - self._last_left_ns) / NANOSECONDS
+        if self._recording and not self._always_records and alone_seconds > REMEMBERED_SECONDS:
             self._recording = False
             self.scheduler.observe(None)
 
-    def _long_alone(self, now_ns: int) -> bool:
-        return now_ns - self._last_gone_ns > REMEMBERED_SECONDS * NANOSECONDS
-
-    def _look(self, pace: tuple[PaceLine, ...]) -> PodChanges:
-        nodes, pods = self.nodes.look(), self.waiting.look()
-        for onlooker in self._onlookers:
-            onlooker.note(nodes, pods, pace)
+    def _collect(self, pace: tuple[PaceLine, ...]) -> PodChanges:
+        nodes, pods = self.nodes.refresh(), self.waiting.refresh()
+        for subscriber in self._subscribers:
+            subscriber.record(nodes, pods, pace)
         return pods
 
-    # What the scheduler tells as it happens
+    # Called by the scheduler
 
     def pod_moved(self, queued: QueuedPod, queue: str, cause: MoveCause) -> None:
-        self.stories.moved(queued, queue, cause)
+        self.histories.moved(queued, queue, cause)
         if self._waiting is not None:
             self._waiting.moved(queued, queue)
 
     def pod_popped(self, queued: QueuedPod) -> None:
-        self.stories.popped(queued)
+        self.histories.popped(queued)
         if self._waiting is not None:
             self._waiting.popped(queued)
 
@@ -223,17 +218,17 @@ class Overview:
     def pod_deleted(self, uid: str) -> None:
         cluster = self.scheduler.cluster
         placed = None if cluster.is_assumed(uid) else cluster.placed(uid)
-        self.stories.deleted(uid, node="" if placed is None else placed.node_name)
+        self.histories.deleted(uid, node="" if placed is None else placed.node_name)
         if self._waiting is not None:
             self._waiting.deleted(uid)
 
     def pod_held(self, placement: Placement) -> None:
-        self.stories.held(placement)
+        self.histories.held(placement)
 
     def pod_bound(self, placement: Placement, seconds: float) -> None:
-        self.stories.bound(placement, seconds)
-        self.pace.took(seconds)
+        self.histories.bound(placement, seconds)
+        self.pace.record(seconds)
 
     def pod_rejected(self, rejection: Rejection, seconds: float) -> None:
-        self.stories.rejected(rejection, seconds)
-        self.pace.took(seconds)
+        self.histories.rejected(rejection, seconds)
+        self.pace.record(seconds)

@@ -1,7 +1,7 @@
-"""How fast it goes: attempts by result, how long they took, and how many wait, second by second.
+"""The scheduler's pace: attempts by result, their durations, and the number of waiting pods, per second.
 
-In: the scheduler's own counters, looked at once a second, and durations of attempts while somebody looks on.
-Out: one row a second, of which the last ten minutes are kept.
+In: the scheduler's counters, sampled once a second, and durations of attempts while the overview records.
+Out: one row a second; the last ten minutes are kept.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ PaceLine = tuple[int, int, int, int, float | None, float | None, int]
 KEPT_ROWS: Final = 600
 _RESULTS: Final = ("scheduled", "unschedulable", "error")
 _MOST_DURATIONS: Final = 20_000
-"""Of one second; more say nothing new about its percentiles."""
+"""Durations kept for one second; more would not change its percentiles."""
 
 
 class PaceRows:
@@ -30,13 +30,13 @@ class PaceRows:
         self._durations: list[float] = []
         self.rows: deque[PaceLine] = deque(maxlen=KEPT_ROWS)
 
-    def took(self, seconds: float) -> None:
-        """An attempt ended."""
+    def record(self, seconds: float) -> None:
+        """Record the duration of an attempt."""
         if len(self._durations) < _MOST_DURATIONS:
             self._durations.append(seconds)
 
     def sample(self, second: int) -> PaceLine:
-        """The row of what happened since the last one."""
+        """Add the row of this second."""
         now = self._attempts()
         scheduled, unschedulable, error = (
             int(after - before) for after, before in zip(now, self._before, strict=True)

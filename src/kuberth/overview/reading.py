@@ -1,6 +1,6 @@
-"""The other end of the stream: from server-sent events to what there is to see.
+"""The client's end of the stream: server-sent events to state.
 
-In: bytes as they come. Out: the state that they add up to, for `kuberth top` and for programs.
+In: bytes. Out: the state that the events add up to, for `kuberth top` and for programs.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from kuberth.overview.pace import KEPT_ROWS
 
 
 class EventReader:
-    """Cuts a stream of bytes into events."""
+    """Splits a stream of bytes into events."""
 
     def __init__(self) -> None:
         self._rest = b""
 
     def feed(self, data: bytes) -> Iterator[tuple[str, Any]]:
-        """The events that are complete by now, each with its name and its tree."""
+        """Add bytes; yields the name and the tree of every event that is complete."""
         *whole, self._rest = (self._rest + data).split(b"\n\n")
         for block in whole:
             fields = dict(line.split(b": ", 1) for line in block.split(b"\n") if b": " in line)
@@ -28,8 +28,8 @@ class EventReader:
                 yield fields[b"event"].decode(), json.loads(fields[b"data"])
 
 
-class Seen:
-    """All that the stream has told, put together."""
+class StreamState:
+    """The state that all events so far add up to."""
 
     def __init__(self) -> None:
         self.hello: dict[str, Any] = {}
@@ -38,20 +38,20 @@ class Seen:
         self.pods: dict[str, list[Any]] = {}
         """By UID: UID, namespace, name, queue, priority, attempts, since, reason, profile."""
         self.cut: dict[str, int] = {}
-        """By queue: how many pods there are not told."""
+        """By queue: number of pods that are not in `pods`."""
         self.queues: dict[str, int] = {}
         self.pace: deque[list[Any]] = deque(maxlen=KEPT_ROWS)
         """Second, scheduled, unschedulable, error, p50, p99, waiting."""
 
     @property
     def complete(self) -> bool:
-        """Everything has been told once."""
+        """Whether events of every kind have come."""
         return bool(self.hello and self.queues) and self._paced
 
     _paced = False
 
     def take(self, name: str, tree: Any) -> None:
-        """One event; those of unknown names are for readers who know more."""
+        """Apply one event; events of unknown names are skipped."""
         if name == "hello":
             self.hello = tree
         elif name == "nodes":
@@ -76,7 +76,7 @@ class Seen:
             self._paced = True
 
     def tree(self) -> dict[str, Any]:
-        """All of it as one tree of JSON."""
+        """The whole state as one tree of JSON."""
         return {
             "hello": self.hello,
             "queues": self.queues,

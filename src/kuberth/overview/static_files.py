@@ -1,7 +1,7 @@
-"""The page as it was built: files that hold no data, open to everybody.
+"""The files of the built page, which hold no data and need no permission.
 
-In: the folder of the built page. Out: answers with strict headers; a browser may run nothing but these files
-and talk to nobody but this server.
+In: the folder of the built page. Out: responses with a strict content security policy: a browser runs only
+these files and connects only to this server.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ TYPES: Final = {
 
 
 def static_pages(root: str, folder: Traversable | None = None) -> dict[str, Handler]:
-    """By path: `root` with a slash is the index, without one it leads there."""
+    """Handlers by path. `root` with a slash is the index; without one it redirects there."""
     built = files("kuberth").joinpath(FOLDER) if folder is None else folder
     pages: dict[str, Handler] = {
         root: lambda _request: Response(status=302, headers=HEADERS | {"location": f"{root}/"}),
         f"{root}/": lambda _request: failure(
-            404, "NotFound", "this installation has no page: it is built with `make page`"
+            404, "NotFound", "this installation has no page; build it with `make page`"
         ),
     }
     for name, file in _files(built):

@@ -1,8 +1,8 @@
-"""Who waits where: the pods in the scheduling queues, in flight and at Permit.
+"""The pods in the scheduling queues, in flight and waiting on Permit, as rows of the stream.
 
-In: what the queue and the cluster table tell as it happens, which only marks a pod as changed. Out, when
-somebody looks: the rows that are others than before, whoever left and where to, and how many are in each
-queue. Of a queue with very many pods those are told that have been there longest.
+In: calls of the queue and the cluster table, which only mark a pod as changed. Out, at every tick: the rows
+that differ, the pods that left and where they went, and the length of each queue. Of a very long queue the
+rows are those of the pods that have been there longest.
 """
 
 from __future__ import annotations
@@ -27,40 +27,40 @@ PLACED: Final = "placed"
 QUEUES: Final = ("active", "backoff", "unschedulable", "gated", IN_FLIGHT, PERMIT)
 DELETED: Final = "deleted"
 SHOWN_PER_QUEUE: Final = 2000
-"""So many pods of one queue are told."""
+"""Rows of one queue at most."""
 GATES_PLUGIN: Final = "SchedulingGates"
 
 
 class PodChanges(NamedTuple):
-    """What is another since the last look."""
+    """What differs since the last `refresh`."""
 
     changed: frozenset[str]
-    """UIDs of pods whose rows are others, or new."""
+    """UIDs of pods whose rows differ or are new."""
     gone: Mapping[str, str]
-    """By UID: `placed:NODE`, `deleted`, or `cut:QUEUE` for one that is no longer among those told."""
+    """By UID: `placed:NODE`, `deleted`, or `cut:QUEUE` for one beyond the rows of its queue."""
 
 
 class _Followed:
-    """A pod that has no place yet, as far as the queue has told."""
+    """A pod without a node, as the queue reported it last."""
 
     __slots__ = ("done", "pod", "queue", "queued")
 
     def __init__(self, pod: Pod, queued: QueuedPod | None, queue: str) -> None:
         self.pod = pod
         self.queued = queued
-        """None: it was in flight before anybody looked on."""
+        """None for a pod that was in flight before the first subscriber came."""
         self.queue = queue
         self.done = False
-        """The queue has let go of it."""
+        """The queue has released it."""
 
 
 class QueueView:
-    """The rows as they were at the last look, and who may have changed since."""
+    """The rows of the last `refresh`, and the pods that may have changed since."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
         self._cluster = scheduler.cluster
-        self._told = SHOWN_PER_QUEUE
+        self._most = SHOWN_PER_QUEUE
         self._followed: dict[str, _Followed] = {}
         self._marked: dict[str, None] = {}
         self._held: set[str] = set()
@@ -68,12 +68,12 @@ class QueueView:
         self._members: dict[str, dict[str, None]] = {queue: {} for queue in QUEUES}
         self._shown: dict[str, set[str]] = {queue: set() for queue in QUEUES}
         self.rows: dict[str, PodLine] = {}
-        """Those that are told, by UID."""
-        self.look_around()
-        self._look_at_bindings()
-        self.look()
+        """By UID."""
+        self.scan_queue()
+        self._scan_bindings()
+        self.refresh()
 
-    # What is told as it happens
+    # Called by the queue
 
     def moved(self, queued: QueuedPod, queue: str) -> None:
         self._followed[queued.uid] = _Followed(queued.pod, queued, queue)
@@ -95,16 +95,16 @@ class QueueView:
             self._marked[uid] = None
 
     def pod_placed(self, info: PodInfo) -> None:
-        """Of the cluster table."""
+        """Called by the cluster table."""
         if info.uid in self._followed:
             self._marked[info.uid] = None
 
     pod_removed = pod_placed
 
-    # What is looked up
+    # Reading
 
-    def look_around(self) -> list[tuple[QueuedPod, str]]:
-        """Take over what the queue shows; returns who came to a queue without its being told."""
+    def scan_queue(self) -> list[tuple[QueuedPod, str]]:
+        """Read all queues; returns the pods that came to one without a call."""
         came: list[tuple[QueuedPod, str]] = []
         present: set[str] = set()
         for name, waiting in self._scheduler.queue.pending_pods().items():
@@ -120,30 +120,30 @@ class QueueView:
         for pod in self._scheduler.queue.in_flight():
             if pod.metadata.uid not in present:
                 present.add(pod.metadata.uid)
-                self._fly(pod)
+                self._put_in_flight(pod)
         for uid in self._followed.keys() - present:
             self.deleted(uid)
             self.done(uid)
         return came
 
-    def _look_at_bindings(self) -> None:
-        """Pods that were on their way before anybody looked on; the queue has let go of them."""
+    def _scan_bindings(self) -> None:
+        """Find pods that were being bound before the first subscriber came; the queue has released them."""
         if self._cluster.assumed_count:
             for info in self._cluster.placed_pods():
                 if self._cluster.is_assumed(info.uid) and info.uid not in self._followed:
-                    self._fly(info.pod)
+                    self._put_in_flight(info.pod)
                     self.done(info.uid)
 
-    def _fly(self, pod: Pod) -> None:
+    def _put_in_flight(self, pod: Pod) -> None:
         known = self._followed.get(pod.metadata.uid)
         if known is None or known.queue != IN_FLIGHT:
             queued = None if known is None else known.queued
             self._followed[pod.metadata.uid] = _Followed(pod, queued, IN_FLIGHT)
             self._marked[pod.metadata.uid] = None
 
-    def look(self) -> PodChanges:
-        """Take over what has changed."""
-        self._look_at_permit()
+    def refresh(self) -> PodChanges:
+        """Update the rows of marked pods."""
+        self._mark_permit()
         if not self._marked:
             return PodChanges(frozenset(), {})
         marked, self._marked = self._marked, {}
@@ -171,7 +171,7 @@ class QueueView:
         appeared: set[str] = set()
         vanished: set[str] = set()
         for queue in touched:
-            shown = set(islice(self._members[queue], self._told))
+            shown = set(islice(self._members[queue], self._most))
             appeared |= shown - self._shown[queue]
             vanished |= self._shown[queue] - shown
             self._shown[queue] = shown
@@ -188,30 +188,30 @@ class QueueView:
         return PodChanges(frozenset(changed), gone)
 
     def counts(self) -> dict[str, int]:
-        """How many pods are in each queue, and on nodes."""
+        """Number of pods in each queue, and on nodes."""
         numbers = {queue: len(members) for queue, members in self._members.items()}
         return numbers | {PLACED: self._cluster.placed_count - self._cluster.assumed_count}
 
     def cut(self) -> dict[str, int]:
-        """How many pods of a queue are not told."""
+        """Number of pods without a row, by queue."""
         return {
-            queue: len(members) - self._told
+            queue: len(members) - self._most
             for queue, members in self._members.items()
-            if len(members) > self._told
+            if len(members) > self._most
         }
 
     def queue_of(self, uid: str) -> str:
-        """Where the pod waits; empty if it does not."""
+        """The queue of the pod; "" if it is in none."""
         return self._queue_of.get(uid, "")
 
-    def _look_at_permit(self) -> None:
+    def _mark_permit(self) -> None:
         if self._held or len(self._scheduler.waiting_pods):
             held = {waiting.pod.metadata.uid for waiting in self._scheduler.waiting_pods}
             self._marked |= dict.fromkeys((held ^ self._held) & self._followed.keys())
             self._held = held
 
     def _find(self, uid: str) -> tuple[str, str]:
-        """The queue of a pod; or none, and where it went."""
+        """The queue of a pod, or "" and where it went."""
         followed = self._followed.get(uid)
         if followed is None:
             return "", DELETED
@@ -242,7 +242,7 @@ class QueueView:
 
 
 def reason_of(queued: QueuedPod | None, queue: str, scheduler: Scheduler) -> str:
-    """Who or what holds the pod back, in a few words; empty if nobody does."""
+    """The gates or plugins that hold the pod back; "" if there are none."""
     if queued is None:
         return ""
     if queue == PERMIT:

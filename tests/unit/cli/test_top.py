@@ -26,14 +26,14 @@ from rich.cells import cell_len
 from kuberth.cli.top_display import age, amount, brief, detail_lines, frame, spark
 from kuberth.cli.top_keys import decode_keys
 from kuberth.cli.top_model import VIEWS, PodName, TopModel
-from kuberth.overview.reading import EventReader, Seen
+from kuberth.overview.reading import EventReader, StreamState
 
 NOW = 1_000_000.0
 LIMIT_SECONDS = 60
 
 
-def seen() -> Seen:
-    told = Seen()
+def seen() -> StreamState:
+    told = StreamState()
     told.take("hello", {"cluster": "c", "now": NOW, "resources": ["cpu", "memory", "pods", "gpu"]})
     nodes = [
         [f"node-{number}", "a", "blue", flags, [8.0, 1 << 34, 110, 0], [float(number), 1 << 30, number, 0]]
@@ -135,7 +135,7 @@ def test_a_reason_leads_to_its_pods_and_a_pod_to_its_story() -> None:
 @pytest.mark.parametrize("state", [*VIEWS, "help", "detail", "typing", "problem", "empty"])
 def test_a_frame_fits_the_terminal(state: str, size: tuple[int, int]) -> None:
     width, height = size
-    model = TopModel(Seen() if state == "empty" else seen(), view=state if state in VIEWS else "nodes")
+    model = TopModel(StreamState() if state == "empty" else seen(), view=state if state in VIEWS else "nodes")
     model.help, model.typing = state == "help", state == "typing"
     model.detail = ["\x1b[31mx\x1b[0m" * 300] * 99 if state == "detail" else None
     text = frame(

@@ -9,8 +9,8 @@ from typing import Any
 
 from kuberth.clock import LoopClock
 from kuberth.overview import Overview
-from kuberth.overview.onlooker import Onlooker
-from kuberth.overview.reading import EventReader, Seen
+from kuberth.overview.reading import EventReader, StreamState
+from kuberth.overview.subscriber import Subscriber
 from kuberth.testing import World, running
 
 
@@ -18,13 +18,13 @@ class Reader:
     """One who looks on: takes what there is when told to, and puts it together."""
 
     def __init__(self, overview: Overview) -> None:
-        self.onlooker: Onlooker = overview.subscribe()
-        self.seen = Seen()
+        self.subscriber: Subscriber = overview.subscribe()
+        self.seen = StreamState()
         self.events: list[tuple[str, Any]] = []
         self._reader = EventReader()
 
     def read(self) -> list[tuple[str, Any]]:
-        new = [event for piece in self.onlooker.take() for event in self._reader.feed(piece)]
+        new = [event for piece in self.subscriber.take() for event in self._reader.feed(piece)]
         for name, tree in new:
             self.seen.take(name, tree)
         self.events += new
@@ -58,7 +58,7 @@ class Watched:
 
     def moves(self, name: str) -> list[tuple[str, str]]:
         """The queues a pod went to, each with the event or note that goes with it."""
-        story = self.overview.stories.named(f"default/{name}")
-        assert story is not None
-        trees = [move.tree() for move in story.moves]
+        history = self.overview.histories.named(f"default/{name}")
+        assert history is not None
+        trees = [move.tree() for move in history.moves]
         return [(tree["to"], tree["event"] or tree["note"]) for tree in trees]

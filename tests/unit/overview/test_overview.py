@@ -233,7 +233,7 @@ def test_a_slow_reader_is_told_how_it_stands_and_not_how_it_came_to_be() -> None
 def test_a_reader_that_sleeps_through_very_many_departures_is_told_everything_anew(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("kuberth.overview.onlooker.MOST_GONE", 3)
+    monkeypatch.setattr("kuberth.overview.subscriber.MOST_GONE", 3)
 
     async def scenario() -> None:
         async with watching(make_node("n1")) as watched:
@@ -284,16 +284,16 @@ def test_the_stream_says_that_it_is_there_and_ends_without_a_trace() -> None:
             assert [piece.split(b"\n")[0] for piece in first] == [
                 b"event: " + name for name in (b"hello", b"nodes", b"queues", b"pods", b"pace")
             ]
-            assert (overview.subscribers, overview.watched) == (1, True)
+            assert overview.subscribers == 1
             await stream.aclose()
-            assert (overview.subscribers, overview.watched) == (0, False)
+            assert overview.subscribers == 0
             assert scheduler.cluster._observers == []
 
     run_in_virtual_time(scenario)
 
 
 def test_silence_is_broken_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(overview_module, "SILENCE_SECONDS", 0.1)
+    monkeypatch.setattr(overview_module, "KEEPALIVE_SECONDS", 0.1)
 
     async def scenario() -> None:
         async with watching(make_node("n1")) as watched:
@@ -309,10 +309,10 @@ def test_only_so_many_look_on_at_once() -> None:
     async def scenario() -> None:
         async with watching() as watched:
             readers = [Reader(watched.overview) for _ in range(MOST_SUBSCRIBERS)]
-            with pytest.raises(TooManySubscribers, match="looking on already"):
+            with pytest.raises(TooManySubscribers, match="has 32 subscribers already"):
                 watched.overview.subscribe()
             assert [piece async for piece in watched.overview.stream()] == []
-            watched.overview.unsubscribe(readers[0].onlooker)
+            watched.overview.unsubscribe(readers[0].subscriber)
             Reader(watched.overview)
 
     run_in_virtual_time(scenario)
@@ -325,10 +325,10 @@ def test_nothing_is_observed_before_anybody_came_and_long_after_the_last_has_gon
             world.api.put(make_pod("early"))
             await world.bound("early")
             assert not overview.recording
-            assert len(overview.stories) == 0
+            assert len(overview.histories) == 0
             reader = Reader(overview)
             kept = [scheduler._cycle.score_tables > 0]
-            overview.unsubscribe(reader.onlooker)
+            overview.unsubscribe(reader.subscriber)
             kept.append(scheduler._cycle.score_tables > 0)
             assert kept == [True, False]
             await world.quiet(seconds=500)
@@ -339,7 +339,7 @@ def test_nothing_is_observed_before_anybody_came_and_long_after_the_last_has_gon
             assert not overview.recording
             world.api.put(make_pod("last"))
             await world.bound("last")
-            assert overview.stories.named("default/last") is None
+            assert overview.histories.named("default/last") is None
 
     run_in_virtual_time(scenario)
 
@@ -355,7 +355,7 @@ def _settled(rows: Any) -> dict[str, list[Any]]:
 def _expect_truth(watched: Watched, readers: list[Reader]) -> None:
     fresh = Reader(watched.overview)
     fresh.read()
-    watched.overview.unsubscribe(fresh.onlooker)
+    watched.overview.unsubscribe(fresh.subscriber)
     for reader in readers:
         reader.read()
         seen, all_of_it = reader.seen.tree(), fresh.seen.tree()

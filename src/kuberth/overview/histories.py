@@ -1,7 +1,7 @@
-"""A pod's story: every move between queues with what caused it, and how its last attempts went.
+"""Pod histories: every move between queues with its cause, and the results of the last attempts.
 
-In: what the queue and the ends of attempts tell. Out: trees of JSON. Of each pod the last moves and attempts
-are kept, of all pods those that something happened to lately.
+In: calls of the queue and of both cycles. Out: trees of JSON. The last moves and attempts of a pod are kept,
+for the pods that moved or were tried last.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ MOVES: Final = 50
 ATTEMPTS: Final = 5
 PODS: Final = 5000
 _REASONS: Final = 20
-"""Told of one attempt; the message has them all."""
+"""Reasons listed for one attempt; its message has all of them."""
 
 NOTES: Final[Mapping[str, str]] = {
     cluster_events.SCHEDULE_ATTEMPT_FAILURE: "its attempt failed",
     cluster_events.BACKOFF_COMPLETE: "its backoff is over",
-    cluster_events.FORCE_ACTIVATE: "a plugin asked for it",
-    cluster_events.UNSCHEDULABLE_TIMEOUT.label: "it waited so long that it is tried without an event",
+    cluster_events.FORCE_ACTIVATE: "a plugin activated it",
+    cluster_events.UNSCHEDULABLE_TIMEOUT.label: "it waited for the longest time allowed without an event",
     cluster_events.CONFIGURATION_CHANGE.label: "the configuration changed",
-    UNTOLD.label: "seen there; this queue does not tell why",
+    UNTOLD.label: "found there; this queue does not report why",
 }
 """Why a pod moved where no object was the cause, by the cause's label."""
 
@@ -46,7 +46,7 @@ class Move(NamedTuple):
     before: str
     to: str
     cause: MoveCause | None
-    """With the name of its object instead of the object."""
+    """Its `about` is the object's name instead of the object."""
     note: str
 
     def tree(self) -> dict[str, Any]:
@@ -65,7 +65,7 @@ class Move(NamedTuple):
 
 
 class Attempt(NamedTuple):
-    """How one attempt went."""
+    """The result of one attempt."""
 
     at: float
     seconds: float
@@ -88,74 +88,74 @@ class Attempt(NamedTuple):
         return tree
 
 
-class Story:
-    """What happened to one pod."""
+class PodHistory:
+    """The moves and attempts of one pod."""
 
     __slots__ = ("attempts", "key", "moves", "uid")
 
     def __init__(self, uid: str, key: str) -> None:
         self.uid = uid
         self.key = key
-        # Lists, as most stories are short: an empty deque takes as much memory as ten moves.
+        # Lists, because most histories are short: an empty deque takes as much memory as ten moves.
         self.moves: list[Move] = []
         self.attempts: list[Attempt] = []
 
     @property
     def queue(self) -> str:
-        """Where the last move led."""
+        """The queue that the last move led to."""
         return self.moves[-1].to if self.moves else ""
 
 
-class Stories:
-    """Those of the pods that something happened to lately."""
+class PodHistories:
+    """Histories by UID, at most `pods` of them; the one that changed longest ago is dropped."""
 
     def __init__(self, clock: Clock, *, pods: int = PODS) -> None:
         self._clock = clock
         self._most = pods
-        self._stories: OrderedDict[str, Story] = OrderedDict()
+        self._histories: OrderedDict[str, PodHistory] = OrderedDict()
 
     def __len__(self) -> int:
-        return len(self._stories)
+        return len(self._histories)
 
-    def of(self, uid: str) -> Story | None:
-        return self._stories.get(uid)
+    def of(self, uid: str) -> PodHistory | None:
+        return self._histories.get(uid)
 
-    def named(self, key: str) -> Story | None:
-        """The latest of a pod with this namespace/name, which may be gone."""
-        return next((story for story in reversed(self._stories.values()) if story.key == key), None)
+    def named(self, key: str) -> PodHistory | None:
+        """The latest history of a pod with this namespace/name, which may be deleted."""
+        return next((history for history in reversed(self._histories.values()) if history.key == key), None)
 
-    # What is told as it happens
+    # Called by the overview
 
     def moved(self, queued: QueuedPod, queue: str, cause: MoveCause) -> None:
-        story = self._story(queued.uid, queued.key)
-        if story.queue != queue:
+        history = self._history(queued.uid, queued.key)
+        if history.queue != queue:
             note = NOTES.get(cause.label, "")
             if cause.event is not None:
                 if cause.label == cluster_events.SCHEDULE_ATTEMPT_FAILURE:
-                    note = "it happened while the pod was being tried"
+                    note = "it happened during the pod's attempt"
                 if cause.about is not None:
                     cause = cause._replace(about=_name(cause.about))
-            self._note(story, queue, cause, note)
+            self._note(history, queue, cause, note)
 
     def popped(self, queued: QueuedPod) -> None:
-        story = self._story(queued.uid, queued.key)
-        self._note(story, IN_FLIGHT, None, f"attempt {queued.attempts}")
+        history = self._history(queued.uid, queued.key)
+        self._note(history, IN_FLIGHT, None, f"attempt {queued.attempts}")
 
     def deleted(self, uid: str, *, node: str) -> None:
         """It waits no more: somebody bound it to the node, or it is gone."""
-        story = self._stories.get(uid)
-        if story is not None and story.queue not in (PLACED, DELETED):
+        history = self._histories.get(uid)
+        if history is not None and history.queue not in (PLACED, DELETED):
             if node:
-                self._note(story, PLACED, None, f"bound to {node}")
+                self._note(history, PLACED, None, f"bound to {node}")
             else:
-                self._note(story, DELETED, None, "")
+                self._note(history, DELETED, None, "")
 
     def held(self, placement: Placement) -> None:
-        story = self._story(placement.info.uid, placement.info.key)
-        self._note(story, PERMIT, None, f"{', '.join(placement.permit_timeouts)} asked to wait")
+        history = self._history(placement.info.uid, placement.info.key)
+        self._note(history, PERMIT, None, f"{', '.join(placement.permit_timeouts)} made it wait")
 
     def bound(self, placement: Placement, seconds: float) -> None:
-        story = self._story(placement.info.uid, placement.info.key)
+        history = self._history(placement.info.uid, placement.info.key)
         choice = placement.choice
         attempt = Attempt(
             self._now() - seconds,
@@ -170,9 +170,9 @@ class Stories:
             choice.evaluated_nodes,
             choice.feasible_nodes,
         )
-        _keep(story.attempts, attempt, ATTEMPTS)
-        if story.queue != PLACED:
-            self._note(story, PLACED, None, f"bound to {choice.node_name}")
+        _keep(history.attempts, attempt, ATTEMPTS)
+        if history.queue != PLACED:
+            self._note(history, PLACED, None, f"bound to {choice.node_name}")
 
     def rejected(self, rejection: Rejection, seconds: float) -> None:
         status = rejection.status
@@ -189,20 +189,20 @@ class Stories:
             len(status.cause.diagnosis) if isinstance(status.cause, FitError) else 0,
             0,
         )
-        _keep(self._story(rejection.queued.uid, rejection.queued.key).attempts, attempt, ATTEMPTS)
+        _keep(self._history(rejection.queued.uid, rejection.queued.key).attempts, attempt, ATTEMPTS)
 
-    def _story(self, uid: str, key: str) -> Story:
-        story = self._stories.get(uid)
-        if story is None:
-            story = self._stories[uid] = Story(uid, key)
-            if len(self._stories) > self._most:
-                self._stories.popitem(last=False)
+    def _history(self, uid: str, key: str) -> PodHistory:
+        history = self._histories.get(uid)
+        if history is None:
+            history = self._histories[uid] = PodHistory(uid, key)
+            if len(self._histories) > self._most:
+                self._histories.popitem(last=False)
         else:
-            self._stories.move_to_end(uid)
-        return story
+            self._histories.move_to_end(uid)
+        return history
 
-    def _note(self, story: Story, queue: str, cause: MoveCause | None, note: str) -> None:
-        _keep(story.moves, Move(self._now(), story.queue, queue, cause, note), MOVES)
+    def _note(self, history: PodHistory, queue: str, cause: MoveCause | None, note: str) -> None:
+        _keep(history.moves, Move(self._now(), history.queue, queue, cause, note), MOVES)
 
     def _now(self) -> float:
         return self._clock.now_ns() / NANOSECONDS
@@ -216,7 +216,7 @@ def _keep(kept: list[K], last: K, most: int) -> None:
 
 @lru_cache(maxsize=1024)
 def event_text(event: ClusterEvent) -> str:
-    """`Node/Add`; nothing for what no object was the cause of."""
+    """`Node/Add`; "" for an event that no object caused."""
     if event.is_wildcard:
         return ""
     return f"{event.resource.rpartition('/')[2]}/{event.action.label}"

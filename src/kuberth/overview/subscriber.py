@@ -1,7 +1,7 @@
-"""One who looks on: what they have been told, and what has changed since.
+"""One subscriber of the stream: which rows changed since the last event that it was sent.
 
-In: the changes of every look. Out: server-sent events. Who reads slowly is not sent more for it: changes are
-remembered as names of rows, and told as the rows are when there is room to send.
+In: the changes of every tick. Out: server-sent events. A subscriber remembers the names of changed rows, not
+their values, so that one that reads slowly is sent each row once, with its latest values.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from kuberth.overview.pace import KEPT_ROWS, PaceLine, PaceRows
 from kuberth.overview.waiting import PodChanges, QueueView
 
 MOST_GONE: Final = 5000
-"""When more pods are gone than this, it is less to tell who is there."""
+"""When more pods than this are gone, the whole table is sent instead of the names."""
 
 
-class Picture(Protocol):
-    """What there is to see."""
+class StreamSource(Protocol):
+    """The state that events are made from."""
 
     @property
     def nodes(self) -> NodeRows: ...
@@ -32,13 +32,12 @@ class Picture(Protocol):
     def hello(self) -> dict[str, Any]: ...
 
 
-class Onlooker:
-    """Begins with everything."""
+class Subscriber:
+    """Collects changes until they are sent. The first events contain everything."""
 
-    def __init__(self, picture: Picture) -> None:
-        self._picture = picture
-        self.news = asyncio.Event()
-        """There is something to tell."""
+    def __init__(self, source: StreamSource) -> None:
+        self._source = source
+        self.has_changes = asyncio.Event()
         self._greet = self._all_nodes = self._all_pods = self._all_pace = True
         self._nodes: set[str] = set()
         self._nodes_gone: set[str] = set()
@@ -47,10 +46,10 @@ class Onlooker:
         self._pace: list[PaceLine] = []
         self._counts: dict[str, int] | None = None
         self._cut: dict[str, int] = {}
-        self.news.set()
+        self.has_changes.set()
 
-    def note(self, nodes: NodeChanges, pods: PodChanges, pace: Iterable[PaceLine]) -> None:
-        """Remember what changed."""
+    def record(self, nodes: NodeChanges, pods: PodChanges, pace: Iterable[PaceLine]) -> None:
+        """Record which rows changed."""
         if nodes.columns:
             self._greet = self._all_nodes = True
         self._nodes.difference_update(nodes.gone)
@@ -68,31 +67,31 @@ class Onlooker:
         self._pace.extend(pace)
         del self._pace[:-KEPT_ROWS]
         changed = nodes.columns or nodes.changed or nodes.gone or pods.changed or pods.gone or self._pace
-        # How many are left out of a queue follows from how many are in it.
-        if changed or self._picture.waiting.counts() != self._counts:
-            self.news.set()
+        # The number of pods that are left out of a queue follows from its length.
+        if changed or self._source.waiting.counts() != self._counts:
+            self.has_changes.set()
 
     def take(self) -> list[bytes]:
-        """What there is to tell, as it is at one moment; it counts as told."""
-        self.news.clear()
+        """The events of all recorded changes, which are then forgotten."""
+        self.has_changes.clear()
         return list(self._events())
 
     def _events(self) -> Iterator[bytes]:
         if self._greet:
             self._greet = False
-            yield event("hello", self._picture.hello())
+            yield event("hello", self._source.hello())
         if self._all_nodes or self._nodes or self._nodes_gone:
             yield event("nodes", self._take_nodes())
-        if (counts := self._picture.waiting.counts()) != self._counts:
+        if (counts := self._source.waiting.counts()) != self._counts:
             self._counts = counts
             yield event("queues", counts)
-        if self._all_pods or self._pods or self._pods_gone or self._picture.waiting.cut() != self._cut:
+        if self._all_pods or self._pods or self._pods_gone or self._source.waiting.cut() != self._cut:
             yield event("pods", self._take_pods())
         if self._all_pace or self._pace:
             yield event("pace", self._take_pace())
 
     def _take_nodes(self) -> dict[str, Any]:
-        rows = self._picture.nodes.rows
+        rows = self._source.nodes.rows
         if self._all_nodes:
             tree: dict[str, Any] = {"set": list(rows.values()), "gone": [], "all": True}
         else:
@@ -103,7 +102,7 @@ class Onlooker:
         return tree
 
     def _take_pods(self) -> dict[str, Any]:
-        waiting = self._picture.waiting
+        waiting = self._source.waiting
         if self._all_pods:
             tree: dict[str, Any] = {"set": list(waiting.rows.values()), "gone": [], "all": True}
         else:
@@ -121,7 +120,7 @@ class Onlooker:
 
     def _take_pace(self) -> dict[str, Any]:
         if self._all_pace:
-            tree: dict[str, Any] = {"rows": list(self._picture.pace.rows), "all": True}
+            tree: dict[str, Any] = {"rows": list(self._source.pace.rows), "all": True}
         else:
             tree = {"rows": self._pace}
         self._all_pace = False

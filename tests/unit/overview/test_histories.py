@@ -1,4 +1,4 @@
-"""A pod's story: every move with its cause, and how its attempts went."""
+"""A pod's history: every move with its cause, and how its attempts went."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from kuberth.framework.queued_pod import QueuedPod
 from kuberth.https.messages import Query, Request
 from kuberth.overview import overview_pages
 from kuberth.overview import pages as pages_module
-from kuberth.overview.answers import node_tree, search_tree, story_tree
+from kuberth.overview.answers import history_tree, node_tree, search_tree
+from kuberth.overview.histories import MOVES, PodHistories
 from kuberth.overview.pages import NODE_PATH
-from kuberth.overview.stories import MOVES, Stories
 from kuberth.queue import PriorityQueue
 from kuberth.queue.observing import UNTOLD
 from kuberth.testing import FakeClock, make_node, make_pod
@@ -35,7 +35,7 @@ def test_a_pod_that_had_to_wait_for_a_node() -> None:
             world.api.put(make_node("large", cpu="4"))
             world.api.put(make_node("larger", cpu="8"))
             await world.bound("p")
-            tree = story_tree(watched.overview, "default", "p")
+            tree = history_tree(watched.overview, "default", "p")
             assert tree["pod"] | {"uid": "", "node": ""} == {
                 "namespace": "default", "name": "p", "uid": "", "node": "", "phase": "Pending",
                 "queue": "placed", "priority": 0, "profile": "default-scheduler", "attempts": 2,
@@ -102,7 +102,7 @@ def test_gates_backoff_and_missed_events_are_told() -> None:
             world.api.remove(Pod, "default/p")
             await world.quiet()
             assert watched.moves("p")[-1] == ("deleted", "")
-            tree = story_tree(watched.overview, "default", "p")
+            tree = history_tree(watched.overview, "default", "p")
             assert (tree["pod"]["queue"], tree["pod"]["attempts"]) == ("deleted", 2)
 
     run_in_virtual_time(scenario)
@@ -135,7 +135,7 @@ class _Broken(PriorityQueue):
 
 
 @pytest.mark.parametrize("queue", [_Silent, _Broken])
-def test_of_a_queue_that_tells_nothing_is_told_what_can_be_seen_from_outside(
+def test_moves_of_a_queue_that_reports_none_are_found_by_scanning(
     queue: type[PriorityQueue],
 ) -> None:
     async def scenario() -> None:
@@ -148,7 +148,7 @@ def test_of_a_queue_that_tells_nothing_is_told_what_can_be_seen_from_outside(
             assert [row[3] for row in reader.seen.pods.values()] == ["unschedulable"]
             assert watched.moves("p") == [
                 ("inflight", "attempt 1"),
-                ("unschedulable", "seen there; this queue does not tell why"),
+                ("unschedulable", "found there; this queue does not report why"),
             ]
 
     run_in_virtual_time(scenario)
@@ -173,21 +173,21 @@ def test_moves_go_on_after_another_configuration() -> None:
 
 
 def test_what_is_kept_is_bounded() -> None:
-    stories = Stories(FakeClock(), pods=3)
+    histories = PodHistories(FakeClock(), pods=3)
     pods = [QueuedPod(PodInfo(make_pod(f"p{number}")), timestamp_ns=0) for number in range(5)]
     for _ in range(MOVES):
-        stories.moved(pods[0], "active", UNTOLD)
-        stories.popped(pods[0])
-    story = stories.of(pods[0].uid)
-    assert story is not None
-    assert len(story.moves) == MOVES
+        histories.moved(pods[0], "active", UNTOLD)
+        histories.popped(pods[0])
+    history = histories.of(pods[0].uid)
+    assert history is not None
+    assert len(history.moves) == MOVES
     for queued in pods[1:3]:
-        stories.moved(queued, "active", UNTOLD)
-    stories.popped(pods[0])  # something happened to it lately
+        histories.moved(queued, "active", UNTOLD)
+    histories.popped(pods[0])  # something happened to it lately
     for queued in pods[3:]:
-        stories.moved(queued, "active", UNTOLD)
-    assert len(stories) == 3
-    assert [stories.of(queued.uid) is not None for queued in pods] == [True, False, False, True, True]
+        histories.moved(queued, "active", UNTOLD)
+    assert len(histories) == 3
+    assert [histories.of(queued.uid) is not None for queued in pods] == [True, False, False, True, True]
 
 
 # Answers about one thing
@@ -200,11 +200,11 @@ def test_names_that_nobody_knows() -> None:
             with pytest.raises(
                 LookupError, match="there is no pod web-8 in namespace default; did you mean web-7"
             ):
-                story_tree(watched.overview, "default", "web-8")
+                history_tree(watched.overview, "default", "web-8")
             with pytest.raises(LookupError, match="there is no node worker-2; did you mean worker-1"):
                 node_tree(watched.overview, "worker-2")
-            # Nobody looks on, so there is no story; but the pod is known.
-            tree = story_tree(watched.overview, "default", "web-7")
+            # Nobody looks on, so there is no history; but the pod is known.
+            tree = history_tree(watched.overview, "default", "web-7")
             assert (tree["pod"]["queue"], tree["moves"], tree["cycles"]) == ("unschedulable", [], [])
 
     run_in_virtual_time(scenario)
@@ -241,7 +241,7 @@ def test_a_node_with_its_pods() -> None:
             assert tree["pods"] == [["default", "p", "Running", 5, [0.5, 1 << 30, 1, 0]]]
             reader = Reader(watched.overview)
             assert node_tree(watched.overview, "n") == tree
-            watched.overview.unsubscribe(reader.onlooker)
+            watched.overview.unsubscribe(reader.subscriber)
             watched.world.api.remove(Node, "n")
             await watched.world.quiet()
             with pytest.raises(LookupError):
