@@ -23,9 +23,8 @@ from typing import Any, Final
 from kuberth.api import quantity
 from kuberth.errors import ConfigError, QuantityError
 from kuberth.local.apiserver.objects import Obj, name_of
+from kuberth.local.hollow.shapes import read_file
 from kuberth.local.selecting import labels_of
-from kuberth.text.documents import read_tree
-from kuberth.text.field_errors import InvalidConfiguration
 
 _MOST_COUNT: Final = 4096
 _MOST_DEVICES: Final = 128
@@ -119,7 +118,7 @@ class Driver:
 
 def load_devices(source: Path | Mapping[str, Any]) -> list[Driver]:
     """The drivers of a file, or of its content; raises ConfigError."""
-    where, tree = (source, _read(source)) if isinstance(source, Path) else ("devices", source)
+    where, tree = (source, read_file(source, "devices")) if isinstance(source, Path) else ("devices", source)
     try:
         return _drivers(tree)
     except _FieldError as error:
@@ -128,18 +127,6 @@ def load_devices(source: Path | Mapping[str, Any]) -> list[Driver]:
 
 class _FieldError(Exception):
     """What is wrong with a field, and what to write instead."""
-
-
-def _read(path: Path) -> Any:
-    try:
-        tree, errors = read_tree(path.read_bytes())
-    except OSError as error:
-        raise ConfigError(f"cannot read devices: {error}") from error
-    except InvalidConfiguration as error:
-        raise ConfigError(f"{path}: {error}") from error
-    if errors:
-        raise ConfigError(f"{path}: " + "; ".join(map(str, errors)))
-    return tree
 
 
 def _drivers(tree: Any) -> list[Driver]:

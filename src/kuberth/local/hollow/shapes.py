@@ -50,7 +50,7 @@ def load_shapes(source: Path | Sequence[Mapping[str, Any]] | None, *, count: int
     if source is None:
         return [Shape(count=count)] if count else []
     where = str(source) if isinstance(source, Path) else "shapes"
-    tree = _read(source) if isinstance(source, Path) else source
+    tree = read_file(source, "node shapes") if isinstance(source, Path) else source
     if isinstance(tree, Mapping) and isinstance(tree.get("nodes"), list):
         tree = tree["nodes"]
     if not isinstance(tree, Sequence) or isinstance(tree, str):
@@ -171,11 +171,12 @@ def default_room() -> dict[str, str]:
     return dict(_ROOM)
 
 
-def _read(path: Path) -> Any:
+def read_file(path: Path, what: str) -> Any:
+    """The tree of a YAML file; ConfigError if it cannot be read or is not valid."""
     try:
         tree, errors = read_tree(path.read_bytes())
     except OSError as error:
-        raise ConfigError(f"cannot read node shapes: {error}") from error
+        raise ConfigError(f"cannot read {what}: {error}") from error
     except InvalidConfiguration as error:
         raise ConfigError(f"{path}: {error}") from error
     if errors:

@@ -22,6 +22,8 @@ KEYWORDS = {
     "enum",
     "fill",
     "pointer",
+    "struct",
+    "union",
     "when",
     "minimum",
     "maximum",
@@ -99,7 +101,7 @@ SCHEMA: Obj = {
             None,
             [
                 "items: Too many: 3: must have at most 2 items",
-                "items[1].id: Duplicate value: 1",
+                'items[1]: Duplicate value: {"id":1,"port":80}',
             ],
         ),
     ],

@@ -6,7 +6,7 @@ defaults, and causes in the words of upstream's declarative validation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any, Final
@@ -105,9 +105,11 @@ def _number_causes(number: int, schema: Obj, path: str) -> Iterator[Cause]:
     least, most = schema.get("minimum"), schema.get("maximum")
     if (least is None or number >= least) and (most is None or number <= most):
         return
-    why = f"must be greater than or equal to {least}"
-    if most is not None:
+    if least is not None and most is not None:
         why = f"must be between {least} and {most}, inclusive"
+    else:
+        bound = f"greater than or equal to {least}" if most is None else f"less than or equal to {most}"
+        why = f"must be {bound}"
     yield invalid_value(path, number, schema.get("message", why))
 
 
@@ -122,27 +124,38 @@ def _object_causes(tree: Obj, schema: Obj, path: str, old: Any) -> Iterator[Caus
         takes_all = "x-kubernetes-preserve-unknown-fields" in inner
         if value is None or (not takes_all and (_is_unset(value, inner) or value == [])):
             yield required(f"{prefix}{name}", wanted[name] if isinstance(wanted, dict) else "")
+    yield from _union_causes(tree, schema.get("union", ()), path)
     for name, inner in properties.items():
-        where, value = f"{prefix}{name}", tree.get(name)
+        where, value = f"{prefix}{name}", tree.get(name, {} if "struct" in inner else None)
         stored = old.get(name) if isinstance(old, dict) else _NOT_STORED
         if "immutable" in inner and stored is not _NOT_STORED and value != stored:
-            why = inner["immutable"]
-            yield invalid_value(where, value, IMMUTABLE) if why is True else forbidden_field(where, why)
-        if not _is_unset(value, inner):
+            why, shown = inner["immutable"], None if isinstance(value, dict | list) else value
+            yield invalid_value(where, shown, IMMUTABLE) if why is True else forbidden_field(where, why)
+        elif not _is_unset(value, inner):
             yield from _causes(value, inner, where, stored)
+
+
+def _union_causes(tree: Obj, members: Sequence[str], path: str) -> Iterator[Cause]:
+    listed = ", ".join(f"`{name}`" for name in members)
+    given = [name for name in members if tree.get(name) not in (None, "")]
+    if members and not given:
+        yield invalid_value(path, "", f"must specify one of: {listed}")
+    elif len(given) > 1:
+        yield invalid_value(path, f"{{{', '.join(given)}}}", f"must specify exactly one of: {listed}")
 
 
 def _list_causes(items: list[Any], schema: Obj, path: str) -> Iterator[Cause]:
     most, keys, seen = schema.get("maxItems"), schema.get("x-kubernetes-list-map-keys"), []
     if most is not None and len(items) > most:
-        yield Cause(path, f"Too many: {len(items)}: must have at most {most} items", "FieldValueTooMany")
+        words = f"must have at most {most} {'item' if most == 1 else 'items'}"
+        yield Cause(path, f"Too many: {len(items)}: {words}", "FieldValueTooMany")
     for index, item in enumerate(items):
         where = f"{path}[{index}]"
         yield from _causes(item, schema.get("items", {}), where, _NOT_STORED)
         if keys is not None:
             identity = [item.get(key) for key in keys]
             if identity in seen:
-                yield duplicate(f"{where}.{keys[0]}", identity[0])
+                yield duplicate(where, item)
             seen.append(identity)
 
 

@@ -115,13 +115,10 @@ RULES: Final[Mapping[str, KindRules]] = {
     "priorityclasses.scheduling.k8s.io": KindRules(prepare=admission.prepare_priority_class),
     "podgroups.scheduling.k8s.io": KindRules(
         prepare=group_rules.prepare_pod_group,
-        validate=group_rules.validate_pod_group,
         prepare_status=group_rules.prepare_pod_group_status,
         validate_status=group_rules.validate_pod_group_status,
     ),
-    group_rules.WORKLOADS: KindRules(
-        prepare=group_rules.prepare_workload, validate=group_rules.validate_workload
-    ),
+    group_rules.WORKLOADS: KindRules(prepare=group_rules.prepare_workload),
     "deviceclasses.resource.k8s.io": KindRules(validate=claim_rules.validate_class),
     "resourceclaims.resource.k8s.io": KindRules(
         claim_rules.default_claim,
