@@ -1,7 +1,7 @@
-"""Whether a node takes a pod that was given to it: the last word, which the scheduler's is not.
+"""A kubelet's admission of pods: whether a pod that is bound to a node fits there.
 
-In: a pod, its node, and the pods the node has taken. Out: nothing, or a `Refusal` in a kubelet's words. The
-scheduler asked the same questions; this is for pods whose nodeName somebody set by hand, and for races.
+In: a pod, its node, and the pods that the node has admitted. Out: None, or a `Refusal` in a kubelet's words.
+The scheduler checks the same; this catches races and pods whose nodeName was set by hand.
 """
 
 from __future__ import annotations
@@ -36,72 +36,72 @@ class Refusal(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Load:
-    """What a pod takes of its node: milli-CPU for cpu, bytes or units for all others."""
+    """What a pod uses of its node: milli-CPU for cpu, bytes or units for all others."""
 
     amounts: Mapping[str, int]
     ports: tuple[HostPort, ...]
 
 
 @dataclass(slots=True)
-class _Room:
+class _NodeUsage:
     used: Counter[str] = field(default_factory=Counter)
     loads: dict[str, _Load] = field(default_factory=dict)
     """By UID of the pod."""
 
 
-class Rooms:
-    """What each node has taken."""
+class AdmittedPods:
+    """The pods that each node has admitted, and what they use."""
 
     def __init__(self) -> None:
-        self._rooms: dict[str, _Room] = {}
+        self._usage: dict[str, _NodeUsage] = {}
         self._nodes: dict[str, str] = {}
-        """Where a pod was taken, by UID."""
+        """The node that admitted a pod, by UID."""
 
     def has(self, pod: Obj) -> bool:
         return pod["metadata"]["uid"] in self._nodes
 
-    def take(self, pod: Obj) -> None:
-        """The node has this pod, whether it fits or not."""
+    def add(self, pod: Obj) -> None:
+        """Count a pod on its node, whether it fits or not."""
         if not self.has(pod):
-            self._take(pod, _load(_typed(pod)))
+            self._add(pod, _load(_typed(pod)))
 
-    def release(self, uid: str) -> None:
+    def remove(self, uid: str) -> None:
         node = self._nodes.pop(uid, None)
         if node is None:
             return
-        room = self._rooms[node]
-        room.used.subtract(room.loads.pop(uid).amounts)
-        if not room.loads:
-            del self._rooms[node]
+        usage = self._usage[node]
+        usage.used.subtract(usage.loads.pop(uid).amounts)
+        if not usage.loads:
+            del self._usage[node]
 
     def keep_only(self, node: str, uids: Collection[str]) -> None:
-        """Of the pods this node has, only these are still there."""
-        room = self._rooms.get(node)
-        for uid in () if room is None else [uid for uid in room.loads if uid not in uids]:
-            self.release(uid)
+        """Stop counting pods of a node that are not among these."""
+        usage = self._usage.get(node)
+        for uid in () if usage is None else [uid for uid in usage.loads if uid not in uids]:
+            self.remove(uid)
 
     def admit(self, pod: Obj, node: Obj) -> Refusal | None:
-        """Take the pod if it fits; otherwise say why not. Upstream's order, of which the first counts."""
+        """Count the pod on its node if it fits; otherwise the first reason, in upstream's order."""
         if self.has(pod):
             return None
         typed = _typed(pod)
         load = _load(typed)
-        room = self._rooms.get(node_of(pod), _Room())
-        refusal = _too_full(load, room, _allocatable(node)) or _misfit(typed, load, room, node)
+        usage = self._usage.get(node_of(pod), _NodeUsage())
+        refusal = _too_full(load, usage, _allocatable(node)) or _misfit(typed, load, usage, node)
         if refusal is None:
-            self._take(pod, load)
+            self._add(pod, load)
         return refusal
 
-    def _take(self, pod: Obj, load: _Load) -> None:
+    def _add(self, pod: Obj, load: _Load) -> None:
         uid, node = pod["metadata"]["uid"], node_of(pod)
-        room = self._rooms.setdefault(node, _Room())
-        room.loads[uid] = load
-        room.used.update(load.amounts)
+        usage = self._usage.setdefault(node, _NodeUsage())
+        usage.loads[uid] = load
+        usage.used.update(load.amounts)
         self._nodes[uid] = node
 
 
 def _typed(pod: Obj) -> Pod | None:
-    """Its spec; nothing else of a pod is asked here, and replicas differ in their node alone."""
+    """The pod's spec as a struct; replicas share one, for they differ only in their node."""
     spec = {name: value for name, value in pod["spec"].items() if name != "nodeName"}
     return _read(msgspec.json.encode(spec))
 
@@ -115,7 +115,7 @@ def _read(spec: bytes) -> Pod | None:
 
 
 def _load(pod: Pod | None) -> _Load:
-    """Of a pod that cannot be read, only that it is there."""
+    """What a pod uses; a pod that cannot be read counts as a pod without requests."""
     if pod is None:
         return _Load({}, ())
     try:
@@ -141,11 +141,11 @@ def _allocatable(node: Obj) -> dict[str, int]:
     return found
 
 
-def _too_full(load: _Load, room: _Room, allocatable: Mapping[str, int]) -> Refusal | None:
+def _too_full(load: _Load, usage: _NodeUsage, allocatable: Mapping[str, int]) -> Refusal | None:
     asked = {PODS: 1, **load.amounts}
-    used = {**room.used, PODS: len(room.loads)}
+    used = {**usage.used, PODS: len(usage.loads)}
     for name, amount in asked.items():
-        # What the node has never heard of is counted by somebody else: as upstream.
+        # As upstream: resources that the node does not have are not checked here.
         capacity = allocatable.get(name, None if "/" in name else 0)
         if capacity is not None and amount > capacity - used.get(name, 0):
             figures = f"requested: {amount}, used: {used.get(name, 0)}, capacity: {capacity}"
@@ -153,7 +153,7 @@ def _too_full(load: _Load, room: _Room, allocatable: Mapping[str, int]) -> Refus
     return None
 
 
-def _misfit(pod: Pod | None, load: _Load, room: _Room, node: Obj) -> Refusal | None:
+def _misfit(pod: Pod | None, load: _Load, usage: _NodeUsage, node: Obj) -> Refusal | None:
     if pod is None:
         return None
     labels: dict[str, str] = node["metadata"].get("labels") or {}
@@ -163,10 +163,10 @@ def _misfit(pod: Pod | None, load: _Load, room: _Room, node: Obj) -> Refusal | N
         wanted = False
     if not wanted:
         return _predicate("NodeAffinity", "node(s) didn't match Pod's node affinity/selector")
-    taken = [port for other in room.loads.values() for port in other.ports] if load.ports else []
+    taken = [port for other in usage.loads.values() for port in other.ports] if load.ports else []
     if any(_clash(port, other) for port in load.ports for other in taken):
         return _predicate("NodePorts", "node(s) didn't have free ports for the requested pod ports")
-    # A kubelet minds only taints that would end the pod again.
+    # A kubelet checks only taints that would evict the pod again.
     if find_untolerated(_evicting(node), pod.spec.tolerations, (_EVICTING,)) is not None:
         return _predicate("TaintToleration", "node(s) had taints that the pod didn't tolerate")
     return None

@@ -6,7 +6,7 @@ from typing import Any
 
 
 def scaled(value: Any, total: int, *, up: bool) -> int:
-    """`value` of `total`: an integer as it is, "25%" rounded up or down; anything else is nothing."""
+    """`value` as a number of `total`: integers unchanged, "25%" rounded up or down, anything else 0."""
     if isinstance(value, int):
         return value
     if isinstance(value, str) and value.endswith("%") and value[:-1].isdecimal():

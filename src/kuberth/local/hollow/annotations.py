@@ -1,18 +1,18 @@
-"""What people ask of hollow pods and nodes, by annotation.
+"""Annotations that control how hollow pods and nodes behave.
 
-In: an object's annotations. Out: a `Course` for a pod, and whether a node is well. A value that cannot be
-read is as good as none: nobody checks annotations when they are written.
+In: an object's annotations. Out: a `Course` for a pod, and whether a node is ready and sends heartbeats. A
+value that cannot be read is ignored, for annotations are not validated when they are written.
 
     on a pod
-    kuberth.dev/run-seconds: "30"          its containers end so long after each start; without it they run
+    kuberth.dev/run-seconds: "30"          its containers end this long after each start; without it they run
                                            for ever, or for a second if the pod is a Job's
     kuberth.dev/exit-code: "1"             how they end; 0 is the default
     kuberth.dev/stop-seconds: "20"         how long they take to stop when the pod is deleted; at most its
                                            grace period, at whose end they are killed; without it as long
                                            as a preStop hook of theirs sleeps, or no time at all
     kuberth.dev/ready: "false"             its readiness probe fails, for as long as this stands there
-    kuberth.dev/ready-after-seconds: "5"   it succeeds so long after each start, and not before
-    kuberth.dev/live-seconds: "60"         the liveness probe fails so long after each start
+    kuberth.dev/ready-after-seconds: "5"   it succeeds this long after each start, and not before
+    kuberth.dev/live-seconds: "60"         the liveness probe fails this long after each start
 
     on a node
     kuberth.dev/ready: "false"             its kubelet reports that it is not ready
@@ -35,15 +35,15 @@ LIVE_SECONDS: Final = "kuberth.dev/live-seconds"
 HEARTBEAT: Final = "kuberth.dev/heartbeat"
 
 JOB_SECONDS: Final = 1.0
-"""How long a Job's pod runs that does not say: work that does nothing is done soon."""
+"""How long a pod of a Job runs by default."""
 
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """How the containers of a pod are to behave, all of them alike."""
+    """How the containers of a pod behave; all of them behave alike."""
 
     run_seconds: float | None
-    """None: for ever."""
+    """None: they never end."""
     exit_code: int
     stop_seconds: float
     ready: bool
@@ -53,7 +53,7 @@ class Course:
 
     @property
     def end(self) -> tuple[float, int] | None:
-        """How long after its start a container ends, and with which exit code; None: it does not."""
+        """Seconds from a container's start to its end, and its exit code; None: it does not end."""
         ends = []
         if self.run_seconds is not None:
             ends.append((self.run_seconds, self.exit_code))
@@ -63,7 +63,7 @@ class Course:
 
     @property
     def dies_of_its_probe(self) -> bool:
-        """Whether its end, if it has one, is the liveness probe's doing."""
+        """Whether the liveness probe ends the container."""
         live = self.live_seconds
         return live is not None and (self.run_seconds is None or live < self.run_seconds)
 
@@ -95,7 +95,7 @@ def is_silent(node: Obj) -> bool:
 
 
 def _longest_sleep(pod: Obj) -> float:
-    """For how long preStop hooks sleep, the only thing that hooks can do in a container that runs nothing."""
+    """The longest sleep of the preStop hooks; other hooks do nothing in a hollow container."""
     containers = (*pod["spec"].get("containers", ()), *(pod["spec"].get("initContainers") or ()))
     hooks = ((each.get("lifecycle") or {}).get("preStop") or {} for each in containers)
     return max((_number((hook.get("sleep") or {}).get("seconds")) or 0.0 for hook in hooks), default=0.0)

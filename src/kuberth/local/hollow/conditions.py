@@ -9,7 +9,7 @@ from kuberth.local.apiserver.objects import Obj
 
 def find_condition(obj: Obj, type_: str) -> Obj | None:
     """A condition in the object's status."""
-    # A plain loop: this is asked for every change of every pod.
+    # A plain loop: this runs for every change of every pod.
     conditions: Iterable[Obj] = obj.get("status", {}).get("conditions") or ()
     for condition in conditions:
         if condition.get("type") == type_:
@@ -23,7 +23,7 @@ def is_true(obj: Obj, type_: str) -> bool:
 
 
 def set_condition(conditions: Sequence[Obj], condition: Obj, *, now: str) -> list[Obj]:
-    """The list with `condition` in it; while its status stays, so does the time of its last transition."""
+    """The list with `condition` in it; lastTransitionTime changes only with the status."""
     old = next((entry for entry in conditions if entry.get("type") == condition["type"]), None)
     moved = old is None or old.get("status") != condition["status"]
     since = now if moved or old is None else old.get("lastTransitionTime", now)

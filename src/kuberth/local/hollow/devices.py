@@ -1,7 +1,7 @@
 """Which devices the hollow nodes have: the file of `kuberth up --devices`.
 
-In: a YAML file of drivers with their pools and classes. Out: `Driver` values, whose pools tell for a node
-what it has; errors name the file, the field and what is expected there. What the server itself checks
+In: a YAML file of drivers with their pools and classes. Out: `Driver` values, whose pools say what
+a node has; errors name the file, the field and what is expected there. What the server itself checks
 (names, limits, expressions) is left to it.
 
     drivers:
@@ -55,7 +55,7 @@ DEVICE_FIELDS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class NodeChoice:
-    """Which nodes have a pool each; all that is given has to hold."""
+    """Selects nodes that have a pool each; all given conditions must hold."""
 
     name: str = "*"
     """A pattern, as of file names."""
@@ -76,10 +76,10 @@ class PlayedPool:
     """Devices that are published together: once for each of some nodes, or once for all of them."""
 
     where: str
-    """The field of the file that tells of it."""
+    """The field of the file that defines it."""
     name: str
     nodes: NodeChoice | None
-    """None: they are attached to a network, and `reach` says who can use them."""
+    """None: they are attached to a network, and `reach` says which nodes can use them."""
     reach: Mapping[str, Any]
     devices: Sequence[Obj]
     counters: Sequence[Obj]
@@ -102,10 +102,10 @@ class Driver:
     name: str
     pools: Sequence[PlayedPool]
     classes: Sequence[tuple[str, Obj]]
-    """DeviceClass objects, each with the field of the file that tells of it."""
+    """DeviceClass objects, each with the field of the file that defines it."""
 
     def pools_on(self, node: Obj) -> dict[str, PlayedPool]:
-        """The pools that a node has, by name; of those of one name the first that takes the node."""
+        """The pools that a node has, by name; the first one that selects the node wins."""
         found: dict[str, PlayedPool] = {}
         for pool in self.pools:
             if pool.nodes is not None and pool.nodes.takes(node):

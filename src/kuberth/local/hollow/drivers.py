@@ -1,9 +1,9 @@
-"""DRA drivers, played: they publish the devices of hollow nodes.
+"""Hollow DRA drivers: they publish the devices of hollow nodes.
 
 In: the drivers of a file (`devices`), nodes, and the slices that are there. Out: DeviceClasses, and
-ResourceSlices that follow nodes and file. A pool is published anew, under its next generation, when what the
-file says of it changed, also since an earlier run. What somebody changed in a slice stays until then, so that
-a device can be tainted by hand; what somebody deleted comes back.
+ResourceSlices that follow nodes and file. A pool is published again, under its next generation, when its
+definition in the file changed, also since an earlier run. Manual changes of a slice stay until then, so that
+a device can be tainted by hand; deleted slices are created again.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ def pool_slices(driver: str, pool: PlayedPool, node: Obj | None) -> list[Obj]:
 
 
 async def check_drivers(core: Core, drivers: Sequence[Driver], file: Path) -> None:
-    """Whether the server would take it all: here it is known which file is wrong, and where."""
+    """Raise ConfigError with the file and field of what the server would refuse."""
     for driver in drivers:
         for where, device_class in driver.classes:
             await _try(core, CLASSES, device_class, f"{file}: {where}")

@@ -1,8 +1,8 @@
-"""List, then watch: a resource as one program sees it, kept current.
+"""Informers: local copies of resources, kept current by list and watch.
 
-In: a `Core`, or the verbs of another server. Out: an `Informer` a resource, shared by all who read it, with
-indexes, handlers for every change, and verbs whose effect is seen here at once: a controller that reads what
-it just wrote counts no pod twice, where upstream needs "expectations".
+In: a `Core`, or the verbs of another server. Out: one shared `Informer` per resource, with indexes, handlers
+for every change, and verbs whose effect is visible in it at once: a controller that reads what it just wrote
+counts no pod twice, where upstream needs "expectations".
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from kuberth.local.hollow.working import retry_seconds
 logger = logging.getLogger(__name__)
 
 RESYNC_SECONDS: Final = 300.0
-"""How often every object is shown to the handlers again: the net under a handler that missed something."""
+"""How often all handlers are called for every object, in case one missed a change."""
 _RETRY_SECONDS: Final = 1.0
 
 Handler = Callable[[Obj | None, Obj | None], None]
-"""Called with the old and the new version; None stands for not there."""
+"""Called with the old and the new version; None where there is none."""
 Keys = Callable[[Obj], Iterable[str]]
 
 
 class ServerVerbs(Protocol):
-    """What informers ask of a server; a `Core` has it. Refusals are StatusErrors."""
+    """The verbs of a server that informers use; a `Core` has them. Refusals are StatusErrors."""
 
     async def get(self, resource: str, name: str, *, namespace: str = "") -> Obj: ...
 
@@ -59,7 +59,7 @@ class Informer:
         self._server = server
         self._objects: dict[str, Obj] = {}
         self._seen = 0
-        """Every change up to this revision was taken in."""
+        """Every change up to this revision has been applied."""
         self._leaving: set[str] = set()
         """UIDs whose deletion was accepted, while their last versions are still here."""
         self._handlers: list[Handler] = []
@@ -79,11 +79,11 @@ class Informer:
         return [self._objects[key] for key in self._indexes[index].entries.get(value, ())]
 
     def count(self, index: str, value: str) -> int:
-        """How many there are of those."""
+        """The number of objects that an index files under a value."""
         return len(self._indexes[index].entries.get(value, ()))
 
     def is_leaving(self, obj: Obj) -> bool:
-        """Whether it is being deleted, or somebody here asked for it already."""
+        """Whether it is being deleted, or a delete call in this process has succeeded."""
         metadata = obj["metadata"]
         return "deletionTimestamp" in metadata or metadata.get("uid") in self._leaving
 
@@ -98,7 +98,7 @@ class Informer:
         """Call `handler` at every change, and now for what is there."""
         self._handlers.append(handler)
         for obj in self.all():
-            self._tell_one(handler, None, obj)
+            self._notify_handler(handler, None, obj)
 
     # Verbs whose effect is seen here when they return
 
@@ -113,7 +113,7 @@ class Informer:
         return self._note(written)
 
     async def delete(self, obj: Obj, *, grace_seconds: int | None = None, propagation: str = "") -> None:
-        """Delete this very object; one that is gone, or was made again under its name, is not an error."""
+        """Delete the object with this UID; it is no error if it is gone or was created again."""
         uid = obj["metadata"]["uid"]
         options: Obj = {"preconditions": {"uid": uid}}
         if grace_seconds is not None:
@@ -130,11 +130,11 @@ class Informer:
         present = self._objects.get(key_of(obj))
         if present is not None and present["metadata"]["uid"] == uid:
             self._leaving.add(uid)
-            # It looks as before, but whoever counts must not count on it any more.
-            self._tell(present, present)
+            # The object did not change, but handlers must no longer count it.
+            self._notify(present, present)
 
     async def fetch(self, key: str) -> Obj | None:
-        """What the server has now, for decisions that a late watch must not spoil."""
+        """The server's current version, for decisions that must not rest on a late watch."""
         namespace, _, name = key.rpartition("/")
         try:
             return self._note(await self._server.get(self.resource, name, namespace=namespace))
@@ -158,12 +158,12 @@ class Informer:
             except Exception:
                 moved = False
                 logger.exception("%s cannot be followed, trying again", self.resource)
-            # A watch that ends is resumed at once, unless it ends again and again: the store is closed.
+            # A watch that ends is resumed at once, unless it brought nothing: then the store is closed.
             await asyncio.sleep(0 if moved else _RETRY_SECONDS)
 
     def resync(self) -> None:
         for obj in self.all():
-            self._tell(obj, obj)
+            self._notify(obj, obj)
 
     async def _list(self) -> None:
         listing = await self._server.list(self.resource)
@@ -179,7 +179,7 @@ class Informer:
         self.synced.set()
 
     async def _watch(self) -> bool:
-        """Follow until the watch ends; whether it brought anything."""
+        """Apply changes until the watch ends; whether there were any."""
         moved = False
         changes = self._server.watch(self.resource, resource_version=str(self._seen), allow_bookmarks=True)
         async for kind, obj in changes:
@@ -194,7 +194,7 @@ class Informer:
         return moved
 
     def _note(self, obj: Obj) -> Obj:
-        """Take in what a verb answered; a watch that is further brought this and what followed."""
+        """Apply what a verb answered, unless the watch is already further."""
         if revision_of(obj) > self._seen:
             self._take(obj)
         return obj
@@ -212,7 +212,7 @@ class Informer:
         self._objects[key] = obj
         for index in self._indexes.values():
             index.move(key, obj)
-        self._tell(old, obj)
+        self._notify(old, obj)
 
     def _drop(self, obj: Obj) -> None:
         key = key_of(obj)
@@ -225,14 +225,14 @@ class Informer:
         self._leaving.discard(old["metadata"]["uid"])
         for index in self._indexes.values():
             index.move(key, None)
-        self._tell(old, None)
+        self._notify(old, None)
 
-    def _tell(self, old: Obj | None, new: Obj | None) -> None:
+    def _notify(self, old: Obj | None, new: Obj | None) -> None:
         for handler in self._handlers:
-            self._tell_one(handler, old, new)
+            self._notify_handler(handler, old, new)
 
-    def _tell_one(self, handler: Handler, old: Obj | None, new: Obj | None, failures: int = 0) -> None:
-        """Whatever an object makes one handler do, the others go on, and so does the informer."""
+    def _notify_handler(self, handler: Handler, old: Obj | None, new: Obj | None, failures: int = 0) -> None:
+        """Call a handler; a failure is logged and retried, and affects no other handler."""
         try:
             handler(old, new)
         except Exception:
@@ -241,17 +241,19 @@ class Informer:
             logger.exception("%s failed at %s %s; trying again", name, self.resource, key)
             if (handler, key) not in self._retrying:
                 self._retrying.add((handler, key))
-                asyncio.get_running_loop().call_later(seconds, self._tell_again, handler, key, failures + 1)
+                asyncio.get_running_loop().call_later(
+                    seconds, self._retry_handler, handler, key, failures + 1
+                )
 
-    def _tell_again(self, handler: Handler, key: str, failures: int) -> None:
+    def _retry_handler(self, handler: Handler, key: str, failures: int) -> None:
         self._retrying.discard((handler, key))
         obj = self._objects.get(key)
         if obj is not None:
-            self._tell_one(handler, obj, obj, failures)
+            self._notify_handler(handler, obj, obj, failures)
 
 
 class Informers:
-    """One informer a resource for everybody, each followed from the moment it is asked for."""
+    """The shared informers, one per resource, each started when it is first used."""
 
     def __init__(self, server: ServerVerbs) -> None:
         self.server = server
@@ -262,7 +264,7 @@ class Informers:
 
     @property
     def core(self) -> Core:
-        """For those who need more than verbs: they work on a server of this process alone."""
+        """The server, for controllers that work only with a server in this process."""
         assert isinstance(self.server, Core)
         return self.server
 
@@ -297,7 +299,7 @@ class Informers:
                 self._followers.clear()
 
     def spawn(self, work: Coroutine[Any, Any, None], *, name: str) -> None:
-        """Run something in the background that nobody waits for; it ends with the informers."""
+        """Run a coroutine in the background until it ends or the informers stop."""
         if self._tasks is None:
             work.close()
         else:
@@ -306,7 +308,7 @@ class Informers:
             task.add_done_callback(self._spawned.discard)
 
     async def wait_synced(self) -> None:
-        """Return when everything asked for so far has been listed."""
+        """Return when all informers so far have been listed."""
         for informer in list(self._informers.values()):
             await informer.synced.wait()
 

@@ -1,8 +1,7 @@
-"""A pod's life on a hollow node: taken or refused, Running, restarted, stopped, over.
+"""The kubelets of hollow nodes: they admit, start, restart and stop pods.
 
-In: pods bound to nodes that are played here, and what their annotations ask (`annotations`). Out: their
-status (addresses, start time, container states, conditions), events about what went wrong, and the end of
-those that are being deleted.
+In: pods bound to hollow nodes, and their annotations (`annotations`). Out: their status (addresses, start
+time, container states, conditions), events about failures, and the removal of deleted pods.
 """
 
 from __future__ import annotations
@@ -12,12 +11,12 @@ from typing import Final, NamedTuple
 
 from kuberth.clock import NANOSECONDS, Clock
 from kuberth.local.apiserver.objects import Obj, key_of
-from kuberth.local.hollow.admitting import Refusal, Rooms
+from kuberth.local.hollow.admitting import AdmittedPods, Refusal
 from kuberth.local.hollow.annotations import course_of
+from kuberth.local.hollow.container_states import ContainersState, Step, advance, state_from
 from kuberth.local.hollow.controlling import Controller, by_node
 from kuberth.local.hollow.informing import Informers
 from kuberth.local.hollow.pod_claims import CLAIMS, GROUP_CLAIMS_GATE, claim_keys, problem_with_claims
-from kuberth.local.hollow.pod_life import PodLife, Step, advance, remembered
 from kuberth.local.hollow.pod_states import is_finished, node_of, phase
 from kuberth.local.hollow.pod_statuses import KILLED, STOPPED, creating, finished, refused, started
 from kuberth.local.hollow.recording import Recorder
@@ -28,11 +27,11 @@ _POD_NET: Final = 10 << 24 | 128 << 16
 """10.128.0.0/9: eight million pods before addresses repeat."""
 _POD_ADDRESSES: Final = (1 << 23) - 2
 _PARALLEL: Final = 64
-"""So many status writes share a commit."""
+"""Most status writes at a time; they share a commit."""
 
 
 class PlayedNode(NamedTuple):
-    """A node whose kubelet is played here, and works."""
+    """A hollow node whose kubelet works."""
 
     obj: Obj
     address: str
@@ -40,7 +39,7 @@ class PlayedNode(NamedTuple):
 
 
 class HollowKubelet:
-    """Plays the kubelets of all hollow nodes at once."""
+    """The kubelets of all hollow nodes."""
 
     def __init__(
         self, informers: Informers, *, played: Callable[[str], PlayedNode | None], clock: Clock
@@ -51,15 +50,15 @@ class HollowKubelet:
         self._core = informers.core
         self._with_groups = informers.core.gates.get(GROUP_CLAIMS_GATE, False)
         self._recorder = Recorder(informers, clock=clock, component="kubelet")
-        self._rooms = Rooms()
-        self._lives: dict[str, PodLife] = {}
-        """By UID, of pods whose annotations make time matter."""
+        self._admitted = AdmittedPods()
+        self._states: dict[str, ContainersState] = {}
+        """State of containers by UID of the pod, for pods whose annotations depend on time."""
         self._settled: dict[str, tuple[Obj, Obj]] = {}
-        """By UID, pods for which nothing is left to do until they or their nodes change, with those nodes."""
+        """Pods, with their nodes, that need nothing until one of the two changes; by UID."""
         self._asked: dict[str, int] = {}
-        """When pods were first asked to go, by UID."""
+        """When the deletion of pods was first seen, by UID."""
         self._lacking: dict[str, str] = {}
-        """What was told of pods whose devices are not ready, by UID."""
+        """The problem last reported of pods whose devices are not ready, by UID."""
         self._last_address = 0
         controller = Controller(informers)
         self._queue = controller.queue("kubelet", self._sync, parallel=_PARALLEL)
@@ -69,20 +68,20 @@ class HollowKubelet:
         self.run = controller.run
 
     def look_at(self, node: str) -> None:
-        """A node is played from now on, or another way than before: look after the pods it has."""
+        """Queue the pods of a node that was added or whose health changed."""
         for pod in self._pods.by("node", node):
             self._queue.add(key_of(pod))
 
     def _note(self, old: Obj | None, new: Obj | None) -> None:
         uid = (new or old or {})["metadata"]["uid"]
         if new is None or is_finished(new):
-            self._rooms.release(uid)
-            self._lives.pop(uid, None)
+            self._admitted.remove(uid)
+            self._states.pop(uid, None)
             self._settled.pop(uid, None)
             self._lacking.pop(uid, None)
         elif node_of(new) and "startTime" in new.get("status", {}):
-            # Also those of an earlier run, before any new one asks for room.
-            self._rooms.take(new)
+            # Also pods of an earlier run, before new ones are admitted.
+            self._admitted.add(new)
         if new is None:
             self._asked.pop(uid, None)
         elif node_of(new) and (not is_finished(new) or "deletionTimestamp" in new["metadata"]):
@@ -102,7 +101,7 @@ class HollowKubelet:
         if is_finished(pod):
             return None
         uid, settled = pod["metadata"]["uid"], self._settled.get(pod["metadata"]["uid"])
-        # What this kubelet wrote comes back to it as a change.
+        # This kubelet's own writes come back as changes.
         if settled is not None and settled[0] is pod and settled[1] is node.obj:
             return None
         if not pod.get("status", {}).get("startTime") and (refusal := await self._refusal(pod, node)):
@@ -115,40 +114,40 @@ class HollowKubelet:
         if step.status != pod.get("status"):
             pod = await self._write(pod, step.status)
         if step.seconds is not None:
-            self._lives[uid] = step.life
+            self._states[uid] = step.life
         elif self._pods.get(key) is pod:
             self._settled[uid] = pod, node.obj
-        for told in step.told:
-            self._recorder.record(pod, told.reason, told.message, type_=told.type)
+        for event in step.events:
+            self._recorder.record(pod, event.reason, event.message, type_=event.type)
         return step.seconds
 
     async def _waits_for_devices(self, pod: Obj, node: PlayedNode) -> bool:
-        """Whether claims of the pod are not allocated or not reserved for it; it is told once."""
+        """Whether claims of the pod are not allocated or not reserved for it; an event says so once."""
         uid = pod["metadata"]["uid"]
         problem = problem_with_claims(pod, self._claims.get, with_groups=self._with_groups)
         if not problem:
             self._lacking.pop(uid, None)
             return False
-        told, self._lacking[uid] = self._lacking.get(uid), problem
+        reported, self._lacking[uid] = self._lacking.get(uid), problem
         status = creating(pod, host=node.address, now=stamp(self._clock))
         if status != pod.get("status"):
             pod = await self._write(pod, status)
-        if told != problem:
+        if reported != problem:
             message = f"Failed to prepare dynamic resources: prepare dynamic resources: {problem}"
             self._recorder.record(pod, "FailedPrepareDynamicResources", message, type_="Warning")
         return True
 
     async def _refusal(self, pod: Obj, node: PlayedNode) -> Refusal | None:
-        if self._rooms.admit(pod, node.obj) is None:
+        if self._admitted.admit(pod, node.obj) is None:
             return None
-        # What is known here may be late: ask the server who is there before a pod is turned away for good.
+        # The informer may be late: check with the server before a pod is refused for good.
         name = node_of(pod)
         there = await self._core.list("pods", field_selector=f"spec.nodeName={name}")
-        self._rooms.keep_only(
+        self._admitted.keep_only(
             name, {one["metadata"]["uid"] for one in there["items"] if not is_finished(one)}
         )
         current = await self._core.get("nodes", name)
-        return self._rooms.admit(pod, current)
+        return self._admitted.admit(pod, current)
 
     def _step(self, pod: Obj, node: PlayedNode) -> Step:
         now_ns, status = self._clock.now_ns(), pod.get("status") or {}
@@ -156,14 +155,14 @@ class HollowKubelet:
             own = status.get("podIP")
             own = own or (node.address if pod["spec"].get("hostNetwork") else self._next_address())
             status = started(pod, host=node.address, own=own, now=stamp(self._clock))
-            life = PodLife(now_ns)
+            life = ContainersState(now_ns)
         else:
-            known = self._lives.get(pod["metadata"]["uid"])
-            life = known if known is not None and known.is_of(status) else remembered(status, now_ns=now_ns)
+            known = self._states.get(pod["metadata"]["uid"])
+            life = known if known is not None and known.is_of(status) else state_from(status, now_ns=now_ns)
         return advance(pod, status, life, node_ready=node.ready, now_ns=now_ns)
 
     async def _stop(self, pod: Obj) -> float | None:
-        """Lead a pod that is to go to its end; when to look again if its containers take their time."""
+        """Stop a deleted pod; seconds until the next check while its containers are stopping."""
         metadata, exit_code = pod["metadata"], STOPPED
         if not is_finished(pod):
             stop, kill = self._seconds_to_end(pod)

@@ -24,7 +24,7 @@ from kuberth.local.hollow.informing import Informers
 from kuberth.local.hollow.kubelet import HollowKubelet, PlayedNode
 from kuberth.local.hollow.shapes import (
     HOLLOW,
-    default_room,
+    default_capacity,
     load_shapes,
     make_nodes,
     node_address,
@@ -42,7 +42,7 @@ _RENEWALS_A_SECOND: Final = 100
 """The most lease writes: more nodes renew less often, and their leases last longer, so that heartbeats
 drown neither the loop nor the history that watches resume from."""
 _SLICES: Final = 100
-"""Leases are renewed in so many slices: with 5,000 nodes 50 at a time, so that nobody waits behind them."""
+"""Leases are renewed in this many batches, so that other requests need not wait: 50 of 5,000 at a time."""
 _REGISTER_AT_ONCE: Final = 250
 
 
@@ -102,9 +102,9 @@ class HollowNodes:
             self._worker.add(name)
 
     def _played(self, name: str) -> PlayedNode | None:
-        """A node that is played here, unless its kubelet is silent or has not told yet what it has."""
+        """A hollow node, unless its kubelet is silent or has not reported its capacity yet."""
         node = self._nodes.get(name)
-        if node is None or name not in self._names or is_silent(node) or not _has_room(node):
+        if node is None or name not in self._names or is_silent(node) or not _has_capacity(node):
             return None
         addresses = node.get("status", {}).get("addresses") or ()
         own = next((str(one.get("address", "")) for one in addresses if one.get("type") == "InternalIP"), "")
@@ -119,12 +119,12 @@ class HollowNodes:
         try:
             await self._nodes.create(node)
         except StatusError as error:
-            # From an earlier run, perhaps with labels and taints that people gave it since: it stays so.
+            # From an earlier run, perhaps with labels and taints that users added: it is kept unchanged.
             if error.reason != "AlreadyExists":
                 raise
 
     async def _sync(self, name: str) -> None:
-        """Report how a node is: somebody made it by hand, or changed how it is to be."""
+        """Write the status of a node that was created by hand or whose annotations changed."""
         node = self._nodes.get(name)
         if node is None or name not in self._names or is_silent(node):
             return
@@ -136,7 +136,7 @@ class HollowNodes:
             conditions = set_condition(conditions, condition, now=now)
         self._numbers += 1
         fresh = node_status(
-            present.get("capacity") or default_room(),
+            present.get("capacity") or default_capacity(),
             present.get("allocatable"),
             name=name,
             address=node_address(self._numbers),
@@ -190,15 +190,15 @@ class HollowNodes:
 
 
 def _is_reported(node: Obj) -> bool:
-    """Whether the node's status is what its kubelet has to say."""
+    """Whether the node's status is what its kubelet reports."""
     ready = find_condition(node, "Ready")
     wanted = "True" if says_ready(node) else "False"
-    return ready is not None and ready.get("status") == wanted and _has_room(node)
+    return ready is not None and ready.get("status") == wanted and _has_capacity(node)
 
 
-def _has_room(node: Obj) -> bool:
+def _has_capacity(node: Obj) -> bool:
     return bool(node.get("status", {}).get("allocatable"))
 
 
 def _health(node: Obj) -> tuple[bool, ...]:
-    return is_silent(node), says_ready(node), _has_room(node)
+    return is_silent(node), says_ready(node), _has_capacity(node)

@@ -1,4 +1,4 @@
-"""Owner references: which controller an object belongs to, and who may take an orphan.
+"""Owner references: which controller an object belongs to, and which may adopt an orphan.
 
 In: children by informer, an owner and its selector. Out: the owner's children, after orphans that match
 were adopted and children that no longer match were released, as upstream's controller refs.
@@ -21,7 +21,7 @@ ORPHAN_INDEX: Final = "orphan"
 
 def controller_of(obj: Obj) -> Obj | None:
     """The reference to the controller of an object."""
-    # A plain loop: this is asked a dozen times for every change of every pod.
+    # A plain loop: this runs a dozen times for every change of every pod.
     references: Iterable[Obj] = obj["metadata"].get("ownerReferences") or ()
     for reference in references:
         if reference.get("controller"):
@@ -55,7 +55,7 @@ def index_owners(children: Informer) -> None:
 
 
 class Claim:
-    """What one owner says of children: which are its own, and which it takes or lets go."""
+    """Which children belong to one owner, which it adopts and which it releases."""
 
     def __init__(self, children: Informer, owner: Obj, *, selector: Obj | None) -> None:
         self.owner = owner
@@ -64,12 +64,12 @@ class Claim:
         self._children = children
 
     def candidates(self) -> list[Obj]:
-        """Its children, and those that nobody has."""
+        """Its children, and orphans of its namespace."""
         mine = self._children.by(OWNER_INDEX, self.owner["metadata"]["uid"])
         return mine + self._children.by(ORPHAN_INDEX, namespace_of(self.owner))
 
     async def settle(self, child: Obj) -> Obj | None:
-        """The child if it is the owner's; matching orphans are adopted, children that do not match let go."""
+        """The child if it is the owner's; matching orphans are adopted, other children released."""
         reference = controller_of(child)
         matches = self.matching.matches(labels_of(child))
         if reference is not None and reference["uid"] == self.owner["metadata"]["uid"]:

@@ -92,7 +92,7 @@ def is_of_group(group: Obj, wanted: PodClaim) -> bool:
 
 
 def as_user(obj: Obj, *, is_group: bool) -> Obj:
-    """A pod or a group, as a claim lists those who use it."""
+    """A pod or a group as an entry of a claim's reservedFor."""
     where = {"apiGroup": _GROUP_API, "resource": "podgroups"} if is_group else {"resource": "pods"}
     return {**where, "name": name_of(obj), "uid": obj["metadata"]["uid"]}
 

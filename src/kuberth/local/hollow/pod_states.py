@@ -1,4 +1,4 @@
-"""What controllers want to know about a pod."""
+"""What controllers read from a pod."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def seconds_to_available(pod: Obj, *, min_ready_seconds: int, clock: Clock) -> f
 
 
 def disrupted(pod: Obj, *, reason: str, message: str, clock: Clock) -> Obj:
-    """The pod's status with the condition that tells why it is about to be deleted."""
+    """The pod's status with the condition that says why it is about to be deleted."""
     status = pod.get("status") or {}
     condition = {
         "type": "DisruptionTarget",
@@ -51,7 +51,7 @@ def disrupted(pod: Obj, *, reason: str, message: str, clock: Clock) -> Obj:
 
 
 def deletion_order(pod: Obj, *, doubled: int) -> tuple[Any, ...]:
-    """Sorts pods so that those go first that are missed least, as upstream's ActivePodsWithRanks.
+    """Sort key for the pods to delete first, as upstream's ActivePodsWithRanks.
 
     `doubled` is how many pods of the same owner share its node.
     """

@@ -19,7 +19,7 @@ STOPPED: Final = 143
 
 
 def creating(pod: Obj, *, host: str, now: str) -> Obj:
-    """The node took it, but cannot start its containers yet."""
+    """The node admitted the pod, but cannot start its containers yet."""
     spec, status = pod["spec"], pod.get("status") or {}
     initial = spec.get("initContainers") or ()
     waiting = {"waiting": {"reason": "PodInitializing" if initial else "ContainerCreating"}}
@@ -105,7 +105,7 @@ def restarted(status: Obj, *, now: str) -> Obj:
 
 
 def backing_off(pod: Obj, status: Obj, *, seconds: float) -> Obj:
-    """Its containers, having crashed, wait for so long before they run again."""
+    """Its containers have crashed and wait `seconds` before they run again."""
 
     def wait(container: Obj) -> Obj:
         name = container.get("name", "")
@@ -134,7 +134,7 @@ def judged(pod: Obj, status: Obj, *, ready: bool, gates_open: bool, now: str) ->
 
 
 def finished(pod: Obj, status: Obj, *, exit_code: int, now: str, reason: str = "", message: str = "") -> Obj:
-    """Over; a `reason` is given where it is not the containers' own end."""
+    """Finished; a `reason` is given where the containers did not end by themselves."""
     succeeded = exit_code == 0 and not reason
     why = ("PodCompleted" if succeeded else "PodFailed", "")
     conditions = (
@@ -155,7 +155,7 @@ def finished(pod: Obj, status: Obj, *, exit_code: int, now: str, reason: str = "
 
 
 def refused(pod: Obj, *, reason: str, message: str, now: str) -> Obj:
-    """The node did not take it."""
+    """The node refused the pod."""
     status = pod.get("status") or {}
     words = {"reason": reason, "message": f"Pod was rejected: {message}"}
     return _observed(pod, {**status, "phase": "Failed", "startTime": now, **words})

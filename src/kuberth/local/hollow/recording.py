@@ -20,7 +20,7 @@ from kuberth.text.timestamps import stamp
 logger = logging.getLogger(__name__)
 
 _MOST: Final = 1000
-"""So many events may be on their way; more are dropped."""
+"""Most events being written at a time; more are dropped."""
 
 
 class Recorder:

@@ -1,8 +1,8 @@
-"""The pods of a replica set, counted as they come and go.
+"""Counts of a replica set's pods, updated as pods change.
 
-In: an owner, and the keys of pods that changed. Out: how many pods it has and how they are. A look goes over
-what changed since the last one, so that five thousand replicas that become ready one by one are not counted
-five thousand times.
+In: an owner, and the keys of pods that changed. Out: how many pods it has, and how many are ready and
+available. Only pods that changed are looked at, so that five thousand replicas that become ready one by one
+are not counted five thousand times.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from kuberth.local.selecting import labels_of, selector_of
 
 
 class _Standing(NamedTuple):
-    """As what a pod that is not over counts."""
+    """What a pod that has not finished counts as."""
 
     active: bool
-    """False: it is on its way out."""
+    """False: it is terminating."""
     labelled: bool
     """It has all labels of the template."""
     ready: bool
@@ -38,7 +38,7 @@ class Counts(NamedTuple):
 
 
 class Replicas:
-    """Those of one owner, as long as what it asks of them stays the same."""
+    """The counts of one owner; all pods are counted again when its selector or template changes."""
 
     def __init__(self, pods: Informer, *, clock: Clock) -> None:
         self._pods = pods
@@ -53,11 +53,11 @@ class Replicas:
         """Ready pods that are not available yet, and the seconds they lacked when last looked at."""
 
     def note(self, key: str) -> None:
-        """Something about this pod is new."""
+        """Count this pod again at the next look."""
         self._changed.add(key)
 
     async def look(self, claim: Claim) -> Counts:
-        """Look at what changed; orphans are adopted and strangers released on the way."""
+        """Count the pods that changed; matching orphans are adopted and other pods released."""
         spec = claim.owner["spec"]
         labels, seconds = labels_of(spec.get("template", {})), spec.get("minReadySeconds", 0)
         asked = claim.matching, claim.owner_leaves, labels, seconds

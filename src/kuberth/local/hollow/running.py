@@ -1,7 +1,7 @@
-"""Everything that plays the rest of Kubernetes, started and stopped together.
+"""Hollow nodes and controllers, started and stopped together.
 
 In: a `Core`, how many nodes, which controllers. Out: a cluster in which a Deployment becomes pods, bound
-pods run, and what is deleted goes.
+pods run, and deleted objects are removed.
 """
 
 from __future__ import annotations
@@ -111,10 +111,10 @@ class HollowCluster:
         server: ServerIdentity | None = None,
         drivers: Sequence[Driver] | None = None,
     ) -> None:
-        """`controllers` are the names of those to run; None is all of them. ConfigError for unknown ones.
+        """`controllers` are the names of those to run; None runs all. ConfigError for unknown names.
 
-        `server` is what to tell pods of the API server, if there is one besides the core. `drivers` are those
-        that are played; with None, what is there of an earlier run stays as it is.
+        `server` is the address and CA that pods find, if the core is served. `drivers` publish devices; with
+        None, those of an earlier run stay unchanged.
         """
         chosen = CONTROLLERS.keys() if controllers is None else set(controllers)
         if unknown := set(chosen) - CONTROLLERS.keys():
@@ -138,7 +138,7 @@ class HollowCluster:
         self._stopped = asyncio.Event()
 
     async def run(self) -> None:
-        """Play until `stop`."""
+        """Run until `stop`."""
         if self._has_volumes:
             await self._make_storage_class()
         async with asyncio.TaskGroup() as tasks:

@@ -1,7 +1,7 @@
 """What hollow nodes look like.
 
 In: a number of nodes, or a file of shapes. Out: Node objects, ready to be made. A shape says how many
-nodes there are of it, how they are called, their labels, taints and room.
+nodes there are of it, their names, labels, taints and capacity.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ HOLLOW: Final = "kuberth.dev/hollow"
 """The annotation of a node that is played here; put it on any Node, and that one is played too."""
 VERSION: Final = "v1.36.4+hollow"
 
-_ROOM: Final = {"cpu": "8", "memory": "32Gi", "ephemeral-storage": "100Gi", "pods": "110"}
+_CAPACITY: Final = {"cpu": "8", "memory": "32Gi", "ephemeral-storage": "100Gi", "pods": "110"}
 _FIELDS: Final = {"name", "count", "labels", "annotations", "taints", "capacity", "allocatable", "zones"}
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Some nodes that are alike."""
+    """A number of identical nodes."""
 
     name: str = "node"
     """Prefix of their names; `-1`, `-2` and so on follow."""
@@ -35,17 +35,17 @@ class Shape:
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     taints: Sequence[Mapping[str, Any]] = ()
-    capacity: Mapping[str, str] = field(default_factory=lambda: dict(_ROOM))
+    capacity: Mapping[str, str] = field(default_factory=lambda: dict(_CAPACITY))
     allocatable: Mapping[str, str] | None = None
     """None: all of the capacity."""
     zones: Sequence[str] = ("a", "b", "c")
-    """Zones the nodes are dealt out to, one after the other; none: no zone label."""
+    """Zones that the nodes are assigned to in turn; empty: no zone label."""
 
 
 def load_shapes(source: Path | Sequence[Mapping[str, Any]] | None, *, count: int) -> list[Shape]:
     """The shapes of a file or list; `count` nodes of the default shape where there is none.
 
-    A count of its own is what a shape has; those without one share what is left of `count` evenly.
+    Shapes without a count share what the others leave of `count` evenly.
     """
     if source is None:
         return [Shape(count=count)] if count else []
@@ -72,7 +72,7 @@ def make_nodes(shapes: Sequence[Shape], *, now: str) -> Iterator[Obj]:
 
 
 def node_address(number: int) -> str:
-    """From 172.16.0.0/12: room for a million nodes."""
+    """An address of 172.16.0.0/12, which has a million."""
     return address(172 << 24 | 16 << 16, number)
 
 
@@ -83,7 +83,7 @@ def address(net: int, number: int) -> str:
 
 
 def reported_conditions(now: str, *, ready: bool = True) -> list[Obj]:
-    """What a kubelet reports that has no worries, or only the one that it is not ready."""
+    """The conditions of a healthy node, or of one that is only not ready."""
     return [
         {
             "type": type_,
@@ -167,8 +167,8 @@ def node_status(
     }
 
 
-def default_room() -> dict[str, str]:
-    return dict(_ROOM)
+def default_capacity() -> dict[str, str]:
+    return dict(_CAPACITY)
 
 
 def read_file(path: Path, what: str) -> Any:
@@ -197,11 +197,11 @@ def _shape(entry: Any, where: str) -> Shape:
         if maps in given:
             given[maps] = _mapping(given[maps], f"{where}: {maps}")
     if "capacity" in given:
-        given["capacity"] = default_room() | _room(given["capacity"], f"{where}: capacity")
+        given["capacity"] = default_capacity() | _quantities(given["capacity"], f"{where}: capacity")
     if "allocatable" in given:
-        room = _room(given["allocatable"], f"{where}: allocatable")
-        capacity = given.setdefault("capacity", default_room() | room)
-        given["allocatable"] = capacity | room
+        allocatable = _quantities(given["allocatable"], f"{where}: allocatable")
+        capacity = given.setdefault("capacity", default_capacity() | allocatable)
+        given["allocatable"] = capacity | allocatable
     taints = given.get("taints", ())
     if not isinstance(taints, list | tuple) or not all(isinstance(taint, Mapping) for taint in taints):
         raise ConfigError(f"{where}: taints is a list of {{key, value, effect}}")
@@ -217,14 +217,14 @@ def _mapping(tree: Any, where: str) -> dict[str, str]:
     return {str(key): str(value) for key, value in tree.items()}
 
 
-def _room(tree: Any, where: str) -> dict[str, str]:
-    room = _mapping(tree, where)
-    for resource, amount in room.items():
+def _quantities(tree: Any, where: str) -> dict[str, str]:
+    quantities = _mapping(tree, where)
+    for resource, amount in quantities.items():
         try:
             quantity.parse(amount)
         except QuantityError as error:
             raise ConfigError(f"{where}.{resource}: {error}") from error
-    return room
+    return quantities
 
 
 def _with_counts(shapes: list[Shape], counted: list[bool], count: int) -> list[Shape]:

@@ -1,9 +1,9 @@
 """A controller's queue: keys in, `sync(key)` out, never twice at a time for one key.
 
-In: keys of objects that may need work, as often as anybody likes. Out: calls of a sync function, several
-keys at once; after a failure again, a little later each time. A sync that looks at what is there and makes
-one step towards what should be there survives conflicts, restarts and lost events alike. Nothing that an
-object makes a controller do ends it: what fails is named and tried again.
+In: keys of objects that may need work, any number of times. Out: calls of a sync function, for several keys
+at a time; after a failure again, with a growing delay. A sync that compares the present state with the wanted
+one and takes one step survives conflicts, restarts and lost events alike. No failure ends a controller: it is
+logged and the key is tried again.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ _FIRST_RETRY_SECONDS: Final = 0.02
 _LAST_RETRY_SECONDS: Final = 30.0
 
 COALESCE_SECONDS: Final = 0.05
-"""How long a controller of many pods lets their changes gather, so that a thousand of them are not a
-thousand looks and a thousand writes of its status."""
+"""How long a controller waits for further changes of its pods, so that a thousand changes do not cause a
+thousand syncs and status writes."""
 
 _LOOK_SECONDS: Final = 20e-6
 _LOOKING_SHARE: Final = 0.1
-"""Of the event loop's time that looking again at all pods may take."""
+"""Most of the event loop's time that syncs over all pods may take."""
 
 Sync = Callable[[str], Awaitable[float | None]]
 """Does what a key needs; a number asks to be called again after that many seconds."""
 
 
 def coalesce_seconds(number: int) -> float:
-    """How long changes among so many pods gather where a look goes over all of them."""
+    """How long changes among `number` pods gather if a sync goes over all of them."""
     return max(COALESCE_SECONDS, number * _LOOK_SECONDS / _LOOKING_SHARE)
 
 
 def retry_seconds(failures: int) -> float:
-    """How long to wait after so many failures in a row."""
+    """How long to wait after this number of failures in a row."""
     return min(_FIRST_RETRY_SECONDS * 2.0 ** min(failures, 20), _LAST_RETRY_SECONDS)
 
 
 async def keep_running(name: str, run: Callable[[], Awaitable[None]]) -> None:
-    """Run what should go on until it is cancelled; when it fails, start it again."""
+    """Run a coroutine function until it is cancelled; when it fails, start it again."""
     loop, failures = asyncio.get_running_loop(), 0
     while True:
         started = loop.time()
@@ -62,7 +62,7 @@ async def keep_running(name: str, run: Callable[[], Awaitable[None]]) -> None:
 
 
 async def together(works: Iterable[Awaitable[T]]) -> list[T]:
-    """Wait for all of them, then raise the first failure: none goes on behind a sync that has ended."""
+    """Wait for all of them, then raise the first failure, so that none outlives its sync."""
     results = await asyncio.gather(*works, return_exceptions=True)
     done: list[T] = []
     for result in results:
@@ -88,7 +88,7 @@ class Worker:
         self._failures: dict[str, int] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._ready = asyncio.Semaphore(0)
-        """As many as are in `_waiting`: each wakes one of those who work, where an event would wake all."""
+        """Counts the keys in `_waiting`: each wakes one task, where an event would wake all."""
 
     def add(self, key: str) -> None:
         if key in self._running:
@@ -103,7 +103,7 @@ class Worker:
         self.add(key_of(new or old or {}))
 
     def add_after(self, key: str, seconds: float) -> None:
-        """Add the key later; of several such wishes the earliest counts."""
+        """Add the key later; the earliest of several such calls counts."""
         loop = asyncio.get_running_loop()
         due = loop.time() + max(seconds, 0.0)
         timer = self._timers.get(key)
@@ -148,7 +148,7 @@ class Worker:
         try:
             seconds = await self._sync(key)
         except StatusError as error:
-            # 409: somebody else wrote first; 404: it went meanwhile. Both are settled by looking again.
+            # 409: another client wrote first; 404: the object is gone. The next sync settles both.
             level = logging.DEBUG if error.code in (404, 409) else logging.WARNING
             logger.log(level, "%s %s: %s; trying again", self.name, key, error)
         except Exception:

@@ -1,8 +1,8 @@
 """CronJob: a job whenever its schedule says so.
 
 In: cron jobs and their jobs. Out: jobs, made at the moments of the schedule under upstream's names; old ones
-deleted; the list of active jobs, and when one was last made and last succeeded. What was missed while nobody
-looked is made up for once, with the latest moment, if it is not too late for it.
+deleted; the list of active jobs, and when one was last made and last succeeded. Runs that were missed while
+the controller was stopped are made up for by one job, for the latest of them within the deadline.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class CronJobController:
         return wait
 
     async def _schedule(self, cron_job: Obj, active: list[Obj]) -> tuple[float | None, float | None]:
-        """Make a job if one is due; its moment, and how long until the next. `active` follows."""
+        """Create a job if one is due; its scheduled time, and seconds until the next. Updates `active`."""
         spec, now = cron_job["spec"], self._clock.now_ns() / NANOSECONDS
         if spec.get("suspend"):
             return None, None
@@ -80,7 +80,7 @@ class CronJobController:
         try:
             active.append(await self._jobs.create(body))
         except StatusError as error:
-            # Made before, by a process that ended before it could say so.
+            # An earlier process made it and stopped before it wrote the status.
             if error.reason != "AlreadyExists":
                 self._recorder.record(
                     cron_job, "FailedCreate", f"Error creating job: {error}", type_="Warning"
@@ -91,7 +91,7 @@ class CronJobController:
         return due, wait
 
     def _earliest(self, cron_job: Obj, now: float) -> float:
-        """Moments before this one were dealt with, or are too late."""
+        """Scheduled times before this one were handled, or are past their deadline."""
         created = _seconds(cron_job["metadata"].get("creationTimestamp"))
         last = _seconds(cron_job.get("status", {}).get("lastScheduleTime"))
         earliest = now if created is None else created

@@ -34,7 +34,7 @@ _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _NODE_NAME: Final = "metadata.name"
 _BURST: Final = 250
 _RETRY_SECONDS: Final = 1.0
-"""A pod that failed is replaced, but not more often than this."""
+"""Least time between two replacements of a failed pod."""
 _TOLERATED: Final = (
     ("not-ready", "NoExecute"),
     ("unreachable", "NoExecute"),
@@ -88,7 +88,7 @@ class DaemonSetController:
         return min((each for each in (wait, later) if each is not None), default=None)
 
     def _verdicts(self, owner: Obj) -> dict[str, tuple[bool, bool]]:
-        """For every node whether a pod should run there, and whether one that does may stay."""
+        """For every node whether a pod should run there, and whether a running one may continue."""
         template = owner["spec"]["template"]
         spec = {**template.get("spec", {}), "tolerations": _tolerations(template.get("spec", {}))}
         pod = convert(Pod, {"metadata": {"name": "x", "namespace": "x"}, "spec": spec})
@@ -116,7 +116,7 @@ class DaemonSetController:
         verdicts: dict[str, tuple[bool, bool]],
         revision: str,
     ) -> float | None:
-        """Make what is missing and delete what is too much; when to look again after a failure."""
+        """Create missing pods and delete surplus ones; seconds until the next attempt after a failure."""
         waits, missing, leaving = [], [], []
         for node, (should_run, _) in verdicts.items():
             present = [pod for pod in on_node.get(node, ()) if not self._pods.is_leaving(pod)]
@@ -145,7 +145,7 @@ class DaemonSetController:
         return min(waits, default=None)
 
     def _doubled(self, owner: Obj, alive: Sequence[Obj], revision: str) -> list[Obj]:
-        """Pods that a node has too many; with maxSurge a new one may stand beside an old one for a while."""
+        """Surplus pods of a node; with maxSurge a new pod may run beside an old one for a while."""
         if _surge(owner, 1) == 0:
             return sorted(alive, key=_age)[1:]
         new, old = _split(alive, revision)
@@ -175,7 +175,7 @@ class DaemonSetController:
             return
         rolling = strategy.get("rollingUpdate") or {}
         budget = scaled(rolling.get("maxUnavailable", 1), len(on_wanted), up=True) or 1
-        # Old pods go as far as availability allows, those first that are of no use; new ones follow.
+        # Delete old pods as far as availability allows, unavailable ones first; new ones replace them.
         useless, useful, unavailable = [], [], 0
         for new, old in on_wanted.values():
             if any(self._wait(owner, pod) == 0 for pod in (*new, *old)):
@@ -183,13 +183,13 @@ class DaemonSetController:
             else:
                 unavailable += 1
                 useless += old
-        room = max(0, budget - unavailable)
-        await together(self._pods.delete(pod) for pod in [*useless, *useful[:room]])
+        allowed = max(0, budget - unavailable)
+        await together(self._pods.delete(pod) for pod in [*useless, *useful[:allowed]])
 
     async def _surge(
         self, owner: Obj, on_wanted: dict[str, tuple[list[Obj], list[Obj]]], revision: str, surge: int
     ) -> None:
-        """New pods beside old ones; `_doubled` takes the old ones away when the new are available."""
+        """Create new pods beside old ones; `_doubled` deletes the old ones when the new are available."""
         at_once, in_turn, doubled = [], [], 0
         for node, (new, old) in on_wanted.items():
             if new and old:
@@ -197,7 +197,7 @@ class DaemonSetController:
             elif old and self._wait(owner, old[0]) == 0:
                 in_turn.append(node)
             elif old:
-                at_once.append(node)  # the old one is of no use anyway
+                at_once.append(node)  # the old one is not available anyway
         nodes = [*at_once, *in_turn[: max(0, surge - doubled)]]
         await together(self._pods.create(_new_pod(owner, node, revision)) for node in nodes[:_BURST])
 
@@ -251,7 +251,7 @@ def _surge(owner: Obj, wanted: int) -> int:
 
 
 def _shown_pod(pods: Sequence[Obj], revision: str) -> Obj:
-    """Of two on a node, the status counts the one that is ready, and the newer of those."""
+    """The pod of a node that the status counts: the ready one, and the newer of two ready ones."""
     new, old = _split(pods, revision)
     return max((*new, *old), key=is_ready)
 
@@ -262,7 +262,7 @@ def _placement(node: Obj) -> tuple[Any, ...]:
 
 
 def _age(pod: Obj) -> tuple[str, str]:
-    """Bound pods and older ones are kept."""
+    """Sort key: bound pods first, then older ones, which are kept."""
     return "" if node_of(pod) else "unbound", pod["metadata"].get("creationTimestamp", "") + name_of(pod)
 
 
@@ -279,7 +279,7 @@ def _target(pod: Obj) -> str:
 
 
 def _tolerations(spec: Obj) -> list[Obj]:
-    """The template's, and those that every daemon has: trouble of a node does not drive it away."""
+    """The template's tolerations, and those that every daemon pod has for taints of unhealthy nodes."""
     taints = (*_TOLERATED, *(_TOLERATED_BY_HOST_NETWORK if spec.get("hostNetwork") else ()))
     standard = [
         {"key": f"node.kubernetes.io/{name}", "operator": "Exists", "effect": effect}

@@ -56,7 +56,7 @@ class DeploymentController:
         self.run = controller.run
 
     def _queue_owner_of_set(self, old: Obj | None, new: Obj | None) -> None:
-        """Recreate goes on when the last old pod is gone, of which its replica set says nothing."""
+        """Recreate continues when the last old pod is gone, which its replica set's status does not show."""
         if old is None or (new is not None and not is_finished(new)):
             return
         key = owner_key(old, "ReplicaSet")
@@ -111,7 +111,7 @@ class DeploymentController:
     async def _apply(
         self, sizes: rollout.Sizes, deployment: Obj, new: Obj | None, old: list[Obj]
     ) -> tuple[Obj | None, list[Obj]]:
-        """Write new sizes; the replica sets as they are then."""
+        """Write new sizes; the replica sets afterwards."""
         old = [await self._scale(each, sizes, deployment) for each in old]
         return None if new is None else await self._scale(new, sizes, deployment), old
 
@@ -132,10 +132,10 @@ class DeploymentController:
             }
         )
         if size != before:
-            self._tell_scaled(deployment, name, before, size)
+            self._record_scaled(deployment, name, before, size)
         return written
 
-    def _tell_scaled(self, deployment: Obj, name: str, before: int, size: int) -> None:
+    def _record_scaled(self, deployment: Obj, name: str, before: int, size: int) -> None:
         direction = "up" if size > before else "down"
         message = f"Scaled {direction} replica set {name} from {before} to {size}"
         self._recorder.record(deployment, "ScalingReplicaSet", message)
@@ -152,7 +152,7 @@ class DeploymentController:
                 raise
             present = await self._sets.fetch(key_of(body))
             if present is None or not _is_version_of(deployment, present):
-                # Somebody else's, or another template with the same hash: take another hash next time.
+                # Another owner's, or another template with the same hash: use another hash next time.
                 status = deployment.get("status", {})
                 count = int(status.get("collisionCount", 0)) + 1
                 bumped = {**deployment, "status": {**status, "collisionCount": count}}
@@ -161,7 +161,7 @@ class DeploymentController:
             new = present
         else:
             if size := replicas_of(new):
-                self._tell_scaled(deployment, name_of(new), 0, size)
+                self._record_scaled(deployment, name_of(new), 0, size)
         return await self._copy_revision(deployment, new), new
 
     def _new_set(self, deployment: Obj, old: Sequence[Obj]) -> Obj:
@@ -193,7 +193,7 @@ class DeploymentController:
         }
 
     async def _sync_revision(self, deployment: Obj, new: Obj, old: Sequence[Obj]) -> tuple[Obj, Obj]:
-        """The newest set has the highest revision, also after a rollback, and the deployment shows it."""
+        """Give the newest set the highest revision, also after a rollback, and copy it to the deployment."""
         present = new["metadata"].get("annotations") or {}
         annotations = _annotations(deployment, present, revision=_next_revision(old))
         min_ready = deployment["spec"].get("minReadySeconds", 0)
@@ -241,7 +241,7 @@ class DeploymentController:
 
 
 def template_hash(template: Obj, collisions: int) -> str:
-    """The letters that tell versions of a template apart: stable, and safe in a name."""
+    """A stable hash of a template, safe in a name."""
     text = msgspec.json.encode(template, order="deterministic")
     return "".join(
         _SAFE_LETTERS[ord(digit) % len(_SAFE_LETTERS)] for digit in str(zlib.crc32(text, collisions))

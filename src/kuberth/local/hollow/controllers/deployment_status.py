@@ -134,7 +134,7 @@ def _availability(deployment: Obj, available: int) -> Obj:
 
 
 def _paused(deployment: Obj) -> Obj | None:
-    """Pausing and resuming stop the clock of the deadline, unless it has run out."""
+    """The condition for a pause or resume, which stops and restarts the deadline unless it has passed."""
     current = find_condition(deployment, "Progressing")
     reason = current.get("reason") if current is not None else ""
     if reason == "ProgressDeadlineExceeded":

@@ -1,8 +1,8 @@
-"""NoExecute taints of devices: pods that use such a device go, at once or after their tolerationSeconds.
+"""Eviction by NoExecute taints of devices, at once or after a pod's tolerationSeconds.
 
 In: pods, claims, slices and, with the gate DRADeviceTaintRules, rules that taint devices. Out: pods marked as
-disrupted and deleted, with an event for each decision. As upstream, the time that is tolerated begins with
-the taint, only tolerations that name the effect count, and a taint that goes in time takes the decision back.
+disrupted and deleted, with an event for each decision. As upstream, the tolerated time begins with the taint,
+only tolerations that name the effect count, and a taint that is removed in time cancels the eviction.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class DeviceTaintEvictionController:
         return None
 
     def _dues_ns(self, pod: Obj) -> Iterator[int]:
-        """When taints of the pod's devices call for it."""
+        """When taints of the pod's devices require its eviction."""
         if not node_of(pod):
             return
         for wanted in claims_of(pod):
@@ -133,7 +133,7 @@ class DeviceTaintEvictionController:
         slices = list(_read(ResourceSlice, self._slices.by("device pool", f"{result.driver}/{result.pool}")))
         newest = max((slice_.spec.pool.generation for slice_ in slices), default=0)
         rules = _read(DeviceTaintRule, self._rules.all() if self._has_rules else ())
-        # What rules say holds for devices too that their driver does not publish any more.
+        # A rule also applies to devices that their driver no longer publishes.
         published = [
             device
             for slice_ in slices
@@ -151,14 +151,14 @@ class DeviceTaintEvictionController:
 
 
 def _read(kind: type[T], objects: Iterable[Obj]) -> Iterator[T]:
-    """Those that can be read."""
+    """The objects that can be read, as structs."""
     for obj in objects:
         with suppress(WireError):
             yield convert(kind, obj)
 
 
 def _due_ns(result: DeviceRequestAllocationResult, taint: DeviceTaint) -> int | None:
-    """When the taint calls for the pods of the device; None: never."""
+    """When the taint requires eviction of the device's pods; None: never."""
     seconds: list[int] = []
     for toleration in result.tolerations:
         if toleration.effect == _EFFECT and tolerates(toleration, taint):

@@ -22,7 +22,7 @@ from kuberth.local.selecting import labels_of, selector_of
 from kuberth.text.timestamps import seconds_since, stamp
 
 _EVICTION_SECONDS: Final = 120.0
-"""So long an evicted pod counts as gone before its deletion is seen; then it was not deleted after all."""
+"""How long an evicted pod counts as gone without its deletion being seen."""
 _SCALES: Final = {
     "Deployment": "deployments.apps",
     "ReplicaSet": "replicasets.apps",
@@ -57,7 +57,7 @@ class DisruptionController:
                 self._queue.add_after(key_of(budget), seconds)
 
     def _note_owner(self, old: Obj | None, new: Obj | None) -> None:
-        """A budget may ask for a share of what a controller should have."""
+        """Queue the budgets of a namespace whose controller was scaled: a budget may be a percentage."""
         if old is not None and new is not None and old["spec"].get("replicas") == new["spec"].get("replicas"):
             return
         for budget in self._budgets.by("namespace", namespace_of(new or old or {})):
@@ -108,7 +108,7 @@ class DisruptionController:
         return status
 
     def _disrupted(self, budget: Obj, pods: Sequence[Obj]) -> dict[str, str]:
-        """Pods whose eviction was allowed, while their deletion is not seen yet."""
+        """Pods whose eviction was allowed and whose deletion has not been seen yet."""
         evicted: dict[str, str] = budget.get("status", {}).get("disruptedPods") or {}
         waiting = {name_of(pod) for pod in pods if "deletionTimestamp" not in pod["metadata"]}
         return {

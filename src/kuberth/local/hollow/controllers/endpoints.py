@@ -1,7 +1,7 @@
 """Endpoints and EndpointSlices: which pods stand behind a Service.
 
 In: services with a selector, and pods. Out: for each service slices of at most a hundred pods, and the
-Endpoints object of old. Nothing here routes to them; controllers and tests of others read them.
+legacy Endpoints object. Nothing routes to them; controllers and tests read them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ENDPOINTS_MANAGED_BY: Final = "endpoints.kubernetes.io/managed-by"
 _ENDPOINTS_MANAGER: Final = "endpoint-controller"
 _PER_SLICE: Final = 100
 _MOST_ADDRESSES: Final = 1000
-"""More an Endpoints object does not hold, as upstream."""
+"""Most addresses of an Endpoints object, as upstream."""
 _COALESCE_SECONDS: Final = 0.25
 
 Port = tuple[str, int, str]
@@ -62,7 +62,7 @@ class EndpointsController:
                 self._queue.add_after(key_of(service), max(seconds, _COALESCE_SECONDS))
 
     def _note_slice(self, old: Obj | None, new: Obj | None) -> None:
-        """One that somebody deleted comes back."""
+        """Queue the service of a deleted slice, so that the slice is created again."""
         if new is None and old is not None:
             for key in _service_keys(old):
                 self._queue.add_after(key, _COALESCE_SECONDS)
@@ -70,7 +70,7 @@ class EndpointsController:
     async def _sync(self, key: str) -> None:
         service = self._services.get(key)
         if service is None or self._services.is_leaving(service):
-            # The slices go with their owner; the object of old has none.
+            # The slices are deleted with their owner; the Endpoints object has none.
             found = self._endpoints.get(key)
             if found is not None and _ENDPOINTS_MANAGED_BY in labels_of(found):
                 await self._endpoints.delete(found)
@@ -84,7 +84,7 @@ class EndpointsController:
             for pod in self._pods.by("namespace", namespace_of(service))
             if matching.matches(labels_of(pod)) and _has_address(pod) and not is_finished(pod)
         ]
-        # The newest last, so that a pod that comes changes the last slice alone.
+        # The newest last, so that a new pod changes only the last slice.
         pods.sort(key=lambda pod: (pod["metadata"].get("creationTimestamp", ""), name_of(pod)))
         by_ports: dict[tuple[Port, ...], list[Obj]] = {}
         for pod in pods:
@@ -168,7 +168,7 @@ def _selector(service: Obj) -> dict[str, str]:
 
 
 def _has_address(pod: Obj) -> bool:
-    """Whoever writes a pod's status may write anything; a slice takes IPv4 addresses."""
+    """Whether the pod has an IPv4 address; any client can write a pod's status."""
     try:
         ipaddress.IPv4Address(pod.get("status", {}).get("podIP", ""))
     except ValueError:

@@ -1,4 +1,4 @@
-"""Events that are old news: deleted an hour after they last happened, as etcd forgets them.
+"""Expiry of events: deleted an hour after they last happened, as etcd's leases do it.
 
 In: events, looked at once a minute. Out: deletions.
 """
@@ -23,7 +23,7 @@ class ExpiredEventsController:
     name = "event-ttl"
 
     def __init__(self, informers: Informers, *, clock: Clock) -> None:
-        # Listed when it is time: following every event would cost more than looking.
+        # Listed once a minute: watching every event would cost more.
         self._core = informers.core
         self._clock = clock
 

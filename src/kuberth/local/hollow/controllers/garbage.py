@@ -1,8 +1,7 @@
-"""Owner garbage: what goes when its owners go.
+"""Garbage collection: dependents whose owners are deleted.
 
-In: all objects with their owner references, and the finalizers by which a deletion says what shall become
-of dependents. Out: dependents deleted (background, foreground) or let go (orphan), as upstream's garbage
-collector does it.
+In: all objects with their owner references, and the finalizers that say how a deletion propagates. Out:
+dependents deleted (background, foreground) or orphaned, as upstream's garbage collector does it.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from kuberth.local.hollow.working import Worker
 ORPHAN: Final = "orphan"
 FOREGROUND: Final = "foregroundDeletion"
 _IGNORED: Final = {"events", "events.events.k8s.io"}
-"""As upstream: many, short-lived, and owned by nobody."""
+"""As upstream: many, short-lived, and without owners."""
 _LOOK_SECONDS: Final = 0.5
 """How often to look for kinds that custom resource definitions added or took away."""
 
@@ -142,7 +141,7 @@ class GarbageController:
         if kept:
             await informer.update(_with_references(obj, kept))
         elif _Owner.WAITING in states and self._dependents.get(uid):
-            # Its owner waits for it, so it waits for its own in turn.
+            # Its owner waits for it, so it waits for its own dependents.
             await informer.delete(obj, propagation="Foreground")
         else:
             wish = {ORPHAN: "Orphan", FOREGROUND: "Foreground"}
@@ -160,7 +159,7 @@ class GarbageController:
             return _Owner.WAITING if waits else _Owner.SOLID
         row = self._core.resources.by_kind(reference.get("apiVersion", ""), reference.get("kind", ""))
         if row is None:
-            return _Owner.SOLID  # of a kind nobody here knows: nothing is deleted on a guess
+            return _Owner.SOLID  # the kind is unknown: nothing is deleted on a guess
         try:
             owner = await self._core.get(
                 row.id, reference.get("name", ""), namespace=namespace if row.namespaced else ""
@@ -172,7 +171,7 @@ class GarbageController:
         return _Owner.SOLID if owner["metadata"]["uid"] == reference["uid"] else _Owner.ABSENT
 
     async def _let_go(self, informer: Informer, owner: Obj) -> None:
-        """Orphan: take the owner out of its dependents, then let it go."""
+        """Orphan: remove the owner from its dependents' references, then remove its finalizer."""
         uid = owner["metadata"]["uid"]
         for dependent in list(self._dependents.get(uid, ())):
             if (found := self._object(dependent)) is not None:
@@ -191,7 +190,7 @@ class GarbageController:
                 continue
             if "deletionTimestamp" not in found[1]["metadata"]:
                 self._worker.add(dependent)
-            # In a circle each would wait for the other: there, nobody waits.
+            # In a cycle each would wait for the other, so none waits.
             if dependent not in above and any(
                 each["uid"] == uid and each.get("blockOwnerDeletion") for each in _references(found[1])
             ):
@@ -218,7 +217,7 @@ class GarbageController:
 
 
 def _is_same(old: Obj, new: Obj) -> bool:
-    """Whether nothing changed that decides about an object's life, as with nearly every change of a pod."""
+    """Whether nothing changed that matters for garbage collection, as with nearly every change of a pod."""
     if "deletionTimestamp" in new["metadata"]:
         return False
     return bool(old["metadata"].get("ownerReferences") == new["metadata"].get("ownerReferences"))

@@ -3,7 +3,7 @@
 In: jobs and their pods. Out: pods made and deleted, and the status with the conditions that
 `kubectl wait --for=condition=complete` waits for. Every pod carries a finalizer until it is counted: first
 its UID is noted in the status, then the finalizer is taken away, then the count moves, so that a pod is
-counted once, whoever deletes it and whenever this stops.
+counted once, however it is deleted and whenever this process stops.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class JobController:
         return job
 
     async def _release(self, key: str) -> None:
-        """Nobody counts a pod whose job is gone or has let it go."""
+        """Remove the finalizer of a pod whose job is gone or has released it."""
         pod = self._pods.get(key)
         if pod is not None and _is_tracked(pod) and self._owner(pod) is None:
             await self._untrack(pod)
@@ -140,7 +140,7 @@ class JobController:
     async def _claim(self, job: Obj) -> list[Obj]:
         mine = {pod["metadata"]["uid"] for pod in self._pods.by(OWNER_INDEX, job["metadata"]["uid"])}
         pods = await claim(self._pods, job)
-        # One that is adopted is to be counted like those that were made here.
+        # An adopted pod is counted like those that were created here.
         return [
             pod if pod["metadata"]["uid"] in mine or _is_tracked(pod) else await self._track(pod)
             for pod in pods
@@ -157,7 +157,7 @@ class JobController:
         new_succeeded = [pod for pod in succeeded if _is_tracked(pod)]
         new_failed = [pod for pod in failed if _is_tracked(pod)]
         counted = [pod for pod in new_failed if self._counts(job, pod)]
-        done = job_rules.told_indexes(job, "completedIndexes")
+        done = job_rules.status_indexes(job, "completedIndexes")
         done |= {index for pod in succeeded if (index := index_of(job, pod)) is not None}
         return _Tally(
             active=[pod for pod in pods if not is_finished(pod) and pod["metadata"]["uid"] not in leaving],
@@ -179,7 +179,7 @@ class JobController:
         return not job_rules.is_ignored(job, pod)
 
     def _end(self, job: Obj, tally: _Tally) -> JobEnd | None:
-        """What ends the job now, whatever its active pods do; None while it goes on."""
+        """What ends the job now, whatever its active pods do; None while it continues."""
         if (earlier := job_rules.earlier_end(job)) is not None:
             return earlier
         failed = [pod for pod in (*tally.ended, *tally.new_failed) if phase(pod) != "Succeeded"]
@@ -227,7 +227,7 @@ class JobController:
     # Pods
 
     async def _manage(self, job: Obj, tally: _Tally) -> float | None:
-        """Make or delete pods; when to go on after a failure."""
+        """Create or delete pods; seconds until the next attempt after a failure."""
         spec = job["spec"]
         parallel, completions = spec.get("parallelism", 1), spec.get("completions")
         if is_indexed(job):
@@ -330,7 +330,7 @@ class JobController:
     async def _count(
         self, job: Obj, tally: _Tally, tracked: Sequence[Obj], *, end: JobEnd | None = None
     ) -> Obj:
-        """Move ended pods into the counts, and write what else there is to tell."""
+        """Move ended pods into the counts, and write the status."""
         new = {
             "succeeded": [] if is_indexed(job) else sorted(_uids(tally.new_succeeded)),
             "failed": sorted(_uids(pod for pod in tally.new_failed if self._counts(job, pod))),
@@ -419,7 +419,7 @@ def _uids(pods: Iterable[Obj]) -> set[str]:
 
 
 def _of_no_use(job: Obj, tally: _Tally) -> list[Obj]:
-    """Active pods whose index is decided, no longer asked for, or another pod's too."""
+    """Active pods whose index is finished, no longer wanted, or also another pod's."""
     taken: set[int | None] = {None, *tally.done, *tally.given_up}
     useless = []
     for pod in sorted(tally.active, key=lambda pod: deletion_order(pod, doubled=0), reverse=True):

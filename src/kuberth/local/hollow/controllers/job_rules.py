@@ -1,4 +1,4 @@
-"""When a job's pods have done enough, or too much went wrong: the rules of its spec, without any deed.
+"""When a job is complete or has failed: the rules of its spec, without I/O.
 
 In: a job and its pods. Out: which indexes are done or failed, what the job's policies say about a failed
 pod, and the `JobEnd` that ends the job. As upstream words it.
@@ -17,7 +17,7 @@ INDEX: Final = "batch.kubernetes.io/job-completion-index"
 INDEX_FAILURES: Final = "batch.kubernetes.io/job-index-failure-count"
 """How often an index had failed before this pod was made for it."""
 _MOST_INDEXES: Final = 1_000_000
-"""Higher ones are not read, whatever a status or a policy says: no machine has so many pods."""
+"""Higher indexes in a status or policy are ignored."""
 
 
 class JobEnd(NamedTuple):
@@ -46,7 +46,7 @@ FAILED_INDEXES: Final = JobEnd(False, "FailedIndexes", "Job has failed indexes")
 
 
 def earlier_end(job: Obj) -> JobEnd | None:
-    """What was decided before, and only waits for pods to go."""
+    """The end that was decided before and waits for pods to terminate."""
     for type_, succeeded in (("SuccessCriteriaMet", True), ("FailureTarget", False)):
         found = find_condition(job, type_)
         if found is not None and found.get("status") == "True":
@@ -71,8 +71,8 @@ def index_of(job: Obj, pod: Obj) -> int | None:
     return index if index < _completions(job) else None
 
 
-def told_indexes(job: Obj, field: str) -> set[int]:
-    """Indexes that the job's status tells of."""
+def status_indexes(job: Obj, field: str) -> set[int]:
+    """Indexes that a field of the job's status lists."""
     return parse_indexes(job.get("status", {}).get(field) or "", below=_completions(job))
 
 
@@ -84,7 +84,7 @@ def _completions(job: Obj) -> int:
 
 
 def is_failed(job: Obj, pod: Obj, *, leaving: bool) -> bool:
-    """Whether a pod counts as failed: it has, or it is on its way out and nobody waits to see how."""
+    """Whether a pod counts as failed: it has, or it terminates and the job does not wait for its end."""
     if phase(pod) == "Failed":
         return True
     return leaving and phase(pod) != "Succeeded" and not waits_for_failure(job)
@@ -142,7 +142,7 @@ def failed_indexes(job: Obj, failed: Iterable[Obj], *, done: Collection[int]) ->
     limit = job["spec"].get("backoffLimitPerIndex")
     if limit is None:
         return set()
-    given_up = told_indexes(job, "failedIndexes")
+    given_up = status_indexes(job, "failedIndexes")
     for pod in failed:
         index, rule = index_of(job, pod), policy_rule(job, pod)
         action = "" if rule is None else rule[1]
@@ -214,7 +214,7 @@ def write_indexes(indexes: Iterable[int]) -> str:
 
 
 def parse_indexes(text: str, *, below: int) -> set[int]:
-    """The same backwards; what cannot be read is left out, and so are indexes that the job does not have."""
+    """Indexes of a text; unreadable ones and those that the job does not have are left out."""
     found: set[int] = set()
     for part in text.split(","):
         first, _, last = part.partition("-")

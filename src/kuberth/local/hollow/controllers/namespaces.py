@@ -1,7 +1,7 @@
-"""Namespaces on their way out: their contents are deleted, then their finalizer is taken away.
+"""Deletion of namespaces: their contents are deleted, then their finalizer is removed.
 
 In: namespaces that are Terminating, and what the server serves. Out: deletions, pods before everything else;
-conditions that tell what is left and what holds it; an empty list of finalizers when nothing is.
+conditions that say what remains and why; an empty list of finalizers when nothing does.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kuberth.text.timestamps import stamp
 
 FINALIZER: Final = "kubernetes"
 _AGAIN_SECONDS: Final = 0.25
-"""How soon to look whether what was told to go is gone."""
+"""Seconds before the first check whether the deleted objects are gone."""
 _PATIENCE_SECONDS: Final = 5.0
 _PODS: Final = "pods"
 _FINE: Final = {
@@ -39,12 +39,12 @@ _FINE: Final = {
         "All content-preserving finalizers finished",
     ),
 }
-"""The conditions of a namespace that goes, as they are while nothing is in the way."""
+"""The conditions of a terminating namespace while nothing blocks its deletion."""
 
 
 @dataclass(slots=True)
 class _Remainder:
-    """What a look at a namespace left behind."""
+    """What remains in a namespace."""
 
     resources: dict[str, int] = field(default_factory=dict)
     """How many objects, by resource."""
@@ -53,11 +53,11 @@ class _Remainder:
 
     @property
     def troubles(self) -> dict[str, tuple[str, str]]:
-        """Reason and message of the conditions that are not as they should be."""
+        """Reason and message of the conditions that report a problem."""
         found = {}
         if self.failures:
-            told = ", ".join(sorted(self.failures))
-            message = f"Failed to delete all resource types, {len(self.failures)} remaining: {told}"
+            failures = ", ".join(sorted(self.failures))
+            message = f"Failed to delete all resource types, {len(self.failures)} remaining: {failures}"
             found["NamespaceDeletionContentFailure"] = ("ContentDeletionFailed", message)
         if self.resources:
             counts = [
@@ -107,11 +107,11 @@ class NamespaceController:
         return None
 
     async def _empty(self, namespace: str) -> _Remainder:
-        """Delete what is in a namespace, once its pods are gone; what is there still."""
+        """Delete the contents of a namespace, pods first; what remains."""
         left = _Remainder()
         await self._delete_all(_PODS, namespace, left)
         if left.resources or left.failures:
-            # Pods may need what else is here to come to their end.
+            # Pods may need the other objects to terminate.
             return left
         for resource in sorted({row.stored_as for row in self._core.resources if row.namespaced} - {_PODS}):
             await self._delete_all(resource, namespace, left)

@@ -1,9 +1,9 @@
-"""Nodes that fall silent or say they are not well: conditions, taints, and pods that are no longer ready.
+"""Nodes that stop sending heartbeats or report problems: conditions, taints, and pods that are not ready.
 
 In: nodes, the leases their kubelets renew, pods. Out: conditions Unknown on a node whose lease is overdue;
 the taints that follow from a node's conditions, as upstream maps them; the Ready condition of pods on nodes
-that stopped being ready. Unlike upstream every such node is treated at once, however many there are, and a
-node that never had a lease is what whoever made it says it is.
+that stopped being ready. Unlike upstream all such nodes are handled at once, however many there are, and a
+node that never had a lease keeps the conditions it was created with.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from kuberth.local.hollow.recording import Recorder
 from kuberth.text.timestamps import stamp
 
 _GRACE_SECONDS: Final = 50.0
-"""How long a node may be silent."""
+"""How long a node may send no heartbeat."""
 _LEASES: Final = 1.25
-"""The same in lives of its lease: what 50 seconds are for one of 40."""
+"""The same as a multiple of the lease duration: 50 seconds for a lease of 40."""
 _REPORTED: Final = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
 _TAINTS: Final = {
     ("Ready", "False"): "node.kubernetes.io/not-ready",
@@ -94,7 +94,7 @@ class NodeLifecycleController:
         return left if left is not None and left > 0 else None
 
     def _seconds_to_silence(self, name: str) -> float | None:
-        """How long its kubelet may still be silent; None where there never was a heartbeat."""
+        """Seconds until the heartbeat is overdue; None for a node that never sent one."""
         heard, lease = self._heard_ns.get(name), self._leases.get(f"{LEASE_NAMESPACE}/{name}")
         if heard is None or lease is None:
             return None
@@ -125,7 +125,7 @@ class NodeLifecycleController:
         return written
 
     def _taints(self, node: Obj) -> Iterator[Obj]:
-        """The taints the node should have: those of others, and those its conditions call for."""
+        """The taints that the node should have: those of other writers, and those of its conditions."""
         wanted = _wanted(node)
         present: list[Obj] = node.get("spec", {}).get("taints") or []
         for taint in present:
@@ -150,7 +150,7 @@ class NodeLifecycleController:
 
 
 def _wanted(node: Obj) -> list[tuple[str, str]]:
-    """Keys and effects that the node's conditions and its spec call for."""
+    """Keys and effects that follow from the node's conditions and spec."""
     conditions: list[Obj] = node.get("status", {}).get("conditions") or []
     keys = [key for one in conditions if (key := _TAINTS.get((one.get("type", ""), one.get("status", ""))))]
     wanted = [(key, "NoSchedule") for key in keys]

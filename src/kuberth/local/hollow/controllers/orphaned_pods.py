@@ -1,4 +1,4 @@
-"""Pods of nodes that are gone: nobody is left to end them, so they are removed.
+"""Pods of deleted nodes, which no kubelet can end any more, are deleted.
 
 In: nodes and pods. Out: deletions without grace, after a node was seen to be missing for a while.
 """
@@ -48,7 +48,7 @@ class OrphanedPodsController:
                 await self._remove(pod)
 
     async def _remove(self, pod: Obj) -> None:
-        """It has failed, whatever it was doing: who counts it must not wait for more."""
+        """Mark the pod as failed, so that its owner does not wait for it, and delete it."""
         if not is_finished(pod):
             reason, message = "DeletionByPodGC", "PodGC: node no longer exists"
             status = disrupted(pod, reason=reason, message=message, clock=self._clock)

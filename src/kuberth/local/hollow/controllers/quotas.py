@@ -1,7 +1,7 @@
-"""Quotas whose status somebody else wrote: counted anew every five minutes, as kube-controller-manager does.
+"""Recounting of quotas every five minutes, as kube-controller-manager does, in case a status was overwritten.
 
-In: quotas, looked at now and then; with every other write the server itself keeps their counts current. Out:
-updates that change nothing, at which the server counts.
+In: quotas; the server itself updates their counts with every other write. Out: empty patches, at which the
+server recounts.
 """
 
 from __future__ import annotations

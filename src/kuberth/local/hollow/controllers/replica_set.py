@@ -1,4 +1,4 @@
-"""ReplicaSet, and its elder ReplicationController: as many pods as asked for.
+"""ReplicaSet and ReplicationController: the wanted number of pods.
 
 In: replica sets (or replication controllers) and pods. Out: pods made and deleted, in upstream's order of
 preference, and the status that deployments and kubectl read.
@@ -23,7 +23,7 @@ from kuberth.local.selecting import labels_of, selector_of
 from kuberth.text.timestamps import stamp
 
 _BURST: Final = 500
-"""At most so many pods are made or deleted in one step."""
+"""Most pods created or deleted in one step."""
 
 
 class ReplicaSetController:
@@ -86,7 +86,7 @@ class ReplicaSetController:
     async def _manage(self, replica_set: Obj, replicas: Replicas, missing: int) -> None:
         """Make or delete pods."""
         if missing > 0:
-            # One first: if the server refuses these pods at all, it is asked once, not five hundred times.
+            # One first: if the server refuses these pods, it does so once, not five hundred times.
             await self._pods.create(pod_from_template(replica_set))
             rest = min(missing, _BURST) - 1
             await together(self._pods.create(pod_from_template(replica_set)) for _ in range(rest))

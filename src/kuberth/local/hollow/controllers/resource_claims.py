@@ -1,9 +1,10 @@
-"""ResourceClaims: made from templates for pods that ask for them, freed and removed when those are done.
+"""ResourceClaims: created from templates for pods and pod groups, deallocated and deleted after them.
 
 In: pods, claims, claim templates and, with the gate DRAWorkloadResourceClaims, pod groups. Out: claims owned
 by their pods or groups, with their names in the status of these; reservations without the pods that ended and
-the groups that are gone; claims that nobody uses deallocated, so that others get their devices, and let go.
-As upstream, claims that people made stay, and who reserved one for anything else takes it back himself.
+the groups that are gone; unused claims deallocated, so that others get their devices, and released. As
+upstream, claims that users created stay, and reservations for other kinds of objects are left to their
+writers.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ class ResourceClaimController:
         self._note_claims_of(pod)
 
     def _note_claims_of(self, owner: Obj) -> None:
-        """Whoever asked for these is done."""
+        """Queue the claims of a pod or group that has ended."""
         for key in claim_keys(owner):
             self._claim_queue.add(key)
         for claim in self._claims.by("owner", owner["metadata"]["uid"]):
@@ -120,7 +121,7 @@ class ResourceClaimController:
         if self._groups is not None and (keys := group_keys(pod)):
             group = self._groups.get(keys[0])
             if group is None:
-                return  # its coming will be noticed
+                return  # the watch will queue the pod again
         updated = await self._make_all(pod, _POD, self._pods, group)
         if updated is not None and node_of(updated):
             await self._reserve(updated, group)
@@ -140,12 +141,12 @@ class ResourceClaimController:
             try:
                 claim = await self._make(owner, wanted, kind, group)
             except (StatusError, _MissingTemplateError) as error:
-                # A list of a real server leaves out what its items are.
+                # Items in lists of a real server have no apiVersion and kind.
                 about = {**owner, "apiVersion": kind.api_version, "kind": kind.kind}
                 message = f"{kind.kind}ResourceClaim {wanted.name}: {error}"
                 self._recorder.record(about, "FailedResourceClaimCreation", message, type_="Warning")
                 if isinstance(error, _MissingTemplateError):
-                    return None  # its coming will be noticed
+                    return None  # the watch will queue the pod again
                 raise
             if claim is not None:
                 made[wanted.name] = name_of(claim)
@@ -160,7 +161,7 @@ class ResourceClaimController:
             if known is not None and self._is_for(owner, known, kind):
                 return None
         if group is not None and is_of_group(group, wanted):
-            return self._made_before(group, wanted)  # if not, the group's turn comes first
+            return self._made_before(group, wanted)  # None until the group's claim is created
         claim = self._made_before(owner, wanted)
         if claim is not None:
             return claim
@@ -178,14 +179,14 @@ class ResourceClaimController:
         return is_for(owner, claim, with_groups=self._with_groups)
 
     def _made_before(self, owner: Obj, wanted: PodClaim) -> Obj | None:
-        """What was made for it, but whose name did not get into its status, or not into all."""
+        """A claim that was created before its name was written to the owner's status."""
         for claim in self._claims.by("owner", owner["metadata"]["uid"]):
             if (claim["metadata"].get("annotations") or {}).get(POD_CLAIM_NAME) == wanted.name:
                 return claim
         return None
 
     async def _reserve(self, pod: Obj, group: Obj | None) -> None:
-        """For a pod that came to its node without the scheduler: it uses what is allocated."""
+        """Reserve allocated claims for a pod that was bound without the scheduler."""
         for wanted in claims_of(pod):
             claim = self._claims.get(make_key(namespace_of(pod), wanted.claim)) if wanted.claim else None
             if claim is None or "allocation" not in claim.get("status", {}):
@@ -203,7 +204,7 @@ class ResourceClaimController:
                 changed = {**claim, "status": {**status, "reservedFor": [*reserved, user]}}
                 await self._claims.update(changed, subresource="status")
 
-    # Claims: free what nobody uses
+    # Claims: deallocate unused ones
 
     async def _sync_claim(self, key: str) -> None:
         claim = self._claims.get(key)
@@ -232,8 +233,8 @@ class ResourceClaimController:
             group = self._groups.get(key) or await self._groups.fetch(key)
             return group is not None and group["metadata"]["uid"] == user.get("uid")
         if user.get("apiGroup") or user.get("resource") != "pods":
-            return True  # whatever it is, it is not known here whether it ended
-        # The scheduler may know a pod that did not come here yet.
+            return True  # another kind: whether it ended is not known here
+        # The scheduler may have seen a pod that this watch has not.
         pod = self._pods.get(key) or await self._pods.fetch(key)
         return pod is not None and pod["metadata"]["uid"] == user.get("uid") and not _is_done(pod)
 
@@ -250,7 +251,7 @@ class ResourceClaimController:
         return await self._claims.update({**claim, "metadata": {**claim["metadata"], "finalizers": rest}})
 
     def _is_left_over(self, claim: Obj) -> bool:
-        """Whether its pod is done but still there: of one that is gone, owner garbage is collected."""
+        """Whether its pod has ended but still exists; of a deleted pod the garbage collector deletes it."""
         owner = owning_pod(claim)
         if owner is None:
             return False

@@ -20,7 +20,7 @@ REVISIONS: Final = "controllerrevisions.apps"
 REVISION_LABEL: Final = "controller-revision-hash"
 """The label of a pod: which revision it was made from."""
 _ATTEMPTS: Final = 10
-"""So many hashes are tried before a collision is somebody else's problem."""
+"""Most hashes that are tried after collisions."""
 
 
 class Versions(NamedTuple):
@@ -103,7 +103,7 @@ def template_of(revision: Obj) -> Obj:
 
 
 def _is_whole(revision: Obj) -> bool:
-    """Whether it keeps a template: anybody can make a revision that a selector matches."""
+    """Whether the revision holds a template; any client can create one that a selector matches."""
     data = revision.get("data")
     spec = data.get("spec") if isinstance(data, dict) else None
     return isinstance(spec, dict) and isinstance(spec.get("template"), dict)

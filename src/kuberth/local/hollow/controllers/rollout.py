@@ -1,8 +1,8 @@
-"""A deployment's arithmetic: which of its replica sets should have how many pods next.
+"""The arithmetic of rollouts: the next sizes of a deployment's replica sets.
 
-In: a deployment, the replica set of its present template, and those of earlier ones. Out: new sizes by
-name, only where they change. No I/O, so the rules of kube-controller-manager can be read, and tested, as
-they stand: surge and unavailability while rolling, proportions when scaled in the middle of it.
+In: a deployment, the replica set of its present template, and those of earlier ones. Out: new sizes by name,
+only where they change. There is no I/O: surge and unavailability during a rollout, and proportions when a
+deployment is scaled in the middle of one, follow kube-controller-manager.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def is_recreate(deployment: Obj) -> bool:
 
 
 def fenceposts(deployment: Obj) -> tuple[int, int]:
-    """maxSurge and maxUnavailable in pods; both zero would stand still, so one may be unavailable then."""
+    """maxSurge and maxUnavailable in pods; if both are zero, one pod may be unavailable."""
     if is_recreate(deployment):
         return 0, 0
     rolling = (deployment["spec"].get("strategy") or {}).get("rollingUpdate") or {}
@@ -53,8 +53,8 @@ def first_size(deployment: Obj, old: Sequence[Obj], *, now: int = 0) -> int:
     if is_recreate(deployment):
         return wanted
     surge, _ = fenceposts(deployment)
-    room = wanted + surge - now - sum(map(replicas_of, old))
-    return now + min(room, wanted - now) if room > 0 else now
+    spare = wanted + surge - now - sum(map(replicas_of, old))
+    return now + min(spare, wanted - now) if spare > 0 else now
 
 
 def rolling_sizes(deployment: Obj, new: Obj, old: Sequence[Obj]) -> Sizes:
@@ -112,7 +112,7 @@ def scaling_sizes(deployment: Obj, new: Obj | None, old: Sequence[Obj]) -> Sizes
 
 
 def marks(deployment: Obj) -> dict[str, str]:
-    """The annotations that tell a later look at a replica set how it was sized."""
+    """The annotations that record how a replica set was sized."""
     wanted = replicas_of(deployment)
     surge, _ = fenceposts(deployment)
     return {DESIRED: str(wanted), MAXIMUM: str(wanted + surge)}
@@ -122,13 +122,13 @@ def _shrunk(deployment: Obj, new: Obj, old: Sequence[Obj]) -> Sizes:
     _, unavailable = fenceposts(deployment)
     minimum = replicas_of(deployment) - unavailable
     total = sum(map(replicas_of, old)) + replicas_of(new)
-    # Pods of the new set that are not available yet must not cost old ones that are.
+    # Unavailable pods of the new set must not cost available old ones.
     budget = total - minimum - (replicas_of(new) - available_of(new))
     if budget <= 0 or not old:
         return {}
     sizes = {name_of(each): replicas_of(each) for each in old}
     oldest_first = sorted(old, key=_age)
-    # Unhealthy pods first: taking them away makes nothing less available.
+    # Unhealthy pods first: deleting them does not reduce availability.
     for each in oldest_first:
         cut = min(budget, max(0, replicas_of(each) - available_of(each)))
         sizes[name_of(each)] -= cut

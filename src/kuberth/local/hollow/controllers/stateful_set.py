@@ -82,7 +82,7 @@ class StatefulSetController:
         return pods
 
     async def _update(self, spec: Obj, pods: dict[int, Obj], *, first: int, revision: str) -> None:
-        """Delete the highest pod that is not of the newest revision; it comes back as one that is."""
+        """Delete the highest pod that is not of the newest revision, to create it again from that."""
         strategy = spec.get("updateStrategy") or {}
         if strategy.get("type") == "OnDelete":
             return
@@ -97,7 +97,7 @@ class StatefulSetController:
                 return
 
     async def _own_claims(self, owner: Obj, pods: dict[int, Obj], wanted: range) -> None:
-        """Let claims belong to whom they are to go with: a pod that is one too many, the set, or nobody."""
+        """Set the owners of claims by the retention policy: a surplus pod, the set, or none."""
         policy = owner["spec"].get("persistentVolumeClaimRetentionPolicy") or {}
         for number, pod in pods.items():
             for name in _claims(owner, name_of(pod)).values():
@@ -184,7 +184,7 @@ def _partition(spec: Obj) -> int:
 
 
 def _version_for(owner: Obj, position: int, versions: Versions) -> Obj:
-    """The version a pod is made in: below the partition the one that is updated from."""
+    """The revision to create a pod from: below the partition the current one."""
     spec, strategy = owner["spec"], owner["spec"].get("updateStrategy") or {}
     if strategy.get("type") == "OnDelete":
         return versions.update

@@ -1,7 +1,7 @@
-"""NoExecute taints: pods that do not tolerate them go, at once or after their tolerationSeconds.
+"""Eviction by NoExecute taints of nodes, at once or after a pod's tolerationSeconds.
 
-In: nodes and pods. Out: pods marked as disrupted and deleted, with an event for each decision. As upstream,
-a pod's time is set when its node's taints first call for it, and only their going takes it back.
+In: nodes and pods. Out: pods marked as disrupted and deleted, with an event for each decision. As upstream, a
+pod's eviction time is set when its node is first tainted, and is cancelled only when the taints are removed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class TaintEvictionController:
         self._clock = clock
         self._recorder = Recorder(informers, clock=clock, component=self.name)
         self._due_ns: dict[str, int] = {}
-        """When pods are to go, by UID."""
+        """When pods are to be evicted, by UID."""
         controller = Controller(informers)
         self._queue = controller.queue(self.name, self._sync)
         self._nodes = controller.watch("nodes")

@@ -1,4 +1,4 @@
-"""PersistentVolumes and their claims: bound to each other, and made where a hollow class asks for it.
+"""PersistentVolumes and claims: bound to each other, and provisioned for hollow storage classes.
 
 In: claims, volumes, storage classes, nodes. Out: bindings on both sides, volumes for claims of classes
 whose provisioner is `kuberth.dev/hollow`, and volumes that are released or deleted after their claim. With
@@ -92,7 +92,7 @@ class VolumeController:
             await self._write_phase(claim, "Pending")
 
     async def _with_class(self, claim: Obj) -> Obj:
-        """A claim that names no class gets the default one, also later, as upstream."""
+        """The claim with the default class if it names none, also after its creation, as upstream."""
         if claim["spec"].get("storageClassName") is not None or claim["spec"].get("volumeName"):
             return claim
         defaults = [each for each in self._classes.all() if _annotation(each, _DEFAULT_CLASS) == "true"]
@@ -105,7 +105,7 @@ class VolumeController:
         return await self._claims.update({**claim, "spec": spec})
 
     async def _follow_name(self, claim: Obj, name: str) -> None:
-        """The claim names its volume: bind it, or find it lost."""
+        """Bind a claim that names its volume, or mark it as lost."""
         volume = self._volumes.get(name)
         if volume is None:
             lost = _annotation(claim, _BIND_COMPLETED) and await self._volumes.fetch(name) is None
@@ -135,7 +135,7 @@ class VolumeController:
         return min(free, key=lambda each: (_bytes(_capacity(each)), name_of(each)), default=None)
 
     async def _bind(self, claim: Obj, volume: Obj) -> None:
-        """Both sides name each other: the volume first, so that nobody else takes it."""
+        """Bind both sides to each other, the volume first, so that no other claim takes it."""
         reference = volume["spec"].get("claimRef")
         if reference is None or reference.get("uid") != claim["metadata"]["uid"]:
             metadata = volume["metadata"]
@@ -171,7 +171,7 @@ class VolumeController:
         if selected := _annotation(claim, SELECTED_NODE):
             node = await self._nodes.fetch(selected)
             if node is None:
-                # Not there any more: give the choice back to the scheduler.
+                # The node is gone: the scheduler chooses again.
                 annotations = {**claim["metadata"]["annotations"]}
                 del annotations[SELECTED_NODE]
                 await self._claims.update(
@@ -198,7 +198,7 @@ class VolumeController:
             await self._write_volume_phase(volume, "Available")
             return
         if not reference.get("uid"):
-            # Kept for a claim that may come; the claim's own look binds them.
+            # Reserved for a claim that may be created; the claim's sync binds them.
             await self._write_volume_phase(volume, "Available")
             return
         claim = await self._claims.fetch(_claim_key(reference))

@@ -1,7 +1,7 @@
-"""The next step of a hollow pod's life: pure, so that a step that could not be written was never taken.
+"""The next step of a hollow pod: a pure function, so that a step that could not be written was never taken.
 
-In: a started pod, what is remembered of its life, the present time. Out: a `Step`: its status then, what to
-remember, what to tell, and when to look again.
+In: a started pod, the state of its containers, the present time. Out: a `Step`: the new status and state, the
+events to record, and when to look again.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ _TOO_LONG: Final = "Pod was active on the node longer than the specified deadlin
 
 
 @dataclass(frozen=True, slots=True)
-class PodLife:
-    """What a status, in whole seconds, is too coarse for: when the containers started and ended."""
+class ContainersState:
+    """When a pod's containers started and ended, in nanoseconds; a status has whole seconds."""
 
     started_ns: int
     ended_ns: int | None = None
     """None: they run."""
     crashes: int = 0
-    """How often they ended since they last held out."""
+    """How often they ended since they last ran for long."""
     restarts: int = 0
 
     def is_of(self, status: Obj) -> bool:
-        """Whether a status tells the same: a write may have been done whose answer was lost."""
+        """Whether a status shows this state: a write may have succeeded whose answer was lost."""
         container = _first(status)
-        told = int(container.get("restartCount", 0)), "running" in container.get("state", {})
-        return not container or told == (self.restarts, self.ended_ns is None)
+        shown = int(container.get("restartCount", 0)), "running" in container.get("state", {})
+        return not container or shown == (self.restarts, self.ended_ns is None)
 
     @property
     def backoff_seconds(self) -> float:
-        """How long to wait after the latest crash: nothing after the first one, then longer each time."""
+        """How long to wait after the latest crash: 0 after the first one, then longer each time."""
         if self.crashes < 2:
             return 0.0
         return min(_FIRST_BACKOFF_SECONDS * 2.0 ** min(self.crashes - 2, 10), _LAST_BACKOFF_SECONDS)
@@ -64,15 +64,15 @@ class PodLife:
         """Seconds since they last started."""
         return (now_ns - self.started_ns) / NANOSECONDS
 
-    def crash(self, now_ns: int) -> PodLife:
+    def crash(self, now_ns: int) -> ContainersState:
         held_out = self.age(now_ns) > 2 * _LAST_BACKOFF_SECONDS
         return replace(self, ended_ns=now_ns, crashes=1 if held_out else self.crashes + 1)
 
-    def restart(self, now_ns: int) -> PodLife:
+    def restart(self, now_ns: int) -> ContainersState:
         return replace(self, started_ns=now_ns, ended_ns=None, restarts=self.restarts + 1)
 
 
-class Told(NamedTuple):
+class PodEvent(NamedTuple):
     """An event about a pod."""
 
     reason: str
@@ -82,27 +82,27 @@ class Told(NamedTuple):
 
 class Step(NamedTuple):
     status: Obj
-    life: PodLife
+    life: ContainersState
     seconds: float | None
     """When to look again; None: not before something changes."""
-    told: tuple[Told, ...] = ()
+    events: tuple[PodEvent, ...] = ()
 
 
-def remembered(status: Obj, *, now_ns: int) -> PodLife:
-    """A life as a status has it, written by an earlier run."""
+def state_from(status: Obj, *, now_ns: int) -> ContainersState:
+    """The state that a status of an earlier run shows."""
     container = _first(status)
     restarts, running = int(container.get("restartCount", 0)), container.get("state", {}).get("running")
     if running is not None:
         started_ns = parse_timestamp(running.get("startedAt")) or now_ns
-        return PodLife(started_ns, crashes=restarts, restarts=restarts)
+        return ContainersState(started_ns, crashes=restarts, restarts=restarts)
     last = container.get("lastState", {}).get("terminated") or {}
     started_ns = parse_timestamp(last.get("startedAt")) or now_ns
     ended_ns = parse_timestamp(last.get("finishedAt")) or now_ns
-    return PodLife(started_ns, ended_ns, crashes=restarts + 1, restarts=restarts)
+    return ContainersState(started_ns, ended_ns, crashes=restarts + 1, restarts=restarts)
 
 
-def advance(pod: Obj, status: Obj, life: PodLife, *, node_ready: bool, now_ns: int) -> Step:
-    """What becomes of a pod with this status now."""
+def advance(pod: Obj, status: Obj, life: ContainersState, *, node_ready: bool, now_ns: int) -> Step:
+    """The next step of a pod with this status."""
     course, now = course_of(pod), timestamp(now_ns)
     seconds, exit_code = course.end or (math.inf, 0)
     left = _seconds_to_deadline(pod, status, now_ns)
@@ -110,14 +110,14 @@ def advance(pod: Obj, status: Obj, life: PodLife, *, node_ready: bool, now_ns: i
         reason = "DeadlineExceeded"
         over = finished(pod, status, exit_code=KILLED, now=now, reason=reason, message=_TOO_LONG)
         return Step(over, life, None)
-    told: tuple[Told, ...] = ()
+    events: tuple[PodEvent, ...] = ()
     if life.ended_ns is None and life.age(now_ns) >= seconds:
         if not _restarts(pod, exit_code):
             return Step(finished(pod, status, exit_code=exit_code, now=now), life, None)
         life, status = life.crash(now_ns), crashed(status, exit_code=exit_code, now=now)
         if life.backoff_seconds:
             status = backing_off(pod, status, seconds=life.backoff_seconds)
-        told = _crash_told(pod, course, life)
+        events = _crash_events(pod, course, life)
     if life.ended_ns is not None and life.seconds_to_restart(now_ns) <= 0:
         life, status = life.restart(now_ns), restarted(status, now=now)
     runs, unready = life.ended_ns is None, course.ready_after_seconds - life.age(now_ns)
@@ -127,7 +127,7 @@ def advance(pod: Obj, status: Obj, life: PodLife, *, node_ready: bool, now_ns: i
         left = min(left, life.seconds_to_restart(now_ns))
     else:
         left = min(left, seconds - life.age(now_ns), unready if unready > 0 else math.inf)
-    return Step(status, life, None if math.isinf(left) else left, told)
+    return Step(status, life, None if math.isinf(left) else left, events)
 
 
 def _first(status: Obj) -> Obj:
@@ -153,15 +153,15 @@ def _gates_open(pod: Obj) -> bool:
     return all(is_true(pod, gate.get("conditionType", "")) for gate in gates)
 
 
-def _crash_told(pod: Obj, course: Course, life: PodLife) -> tuple[Told, ...]:
-    told = []
+def _crash_events(pod: Obj, course: Course, life: ContainersState) -> tuple[PodEvent, ...]:
+    events = []
     for container in pod["spec"].get("containers", ()):
         name = container["name"]
         if course.dies_of_its_probe:
-            told.append(Told("Unhealthy", "Liveness probe failed: the annotation says so"))
+            events.append(PodEvent("Unhealthy", "Liveness probe failed: the annotation says so"))
             message = f"Container {name} failed liveness probe, will be restarted"
-            told.append(Told("Killing", message, "Normal"))
+            events.append(PodEvent("Killing", message, "Normal"))
         if life.backoff_seconds:
             message = f"Back-off restarting failed container {name} in pod {pod_id(pod)}"
-            told.append(Told("BackOff", message))
-    return tuple(told)
+            events.append(PodEvent("BackOff", message))
+    return tuple(events)
