@@ -1,7 +1,7 @@
-"""HTTPS as both servers of the project speak it: one listener, certificates, a request and its answer.
+"""The HTTPS server of this project: a listener, certificates, requests and responses.
 
-It knows nothing of Kubernetes' kinds. `serving` answers the scheduler's probes and metrics over it, and
-`local.apiserver.http` the whole API: each is a `HttpService` behind a `Listener`.
+It is independent of Kubernetes' kinds. `serving` serves the scheduler's probes and metrics with it, and
+`local.apiserver.http` the API: each is a `HttpService` behind a `Listener`.
 
-    socket → listener → crowd (is there room?) → connection (TLS, HTTP) → application → the service
+    socket → listener → connection limit → connection (TLS, HTTP) → application → the service
 """

@@ -1,6 +1,6 @@
-"""From ASGI to a service's request, and from its answer back to ASGI.
+"""Translates between ASGI and a service's requests and responses.
 
-In: ASGI scopes of connections. Out: what the service answers, for as long as the client reads it.
+In: ASGI scopes of connections. Out: the service's response, for as long as the client reads it.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ _ALWAYS: Final = {"cache-control": "no-cache, private", "x-content-type-options"
 
 
 class HttpService(Protocol):
-    """What a listener serves."""
+    """Answers the requests of a listener."""
 
     async def answer(self, request: Request) -> Response:
-        """In its own time; ClientGone if there is nobody to answer any more."""
+        """Answer a request; raises ClientGone if the client has closed the connection."""
         ...
 
     def refuse(self, code: int, message: str) -> Response:
-        """A refusal that is not the service's own, in its words."""
+        """The response to a request that the server refuses, in the service's format."""
         ...
 
     def is_open(self, request: Request) -> bool:
-        """Whether everybody may ask, always: probes."""
+        """Whether the request needs no permission and counts against no limit: probes."""
         ...
 
 
@@ -47,7 +47,7 @@ class Application:
         self._closing = False
 
     def end_streams(self) -> None:
-        """Endless answers end cleanly, as if their time were over, and no more begin."""
+        """End all endless responses cleanly, and start no more."""
         self._closing = True
         for stream in self._streams:
             stream.cancel()
@@ -87,14 +87,14 @@ class Application:
             max_body_bytes=self._limits.body_bytes,
             body_seconds=self._limits.body_seconds,
             receive=receive,
-            vouch=state["vouch"],
+            mark_authenticated=state["mark_authenticated"],
         )
 
     async def _send(self, request: Request, response: Response, scope: Mapping[str, Any], send: Send) -> None:
         body = response.body
         try:
             if scope["http_version"] == "1.0" and not isinstance(body, bytes) and not response.endless:
-                body = b"".join([piece async for piece in body])  # such a client knows no pieces
+                body = b"".join([piece async for piece in body])  # HTTP/1.0 has no chunked encoding
             if isinstance(body, bytes):
                 async with asyncio.timeout(self._limits.unread_seconds):
                     await send(_start(response, length=len(body)))
@@ -106,23 +106,23 @@ class Application:
                     await send(_start(response))
                     async for piece in pieces:
                         await send(_piece(piece))
-                        # A body made piece by piece is made between other work, not instead of it.
+                        # Other tasks run between the pieces of a long body.
                         await asyncio.sleep(0)
                     await send({"type": "http.response.body", "body": b""})
         except TimeoutError:
-            logger.info("a client that did not read its answer was cut")
-            scope["state"]["leave"]()
+            logger.info("closed the connection of a client that did not read its response")
+            scope["state"]["drop"]()
 
     async def _stream(
         self, request: Request, response: Response, body: AsyncIterator[bytes], send: Send
     ) -> None:
         await send(_start(response))
-        # Clients wait for the header, and it leaves only with a first piece of body.
+        # Clients wait for the header, which uvicorn sends only with the first piece of the body.
         await send(_piece(b""))
         stream = asyncio.get_running_loop().create_task(self._pump(body, send), name="stream")
         self._streams.add(stream)
         try:
-            # It ends by itself, or because its reader or the server goes.
+            # The stream ends by itself, when its client goes away, or when the server stops.
             async with asyncio.TaskGroup() as group:
                 reader = group.create_task(_wait_gone(request.receive, stream.cancel), name="stream reader")
                 if self._closing:

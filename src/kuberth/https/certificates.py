@@ -1,8 +1,7 @@
-"""What the server proves itself with: certificate files that are read again when they change, or its own.
+"""Server certificates: files that are reloaded when they change, self-signed, or in memory.
 
-In: files, or names to be reachable under. Out: TLS settings for one handshake. ssl reads keys only from
-files, so a key made here is in a file for a moment: one in memory where the system has such, else one in a
-directory nobody else can enter.
+In: files, or host names. Out: an SSL context for the next handshake. `ssl` loads keys only from files, so a
+generated key is in a file for a moment: in memory where the system supports it, else in a private directory.
 """
 
 from __future__ import annotations
@@ -29,12 +28,12 @@ Stamp = tuple[tuple[int, int, int], ...]
 
 class Certificates(Protocol):
     def context(self) -> ssl.SSLContext:
-        """The settings for the next handshake; ServingError if there never were any that work."""
+        """The context for the next handshake; raises ServingError if there is none that works."""
         ...
 
 
 class CertificateFiles:
-    """Implements `Certificates`: PEM files, loaded anew when either of them changed."""
+    """Implements `Certificates`: PEM files, reloaded when either of them changed."""
 
     def __init__(self, certificate: Path, key: Path, *, client_ca: Path | None = None) -> None:
         self._certificate = certificate
@@ -47,15 +46,15 @@ class CertificateFiles:
         try:
             stamp = self._read_stamp()
             if self._context is None or stamp != self._stamp:
-                # A fresh one each time: a chain that does not load must not spoil the one in use.
+                # A new context each time: a chain that does not load must not change the one in use.
                 self._context = _load(self._certificate, self._key, client_ca=self._client_ca)
                 self._stamp = stamp
         except (OSError, ssl.SSLError) as error:
-            problem = f"{self._certificate} and {self._key} are no certificate and key to serve with: {error}"
+            problem = f"{self._certificate} and {self._key} are not a certificate and its key: {error}"
             if self._context is None:
                 raise ServingError(f"{problem}; check --tls-cert-file and --tls-private-key-file") from error
-            # Halfway through a rotation the two do not match yet.
-            logger.warning("%s; the one read before stays in use", problem)
+            # In the middle of a rotation the two do not match yet.
+            logger.warning("%s; the previous certificate stays in use", problem)
         return self._context
 
     def _read_stamp(self) -> Stamp:
@@ -64,7 +63,7 @@ class CertificateFiles:
 
 
 class SelfSigned:
-    """Implements `Certificates`: a key and a certificate made now, valid for a year."""
+    """Implements `Certificates`: a generated key and certificate, valid for a year."""
 
     def __init__(self, *names: str, client_ca: Path | None = None) -> None:
         """`names` are host names and addresses; the host's own name and localhost are always among them."""
@@ -74,7 +73,7 @@ class SelfSigned:
 
     def context(self) -> ssl.SSLContext:
         if self._context is None:
-            # Imported here: whoever brings certificate files need not pay for the library.
+            # Imported here: with certificate files the library is not needed.
             from kuberth.https.issuing import issue
 
             host = socket.gethostname()
@@ -88,7 +87,7 @@ class SelfSigned:
 
 
 class CertificateInMemory:
-    """Implements `Certificates`: PEM text that its owner holds; clients may show one of `client_ca`."""
+    """Implements `Certificates`: PEM text; clients may authenticate with a certificate of `client_ca`."""
 
     def __init__(self, certificate: bytes, key: bytes, *, client_ca: bytes) -> None:
         with _in_file(certificate + key) as file:
@@ -102,7 +101,7 @@ class CertificateInMemory:
 
 @contextmanager
 def _in_file(content: bytes) -> Iterator[Path]:
-    """A file with this content, for as long as it takes to read it."""
+    """A private file with this content while the block lasts."""
     if Path("/proc/self/fd").is_dir() and hasattr(os, "memfd_create"):
         with os.fdopen(os.memfd_create("kuberth-tls"), "wb") as file:
             file.write(content)
@@ -118,21 +117,21 @@ def _in_file(content: bytes) -> Iterator[Path]:
 def _load(certificate: Path, key: Path, *, client_ca: Path | None) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    # An encrypted key would make OpenSSL ask on the terminal.
+    # For an encrypted key OpenSSL would prompt on the terminal.
     context.load_cert_chain(certificate, key, password=_no_password)
     if client_ca is not None:
         context.load_verify_locations(client_ca)
-        # Optional: whoever has none may come with a token.
+        # Optional: a client without one may have a token.
         context.verify_mode = ssl.CERT_OPTIONAL
     return context
 
 
 def _no_password() -> str:
-    raise ssl.SSLError("the key is encrypted; give one without a password")
+    raise ssl.SSLError("the key is encrypted; use a key without a password")
 
 
 def write_privately(path: Path, content: bytes) -> None:
-    """Whole or not at all, and only for its owner to read."""
+    """Write a file atomically, readable only by its owner."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "wb") as file:

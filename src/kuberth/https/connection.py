@@ -1,7 +1,7 @@
-"""One connection: uvicorn's HTTP, with bounds on what a client sends and on how long it takes.
+"""One connection: uvicorn's HTTP protocol, with limits on what a client sends and on how long it takes.
 
-In: bytes after the TLS handshake. Out: ASGI requests. There is always a deadline that no trickle of bytes
-moves: for the header, for a body that nobody asked for, or for the next request.
+In: bytes after the TLS handshake. Out: ASGI requests. There is always a deadline that received bytes do not
+move: for the header, for a body that the service does not read, or for the next request.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from kuberth.https.crowd import Crowd
+from kuberth.https.connection_limit import ConnectionLimit
 from kuberth.https.limits import Limits
 from kuberth.https.users import certified_user
 
 
 class HttpConnection(HttpToolsProtocol):
-    """Implements `Guest`, from the moment its socket was accepted."""
+    """Implements `LimitedConnection`, from the moment its socket was accepted."""
 
     def __init__(
         self,
@@ -30,17 +30,17 @@ class HttpConnection(HttpToolsProtocol):
         config: uvicorn.Config,
         state: ServerState,
         limits: Limits,
-        crowd: Crowd[HttpConnection],
+        limit: ConnectionLimit[HttpConnection],
     ) -> None:
         super().__init__(config, state, {})
         self.accepted = accepted
         self.address = address
         self.made = False
-        """The handshake is over."""
-        self.known = False
+        """The handshake has succeeded."""
+        self.authenticated = False
         self.lost = asyncio.Event()
         self._limits = limits
-        self._crowd = crowd
+        self._limit = limit
         self._deadline: asyncio.TimerHandle | None = None
         self._header_bytes = 0
         self._in_header = False
@@ -50,24 +50,28 @@ class HttpConnection(HttpToolsProtocol):
     def busy(self) -> bool:
         return self.cycle is not None and not self.cycle.response_complete
 
-    def leave(self) -> None:
+    def drop(self) -> None:
         if self.made:
             self.transport.abort()
         else:
-            # The handshake then fails, and whoever runs it cleans up.
+            # The handshake then fails, and its task cleans up.
             with contextlib.suppress(OSError):
                 self.accepted.shutdown(socket.SHUT_RDWR)
 
-    def vouch(self) -> None:
-        self.known = True
+    def mark_authenticated(self) -> None:
+        self.authenticated = True
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn
         super().connection_made(transport)
         self.made = True
         certificate = transport.get_extra_info("peercert")
-        self.known = certified_user(certificate) is not None
+        self.authenticated = certified_user(certificate) is not None
         # uvicorn copies this into every request's scope.
-        self.app_state = {"certificate": certificate, "vouch": self.vouch, "leave": self.leave}
+        self.app_state = {
+            "certificate": certificate,
+            "mark_authenticated": self.mark_authenticated,
+            "drop": self.drop,
+        }
         self._set_deadline(self._limits.header_seconds)
 
     def data_received(self, data: bytes) -> None:
@@ -103,21 +107,21 @@ class HttpConnection(HttpToolsProtocol):
         self._in_body = False
         if self.cycle is not None:
             super().on_message_complete()
-            self._rest()
+            self._set_idle_deadline()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        self._crowd.note_rest(self)
-        self._rest()
+        self._limit.mark_idle(self)
+        self._set_idle_deadline()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._set_deadline(None)
         super().connection_lost(exc)
-        self._crowd.remove(self)
+        self._limit.remove(self)
         self.lost.set()
 
     def _unsupported_upgrade_warning(self) -> None:
-        """The request is answered as if it had not asked to speak something else."""
+        """Answer the request as if it had no Upgrade header."""
 
     def _refuse_header(self) -> None:
         self.transport.write(
@@ -125,17 +129,17 @@ class HttpConnection(HttpToolsProtocol):
         )
         self.transport.close()
 
-    def _rest(self) -> None:
+    def _set_idle_deadline(self) -> None:
         if self.busy or self._in_header:
             return
         if self._in_body:
-            # Answered before it was complete: the rest is read only to find the next request.
+            # The request was answered before its body was complete: the rest is read and discarded.
             self._set_deadline(self._limits.body_seconds)
         else:
-            # uvicorn closes an idle connection earlier and politely, but forgets to with any byte.
+            # uvicorn closes an idle connection earlier, unless a byte of the next request has arrived.
             self._set_deadline(self._limits.idle_seconds + self._limits.header_seconds)
 
     def _set_deadline(self, seconds: float | None) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
-        self._deadline = None if seconds is None else self.loop.call_later(seconds, self.leave)
+        self._deadline = None if seconds is None else self.loop.call_later(seconds, self.drop)

@@ -1,6 +1,6 @@
-"""Certificates made here: an authority's, a server's, a client's, or one that signs itself.
+"""Issues certificates: for an authority, a server or a client, signed by an authority or by themselves.
 
-In: names and who signs. Out: a certificate and its key, which also say whether they still serve.
+In: names and the signer. Out: a `KeyPair`, which also checks whether it covers names and who signed it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 YEAR: Final = datetime.timedelta(days=365)
-# Clocks of virtual machines that wake up lag behind; a certificate from the future would be refused.
+# The clock of a resumed virtual machine lags behind; it would refuse a certificate from the future.
 _BACKDATE: Final = datetime.timedelta(hours=1)
 _LONGEST_COMMON_NAME: Final = 64
 
@@ -29,7 +29,7 @@ class KeyPair:
 
     @classmethod
     def from_pem(cls, certificate_pem: bytes, key_pem: bytes) -> KeyPair:
-        """ValueError or TypeError for what is none, or not one pair."""
+        """Parse a pair; raises ValueError or TypeError for anything else."""
         certificate = x509.load_pem_x509_certificate(certificate_pem)
         key = serialization.load_pem_private_key(key_pem, password=None)
         if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != certificate.public_key():
@@ -49,7 +49,7 @@ class KeyPair:
     def is_signed_by(self, authority: KeyPair) -> bool:
         try:
             self.certificate.verify_directly_issued_by(authority.certificate)
-        except Exception:  # whatever is wrong with it, it does not serve
+        except Exception:  # any failure means that the signature does not hold
             return False
         return True
 
@@ -71,7 +71,7 @@ def issue(
     now: datetime.datetime | None = None,
     life: datetime.timedelta = YEAR,
 ) -> KeyPair:
-    """For a server if it has names to be reached under, else for a client; by itself without a signer."""
+    """Issue a server certificate if there are `names`, else a client's; self-signed without a signer."""
     now = now or datetime.datetime.now(datetime.UTC)
     key = ec.generate_private_key(ec.SECP256R1())
     public_key = key.public_key()
@@ -88,7 +88,7 @@ def issue(
         .add_extension(x509.BasicConstraints(is_authority, 0 if is_authority else None), critical=True)
     )
     if signer or is_authority:
-        # Whoever trusts one that signs itself takes it for its own authority, which this would deny.
+        # A client that trusts a self-signed certificate treats it as its authority, which this would deny.
         builder = builder.add_extension(_usage(signs_certificates=is_authority), critical=True)
     if signer:
         identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.key.public_key())

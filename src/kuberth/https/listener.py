@@ -1,8 +1,8 @@
-"""HTTPS in the process's own event loop: uvicorn's protocol, without its process management.
+"""An HTTPS server in the process's own event loop: uvicorn's protocol without its process management.
 
-In: a service, certificates, an address. Out: a listening server for as long as the `async with` lasts. It
-installs no signal handlers and reads no environment; who owns it ends it. Without certificates it is plain
-HTTP, which only `kuberth.https.loopback` does.
+In: a service, certificates, an address. Out: a listening server while the `async with` block lasts. It
+installs no signal handlers and reads no environment. Without certificates it serves plain HTTP, which only
+`kuberth.https.loopback` does.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kuberth.errors import PortTakenError, ServingError
 from kuberth.https.application import Application, HttpService
 from kuberth.https.certificates import Certificates
 from kuberth.https.connection import HttpConnection
-from kuberth.https.crowd import Crowd
+from kuberth.https.connection_limit import ConnectionLimit
 from kuberth.https.limits import Limits, affordable_connections
 
 logger = logging.getLogger(__name__)
@@ -32,14 +32,14 @@ _ACCEPT_AGAIN_SECONDS: Final = 1.0
 
 
 class AddressFlags(NamedTuple):
-    """How the user says where to listen; errors name them."""
+    """Names of the flags for host and port, for error messages."""
 
     host: str
     port: str
 
 
 class Listener:
-    """Serves while it is entered; `port` is then the real one."""
+    """Serves while it is entered; `port` is then the actual one."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Listener:
         flags: AddressFlags,
         limits: Limits,
     ) -> None:
-        """`port` 0 takes any that is free."""
+        """`port` 0 takes any free port."""
         connections = affordable_connections(limits.connections)
         self._limits = dataclasses.replace(limits, connections=connections)
         self._service = service
@@ -59,7 +59,9 @@ class Listener:
         self.host = host
         self._flags = flags
         self._state = ServerState()
-        self._crowd: Crowd[HttpConnection] = Crowd(connections, per_address=limits.per_address)
+        self._limit: ConnectionLimit[HttpConnection] = ConnectionLimit(
+            connections, per_address=limits.per_address
+        )
         self.port = port
 
     async def __aenter__(self) -> Self:
@@ -78,10 +80,10 @@ class Listener:
         )
         self._config.load()
         if self._certificates is not None:
-            self._certificates.context()  # what is wrong with them is told before anybody can come
+            self._certificates.context()  # raises before the first connection
         self._socket = self._listen()
         self.port = self._socket.getsockname()[1]
-        # It ends with this server, not with a scope: what is cancelled around it still ends gracefully.
+        # Not in a task group: when the caller is cancelled, `__aexit__` must still end this gracefully.
         self._accepting = asyncio.create_task(self._accept(), name="accept connections")
         return self
 
@@ -91,39 +93,39 @@ class Listener:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Accept no more, end streams, let running requests end, then cut what is left."""
+        """Stop accepting, end streams, wait for running requests, then close the rest."""
         try:
             self._accepting.cancel()
             await asyncio.wait([self._accepting])
             self._socket.close()
             self._application.end_streams()
-            for connection in self._crowd.guests():
+            for connection in self._limit.connections():
                 connection.shutdown()
-            await self._let_requests_end()
-            await self._let_clients_go()
+            await self._await_requests()
+            await self._await_closed()
         finally:
             self._socket.close()
-            for connection in self._crowd.guests():
-                connection.leave()
+            for connection in self._limit.connections():
+                connection.drop()
             for task in self._state.tasks:
                 task.cancel()
         if self._state.tasks:
             await asyncio.wait(self._state.tasks)
 
-    async def _let_requests_end(self) -> None:
+    async def _await_requests(self) -> None:
         if self._state.tasks:
             _, running = await asyncio.wait(self._state.tasks, timeout=self._limits.shutdown_seconds)
             if running:
-                logger.warning("%d requests were cut off at shutdown", len(running))
+                logger.warning("%d requests were aborted at shutdown", len(running))
 
-    async def _let_clients_go(self) -> None:
-        """Clients that rest on an open connection do not notice that it is being closed."""
-        lost = [connection.lost.wait() for connection in self._crowd.guests()]
+    async def _await_closed(self) -> None:
+        """Wait a moment for clients to close idle connections."""
+        lost = [connection.lost.wait() for connection in self._limit.connections()]
         try:
-            async with asyncio.timeout(self._limits.goodbye_seconds):
+            async with asyncio.timeout(self._limits.close_seconds):
                 await asyncio.gather(*lost)
         except TimeoutError:
-            logger.debug("%d connections were not closed by their clients", len(self._crowd))
+            logger.debug("%d connections were not closed by their clients", len(self._limit))
 
     async def _accept(self) -> None:
         loop = asyncio.get_running_loop()
@@ -133,7 +135,7 @@ class Listener:
                     accepted, peer = await loop.sock_accept(self._socket)
                 except ConnectionAbortedError:
                     continue
-                except OSError as error:  # the system has no files left
+                except OSError as error:  # too many open files
                     logger.warning("a connection could not be accepted: %s", error)
                     await asyncio.sleep(_ACCEPT_AGAIN_SECONDS)
                     continue
@@ -143,19 +145,19 @@ class Listener:
                     config=self._config,
                     state=self._state,
                     limits=self._limits,
-                    crowd=self._crowd,
+                    limit=self._limit,
                 )
-                if self._crowd.admit(connection):
+                if self._limit.admit(connection):
                     handshakes.create_task(self._shake_hands(connection), name="TLS handshake")
                 else:
                     accepted.close()
-                # Who waits in line already is accepted without a pause; others must have their turn.
+                # Accepting from a full backlog never suspends; other tasks must run, too.
                 await asyncio.sleep(0)
 
     async def _shake_hands(self, connection: HttpConnection) -> None:
         try:
-            # asyncio does so only for sockets that name their protocol, which accepted ones do not. Header
-            # and body are two writes: else the second waits 40 ms for the client to acknowledge the first.
+            # asyncio does not set this for accepted sockets. Header and body are two writes: without it the
+            # second waits 40 ms for the client to acknowledge the first.
             connection.accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             certificates = self._certificates
             await asyncio.get_running_loop().connect_accepted_socket(
@@ -166,17 +168,17 @@ class Listener:
             )
         except OSError as error:
             logger.debug("no handshake with %s: %s", connection.address, error)
-        except Exception:  # one connection's trouble is not that of the others
+        except Exception:  # other connections must go on
             logger.exception("the handshake with %s failed", connection.address)
         finally:
             if not connection.made:
-                self._crowd.remove(connection)
+                self._limit.remove(connection)
 
     def _listen(self) -> socket.socket:
         host, flags = self.host, self._flags
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
-            # "::" is every address of both families, as it is in Go.
+            # "::" listens on all addresses of both families, as in Go.
             listening = socket.create_server(
                 (host, self.port), family=family, dualstack_ipv6=host == "::", backlog=_BACKLOG
             )

@@ -1,7 +1,7 @@
-"""Plain HTTP for the people at this machine: a browser there trusts no certificate that nobody signed.
+"""Plain HTTP on the loopback address, for browsers on this machine, which trust no self-signed certificate.
 
-In: a service and a port. Out: a listener on the loopback address. It answers only who asks for it by a name
-of this machine: a site elsewhere that has its name resolve to here does not get to see anything.
+In: a service and a port. Out: a listener. It answers only requests whose Host is a name of this machine, so
+that a foreign site whose name resolves to the loopback address reads nothing (DNS rebinding).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _NAMES: Final = (LOOPBACK, "localhost", "[::1]")
 
 
 class LoopbackListener(Listener):
-    """Serves while it is entered; `port` and `url` are then the real ones."""
+    """Serves while it is entered; `port` and `url` are then the actual ones."""
 
     def __init__(self, service: HttpService, *, port: int, flags: AddressFlags, limits: Limits) -> None:
         super().__init__(

@@ -1,4 +1,4 @@
-"""A request and its answer, as services see them: plain values, no ASGI.
+"""Requests and responses of services: plain values, no ASGI.
 
 In: an ASGI scope. Out: `Request`, whose body is read on demand and within bounds, and `Response`.
 """
@@ -24,18 +24,18 @@ _MAX_QUERY_FIELDS: Final = 100
 
 
 class Query(dict[str, list[str]]):
-    """Query parameters; of those given several times the first one counts."""
+    """Query parameters; of a repeated one the first counts."""
 
     @classmethod
     def parse(cls, text: bytes) -> Query:
-        """ValueError for more parameters than anybody needs."""
+        """Parse a query string; raises ValueError for too many parameters."""
         return cls(parse_qs(text.decode("latin-1"), keep_blank_values=True, max_num_fields=_MAX_QUERY_FIELDS))
 
     def text(self, name: str) -> str:
         return self.get(name, [""])[0]
 
     def flag(self, name: str) -> bool:
-        """Present is true, unless its value says otherwise."""
+        """Whether the parameter is present and neither "false" nor "0"."""
         return name in self and self.text(name).lower() not in ("false", "0")
 
 
@@ -43,8 +43,8 @@ async def _no_body() -> Message:
     return {"type": "http.request", "body": b"", "more_body": False}
 
 
-def _nobody_listens() -> None:
-    """A request that came over no connection has nobody to tell who it is."""
+def _no_connection() -> None:
+    """Does nothing: the request did not come over a connection."""
 
 
 @dataclass(slots=True)
@@ -60,22 +60,22 @@ class Request:
     raw_path: str = ""
     """Still percent-encoded."""
     address: str = ""
-    """Where it comes from, without the port."""
+    """The client's address, without the port."""
     user: User = ANONYMOUS
     max_body_bytes: int = 0
     body_seconds: float = 0.0
     receive: Receive = field(default=_no_body, repr=False)
-    vouch: Callable[[], None] = field(default=_nobody_listens, repr=False)
-    """Tells the connection that its client proved who it is."""
+    mark_authenticated: Callable[[], None] = field(default=_no_connection, repr=False)
+    """Marks the request's connection as one of an authenticated client."""
 
     def identify(self, user: User) -> None:
-        """Note who asks. A connection of somebody known is the last to be closed when there are too many."""
+        """Set the user. Connections of authenticated users are closed last when there are too many."""
         self.user = user
         if user != ANONYMOUS:
-            self.vouch()
+            self.mark_authenticated()
 
     async def body(self) -> bytes:
-        """BodyTooLarge, ClientGone, or TimeoutError for one that does not come to its end."""
+        """Read the body; raises BodyTooLarge, ClientGone, or TimeoutError for one that does not end."""
         declared = self.headers.get("content-length", "")
         if declared.isdigit() and len(declared) < 20 and int(declared) > self.max_body_bytes:
             raise BodyTooLarge
@@ -95,24 +95,24 @@ class Request:
                     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-class ClientGone(Exception):  # noqa: N818  # an outcome: there is nobody to answer any more
+class ClientGone(Exception):  # noqa: N818  # an outcome, not a fault
     """The client went away before its request was complete."""
 
 
-class BodyTooLarge(Exception):  # noqa: N818  # an outcome: the service says it in its own words
+class BodyTooLarge(Exception):  # noqa: N818  # an outcome that the service answers in its own format
     """The body is larger than `Request.max_body_bytes`."""
 
 
 @dataclass(slots=True)
 class Response:
-    """A body made piece by piece is an async generator; it is closed when nobody reads it any more."""
+    """A response. A body in pieces is an async generator, which is closed when the client goes away."""
 
     body: bytes | AsyncIterator[bytes] = b""
     status: int = 200
     content_type: str = TEXT
     headers: dict[str, str] = field(default_factory=dict)
     endless: bool = False
-    """The pieces come when they come, and may end at any time."""
+    """The body is a stream without a known end."""
 
     @classmethod
     def text(cls, text: str, *, status: int = 200) -> Response:

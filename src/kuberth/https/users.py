@@ -1,4 +1,4 @@
-"""Who asks: a name and groups, read from a client certificate or told by whoever knows the token."""
+"""Users: a name and groups, from a client certificate or from a token review."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class User:
         uid: str = "",
         extra: Mapping[str, tuple[str, ...]] | None = None,
     ) -> User:
-        """Somebody who proved it, which is a group of its own."""
+        """A user in the group of authenticated users."""
         groups = groups if _AUTHENTICATED in groups else (*groups, _AUTHENTICATED)
         return cls(name, groups, uid, extra or {})
 
@@ -34,9 +34,9 @@ ANONYMOUS: Final = User("system:anonymous", ("system:unauthenticated",))
 
 
 def certified_user(certificate: Mapping[str, Any] | None) -> User | None:
-    """Whom a certificate names, as `ssl` describes it: the common name, with organizations as groups.
+    """The user that a certificate names: the common name, with the organizations as groups.
 
-    The handshake has proved who signed it; what it says of its subject is then true.
+    The handshake has verified its signature.
     """
     subject = [pair for part in (certificate or {}).get("subject", ()) for pair in part]
     names = [value for key, value in subject if key == "commonName"]

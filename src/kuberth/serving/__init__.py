@@ -1,7 +1,7 @@
 """Health, metrics and configuration over HTTPS, as kube-scheduler serves them on its secure port.
 
-Off a pod's way: in come requests of probes, Prometheus and people, out go pages. Who may see what is
-asked of the API server; only health is open to everybody.
+Beside the scheduling cycle. In: requests of probes, Prometheus and people. Out: pages. The API server decides
+who may read a page; only health needs no permission.
 
     access = DelegatedAccess(api, clock=clock)
     routes = scheduler_routes(metrics=..., config=..., readyz=[HealthCheck("sched-handler-sync", ...)])

@@ -1,7 +1,7 @@
-"""The door: which requests reach their page.
+"""Access control: which requests reach their page.
 
-In: a request. Out: None to let it in, else the answer that turns it away. Health is open, so that probes
-need no token; for all else the API server is asked, and when it cannot be asked the door stays shut.
+In: a request. Out: None to admit it, else the response that refuses it. Health is open, so that probes need
+no token. For other pages the API server decides; while it cannot be reached, requests are refused.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ OPEN_PATHS: Final = frozenset({"/healthz", "/livez", "/readyz"})
 
 class Access(Protocol):
     def is_open(self, path: str) -> bool:
-        """Whether everybody may see it."""
+        """Whether the path needs no permission."""
         ...
 
     async def refusal(self, request: Request) -> Response | None: ...
@@ -42,7 +42,7 @@ class DelegatedAccess:
         authorization_api: Api | None = None,
         open_paths: frozenset[str] = OPEN_PATHS,
     ) -> None:
-        """`authorization_api` is for access reviews, if they go elsewhere than token reviews."""
+        """`authorization_api`: for access reviews, if it differs from the one for token reviews."""
         self._authentication = Authentication(api, clock=clock)
         self._authorization = Authorization(authorization_api or api, clock=clock)
         self._open_paths = open_paths
@@ -76,5 +76,5 @@ class DelegatedAccess:
 def _unanswered(request: Request, question: str, error: BaseException) -> Response:
     problem = f"the API server did not say {question}"
     logger.warning("%s %s: %s: %s", request.method, request.path, problem, str(error) or "no answer in time")
-    # What exactly went wrong is not for somebody who was not let in.
+    # A client without access does not get the details.
     return internal_error(request, f"{problem}; the scheduler's log says why")

@@ -1,7 +1,7 @@
-"""Who asks: a client certificate, a bearer token that the API server knows, or nobody in particular.
+"""Authentication: by client certificate, by a bearer token that the API server reviews, or anonymous.
 
-In: a request. Out: a `User`, or None for a token that nobody knows. Tokens are remembered only as
-fingerprints, keyed with a secret of this process.
+In: a request. Out: a `User`, or None for an unknown token. Tokens are cached only as fingerprints, keyed with
+a secret of this process.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ REVIEW_SECONDS: Final = 10.0
 
 
 class Authentication:
-    """Tells users apart. A client certificate goes before a token, as upstream has it."""
+    """Finds the user of a request. A client certificate takes precedence over a token, as upstream."""
 
     def __init__(self, api: Api, *, clock: Clock) -> None:
         self._api = api
         self._secret = secrets.token_bytes(32)
-        # None: a token that is known to be nobody's.
+        # None: the API server does not know the token.
         self._known: ExpiringCache[bytes, tuple[User | None]] = ExpiringCache(
             clock, seconds=CACHE_SECONDS, size=CACHE_SIZE
         )
 
     async def user(self, request: Request) -> User | None:
-        """Raises what the API raises: then nobody knows who it is."""
+        """The user; raises the API's errors, after which the user is unknown."""
         if (user := certified_user(request.certificate)) is not None:
             return user
         scheme, _, token = request.headers.get("authorization", "").strip().partition(" ")

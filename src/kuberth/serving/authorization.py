@@ -1,7 +1,7 @@
-"""Who may see which path: the API server decides, by SubjectAccessReview.
+"""Authorization: the API server decides by SubjectAccessReview.
 
-In: a user, a verb and a path. Out: allowed or not, and why. Members of system:masters may do everything,
-as at the API server itself.
+In: a user, a verb and a path. Out: allowed or not, and why. Members of system:masters may do everything, as
+at the API server itself.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kuberth.serving.expiring import ExpiringCache
 
 PRIVILEGED: Final = "system:masters"
 CACHE_SECONDS: Final = 10.0
-"""For yes and no alike, as upstream."""
+"""How long a decision is cached, allowed or not, as upstream."""
 CACHE_SIZE: Final = 1024
 LONGEST_CACHED_PATH: Final = 1000
 REVIEW_SECONDS: Final = 10.0
@@ -37,7 +37,7 @@ class Authorization:
         )
 
     async def decide(self, user: User, *, verb: str, path: str) -> Decision:
-        """Raises what the API raises: then nothing is allowed."""
+        """The decision; raises the API's errors, after which the request must be refused."""
         if PRIVILEGED in user.groups:
             return Decision(True)
         spec = SubjectAccessReviewSpec(

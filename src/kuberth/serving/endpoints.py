@@ -1,6 +1,6 @@
 """Every path of kube-scheduler's secure port.
 
-In: what the pages are made of, each a value or a function that is asked when somebody looks. Out: routes.
+In: the content of the pages, as values or as functions that are called for each request. Out: routes.
 """
 
 from __future__ import annotations
@@ -35,10 +35,11 @@ def scheduler_routes(
     clock: Clock | None = None,
     more: Mapping[str, Handler] | None = None,
 ) -> dict[str, Handler]:
-    """`metrics` gives the families of /metrics (those of the process are added), `pods` those that count.
+    """Make the handlers by path.
 
-    `more` are pages that kube-scheduler does not have, by path. Upstream's checks are `leaderElection` at
-    healthz and readyz, and `shutdown` and `sched-handler-sync` at readyz.
+    `metrics` returns the families of /metrics (those of the process are added), `pods` the pods of
+    /metrics/resources. `more` are pages that kube-scheduler does not have, by path. Upstream's checks are
+    `leaderElection` at healthz and readyz, and `shutdown` and `sched-handler-sync` at readyz.
     """
     health = HealthMetrics()
     routes: dict[str, Handler] = {
@@ -52,5 +53,5 @@ def scheduler_routes(
         "/flagz": flagz_page({} if flags is None else flags),
     }
     routes["/statusz"] = statusz_page(list(routes), clock=SystemClock() if clock is None else clock)
-    # After statusz, which tells whoever compares what kube-scheduler's tells.
+    # After statusz, which lists only the paths that kube-scheduler's lists.
     return {**routes, **({} if more is None else more)}

@@ -1,4 +1,4 @@
-"""Answers remembered for a while: bounded in number and in age."""
+"""A cache that is bounded in number and in age."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ V = TypeVar("V")
 
 
 class ExpiringCache(Generic[K, V]):
-    """The oldest entry makes room for a new one."""
+    """Drops the oldest entry when it is full."""
 
     def __init__(self, clock: Clock, *, seconds: float, size: int) -> None:
         self._clock = clock
@@ -33,7 +33,7 @@ class ExpiringCache(Generic[K, V]):
     def put(self, key: K, value: V) -> None:
         self._entries.pop(key, None)
         if len(self._entries) >= self._size:
-            # All live equally long, so the first one in is the first to expire.
+            # All entries live equally long, so the first one in is the first to expire.
             del self._entries[next(iter(self._entries))]
         self._entries[key] = (self._clock.now_ns() + self._age_ns, value)
 

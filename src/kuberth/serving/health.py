@@ -1,7 +1,7 @@
 """/healthz, /livez and /readyz: named checks, in kube's text format.
 
-In: checks that answer None, or what is wrong. Out: `ok`, a list with ?verbose, and one path a check.
-Why a check failed is told only on the check's own path, which is not open to everybody.
+In: checks that return None or a problem. Out: `ok`, a list with ?verbose, and one path per check. The reason
+of a failed check is shown only on the check's own path, which needs permission.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 
 class HealthCheck(NamedTuple):
-    """`problem` returns None while all is well, else one sentence."""
+    """A named check; `problem` returns None if it passes, else one sentence."""
 
     name: str
     problem: Callable[[], str | None]
@@ -30,7 +30,7 @@ PING = HealthCheck("ping", lambda: None)
 
 
 def health_routes(path: str, checks: Sequence[HealthCheck], metrics: HealthMetrics) -> dict[str, Handler]:
-    """`path` for all checks together and `path/<name>` for each; without checks there is `ping`."""
+    """Handlers of `path` for all checks and `path/<name>` for each; without checks there is `ping`."""
     checks = checks or (PING,)
     routes: dict[str, Handler] = {path: partial(_all, path.strip("/"), checks, metrics)}
     for check in checks:

@@ -1,4 +1,4 @@
-"""Answers as an API server words them: Kubernetes Status objects, and the plain text of an internal error."""
+"""Responses in the API server's format: Kubernetes Status objects, and internal errors as plain text."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 from kuberth.https.messages import Request, Response
 
 Handler = Callable[[Request], Response]
-"""What answers one path. It returns at once; a long body is an iterator."""
+"""Answers the requests of one path. It never suspends; a long body is an async iterator."""
 
 
 def failure(code: int, reason: str, message: str, **more: Any) -> Response:
-    """A Kubernetes Status, as every refusal of an API server is."""
+    """A Kubernetes Status with code, reason and message."""
     return Response.json(failure_tree(code, reason, message, **more), status=code)
 
 
@@ -25,7 +25,7 @@ def failure_tree(code: int, reason: str, message: str, **more: Any) -> dict[str,
 
 def internal_error(request: Request, problem: str) -> Response:
     line = f"Internal Server Error: {json.dumps(request.path)}: {problem}"
-    # Plain text, but some browser may take it for a page.
+    # Plain text, but a browser may interpret it as HTML.
     for character, harmless in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;")):
         line = line.replace(character, harmless)
     return Response.text(line + "\n", status=500)

@@ -1,6 +1,6 @@
 """/metrics, /metrics/slis and /metrics/resources.
 
-In: metric families, and the pods that the cluster holds. Out: Prometheus text, made piece by piece.
+In: metric families, and the pods of the cluster. Out: Prometheus text, in pieces.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ def families_page(families: Families) -> Handler:
 
 
 def resources_page(pods: Pods) -> Handler:
-    """Requests and limits of every pod; a replica that does not lead gives no pods."""
+    """Requests and limits of every pod; `pods` returns none in a replica that does not lead."""
     return partial(_resources_page, pods)
 
 
 def feature_families(gates: FeatureGates) -> list[Family]:
-    """Which feature gates are on, as upstream tells it."""
+    """Which feature gates are on, in upstream's format."""
     family = Gauge(
         "kubernetes_feature_enabled",
         "This metric records the data about the stage and enablement of a k8s feature.",
@@ -49,7 +49,7 @@ def feature_families(gates: FeatureGates) -> list[Family]:
 
 
 def start_time_families() -> list[Family]:
-    """When the process started, with the promise that upstream gives it among the service levels."""
+    """When the process started, with the stability that upstream states at /metrics/slis."""
     started = [family for family in process_families() if "start_time" in family.name]
     for family in started:
         family.stability = STABLE
@@ -57,10 +57,11 @@ def start_time_families() -> list[Family]:
 
 
 def wants_open_metrics(accept: str) -> bool:
-    """Only for those who take nothing else.
+    """Whether the client accepts OpenMetrics and no plain text.
 
-    kube-scheduler speaks the older text format alone, in which a bound reads le="1"; OpenMetrics has
-    le="1.0", another label. Prometheus accepts both, and its queries must find what they found before.
+    kube-scheduler serves only the older text format, in which a bound is le="1"; OpenMetrics has le="1.0",
+    another label. Prometheus accepts both, and its queries must find the labels that they find at
+    kube-scheduler.
     """
     offers = [part.partition(";")[0].strip().lower() for part in accept.split(",")]
     return "application/openmetrics-text" in offers and not {"text/plain", "text/*", "*/*"} & set(offers)
@@ -75,12 +76,12 @@ def _families_page(families: Families, request: Request) -> Response:
 
 
 def _resources_page(pods: Pods, request: Request) -> Response:
-    # The pods of this moment: the store goes on changing while the page is made.
+    # A copy, because the store changes while the page is sent.
     return Response(_resources(list(pods())), content_type=exposition.TEXT)
 
 
 async def _resources(pods: Sequence[Pod]) -> AsyncIterator[bytes]:
-    """The families come one after the other, so every pod is looked at twice; its head is sent once."""
+    """The text of both families, one after the other; the head of each is sent once."""
     for which in ("limit", "request"):
         is_first = True
         for start in range(0, len(pods), PODS_PER_PIECE):

@@ -1,7 +1,6 @@
-"""Which page answers a request: access, routing, compression.
+"""Access, routing and compression of pages.
 
-In: requests. Out: the route's answer, or why there is none; within a time limit, and compressed for
-whoever asks.
+In: requests. Out: the page's response or an error, within a time limit, compressed if the client accepts it.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from kuberth.serving.messages import Handler, failure, internal_error
 logger = logging.getLogger(__name__)
 
 SMALLEST_COMPRESSED: Final = 1400
-"""Below a packet there is nothing to win."""
+"""Bytes that fit one packet; compressing fewer saves nothing."""
 _GZIP: Final = 31
 """zlib's window size for a gzip stream."""
 _REASONS: Final = {400: "BadRequest", 503: "ServiceUnavailable"}
@@ -65,7 +64,7 @@ class PageService:
 
 def _compressed(request: Request, response: Response) -> Response:
     body = response.body
-    if response.endless:  # each piece is wanted when it comes, and not when there are enough of them
+    if response.endless:  # compression would hold pieces back
         return response
     if "gzip" not in request.headers.get("accept-encoding", "") or request.method == "HEAD":
         return response

@@ -1,7 +1,7 @@
-"""/configz, /statusz and /flagz: what runs here, how it is configured, which flags it got.
+"""/configz, /statusz and /flagz: configuration, versions and flags of this process.
 
 In: the configuration, the flags, the paths. Out: JSON, or text for people; statusz and flagz also as
-structured JSON or YAML for whoever names its kind in the Accept header, as upstream has it.
+structured JSON or YAML if the Accept header names the kind, as upstream.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _WARNING: Final = (
 
 
 def configz_page(config: Callable[[], KubeSchedulerConfiguration]) -> Handler:
-    """Of the configuration in force, which may be another one later."""
+    """The page of the current configuration, which may be replaced later."""
     return lambda _request: Response.json({"componentconfig": to_tree(config())})
 
 
 def statusz_page(paths: Sequence[str], *, clock: Clock) -> Handler:
-    """`paths` are the other ones served; started is now."""
+    """The page that lists `paths`; the start time is now."""
     folders = sorted({f"/{path.split('/')[1]}" for path in paths})
     return partial(_negotiate, "Statusz", partial(_status, folders, clock, clock.now_ns()), _status_text)
 
@@ -53,7 +53,7 @@ def _status(paths: Sequence[str], clock: Clock, started_ns: int) -> dict[str, An
     return {
         "startTime": started.strftime("%Y-%m-%dT%H:%M:%SZ"),
         "uptimeSeconds": (clock.now_ns() - started_ns) // NANOSECONDS,
-        # The field's name is the API's; the runtime is what it is.
+        # The API's field name; the runtime is Python.
         "goVersion": f"python{platform.python_version()}",
         "binaryVersion": kuberth.__version__,
         "emulationVersion": kuberth.KUBERNETES_VERSION,
@@ -86,7 +86,7 @@ def _negotiate(
     text: Callable[[Mapping[str, Any]], str],
     request: Request,
 ) -> Response:
-    """The best of the accepted types that is served: text, or JSON or YAML of the page's own kind."""
+    """Answer in the first accepted type that is served: text, or JSON or YAML of the page's own kind."""
     accepted = _accepted(request.headers.get("accept") or "*/*")
     for media, wanted in accepted:
         if media in (PLAIN, "text/*", "*/*"):
@@ -111,7 +111,7 @@ def _negotiate(
 
 
 def _accepted(header: str) -> list[tuple[str, dict[str, str]]]:
-    """Media types and their parameters, the most wanted first; of equals the one that was named first."""
+    """Media types and their parameters, by quality, then in the header's order."""
     offers = []
     for offer in header.split(","):
         media, *rest = (part.strip() for part in offer.split(";"))

@@ -1,7 +1,7 @@
-"""What pods ask for and may use, as metrics: one series a pod and resource.
+"""Requests and limits of pods as metrics: one series per pod and resource.
 
-In: pods. Out: kube_pod_resource_request and kube_pod_resource_limit, counted as the scheduler counts them.
-Pods that are done ask for nothing.
+In: pods. Out: kube_pod_resource_request and kube_pod_resource_limit, computed as the scheduler computes them.
+Finished pods have none.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _DONE: Final = ("Succeeded", "Failed")
 
 
 def pod_resource_family(pods: Iterable[Pod], *, which: str) -> Gauge:
-    """`which` is REQUEST or LIMIT."""
+    """The family of requests or of limits; `which` is REQUEST or LIMIT."""
     family = Gauge(f"kube_pod_resource_{which}", _HELP[which], LABELS, stability=STABLE)
     for pod in pods:
         spec = pod.spec
@@ -49,7 +49,7 @@ def pod_resource_family(pods: Iterable[Pod], *, which: str) -> Gauge:
 
 
 def pod_limits(pod: Pod) -> Mapping[str, Quantity]:
-    """Limits of all containers together; overhead is added only to what is limited."""
+    """Limits of all containers together; overhead is added only to limited resources."""
     total: dict[str, Quantity] = {}
     for container in pod.spec.containers:
         _add(total, _parsed(container.resources.limits))
@@ -78,7 +78,7 @@ def pod_limits(pod: Pod) -> Mapping[str, Quantity]:
 
 
 def approximate(amount: Quantity) -> float:
-    """As upstream turns a quantity into a float: digits first, then the power of ten, both rounded."""
+    """A quantity as a float, rounded as upstream: digits first, then the power of ten."""
     return float(amount.mantissa) if not amount.exponent else amount.mantissa * float(f"1e{amount.exponent}")
 
 

@@ -1,6 +1,7 @@
 """The scheduler's pages over HTTPS.
 
-In: routes, a door, certificates, an address. Out: a listening server for as long as the `async with` lasts.
+In: routes, access control, certificates, an address. Out: a listening server while the `async with` block
+lasts.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _FLAGS: Final = AddressFlags("--bind-address", "--secure-port")
 
 
 class Server(Listener):
-    """Serves while it is entered; `port` is then the real one."""
+    """Serves while it is entered; `port` is then the actual one."""
 
     def __init__(
         self,
@@ -36,7 +37,7 @@ class Server(Listener):
         limits: Limits = LIMITS,
         request_seconds: float = 30.0,
     ) -> None:
-        """`port` 0 takes any that is free."""
+        """`port` 0 takes any free port."""
         service = PageService(routes, access=access, request_seconds=request_seconds)
         super().__init__(
             service, certificates=certificates, host=host, port=port, flags=_FLAGS, limits=limits

@@ -38,7 +38,7 @@ def test_a_stream_that_begins_while_the_server_ends_is_an_empty_one() -> None:
             "raw_path": b"/watch",
             "query_string": b"",
             "headers": [],
-            "state": {"certificate": None, "vouch": lambda: None},
+            "state": {"certificate": None, "mark_authenticated": lambda: None},
         }
         await application(scope, receive, send)
         return sent

@@ -152,7 +152,7 @@ def test_a_client_certificate_is_still_asked_for_after_a_rotation(tmp_path: Path
         ("missing.crt", "tls.key", "No such file"),
         ("tls.crt", "missing.key", "No such file"),
         ("tls.crt", "other.key", "KEY_VALUES_MISMATCH"),
-        ("empty", "tls.key", "no certificate and key to serve with"),
+        ("empty", "tls.key", "are not a certificate and its key"),
         ("tls.crt", "locked.key", "encrypted"),
     ],
 )

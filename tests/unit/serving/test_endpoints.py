@@ -155,7 +155,7 @@ def test_making_a_long_page_leaves_time_for_other_work() -> None:
         service = PageService(routes(pods=lambda: pods), access=Open(), request_seconds=10)
         application = Application(service, limits=Limits())
         path = "/metrics/resources"
-        state = {"certificate": None, "vouch": lambda: None}
+        state = {"certificate": None, "mark_authenticated": lambda: None}
         scope = {
             "http_version": "1.1",
             "method": "GET",

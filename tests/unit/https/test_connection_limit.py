@@ -1,4 +1,4 @@
-"""Who has to leave when there are more connections than places."""
+"""Which connection is dropped when there are too many."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from kuberth.https.crowd import Crowd
+from kuberth.https.connection_limit import ConnectionLimit
 
 
 @dataclass(eq=False)
 class Visitor:
-    """Implements `Guest`."""
+    """Implements `LimitedConnection`."""
 
     name: str
-    known: bool = False
+    authenticated: bool = False
     busy: bool = False
     address: str = "10.0.0.1"
     left: list[str] = field(default_factory=list)
 
-    def leave(self) -> None:
+    def drop(self) -> None:
         self.left.append(self.name)
 
 
@@ -41,15 +41,15 @@ def visitor(text: str) -> Visitor:
         ("watch:kb other:kb", None),
     ],
 )
-def test_who_leaves_for_a_newcomer(inside: str, leaves: str | None) -> None:
-    crowd: Crowd[Visitor] = Crowd(2)
+def test_which_one_is_dropped_for_a_new_one(inside: str, leaves: str | None) -> None:
+    limit: ConnectionLimit[Visitor] = ConnectionLimit(2)
     guests = [visitor(text) for text in inside.split()]
-    assert all(crowd.admit(guest) for guest in guests)
+    assert all(limit.admit(guest) for guest in guests)
     newcomer = visitor("newcomer")
-    assert crowd.admit(newcomer) is (leaves is not None)
+    assert limit.admit(newcomer) is (leaves is not None)
     assert [name for guest in guests for name in guest.left] == ([leaves] if leaves else [])
-    assert len(crowd) == 2
-    assert (newcomer in crowd.guests()) is (leaves is not None)
+    assert len(limit) == 2
+    assert (newcomer in limit.connections()) is (leaves is not None)
 
 
 @pytest.mark.parametrize(
@@ -62,22 +62,22 @@ def test_who_leaves_for_a_newcomer(inside: str, leaves: str | None) -> None:
     ids=("its own oldest", "there is room", "its own are all at work"),
 )
 def test_an_address_makes_room_among_its_own(inside: str, newcomer: str, leaves: str | None) -> None:
-    crowd: Crowd[Visitor] = Crowd(4, per_address=2)
+    limit: ConnectionLimit[Visitor] = ConnectionLimit(4, per_address=2)
     guests = [visitor(text) for text in inside.split()]
-    assert all(crowd.admit(guest) for guest in guests)
-    assert crowd.admit(visitor(newcomer)) is (leaves != "refused")
+    assert all(limit.admit(guest) for guest in guests)
+    assert limit.admit(visitor(newcomer)) is (leaves != "refused")
     left = [name for guest in guests for name in guest.left]
     assert left == ([leaves] if leaves not in (None, "refused") else [])
 
 
 def test_the_oldest_is_who_rests_longest() -> None:
-    crowd: Crowd[Visitor] = Crowd(3)
+    limit: ConnectionLimit[Visitor] = ConnectionLimit(3)
     first, second, third = guests = [visitor(name) for name in ("first", "second", "third")]
-    assert all(crowd.admit(guest) for guest in guests)
-    crowd.note_rest(first)
-    crowd.remove(second)
-    crowd.note_rest(second)  # it is gone; this brings nobody back
-    assert crowd.guests() == [third, first]
-    assert crowd.admit(visitor("fourth"))
-    assert crowd.admit(visitor("fifth"))
+    assert all(limit.admit(guest) for guest in guests)
+    limit.mark_idle(first)
+    limit.remove(second)
+    limit.mark_idle(second)  # it is closed and stays so
+    assert limit.connections() == [third, first]
+    assert limit.admit(visitor("fourth"))
+    assert limit.admit(visitor("fifth"))
     assert third.left == ["third"]
