@@ -29,7 +29,7 @@ from kuberth.explaining.sources import (
     read_template,
     with_priority,
 )
-from kuberth.explaining.targets import UNKNOWN_POD, Asked, find_pod
+from kuberth.explaining.targets import UNKNOWN_POD, ExplainTarget, find_pod
 from kuberth.explaining.trees import API_VERSION, KIND, to_tree
 from kuberth.framework.registry import Registry
 
@@ -41,7 +41,7 @@ NO_SUCH_PAGE: Final = (403, 404, 406)
 class Inquiry:
     """What the command line decided."""
 
-    target: Asked | None
+    target: ExplainTarget | None
     """None: the manifest says it."""
     manifest: Path | None
     namespace: str | None
@@ -149,7 +149,7 @@ async def _ask_kuberth(inquiry: Inquiry, serving: ClientConfig, namespace: str) 
 
 
 async def _page(
-    api: HttpApi, target: Asked, namespace: str, *, guessed: bool = False
+    api: HttpApi, target: ExplainTarget, namespace: str, *, guessed: bool = False
 ) -> dict[str, Any] | None:
     """The answer of a Kuberth that runs; None: there is none at this address.
 

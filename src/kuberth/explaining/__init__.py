@@ -1,8 +1,7 @@
-"""Why a pod waits, and what would free it: asked of the very code that decides.
+"""Explains why a pod waits and which changes would let it be scheduled, with the scheduler's own code.
 
-Beside a pod's way: in comes a pod, a cluster and a configuration, out comes an `Explanation`: who rejects the
-pod on which nodes, what the nearest nodes lack, and changes that were tried and found to help. Nothing is
-written anywhere.
+Beside the scheduler. In: a pod, a cluster and a configuration. Out: an `Explanation`: which plugins reject
+the pod on which nodes, what the nearest nodes miss, and changes that were tried and help. Nothing is written.
 
     explanation = explain(Question(pod, objects))
     explanation.proposals[0].text    # "remove the taint dedicated=gpu:NoSchedule from node n1"

@@ -1,8 +1,8 @@
 """A copy of the cluster that questions are judged on, which no scheduling cycle sees.
 
 In: all objects of the cluster, at each question. Out: an `Evaluator` over them. The first question builds the
-cluster table; a later one takes only the objects that differ, and those are told apart by identity, because
-objects are never changed in place.
+cluster table; a later one takes only the objects that differ. Objects are compared by identity, because they
+are never changed in place.
 """
 
 from __future__ import annotations

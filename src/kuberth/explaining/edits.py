@@ -1,7 +1,7 @@
-"""Single changes that may free a pod, as values: of the pod, of a node, of who else is there.
+"""Single changes that may let a pod be scheduled, as values: of the pod, of a node, of other pods.
 
-In: a `Scene`, which is a pod and a cluster as they are. Out: the scene as it would be. A proposal is made of
-edits; whoever tries one, and whoever checks it later, applies the very same.
+In: an `EditedCluster`, a pod and its cluster with the changes so far. Out: the same with one more change. A
+proposal consists of edits; trying it and checking it apply the same ones.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ HOSTNAME: Final = "kubernetes.io/hostname"
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class EditedCluster:
     """A pod and its cluster, with the changes made so far."""
 
     pod: Pod
     present: Callable[[str], Node | None]
-    """The node of a name, as it is in the cluster."""
+    """Returns the unchanged node of a name."""
     nodes: Mapping[str, Node] = field(default_factory=dict)
-    """Nodes that are new or another version."""
+    """New nodes and changed nodes."""
     gone: frozenset[str] = frozenset()
     """namespace/name of pods that were deleted."""
 
@@ -36,30 +36,30 @@ class Scene:
             raise KeyError(name)
         return found
 
-    def with_node(self, node: Node) -> Scene:
+    def with_node(self, node: Node) -> EditedCluster:
         return replace(self, nodes={**self.nodes, node.metadata.name: node})
 
-    def with_spec(self, **fields: Any) -> Scene:
+    def with_spec(self, **fields: Any) -> EditedCluster:
         return replace(self, pod=with_fields(self.pod, spec=with_fields(self.pod.spec, **fields)))
 
 
 class Edit(Protocol):
-    """One change. Its fields are what a program is told of it, `text` what a person is."""
+    """One change. Its fields are its JSON, `text` describes it for people."""
 
     @property
     def kind(self) -> str:
-        """What it is called in JSON."""
+        """Its name in JSON."""
         ...
 
     @property
     def text(self) -> str: ...
 
-    def apply(self, scene: Scene) -> Scene: ...
+    def apply(self, edited: EditedCluster) -> EditedCluster: ...
 
 
 @dataclass(frozen=True, slots=True)
 class ScaleRequest:
-    """Have a container of the pod ask for less."""
+    """Lower a request of one of the pod's containers."""
 
     kind: ClassVar[str] = "ScaleRequest"
     container: str
@@ -74,9 +74,9 @@ class ScaleRequest:
             f"from {self.before} to {self.after}"
         )
 
-    def apply(self, scene: Scene) -> Scene:
-        spec = scene.pod.spec
-        return scene.with_spec(
+    def apply(self, edited: EditedCluster) -> EditedCluster:
+        spec = edited.pod.spec
+        return edited.with_spec(
             containers=tuple(map(self._scaled, spec.containers)),
             init_containers=tuple(map(self._scaled, spec.init_containers)),
         )
@@ -95,7 +95,7 @@ class ScaleRequest:
 
 @dataclass(frozen=True, slots=True)
 class Tolerate:
-    """Have the pod tolerate a taint."""
+    """Add a toleration to the pod."""
 
     kind: ClassVar[str] = "Tolerate"
     key: str
@@ -106,14 +106,14 @@ class Tolerate:
     def text(self) -> str:
         return f"add a toleration of {taint_text(self.key, self.value, self.effect)} to the pod"
 
-    def apply(self, scene: Scene) -> Scene:
+    def apply(self, edited: EditedCluster) -> EditedCluster:
         added = Toleration(key=self.key, operator="Equal", value=self.value, effect=self.effect)
-        return scene.with_spec(tolerations=(*scene.pod.spec.tolerations, added))
+        return edited.with_spec(tolerations=(*edited.pod.spec.tolerations, added))
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveTaint:
-    """Take a taint from a node."""
+    """Remove a taint from a node."""
 
     kind: ClassVar[str] = "RemoveTaint"
     node: str
@@ -125,10 +125,10 @@ class RemoveTaint:
     def text(self) -> str:
         return f"remove the taint {taint_text(self.key, self.value, self.effect)} from node {self.node}"
 
-    def apply(self, scene: Scene) -> Scene:
-        node = scene.node(self.node)
+    def apply(self, edited: EditedCluster) -> EditedCluster:
+        node = edited.node(self.node)
         left = tuple(taint for taint in node.spec.taints if not self._is(taint))
-        return scene.with_node(with_fields(node, spec=with_fields(node.spec, taints=left)))
+        return edited.with_node(with_fields(node, spec=with_fields(node.spec, taints=left)))
 
     def _is(self, taint: Taint) -> bool:
         return (taint.key, taint.value, taint.effect) == (self.key, self.value, self.effect)
@@ -136,7 +136,7 @@ class RemoveTaint:
 
 @dataclass(frozen=True, slots=True)
 class Uncordon:
-    """Open a node to new pods."""
+    """Make a node schedulable."""
 
     kind: ClassVar[str] = "Uncordon"
     node: str
@@ -145,14 +145,14 @@ class Uncordon:
     def text(self) -> str:
         return f"uncordon node {self.node}"
 
-    def apply(self, scene: Scene) -> Scene:
-        node = scene.node(self.node)
-        return scene.with_node(with_fields(node, spec=with_fields(node.spec, unschedulable=False)))
+    def apply(self, edited: EditedCluster) -> EditedCluster:
+        node = edited.node(self.node)
+        return edited.with_node(with_fields(node, spec=with_fields(node.spec, unschedulable=False)))
 
 
 @dataclass(frozen=True, slots=True)
 class SetLabel:
-    """Give a node a label, or take it away with None."""
+    """Set a label of a node, or remove it with None."""
 
     kind: ClassVar[str] = "SetLabel"
     node: str
@@ -165,17 +165,17 @@ class SetLabel:
             return f"remove the label {self.key} from node {self.node}"
         return f"label node {self.node} with {self.key}={self.value}"
 
-    def apply(self, scene: Scene) -> Scene:
-        node = scene.node(self.node)
+    def apply(self, edited: EditedCluster) -> EditedCluster:
+        node = edited.node(self.node)
         labels = {key: value for key, value in node.metadata.labels.items() if key != self.key}
         if self.value is not None:
             labels[self.key] = self.value
-        return scene.with_node(with_fields(node, metadata=with_fields(node.metadata, labels=labels)))
+        return edited.with_node(with_fields(node, metadata=with_fields(node.metadata, labels=labels)))
 
 
 @dataclass(frozen=True, slots=True)
 class DropNodeSelector:
-    """Have the pod not insist on a label of its node."""
+    """Remove a key from the pod's nodeSelector."""
 
     kind: ClassVar[str] = "DropNodeSelector"
     key: str
@@ -184,14 +184,14 @@ class DropNodeSelector:
     def text(self) -> str:
         return f"drop {self.key} from the pod's nodeSelector"
 
-    def apply(self, scene: Scene) -> Scene:
-        selector = scene.pod.spec.node_selector
-        return scene.with_spec(node_selector={key: selector[key] for key in selector if key != self.key})
+    def apply(self, edited: EditedCluster) -> EditedCluster:
+        selector = edited.pod.spec.node_selector
+        return edited.with_spec(node_selector={key: selector[key] for key in selector if key != self.key})
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveGate:
-    """Take a scheduling gate from the pod."""
+    """Remove a scheduling gate from the pod."""
 
     kind: ClassVar[str] = "RemoveGate"
     gate: str
@@ -200,9 +200,9 @@ class RemoveGate:
     def text(self) -> str:
         return f"remove the scheduling gate {self.gate}"
 
-    def apply(self, scene: Scene) -> Scene:
-        gates = scene.pod.spec.scheduling_gates
-        return scene.with_spec(scheduling_gates=tuple(gate for gate in gates if gate.name != self.gate))
+    def apply(self, edited: EditedCluster) -> EditedCluster:
+        gates = edited.pod.spec.scheduling_gates
+        return edited.with_spec(scheduling_gates=tuple(gate for gate in gates if gate.name != self.gate))
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,13 +219,13 @@ class DeletePod:
     def text(self) -> str:
         return f"{'preempt' if self.preempted else 'delete'} pod {self.pod} on node {self.node}"
 
-    def apply(self, scene: Scene) -> Scene:
-        return replace(scene, gone=scene.gone | {self.pod})
+    def apply(self, edited: EditedCluster) -> EditedCluster:
+        return replace(edited, gone=edited.gone | {self.pod})
 
 
 @dataclass(frozen=True, slots=True)
 class AddNodes:
-    """Add nodes that offer, wear and are labelled with what another does."""
+    """Add nodes with the resources, taints and labels of another node."""
 
     kind: ClassVar[str] = "AddNodes"
     like: str
@@ -235,8 +235,8 @@ class AddNodes:
     def text(self) -> str:
         return f"add {'a node' if self.count == 1 else f'{self.count} nodes'} of the shape of {self.like}"
 
-    def apply(self, scene: Scene) -> Scene:
-        model = scene.node(self.like)
+    def apply(self, edited: EditedCluster) -> EditedCluster:
+        model = edited.node(self.like)
         for number in range(1, self.count + 1):
             name = f"{self.like}-added-{number}"
             labels = {**model.metadata.labels}
@@ -244,26 +244,26 @@ class AddNodes:
                 labels[HOSTNAME] = name
             metadata = with_fields(model.metadata, name=name, uid=name, labels=labels)
             spec = with_fields(model.spec, unschedulable=False, taints=_lasting(model.spec.taints))
-            scene = scene.with_node(with_fields(model, metadata=metadata, spec=spec))
-        return scene
+            edited = edited.with_node(with_fields(model, metadata=metadata, spec=spec))
+        return edited
 
 
 def _lasting(taints: tuple[Taint, ...]) -> tuple[Taint, ...]:
-    """A node's troubles are its own; a new one of its kind starts without them."""
+    """The taints without those for a node's own problems, which a new node does not have."""
     return tuple(taint for taint in taints if not taint.key.startswith("node.kubernetes.io/"))
 
 
 def taint_text(key: str, value: str, effect: str) -> str:
-    """As kubectl writes it."""
+    """The taint in kubectl's notation."""
     return f"{key}={value}:{effect}" if value else f"{key}:{effect}"
 
 
-def applied(scene: Scene, objects: list[Any]) -> tuple[Pod, list[Any]]:
-    """The pod and all objects of its cluster, as the scene has them."""
+def applied(edited: EditedCluster, objects: list[Any]) -> tuple[Pod, list[Any]]:
+    """The pod and all objects of its cluster after the changes."""
     kept = [
         obj
         for obj in objects
-        if not (isinstance(obj, Node) and obj.metadata.name in scene.nodes)
-        and not (isinstance(obj, Pod) and object_key(obj) in scene.gone)
+        if not (isinstance(obj, Node) and obj.metadata.name in edited.nodes)
+        and not (isinstance(obj, Pod) and object_key(obj) in edited.gone)
     ]
-    return scene.pod, [*kept, *scene.nodes.values()]
+    return edited.pod, [*kept, *edited.nodes.values()]

@@ -1,4 +1,4 @@
-"""The answer: all that can be said about a pod and its cluster, as values.
+"""Explanations as values.
 
 In: a `Question`. Out: an `Explanation`, which `trees` turns into JSON for programs and displays.
 """
@@ -17,16 +17,16 @@ from kuberth.evaluation import Answer
 from kuberth.explaining.cluster_copy import ClusterCopy
 from kuberth.explaining.proposals import NearNode, Proposal, proposals
 from kuberth.explaining.question import Judge, Question, Waiting, judge_of
-from kuberth.explaining.shortcomings import shortcomings, suit
+from kuberth.explaining.shortcomings import needs_of, shortcomings
 from kuberth.framework.cluster_events import Action, ClusterEvent
 from kuberth.framework.status import Code, Status
 from kuberth.informers.store import object_key
 
 BEST_NODES: Final = 10
-"""So many are in the score table."""
+"""Nodes in the score table."""
 NEAREST_LOOKED_AT: Final = 10_000
-"""Of nodes that miss equally little, so many are looked at closely."""
-NOT_LOOKED_AT: Final = "not looked at: the pod leaves only nodes that it names"
+"""Rejected nodes that are examined in detail, at most."""
+NOT_CONSIDERED: Final = "not considered: the pod restricts its nodes by name"
 _SINGLE: Final = tuple(action for action in Action if action.value & (action.value - 1) == 0)
 
 
@@ -50,69 +50,69 @@ class Near:
 
 
 @dataclass(frozen=True, slots=True)
-class PreemptionStory:
-    """What making room was about."""
+class PreemptionSummary:
+    """The result of PostFilter."""
 
     message: str
-    """What the plugin said in the end."""
+    """The last plugin's message."""
     nodes_that_could_help: int
-    """Nodes that could take the pod if others left."""
+    """Nodes that could become feasible by evicting pods."""
     nodes_beyond_help: int
-    """Nodes that would not take it, whoever left."""
+    """Nodes that no eviction makes feasible."""
     nominated_node: str = ""
     victims: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ScoreTable:
-    """The best nodes, the best first, and what every plugin gives them."""
+    """The scores of the best nodes, the best first."""
 
     nodes: tuple[str, ...]
     plugins: tuple[str, ...]
     scores: tuple[tuple[int, ...], ...]
-    """[node][plugin], after normalising and weighing."""
+    """[node][plugin], normalized and weighted."""
     totals: tuple[int, ...]
     feasible: int
-    """How many nodes were scored."""
+    """Number of nodes that were scored."""
     winner: str
-    """The node the pod has, or would get."""
+    """The node that the pod has, or would get."""
     reason: str
-    """Why that one."""
+    """Why the winner scored highest."""
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What is to be said about one pod."""
+    """Why one pod waits, or why it has its node."""
 
     pod: str
     """namespace/name."""
     profile: str
-    """The scheduler name it was judged by."""
+    """The scheduler name of the profile that judged it."""
     verdict: str
     """`placed`, `fits`, `rejected` or `gated`."""
     answer: Answer
-    """What the scheduler's own search says of every node."""
+    """The result of the search for every node."""
     nodes: int
-    """How many the cluster has."""
+    """Number of nodes in the cluster."""
     node: str = ""
     """The node it has."""
     message: str = ""
-    """What the FailedScheduling event says, or who holds it back."""
+    """The message of the FailedScheduling event, or of the plugin that gates the pod."""
     waiting: Waiting | None = None
     rejected: tuple[Rejected, ...] = ()
     near: tuple[Near, ...] = ()
-    preemption: PreemptionStory | None = None
+    preemption: PreemptionSummary | None = None
     events: Mapping[str, tuple[str, ...]] | None = None
-    """By plugin: which events bring the pod back."""
+    """By plugin: the events that requeue the pod."""
     proposals: tuple[Proposal, ...] = ()
     scores: ScoreTable | None = None
     notes: tuple[str, ...] = ()
 
 
 def explain(question: Question, cluster: ClusterCopy | None = None) -> Explanation:
-    """Judge the pod, and find out what would free it if nothing takes it.
+    """Judge the pod, and search for changes that let it be scheduled if no node is feasible.
 
-    `cluster`: a copy that earlier questions used, which saves most of the time.
+    `cluster`: the copy of an earlier question, which saves most of the time.
     """
     with judge_of(question, cluster) as judge:
         return _explained(question, judge)
@@ -122,7 +122,7 @@ def _explained(question: Question, judge: Judge) -> Explanation:
     pod, evaluator = judge.pod, judge.evaluator
     gate = judge.gate(pod)
     answer = evaluator.evaluate(pod)
-    told = Explanation(
+    found = Explanation(
         pod=object_key(question.pod),
         profile=judge.profile,
         verdict=_verdict(judge.node, gate, answer),
@@ -134,9 +134,9 @@ def _explained(question: Question, judge: Judge) -> Explanation:
         scores=_table(answer, judge.node) if answer.feasible else None,
         notes=(*question.notes, *_notes(pod, judge.profile, answer)),
     )
-    if told.verdict in ("placed", "fits"):
-        return told
-    story: PreemptionStory | None = None
+    if found.verdict in ("placed", "fits"):
+        return found
+    story: PreemptionSummary | None = None
     victims: tuple[str, ...] = ()
     message = answer.message
     if not answer.feasible:
@@ -144,7 +144,7 @@ def _explained(question: Question, judge: Judge) -> Explanation:
         message = after.message
         if preemption is not None:
             victims = preemption.victims
-            story = PreemptionStory(
+            story = PreemptionSummary(
                 preemption.status.message,
                 *_helpful(answer),
                 nominated_node=preemption.nominated_node,
@@ -153,7 +153,7 @@ def _explained(question: Question, judge: Judge) -> Explanation:
     near = _by_misses(_near(question, judge, answer))
     rejectors = answer.rejected_by if gate is None else (gate.plugin,)
     return replace(
-        told,
+        found,
         message=gate.message if gate is not None else message,
         near=tuple(Near(misses, tuple(node.name for node in nodes)) for misses, nodes in near.items()),
         preemption=story,
@@ -171,7 +171,7 @@ def _verdict(node: str, gate: Status | None, answer: Answer) -> str:
 
 
 def _groups(answer: Answer, names: Iterable[str]) -> Iterator[Rejected]:
-    """Who rejects the pod where; the reason that most nodes have comes first."""
+    """The rejections by plugin and reason, the most frequent first."""
     if answer.pre_filter is not None:
         everywhere = tuple(sorted(filter(None, names)))
         yield Rejected(
@@ -189,17 +189,17 @@ def _groups(answer: Answer, names: Iterable[str]) -> Iterator[Rejected]:
     if answer.considered is not None:
         others = sorted(set(filter(None, names)).difference(answer.considered))
         if others:
-            yield Rejected("", Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (NOT_LOOKED_AT,), tuple(others))
+            yield Rejected("", Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (NOT_CONSIDERED,), tuple(others))
 
 
 def _notes(pod: Pod, profile: str, answer: Answer) -> Iterator[str]:
     wanted = pod.spec.scheduler_name
     if wanted and wanted != profile:
-        yield f"the pod waits for the scheduler {wanted}; it was judged as {profile} would"
+        yield f"the pod waits for the scheduler {wanted}; it was judged by the profile {profile}"
     if group := group_of(pod):
-        yield f"the pod is one of the group {group} and was judged alone"
+        yield f"the pod is in the group {group} and was judged without the group"
     for url in answer.not_asked:
-        yield f"the extender {url} has a say about this pod and was not asked"
+        yield f"the extender {url} takes part for this pod and was not called"
 
 
 def _helpful(answer: Answer) -> tuple[int, int]:
@@ -211,7 +211,7 @@ def _helpful(answer: Answer) -> tuple[int, int]:
 def _near(question: Question, judge: Judge, answer: Answer) -> list[NearNode]:
     """Rejected nodes with what they miss, those that miss least first."""
     evaluator = judge.evaluator
-    # A node that passes every filter may still be rejected: because it is promised to others.
+    # A node that passes every filter may still be rejected: because of nominated pods.
     against = {name: (status,) for name, status in answer.rejections.items()} | {
         name: statuses
         for name, statuses in evaluator.objections(judge.pod).items()
@@ -222,18 +222,18 @@ def _near(question: Question, judge: Judge, answer: Answer) -> list[NearNode]:
         reasons = {name: sum(len(one.reasons) for one in statuses) for name, statuses in against.items()}
         nearest = sorted(against, key=lambda name: (reasons[name], name))[:NEAREST_LOOKED_AT]
     gates = effective_gates(question.configuration, question.feature_gates)
-    asks = suit(PodInfo(judge.pod), compares_taints=gates.enabled("TaintTolerationComparisonOperators"))
+    needs = needs_of(PodInfo(judge.pod), compares_taints=gates.enabled("TaintTolerationComparisonOperators"))
     found = []
     for name in nearest:
         row = evaluator.cluster.row_of(name)
         if row is not None:
-            found.append(NearNode(name, shortcomings(asks, NodeRow(evaluator.cluster, row), against[name])))
+            found.append(NearNode(name, shortcomings(needs, NodeRow(evaluator.cluster, row), against[name])))
     found.sort(key=lambda node: (len(node.misses), sum(missed.distance for missed in node.misses), node.name))
     return found
 
 
 def _by_misses(near: Iterable[NearNode]) -> dict[tuple[str, ...], list[NearNode]]:
-    """The nodes that miss the same things, by the texts of these; the nearest come first."""
+    """Nodes grouped by what they miss; the nearest come first."""
     groups: dict[tuple[str, ...], list[NearNode]] = {}
     for node in near:
         groups.setdefault(tuple([missed.text for missed in node.misses]), []).append(node)
@@ -241,7 +241,7 @@ def _by_misses(near: Iterable[NearNode]) -> dict[tuple[str, ...], list[NearNode]
 
 
 def _events(judge: Judge, plugin: str) -> Iterator[str]:
-    """What the plugin asked to be told of."""
+    """The events that the plugin registered."""
     for registered in judge.evaluator.runner.profile.hints:
         if registered.plugin == plugin and not registered.implied:
             yield event_text(registered.event)
@@ -250,7 +250,7 @@ def _events(judge: Judge, plugin: str) -> Iterator[str]:
 def event_text(event: ClusterEvent) -> str:
     """`Node: Add, UpdateNodeTaint`."""
     left, labels = event.action, []
-    for action in (Action.ALL, Action.UPDATE, *_SINGLE):  # the widest name for as much as it says
+    for action in (Action.ALL, Action.UPDATE, *_SINGLE):  # the widest name first
         if left & action == action:
             labels.append(action.label)
             left &= ~action
@@ -275,26 +275,26 @@ def _table(answer: Answer, node: str) -> ScoreTable:
 
 
 def _reason(answer: Answer, ranked: list[str], node: str) -> str:
-    """Why the winner is the winner, told by the plugins that make the difference."""
+    """Why the winner scored highest, by the plugins that make the difference."""
     best = ranked[0]
     top = [name for name in ranked if answer.totals[name] == answer.totals[best]]
     if node and node not in answer.totals:
-        return f"{node} would not take the pod as things stand now"
+        return f"{node} is not feasible for the pod now"
     winner = node or best
     if winner not in top:
         return (
-            f"as things stand now {best} would score {answer.totals[best]} and {winner} "
+            f"now {best} would score {answer.totals[best]} and {winner} "
             f"{answer.totals[winner]}: {_lead(answer, best, winner)}"
         )
     if len(ranked) == 1:
-        return f"{winner} is the only node that takes the pod"
+        return f"{winner} is the only feasible node"
     if len(top) > 1:
-        return f"{len(top)} nodes share the highest score, {answer.totals[best]}; the lot decides"
+        return f"{len(top)} nodes share the highest score, {answer.totals[best]}; one is chosen at random"
     return f"{winner} leads {ranked[1]} by {_lead(answer, winner, ranked[1])}"
 
 
 def _lead(answer: Answer, one: str, other: str) -> str:
-    """By how much each plugin prefers the one to the other."""
+    """By how much each plugin scores one node above the other."""
     leads = {plugin: scores[one] - scores[other] for plugin, scores in answer.scores.items()}
-    told = sorted(((plugin, lead) for plugin, lead in leads.items() if lead), key=lambda pair: -pair[1])
-    return ", ".join(f"{lead:+d} {plugin}" for plugin, lead in told)
+    found = sorted(((plugin, lead) for plugin, lead in leads.items() if lead), key=lambda pair: -pair[1])
+    return ", ".join(f"{lead:+d} {plugin}" for plugin, lead in found)

@@ -22,7 +22,7 @@ from kuberth.errors import KuberthError
 from kuberth.explaining.cluster_copy import ClusterCopy
 from kuberth.explaining.explanation import explain
 from kuberth.explaining.question import Question, Waiting
-from kuberth.explaining.targets import Asked, unknown_pod
+from kuberth.explaining.targets import ExplainTarget, unknown_pod
 from kuberth.explaining.trees import to_tree
 from kuberth.https.messages import JSON, Request, Response
 from kuberth.informers.store import Store, object_key
@@ -40,11 +40,12 @@ def explain_page(scheduler: Scheduler) -> Handler:
     def page(request: Request) -> Response:
         name, namespace = request.query.text("pod"), request.query.text("namespace") or "default"
         if not name:
-            return failure(400, "BadRequest", "which pod? ask for /explain?pod=NAME&namespace=NAMESPACE")
+            problem = "the parameter pod is missing; use /explain?pod=NAME&namespace=NAMESPACE"
+            return failure(400, "BadRequest", problem)
         pods = scheduler.stores.of(Pod)
         pod = pods.get(name, namespace=namespace)
         if pod is None:
-            answer = partial(_unknown, pods, Asked("Pod", name), namespace)
+            answer = partial(_unknown, pods, ExplainTarget("Pod", name), namespace)
             return Response(copy.body(answer), status=404, content_type=JSON)
         answer = partial(copy.explained, _question(scheduler, pod))
         return Response(copy.body(answer), content_type=JSON)
@@ -106,7 +107,7 @@ class _RunningCopy:
 
 
 def _question(scheduler: Scheduler, pod: Pod) -> Question:
-    """What the scheduler knows of the pod and of its own rules; the objects are still to be taken."""
+    """The question about the pod, without the objects, which the worker adds."""
     return Question(
         pod,
         (),
@@ -138,6 +139,6 @@ def _waiting(scheduler: Scheduler, pod: Pod) -> Waiting | None:
     )
 
 
-def _unknown(pods: Store[Pod], target: Asked, namespace: str) -> dict[str, Any]:
+def _unknown(pods: Store[Pod], target: ExplainTarget, namespace: str) -> dict[str, Any]:
     """The error for a pod that does not exist, with the names that are like it."""
     return failure_tree(404, "NotFound", str(unknown_pod(pods.snapshot(), target, namespace)))

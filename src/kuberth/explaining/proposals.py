@@ -1,8 +1,7 @@
-"""What would free a pod: changes that were tried and found to help, with nothing in them that is not needed.
+"""Proposals: minimal sets of changes that were tried and let a pod be scheduled.
 
-In: a `Judge` and what the nearest nodes miss. Out: `Proposal`s. Candidates come from shortcomings, from pods
-that could leave, and from nodes that could come; each is tried on the cluster, then made smaller while it
-still helps.
+In: a `Judge` and what the nearest nodes miss. Out: `Proposal`s. Candidates are remedies for shortcomings,
+deletions of pods, and new nodes. Each is tried on the cluster, then reduced while it still helps.
 """
 
 from __future__ import annotations
@@ -22,23 +21,23 @@ from kuberth.informers.store import object_key
 
 MOST_PROPOSALS: Final = 8
 MOST_PATTERNS: Final = 6
-"""Of nodes that miss different things, so many are looked at."""
+"""Nodes for which candidates are made, each missing different things."""
 MOST_COMBINATIONS: Final = 8
-"""Of remedies for what one node misses."""
+"""Combinations of remedies for one node."""
 MOST_SHAPES: Final = 4
 MOST_ADDED: Final = 3
-"""Nodes that are added at once."""
+"""Nodes that one proposal adds."""
 MOST_LEAVING: Final = 24
-"""Pods that one proposal deletes, before it is made smaller."""
+"""Pods that one proposal deletes, before it is reduced."""
 MOST_TRIES: Final = 400
-"""After so many what-ifs no other candidate is begun."""
+"""After this many what-ifs no further candidate is tried."""
 TRIED_IN_FULL: Final = 6
-"""Up to so many changes every part of them is tried; of more, each change is tried to be left out."""
+"""For up to this many changes every subset is tried; of more, each change is left out once."""
 _SYSTEM_PRIORITY: Final = 2_000_000_000
 
 
 class NearNode(NamedTuple):
-    """A node, and what it misses."""
+    """A node and what it misses."""
 
     name: str
     misses: tuple[Shortcoming, ...]
@@ -46,7 +45,7 @@ class NearNode(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """Changes that free the pod if all of them are made; without any one of them it stays where it is."""
+    """Changes that together let the pod be scheduled; none of them can be left out."""
 
     edits: tuple[Edit, ...]
 
@@ -56,14 +55,17 @@ class Proposal:
 
 
 def proposals(judge: Judge, near: Sequence[NearNode], *, victims: Iterable[str] = ()) -> tuple[Proposal, ...]:
-    """The best first. `near` are nodes that miss different things, `victims` whom preemption would evict."""
+    """The smallest proposals first.
+
+    `near` are nodes that miss different things, `victims` the pods that preemption would evict.
+    """
     gates: Remedy = tuple(RemoveGate(gate.name) for gate in judge.pod.spec.scheduling_gates)
     found: dict[frozenset[Edit], Proposal] = {}
     for edits in _candidates(judge, near, gates, victims):
         if len(found) >= 2 * MOST_PROPOSALS or judge.tries > MOST_TRIES:
             break
         needed = minimal(edits, judge.frees)
-        # Whom the scheduler itself would evict need not be deleted by hand.
+        # A deletion by hand of a pod that the scheduler would evict anyway is the same proposal.
         if needed and (key := frozenset(map(_by_anybody, needed))) not in found:
             found[key] = Proposal(tuple(needed))
     best = _without_worse_scales(list(found.values()))
@@ -71,7 +73,7 @@ def proposals(judge: Judge, near: Sequence[NearNode], *, victims: Iterable[str] 
 
 
 def minimal(edits: Sequence[Edit], frees: Callable[[Iterable[Edit]], bool]) -> Sequence[Edit]:
-    """The part of the changes that frees the pod while no part of it does; () if all together do not."""
+    """A smallest subset of the changes that still helps; () if all of them together do not."""
     if not frees(edits):
         return ()
     needed = list(edits)
@@ -99,7 +101,7 @@ def _candidates(
     for node in near[:MOST_PATTERNS]:
         yield from _remedied(judge, node, gates)
     for model in _shapes(judge):
-        # One pod needs one node, unless its constraints count domains.
+        # One new node suffices, unless spread constraints count domains.
         for count in range(1, (MOST_ADDED if judge.pod.spec.topology_spread_constraints else 1) + 1):
             edits = (*gates, AddNodes(model, count))
             if judge.frees(edits):
@@ -108,7 +110,7 @@ def _candidates(
 
 
 def _remedied(judge: Judge, node: NearNode, gates: Remedy) -> Iterator[Sequence[Edit]]:
-    """Every shortcoming made up for in one way or another, or by pods that leave."""
+    """Candidates that remedy every shortcoming of a node, or delete pods instead."""
     ways = [(*missed.remedies, *([()] if missed.room_helps else [])) for missed in node.misses]
     if not all(ways):
         return
@@ -130,7 +132,7 @@ def _with_leaving(judge: Judge, node: str, edits: Sequence[Edit]) -> Iterator[Se
 
 
 def _movable(judge: Judge, node: str) -> Iterator[Pod]:
-    """The pods of a node that could go, the least important and among these the largest first."""
+    """The pods of a node that may be deleted: lowest priority first, then largest first."""
     row = judge.evaluator.cluster.row_of(node)
     if row is None:
         return
@@ -140,7 +142,7 @@ def _movable(judge: Judge, node: str) -> Iterator[Pod]:
 
 
 def _may_go(pod: Pod) -> bool:
-    """Not those that come back at once, nor those the cluster lives by."""
+    """False for pods that would be recreated on the node, and for system pods."""
     if pod_priority(pod) >= _SYSTEM_PRIORITY or pod.metadata.deletion_timestamp is not None:
         return False
     return not any(owner.kind in ("DaemonSet", "Node") for owner in pod.metadata.owner_references)
@@ -155,7 +157,7 @@ def _deletion(pod: Pod, *, preempted: bool = False) -> DeletePod:
 
 
 def _shapes(judge: Judge) -> Iterator[str]:
-    """A node of each shape, of the most frequent ones first."""
+    """One node of each shape, the most frequent shapes first."""
     members: dict[Any, list[str]] = {}
     for node in judge.evaluator.stores.of(Node):
         members.setdefault(_shape(node), []).append(node.metadata.name)
@@ -169,7 +171,7 @@ def _shape(node: Node) -> Any:
 
 
 def _without_worse_scales(given: Sequence[Proposal]) -> list[Proposal]:
-    """Who can make do with scaling less need not be told to scale more."""
+    """Leave out proposals that lower a request further than another proposal does."""
     return [one for one in given if not any(_is_milder(other, one) for other in given)]
 
 

@@ -17,7 +17,7 @@ from kuberth.api.core import Node, Pod
 from kuberth.config import FeatureGates, KubeSchedulerConfiguration, default_configuration
 from kuberth.errors import ConfigError
 from kuberth.explaining.cluster_copy import ClusterCopy
-from kuberth.explaining.edits import Edit, Scene
+from kuberth.explaining.edits import Edit, EditedCluster
 from kuberth.framework.registry import Registry
 from kuberth.framework.status import Status
 
@@ -27,14 +27,14 @@ class Waiting:
     """Where the pod waits in a running scheduler. Times are seconds since the epoch."""
 
     queue: str
-    """active, backoff, unschedulable or gated, as queues call them; `in flight` while it is being tried."""
+    """active, backoff, unschedulable or gated; `in flight` during an attempt."""
     attempts: int = 0
     since: float | None = None
-    """When it came back from its last attempt, or came at all."""
+    """When it returned from its last attempt, or was created."""
     next: float | None = None
-    """When it is tried at the latest, if nothing happens before; None: not before something happens."""
+    """When it is tried again if no event requeues it before; None: only after an event."""
     rejected_by: tuple[str, ...] = ()
-    """Whose events bring it back."""
+    """Plugins whose events requeue it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +43,12 @@ class Question:
 
     pod: Pod
     objects: Sequence[Any]
-    """The cluster: nodes, pods and whatever plugins read. The pod itself may be among them."""
+    """The cluster: nodes, pods and other kinds that plugins read. The pod itself may be among them."""
     config: KubeSchedulerConfiguration | None = None
     registry: Registry | None = None
     feature_gates: FeatureGates | None = None
     waiting: Waiting | None = None
-    """Set if a scheduler runs that knows it."""
+    """Set by a running scheduler that has the pod in its queue."""
     notes: tuple[str, ...] = ()
     """Remarks about the question that the answer repeats."""
 
@@ -59,7 +59,7 @@ class Question:
 
 
 class Judge:
-    """The rules over the cluster, ready to be asked about the pod. Use it with `judge_of`."""
+    """Evaluates the pod in the cluster, with and without edits. Make one with `judge_of`."""
 
     def __init__(self, question: Question, cluster: ClusterCopy, *, profile: str, is_there: bool) -> None:
         self.profile = profile
@@ -69,29 +69,29 @@ class Judge:
         """The pod as if it had no node."""
         self.evaluator = cluster.evaluator
         self.evaluator.runner = self.evaluator.runners[profile]
-        self.scene = Scene(self.pod, self._node)
+        self.edited = EditedCluster(self.pod, self._node)
         self._tried: dict[frozenset[Edit], bool] = {}
 
     def _node(self, name: str) -> Node | None:
         return self.evaluator.stores.of(Node).get(name)
 
     def other_pods(self, keys: Iterable[str]) -> list[Pod]:
-        """Those of the pods with these keys (namespace/name) that exist, the pod in question excepted."""
+        """The pods with these keys (namespace/name) that exist, without the pod in question."""
         found = map(self.evaluator.stores.of(Pod).get_by_key, keys)
         return [pod for pod in found if pod is not None]
 
     @property
     def tries(self) -> int:
-        """How many different changes were tried so far."""
+        """Number of different sets of changes tried so far."""
         return len(self._tried)
 
     def gate(self, pod: Pod) -> Status | None:
-        """Who keeps the pod from being tried at all; None: nobody."""
+        """The status of the PreEnqueue plugin that gates the pod; None if none does."""
         status = self.evaluator.runner.run_pre_enqueue(pod)
         return None if status.is_success else status
 
     def frees(self, edits: Iterable[Edit]) -> bool:
-        """Whether some node takes the pod once these changes are made. Nothing stays changed."""
+        """Whether a node is feasible after these changes, which are undone again."""
         edits = tuple(edits)
         known = frozenset(edits)
         if known not in self._tried:
@@ -99,17 +99,17 @@ class Judge:
         return self._tried[known]
 
     def _try(self, edits: Iterable[Edit]) -> bool:
-        scene = self.scene
+        edited = self.edited
         for edit in edits:
-            scene = edit.apply(scene)
-        if self.gate(scene.pod) is not None:
+            edited = edit.apply(edited)
+        if self.gate(edited.pod) is not None:
             return False
-        gone = self.other_pods(sorted(scene.gone))
-        before = [(node, self._node(name)) for name, node in scene.nodes.items()]
+        gone = self.other_pods(sorted(edited.gone))
+        before = [(node, self._node(name)) for name, node in edited.nodes.items()]
         self.evaluator.remove(*gone)
         self.evaluator.add(*(node for node, _old in before))
         try:
-            return bool(self.evaluator.feasible(scene.pod))
+            return bool(self.evaluator.feasible(edited.pod))
         finally:
             for node, old in before:
                 if old is None:
@@ -128,8 +128,8 @@ def judge_of(question: Question, cluster: ClusterCopy | None = None) -> Iterator
     if wanted not in names:
         if question.config is not None:
             raise ConfigError(
-                f"the pod wants to be scheduled by {wanted!r}, and the configuration has profiles for "
-                f"{', '.join(names)} alone; give the configuration of that scheduler with --config"
+                f"the pod's scheduler is {wanted!r}, but the configuration has profiles only for "
+                f"{', '.join(names)}; give the configuration of that scheduler with --config"
             )
         wanted = names[0]
     if cluster is None:

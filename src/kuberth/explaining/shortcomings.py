@@ -1,7 +1,7 @@
-"""What exactly a node misses for a pod, plugin by plugin, and which changes would make up for it.
+"""What a node misses for a pod, plugin by plugin, and which changes would remedy it.
 
-In: a pod, a node and what a plugin has against it. Out: `Shortcoming`s. A plugin that this table does not
-know is quoted with its own reason.
+In: a pod, a node and the statuses of plugins that reject it. Out: `Shortcoming`s. For a plugin that is not in
+the table, the shortcoming is the plugin's own reason.
 """
 
 from __future__ import annotations
@@ -45,66 +45,66 @@ class Shortcoming:
     plugin: str
     text: str
     remedies: tuple[Remedy, ...] = ()
-    """Changes that may make up for it, each on its own."""
+    """Changes of which each may remedy it."""
     distance: float = 1.0
-    """How far the node is off: a share of what is asked for, or 1 for what is there or not."""
+    """How much is missing: a share of the request, or 1 for things without an amount."""
     room_helps: bool = False
-    """Whether it may help that pods leave the node."""
+    """Whether deleting pods of the node may help."""
 
 
 @dataclass(frozen=True, slots=True)
-class Suit:
-    """A pod that asks, with what is derived from it once for all nodes."""
+class PodNeeds:
+    """What a pod needs of a node, computed once for all nodes."""
 
     info: PodInfo
     amounts: Mapping[str, int]
-    """What it asks for by resource, in the units of the columns."""
+    """Requests by resource, in the units of the columns."""
     compares_taints: bool = False
     """Feature gate TaintTolerationComparisonOperators."""
     shortages: dict[tuple[str, str, int, bool], Shortcoming] = field(default_factory=dict, compare=False)
-    """By plugin, resource, amount, and whether the node would be large enough: what was found already."""
+    """Cache by plugin, resource, missing amount, and whether an empty node would be large enough."""
 
     @property
     def pod(self) -> Pod:
         return self.info.pod
 
 
-def suit(info: PodInfo, *, compares_taints: bool = False) -> Suit:
+def needs_of(info: PodInfo, *, compares_taints: bool = False) -> PodNeeds:
     request = info.request
     amounts = {"cpu": request.milli_cpu, "memory": request.memory} | dict(request.scalars)
     amounts["ephemeral-storage"] = request.ephemeral_storage
     amounts = {name: amount for name, amount in amounts.items() if amount > 0}
-    return Suit(info, amounts, compares_taints=compares_taints)
+    return PodNeeds(info, amounts, compares_taints=compares_taints)
 
 
-def shortcomings(asks: Suit, node: NodeRow, statuses: Iterable[Status]) -> tuple[Shortcoming, ...]:
-    """All that the node misses, by what plugins have against it."""
+def shortcomings(needs: PodNeeds, node: NodeRow, statuses: Iterable[Status]) -> tuple[Shortcoming, ...]:
+    """Everything that the node misses, by the statuses of the plugins that reject it."""
     found: list[Shortcoming] = []
     for status in statuses:
-        known = list(_BY_PLUGIN.get(status.plugin, _quoted)(asks, node, status))
-        found += known or _quoted(asks, node, status)
+        known = list(_BY_PLUGIN.get(status.plugin, _quoted)(needs, node, status))
+        found += known or _quoted(needs, node, status)
     return tuple(found)
 
 
-def _quoted(_asks: Suit, _node: NodeRow, status: Status) -> Iterator[Shortcoming]:
+def _quoted(_needs: PodNeeds, _node: NodeRow, status: Status) -> Iterator[Shortcoming]:
     room_helps = status.code == Code.UNSCHEDULABLE
     for reason in status.reasons or (f"{status.plugin} rejects it",):
         yield Shortcoming(status.plugin, reason, room_helps=room_helps)
 
 
-def _resources(asks: Suit, node: NodeRow, status: Status) -> Iterator[Shortcoming]:
+def _resources(needs: PodNeeds, node: NodeRow, status: Status) -> Iterator[Shortcoming]:
     if node.pod_count >= node.table.allowed_pods.item(node.row):
         yield Shortcoming(status.plugin, "room for one more pod", room_helps=True)
-    for resource, amount in asks.amounts.items():
+    for resource, amount in needs.amounts.items():
         allocatable = node.allocatable(resource)
         short = amount - (allocatable - node.requested(resource))
         if short <= 0 or f"Insufficient {resource}" not in status.reasons:
             continue
-        # Thousands of nodes are short of the same.
+        # Thousands of nodes miss the same amount.
         key = status.plugin, resource, short, allocatable >= amount
-        if (known := asks.shortages.get(key)) is None:
-            scaled = scaled_requests(asks.pod, resource, short) if short < amount else ()
-            known = asks.shortages[key] = Shortcoming(
+        if (known := needs.shortages.get(key)) is None:
+            scaled = scaled_requests(needs.pod, resource, short) if short < amount else ()
+            known = needs.shortages[key] = Shortcoming(
                 status.plugin,
                 f"{amount_text(resource, short)} {resource} short",
                 remedies=(scaled,) if scaled else (),
@@ -115,7 +115,7 @@ def _resources(asks: Suit, node: NodeRow, status: Status) -> Iterator[Shortcomin
 
 
 def scaled_requests(pod: Pod, resource: str, short: int) -> Remedy:
-    """Containers that ask for so much less together, the largest first; () if they cannot."""
+    """Lower the requests of containers by `short` together, largest first; () if that is impossible."""
     if has_pod_level_requests(pod):
         return ()
     read = milli_value if resource == "cpu" else value
@@ -140,10 +140,10 @@ def scaled_requests(pod: Pod, resource: str, short: int) -> Remedy:
     return tuple(edits) if left <= 0 else ()
 
 
-def _taints(asks: Suit, node: NodeRow, status: Status) -> Iterator[Shortcoming]:
+def _taints(needs: PodNeeds, node: NodeRow, status: Status) -> Iterator[Shortcoming]:
     for taint in node.node.spec.taints:
         untolerated = find_untolerated(
-            (taint,), asks.pod.spec.tolerations, comparison_operators=asks.compares_taints
+            (taint,), needs.pod.spec.tolerations, comparison_operators=needs.compares_taints
         )
         if untolerated is None:
             continue
@@ -155,27 +155,27 @@ def _taints(asks: Suit, node: NodeRow, status: Status) -> Iterator[Shortcoming]:
         )
 
 
-def _cordoned(_asks: Suit, node: NodeRow, status: Status) -> Iterator[Shortcoming]:
+def _cordoned(_needs: PodNeeds, node: NodeRow, status: Status) -> Iterator[Shortcoming]:
     yield Shortcoming(status.plugin, "being open to new pods (it is cordoned)", ((Uncordon(node.name),),))
 
 
-def _labels(asks: Suit, node: NodeRow, status: Status) -> Iterator[Shortcoming]:
+def _labels(needs: PodNeeds, node: NodeRow, status: Status) -> Iterator[Shortcoming]:
     labels = node.labels
-    for key, wanted in asks.pod.spec.node_selector.items():
+    for key, wanted in needs.pod.spec.node_selector.items():
         if labels.get(key) != wanted:
             yield Shortcoming(
                 status.plugin,
                 f"the label {key}={wanted}",
                 remedies=((SetLabel(node.name, key, wanted),), (DropNodeSelector(key),)),
             )
-    affinity = asks.pod.spec.affinity
+    affinity = needs.pod.spec.affinity
     required = None
     if affinity is not None and affinity.node_affinity is not None:
         required = affinity.node_affinity.required_during_scheduling_ignored_during_execution
     if required is None:
         return
     unmet = [_unmet(term, labels) for term in required.node_selector_terms if not term.match_fields]
-    # Any one term suffices: the nearest is what the node is told to miss.
+    # One term suffices: the one with the fewest unmet requirements is reported.
     for requirement in min(unmet, key=len, default=()):
         found = _satisfying(requirement)
         yield Shortcoming(
@@ -200,7 +200,7 @@ def _compiled(requirement: NodeSelectorRequirement) -> CompiledNodeSelector:
 
 
 def _satisfying(requirement: NodeSelectorRequirement) -> tuple[str | None] | None:
-    """A value of the label that would do, None in it for no label at all; None: nobody can tell."""
+    """A value that meets the requirement, (None,) for no label; None if no value is known."""
     match requirement.operator:
         case "In" if requirement.values:
             return (requirement.values[0],)
@@ -232,9 +232,9 @@ def _requirement_text(requirement: NodeSelectorRequirement) -> str:
             return f"{requirement.key} {requirement.operator} {values}"
 
 
-def _ports(asks: Suit, node: NodeRow, status: Status) -> Iterator[Shortcoming]:
+def _ports(needs: PodNeeds, node: NodeRow, status: Status) -> Iterator[Shortcoming]:
     taken = {(port.protocol, port.port): info.key for info in node.pods for port in info.host_ports}
-    for port in asks.info.host_ports:
+    for port in needs.info.host_ports:
         holder = taken.get((port.protocol, port.port))
         if holder is not None:
             yield Shortcoming(
@@ -244,11 +244,11 @@ def _ports(asks: Suit, node: NodeRow, status: Status) -> Iterator[Shortcoming]:
             )
 
 
-def _name(asks: Suit, _node: NodeRow, status: Status) -> Iterator[Shortcoming]:
-    yield Shortcoming(status.plugin, f"the name {asks.pod.spec.node_name}, which the pod asks for")
+def _name(needs: PodNeeds, _node: NodeRow, status: Status) -> Iterator[Shortcoming]:
+    yield Shortcoming(status.plugin, f"the name {needs.pod.spec.node_name}, which the pod requests")
 
 
-_BY_PLUGIN: Final[Mapping[str, Callable[[Suit, NodeRow, Status], Iterator[Shortcoming]]]] = {
+_BY_PLUGIN: Final[Mapping[str, Callable[[PodNeeds, NodeRow, Status], Iterator[Shortcoming]]]] = {
     "NodeResourcesFit": _resources,
     "TaintToleration": _taints,
     "NodeUnschedulable": _cordoned,

@@ -1,7 +1,7 @@
-"""Where clusters and pods come from: an API server that is only read, or files.
+"""Reads clusters and pods from an API server or from files.
 
-In: an `Api`, or manifests. Out: objects, and the pod that is asked about. What cannot be read is either an
-error that says what to do, or a note where the answer hardly depends on it.
+In: an `Api`, or manifests. Out: objects, and the pod in question. A kind that cannot be read is an error, or
+a note if the answer hardly depends on it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kuberth.api.wire import convert
 from kuberth.client.protocol import Api
 from kuberth.errors import ConfigError, ForbiddenError, NotFoundError, WireError
 from kuberth.evaluation import Evaluator
-from kuberth.explaining.targets import SUGGESTED, WORKLOADS, Asked, find_pod, unknown_name
+from kuberth.explaining.targets import SUGGESTED, WORKLOADS, ExplainTarget, find_pod, unknown_name
 from kuberth.local.apiserver.rules.pod_defaults import default_pod
 from kuberth.local.manifests import Manifest, read_manifests
 
@@ -31,7 +31,7 @@ UNFINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
 
 
 class RawApi(Protocol):
-    """An API that answers any path."""
+    """An API with requests to any path."""
 
     async def call(self, method: str, path: str) -> bytes: ...
 
@@ -56,8 +56,8 @@ async def read_cluster(api: Api, evaluator: Evaluator) -> tuple[list[Any], tuple
     return objects, tuple(notes)
 
 
-async def read_template(api: RawApi, target: Asked, namespace: str) -> Pod:
-    """A pod as the workload would make it."""
+async def read_template(api: RawApi, target: ExplainTarget, namespace: str) -> Pod:
+    """A pod of the workload's template."""
     kind = WORKLOADS[target.kind]
     path = f"{kind.path}/namespaces/{namespace}/{kind.plural}"
     try:
@@ -73,13 +73,13 @@ async def read_template(api: RawApi, target: Asked, namespace: str) -> Pod:
 
 
 def read_dump(path: Path) -> tuple[list[Any], list[Manifest]]:
-    """The objects of a dump that scheduling knows of, and its manifests as they are."""
+    """The objects of a dump that scheduling reads, and all its manifests."""
     manifests = list(read_manifests(path))
     objects = [obj for manifest in manifests if (obj := _object(manifest)) is not None]
     if not any(isinstance(obj, Node) for obj in objects):
         kinds = sorted({str(manifest.tree["kind"]) for manifest in manifests})
         raise ConfigError(
-            f"{path} is no dump of a cluster: it has no nodes, only {', '.join(kinds) or 'nothing'}; "
+            f"{path} is not a dump of a cluster: it has no nodes, only {', '.join(kinds) or 'nothing'}; "
             "make one with: kubectl get nodes,pods,namespaces,pv,pvc,sc,pdb -A -o yaml"
         )
     return objects, manifests
@@ -100,15 +100,17 @@ def _object(manifest: Manifest) -> Any:
 
 
 def _identified(pod: Pod) -> Pod:
-    """Pods that somebody wrote have no UID, by which the cluster tells them apart, and often no namespace."""
+    """The pod with a UID and a namespace, which manifests often leave out."""
     metadata = pod.metadata
     namespace = metadata.namespace or "default"
     uid = metadata.uid or f"{namespace}/{metadata.name}"
     return with_fields(pod, metadata=with_fields(metadata, namespace=namespace, uid=uid))
 
 
-def find_in_dump(objects: Sequence[Any], manifests: Sequence[Manifest], target: Asked, namespace: str) -> Pod:
-    """The pod, or one made of the workload's template, out of a dump."""
+def find_in_dump(
+    objects: Sequence[Any], manifests: Sequence[Manifest], target: ExplainTarget, namespace: str
+) -> Pod:
+    """The pod of a dump, or one of the workload's template."""
     if target.kind == "Pod":
         return find_pod(objects, target, namespace)
     found = {}
@@ -126,7 +128,7 @@ def find_in_dump(objects: Sequence[Any], manifests: Sequence[Manifest], target: 
 def read_pod(path: Path, *, namespace: str | None, otherwise: str = "default") -> Pod:
     """The one pod, or workload with a template, of a manifest file.
 
-    It is in `namespace`, else where the manifest says, else where `otherwise` says.
+    Its namespace is `namespace`, else the manifest's, else `otherwise`.
     """
     manifests = list(read_manifests(path))
     asked = [each for each in manifests if each.tree["kind"] == "Pod" or each.tree["kind"] in WORKLOADS]
@@ -148,7 +150,7 @@ def read_pod(path: Path, *, namespace: str | None, otherwise: str = "default") -
 
 
 def template_pod(tree: Tree) -> Pod:
-    """A pod as the controller of a workload would make it."""
+    """A pod as the workload's controller would create it."""
     kind, metadata = WORKLOADS[tree["kind"]], tree["metadata"]
     template: Any = tree
     for field in kind.template:
@@ -167,7 +169,7 @@ def template_pod(tree: Tree) -> Pod:
 
 
 def _defaulted(tree: Tree) -> Pod:
-    """As the API server would complete it before any scheduler sees it."""
+    """The pod with the API server's defaults."""
     whole = copy.deepcopy(dict(tree))
     try:
         convert(Pod, whole)  # so that defaults find the shapes they expect
@@ -178,7 +180,7 @@ def _defaulted(tree: Tree) -> Pod:
 
 
 def with_priority(pod: Pod, objects: Iterable[Any]) -> Pod:
-    """The priority of the pod's class, as the API server would look it up for a pod that is created."""
+    """The pod with the priority of its class, as the API server sets it on creation."""
     if pod.spec.priority is not None:
         return pod
     classes = [obj for obj in objects if isinstance(obj, PriorityClass)]

@@ -1,7 +1,7 @@
-"""What is asked about: a pod, or a workload that makes pods, by its name.
+"""The target of an explanation: a pod, or a workload with a pod template, by name.
 
-In: words of a command line or a request, and the pods there are. Out: the pod; or an error that suggests the
-nearest names.
+In: words of a command line or a request, and the existing pods. Out: the pod, or an error that suggests
+similar names.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from kuberth.informers.store import object_key
 
 SUGGESTED: Final = 3
 UNKNOWN_POD: Final = "there is no pod"
-"""How the answer begins that tells of a pod nobody knows."""
+"""The beginning of the error for a pod that does not exist."""
 
 
 class WorkloadKind(NamedTuple):
-    """A kind whose objects carry the pods they make as a template."""
+    """A kind whose objects have a pod template."""
 
     plural: str
     path: str
@@ -42,14 +42,14 @@ _SHORT: Final = {
 }  # fmt: skip
 
 
-class Asked(NamedTuple):
-    """What is asked about: `Pod` or a workload's kind, and its name."""
+class ExplainTarget(NamedTuple):
+    """`Pod` or a workload's kind, and a name."""
 
     kind: str
     name: str
 
 
-def read_target(words: Sequence[str]) -> Asked:
+def read_target(words: Sequence[str]) -> ExplainTarget:
     """`pod NAME`, `pod/NAME`, `deploy/NAME`, or a pod's NAME alone."""
     parts = words[0].split("/") if len(words) == 1 else list(words)
     if len(parts) == 1:
@@ -61,11 +61,11 @@ def read_target(words: Sequence[str]) -> Asked:
     known = {"pod": "Pod"} | {name.lower(): name for name in WORKLOADS}
     if kind not in known:
         raise ConfigError(f"{given}: there is no such kind with pods; known are {', '.join(sorted(known))}")
-    return Asked(known[kind], name)
+    return ExplainTarget(known[kind], name)
 
 
-def find_pod(objects: Iterable[Any], target: Asked, namespace: str) -> Pod:
-    """The pod of this name; the nearest names are suggested if there is none."""
+def find_pod(objects: Iterable[Any], target: ExplainTarget, namespace: str) -> Pod:
+    """The pod of this name; raises ConfigError with similar names if there is none."""
     pods = {object_key(obj): obj for obj in objects if isinstance(obj, Pod)}
     pod = pods.get(f"{namespace}/{target.name}")
     if pod is None:
@@ -73,8 +73,8 @@ def find_pod(objects: Iterable[Any], target: Asked, namespace: str) -> Pod:
     return pod
 
 
-def unknown_pod(pods: Iterable[Pod], target: Asked, namespace: str) -> ConfigError:
-    """None of the pods has this name: where there is one, or which names are near."""
+def unknown_pod(pods: Iterable[Pod], target: ExplainTarget, namespace: str) -> ConfigError:
+    """The error for a name that no pod has, with its other namespace or similar names."""
     here: list[str] = []
     for pod in pods:
         name, where = pod.metadata.name, pod.metadata.namespace
@@ -87,7 +87,7 @@ def unknown_pod(pods: Iterable[Pod], target: Asked, namespace: str) -> ConfigErr
     return unknown_name(target, namespace, here)
 
 
-def unknown_name(target: Asked, namespace: str, names: Sequence[str]) -> ConfigError:
+def unknown_name(target: ExplainTarget, namespace: str, names: Sequence[str]) -> ConfigError:
     near = difflib.get_close_matches(target.name, names, n=SUGGESTED, cutoff=0.4)
     hint = f"; did you mean {' or '.join(near)}?" if near else ""
     return ConfigError(f"there is no {target.kind.lower()} {target.name} in namespace {namespace}{hint}")

@@ -17,20 +17,20 @@ API_VERSION: Final = "explain.kuberth.dev/v1alpha1"
 KIND: Final = "Explanation"
 
 
-def to_tree(told: Explanation) -> dict[str, Any]:
-    """All of it; what there is nothing to say about is left out."""
-    namespace, _, name = told.pod.rpartition("/")
+def to_tree(explanation: Explanation) -> dict[str, Any]:
+    """The explanation as a tree; empty fields are left out."""
+    namespace, _, name = explanation.pod.rpartition("/")
     tree: dict[str, Any] = {
         "apiVersion": API_VERSION,
         "kind": KIND,
         "pod": {"namespace": namespace, "name": name},
-        "schedulerName": told.profile,
-        "verdict": told.verdict,
-        "nodes": told.nodes,
-        "node": told.node,
-        "message": told.message,
-        "waiting": None if told.waiting is None else _waiting(told.waiting),
-        "feasible": list(told.answer.feasible),
+        "schedulerName": explanation.profile,
+        "verdict": explanation.verdict,
+        "nodes": explanation.nodes,
+        "node": explanation.node,
+        "message": explanation.message,
+        "waiting": None if explanation.waiting is None else _waiting(explanation.waiting),
+        "feasible": list(explanation.answer.feasible),
         "rejected": [
             {
                 "plugin": group.plugin,
@@ -39,30 +39,31 @@ def to_tree(told: Explanation) -> dict[str, Any]:
                 "count": len(group.nodes),
                 "nodes": list(group.nodes),
             }
-            for group in told.rejected
+            for group in explanation.rejected
         ],
         "nearest": [
             {"misses": list(group.misses), "count": len(group.nodes), "nodes": list(group.nodes)}
-            for group in told.near
+            for group in explanation.near
         ],
         "preemption": None
-        if told.preemption is None
+        if explanation.preemption is None
         else {
-            "message": told.preemption.message,
-            "nodesThatCouldHelp": told.preemption.nodes_that_could_help,
-            "nodesBeyondHelp": told.preemption.nodes_beyond_help,
-            "nominatedNode": told.preemption.nominated_node,
-            "victims": list(told.preemption.victims),
+            "message": explanation.preemption.message,
+            "nodesThatCouldHelp": explanation.preemption.nodes_that_could_help,
+            "nodesBeyondHelp": explanation.preemption.nodes_beyond_help,
+            "nominatedNode": explanation.preemption.nominated_node,
+            "victims": list(explanation.preemption.victims),
         },
         "events": [
-            {"plugin": plugin, "events": list(events)} for plugin, events in (told.events or {}).items()
+            {"plugin": plugin, "events": list(events)}
+            for plugin, events in (explanation.events or {}).items()
         ],
         "proposals": [
             {"text": proposal.text, "changes": [_change(edit) for edit in proposal.edits]}
-            for proposal in told.proposals
+            for proposal in explanation.proposals
         ],
-        "scores": None if told.scores is None else _scores(told.scores),
-        "notes": list(told.notes),
+        "scores": None if explanation.scores is None else _scores(explanation.scores),
+        "notes": list(explanation.notes),
     }
     return {key: value for key, value in tree.items() if value not in (None, [], "")}
 

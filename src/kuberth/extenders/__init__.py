@@ -1,8 +1,8 @@
-"""HTTP extenders: programs that are asked about a pod over the network, beside the plugins.
+"""HTTP extenders: webhooks that take part in scheduling beside the plugins.
 
-On a pod's way they stand at four places: after Filter, beside Score, in preemption, and instead of Bind. A
-pod and names of nodes come in; out go the nodes an extender leaves, its scores, the victims it agrees to, or
-an `ExtenderError` that names it. Everything here awaits: nothing of it is called from the synchronous core.
+They are called after Filter, beside Score, in preemption, and instead of Bind. In: a pod and names of nodes.
+Out: the nodes that an extender keeps, its scores, the victims it agrees to, or an `ExtenderError` that names
+it. Everything here is asynchronous; the synchronous core never calls it.
 """
 
 from kuberth.extenders.extenders import NO_EXTENDERS, Extenders, build_extenders

@@ -1,7 +1,7 @@
-"""All extenders of a configuration, in the order in which they are asked.
+"""All extenders of a configuration, in the order in which they are called.
 
-In: the configuration's `extenders`. Out: who of them has a say about a pod, verb by verb. The whole set hangs
-on each profile's runner, so that it is swapped with the profiles.
+In: the configuration's `extenders`. Out: the extenders of a pod, verb by verb. Each profile's runner holds
+the whole set, so that a new configuration replaces both together.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kuberth.observe import verbosity
 
 
 class Extenders:
-    """Those that may be ignored come last. Empty, it is false and costs nothing."""
+    """The extenders, ignorable ones last. An empty set is false and costs nothing."""
 
     def __init__(
         self, extenders: Iterable[HttpExtender] = (), *, objects: WholeObjects | None = None
@@ -30,7 +30,7 @@ class Extenders:
         self.look_at_nodes = any(
             extender.config.filter_verb or extender.config.prioritize_verb for extender in self._all
         )
-        """Whether more nodes than one are worth finding, though no plugin scores them."""
+        """Whether an extender scores nodes, so that one feasible node is not enough."""
 
     def __iter__(self) -> Iterator[HttpExtender]:
         return iter(self._all)
@@ -39,7 +39,7 @@ class Extenders:
         return len(self._all)
 
     def decide_about(self, pod: Pod) -> bool:
-        """Whether one of them is asked while the pod's node is chosen, so that its cycle has to wait."""
+        """Whether an extender takes part in choosing the pod's node, so that its cycle has to wait."""
         return any(_has_say(extender.config) and extender.is_interested(pod) for extender in self._all)
 
     def filtering(self, pod: Pod) -> Sequence[HttpExtender]:
@@ -56,11 +56,11 @@ class Extenders:
 
     @property
     def reflectors(self) -> Sequence[Reflector[object]]:
-        """What keeps the objects current that they are sent; whoever runs the scheduler runs these."""
+        """The reflectors of the objects that extenders are sent; the scheduler runs them."""
         return () if self._objects is None else self._objects.reflectors
 
     async def close(self) -> None:
-        """End all connections; what is asked from now on fails."""
+        """Close all connections; further calls fail."""
         await asyncio.gather(*(extender.close() for extender in self._all))
 
 
@@ -68,7 +68,7 @@ NO_EXTENDERS = Extenders()
 
 
 def build_extenders(configs: Sequence[Extender], *, api: Api, clock: Clock) -> Extenders:
-    """ConfigError: one of them cannot be used, whoever it is."""
+    """Make the extenders; raises ConfigError if one of them cannot be used."""
     if not configs:
         return NO_EXTENDERS
     objects = WholeObjects(api, pods=_followed_pods(configs), nodes=any(map(_is_sent_nodes, configs)))
@@ -90,7 +90,7 @@ def _is_sent_nodes(config: Extender) -> bool:
 
 
 def _followed_pods(configs: Iterable[Extender]) -> str | None:
-    """Which pods: victims are sent whole only to those who keep no nodes of their own."""
+    """The field selector of pods to follow: only extenders without a node cache are sent whole victims."""
     configs = [config for config in configs if _has_say(config)]
     if any(config.preempt_verb and not config.node_cache_capable for config in configs):
         return UNFINISHED

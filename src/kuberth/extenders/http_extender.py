@@ -1,8 +1,8 @@
-"""One extender: its questions go out as HTTP posts, its answers are checked.
+"""One extender: sends HTTP posts and checks the answers.
 
-In: an `Extender` of the configuration. Out: nodes, scores, victims, or an `ExtenderError` that names the
-extender and says what happened, in kube-scheduler's words where it has some. Each question has one deadline,
-`httpTimeout`, for connecting, sending and reading; an answer may be little larger than its question.
+In: an `Extender` of the configuration. Out: nodes, scores, victims, or an `ExtenderError` with the extender's
+name and kube-scheduler's message where it has one. Each call has one deadline, `httpTimeout`, for connecting,
+sending and reading; the size of an answer is limited by that of its request.
 """
 
 from __future__ import annotations
@@ -40,32 +40,32 @@ T = TypeVar("T")
 
 MAX_CONNECTIONS: Final = 64
 MAX_ANSWER_BYTES: Final = 10 * 1024 * 1024
-"""Besides twice the size of the question: who is sent nodes may send them back."""
+"""Bytes of an answer beyond twice the request's: an extender that is sent nodes may send them back."""
 MAX_EXTENDER_SCORE: Final = 10
 """Extenders score from 0 to 10, plugins from 0 to 100."""
 _OK: Final = 200
 
 
 class Passed(NamedTuple):
-    """What an extender's filter leaves of the nodes it was asked about."""
+    """The nodes that an extender's filter keeps."""
 
     names: Sequence[str]
     by_name: bool
-    """Whether it gave names, and not the nodes themselves."""
+    """Whether it returned names instead of nodes."""
     failed: Mapping[str, str]
     unresolvable: Mapping[str, str]
 
 
 class HttpExtender:
-    """Asks one extender. Nothing is connected before the first question."""
+    """Calls one extender. It connects at the first call."""
 
     def __init__(self, config: Extender, objects: WholeObjects, *, index: int, clock: Clock) -> None:
-        """ConfigError: its address or certificates cannot be used. `index` is its place in the file."""
+        """Raises ConfigError for a bad address or certificate. `index`: position in the configuration."""
         self.config = config
         self._objects = objects
         client = _client_config(config, index)
         self.name = client.server
-        """How messages call it: its URL, without a password."""
+        """Its URL without a password, for messages."""
         self._managed = frozenset(resource.name for resource in config.managed_resources)
         self._timeout = config.http_timeout.total_seconds()
         self._credentials = fixed_or_file(client, clock)
@@ -77,15 +77,15 @@ class HttpExtender:
 
     @property
     def weighs(self) -> int:
-        """By how much a score of its own counts in the sum: its weight, brought to the scale of plugins."""
+        """The factor of its scores in the sum: its weight, scaled to the plugins' range."""
         return self.config.weight * (MAX_NODE_SCORE // MAX_EXTENDER_SCORE)
 
     def is_interested(self, pod: Pod) -> bool:
-        """Whether the pod has to do with a resource that the extender manages; without any, every pod has."""
+        """Whether the pod uses a resource that the extender manages; always true if it manages none."""
         return is_interested(self._managed, pod)
 
     async def filter(self, pod: Pod, names: Sequence[str]) -> Passed:
-        """Which of the nodes it lets the pod onto."""
+        """Call filter: the nodes that the extender keeps."""
         body = await self._nodes_request(pod, names)
         answer = await self._ask(self.config.filter_verb, body, read_filter)
         if answer.error:
@@ -106,14 +106,14 @@ class HttpExtender:
         return tuple(dict.fromkeys(left or ()))
 
     async def prioritize(self, pod: Pod, names: Sequence[str]) -> Sequence[tuple[str, int]]:
-        """Its scores, on its own scale, as it gave them."""
+        """Call prioritize: the extender's scores, in its own range."""
         body = await self._nodes_request(pod, names)
         return await self._ask(self.config.prioritize_verb, body, read_scores)
 
     async def preempt(
         self, pod: Pod, victims: Mapping[str, ProposedVictims], pods: Mapping[str, Pod]
     ) -> Mapping[str, ProposedVictims | None]:
-        """The nodes where it agrees to evict, and whom. `pods` are the victims by UID."""
+        """Call preempt: the nodes and victims that the extender agrees to. `pods` are the victims by UID."""
         whole: dict[str, bytes] | None = None
         if not self.config.node_cache_capable:
             whole = {uid: await self._whole(victim) for uid, victim in pods.items()}
@@ -121,7 +121,7 @@ class HttpExtender:
         return await self._ask(self.config.preempt_verb, body, read_victims)
 
     async def bind(self, pod: Pod, node_name: str) -> None:
-        """Have it bind the pod."""
+        """Call bind: the extender binds the pod."""
         metadata = pod.metadata
         body = binding_request(
             name=metadata.name, namespace=metadata.namespace, uid=metadata.uid, node_name=node_name
@@ -133,7 +133,7 @@ class HttpExtender:
     async def close(self) -> None:
         await self._pool.close()
 
-    # Asking
+    # Requests
 
     async def _nodes_request(self, pod: Pod, names: Sequence[str]) -> bytes:
         whole = await self._whole(pod)
@@ -142,13 +142,13 @@ class HttpExtender:
         try:
             return nodes_request(whole, nodes=await self._objects.nodes(names), names=None)
         except ApiError as error:
-            raise ExtenderError(self.name, f"{self} cannot be sent the nodes: {error}") from error
+            raise ExtenderError(self.name, f"cannot send the nodes to {self}: {error}") from error
 
     async def _whole(self, pod: Pod) -> bytes:
         try:
             return await self._objects.pod(pod)
         except ApiError as error:
-            raise ExtenderError(self.name, f"{self} cannot be sent the pod: {error}") from error
+            raise ExtenderError(self.name, f"cannot send the pod to {self}: {error}") from error
 
     async def _ask(self, verb: str, body: bytes, read: Callable[[bytes], T], *, repeatable: bool = True) -> T:
         path = "/" + quote(verb, safe="/%?&=+,;:@~!$'()*")
@@ -170,7 +170,7 @@ class HttpExtender:
         try:
             return read(answer.body)
         except WireError as error:
-            problem = f"extender at URL {url} answered what cannot be read: {error}"
+            problem = f"the answer of the extender at URL {url} cannot be read: {error}"
             raise ExtenderError(self.name, problem) from error
 
     def _failed(self, verb: str, problem: str) -> ExtenderError:
@@ -178,7 +178,7 @@ class HttpExtender:
 
 
 def is_interested(managed: frozenset[str], pod: Pod) -> bool:
-    """Whether a container asks for, or is limited in, one of these resources; of no resources: always."""
+    """Whether a container requests or limits one of these resources; always true without resources."""
     return not managed or any(
         _has_any(container, managed) for container in (*pod.spec.containers, *pod.spec.init_containers)
     )
@@ -217,7 +217,7 @@ def _tls_settings(config: Extender, where: str) -> TlsSettings:
         ca_data=_text(tls.ca_data, f"{where}.tlsConfig.caData"),
         ca_file=tls.ca_file,
         server_name=tls.server_name,
-        # HTTPS that is asked for without an authority trusts anybody, as with kube-scheduler.
+        # HTTPS without a certificate authority trusts any server, as with kube-scheduler.
         insecure=tls.insecure or (config.enable_https and not has_ca),
         certificate_data=_text(tls.cert_data, f"{where}.tlsConfig.certData"),
         certificate_file=tls.cert_file,

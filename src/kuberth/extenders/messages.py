@@ -1,8 +1,8 @@
-"""What is asked of an extender and what it answers: k8s.io/kube-scheduler/extender/v1 as JSON.
+"""Requests and answers of extenders: k8s.io/kube-scheduler/extender/v1 as JSON.
 
-In: pods and nodes that are JSON already, names, victims. Out: the body of a request; and from the body of an
-answer the few things the scheduler goes by, checked. Field names are those of Go structs without tags, and
-are read as Go reads them: whatever their case, null for nothing, unknown ones skipped.
+In: pods and nodes as JSON, names, victims. Out: the body of a request, and the checked fields of an answer
+that the scheduler uses. Field names are those of Go structs without tags and are matched as Go matches them:
+case does not matter, null is the zero value, unknown fields are skipped.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from kuberth.errors import WireError
 T = TypeVar("T")
 
 _EXCERPT: Final = 60
-"""So many characters of an answer that is no JSON are repeated in the message."""
+"""Characters that the message quotes of an answer that is not JSON."""
 _MAX_TEXT: Final = 1024
-"""So many of a reason or an error, which end up in the pod's status and events."""
+"""Characters of a reason or an error that are kept for the pod's status and events."""
 
 
 class NodesLeft(NamedTuple):
-    """Filter's answer."""
+    """The answer to filter."""
 
     names: Sequence[str] | None
-    """The nodes it lets the pod onto, as names; None: it did not say so by name."""
+    """Names of the nodes that it keeps; None: the answer has no names."""
     node_names: Sequence[str] | None
-    """The same, from an answer that repeats the nodes."""
+    """The same from an answer with whole nodes."""
     failed: Mapping[str, str]
-    """Nodes it rules out, and why."""
+    """Rejected nodes and the reasons."""
     unresolvable: Mapping[str, str]
-    """Those of them where preemption would not help."""
+    """Rejected nodes where preemption does not help, and the reasons."""
     error: str
 
 
 class ProposedVictims(NamedTuple):
-    """Whom a preemption would evict on a node."""
+    """The victims of a preemption on a node."""
 
     uids: Sequence[str]
     budget_violations: int
@@ -132,7 +132,7 @@ def read_filter(body: bytes) -> NodesLeft:
 
 
 def read_scores(body: bytes) -> Sequence[tuple[str, int]]:
-    """Host and score, in the answer's order; a host may come twice or be anybody's."""
+    """Host and score, in the answer's order; a host may be repeated or unknown."""
     tree = _tree(body)
     if not isinstance(tree, list | None):
         raise WireError(f"Expected `array`, got `{_kind_of(tree)}`")
@@ -156,7 +156,7 @@ def read_victims(body: bytes) -> Mapping[str, ProposedVictims | None]:
 
 
 def read_binding(body: bytes) -> str:
-    """What went wrong; "" if nothing did."""
+    """The error message; "" for success."""
     return _bounded(_part(_parts(body), "Error", str | None))
 
 
@@ -164,13 +164,13 @@ _PARTS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw] | None)
 
 
 def _parts(body: bytes) -> Mapping[str, msgspec.Raw]:
-    """The fields of an object, unread: nodes that are sent back are large, and only their names count."""
+    """The fields of an object, undecoded: nodes that are sent back are large, and only their names matter."""
     found: Mapping[str, msgspec.Raw] = _decoded(_PARTS.decode, body) or {}
     return {name.lower(): part for name, part in found.items()}
 
 
 def _part(parts: Mapping[str, msgspec.Raw], name: str, type_: Any) -> Any:
-    """One of them, of the type it has to be; None if it is not there."""
+    """One field, decoded; None if it is missing."""
     raw = parts.get(name.lower())
     if raw is None:
         return None

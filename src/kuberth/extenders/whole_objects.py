@@ -1,8 +1,8 @@
-"""Pods and nodes with every field they have, as JSON that is ready to be sent.
+"""Pods and nodes with all their fields, as JSON for extenders.
 
-In: the API. Out: for an extender, what kube-scheduler would send it. The scheduler's own structs hold what
-scheduling reads (ADR 8), an extender may read anything; so with extenders that are sent objects, these are
-followed a second time, in this form. What is not known here yet is asked of the API.
+In: the API. Out: the JSON that kube-scheduler would send. The scheduler's own structs hold only the fields
+that scheduling reads (ADR 8). For extenders that are sent whole objects, these are watched a second time in
+this form; an object that has not arrived yet is read from the API.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ W = TypeVar("W", bound="WholeObject")
 
 
 class WholeObject(TreeHolder):
-    """One object. As in Go, what kind it is stands in no field of it."""
+    """One object, without its kind and apiVersion, as in Go."""
 
     __slots__ = ("json", "metadata")
 
     _unsent: ClassVar[Sequence[str]] = ()
-    """Parts of the metadata that kube-scheduler does not keep either."""
+    """Fields of the metadata that kube-scheduler drops, too."""
 
     def __init__(self, tree: Mapping[str, Any] | None = None, *, metadata: ObjectMeta | None = None) -> None:
-        if metadata is not None:  # a deletion of which no more is known
+        if metadata is not None:  # a deletion may have no object
             self.metadata, self.json = metadata, b"{}"
             return
         if not isinstance(tree, Mapping) or not isinstance(tree.get("metadata"), Mapping):
@@ -67,39 +67,39 @@ REGISTRY.add_holder(WholeNode, of=Node)
 
 
 class WholeObjects:
-    """Follows the pods and nodes that extenders are sent."""
+    """The pods and nodes that extenders are sent."""
 
     def __init__(self, api: Api, *, pods: str | None = None, nodes: bool = False) -> None:
-        """`pods` is a field selector, None: none are followed, each is asked for."""
+        """`pods` is the field selector of the pods to watch; None: pods are read from the API one by one."""
         self._api = api
         self._pods: Store[WholePod] = Store()
         self._nodes: Store[WholeNode] = Store()
         self.reflectors: list[Reflector[Any]] = []
-        """To be run by whoever runs the scheduler."""
+        """The scheduler runs them."""
         if nodes:
-            self.reflectors.append(Reflector(api, WholeNode, self._nodes, _nobody))
+            self.reflectors.append(Reflector(api, WholeNode, self._nodes, _ignore))
         if pods is not None:
-            self.reflectors.append(Reflector(api, WholePod, self._pods, _nobody, field_selector=pods))
+            self.reflectors.append(Reflector(api, WholePod, self._pods, _ignore, field_selector=pods))
 
     async def pod(self, pod: Pod) -> bytes:
-        """The pod, at least as new as this version of it; NotFoundError if it is gone."""
+        """The JSON of the pod, of this version or a newer one; raises NotFoundError if it is gone."""
         metadata = pod.metadata
         found = self._pods.get(metadata.name, namespace=metadata.namespace)
         if found is None or found.metadata.uid != metadata.uid or _is_older(found.metadata, metadata):
             found = await self._api.get(WholePod, metadata.name, namespace=metadata.namespace)
             if found.metadata.uid != metadata.uid:
-                raise NotFoundError(f"pod {metadata.namespace}/{metadata.name} was made again meanwhile")
+                raise NotFoundError(f"pod {metadata.namespace}/{metadata.name} was recreated meanwhile")
         return found.json
 
     async def nodes(self, names: Iterable[str]) -> Sequence[bytes]:
-        """The nodes of these names that exist, in order."""
+        """The JSON of the nodes of these names that exist, in order."""
         found = []
         for name in names:
             node = self._nodes.get(name)
             try:
                 found.append((await self._api.get(WholeNode, name) if node is None else node).json)
             except NotFoundError:
-                continue  # deleted since it was looked at
+                continue  # deleted since the search
         return found
 
 
@@ -108,5 +108,5 @@ def _is_older(found: ObjectMeta, wanted: ObjectMeta) -> bool:
     return all(version.isdecimal() for version in versions) and int(versions[0]) < int(versions[1])
 
 
-def _nobody(_old: object, _new: object) -> None:
-    """No one has to be told of a change."""
+def _ignore(_old: object, _new: object) -> None:
+    """Changes need no handling."""

@@ -1,4 +1,4 @@
-"""What operators see: metrics under kube-scheduler's names.
+"""Metrics and log levels under kube-scheduler's names.
 
-Off a pod's way, below everything: every layer counts here, and nothing here knows any other layer.
+The lowest layer: every other one counts and logs here. In: observations. Out: Prometheus text, log records.
 """

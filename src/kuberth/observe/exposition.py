@@ -1,4 +1,4 @@
-"""Metric families → the text that Prometheus reads.
+"""Formats metric families as text for Prometheus.
 
 In: families. Out: text format 0.0.4 or OpenMetrics 1.0.0, one piece per family, so that a server can handle
 other requests in between. Numbers and the order of labels are kube-scheduler's: a bucket's bound is a label,
@@ -25,7 +25,7 @@ _HELP_ESCAPES: Final = str.maketrans({"\\": r"\\", "\n": r"\n"})
 
 
 def render(families: Iterable[Family], *, open_metrics: bool = False) -> Iterator[str]:
-    """The families sorted by name; those that nothing was observed in yet are left out."""
+    """The text of the families, sorted by name; those without an observation are left out."""
     for family in sorted(families, key=lambda family: family.name):
         if samples := _samples(family, open_metrics=open_metrics):
             yield _head(family, open_metrics=open_metrics) + "".join(samples)
@@ -34,7 +34,7 @@ def render(families: Iterable[Family], *, open_metrics: bool = False) -> Iterato
 
 
 def number(value: float) -> str:
-    """As Go prints a float: the shortest digits that read back the same, with an exponent from 1e+06 on."""
+    """Format a float as Go does: the shortest digits that read back the same, an exponent from 1e+06 on."""
     if -1e6 < value < 1e6 and value == (whole := int(value)):
         return str(whole)
     if math.isnan(value):
@@ -51,7 +51,7 @@ def number(value: float) -> str:
 def _head(family: Family, *, open_metrics: bool) -> str:
     name, kind = family.name, family.kind
     if open_metrics and kind == "counter":
-        # There the family of x_total is called x, and a counter without _total does not exist.
+        # In OpenMetrics the family of x_total is called x, and every counter ends with _total.
         name, kind = (name.removesuffix("_total"), kind) if name.endswith("_total") else (name, "unknown")
     text = f"[{family.stability}] {family.help}" if family.stability else family.help
     escapes = _VALUE_ESCAPES if open_metrics else _HELP_ESCAPES
@@ -90,13 +90,13 @@ def _histogram(family: Histogram, *, open_metrics: bool) -> list[str]:
 
 
 def _open_bound(bound: float) -> str:
-    """OpenMetrics asks for floats in bounds to look like floats."""
+    """A bound in OpenMetrics: a float always has a fraction."""
     text = number(bound)
     return f"{text}.0" if text.lstrip("-").isdigit() else text
 
 
 def _ordered(names: Labels, values: Mapping[Labels, T]) -> list[tuple[str, T]]:
-    """Label text and value of each series: labels by name, series by their labels' values."""
+    """Label text and value of each series: labels sorted by name, series by label values."""
     if not names:
         return [("", value) for value in values.values()]
     order = sorted(range(len(names)), key=names.__getitem__)

@@ -109,7 +109,7 @@ Family = Counter | ComputedGauge | Histogram
 
 
 def exponential_buckets(start: float, factor: float, count: int) -> list[float]:
-    """Multiplied step by step, as upstream does: a bound is a label, so its last digit must agree."""
+    """Bounds multiplied step by step, as upstream: a bound is a label, so its last digit must agree."""
     bounds = [start]
     while len(bounds) < count:
         bounds.append(bounds[-1] * factor)
@@ -198,8 +198,8 @@ class SchedulerMetrics(MetricSet):
         ("plugin", "extension_point", "profile"), stability=BETA)
     plan_differences = Counter(
         "kuberth_plan_differences_total",
-        "Number of checked cycles in which an answer kept for equal pods was not the one that the plugin "
-        "gives when it is asked, by plugin. The plugin's `inputs` are wrong; it is asked for every pod.",
+        "Number of checked cycles in which an answer kept for equal pods differed from the plugin's own, by "
+        "plugin. The plugin's `inputs` are wrong; from then on it runs for every pod.",
         ("plugin", "profile"), stability=ALPHA)
     permit_wait_duration = Histogram(
         "scheduler_permit_wait_duration_seconds",

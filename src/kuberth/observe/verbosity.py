@@ -1,7 +1,7 @@
-"""How much is logged about every pod: kube-scheduler's -v levels and its words.
+"""kube-scheduler's log levels (-v) and log messages for every pod.
 
 In: `level`, set once when logging is set up. Out: log records whose objects are fields, for any handler.
-A hot path asks for the level first, one comparison of integers, so that a disabled level costs nothing:
+A hot path compares the level first, so that a disabled level costs one comparison of integers:
 
     if verbosity.level >= 3:
         verbosity.log(3, "Attempting to schedule pod", pod=pod)
@@ -26,12 +26,12 @@ logger = logging.getLogger(__name__)
 
 
 def log(at_level: int, message: str, /, **fields: Any) -> None:
-    """One record from the caller's line; a field is a plain value or an object with metadata."""
+    """Log one record with the caller's line; a field is a plain value or an object with metadata."""
     logger.info(message, extra={"v": at_level, "fields": fields}, stacklevel=2)
 
 
 class Scores(Protocol):
-    """By plugin an entry per node, and the sums."""
+    """Scores by plugin and node, and their sums."""
 
     @property
     def by_plugin(self) -> Any: ...
@@ -40,7 +40,7 @@ class Scores(Protocol):
 
 
 def log_scores(pod: object, name_of: Callable[[int], str], scores: Scores, best: int) -> None:
-    """What each plugin gave the node at position `best`, or from level 10 on every node, and the sums."""
+    """Log the scores of the node at position `best`, from level 10 on those of every node, and the sums."""
     all_nodes = level >= ALL_SCORES_LEVEL
     at_level = ALL_SCORES_LEVEL if all_nodes else SCORES_LEVEL
     positions = range(len(scores.totals)) if all_nodes else (best,)

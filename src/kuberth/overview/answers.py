@@ -14,7 +14,7 @@ from kuberth.api.core import Pod
 from kuberth.api.pod_resources import pod_priority
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.errors import ConfigError
-from kuberth.explaining.targets import Asked, find_pod
+from kuberth.explaining.targets import ExplainTarget, find_pod
 from kuberth.informers.store import object_key
 from kuberth.overview.histories import PodHistory
 from kuberth.overview.node_rows import NodeRows
@@ -35,7 +35,7 @@ def history_tree(overview: Overview, namespace: str, name: str) -> dict[str, Any
     history = overview.histories.named(key) if pod is None else overview.histories.of(pod.metadata.uid)
     if pod is None and history is None:
         try:
-            find_pod(overview.scheduler.stores.of(Pod), Asked("Pod", name), namespace)
+            find_pod(overview.scheduler.stores.of(Pod), ExplainTarget("Pod", name), namespace)
         except ConfigError as error:
             raise UnknownName(str(error)) from error
     return {

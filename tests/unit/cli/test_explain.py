@@ -87,7 +87,7 @@ def test_for_programs(dump: str) -> None:
 def test_a_placed_pod_has_scores(dump: str) -> None:
     output = run("pod", "web", "--cluster", dump).output
     assert "Pod default/web is on node small." in output
-    assert "small is the only node that takes the pod" in output
+    assert "small is the only feasible node" in output
     assert "NodeResourcesBalancedAllocation" in output
 
 

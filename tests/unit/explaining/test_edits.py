@@ -1,4 +1,4 @@
-"""Single changes: what they make of a scene, and how they read."""
+"""Single changes: what they make of a edited, and how they read."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from kuberth.explaining.edits import (
     DeletePod,
     DropNodeSelector,
     Edit,
+    EditedCluster,
     RemoveGate,
     RemoveTaint,
     ScaleRequest,
-    Scene,
     SetLabel,
     Tolerate,
     Uncordon,
@@ -31,12 +31,12 @@ POD = make_pod("p", cpu="2", gates=["g"], nodeSelector={"x": "2", "y": "3"})
 OTHER = make_pod("q", node="n")
 
 
-def scene() -> Scene:
-    return Scene(POD, {"n": NODE}.get)
+def edited() -> EditedCluster:
+    return EditedCluster(POD, {"n": NODE}.get)
 
 
 def changed(edit: Edit) -> tuple[Any, dict[str, Any], list[str]]:
-    pod, objects = applied(edit.apply(scene()), [NODE, OTHER])
+    pod, objects = applied(edit.apply(edited()), [NODE, OTHER])
     nodes = {obj.metadata.name: obj for obj in objects if type(obj) is type(NODE)}
     return pod, nodes, [obj.metadata.name for obj in objects if type(obj) is type(POD)]
 
@@ -54,7 +54,7 @@ def test_changes_of_the_pod() -> None:
 def test_limits_of_what_cannot_be_overcommitted_follow() -> None:
     amounts = {"example.com/gpu": "2"}
     containers = [{"name": "main", "resources": {"requests": amounts, "limits": amounts}}]
-    before = Scene(make_pod("p", containers=containers), {"n": NODE}.get)
+    before = EditedCluster(make_pod("p", containers=containers), {"n": NODE}.get)
     after = ScaleRequest("main", "example.com/gpu", "2", "1").apply(before).pod.spec.containers[0].resources
     assert after.requests == after.limits == {"example.com/gpu": "1"}
 
@@ -81,7 +81,7 @@ def test_changes_of_who_is_there() -> None:
 
 
 def test_changes_add_up() -> None:
-    both = Uncordon("n").apply(SetLabel("n", "x", "2").apply(scene()))
+    both = Uncordon("n").apply(SetLabel("n", "x", "2").apply(edited()))
     assert (both.node("n").metadata.labels["x"], both.node("n").spec.unschedulable) == ("2", False)
 
 

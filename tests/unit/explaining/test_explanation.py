@@ -62,14 +62,14 @@ def test_a_placed_pod_is_judged_as_if_it_were_not() -> None:
     assert told.scores is not None
     assert told.scores.winner == "n"
     assert set(told.scores.nodes) == {"n", "m"}
-    assert told.scores.reason.startswith("as things stand now m would score ")
+    assert told.scores.reason.startswith("now m would score ")
     assert told.scores.totals == tuple(map(sum, told.scores.scores))
 
 
 @pytest.mark.parametrize(
     "objects, reason",
     [
-        pytest.param([make_node("n")], "n is the only node that takes the pod", id="only-one"),
+        pytest.param([make_node("n")], "n is the only feasible node", id="only-one"),
         pytest.param([make_node("n"), make_node("m")], "2 nodes share the highest score", id="equals"),
         pytest.param([make_node("n", cpu="64"), make_node("m")], "n leads m by +", id="a-lead"),
     ],
@@ -85,7 +85,7 @@ def test_a_node_that_would_not_take_its_pod_any_more() -> None:
     pod = make_pod("p", node="n")
     told = ask(pod, pod, make_node("n", taints=TAINT), make_node("m"))
     assert told.scores is not None
-    assert told.scores.reason == "n would not take the pod as things stand now"
+    assert told.scores.reason == "n is not feasible for the pod now"
 
 
 def test_the_table_has_the_best_nodes_and_the_pods_own() -> None:
@@ -151,13 +151,13 @@ def test_without_a_configuration_the_default_one_judges_and_says_so() -> None:
     told = ask(make_pod("p", scheduler="volcano"), make_node("n"))
     assert (told.verdict, told.profile) == ("fits", "default-scheduler")
     assert told.notes == (
-        "the pod waits for the scheduler volcano; it was judged as default-scheduler would",
+        "the pod waits for the scheduler volcano; it was judged by the profile default-scheduler",
     )
 
 
 def test_a_pod_of_a_group_is_judged_alone_and_that_is_said() -> None:
     told = ask(make_pod("p", schedulingGroup={"podGroupName": "g"}), make_node("n"))
-    assert told.notes == ("the pod is one of the group default/g and was judged alone",)
+    assert told.notes == ("the pod is in the group default/g and was judged without the group",)
 
 
 def test_the_profile_is_the_pods_own() -> None:

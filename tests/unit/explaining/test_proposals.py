@@ -18,10 +18,10 @@ from kuberth.explaining.edits import (
     DeletePod,
     DropNodeSelector,
     Edit,
+    EditedCluster,
     RemoveGate,
     RemoveTaint,
     ScaleRequest,
-    Scene,
     SetLabel,
     Tolerate,
     Uncordon,
@@ -47,7 +47,7 @@ def takes(pod: Pod, objects: Iterable[Any], changes: Iterable[Edit]) -> bool:
     """Judged from scratch, by an evaluator that knows nothing of what was tried before."""
     everything = list(objects)
     nodes = {obj.metadata.name: obj for obj in everything if isinstance(obj, Node)}
-    scene = Scene(pod, nodes.get)
+    scene = EditedCluster(pod, nodes.get)
     for change in changes:
         scene = change.apply(scene)
     changed, cluster = applied(scene, everything)

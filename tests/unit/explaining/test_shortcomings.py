@@ -78,7 +78,7 @@ CASES = [
         ["a label with the key x"],
         id="only-what-is-unmet",
     ),
-    pytest.param(make_pod("p", node="other"), {}, ["the name other, which the pod asks for"], id="node-name"),
+    pytest.param(make_pod("p", node="other"), {}, ["the name other, which the pod requests"], id="node-name"),
 ]
 
 

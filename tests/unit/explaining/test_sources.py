@@ -25,7 +25,7 @@ from kuberth.explaining.sources import (
     template_pod,
     with_priority,
 )
-from kuberth.explaining.targets import WORKLOADS, Asked
+from kuberth.explaining.targets import WORKLOADS, ExplainTarget
 from kuberth.testing import MemoryApi, make_node, make_pod
 
 CONTAINER = {"name": "main", "resources": {"limits": {"cpu": "2"}}}
@@ -75,10 +75,12 @@ def test_a_dump(tmp_path: Path) -> None:
     objects, manifests = read_dump(written(tmp_path, items))
     assert [type(obj) for obj in objects] == [Node, Pod]
     assert objects[1].metadata.uid == "default/p"
-    assert find_in_dump(objects, manifests, Asked("Pod", "p"), "default") is objects[1]
-    assert find_in_dump(objects, manifests, Asked("Deployment", "web"), "default").metadata.name == "web"
+    assert find_in_dump(objects, manifests, ExplainTarget("Pod", "p"), "default") is objects[1]
+    assert (
+        find_in_dump(objects, manifests, ExplainTarget("Deployment", "web"), "default").metadata.name == "web"
+    )
     with pytest.raises(ConfigError, match=r"no deployment wen in namespace default; did you mean web\?"):
-        find_in_dump(objects, manifests, Asked("Deployment", "wen"), "default")
+        find_in_dump(objects, manifests, ExplainTarget("Deployment", "wen"), "default")
 
 
 @pytest.mark.parametrize(
@@ -205,6 +207,6 @@ class Raw:
 def test_a_template_is_read_from_the_api() -> None:
     path = "/apis/apps/v1/namespaces/x/deployments"
     api = Raw({f"{path}/web": workload("Deployment"), path: {"items": [workload("Deployment")]}})
-    assert asyncio.run(read_template(api, Asked("Deployment", "web"), "x")).metadata.name == "web"
+    assert asyncio.run(read_template(api, ExplainTarget("Deployment", "web"), "x")).metadata.name == "web"
     with pytest.raises(ConfigError, match=r"no deployment wbe in namespace x; did you mean web\?"):
-        asyncio.run(read_template(api, Asked("Deployment", "wbe"), "x"))
+        asyncio.run(read_template(api, ExplainTarget("Deployment", "wbe"), "x"))

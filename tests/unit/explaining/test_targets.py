@@ -3,24 +3,24 @@ from __future__ import annotations
 import pytest
 
 from kuberth.errors import ConfigError
-from kuberth.explaining.targets import Asked, find_pod, read_target
+from kuberth.explaining.targets import ExplainTarget, find_pod, read_target
 from kuberth.testing import make_pod
 
 
 @pytest.mark.parametrize(
     "words, expected",
     [
-        (["pod", "web-0"], Asked("Pod", "web-0")),
-        (["pods/web-0"], Asked("Pod", "web-0")),
-        (["po", "web-0"], Asked("Pod", "web-0")),
-        (["web-0"], Asked("Pod", "web-0")),
-        (["deployment/web"], Asked("Deployment", "web")),
-        (["deploy", "web"], Asked("Deployment", "web")),
-        (["sts/db"], Asked("StatefulSet", "db")),
-        (["cronjobs/nightly"], Asked("CronJob", "nightly")),
+        (["pod", "web-0"], ExplainTarget("Pod", "web-0")),
+        (["pods/web-0"], ExplainTarget("Pod", "web-0")),
+        (["po", "web-0"], ExplainTarget("Pod", "web-0")),
+        (["web-0"], ExplainTarget("Pod", "web-0")),
+        (["deployment/web"], ExplainTarget("Deployment", "web")),
+        (["deploy", "web"], ExplainTarget("Deployment", "web")),
+        (["sts/db"], ExplainTarget("StatefulSet", "db")),
+        (["cronjobs/nightly"], ExplainTarget("CronJob", "nightly")),
     ],
 )
-def test_what_is_asked_about(words: list[str], expected: Asked) -> None:
+def test_what_is_asked_about(words: list[str], expected: ExplainTarget) -> None:
     assert read_target(words) == expected
 
 
@@ -32,12 +32,12 @@ def test_what_cannot_be_asked_about(words: list[str]) -> None:
 
 def test_the_nearest_names_are_suggested() -> None:
     pods = [make_pod("web-0"), make_pod("web-1"), make_pod("db"), make_pod("far", namespace="other")]
-    assert find_pod(pods, Asked("Pod", "db"), "default").metadata.name == "db"
+    assert find_pod(pods, ExplainTarget("Pod", "db"), "default").metadata.name == "db"
     with pytest.raises(
         ConfigError, match=r"no pod wbe-0 in namespace default; did you mean web-0 or web-1\?"
     ):
-        find_pod(pods, Asked("Pod", "wbe-0"), "default")
+        find_pod(pods, ExplainTarget("Pod", "wbe-0"), "default")
     with pytest.raises(ConfigError, match="no pod far in namespace default, but one in other: use -n other"):
-        find_pod(pods, Asked("Pod", "far"), "default")
+        find_pod(pods, ExplainTarget("Pod", "far"), "default")
     with pytest.raises(ConfigError, match=r"no pod zzz in namespace default$"):
-        find_pod(pods, Asked("Pod", "zzz"), "default")
+        find_pod(pods, ExplainTarget("Pod", "zzz"), "default")

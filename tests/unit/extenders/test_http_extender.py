@@ -171,7 +171,7 @@ def test_a_pod_that_was_made_again_is_not_sent_for_the_old_one() -> None:
         old = make_pod("p", uid="old")
         api.put(make_pod("p", uid="new"))
         extender = made(api=api, filter_verb="f", node_cache_capable=True)
-        with pytest.raises(ExtenderError, match="was made again"):
+        with pytest.raises(ExtenderError, match="was recreated"):
             await extender.filter(old, ["n1"])
 
     asyncio.run(scenario())
