@@ -30,7 +30,7 @@ def revision_of(obj: Obj) -> int:
 
 
 def is_larger(tree: Any, most: int) -> bool:
-    """Whether a tree holds more than so many values."""
+    """Whether a tree holds more than `most` values."""
     waiting = [tree]
     while waiting:
         each = waiting.pop()

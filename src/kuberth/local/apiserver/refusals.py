@@ -1,6 +1,6 @@
-"""The ways a request is refused, in upstream's words.
+"""Errors of requests, in upstream's words.
 
-In: what was asked and what stands against it. Out: `StatusError` values to raise.
+In: the resource, the name and the reason. Out: `StatusError` values to raise.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the server serves: one row of data a resource.
+"""The resources that the server serves, one row of data each.
 
 In: the built-in rows (`catalogue`), and rows that CustomResourceDefinitions add and remove at run time.
 Out: the row for an id, for a path (group, version, plural) or for a kind.
@@ -65,7 +65,7 @@ class ServedResource:
     """Field selectors it knows besides metadata.name and metadata.namespace: selector → path in the stored
     object; `path|text` names what stands for an absent value, `path|@other.path` where else to look."""
     name_rule: str = "subdomain"
-    """Which names it takes: a key of `names.RULES`."""
+    """Which names are valid: a key of `names.RULES`."""
     schema: str = ""
     """Its type in the schema table; "" for kinds whose fields are not known (custom resources)."""
     has_generation: bool = False
@@ -78,10 +78,10 @@ class ServedResource:
     storage_version: str = ""
     """apiVersion that stored objects carry, where that is not its own."""
     orphans_by_default: bool = False
-    """Whether a deletion that names no propagation leaves the dependents alone."""
+    """Whether a deletion without a propagation policy orphans the dependents."""
     custom: bool = False
     structure: Structure | None = None
-    """What a custom kind asks of its objects; None for one that takes everything."""
+    """The schema of a custom kind; None if it accepts everything."""
     preferred: bool = True
     scale_paths: Mapping[str, str] = field(default_factory=dict)
     """Where the replica counts and the selector are: specReplicas, statusReplicas, selector → path."""
@@ -119,7 +119,7 @@ class ResourceTable:
         self._by_id: dict[str, ServedResource] = {}
         self._by_kind: dict[tuple[str, str], ServedResource] = {}
         self.changed = 0
-        """Counts changes of the table, so that discovery documents can be kept until it moves."""
+        """Counts changes of the table, so that discovery documents can be cached until it does."""
         for row in rows:
             self.add(row)
 

@@ -1,4 +1,4 @@
-"""Failures as Kubernetes tells them: a Status object with code, reason, message and causes."""
+"""Failures as Kubernetes reports them: a Status object with code, reason, message and causes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kuberth.local.apiserver.objects import Obj
 
 
 class Cause(NamedTuple):
-    """One thing that is wrong in a request's object."""
+    """One problem of the object in a request."""
 
     field: str
     message: str

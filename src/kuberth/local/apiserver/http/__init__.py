@@ -1,1 +1,1 @@
-"""The API over HTTPS: who asks, which verb on which resource, and the form in which the answer goes out."""
+"""The API over HTTPS: authentication, routing to verbs and resources, and the form of the response."""

@@ -1,4 +1,4 @@
-"""Answers in the form a client asked for: an object as JSON or YAML, a failure as a Status object."""
+"""Responses in the form that a client accepts: an object as JSON or YAML, a failure as a Status object."""
 
 from __future__ import annotations
 

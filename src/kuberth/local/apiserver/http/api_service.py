@@ -1,7 +1,6 @@
-"""From a request to its answer: who asks, what for, and in which form the answer goes out.
+"""Handles a request: authentication, authorization, routing and the form of the response.
 
-In: requests. Out: responses; every failure is a Status object, and nothing a client sends is a failure of
-the server.
+In: requests. Out: responses; every failure is a Status object, and no request can make the server fail.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ _REVIEWS: Final = {(row.group, row.version, row.plural): row for row in REVIEWS}
 
 @dataclass(frozen=True, slots=True)
 class RequestLimits:
-    """What one request, and all of them, may cost."""
+    """Limits of a single request, and of all of them together."""
 
     request_seconds: float = 60.0
     """To read the body and to answer; a watch has its own time."""
@@ -86,8 +85,8 @@ class ApiService:
         pages: Mapping[str, Page],
         open_pages: frozenset[str] = frozenset(),
     ) -> None:
-        """`pages` are served besides the API, by path, to whoever may see the API; `open_pages`, which are
-        some of these paths, to everybody."""
+        """`pages` are served besides the API, by path, to authorized users; those in `open_pages` to
+        everyone."""
         self._core = core
         self._authenticator = authenticator
         self._pages = pages
@@ -131,7 +130,7 @@ class ApiService:
             if not deadline.expired() or asked is None:
                 raise
         else:
-            # What never had to wait was not interrupted either.
+            # A request that never awaited was not cancelled.
             if asked is None or asyncio.get_running_loop().time() < (deadline.when() or 0.0):
                 return response
         message = "Timeout: request did not complete within the allotted timeout"
@@ -169,7 +168,7 @@ class ApiService:
         raise unknown_resource()
 
     def _health(self, request: Request, segments: list[str]) -> Response:
-        """Ready is who can write; alive is everybody who can say so."""
+        """Health checks: readyz fails while the store cannot write, livez never does."""
         name = segments[0]
         if len(segments) > 2 or segments[1:] not in ([], ["ping"], ["etcd"]):
             raise unknown_resource()
@@ -247,7 +246,7 @@ class ApiService:
         )
 
     async def _read_custom_schemas(self) -> None:
-        """Schemas that CustomResourceDefinitions brought along."""
+        """Read the schemas of CustomResourceDefinitions."""
         crds = await self._core.list("customresourcedefinitions.apiextensions.k8s.io")
         self._custom_schemas = {
             (crd["metadata"]["name"], version["name"]): version.get("schema", {}).get("openAPIV3Schema")
@@ -260,7 +259,7 @@ class ApiService:
 
 
 def _timeout(text: str) -> float | None:
-    """How long the client is willing to wait; None if it does not say, or says no time at all."""
+    """The client's timeout in seconds; None if it gives none or 0."""
     if not text:
         return None
     try:
@@ -294,7 +293,7 @@ def _find_review(segments: list[str]) -> ServedResource | None:
 
 
 def _cacheable(request: Request, response: Response) -> Response:
-    """Documents that seldom change carry a tag, by which a client asks whether its copy is still good."""
+    """The response with an ETag, or 304 if the client's copy has the same one."""
     assert isinstance(response.body, bytes)
     tag = f'"{hashlib.sha256(response.body).hexdigest()[:32].upper()}"'
     response.headers |= {"etag": tag, "vary": "Accept"}

@@ -1,4 +1,4 @@
-"""Who asks, and whether they may: everybody with a certificate or the token is admin, the rest see health.
+"""Authentication and authorization: a client certificate or the token makes an admin; others see only health.
 
 In: a request. Out: a user, or a 401 or 403.
 """
@@ -22,7 +22,7 @@ class Authenticator:
         self._token = token.encode()
 
     def user_of(self, request: Request) -> User:
-        """The user; StatusError 401 for credentials that are not ours. None at all is the anonymous user."""
+        """The user; StatusError 401 for unknown credentials. Without credentials it is the anonymous user."""
         if (user := certified_user(request.certificate)) is not None:
             return user
         authorization = request.headers.get("authorization")
@@ -39,12 +39,12 @@ class Authenticator:
 
 
 def is_open(path: str) -> bool:
-    """Whether the path may be seen by everybody."""
+    """Whether the path needs no authentication."""
     return path in _OPEN_PATHS or path.startswith(tuple(f"{open_path}/" for open_path in _OPEN_PATHS))
 
 
 def authorize(request: Request, *, open_pages: frozenset[str] = frozenset()) -> None:
-    """StatusError 403 for whoever may not; `open_pages` are for everybody, besides health."""
+    """StatusError 403 unless the user is authorized; `open_pages` and health need no authentication."""
     if request.user == ANONYMOUS and not is_open(request.raw_path) and request.raw_path not in open_pages:
         verb, path = request.method.lower(), request.raw_path
         message = f'forbidden: User "{request.user.name}" cannot {verb} path "{path}"'

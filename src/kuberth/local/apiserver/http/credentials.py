@@ -1,8 +1,8 @@
-"""Who the server is and who may come in: a CA of its own, two certificates and a token.
+"""The server's credentials: a CA of its own, two certificates and a token.
 
 In: a directory to keep them in, or none, and the names the server is reached under. Out: the credentials,
-made where they are missing, unreadable or near their end, and the kubeconfig that uses them. Nobody but
-their owner can read them, and whatever is made in place of something else is told.
+made where they are missing, unreadable or about to expire, and the kubeconfig that uses them. Only their
+owner can read them, and replacing a file is logged.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class ClusterCredentials:
 
     @classmethod
     def in_memory(cls, *, names: Sequence[str] = ()) -> Self:
-        """Fresh ones that nothing keeps."""
+        """New credentials that are not written to disk."""
         now = datetime.datetime.now(datetime.UTC)
         ca = _issue_authority(now)
         return cls._of(
@@ -72,7 +72,7 @@ class ClusterCredentials:
         )
 
     def server_certificates(self) -> CertificateInMemory:
-        """TLS for the listening socket; a client may show a certificate of this CA, and no other."""
+        """TLS for the listening socket; client certificates must be signed by this CA."""
         return CertificateInMemory(self.server_certificate, self.server_key, client_ca=self.ca_certificate)
 
 
@@ -128,7 +128,7 @@ def kubeconfig_tree(url: str, credentials: ClusterCredentials, *, name: str = "k
 
 
 class _Folder:
-    """The files, each read if it is still good and made anew if not."""
+    """The files, each read if it is valid and created again if not."""
 
     def __init__(self, directory: Path, now: datetime.datetime) -> None:
         self._directory = directory
@@ -140,7 +140,7 @@ class _Folder:
             return self._write("ca", _issue_authority(self._now))
         starts, ends = pair.certificate.not_valid_before_utc, pair.certificate.not_valid_after_utc
         if self._now < starts:
-            # Every kubeconfig out there trusts it; a clock that is put right makes it good again.
+            # Existing kubeconfigs trust it; correcting the clock makes it valid again.
             logger.warning(
                 "%s is valid from %s on, but this machine's clock says %s: is the clock right? The CA is "
                 "kept; clients with the same clock refuse it",
@@ -202,14 +202,14 @@ class _Folder:
             certificate.chmod(0o600)
             key.chmod(0o600)
         except PermissionError:
-            raise  # somebody else's: not ours to make anew
+            raise  # another user's file is not replaced
         except (OSError, ValueError, TypeError) as error:
-            logger.warning("%s and its key cannot be used and are made anew: %s", certificate, error)
+            logger.warning("%s and its key cannot be used and are replaced: %s", certificate, error)
             return None
         return pair
 
     def _write(self, name: str, pair: KeyPair) -> KeyPair:
-        # A crash between the two leaves a pair that does not match, which the next start makes anew.
+        # A crash between the two leaves a pair that does not match, which the next start replaces.
         write_privately(self._directory / f"{name}.key", pair.key_pem)
         write_privately(self._directory / f"{name}.crt", pair.certificate_pem)
         return pair

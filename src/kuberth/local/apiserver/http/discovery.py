@@ -1,7 +1,7 @@
-"""What is served, told to clients: groups, versions and resources, in parts or in one document.
+"""Discovery: groups, versions and resources, in parts or in one document.
 
 In: the table of resources. Out: the legacy documents of /api, /apis, /apis/G and /apis/G/V, and aggregated
-discovery. Documents are kept until the table changes.
+discovery. Documents are cached until the table changes.
 """
 
 from __future__ import annotations

@@ -35,9 +35,9 @@ APPLY: Final = PATCH_TYPES[-1]
 _META: Final = "meta.k8s.io"
 _MAX_DEPTH: Final = 200
 _MAX_VALUES: Final = 100_000
-"""Every value is looked at several times before an object is stored. Real objects are a few thousand."""
+"""Most values of a body, each of which is read several times. Real objects have a few thousand."""
 _MAX_YAML_VALUES: Final = 50_000
-"""Reading YAML takes microseconds a value, and nobody else is served meanwhile. Clients send JSON."""
+"""Most values of a YAML body: reading takes microseconds per value and blocks the event loop."""
 _OBJECT_FORMS: Final = {"Table", "PartialObjectMetadata", "PartialObjectMetadataList"}
 
 
@@ -48,7 +48,7 @@ class MediaType(NamedTuple):
 
 
 class Form(NamedTuple):
-    """How to answer: JSON or YAML, and the kind to turn the object into ("" leaves it as it is)."""
+    """The form of a response: JSON or YAML, and the kind to convert the object to ("": none)."""
 
     media_type: str = JSON
     kind: str = ""
@@ -73,14 +73,14 @@ def parse_media_type(text: str) -> MediaType:
 
 
 def _accepted(header: str) -> list[MediaType]:
-    """What the client takes, best first; as upstream, order decides among equals."""
+    """The media types that the client accepts, best first; as upstream, order decides among equals."""
     clauses = [parse_media_type(part) for part in header.split(",")[:32] if part.strip()]
     clauses = [clause for clause in clauses if clause.quality > 0]
     return sorted(clauses, key=lambda clause: -clause.quality)
 
 
 def negotiate(header: str | None, *, kinds: Callable[[MediaType], Form | None] | None = None) -> Form:
-    """The first form of the header that can be given. No header takes everything."""
+    """The first form of the header that is supported. A missing header accepts everything."""
     if not header or not header.strip():
         return Form()
     for clause in _accepted(header):
@@ -136,7 +136,7 @@ class Body(NamedTuple):
 
     tree: Any
     duplicates: tuple[DuplicateKey, ...] = ()
-    """Keys that it gave more than once; the last of them counts."""
+    """Keys that occur more than once; the last one counts."""
 
 
 def decode_body(body: bytes, content_type: str | None, *, supported: tuple[str, ...] = BODY_TYPES) -> Any:
@@ -144,13 +144,13 @@ def decode_body(body: bytes, content_type: str | None, *, supported: tuple[str, 
 
 
 def read_body(body: bytes, content_type: str | None, *, supported: tuple[str, ...] = BODY_TYPES) -> Body:
-    """A JSON tree of bounded depth; 415 for a media type that is not supported, 400 for nonsense."""
+    """A JSON tree of bounded depth; 415 for an unsupported media type, 400 for an unreadable body."""
     media_type = parse_media_type(content_type or JSON).type
     if media_type not in supported:
         raise unsupported_media_type(supported)
     if media_type == PROTOBUF:
         return Body(decode_object(body))
-    # kubectl sends JSON as apply-patch+yaml; only what is no JSON costs the YAML parser's time.
+    # kubectl sends JSON as apply-patch+yaml; only other bodies need the YAML parser.
     if not media_type.endswith("yaml") or body.lstrip()[:1] in (b"{", b"["):
         read = _decode_json(body, may_be_yaml=media_type.endswith("yaml"))
     else:
@@ -192,7 +192,7 @@ def _duplicates(body: bytes) -> tuple[DuplicateKey, ...]:
     try:
         _, problems = read_tree(body, max_values=_MAX_VALUES)
     except InvalidConfiguration:
-        return ()  # too deep or too large: told by who reads the tree
+        return ()  # too deep or too large: reading the tree reports it
     return tuple(each for each in problems if isinstance(each, DuplicateKey))
 
 

@@ -19,7 +19,7 @@ from kuberth.local.apiserver.resources import ServedResource
 from kuberth.local.apiserver.schema.fields import Field, fields_of
 
 V2_PROTOBUF: Final = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
-"""As clients ask for it; as Go's media type parser refuses to read it in an answer."""
+"""As clients request it; in a response Go's media type parser refuses it."""
 V2_PROTOBUF_ANSWER: Final = V2_PROTOBUF.replace("@", ".")
 # All that kubectl reads: swagger, info{title, version}, paths{}. A document without definitions makes it
 # leave validation to the server.
@@ -52,7 +52,7 @@ _QUERY: Final = [
 
 
 class OpenApi:
-    """Documents are made when asked for and kept until the table of resources changes."""
+    """OpenAPI documents, made on request and cached until the table of resources changes."""
 
     def __init__(
         self, discovery: Discovery, *, custom_schema: Callable[[ServedResource], Obj | None] | None = None
@@ -100,7 +100,7 @@ class OpenApi:
         return found
 
     def _renewed(self) -> Groups:
-        """What is served now; documents of what was served before are gone."""
+        """The groups that are served now; documents of earlier tables are dropped."""
         groups = self._discovery.groups()
         if groups is not self._groups:
             self._groups = groups
@@ -153,7 +153,7 @@ class OpenApi:
 
 
 def _definition(schema: Obj) -> Obj:
-    """A type in OpenAPI v2; of a kind that may hold anything nothing is told, as upstream."""
+    """A type in OpenAPI v2; the schema of a kind that may hold anything is empty, as upstream."""
     if _KIND in schema and schema.get(_PRESERVE) is True:
         return {"type": "object", _KIND: schema[_KIND]}
     return as_v2(schema)
@@ -169,7 +169,7 @@ def as_v2(schema: Obj) -> Obj:
     found = {key: value for key, value in schema.items() if key not in _NOT_IN_V2}
     is_open = schema.get(_PRESERVE) is True
     if schema.get("nullable") is True or is_open:
-        # Clients stumble over parts of a value that may be another one.
+        # Clients cannot read the parts of a value that may have several types.
         found = {key: value for key, value in found.items() if key not in ("items", "properties", "type")}
     properties = found.get("properties")
     if isinstance(properties, dict):
@@ -200,7 +200,7 @@ def _reference(type_name: str) -> Obj:
 
 
 def _add_type(schemas: Obj, type_name: str) -> None:
-    """Add a type and all that it holds; types may hold themselves."""
+    """Add a type and the types of its fields; types may contain themselves."""
     if _PREFIX + type_name in schemas:
         return
     fields = fields_of(type_name)
@@ -242,7 +242,7 @@ def _type(schemas: Obj, type_name: str) -> Obj:
 
 
 def _operations(row: ServedResource, schema: str) -> Obj:
-    """The paths of a resource, with just what kubectl looks for in them."""
+    """The paths of a resource, with the parts that kubectl reads."""
     root = f"/{_path(row.group, row.version)}"
     if row.namespaced:
         root += "/namespaces/{namespace}"

@@ -1,6 +1,7 @@
-"""What goes on inside of a pod, for who asks: nothing.
+"""Subresources of pods that need a container: log, exec, attach and the like.
 
-In: requests for a pod's log, or for a way into it. Out: a log of one line, or a refusal, that say why.
+In: requests for a pod's log, or for a connection to it. Out: a log of one line, or a refusal, that say that
+hollow pods run nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ INSIDES: Final = {
     "proxy": "listens on no port",
     "ephemeralcontainers": "has no place for a debug container",
 }
-"""Subresource → what stands against it."""
+"""Subresource → why it is refused."""
 
 
 class PodInsides:
@@ -33,13 +34,13 @@ class PodInsides:
         why = f"pod {target.name} is hollow: no container runs in it, so it {INSIDES[target.subresource]}"
         if target.subresource != "log":
             raise bad_request(why)
-        # A log that says so lets scripts and tutorials go on, where a failure would end them.
+        # A log line lets scripts and tutorials continue, where a failure would end them.
         _expect_container(pod, request.query.text("container"))
         return Response.text(f"{why}\n")
 
 
 def _expect_container(pod: Obj, asked: str) -> None:
-    """400, in upstream's words, unless it is clear whose log is meant."""
+    """400, in upstream's words, unless the request names a container or the pod has only one."""
     spec = pod["spec"]
     names = [each["name"] for each in spec["containers"]]
     others = [

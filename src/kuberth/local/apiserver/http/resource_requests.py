@@ -1,4 +1,4 @@
-"""The verbs over HTTP: a request on a resource's path becomes a call of the core, its result an answer.
+"""The verbs over HTTP: a request on a resource's path becomes a call of the core, its result a response.
 
 In: a request and its target. Out: a response in the form the client asked for; a watch streams.
 """
@@ -51,8 +51,8 @@ logger = logging.getLogger(__name__)
 
 Verb = Callable[[Request, Target], Awaitable[Response]]
 
-# As upstream: a watch that says nothing ends after half an hour to an hour, so that they do not all
-# come back at once.
+# As upstream: a watch without a timeout ends after half an hour to an hour, so that not all clients
+# reconnect at once.
 _WATCH_SECONDS: Final = 1800.0
 _LONGEST_WARNING: Final = 200
 _LONGEST_MANAGER: Final = 128
@@ -82,7 +82,7 @@ class ResourceRequests:
 
     async def answer(self, request: Request, target: Target, verb: str) -> Response:
         if request.method == "GET" and request.query.flag("watch") and not target.subresource:
-            # Before the core is asked, so that a watch that is refused leaves nothing behind.
+            # Before the core is called, so that a refused watch leaves nothing behind.
             self._places.check(request)
             return self._watch(request, target)
         if target.subresource in INSIDES and (target.subresource, verb) != ("ephemeralcontainers", "get"):
@@ -279,7 +279,7 @@ def _is_dry_run(values: object) -> bool:
 
 
 def _field_manager(request: Request, options: ServedResource) -> str:
-    """Who is noted as the writer; without a word, the program's name, as upstream."""
+    """The field manager of a write; by default the client program's name, as upstream."""
     manager = request.query.text("fieldManager")
     if len(manager.encode()) > _LONGEST_MANAGER:
         why = f"Too long: may not be more than {_LONGEST_MANAGER} bytes"
@@ -303,7 +303,7 @@ def _field_validation(request: Request, options: ServedResource) -> FieldValidat
 
 
 async def _delete_options(request: Request) -> tuple[Obj | None, bool]:
-    """Options from the body, or else from the query; and whether it is all for show."""
+    """Options from the body, or else from the query; and whether it is a dry run."""
     body = await request.body()
     options: Obj = {}
     if body.strip():

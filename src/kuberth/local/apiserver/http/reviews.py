@@ -1,7 +1,7 @@
-"""Questions about who one is and what one may do: answered, never stored.
+"""TokenReviews, SubjectAccessReviews and the like: answered, never stored.
 
 In: a TokenReview, SubjectAccessReview and their like. Out: the same with its status. Every authenticated
-user may do everything, so the answers are short.
+user may do everything.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ _NAMESPACE_SUBRESOURCES: Final = ("status", "finalize")
 
 
 class Subresource(NamedTuple):
-    """What a subresource takes; `api_version` and `kind` "" are those of its parent."""
+    """The verbs and type of a subresource; `api_version` and `kind` "" are those of its parent."""
 
     verbs: tuple[str, ...] = ("get", "patch", "update")
     api_version: str = ""
@@ -105,7 +105,7 @@ def verb_of(target: Target, method: str, *, verbs: Sequence[str] | None = None) 
         verb = _NAMED.get(method, "")
     else:
         verb = _COLLECTION.get(method, "")
-        # As upstream: over all namespaces one only reads.
+        # As upstream: only reads can span all namespaces.
         if row.namespaced and not target.namespace and verb != "list":
             verb = ""
     if verb not in (verbs_of(row, target.subresource) if verbs is None else verbs):

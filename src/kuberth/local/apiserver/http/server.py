@@ -22,7 +22,7 @@ from kuberth.local.apiserver.verbs.core import Core
 logger = logging.getLogger(__name__)
 
 LIMITS: Final = Limits(connections=2000, reserved=50)
-"""All clients of a cluster on one machine have one address, so that none has less than all connections."""
+"""All clients of a cluster on one machine share an address, so there is no limit per address."""
 _FLAGS: Final = AddressFlags("--host", "--port")
 
 
@@ -44,7 +44,7 @@ class HttpServer(Listener):
     ) -> None:
         """`port` 0 takes any that is free; `host` "0.0.0.0" or "::" opens the server to the network.
 
-        `pages` are served besides the API, by path; those of `open_pages` to everybody.
+        `pages` are served besides the API, by path; those of `open_pages` without authentication.
         """
         self._api = ApiService(
             core,
@@ -65,7 +65,7 @@ class HttpServer(Listener):
 
     @property
     def service(self) -> HttpService:
-        """What is served, for whoever serves it at another door, too."""
+        """The service, to serve it on another listener too."""
         return self._api
 
     @property

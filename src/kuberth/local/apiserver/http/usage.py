@@ -38,7 +38,7 @@ class Usages:
         self._clock = clock
 
     async def answer(self, target: Target, query: Query) -> Obj:
-        """One object, or the list of those that the selectors choose."""
+        """One object, or the list that the selectors choose."""
         make = self._nodes if target.row is NODES else self._pods
         if target.name:
             found = [await self._core.get(target.row.plural, target.name, namespace=target.namespace)]
@@ -106,7 +106,7 @@ def _runs(pod: Obj) -> bool:
 
 
 def _containers(pod: Obj) -> list[Obj]:
-    """Those that run beside each other: sidecars among them."""
+    """The containers that run at the same time, sidecars included."""
     spec = pod["spec"]
     sidecars = [each for each in spec.get("initContainers") or () if each.get("restartPolicy") == "Always"]
     return [*sidecars, *spec["containers"]]

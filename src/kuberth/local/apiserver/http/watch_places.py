@@ -1,4 +1,4 @@
-"""How many watches there may be, of everybody and of one client.
+"""The limits of open watches, in total and per client.
 
 In: watches that begin and end. Out: whether one more may begin.
 """

@@ -31,7 +31,7 @@ from kuberth.local.apiserver.status_errors import Cause, StatusError
 
 _KUBECTL: Final = "kubectl"
 _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
-_MOST_TOLD: Final = 20
+_MOST_REPORTED: Final = 20
 _STATUS_ALONE: Final = ("resourceclaims.resource.k8s.io",)
 _KEPT_BY_STATUS: Final = (("deployments.apps", "labels"), ("pods", "ownerReferences"))
 
@@ -39,7 +39,7 @@ _KEPT_BY_STATUS: Final = (("deployments.apps", "labels"), ("pods", "ownerReferen
 def typed(row: ServedResource, sent: Any) -> Obj:
     """What was sent, as a fresh tree.
 
-    400 for what the types cannot hold, whatever the field validation: who applies a field is to own it. The
+    400 for what the types cannot hold, whatever the field validation: the manager would own the field. The
     words are upstream's; its code is 500, which is for failures of the server.
     """
     if not isinstance(sent, dict):
@@ -48,13 +48,13 @@ def typed(row: ServedResource, sent: Any) -> Obj:
         tree: Obj = copy_tree(sent)
     except ShapeError as error:
         raise bad_request(f"what is applied is no JSON: {error}") from None
-    problems = list(islice(type_problems(tree, root_field(row)), _MOST_TOLD))
+    problems = list(islice(type_problems(tree, root_field(row)), _MOST_REPORTED))
     if problems:
         metadata = tree["metadata"] if isinstance(tree.get("metadata"), dict) else {}
         what = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
         group_version = f"{row.group}/{row.version}"
-        told = problems[0] if len(problems) == 1 else "\n  ".join(("errors:", *problems))
-        message = f"failed to create typed patch object ({what}; {group_version}, Kind={row.kind}): {told}"
+        listed = problems[0] if len(problems) == 1 else "\n  ".join(("errors:", *problems))
+        message = f"failed to create typed patch object ({what}; {group_version}, Kind={row.kind}): {listed}"
         raise bad_request(message)
     return tree
 
@@ -77,7 +77,7 @@ def check(wanted: Obj, *, name: str, namespace: str) -> None:
 
 
 def first(row: ServedResource, wanted: Obj, *, manager: str, now: str) -> list[Obj]:
-    """The managedFields of what is created when the object is not there yet."""
+    """The managedFields of an object that an apply patch creates."""
     fields = field_set(_applied_part(row, wanted, ""), root_field(row))
     return managers.written([Manager(manager, "Apply", row.api_version, "", fields, now)])
 
@@ -160,19 +160,19 @@ def _expect_no_conflict(others: list[Manager], taken: FieldSet) -> None:
         return
     causes = [Cause(path, f"conflict with {manager}", "FieldManagerConflict") for manager, path in found]
     if len(found) == 1:
-        told = f"conflict: {causes[0].message}: {causes[0].field}"
+        conflicts = f"conflict: {causes[0].message}: {causes[0].field}"
     else:
         groups = groupby(found, key=lambda each: each[0])
         listed = [
             "\n".join((f"conflicts with {manager}:", *(f"- {path}" for _, path in group)))
             for manager, group in groups
         ]
-        told = "conflicts: " + "\n".join(listed)
-    raise StatusError(409, "Conflict", f"Apply failed with {len(found)} {told}", causes=causes)
+        conflicts = "conflicts: " + "\n".join(listed)
+    raise StatusError(409, "Conflict", f"Apply failed with {len(found)} {conflicts}", causes=causes)
 
 
 def _kubectl_applied(row: ServedResource, live: Obj) -> FieldSet:
-    """Fields that kubectl applied on its own side, and nobody changed since: kubectl may go on with them."""
+    """Fields that kubectl applied on the client side and that no other manager changed since."""
     text = live["metadata"].get("annotations", {}).get(_LAST_APPLIED, "")
     try:
         last = msgspec.json.decode(text)

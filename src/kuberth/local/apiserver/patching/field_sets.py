@@ -96,7 +96,7 @@ def in_order(fields: FieldSet) -> FieldSet:
 
 
 def read_set(tree: Any) -> FieldSet | None:
-    """A set that somebody sent; None if it is none."""
+    """The set of a client's FieldsV1; None if it is invalid."""
     if not isinstance(tree, dict):
         return None
     for mark, node in tree.items():

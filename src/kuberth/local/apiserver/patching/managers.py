@@ -1,7 +1,8 @@
-"""Who manages which fields of an object: its managedFields, kept up to date with every write.
+"""managedFields: which manager owns which fields of an object, updated with every write.
 
-In: an object before and after a write, and who wrote. Out: the managedFields it has then. Whoever changes a
-field owns it alone from then on; whoever applies a field that is as it should be shares it (`applying`).
+In: an object before and after a write, and the writer. Out: its new managedFields. A manager that changes a
+field owns it alone from then on; a manager that applies a field with its present value shares it
+(`applying`).
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from kuberth.local.apiserver.patching.typed_trees import difference, root_field
 from kuberth.local.apiserver.resources import ServedResource
 
 MAX_VALUES: Final = 30_000
-"""Going through an object field by field takes some ten microseconds for each, and nobody else is served
-meanwhile. Three thousand containers are half of it. Nobody keeps book of the fields of larger objects."""
+"""Most values of an object whose fields are tracked. Each takes some ten microseconds, during which the event
+loop is blocked. Three thousand containers are half of it."""
 MAX_MANAGED: Final = 2 * MAX_VALUES
-"""So many marks all managers of an object may have together."""
+"""Most fields of all managers of an object together."""
 _MAX_UPDATERS: Final = 10
-"""As upstream: the oldest of more are counted as one."""
+"""As upstream: the oldest of more than these are merged into one."""
 _OLDEST: Final = "ancient-changes"
 _BEFORE_APPLY: Final = "before-first-apply"
 _UNOWNED: Final = frozenset(
@@ -35,7 +36,7 @@ _UNOWNED: Final = frozenset(
         "managedFields",
     )
 )
-"""Metadata that belong to the server."""
+"""Metadata that the server owns."""
 
 
 class Manager(NamedTuple):
@@ -49,7 +50,7 @@ class Manager(NamedTuple):
 
     @property
     def identity(self) -> tuple[str, str, str, str]:
-        """Who updates in two versions is two managers; who applies is one."""
+        """A manager that updates in two versions counts as two; one that applies counts as one."""
         version = self.api_version if self.operation == "Update" else ""
         return self.name, self.operation, version, self.subresource
 
@@ -73,7 +74,7 @@ def managers_of(obj: Obj) -> list[Manager]:
 
 
 def written(managers: Iterable[Manager]) -> list[Obj]:
-    """As managedFields, in upstream's order; who manages nothing is left out."""
+    """As managedFields, in upstream's order; managers without fields are left out."""
     order = sorted(
         (each for each in managers if each.fields),
         key=lambda each: (each.operation, each.time, each.name, each.api_version, each.subresource),
@@ -82,12 +83,12 @@ def written(managers: Iterable[Manager]) -> list[Obj]:
 
 
 def is_reset(managed: Any) -> bool:
-    """A list that is empty, or holds one empty entry, asks to keep no book any more."""
+    """Whether a client wants no managedFields: an empty list, or one with an empty entry."""
     return isinstance(managed, list) and managed in ([], [{}])
 
 
 def first_writer(row: ServedResource, obj: Obj, *, name: str, now: str) -> list[Manager]:
-    """Who created an object owns all that is in it."""
+    """The manager of a created object, which owns all of its fields."""
     if is_larger(obj, MAX_VALUES):
         return []
     found = difference({"metadata": {}}, owned_part(obj), root_field(row))
@@ -95,7 +96,7 @@ def first_writer(row: ServedResource, obj: Obj, *, name: str, now: str) -> list[
     return [Manager(name, "Update", row.api_version, "", fields, now)]
 
 
-def first_of_mold(row: ServedResource, metadata: Obj, spec: FieldSet, *, name: str, now: str) -> Obj:
+def first_of_prepared(row: ServedResource, metadata: Obj, spec: FieldSet, *, name: str, now: str) -> Obj:
     """The same, as metadata of an object whose spec has these fields, which are in order already."""
     owners = first_writer(row, {"metadata": metadata}, name=name, now=now)
     managed = [_entry(own, {**in_order(own.fields), "f:spec": spec}) for own in owners]
@@ -103,7 +104,7 @@ def first_of_mold(row: ServedResource, metadata: Obj, spec: FieldSet, *, name: s
 
 
 def before_apply(row: ServedResource, obj: Obj, *, subresource: str, now: str) -> list[Manager]:
-    """Whoever wrote an object of which nobody kept book, as the first to apply meets them."""
+    """The manager that stands for all writers of an object without managedFields before the first apply."""
     return [
         each._replace(name=_BEFORE_APPLY, subresource=subresource)
         for each in first_writer(row, obj, name=_BEFORE_APPLY, now=now)
@@ -113,14 +114,14 @@ def before_apply(row: ServedResource, obj: Obj, *, subresource: str, now: str) -
 def after_update(
     row: ServedResource, old: Obj, new: Obj, *, name: str, subresource: str, now: str
 ) -> list[Obj]:
-    """The managedFields of an object that somebody updates; a client may have sent others."""
+    """The managedFields after an update; a client may have sent others."""
     managed = new["metadata"].get("managedFields")
     if subresource:
         managed = None
     if is_reset(managed):
         return []
     managers = (_read(managed) if managed else None) or managers_of(old)
-    # As upstream: of an object that was never tracked nobody keeps book before somebody applies.
+    # As upstream: an object without managedFields gets them with the first apply.
     if not managers or is_larger(new, MAX_VALUES):
         return []
     found = difference(owned_part(old), owned_part(new), root_field(row))
@@ -130,7 +131,7 @@ def after_update(
 
 
 def lose(managers: Iterable[Manager], taken: FieldSet, removed: FieldSet) -> list[Manager]:
-    """The managers without the fields that somebody else took over, or that are gone."""
+    """The managers without the fields that another one took over or that were removed."""
     return [each._replace(fields=minus(minus(each.fields, taken), removed)) for each in managers]
 
 
@@ -169,7 +170,7 @@ def _capped(managers: list[Manager]) -> list[Manager]:
 
 
 def _read(managed: Any) -> list[Manager] | None:
-    """None for what is no list of managers, or too much of one."""
+    """The managers of a list; None if it is invalid or too large."""
     if not isinstance(managed, Sequence) or is_larger(managed, MAX_MANAGED):
         return None
     found = []

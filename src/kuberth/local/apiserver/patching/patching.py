@@ -28,15 +28,15 @@ MAX_COPIED_BYTES: Final = 3 * 1024 * 1024
 """As upstream: copying an object into itself would double it with every operation."""
 
 MAX_WORK: Final = 500_000
-"""What a JSON patch may cost: looking at one part of a path is 1, a fraction of a microsecond."""
+"""Most work of a JSON patch; one step of a path is one unit, a fraction of a microsecond."""
 _MOVED_AT_ONCE: Final = 1000
-"""So many entries of a list are moved by one for the same."""
+"""Entries of a list that may be shifted for one unit of work."""
 _BYTES_AT_ONCE: Final = 30
-"""So many bytes of JSON are written or read for the same."""
+"""Bytes of JSON that may be written or read for one unit of work."""
 
 
 def apply_patch(row: ServedResource, obj: Obj, patch: Any, *, content_type: str) -> Any:
-    """The patched tree, not yet looked at; apply patches are not for here."""
+    """The patched tree, not yet validated; apply patches are handled in `applying`."""
     kind = content_type.partition(";")[0].strip()
     try:
         if kind == JSON_PATCH:
@@ -67,7 +67,7 @@ def merge_patch(target: Any, patch: Any) -> Any:
 
 
 def json_patch(obj: Obj, patch: Any) -> Any:
-    """RFC 6902. By hand: the jsonpatch library takes true for 1, and nothing can stop it half-way."""
+    """RFC 6902. Own code: the jsonpatch library takes true for 1, and has no limit of work."""
     if not isinstance(patch, list):
         raise bad_request("error decoding patch: a JSON patch is a list of operations")
     if len(patch) > MAX_OPERATIONS:
@@ -87,7 +87,7 @@ def _expect_object(patch: Any) -> Obj:
 
 
 class _Patcher:
-    """A document, changed in place, and what that may still cost."""
+    """A document, changed in place, and the work that is left."""
 
     def __init__(self, document: Any) -> None:
         self.document = document
@@ -120,10 +120,10 @@ class _Patcher:
                 raise bad_request(f"error decoding patch: unknown operation {str(unknown)[:64]!r}")
 
     def _spend(self, work: int) -> None:
-        """Nobody else is served meanwhile."""
+        """Count work, during which the event loop is blocked; StatusError beyond the limit."""
         self._work += work
         if self._work > MAX_WORK:
-            raise _too_large("the JSON patch takes too long to apply; make it smaller, or several of it")
+            raise _too_large("the JSON patch takes too long to apply; make it smaller, or split it")
 
     def _get(self, path: list[str]) -> Any:
         self._spend(1 + len(path))

@@ -21,7 +21,7 @@ _PLAIN: Final = Field("any")
 
 
 def merge(target: Obj, patch: Obj, *, type_name: str) -> Obj:
-    """`target` with the patch worked in; neither is changed."""
+    """`target` merged with the patch; neither is changed."""
     directive = patch.get(_DIRECTIVE)
     if directive == "replace":
         return {key: value for key, value in patch.items() if key != _DIRECTIVE}

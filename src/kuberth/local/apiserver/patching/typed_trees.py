@@ -1,4 +1,4 @@
-"""Trees of a known type: which fields one sets, in which two differ, and both made one.
+"""Trees of a known type: the fields that one sets, the differences of two, and their merge.
 
 In: JSON trees and their types. Out: field sets, differences, trees merged by type, and trees without the
 fields of a set. Lists without keys, and structs that are one value, are only ever replaced as a whole.
@@ -75,7 +75,7 @@ def field_set(tree: Any, field: Field) -> FieldSet:
         found = {}
         for name, value in tree.items():
             inside = field_set(value, child_field(field, name))
-            # An entry of a map is somebody's, other than a field of a struct, which is there in any case.
+            # An entry of a map has an owner, unlike a field of a struct, which always exists.
             is_entry = inside and not _is_of_struct(field, name)
             found[f"f:{name}"] = {SELF: {}, **inside} if is_entry else inside
         return found
@@ -137,7 +137,7 @@ class Difference(NamedTuple):
 _SAME: Final = Difference()
 _CHANGED: Final = Difference(changed={})
 _REMOVED: Final = Difference(removed={})
-"""A leaf; nobody changes a set that is made."""
+"""A leaf; sets are never changed once they are made."""
 
 
 def difference(old: Any, new: Any, field: Field) -> Difference:
@@ -263,7 +263,7 @@ def _entries_without(tree: list[Any], gone: FieldSet, kept: list[FieldSet], fiel
         if mark not in gone:
             yield entry
             continue
-        # Who only set a field in an entry does not keep the entry.
+        # A manager that only set a field in an entry does not keep the entry.
         others = [each[mark] for each in kept if mark in each]
         if not any(is_member(each) for each in others) and is_member(gone[mark]):
             continue
@@ -271,7 +271,7 @@ def _entries_without(tree: list[Any], gone: FieldSet, kept: list[FieldSet], fiel
 
 
 def entries_by_key(tree: Any, field: Field) -> Obj:
-    """The entries of a list that its type tells apart by their keys; the last of those with the same."""
+    """The entries of a list by their keys; the last of several with the same keys."""
     if not isinstance(tree, list):
         return {}
     return {_entry_mark(entry, field): entry for entry in tree if isinstance(entry, dict)}

@@ -26,7 +26,7 @@ def parse_include(text: str) -> Include:
 
 
 class Printer:
-    """One request's way of turning objects into the form it asked for."""
+    """Converts objects to the form that a request accepts."""
 
     def __init__(self, row: ServedResource, form: Form, *, include: Include, now_ns: int = 0) -> None:
         self._row = row
@@ -40,7 +40,7 @@ class Printer:
         return not self._form.kind
 
     def convert(self, obj: Obj) -> Obj:
-        """A Status stays what it is, as does everything for a client that asked for nothing special."""
+        """The object in the requested form; a Status is never converted."""
         kind = obj.get("kind")
         if self.is_plain or kind == "Status":
             return obj

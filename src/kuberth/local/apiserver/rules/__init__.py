@@ -1,1 +1,1 @@
-"""What each kind asks of its objects: defaults, admission, validation, in upstream's words."""
+"""The rules of each kind: defaults, admission and validation, in upstream's words."""

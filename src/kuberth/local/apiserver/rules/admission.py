@@ -1,4 +1,4 @@
-"""What the server decides while a write passes: namespaces, priorities, initial status.
+"""Admission: what the server sets or refuses in a write: namespaces, priorities, initial status.
 
 In: the object about to be written, the stored one for an update, the state around it. Out: the object,
 completed in place, or a 403 or 404 in upstream's words.
@@ -46,7 +46,7 @@ _SERVICE_NETWORK: Final = ipaddress.ip_network("10.96.0.0/12")
 
 
 def expect_namespace(row: ServedResource, name: str, namespace: str, situation: Situation) -> None:
-    """Objects are only created in namespaces that exist and are not on their way out."""
+    """Refuse objects in namespaces that do not exist or are terminating."""
     found = situation.store.latest("namespaces", namespace)
     if found is None:
         raise not_found(_NAMESPACES, namespace)
@@ -61,7 +61,7 @@ def expect_namespace(row: ServedResource, name: str, namespace: str, situation: 
 def prepare_pod(new: Obj, old: Obj | None, situation: Situation) -> None:
     spec = new.setdefault("spec", {})
     if not situation.gates.get(GATE, True) and not (old or {}).get("spec", {}).get("schedulingGates"):
-        # The field is dropped, save on pods that have it from before the gate was turned off.
+        # The field is dropped, except on pods that have it from before the gate was turned off.
         spec.pop("schedulingGates", None)
     if not situation.gates.get(GROUPS_GATE, False) and not (old or {}).get("spec", {}).get("schedulingGroup"):
         spec.pop("schedulingGroup", None)
@@ -143,7 +143,7 @@ def prepare_namespace(new: Obj, old: Obj | None, situation: Situation) -> None:
 
 
 def prepare_service(new: Obj, old: Obj | None, situation: Situation) -> None:
-    """A cluster IP and node ports for those that want them; nothing here routes to them."""
+    """Set the cluster IP and node ports of a service; nothing routes to them."""
     spec = new["spec"]
     if spec.get("type") == "ExternalName":
         return
@@ -197,7 +197,7 @@ def prepare_ingress(new: Obj, old: Obj | None, situation: Situation) -> None:
 
 
 def _default_of(classes: str, annotation: str, situation: Situation) -> str:
-    """The class that is marked as the default one; of several the newest, as upstream."""
+    """The name of the default class, the newest of several, as upstream; "" if there is none."""
     defaults = [
         each
         for each in situation.store.latest_list(classes)
@@ -215,7 +215,7 @@ def prepare_volume(new: Obj, old: Obj | None, situation: Situation) -> None:
 
 
 def prepare_pod_status(new: Obj, old: Obj, situation: Situation) -> None:
-    """What a kubelet cannot change by reporting, or by leaving it out of its report."""
+    """Restore what a write of the status cannot change."""
     _keep(new["metadata"], old["metadata"], "ownerReferences")
     status, before = new["status"], old.get("status", {})
     for name in ("qosClass", "observedGeneration"):
@@ -247,7 +247,7 @@ def prepare_job(new: Obj, old: Obj | None, situation: Situation) -> None:
 
 
 def prepare_api_service(new: Obj, old: Obj | None, situation: Situation) -> None:
-    """What no other server serves is there at once."""
+    """Mark an APIService without a service as available."""
     if old is None:
         new["status"] = {}
         if "service" not in new.get("spec", {}):
@@ -261,6 +261,6 @@ def prepare_api_service(new: Obj, old: Obj | None, situation: Situation) -> None
 
 
 def prepare_stateless(new: Obj, old: Obj | None, situation: Situation) -> None:
-    """Kinds whose controllers write the status: a new object has an empty one."""
+    """Give a new object the empty status of its kind; its controller writes the rest."""
     if old is None:
         new["status"] = dict.fromkeys(_STATUS_COUNTS.get(new["kind"], ()), 0)

@@ -1,6 +1,6 @@
-"""What every cluster has from the start: namespaces, priority classes, the Service that leads to the server.
+"""Objects that every cluster has from the start: namespaces, priority classes, the Service `kubernetes`.
 
-In: nothing. Out: objects to create. A namespace brings its default service account along.
+In: nothing. Out: objects to create. Each namespace also gets its default service account.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ API_SERVICE: Final = {
         "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": 6443}],
     },
 }
-"""It has no selector: whoever serves the API says where (see `hollow.publishing`)."""
+"""It has no selector: `hollow.publishing` writes its endpoints."""
 
 
 def default_account(namespace: str) -> Obj:

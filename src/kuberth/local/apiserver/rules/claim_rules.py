@@ -1,7 +1,7 @@
 """Rules of ResourceClaims, their templates and DeviceClasses.
 
-In: objects, and the one before for an update. Out: requests completed, causes in upstream's words. What is
-asked for never changes once it is written, nor does an allocation; who uses it comes and goes.
+In: objects, and the one before for an update. Out: requests completed, causes in upstream's words. The
+spec of a claim and its allocation are immutable; its users change.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _CLAIM: Final = ServedResource("resource.k8s.io", "v1", "ResourceClaim", "resour
 _TEMPLATE: Final = ServedResource("resource.k8s.io", "v1", "ResourceClaimTemplate", "resourceclaimtemplates")
 
 
-# Completing
+# Defaults and admission
 
 
 def default_claim(claim: Obj) -> None:
@@ -80,7 +80,7 @@ def prepare_template(new: Obj, old: Obj | None, situation: Situation) -> None:
 
 
 def _expect_admin(row: ServedResource, obj: Obj, spec: Obj, situation: Situation) -> None:
-    """Devices that others use are for those whose namespace says so."""
+    """Refuse admin access outside of namespaces that are labelled for it."""
     for index, request in enumerate(spec.get("devices", {}).get("requests") or ()):
         if (request.get("exactly") or {}).get("adminAccess"):
             namespace = situation.store.latest("namespaces", namespace_of(obj)) or {"metadata": {}}
@@ -95,20 +95,20 @@ def _expect_admin(row: ServedResource, obj: Obj, spec: Obj, situation: Situation
 
 
 def prepare_claim_status(new: Obj, old: Obj, _situation: Situation) -> None:
-    """What drivers told of devices goes with the allocation of these."""
-    told = new["status"].get("devices")
-    if not told:
+    """Drop the drivers' status of devices that are no longer allocated."""
+    reported = new["status"].get("devices")
+    if not reported:
         new["status"].pop("devices", None)
         return
     gone = set(_allocated(old)) - set(_allocated(new))
-    kept = [device for device in told if _device_id(device) not in gone]
+    kept = [device for device in reported if _device_id(device) not in gone]
     if kept:
         new["status"]["devices"] = kept
     else:
         del new["status"]["devices"]
 
 
-# Judging
+# Validation
 
 
 def validate_claim(new: Obj, old: Obj | None) -> list[Cause]:

@@ -9,7 +9,7 @@ from typing import Any, Final
 from kuberth.local.apiserver.objects import Obj, name_of
 
 _JOB_LABELS: Final = ("batch.kubernetes.io/", "")
-"""Prefixes under which a job's pods carry its uid and name: the present one and the one of old."""
+"""Prefixes of the labels with a job's uid and name: the present one and the legacy one."""
 
 
 def default_namespace(obj: Obj) -> None:
@@ -60,7 +60,7 @@ def default_job(obj: Obj) -> None:
 
 
 def own_job_pods(obj: Obj) -> None:
-    """A job selects its pods by its own uid, unless it is told another selector."""
+    """Let a job without a selector of its own select its pods by its uid."""
     spec = obj.setdefault("spec", {})
     if spec.get("manualSelector") or "selector" in spec:
         return
@@ -74,7 +74,7 @@ def own_job_pods(obj: Obj) -> None:
 
 
 def default_secret(obj: Obj) -> None:
-    """What was given as text is kept as data, and only there."""
+    """Move stringData to data."""
     fill(obj, {"type": "Opaque"})
     given = obj.pop("stringData", None)
     if given:
@@ -83,7 +83,7 @@ def default_secret(obj: Obj) -> None:
 
 
 def default_limit_range(obj: Obj) -> None:
-    """A container's limit defaults to the most it may have, its request to that limit or the least."""
+    """Default a container's limit to the maximum, its request to that limit or the minimum."""
     for limit in obj.setdefault("spec", {}).get("limits", ()):
         if limit.get("type") != "Container":
             continue

@@ -1,4 +1,4 @@
-"""What claims, classes and slices have in common: names of drivers, pools and attributes, lists with limits.
+"""Checks that claims, classes and slices share: names of drivers, pools and attributes, lists with limits.
 
 In: a value and its path. Out: causes, in upstream's words.
 """
@@ -33,11 +33,11 @@ _IDENTIFIER_RULE: Final = (
 )
 
 Check = Callable[[Any, str], list[Cause]]
-"""Judges one item at its path."""
+"""Validates one item at its path."""
 
 
 def native_resource_causes(resource: str, path: str) -> list[Cause]:
-    """Nodes offer it by themselves: its name has no domain, or that of Kubernetes."""
+    """Refuse resources other than native ones, whose names have no domain or that of Kubernetes."""
     if "/" not in resource or "kubernetes.io/" in resource:
         return []
     return [invalid_value(path, resource, "must be a node allocatable resource name")]
@@ -60,7 +60,7 @@ def each(
     most: int | None = None,
     key: Callable[[Any], Any] | None = None,
 ) -> list[Cause]:
-    """Every item is right, there are not too many, and no two have the same key."""
+    """Causes of the items, of too many items, and of items with the same key."""
     items = items or ()
     if most is not None and len(items) > most:
         return [too_many(path, len(items), most)]

@@ -1,7 +1,7 @@
 """Rules of workloads and pod groups (scheduling.k8s.io/v1alpha2).
 
 In: objects, and the one before for an update. Out: fields dropped whose feature gate is off, priorities
-resolved, causes in upstream's words. What a group is for never changes once it exists.
+resolved, causes in upstream's words. The spec of a group is immutable.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _GATED: Final[Mapping[str, str]] = {
     "priorityClassName": "WorkloadAwarePreemption",
     "priority": "WorkloadAwarePreemption",
 }
-"""Fields that are dropped with their gate off, save on objects that have them from before."""
+"""Fields that are dropped while their gate is off, except on objects that already have them."""
 
 
 def prepare_pod_group(new: Obj, old: Obj | None, situation: Situation) -> None:
@@ -59,7 +59,7 @@ def prepare_pod_group_status(new: Obj, old: Obj, situation: Situation) -> None:
 
 
 def _expect_template(group: Obj, situation: Situation) -> None:
-    """The workload that a group names has to exist, and to have the template."""
+    """Refuse a group whose workload, or template in it, does not exist."""
     reference = (group["spec"].get("podGroupTemplateRef") or {}).get("workload")
     if reference is None or declared_rules()[_POD_GROUPS.id].causes(group, None):
         return  # validation refuses it

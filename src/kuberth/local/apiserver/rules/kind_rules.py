@@ -1,8 +1,8 @@
-"""What each kind asks of its objects besides having the right shape: one row a kind.
+"""The rules of each kind besides the types of its fields: one row per kind.
 
 In: an object about to be written, the stored one for an update, and the state around it. Out: the object
-defaulted and prepared in place, and the causes that stand against it. Kinds without a row have no rules of
-their own.
+defaulted and prepared in place, and the causes for which it is refused. Most kinds declare what needs no code
+in schema/rules.yaml; kinds in neither place have no rules.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class KindRules:
     prepare: Callable[[Obj, Obj | None, Situation], None] = _no_preparation
     """Set what the server owns, and admit: may raise."""
     validate: Callable[[Obj, Obj | None], list[Cause]] = _no_causes
-    """All that is wrong with the object, and with the way from the old one to it."""
+    """Everything that is wrong with the object, or with the change from the old one."""
     default_status: Callable[[Obj], None] = _nothing
     """The same as `default`, for a write of the status subresource."""
     prepare_status: Callable[[Obj, Obj, Situation], None] = _no_status_preparation
@@ -165,7 +165,7 @@ def _built_in_rules(resource: str) -> KindRules:
 
 
 def _custom_rules(row: ServedResource) -> KindRules:
-    """A custom kind brings its rules along, in its schema."""
+    """The rules of a custom kind, from its schema."""
     default = _nothing if row.structure is None else row.structure.default
 
     def prepare(new: Obj, old: Obj | None, situation: Situation) -> None:

@@ -1,6 +1,6 @@
-"""LimitRanges: what a container, a pod or a claim may ask for, and what it asks for if it says nothing.
+"""LimitRanges: bounds and defaults for the resources of containers, pods and claims.
 
-In: a pod or claim on its way in, and the limit ranges of its namespace. Out: the pod with defaults, or a 403
+In: a new pod or claim, and the limit ranges of its namespace. Out: the pod with defaults, or a 403
 in upstream's words.
 """
 
@@ -26,22 +26,22 @@ _DEFAULTS: Final = (("requests", "defaultRequest", "request"), ("limits", "defau
 
 
 def set_defaults(pod: Obj, situation: Situation) -> None:
-    """Give containers the requests and limits they do not name, and note so in an annotation."""
+    """Set missing requests and limits of containers, and record them in an annotation."""
     for limit_range in situation.store.latest_list(LIMIT_RANGES, namespace=namespace_of(pod)):
         limits = [each for each in _limits(limit_range) if each.get("type") == "Container"]
-        told = [
+        notes = [
             note
             for group, word in (("containers", "container"), ("initContainers", "init container"))
             for container in pod["spec"].get(group, ())
             for note in _fill(container, limits, word)
         ]
-        if told:
+        if notes:
             annotations = pod["metadata"].setdefault("annotations", {})
-            annotations[_ANNOTATION] = f"LimitRanger plugin set: {'; '.join(told)}"
+            annotations[_ANNOTATION] = f"LimitRanger plugin set: {'; '.join(notes)}"
 
 
 def check(row: ServedResource, new: Obj, old: Obj | None, situation: Situation) -> None:
-    """StatusError 403 if an object asks for too little or too much; a pod that exists asks no more."""
+    """StatusError 403 if an object requests too little or too much; existing pods are not checked."""
     if row.stored_as not in (_PODS, _CLAIMS) or (old is not None and row.stored_as == _PODS):
         return
     judge = _judge_pod if row.stored_as == _PODS else _judge_claim
@@ -59,7 +59,7 @@ def _limits(limit_range: Obj) -> list[Obj]:
 
 def _fill(container: Obj, limits: list[Obj], word: str) -> Iterator[str]:
     resources = container.setdefault("resources", {})
-    for field, source, told in _DEFAULTS:
+    for field, source, title in _DEFAULTS:
         present = resources.get(field, {})
         missing = {
             name: text
@@ -69,7 +69,7 @@ def _fill(container: Obj, limits: list[Obj], word: str) -> Iterator[str]:
         }
         if missing:
             resources[field] = {**present, **missing}
-            yield f"{', '.join(sorted(missing))} {told} for {word} {container.get('name', '')}"
+            yield f"{', '.join(sorted(missing))} {title} for {word} {container.get('name', '')}"
 
 
 def _judge_pod(pod: Obj, limit: Obj) -> Iterator[str]:
@@ -91,7 +91,7 @@ def _judge_claim(claim: Obj, limit: Obj) -> Iterator[str]:
         return
     requests = (claim.get("spec", {}).get("resources") or {}).get("requests", {})
     asked = {name: parse(text) for name, text in requests.items()}
-    # A claim has no limits: its request is held against the most there may be.
+    # A claim has no limits: its request is compared with the maximum.
     yield from _judge({**limit, "max": {}}, asked, {})
     for name, text in limit.get("max", {}).items():
         yield from _too_much(

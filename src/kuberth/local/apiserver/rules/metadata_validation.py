@@ -53,7 +53,7 @@ def validate_metadata(row: ServedResource, metadata: Obj) -> list[Cause]:
     rule = names.RULES[row.name_rule]
     name, prefix = metadata.get("name", ""), metadata.get("generateName", "")
     if prefix:
-        # What is generated only ends otherwise: a trailing dash or dot is fine here.
+        # A generated name has another end: a trailing dash or dot is allowed here.
         causes += invalid_values("metadata.generateName", prefix, rule(prefix.rstrip("-.") or prefix))
     if not name:
         causes.append(required("metadata.name", "name or generateName is required"))
@@ -104,7 +104,7 @@ def _validate_free(row: ServedResource, metadata: Obj) -> list[Cause]:
     causes += _validate_owners(metadata.get("ownerReferences") or ())
     for index, finalizer in enumerate(metadata.get("finalizers") or ()):
         problems = names.qualified_name_problems(finalizer)
-        # As upstream, those who define a kind may name its finalizers as they like.
+        # As upstream, finalizers of custom kinds may have any name.
         standard = "/" in finalizer or finalizer in _STANDARD_FINALIZERS
         if not problems and not standard and not row.custom:
             problems = ["name is neither a standard finalizer name nor is it fully qualified"]

@@ -116,5 +116,5 @@ RULES: Final[dict[str, Callable[[str], list[str]]]] = {
 
 
 def generate_name(prefix: str, rng: random.Random) -> str:
-    """A name that is most likely free."""
+    """A name with a random suffix."""
     return prefix[:_MAX_GENERATED_PREFIX] + "".join(rng.choices(_SUFFIX_LETTERS, k=5))

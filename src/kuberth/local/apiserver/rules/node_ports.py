@@ -1,4 +1,4 @@
-"""Ports of services on every node. In: a service, those around it. Out: its ports, numbered in place."""
+"""Node ports of services. In: a service and all others. Out: its ports, numbered in place."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _RANGE: Final = range(30000, 32768)
 
 
 def set_node_ports(service: Obj, old: Obj | None, situation: Situation) -> None:
-    """Give each port that wants one a number that is free; a port keeps the number it has."""
+    """Assign a free node port to each port that needs one; existing numbers are kept."""
     spec = service["spec"]
     ports = spec.get("ports", ())
     if not _wants(spec):

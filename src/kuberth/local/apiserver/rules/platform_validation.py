@@ -1,7 +1,6 @@
-"""What is wrong with objects of the kinds around the workloads.
+"""Validation of secrets, quotas, limit ranges, cron jobs and pod templates.
 
-In: objects, defaulted, and the stored one for an update. Out: causes, in upstream's words. What is checked
-is what somebody who applies a manifest would notice: the required, the mistyped, the contradictory.
+In: objects, defaulted, and the stored one for an update. Out: causes, in upstream's words.
 """
 
 from __future__ import annotations
@@ -160,14 +159,14 @@ def validate_limit_range(new: Obj, old: Obj | None) -> list[Cause]:
 
 
 def _limit_order_causes(limit: Obj, path: str) -> Iterable[Cause]:
-    """Least, default request, default and most must stand in this order."""
+    """Causes unless min <= defaultRequest <= default <= max."""
     words = {
         "min": "min value",
         "max": "max value",
         "default": "default value",
         "defaultRequest": "default request value",
     }
-    for low, high, told in (
+    for low, high, field in (
         ("min", "max", "min"),
         ("min", "defaultRequest", "defaultRequest"),
         ("defaultRequest", "max", "defaultRequest"),
@@ -178,13 +177,13 @@ def _limit_order_causes(limit: Obj, path: str) -> Iterable[Cause]:
         for name, least in limit.get(low, {}).items():
             most = limit.get(high, {}).get(name)
             if most is not None and parse(most) < parse(least):
-                told_high = (
+                high_words = (
                     "default limit value"
-                    if low == "defaultRequest" == told and high == "default"
+                    if low == "defaultRequest" == field and high == "default"
                     else words[high]
                 )
-                why = f"{words[low]} {least} is greater than {told_high} {most}"
-                yield invalid_value(f"{path}.{told}[{name}]", least if told == low else most, why)
+                why = f"{words[low]} {least} is greater than {high_words} {most}"
+                yield invalid_value(f"{path}.{field}[{name}]", least if field == low else most, why)
 
 
 def validate_cron_job(new: Obj, old: Obj | None) -> list[Cause]:

@@ -1,4 +1,4 @@
-"""What objects around a pod say about it as it comes in: its service account and its runtime class.
+"""Admission of pods by other objects: their service account and their runtime class.
 
 In: a new pod, the state around it. Out: the pod, completed in place, or a 403 in upstream's words.
 """
@@ -20,7 +20,7 @@ MIRROR: Final = "kubernetes.io/config.mirror"
 
 
 def set_account(pod: Obj, situation: Situation) -> None:
-    """Every pod has a service account; the secrets to pull its images with come along."""
+    """Set the pod's service account and the pull secrets of that account."""
     if MIRROR in pod["metadata"].get("annotations", {}):
         return
     spec, namespace = pod["spec"], namespace_of(pod)
@@ -35,7 +35,7 @@ def set_account(pod: Obj, situation: Situation) -> None:
 
 
 def set_runtime_class(pod: Obj, situation: Situation) -> None:
-    """A runtime class says what its pods cost besides their containers, and on which nodes they run."""
+    """Set the overhead, node selector and tolerations of the pod's runtime class."""
     spec = pod["spec"]
     name = spec.get("runtimeClassName", "")
     found = situation.store.latest(RUNTIME_CLASSES, name) if name else {}

@@ -1,4 +1,4 @@
-"""What a whole pod asks for, as quotas and limit ranges count it. In: a pod spec. Out: quantities by name."""
+"""The requests or limits of a whole pod, for quotas and limit ranges. In: a spec. Out: quantities."""
 
 from __future__ import annotations
 

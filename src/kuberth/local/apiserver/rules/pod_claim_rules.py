@@ -1,4 +1,4 @@
-"""What is wrong with the claims of a pod. In: a pod's spec or status. Out: causes, in upstream's words."""
+"""Validation of the claims of a pod. In: a pod's spec or status. Out: causes, in upstream's words."""
 
 from __future__ import annotations
 

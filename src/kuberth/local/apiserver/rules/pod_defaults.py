@@ -39,7 +39,7 @@ def default_pod_spec(spec: Obj) -> None:
 
 
 def default_pod(pod: Obj) -> None:
-    """Templates are spared the last two of these."""
+    """Set the defaults of a pod; templates do not get the last two of them."""
     spec = pod.setdefault("spec", {})
     default_pod_spec(spec)
     spec.setdefault("enableServiceLinks", True)
@@ -48,7 +48,7 @@ def default_pod(pod: Obj) -> None:
 
 
 def default_tolerations(spec: Obj) -> None:
-    """What the DefaultTolerationSeconds admission adds: a pod outlives its node's trouble by five minutes."""
+    """Add the tolerations of the DefaultTolerationSeconds admission: five minutes for unhealthy nodes."""
     tolerations = spec.get("tolerations", [])
     for key in _EVICTION_TAINTS:
         if not any(

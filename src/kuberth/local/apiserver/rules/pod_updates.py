@@ -1,4 +1,4 @@
-"""What may change in a pod once it exists. In: the new and the old spec. Out: causes, in upstream's words."""
+"""Validation of updates of a pod. In: the new and the old spec. Out: causes, in upstream's words."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _UPDATABLE: Final = (
 
 
 def validate_spec_update(new: Obj, old: Obj) -> list[Cause]:
-    """Pods are nearly immutable."""
+    """Causes of changes in fields that are immutable, which are nearly all."""
     causes: list[Cause] = []
     munged = dict(new)
     for group in ("containers", "initContainers"):
@@ -79,7 +79,7 @@ def _validate_only_added_tolerations(new: list[Obj], old: list[Obj]) -> list[Cau
 
 
 def _munge_gated(munged: Obj, old: Obj) -> list[Cause]:
-    """While a pod is gated, where it may go can still be narrowed."""
+    """Causes of changes that do not narrow the placement of a gated pod."""
     causes = []
     fresh, present = munged.get("nodeSelector", {}), old.get("nodeSelector", {})
     if fresh != present:

@@ -1,4 +1,4 @@
-"""What is wrong with a pod or a pod template. In: specs, defaulted. Out: causes, in upstream's words."""
+"""Validation of pods and pod templates. In: specs, defaulted. Out: causes, in upstream's words."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""ResourceQuotas: what a namespace may hold, and what it holds now.
+"""ResourceQuotas: limits of a namespace, and what it uses.
 
-In: an object as it was and as it is to be, and the quotas of its namespace. Out: a 403 in upstream's words
-when it asks for more than is left, and the quotas with their new counts. Counts move in the same step as the
-objects they count, so there is no controller to wait for, and no moment in which they disagree.
+In: an object before and after a write, and the quotas of its namespace. Out: a 403 in upstream's words if a
+quota would be exceeded, and the quotas with their new counts. Counts change in the same step as the objects
+that they count, so they never disagree and no controller is needed.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _DEVICE_CLASS: Final = ".deviceclass.resource.k8s.io/devices"
 _IMPLICIT_CLASS: Final = "requests.deviceclass.resource.kubernetes.io/"
 _EXTENDED_CLAIM: Final = "resource.kubernetes.io/extended-resource-claim"
 _MOST_DEVICES: Final = 32
-"""As many as a claim can be given: the worst that asking for all of them may come to."""
+"""Most devices of a claim, which a request for all devices counts as."""
 _ENDED: Final = ("Succeeded", "Failed")
 
 
@@ -67,7 +67,7 @@ def check(row: ServedResource, new: Obj, old: Obj | None, situation: Situation) 
 
 
 def recounted(store: RevisionStore, row: ServedResource, new: Obj | None, old: Obj | None) -> Iterator[Obj]:
-    """The quotas whose counts a write moves, with their new counts."""
+    """The quotas whose counts a write changes, with their new counts."""
     for quota in _quotas(store, row, new or old or {}):
         try:
             moved = {name: more for name, more in _delta(quota, row.stored_as, new, old).items() if more}
@@ -78,14 +78,14 @@ def recounted(store: RevisionStore, row: ServedResource, new: Obj | None, old: O
 
 
 def prepare_quota(new: Obj, old: Obj | None, situation: Situation) -> None:
-    """A quota knows at once what is used: whatever is written to it, but a status, has it counted anew."""
+    """Recount a quota at every write other than of its status."""
     new.setdefault("spec", {})
     if old is None or new.get("status") == old.get("status"):
         new["status"] = counted(new, situation.store)["status"]
 
 
 def counted(quota: Obj, store: RevisionStore) -> Obj:
-    """The quota with a status counted from everything that is there."""
+    """The quota with a status counted from all objects of its namespace."""
     hard = quota.get("spec", {}).get("hard", {})
     quota = {**quota, "status": {"hard": dict(hard), "used": {}}}
     total: Amounts = dict.fromkeys(hard, _ZERO)
@@ -134,7 +134,7 @@ def _listed(amounts: dict[str, Any], names: Iterable[str]) -> str:
 
 
 def _usage(quota: Obj, resource: str, obj: Obj) -> Amounts:
-    """What an object takes of what a quota limits."""
+    """What an object uses of a quota."""
     if not _in_scope(quota, resource, obj):
         return {}
     hard = quota["status"]["hard"]
@@ -188,7 +188,7 @@ def _claim_usage(spec: Obj) -> Amounts:
 
 
 def _device_usage(claim: Obj) -> Amounts:
-    """Devices by class; of alternatives each class counts with the most that it may come to."""
+    """Devices by class; each class of alternatives counts with its maximum."""
     by_class: dict[str, int] = {}
     for request in claim.get("spec", {}).get("devices", {}).get("requests", ()):
         most: dict[str, int] = {}
@@ -199,7 +199,7 @@ def _device_usage(claim: Obj) -> Amounts:
             by_class[name] = by_class.get(name, 0) + number
     usage = {f"{name}{_DEVICE_CLASS}": Quantity(number) for name, number in by_class.items() if name}
     if claim.get("metadata", {}).get("annotations", {}).get(_EXTENDED_CLAIM) != "true":
-        # Those that the scheduler makes for extended resources are what the pod is charged for already.
+        # Claims that the scheduler creates for extended resources are already counted with the pod.
         usage |= {f"{_IMPLICIT_CLASS}{name}": Quantity(number) for name, number in by_class.items() if name}
     return usage
 
@@ -281,7 +281,7 @@ def _pod_terms(spec: Obj) -> Iterator[Obj]:
 
 
 def _check_asked_for(row: ServedResource, pod: Obj, quota: Obj) -> None:
-    """Where cpu or memory is limited, every container must say how much of it it wants."""
+    """Refuse containers without requests or limits of cpu or memory that a quota limits."""
     spec = pod.get("spec", {})
     if spec.get("resources"):
         return

@@ -1,4 +1,4 @@
-"""What is wrong with where a pod may go: gates, tolerations, taints, spread, affinity and selectors.
+"""Validation of scheduling fields: gates, tolerations, taints, spread, affinity and selectors.
 
 In: the parts of a spec. Out: causes, in upstream's words.
 """

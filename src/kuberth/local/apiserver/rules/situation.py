@@ -1,4 +1,4 @@
-"""What rules may look at besides the object they judge."""
+"""What rules may read besides the object itself."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Rules of ResourceSlices.
 
-In: slices as drivers publish them, and the one before for an update. Out: causes in upstream's words. A slice
-belongs to one pool of one driver, on one node, for good.
+In: slices as drivers publish them, and the one before for an update. Out: causes in upstream's words. The
+driver, pool and node of a slice are immutable.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _VERSION: Final = re.compile(
 
 
 def prepare_slice(new: Obj, old: Obj | None, situation: Situation) -> None:
-    """Taints have a time; fields whose gate is off are dropped, save on slices that have them from before."""
+    """Set the time of taints; drop fields whose gate is off, except on slices that already have them."""
     before = (old or {}).get("spec", {}).get("devices") or ()
     had_lists = any(_has_lists(device) for device in before)
     had_mappings = any("nodeAllocatableResourceMappings" in device for device in before)
@@ -121,7 +121,7 @@ def _moved_causes(spec: Obj, before: Obj) -> list[Cause]:
 
 
 def _place_causes(spec: Obj) -> list[Cause]:
-    """Exactly one field says which nodes reach the devices."""
+    """Causes unless exactly one field selects the nodes that can use the devices."""
     causes: list[Cause] = []
     given = []
     if "nodeName" in spec:
@@ -192,7 +192,7 @@ def _device_causes(device: Obj, path: str, *, apart: bool) -> list[Cause]:
 
 
 def _mapping_causes(mapping: Obj, capacity: Obj, path: str) -> list[Cause]:
-    """How much of a resource of its node a device takes."""
+    """Causes of a mapping from a device to a resource of its node."""
     causes = []
     multiplier, key = mapping.get("allocationMultiplier", "1"), mapping.get("capacityKey")
     if not parse(multiplier) > parse("0"):
@@ -274,7 +274,7 @@ def _version_causes(value: str, path: str) -> list[Cause]:
 
 
 def _policy_causes(amount: Obj, path: str) -> list[Cause]:
-    """How much of a capacity that is shared may be asked for."""
+    """Causes of a policy for requests of a shared capacity."""
     policy, capacity = amount["requestPolicy"], str(amount.get("value", "0"))
     options, span, default = policy.get("validValues") or [], policy.get("validRange"), policy.get("default")
     if options and span is not None:
@@ -343,11 +343,11 @@ def _taint_causes(taint: Obj, path: str) -> list[Cause]:
     return causes + (rule.effect_causes(effect, where) if effect else [required(where)])
 
 
-# Rules that taint devices from outside
+# DeviceTaintRules
 
 
 def prepare_taint_rule(new: Obj, old: Obj | None, situation: Situation) -> None:
-    """Its taint has a time: of its coming, or of the change to another effect."""
+    """Set the time of the taint: of its creation, or of the change to another effect."""
     taint = new.setdefault("spec", {}).setdefault("taint", {})
     taint.setdefault("timeAdded", situation.now)
     if old is None:

@@ -1,4 +1,4 @@
-"""What is wrong with objects of the kinds other than pods. In: objects. Out: causes, in upstream's words."""
+"""Validation of workloads and core kinds other than pods. In: objects. Out: causes, in upstream's words."""
 
 from __future__ import annotations
 

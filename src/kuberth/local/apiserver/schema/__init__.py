@@ -1,1 +1,1 @@
-"""Which kinds are served and what fields they have: the built-in ones, and those that users define."""
+"""The kinds that are served and their fields: built-in and custom ones."""

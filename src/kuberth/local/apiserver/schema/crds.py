@@ -1,4 +1,4 @@
-"""Kinds that users define: CustomResourceDefinitions become rows.
+"""Custom kinds: CustomResourceDefinitions become rows.
 
 In: stored definitions. Out: rows to serve, and the definition's status (accepted names, Established).
 """
@@ -86,7 +86,7 @@ def default(crd: Obj) -> None:
 
 
 def prepare(new: Obj, old: Obj | None, situation: Situation) -> None:
-    """Accept the names at once: a definition is established as soon as it is stored."""
+    """Accept the names: a definition is established as soon as it is stored."""
     if any("name" not in version for version in new["spec"].get("versions", ())):
         return  # refused by validation
     present = new.get("status", {}) if old is not None else {}
@@ -100,7 +100,7 @@ def prepare(new: Obj, old: Obj | None, situation: Situation) -> None:
 
 
 def terminating(crd: Obj, now: str) -> Obj:
-    """A definition that is to go, as soon as the last of its objects has gone."""
+    """A definition that is deleted as soon as the last of its objects is gone."""
     metadata = {
         "deletionTimestamp": now,
         "deletionGracePeriodSeconds": 0,

@@ -1,6 +1,6 @@
 """The fields of every built-in kind, condensed from Kubernetes' own OpenAPI document.
 
-In: a JSON tree somebody sent. Out: a fresh tree with the shape its kind asks for (nulls, unknown fields
+In: a JSON tree of a client. Out: a new tree with the shape of its kind (nulls, unknown fields
 and empty collections left out, quantities and times in canonical form), or a `ShapeError`. The same table
 says by which key a list is merged.
 """
@@ -35,7 +35,7 @@ _QUANTITY_RULE: Final = (
 
 
 class ShapeError(KuberthError):
-    """A JSON tree does not have the shape its kind asks for."""
+    """A JSON tree does not have the shape of its kind."""
 
     def __init__(self, problem: str, *, owner: str = "", path: str = "") -> None:
         super().__init__(problem)
@@ -61,7 +61,7 @@ class Field:
     """How a strategic merge treats a list: by this key, as a set (""), or replaced as a whole (None)."""
     retain_keys: bool = False
     map_keys: tuple[str, ...] = ()
-    """Server-side apply tells the entries of a list apart by these."""
+    """Keys by which server-side apply identifies the entries of a list."""
     is_set: bool = False
     atomic: bool = False
     required: bool = False
@@ -321,7 +321,7 @@ def _time_reader(form: str, *, length: int) -> Reader:
     def read_time(value: Any) -> str:
         if type(value) is not str:
             raise _mismatch(value, "Time")
-        # A fraction may be as long as anybody likes: such times are not kept.
+        # A fraction may have any length: such times are not cached.
         return read_text(value) if len(value) <= _LONGEST_TIME_KEPT else read_text.__wrapped__(value)
 
     return read_time

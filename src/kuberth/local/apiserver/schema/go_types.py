@@ -1,6 +1,6 @@
 """What Go's types add to the fields of a kind, condensed from Kubernetes' own OpenAPI documents.
 
-In: the name of a type. Out: whether it is one value, and what its fields hold where nobody set them; and a
+In: the name of a type. Out: whether it is one value, and what its unset fields hold; and a
 tree of the type as Go writes it.
 """
 
@@ -38,7 +38,7 @@ def go_type(name: str) -> GoType:
 
 
 def as_go_writes(tree: Any, type_name: str) -> Any:
-    """The same tree with what Go writes for nothing, and fields by name: some compare such texts as bytes."""
+    """The tree as Go writes it, with zero values and sorted fields: some clients compare it byte by byte."""
     if isinstance(tree, list):
         return [as_go_writes(entry, type_name[2:]) for entry in tree]
     if not isinstance(tree, dict):

@@ -65,7 +65,7 @@ def _decode_object(data: bytes) -> Obj:
 
 
 def _type_name(api_version: str, kind: str) -> str:
-    """policy/v1 Eviction → policy.v1.Eviction; options have the group of whom they are for."""
+    """policy/v1 Eviction → policy.v1.Eviction; options have the group of their resource."""
     if kind == "DeleteOptions":
         return "meta.v1.DeleteOptions"
     group, _, version = api_version.rpartition("/")

@@ -107,7 +107,7 @@ class CustomField(Field):
 
 
 def structure_of(schema: Any) -> StructuralSchema | None:
-    """None for a schema that cannot be enforced, as only an earlier version of this program took one."""
+    """The schema to enforce; None for an invalid one, which an earlier version may have stored."""
     if not isinstance(schema, dict) or any(True for _ in schema_causes(schema, "")):
         return None
     return StructuralSchema(schema)
@@ -154,7 +154,7 @@ def _default(tree: Any, schema: Obj) -> None:
         return
     known, others = schema.get("properties", {}), schema.get("additionalProperties")
     for key, value in known.items():
-        # A null where none may be is as good as nothing, if there is a default for it.
+        # A null that is not allowed counts as absent if there is a default.
         absent = key not in tree or (tree[key] is None and not value.get("nullable"))
         if absent and "default" in value:
             tree[key] = copy_tree(value["default"])
@@ -260,8 +260,8 @@ def _judge_number(number: float, schema: Obj, path: str) -> Iterator[Cause]:
         beyond = number < bound if field == "minimum" else number > bound
         if beyond or (schema.get(exclusive) and number == bound):
             equal = "" if schema.get(exclusive) else " or equal to"
-            told = f"{word} than{equal} {_plain(bound)}"
-            yield invalid_value(path, number, f"{path} in body should be {told}")
+            wanted = f"{word} than{equal} {_plain(bound)}"
+            yield invalid_value(path, number, f"{path} in body should be {wanted}")
     step = schema.get("multipleOf")
     if step and number % step:
         yield invalid_value(path, number, f"{path} in body should be a multiple of {_plain(step)}")
@@ -326,8 +326,8 @@ def _judge_junctors(tree: Any, schema: Obj, path: str) -> Iterator[Cause]:
     if "anyOf" in schema and not any(map(holds, schema["anyOf"])):
         yield _unmet(tree, path, "must validate at least one schema (anyOf)")
     if "oneOf" in schema and (count := sum(map(holds, schema["oneOf"]))) != 1:
-        told = "Found none valid" if count == 0 else f"Found {count} valid alternatives"
-        yield _unmet(tree, path, f"must validate one and only one schema (oneOf). {told}")
+        found = "Found none valid" if count == 0 else f"Found {count} valid alternatives"
+        yield _unmet(tree, path, f"must validate one and only one schema (oneOf). {found}")
     if "not" in schema and holds(schema["not"]):
         yield _unmet(tree, path, "must not validate the schema (not)")
 
@@ -388,7 +388,7 @@ def _schema_causes(schema: Any, path: str, depth: int, *, needs_type: str = "") 
 
 
 def _shape_causes(schema: Any, path: str, depth: int) -> Iterator[Cause]:
-    """The same without asking for types: below allOf, anyOf, oneOf and not they are not to be told."""
+    """The same, but types are not required below allOf, anyOf, oneOf and not."""
     return (
         cause
         for cause in _schema_causes(schema, path, depth)

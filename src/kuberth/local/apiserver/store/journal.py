@@ -1,12 +1,12 @@
-"""The store's memory beyond the process: every change as a row of one SQLite file.
+"""The store on disk: every change is a row of one SQLite file.
 
-In: groups of changes, each written in one transaction, and revisions that nobody needs any more. Out: the
-rows again, after a restart. A write that was answered is on disk (write-ahead log, full sync), whatever
-moment the process is killed at. Everything SQLite does happens in one thread of its own.
+In: groups of changes, each written in one transaction, and revisions that are no longer needed. Out: the
+rows, after a restart. A write that was answered is on disk (write-ahead log, full sync), whenever the process
+is killed. All work of SQLite happens in one thread of its own.
 
-What a disk did to the file is found when it is opened, never passed over: every row carries a checksum,
-SQLite checks its own structure, and how far the file must reach at least is noted a second time, beside it.
-For SQLite takes a damaged write-ahead log for one that ends there: changes would be missing in silence.
+Damage to the file is found when it is opened: every row carries a checksum, SQLite checks its own structure,
+and the least revision that the file must reach is written to a second file. SQLite alone takes a damaged
+write-ahead log for one that ends there, and changes would be missing without an error.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Journal:
     def damaged(self, what: str) -> StorageError:
         return StorageError(
             f"{self._path} is damaged: {what}; put a copy in its place, "
-            f"or move it and {self._mark.path.name} away to begin anew"
+            f"or move it and {self._mark.path.name} away to start with an empty store"
         )
 
     async def _run(self, work: Callable[[], T]) -> T:
@@ -110,8 +110,8 @@ class Journal:
 
     def _open(self) -> tuple[int, list[Row]]:
         self._create_file()
-        # Autocommit: transactions begin and end where the code says so. No waiting for locks: whoever
-        # holds the file keeps it.
+        # Autocommit: transactions begin and end where the code says so. No waiting for locks: another
+        # process that holds the file keeps it.
         connection = sqlite3.connect(self._path, isolation_level=None, timeout=0)
         self._connection = connection
         try:
@@ -144,7 +144,7 @@ class Journal:
         return self._compacted, rows
 
     def _read(self, connection: sqlite3.Connection) -> list[Row]:
-        """Every row as it was written. Only rows know what is text: a damaged byte may be anything."""
+        """Every row as it was written, read as bytes: a damaged one may not be text."""
         connection.text_factory = bytes
         rows = []
         for revision, resource, key, body, checksum in connection.execute(
@@ -169,7 +169,7 @@ class Journal:
             os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
     def _check_schema(self, connection: sqlite3.Connection) -> int | None:
-        """None if the file is new; StorageError, before anything is changed, if it is not for us."""
+        """The schema version, None if the file is new; StorageError if the file is another program's."""
         tables = {
             name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
         }
@@ -227,7 +227,7 @@ class _Mark:
         self._descriptor: int | None = None
 
     def read(self) -> int:
-        """What was noted; zero where nothing readable is."""
+        """The revision in the file; 0 if it cannot be read."""
         try:
             digits, _, checksum = self.path.read_bytes().strip().partition(b" ")
             return int(digits) if int(checksum, 16) == zlib.crc32(digits) else 0
@@ -239,7 +239,7 @@ class _Mark:
             flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
             self._descriptor = os.open(self.path, flags, 0o600)
         digits = b"%020d" % revision
-        with suppress(OSError):  # the commit stands, and the next one notes more
+        with suppress(OSError):  # the commit is valid, and the next one writes a later revision
             os.pwrite(self._descriptor, b"%s %08x\n" % (digits, zlib.crc32(digits)), 0)
 
     def close(self) -> None:

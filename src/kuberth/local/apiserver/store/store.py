@@ -2,8 +2,8 @@
 
 In: objects staged by the verbs, each with the next revision. Out: the committed objects for reads, and the
 committed changes for watches. Staging is synchronous, so reading, checking and staging are one step on the
-event loop; all that is staged while one commit runs makes up the next, and nobody but writers sees a
-change before its commit.
+event loop; all that is staged while one commit runs makes up the next, and only writers see a change before
+its commit.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ __all__ = ["Change", "CompactedError", "RevisionStore", "SlowWatcherError", "Sto
 FIRST_REVISION: Final = 1
 """The revision of an empty store: zero means "any" in the API."""
 GROUP_CHANGES: Final = 1_000
-"""The most changes in one commit: between commits watches read, so a long list of writes drowns none."""
+"""Most changes in one commit: watches read between commits, so a long list of writes delays none."""
 PRUNE_ROWS: Final = 500
-"""How many superseded rows a commit takes along; it is more where the commit itself is larger."""
+"""How many superseded rows a commit deletes; larger commits delete more."""
 
 RETRY_SECONDS: Final = 1.0
 """How often a store that cannot write tries to."""
@@ -83,7 +83,7 @@ class RevisionStore:
     ) -> RevisionStore:
         """Read the file, which is made if there is none; without a path, the store lives in memory only.
 
-        For watches to resume from, so many changes are kept and so many bytes of them.
+        The other parameters limit the changes, and their bytes, that are kept for watches to resume from.
         """
         journal = None if path is None else Journal(path)
         store = cls(journal, keep_changes=keep_changes, keep_bytes=keep_bytes)
@@ -101,7 +101,7 @@ class RevisionStore:
         return store
 
     async def close(self) -> None:
-        """Commit what is staged, end the subscriptions, let go of the file."""
+        """Commit what is staged, end the subscriptions, close the file."""
         self._closing = True
         self._work.set()
         writer, self._writer = self._writer, None
@@ -168,13 +168,13 @@ class RevisionStore:
         return [obj for _, obj in sorted(newest.items()) if obj is not None]
 
     def version(self, resource: str) -> int:
-        """Another number whenever `latest` may answer something else for an object of this resource."""
+        """A number that changes whenever `latest` may answer differently for an object of this resource."""
         return self._versions[resource]
 
     def stage(self, resource: str, key: str, new: Obj | None) -> Obj:
         """Give a new version (None: a deletion) the next revision; KeyError for deleting what is not there.
 
-        The stored object is answered. It counts for nobody but writers until `durable` returns.
+        Returns the stored object, which only writers see until `durable` returns.
         """
         if self._closing:
             raise StorageError("the store is closed")
@@ -186,7 +186,7 @@ class RevisionStore:
             old = stored = _stamped(old, revision)
         else:
             raise KeyError(f"{resource} {key} is not there to be deleted")
-        # Encoded here, what is no text or no JSON fails alone, and not with everybody else's writes.
+        # Encoded here, so that an object that is no JSON fails alone and not with other writes.
         f"{resource} {key}".encode()
         body = _encode(stored)
         change = Change(revision, resource, key, old, None if new is None else stored)
@@ -205,7 +205,7 @@ class RevisionStore:
             raise ValueError(f"revision {revision} was never staged")
         for group in self._groups:
             if group.changes[0].revision <= revision <= group.changes[-1].revision:
-                # A future each: a shared one would be cancelled for all with the first who gives up.
+                # A future each: a shared one would be cancelled for all waiters with the first.
                 waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
                 group.waiters.append(waiter)
                 await waiter
@@ -246,13 +246,13 @@ class RevisionStore:
                 if self._closing:
                     return
         except BaseException as error:
-            # A bug, or the loop is being torn down: nobody may wait for ever.
+            # A bug, or the loop is stopping: no writer may wait for ever.
             self._closing = True
             self._roll_back(StorageError(f"the store's writer ended: {error!r}"))
             raise
 
     async def _write_group(self) -> bool:
-        """Commit the first group, and take some superseded rows along; whether that worked."""
+        """Commit the first group and delete some superseded rows; whether that worked."""
         group = self._groups[0] if self._groups else _Group()
         group.sealed = True
         compacted = self._compacted
@@ -285,7 +285,7 @@ class RevisionStore:
         return bool(self._superseded) and self._superseded[0].by <= self._compacted
 
     def _garbage(self, most: int) -> Sequence[int]:
-        """Rows that nobody needs, in an order that may stop anywhere: first what a tombstone hides."""
+        """Superseded rows, in an order that may stop anywhere: first those that a tombstone hides."""
         oldest = takewhile(lambda old: old.by <= self._compacted, islice(self._superseded, most))
         return [old.revision for old in oldest]
 
@@ -302,13 +302,13 @@ class RevisionStore:
         self._forget_oldest()
 
     def _roll_back(self, error: StorageError) -> None:
-        """Nothing that is staged came to be: later changes were built on the one that failed."""
+        """Drop everything that is staged: later changes were based on the one that failed."""
         groups = tuple(self._groups)
         self._groups.clear()
         self._versions.update(self._staged.keys())
         self._staged.clear()
         if groups:
-            # Their revisions are never used again: whether a failed commit left traces, nobody knows.
+            # Their revisions are never used again: a failed commit may have left traces.
             first, last = groups[0].changes[0].revision, groups[-1].changes[-1].revision
             if self._lost and self._lost[-1].last + 1 == first:
                 first = self._lost.pop().first
@@ -337,7 +337,7 @@ class RevisionStore:
         return log
 
     def _forget_oldest(self) -> None:
-        # Some slack, for forgetting costs a little for every log.
+        # Some slack, for dropping changes has a cost per log.
         if len(self._recent) > self._keep_changes + self._keep_changes // 4:
             self.compact(self._recent[-self._keep_changes - 1].revision)
         if self._recent_bytes > self._keep_bytes:
@@ -374,7 +374,7 @@ class RevisionStore:
                 f"changes since {revision} are compacted, known are those since {self._compacted}"
             )
         if revision > self._revision:
-            # As after a restart without data: who asks has seen another history.
+            # As after a restart without data: the client has seen another history.
             raise CompactedError(f"revision {revision} is in the future, the store is at {self._revision}")
 
 
@@ -405,7 +405,7 @@ class _Table:
 
 
 class _Group:
-    """What one transaction commits, and who waits for it."""
+    """The changes of one transaction, and the writers that wait for it."""
 
     def __init__(self) -> None:
         self.changes: list[Change] = []
@@ -413,7 +413,7 @@ class _Group:
         self.sizes: list[int] = []
         self.waiters: list[asyncio.Future[None]] = []
         self.sealed = False
-        """Its commit has begun: nothing joins it any more."""
+        """Its commit has begun: no change is added any more."""
 
     def add(self, change: Change, body: bytes | None, *, size: int) -> None:
         self.changes.append(change)
@@ -438,7 +438,7 @@ class _Recent(NamedTuple):
 
 
 class _Superseded(NamedTuple):
-    """A row that nobody needs once the change `by` is compacted."""
+    """A row that can be deleted once the change `by` is compacted."""
 
     by: int
     revision: int

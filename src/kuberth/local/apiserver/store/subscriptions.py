@@ -2,7 +2,7 @@
 
 In: changes in the order of their revisions. Out: a log of the recent ones for each resource, and readers
 that go through it from any revision it still has. Readers share the log, so one more costs no memory, and
-one that falls too far behind is told so instead of being waited for.
+one that falls too far behind gets an error instead of delaying the others.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _REVISION: Final = attrgetter("revision")
 
 
 class CompactedError(KuberthError):
-    """The changes since this revision are not to be had (any more): list again and watch from there."""
+    """The changes since this revision are not available: list again and watch from there."""
 
 
 class SlowWatcherError(KuberthError):
@@ -28,7 +28,7 @@ class SlowWatcherError(KuberthError):
 
 
 class Change(NamedTuple):
-    """One object's way from `old` to `new`; `new` is None for a deletion.
+    """A change of an object from `old` to `new`; `new` is None for a deletion.
 
     Both carry their own revision as metadata.resourceVersion; the `old` of a deletion is the last version,
     stamped with the deletion's revision, as watches report it.
@@ -42,7 +42,7 @@ class Change(NamedTuple):
 
 
 class ChangeLog:
-    """The recent changes of one resource, and who reads them."""
+    """The recent changes of one resource, and its subscriptions."""
 
     def __init__(self, resource: str) -> None:
         self.resource = resource

@@ -1,6 +1,6 @@
 """The same stored object seen through several resources.
 
-In: an object as it is stored, or as a client of one resource wrote it. Out: the other form. Events have
+In: an object as stored, or as a client of one resource wrote it. Out: the other form. Events have
 other field names in each of their two groups; autoscaling/v1 knows one metric by a field of its own; versions
 of a custom kind differ in apiVersion only, and what an earlier schema let in is served by the present one.
 """
@@ -51,7 +51,7 @@ def to_view(row: ServedResource, stored: Obj) -> Obj:
 
 
 def to_stored(row: ServedResource, obj: Obj) -> Obj:
-    """An object of this resource as it is stored."""
+    """The stored form of an object of this resource."""
     if not row.storage_version:
         return obj
     if row.id == _EVENTS:

@@ -1,4 +1,4 @@
-"""From what a client sent to an object of its kind. In: a JSON tree. Out: a fresh object, or a 400."""
+"""Decoding of request bodies. In: a JSON tree. Out: a new object of its kind, or a 400."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kuberth.local.apiserver.rules.metadata_validation import invalid_value
 from kuberth.local.apiserver.schema import fields
 from kuberth.text.field_errors import DuplicateKey
 
-_MOST_TOLD: Final = 20
+_MOST_REPORTED: Final = 20
 _LONGEST_SHOWN: Final = 200
 _NOTHING: Final = ServedResource("", "", "", "")
 """Upstream names no kind where it refuses a patch."""
@@ -63,29 +63,29 @@ def decode(row: ServedResource, body: Any, *, type_name: str | None = None) -> O
 
 @dataclass(slots=True)
 class FieldValidation:
-    """What becomes of fields that a kind does not have, or that a body gives twice."""
+    """How unknown and duplicate fields of a body are handled."""
 
     mode: str = "Ignore"
-    """Strict refuses them, Warn tells of them, Ignore passes over them."""
+    """Strict refuses them, Warn reports them as warnings, Ignore ignores them."""
     duplicates: Sequence[DuplicateKey] = ()
     warnings: list[str] = dataclass_field(default_factory=list)
-    """What is to be told, for whoever answers the client."""
+    """The warnings for the response."""
 
     def check(self, row: ServedResource, body: Any) -> None:
-        """An object as it was sent."""
+        """Check the body of a create or update."""
         if self.mode != "Ignore":
             lines, names = self._duplicates()
             found = _problems(row, body, names)
-            if problem := self._told(lines, found):
+            if problem := self._report(lines, found):
                 start = f'{row.kind} in version "{row.version}" cannot be handled as a {row.kind}'
                 raise bad_request(f"{start}: strict decoding error: {problem}")
 
     def check_patched(self, row: ServedResource, patch: Any, patched: Any) -> None:
-        """The object that a patch made."""
+        """Check a patched object."""
         if self.mode == "Ignore":
             return
         start = "json patch " if isinstance(patch, list) else ""
-        found = [f'{start}duplicate field "{each.path}"' for each in self.duplicates[:_MOST_TOLD]]
+        found = [f'{start}duplicate field "{each.path}"' for each in self.duplicates[:_MOST_REPORTED]]
         if isinstance(patch, list):
             found += [
                 f'json patch unknown field "[{index}].{name}"'
@@ -94,33 +94,33 @@ class FieldValidation:
                 for name in each
                 if name not in ("op", "path", "from", "value")
             ]
-        found += islice(_problems(row, patched, ()), _MOST_TOLD)
-        if problem := self._told((), found):
+        found += islice(_problems(row, patched, ()), _MOST_REPORTED)
+        if problem := self._report((), found):
             shown = msgspec.json.encode(patch).decode()[:_LONGEST_SHOWN]
             raise invalid(_NOTHING, "", [invalid_value("patch", shown, f"strict decoding error: {problem}")])
 
     def check_applied(self) -> None:
-        """What is applied; fields that its type does not have are never let through."""
+        """Check the duplicate fields of an apply patch; unknown ones are always refused."""
         if self.mode != "Ignore":
             lines, names = self._duplicates()
-            if problem := self._told(lines, [f'duplicate field "{name}"' for name in sorted(names)]):
+            if problem := self._report(lines, [f'duplicate field "{name}"' for name in sorted(names)]):
                 why = f"error converting YAML to JSON: {problem}"
                 raise bad_request(f"error strict decoding YAML: {why}")
 
     def _duplicates(self) -> tuple[list[str], set[str]]:
-        """Those of a YAML body are told by their lines, those of JSON by their paths."""
+        """Duplicate keys: those of a YAML body by their lines, those of JSON by their paths."""
         lines = [
             f'line {each.value}: key "{each.path.rpartition(".")[2]}" already set in map'
-            for each in self.duplicates[:_MOST_TOLD]
+            for each in self.duplicates[:_MOST_REPORTED]
             if each.value is not None
         ]
         return lines, {each.path for each in self.duplicates if each.value is None}
 
-    def _told(self, lines: Sequence[str], found: Iterable[str]) -> str:
-        """What to refuse the body for, if it is to be refused."""
-        found = list(islice(found, _MOST_TOLD))
+    def _report(self, lines: Sequence[str], found: Iterable[str]) -> str:
+        """Why a body is refused in Strict mode; otherwise "" and the problems become warnings."""
+        found = list(islice(found, _MOST_REPORTED))
         if self.mode != "Strict":
-            self.warnings += [*lines, *found][:_MOST_TOLD]
+            self.warnings += [*lines, *found][:_MOST_REPORTED]
             return ""
         yaml = ["\n  ".join(("yaml: unmarshal errors:", *lines))] if lines else []
         return ", ".join([*yaml, *found])
@@ -135,7 +135,7 @@ def _problems(row: ServedResource, tree: Any, duplicates: Container[str]) -> Ite
         try:
             unknown = list(row.structure.prune(fields.copy_tree(tree)))
         except fields.ShapeError:
-            return  # told when it is decoded
+            return  # decoding reports it
         yield from (f'unknown field "{path}"' for path in unknown)
 
 

@@ -27,8 +27,8 @@ from kuberth.local.apiserver.refusals import (
 from kuberth.local.apiserver.resources import ResourceTable, ServedResource
 from kuberth.local.apiserver.rules import admission, bootstrap
 from kuberth.local.apiserver.rules.metadata_validation import required
-from kuberth.local.apiserver.rules.molds import Molds
 from kuberth.local.apiserver.rules.pod_admission import ACCOUNTS, DEFAULT_ACCOUNT
+from kuberth.local.apiserver.rules.prepared_specs import PreparedSpecs
 from kuberth.local.apiserver.schema import crds, fields
 from kuberth.local.apiserver.schema.catalogue import rows_with
 from kuberth.local.apiserver.status_errors import StatusError
@@ -61,14 +61,14 @@ class Core:
         feature_gates: Mapping[str, bool] | None = None,
         rng: random.Random | None = None,
     ) -> None:
-        """With `rng`, UIDs and generated names follow from its seed; without, nobody can guess them."""
+        """With `rng`, UIDs and generated names follow from its seed; without it they are random."""
         self._store = store
         self._clock = clock
         self.gates: Mapping[str, bool] = dict(feature_gates or {})
-        """What somebody said about feature gates."""
+        """The feature gates that were set explicitly."""
         rng = random.SystemRandom() if rng is None else rng
         self._writer = Writer(store, clock=clock, gates=self.gates, rng=rng)
-        self._molds = Molds(store)
+        self._prepared = PreparedSpecs(store)
         self.resources = ResourceTable(rows_with(feature_gates or {}))
         for crd in store.latest_list(crds.CRDS):
             self._serve(crd)
@@ -145,8 +145,8 @@ class Core:
         from_now = resource_version in ("", "0")
         since = self._store.revision if from_now else parse_version(resource_version)
         if since > self._store.revision:
-            # Upstream would keep the watch silent until that version comes. A cluster that was restarted
-            # without its data would then look dead for as long as it had lived before.
+            # Upstream would keep the watch silent until that version exists. After a restart without data
+            # clients would then see no change for a long time.
             raise expired(f"Too large resource version: {since}, current: {self._store.revision}")
         initial = None
         if from_now or send_initial_events:
@@ -191,15 +191,15 @@ class Core:
         if row.custom:
             self._expect_definition(row)
         signature = Signature(field_manager)
-        key = self._molds.key(row, body, namespace=namespace, signed=bool(field_manager))
-        mold = self._molds.get(key)
-        obj = decode(row, body if mold is None else {**body, "spec": {}})
+        key = self._prepared.key(row, body, namespace=namespace, signed=bool(field_manager))
+        prepared = self._prepared.get(key)
+        obj = decode(row, body if prepared is None else {**body, "spec": {}})
         obj.setdefault("metadata", {})
         stored = self._writer.create(
-            row, obj, namespace=namespace, dry_run=dry_run, signature=signature, mold=mold
+            row, obj, namespace=namespace, dry_run=dry_run, signature=signature, prepared=prepared
         )
-        if key is not None and mold is None:
-            self._molds.keep(key, stored)
+        if key is not None and prepared is None:
+            self._prepared.keep(key, stored)
         return await self._settle(row, stored, dry_run=dry_run)
 
     async def update(
@@ -321,7 +321,7 @@ class Core:
             "items": [to_view(row, obj) for obj in chosen],
         }
 
-    # Subresources and patches with a life of their own
+    # Subresources, and patches that may create
 
     async def _bind(self, row: ServedResource, namespace: str, name: str, body: Any, *, dry_run: bool) -> Obj:
         asked = pod_binding.read_binding(body)
@@ -380,14 +380,14 @@ class Core:
         manager: str,
         force: bool,
     ) -> tuple[Obj, bool]:
-        """Server-side apply: a merge that remembers who set what."""
+        """Server-side apply."""
         if not manager:
             raise invalid(_PATCH_OPTIONS, "", [required("fieldManager", "is required for apply patch")])
         kind = scale.SCALE if subresource == "scale" else row
         patch = applying.typed(kind, patch)
         wanted = decode(kind, patch)
         if "spec" not in patch:
-            wanted.pop("spec", None)  # nobody owns what only the decoder put there
+            wanted.pop("spec", None)  # only the decoder added it, so no manager owns it
         applying.check(wanted, name=name, namespace=namespace)
         now = self._writer.now
         signature = Signature(manager, subresource, applied=True)
@@ -436,13 +436,13 @@ class Core:
         metadata = new.setdefault("metadata", {})
         if not row.namespaced:
             metadata.pop("namespace", None)
-        for field, present, told in (
+        for field, present, source in (
             ("name", name_of(old), "URL"),
             ("namespace", namespace_of(old), "request"),
         ):
             given = metadata.setdefault(field, present) if present else metadata.get(field, "")
             if given != present:
-                why = f"does not match the {field} on the {told} ({present})"
+                why = f"does not match the {field} on the {source} ({present})"
                 raise bad_request(f"the {field} of the object ({given}) {why}")
         door = "" if signature.subresource == "scale" else signature.subresource
         stored = self._writer.replace(
@@ -451,7 +451,7 @@ class Core:
         return await self._settle(row, stored, dry_run=dry_run)
 
     def _remove(self, row: ServedResource, old: Obj, options: Obj, *, dry_run: bool) -> tuple[Obj, bool]:
-        """Stage a deletion; the object as it is now, and whether it is gone."""
+        """Stage a deletion; the object afterwards, and whether it is gone."""
         if row.id == "namespaces" and name_of(old) in bootstrap.UNDELETABLE:
             raise forbidden(row, name_of(old), "this namespace may not be deleted")
         plan = plan_deletion(row, old, options, now_ns=self._clock.now_ns())
@@ -505,7 +505,7 @@ class Core:
                 self.resources.add(row)
 
     def _remove_all(self, resource: str) -> bool:
-        """A definition takes its objects along; whether some have finalizers and stay for a while."""
+        """Delete the objects of a definition; whether some have finalizers and stay for a while."""
         row = self.resources.by_id(resource)
         if row is None or not row.custom:
             return False
@@ -522,7 +522,7 @@ class Core:
             raise StatusError(405, "MethodNotAllowed", why)
 
     def _finish_definition(self, row: ServedResource) -> None:
-        """The last object of a definition that is to go has gone: so does the definition."""
+        """Delete a terminating definition after the last of its objects."""
         crd = self._store.latest(crds.CRDS, row.id)
         if crd is None or not crd["metadata"].get("deletionTimestamp"):
             return

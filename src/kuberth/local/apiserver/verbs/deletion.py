@@ -116,7 +116,7 @@ def _check_preconditions(row: ServedResource, old: Obj, options: Obj) -> None:
 
 
 def _grace_seconds(row: ServedResource, old: Obj, options: Obj) -> int:
-    """Only pods die slowly, and only those that a kubelet has to stop."""
+    """The grace period; only pods that a kubelet has to stop have one."""
     if row.id != "pods":
         return 0
     spec, status = old.get("spec", {}), old.get("status", {})
@@ -125,7 +125,7 @@ def _grace_seconds(row: ServedResource, old: Obj, options: Obj) -> int:
     grace = options.get("gracePeriodSeconds")
     if grace is None:
         grace = spec.get("terminationGracePeriodSeconds", _DEFAULT_GRACE)
-    # Beyond what a timestamp holds, nobody waits anyway.
+    # Limited to what a timestamp can hold.
     return 1 if grace < 0 else min(int(grace), 10**9)
 
 

@@ -35,7 +35,7 @@ def read_eviction(body: Any) -> Obj:
 
 
 def judge(pod: Obj, budgets: list[Obj], *, now: str) -> Allowed:
-    """Whether the budgets let this pod go; 429 otherwise."""
+    """The eviction that the budgets allow; 429 otherwise."""
     status = pod.get("status", {})
     if status.get("phase") in ("Succeeded", "Failed", "Pending") or pod["metadata"].get("deletionTimestamp"):
         return Allowed(None)
@@ -55,7 +55,7 @@ def judge(pod: Obj, budgets: list[Obj], *, now: str) -> Allowed:
 
 
 def marked_pod(pod: Obj, *, now: str) -> Obj:
-    """The pod with the condition that tells why it goes."""
+    """The pod with the condition that says why it is evicted."""
     condition = {
         "type": "DisruptionTarget",
         "status": "True",
@@ -109,14 +109,14 @@ def _why(name: str, status: Obj) -> str:
     condition: Obj = next(
         (each for each in status.get("conditions", ()) if each.get("type") == "DisruptionAllowed"), {}
     )
-    told = condition.get("message", "") if condition.get("status") == "False" else ""
-    if told and condition.get("reason") == "SyncFailed":
+    message = condition.get("message", "") if condition.get("status") == "False" else ""
+    if message and condition.get("reason") == "SyncFailed":
         refused = f"The disruption budget {name} does not allow evicting pods currently"
-        return f"{refused} because it failed sync: {told}"
+        return f"{refused} because it failed sync: {message}"
     desired, healthy = status.get("desiredHealthy", 0), status.get("currentHealthy", 0)
     if healthy <= desired:
         return f"The disruption budget {name} needs {desired} healthy pods and has {healthy} currently"
-    if told:
+    if message:
         reason = condition.get("reason")
-        return f"The disruption budget {name} does not allow evicting pods currently ({reason}): {told}"
+        return f"The disruption budget {name} does not allow evicting pods currently ({reason}): {message}"
     return f"The disruption budget {name} does not allow evicting pods currently"

@@ -1,6 +1,6 @@
 """The scale subresource: replica counts of any kind behind one shape.
 
-In: an object, or a Scale somebody wrote. Out: its Scale, or the object with the wanted replicas.
+In: an object, or a Scale of a client. Out: its Scale, or the object with the wanted replicas.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def scaled(row: ServedResource, obj: Obj, scale: Obj) -> Obj:
 
 
 def applied(row: ServedResource, scale: Obj) -> Obj:
-    """What somebody who applies a Scale applies to the object."""
+    """What an apply patch of a Scale applies to the object."""
     wanted: Obj = {"apiVersion": row.api_version, "kind": row.kind, "metadata": scale.get("metadata", {})}
     if "replicas" in scale.get("spec", {}):
         _set_replicas(row, wanted, scale, name=name_of(scale))

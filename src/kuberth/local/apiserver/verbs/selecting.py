@@ -1,4 +1,4 @@
-"""Which objects a list or a watch wants.
+"""The selection of objects for a list or a watch.
 
 In: label and field selectors as they stand in a query, a namespace, a name. Out: a `Selection` with
 `matches`, or a 400 in upstream's words.

@@ -16,14 +16,14 @@ from kuberth.local.apiserver.store.store import Change, RevisionStore, SlowWatch
 from kuberth.local.apiserver.verbs.aliases import to_view
 
 BOOKMARK_SECONDS: Final = 60.0
-"""As often as upstream tells quiet watchers how far they are."""
+"""Interval of bookmarks for quiet watches, as upstream."""
 INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 
 Event = tuple[str, Obj]
 
 
 class Watcher:
-    """One watch: what it has been told, and what it is told next."""
+    """One watch of a resource."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The one way every write goes: decode, default, admit, validate, stage.
+"""The steps of every write: decode, default, admit, validate, stage.
 
 In: a row, a body, and for updates what the new object is made of. Out: the staged object, or a
 `StatusError`. Nothing in here awaits, so a write sees all writes before it and none after.
@@ -26,9 +26,9 @@ from kuberth.local.apiserver.rules.metadata_validation import (
     validate_metadata,
     validate_metadata_update,
 )
-from kuberth.local.apiserver.rules.molds import Mold
 from kuberth.local.apiserver.rules.names import GENERATE_ATTEMPTS, generate_name
 from kuberth.local.apiserver.rules.pod_admission import ACCOUNTS
+from kuberth.local.apiserver.rules.prepared_specs import PreparedSpec
 from kuberth.local.apiserver.rules.situation import Situation
 from kuberth.local.apiserver.status_errors import Cause, StatusError
 from kuberth.local.apiserver.store.store import RevisionStore, StorageError
@@ -41,7 +41,7 @@ _ACCOUNTS_ROW: Final = ServedResource("", "v1", "ServiceAccount", ACCOUNTS)
 
 
 class Signature(NamedTuple):
-    """Who writes: the name under which the fields are noted ("" for nobody), and through which door."""
+    """The writer: the name of the field manager ("": fields are not tracked), and the subresource."""
 
     manager: str = ""
     subresource: str = ""
@@ -79,9 +79,9 @@ class Writer:
         namespace: str,
         dry_run: bool = False,
         signature: Signature = UNSIGNED,
-        mold: Mold | None = None,
+        prepared: PreparedSpec | None = None,
     ) -> Obj:
-        """Stage a new object, decoded already, and answer it as stored; a mold stands for its spec."""
+        """Stage a new, decoded object and return it as stored; `prepared` replaces its spec and status."""
         obj = to_stored(row, obj)
         metadata = obj.setdefault("metadata", {})
         if metadata.pop("resourceVersion", "") not in ("", "0"):
@@ -98,17 +98,17 @@ class Writer:
         situation = self.situation()
         if row.namespaced:
             expect_namespace(row, metadata.get("name", ""), namespace, situation)
-        if mold is None:
+        if prepared is None:
             rules = rules_for(row)
             rules.default(obj)
             self._sign(row, None, obj, signature)
             rules.prepare(obj, None, situation)
             causes = [*validate_metadata(row, metadata), *rules.validate(obj, None)]
         else:
-            if mold.fields is not None:
+            if prepared.fields is not None:
                 name, now = signature.manager, self.now
-                metadata |= managers.first_of_mold(row, metadata, mold.fields, name=name, now=now)
-            obj["spec"], obj["status"] = mold.spec, mold.status
+                metadata |= managers.first_of_prepared(row, metadata, prepared.fields, name=name, now=now)
+            obj["spec"], obj["status"] = prepared.spec, prepared.status
             causes = validate_metadata(row, metadata)
         if causes:
             raise invalid(row, name_of(obj), causes)
@@ -196,7 +196,7 @@ class Writer:
         return self.stage(row, key, new)
 
     def _sign(self, row: ServedResource, old: Obj | None, new: Obj, signature: Signature) -> None:
-        """Note in the metadata of `new` which fields its writer owns now."""
+        """Record in the metadata of `new` which fields its writer owns."""
         if not signature.manager or signature.applied:
             return
         view, name = to_view(row, new), signature.manager
@@ -226,7 +226,7 @@ class Writer:
             raise storage_failed(error) from error
 
     def make_account(self, namespace: str) -> None:
-        """The service account of pods that name none; it comes back when it is deleted."""
+        """Create the default service account of a namespace if it is missing."""
         found = self.store.latest("namespaces", namespace)
         account = bootstrap.default_account(namespace)
         if found is None or found["metadata"].get("deletionTimestamp"):
@@ -235,7 +235,7 @@ class Writer:
             self.create(_ACCOUNTS_ROW, account, namespace=namespace)
 
     def mend(self) -> None:
-        """What an earlier version of this program, or a crash between two writes, left undone."""
+        """Complete what an earlier version, or a crash between two writes, left undone."""
         for namespace in list(self.store.latest_list("namespaces")):
             self.make_account(name_of(namespace))
         for quota in list(self.store.latest_list(quotas.QUOTAS)):
@@ -244,7 +244,7 @@ class Writer:
                 self.store.stage(quotas.QUOTAS, key_of(quota), counted)
 
     def _admit(self, row: ServedResource, new: Obj, old: Obj | None, situation: Situation) -> None:
-        """The last word, after validation, as upstream: limit ranges, then quotas."""
+        """Check limit ranges, then quotas, after validation, as upstream."""
         if row.namespaced:
             limit_ranges.check(row, new, old, situation)
             quotas.check(row, new, old, situation)
@@ -288,7 +288,7 @@ def storage_failed(error: StorageError) -> StatusError:
 def _fit_namespace(row: ServedResource, metadata: Obj, namespace: str) -> None:
     given = metadata.get("namespace", "")
     if not row.namespaced:
-        metadata.pop("namespace", None)  # whoever names one is not told off, as upstream
+        metadata.pop("namespace", None)  # a given namespace is ignored, as upstream
         return
     if not namespace:
         raise bad_request("an empty namespace may not be set during creation")

@@ -1,4 +1,4 @@
-"""Molds: a pod that is made of one is the pod that would have been made without."""
+"""Prepared specs: a pod made from the cache equals the pod that would have been made without it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kuberth.local.apiserver.objects import Obj
-from kuberth.local.apiserver.rules.molds import Molds
+from kuberth.local.apiserver.rules.prepared_specs import PreparedSpecs
 from kuberth.local.apiserver.status_errors import StatusError
 from tests.unit.local.apiserver.core_rig import Rig, run
 
@@ -169,27 +169,27 @@ def test_what_is_refused_is_refused_after_its_like_was_not(good: Obj, bad: Obj) 
         pytest.param([], id="no object"),
     ],
 )
-def test_pods_that_have_no_mold(body: Any) -> None:
+def test_pods_that_are_not_cached(body: Any) -> None:
     async def test(rig: Rig) -> None:
         row = rig.core.resources.by_id("pods")
         assert row is not None
-        assert Molds(rig.store).key(row, body, namespace="default", signed=False) is None
+        assert PreparedSpecs(rig.store).key(row, body, namespace="default", signed=False) is None
 
     run(test)
 
 
-def test_molds_are_few() -> None:
+def test_few_specs_are_cached() -> None:
     async def test(rig: Rig) -> None:
-        row, molds = rig.core.resources.by_id("pods"), Molds(rig.store)
+        row, prepared = rig.core.resources.by_id("pods"), PreparedSpecs(rig.store)
         assert row is not None
         keys = []
         for number in range(300):
             body = pod("a", hostname=f"h{number}")
-            key = molds.key(row, body, namespace="default", signed=False)
+            key = prepared.key(row, body, namespace="default", signed=False)
             assert key is not None
-            molds.keep(key, {"metadata": {}, "spec": body["spec"], "status": {}})
+            prepared.keep(key, {"metadata": {}, "spec": body["spec"], "status": {}})
             keys.append(key)
-        kept = [key for key in keys if molds.get(key) is not None]
+        kept = [key for key in keys if prepared.get(key) is not None]
         assert kept == keys[-256:]
 
     run(test)
