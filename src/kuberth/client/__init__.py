@@ -1,5 +1,5 @@
-"""The way to the Kubernetes API: the verbs the scheduler needs, and who answers them.
+"""The Kubernetes API: the protocol that the scheduler uses, and its implementation over HTTP.
 
-On a pod's way this is both ends: it arrives through list and watch, and leaves as a binding. Nothing
-above knows which implementation answers.
+Both ends of a pod's way: a pod arrives through list and watch, and leaves as a binding. Other layers depend
+on the protocol alone.
 """

@@ -1,7 +1,7 @@
-"""An API that refuses to write once this process may not be the leader any more.
+"""An API that refuses writes when this process may no longer be the leader.
 
-Leader election gives no fence of its own: a scheduler that was paused past its deadline must not write
-on what it knew before. Reads pass; every write asks first.
+Leader election has no fencing of its own: a scheduler that was paused past its deadline must not write from
+outdated state. Reads pass; every write is checked first.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class FencedApi(Api):
-    """Passes everything to another API, and refuses writes once `may_write` says no."""
+    """Passes everything to another API, and refuses writes when `may_write` returns False."""
 
     def __init__(self, api: Api, may_write: Callable[[], bool]) -> None:
         self._api = api
@@ -40,7 +40,7 @@ class FencedApi(Api):
         return self._api.watch(kind, resource_version=resource_version, field_selector=field_selector)
 
     def share(self, pod: Pod, old: Pod | None) -> None:
-        """As `SharingApi`; does nothing if the API behind is none."""
+        """As `SharingApi`; does nothing if the other API is none."""
         if isinstance(self._api, SharingApi):
             self._api.share(pod, old)
 
@@ -52,7 +52,7 @@ class FencedApi(Api):
         return await self._api.write(write)
 
     async def add_finalizer(self, kind: type[T], name: str, finalizer: str, *, namespace: str = "") -> T:
-        """As `FinalizingApi`; ApiError if the API behind is none."""
+        """As `FinalizingApi`; raises ApiError if the other API is none."""
         self._check()
         if not isinstance(self._api, FinalizingApi):
             raise ApiError("this API has no way to change an object byte by byte")
@@ -61,12 +61,12 @@ class FencedApi(Api):
     def post_nowait(
         self, write: Write, *, check: Callable[[], None] | None = None
     ) -> asyncio.Future[None] | None:
-        """As `PostingApi`; None if nothing may be written, or the API behind takes no posts."""
+        """As `PostingApi`; None if writes are refused or the other API takes no posts."""
         if not isinstance(self._api, PostingApi) or not self._may_write():
             return None
 
         def check_both() -> None:
-            # A post may wait a moment, in which this process may be stopped for long.
+            # The process may be paused while the post waits to be sent.
             self._check()
             if check is not None:
                 check()

@@ -1,7 +1,7 @@
 """The API over HTTP: any Kubernetes API server behind `kuberth.client.protocol.Api`.
 
-In: verbs on typed objects. Out: objects, watch events, or an `ApiError` that says what was asked. Rate,
-connections, deadlines, sizes and retries are bounded here and below; nobody above has to think of them.
+In: verbs on typed objects. Out: objects, watch events, or an `ApiError` that names the request. Rate,
+connections, deadlines, sizes and retries are bounded here.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ T = TypeVar("T")
 
 PAGE_SIZE: Final = 500
 MAX_RETRIES: Final = 10
-"""Of answers that say when to ask again: client-go's number."""
+"""Retries after answers with Retry-After: client-go's number."""
 WATCH_SECONDS: Final = (300, 600)
-"""How long a watch may last; each draws its own length, so that not all begin anew at once."""
+"""Range of a watch's duration, chosen at random so that watches do not all restart at once."""
 WATCH_GRACE_SECONDS: Final = 30.0
-"""A server that does not end a watch so long after its time is taken for dead."""
+"""A server that has not ended a watch this long after its duration counts as dead."""
 MAX_BODY_BYTES: Final = 10 * 1024 * 1024
 MAX_TARGETS: Final = 1024
-"""Paths that are kept, one a kind and namespace."""
+"""Cached paths, one per kind and namespace."""
 MAX_LIST_BYTES: Final = 256 * 1024 * 1024
 _METHODS: Final = {Verb.CREATE: "POST", Verb.UPDATE: "PUT", Verb.PATCH: "PATCH", Verb.DELETE: "DELETE"}
 
@@ -57,8 +57,8 @@ _METHODS: Final = {Verb.CREATE: "POST", Verb.UPDATE: "PUT", Verb.PATCH: "PATCH",
 class HttpApi(Api):
     """Any API server over HTTP. Close it when done: `await api.close()`.
 
-    `metrics` tells of every request as client-go does; several clients may share one. The code is "<error>"
-    for a request without an answer.
+    `metrics` counts every request as client-go does; several clients may share one. The code of a request
+    without an answer is "<error>".
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class HttpApi(Api):
             on_answer=self._post_answered,
             on_loss=self._post_lost,
         )
-        self._tally: _Tally | None = None
+        self._post_metrics: _PostMetrics | None = None
         self._targets: dict[tuple[type[Any], str], _Target] = {}
         self._retries: set[asyncio.Task[None]] = set()
         self._watches: set[RequestConnection] = set()
@@ -119,21 +119,21 @@ class HttpApi(Api):
         self, kind: type[Any], *, resource_version: str = "", field_selector: str = ""
     ) -> ObjectList:
         info = REGISTRY.of(kind)
-        asked = {"resourceVersion": resource_version, "fieldSelector": field_selector}
+        parameters = {"resourceVersion": resource_version, "fieldSelector": field_selector}
         if resource_version not in ("", "0"):
-            # From the server's cache, which answers all at once.
-            return await self._list_all(info, asked)
-        # "0" would be answered all at once, too, and a whole cluster's pods are too much to hold as text.
-        asked["resourceVersion"] = ""
+            # From the server's cache, which ignores the limit and answers everything at once.
+            return await self._list_all(info, parameters)
+        # Not "0", which ignores the limit: the JSON of all pods of a cluster would take too much memory.
+        parameters["resourceVersion"] = ""
         items: list[Any] = []
         version = token = ""
         while True:
             try:
-                answer = await self._list(info, {**asked, "limit": str(PAGE_SIZE), "continue": token})
+                answer = await self._list(info, {**parameters, "limit": str(PAGE_SIZE), "continue": token})
             except ApiError as error:
                 if error.code == 410 and token:
-                    # The snapshot the pages come from was compacted meanwhile.
-                    return await self._list_all(info, asked)
+                    # The server has compacted the version that the pages come from.
+                    return await self._list_all(info, parameters)
                 raise
             page = decode_page(kind, answer.body, what=f"list {info.plural}")
             self._share_all(page.items)
@@ -147,7 +147,7 @@ class HttpApi(Api):
     ) -> AsyncIterator[WatchEvent]:
         info = REGISTRY.of(kind)
         seconds = self._rng.randint(*WATCH_SECONDS)
-        asked = {
+        parameters = {
             "watch": "true",
             "allowWatchBookmarks": "true",
             "resourceVersion": resource_version,
@@ -158,7 +158,7 @@ class HttpApi(Api):
         loop = asyncio.get_running_loop()
         ends_at = loop.time() + seconds + WATCH_GRACE_SECONDS
         connection = await self._open_stream(
-            f"{path_of(info)}{query(asked)}", what, rule=info.rbac_rule("watch")
+            f"{path_of(info)}{query(parameters)}", what, rule=info.rbac_rule("watch")
         )
         silence = TimeoutError("the server fell silent and did not end the watch")
         timer = loop.call_at(ends_at, connection.abort, silence)
@@ -225,9 +225,9 @@ class HttpApi(Api):
                 check=check,
             )
         )
-        if self._tally is None:
-            self._tally = _Tally(self.metrics, self._host)
-        self._tally.rate_limiter_duration.observe(0.0)
+        if self._post_metrics is None:
+            self._post_metrics = _PostMetrics(self.metrics, self._host)
+        self._post_metrics.rate_limiter_duration.observe(0.0)
         return future
 
     def _target(self, write: Write) -> _Target:
@@ -245,10 +245,10 @@ class HttpApi(Api):
 
     def _post_answered(self, post: Post, answer: HttpAnswer, size: int) -> None:
         status = answer.status
-        assert self._tally is not None
-        self._tally.note(post, str(status), size)
+        assert self._post_metrics is not None
+        self._post_metrics.record(post, str(status), size)
         if post.future.done():
-            return  # given up meanwhile
+            return  # the poster gave up meanwhile
         if status < 300:
             post.future.set_result(None)
         elif status == 401 or retry_after(answer) is not None:
@@ -260,29 +260,29 @@ class HttpApi(Api):
             post.future.set_exception(self._refusal(post, answer))
 
     def _post_lost(self, post: Post, error: ApiError) -> None:
-        assert self._tally is not None
-        self._tally.note(post, "<error>", None)
+        assert self._post_metrics is not None
+        self._post_metrics.record(post, "<error>", None)
         if not post.future.done():
             post.future.set_exception(error)
 
     async def _post_again(self, post: Post, answer: HttpAnswer) -> None:
-        """After a refusal that may end well: as any other request goes on."""
-        asked: _Target = post.context
+        """Retry a refused post like any other request."""
+        target: _Target = post.context
         tries = _Tries(post.deadline)
         try:
-            if not await self._may_ask_again(answer, post.credential, tries):
+            if not await self._may_retry(answer, post.credential, tries):
                 raise self._refusal(post, answer)
             self.metrics.retries.inc((str(answer.status), "POST", self._host))
             if post.future.done():
                 return
             await self._ask(
                 "POST",
-                asked.path,
+                target.path,
                 body=post.body,
                 what=post.what,
-                info=asked.info,
+                info=target.info,
                 verb="create",
-                subresource=asked.subresource,
+                subresource=target.subresource,
                 tries=tries,
             )
         except ApiError as error:
@@ -296,8 +296,8 @@ class HttpApi(Api):
                 post.future.set_result(None)
 
     def _refusal(self, post: Post, answer: HttpAnswer) -> ApiError:
-        asked: _Target = post.context
-        rule = asked.info.rbac_rule("create", subresource=asked.subresource)
+        target: _Target = post.context
+        rule = target.info.rbac_rule("create", subresource=target.subresource)
         return refusal(answer, what=post.what, rule=rule, source=self.config.source)
 
     async def add_finalizer(self, kind: type[T], name: str, finalizer: str, *, namespace: str = "") -> T:
@@ -319,12 +319,12 @@ class HttpApi(Api):
     # Beyond the protocol
 
     async def call(self, method: str, path: str, *, body: bytes = b"", content_type: str = JSON) -> bytes:
-        """Ask for any path, for what has no struct here: discovery, health, token reviews."""
+        """Send a request to any path, for objects without a struct: discovery, health, token reviews."""
         answer = await self._ask(method, path, body=body, content_type=content_type, what=f"{method} {path}")
         return answer.body
 
     async def stream(self, path: str) -> AsyncGenerator[bytes, None]:
-        """Ask for any path whose answer does not end soon, and hand over its bytes as they come."""
+        """The bytes of a long answer of any path, as they arrive."""
         what = f"GET {path}"
         connection = await self._open_stream(path, what, rule=f'nonResourceURLs: ["{path}"], verbs: ["get"]')
         try:
@@ -339,7 +339,7 @@ class HttpApi(Api):
         return self._pool.stats()
 
     async def close(self) -> None:
-        """End every watch and connection; requests under way get a moment to finish."""
+        """End every watch and connection; running requests get a moment to finish."""
         self._closed = True
         watches = set(self._watches)
         for connection in watches:
@@ -351,7 +351,7 @@ class HttpApi(Api):
         if watches:
             await asyncio.wait([each.closed for each in watches], timeout=1.0)
 
-    # One request, until it has its answer
+    # One request with its retries
 
     async def _ask(
         self,
@@ -377,7 +377,7 @@ class HttpApi(Api):
             await self._limiter.acquire()
             started = loop.time()
         self.metrics.rate_limiter_duration.observe(labels, started - asked_at)
-        # Waiting for our own rate limit is not the server's fault: the deadline begins here.
+        # The deadline does not include the wait for our own rate limit.
         if tries is None:
             tries = _Tries(started + (timeout_seconds or self._timeout))
         deadline = tries.deadline
@@ -402,14 +402,14 @@ class HttpApi(Api):
             self.metrics.response_size.observe(labels, len(answer.body))
             if answer.status < 300:
                 return answer
-            if not await self._may_ask_again(answer, credential, tries):
+            if not await self._may_retry(answer, credential, tries):
                 rule = info.rbac_rule(verb, subresource=subresource) if info is not None else ""
                 raise refusal(answer, what=what, rule=rule, source=self.config.source)
             self.metrics.retries.inc((str(answer.status), *labels))
             await self._limiter.acquire()
 
-    async def _may_ask_again(self, answer: HttpAnswer, credential: Credential, tries: _Tries) -> bool:
-        """After a refusal: True with fresh credentials, or when the wait the server asked for is over."""
+    async def _may_retry(self, answer: HttpAnswer, credential: Credential, tries: _Tries) -> bool:
+        """Whether a refused request is retried: with new credentials, or after the server's Retry-After."""
         if answer.status == 401 and not tries.renewed:
             tries.renewed = True
             return self._credentials.refused(credential)
@@ -422,10 +422,10 @@ class HttpApi(Api):
         await asyncio.sleep(seconds)
         return True
 
-    async def _list(self, info: KindInfo, asked: Mapping[str, str]) -> HttpAnswer:
+    async def _list(self, info: KindInfo, parameters: Mapping[str, str]) -> HttpAnswer:
         return await self._ask(
             "GET",
-            f"{path_of(info)}{query(asked)}",
+            f"{path_of(info)}{query(parameters)}",
             what=f"list {info.plural}",
             headers=self._list_headers,
             info=info,
@@ -434,8 +434,8 @@ class HttpApi(Api):
             cap=self._max_list_bytes,
         )
 
-    async def _list_all(self, info: KindInfo, asked: Mapping[str, str]) -> ObjectList:
-        page = decode_page(info.type, (await self._list(info, asked)).body, what=f"list {info.plural}")
+    async def _list_all(self, info: KindInfo, parameters: Mapping[str, str]) -> ObjectList:
+        page = decode_page(info.type, (await self._list(info, parameters)).body, what=f"list {info.plural}")
         self._share_all(page.items)
         return ObjectList(page.items, page.resource_version)
 
@@ -444,13 +444,13 @@ class HttpApi(Api):
         self._pod_sharing(pod, old)
 
     def _share_all(self, items: Sequence[Any]) -> None:
-        """Page by page: a whole list of pods that share nothing takes three times as much memory."""
+        """Share the parts of a page's pods; without that a list takes three times the memory."""
         for item in items:
             if isinstance(item, Pod):
                 self.share(item, None)
 
     async def _open_stream(self, path: str, what: str, *, rule: str) -> RequestConnection:
-        """Watches are not rate limited, as client-go's are not, and stay out of the pool."""
+        """Open a connection for a watch, outside of the pool and the rate limit, as client-go does."""
         tries = _Tries(asyncio.get_running_loop().time() + self._timeout)
         while True:
             credential = self._credentials.current_nowait() or await self._credentials.current()
@@ -460,7 +460,7 @@ class HttpApi(Api):
                 if self._closed:
                     raise UnreachableError("the client is closed")
                 async with asyncio.timeout_at(tries.deadline):
-                    connection = await self._dialer.dial(credential, partial(RequestConnection, _nothing))
+                    connection = await self._dialer.dial(credential, partial(RequestConnection, _ignore_end))
                     self._watches.add(connection)
                     connection.closed.add_done_callback(partial(_forget, self._watches, connection))
                     data = self._heads.head("GET", path, "", credential)
@@ -475,7 +475,7 @@ class HttpApi(Api):
             self._count("GET", str(answer.status))
             if kept:
                 return connection
-            if not await self._may_ask_again(answer, credential, tries):
+            if not await self._may_retry(answer, credential, tries):
                 raise refusal(answer, what=what, rule=rule, source=self.config.source)
 
     def _unwatched(self, error: OSError | UnreachableError, what: str) -> UnreachableError:
@@ -488,15 +488,15 @@ class HttpApi(Api):
 
 
 class _Target(NamedTuple):
-    """Where a post goes, for asking again and for a refusal's words."""
+    """The target of a post, for retries and error messages."""
 
     path: str
     info: KindInfo
     subresource: str = ""
 
 
-class _Tally:
-    """What is counted for every post."""
+class _PostMetrics:
+    """The metrics of every post."""
 
     def __init__(self, metrics: ClientMetrics, host: str) -> None:
         labels = self._labels = ("POST", host)
@@ -507,8 +507,8 @@ class _Tally:
         self._response_size = metrics.response_size.of(labels)
         self.rate_limiter_duration = metrics.rate_limiter_duration.of(labels)
 
-    def note(self, post: Post, code: str, size: int | None) -> None:
-        """One post has its answer of `size`, or has lost it."""
+    def record(self, post: Post, code: str, size: int | None) -> None:
+        """Record the answer of a post, `size` bytes, or None for a lost one."""
         self._requests.inc(self._created if code == "201" else (code, *self._labels))
         self._duration.observe(asyncio.get_running_loop().time() - post.posted)
         self._request_size.observe(len(post.body))
@@ -517,7 +517,7 @@ class _Tally:
 
 
 class _Tries:
-    """How often one request was asked again, and until when it may be."""
+    """The number of retries of one request, and their deadline."""
 
     __slots__ = ("deadline", "renewed", "retries")
 
@@ -528,12 +528,12 @@ class _Tries:
 
 
 def _host_label(config: ClientConfig) -> str:
-    """The server as metrics call it: host and, where the address has one, port."""
+    """The server's label in metrics: host and, where the address has one, port."""
     return config.server.rpartition("://")[2].partition("/")[0]
 
 
-def _nothing(_connection: RequestConnection) -> None:
-    """A watch's end is seen by its reader."""
+def _ignore_end(_connection: RequestConnection) -> None:
+    """The reader of a watch notices its end."""
 
 
 def _forget(

@@ -1,7 +1,7 @@
-"""The API as the scheduler sees it.
+"""The API protocol that the scheduler uses.
 
-In: a few verbs on typed objects. Out: objects, watch events, or an `ApiError`. Every implementation
-(HTTP to any API server, or a cluster in this process) behaves alike behind it: tests/contract says how.
+In: verbs on typed objects. Out: objects, watch events, or an `ApiError`. All implementations (HTTP to any API
+server, or a cluster in this process) behave alike; tests/contract checks them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class WatchEvent(NamedTuple):
 
 
 class ObjectList(NamedTuple):
-    """All objects of a kind at one resource version, from which a watch can go on."""
+    """All objects of a kind at one resource version, from which a watch can start."""
 
     items: Sequence[Any]
     resource_version: str
@@ -50,9 +50,9 @@ class Api(Protocol):
     async def list(
         self, kind: type[Any], *, resource_version: str = "", field_selector: str = ""
     ) -> ObjectList:
-        """`resource_version` "" is the newest state, "0" whatever the server has at hand.
+        """List objects. `resource_version` "" is the newest state, "0" any state that the server has cached.
 
-        Any other is the oldest state wanted; code 504 if the server has not come that far. An object that
+        Any other is the oldest acceptable state; code 504 if the server has not reached it. An object that
         cannot be read is logged by name and left out.
         """
         ...
@@ -60,16 +60,16 @@ class Api(Protocol):
     def watch(
         self, kind: type[Any], *, resource_version: str, field_selector: str = ""
     ) -> AsyncIterator[WatchEvent]:
-        """Changes after `resource_version`, until the server ends the watch; from "" or "0", what is there
-        comes first, as ADDED.
+        """Changes after `resource_version`, until the server ends the watch.
 
-        An object that no longer meets the field selector is DELETED. ApiError with code 410: the version
-        is too old, list again. A version from the future brings 410, or nothing until it has come.
+        From "" or "0", existing objects come first, as ADDED.
+        An object that no longer matches the field selector is DELETED. ApiError with code 410: the version is
+        too old, list again. A version from the future yields 410, or nothing until the server has reached it.
         """
         ...
 
     async def get(self, kind: type[T], name: str, *, namespace: str = "") -> T:
-        """The present version; NotFoundError if there is none."""
+        """The current version; raises NotFoundError if there is none."""
         ...
 
     async def write(self, write: Write) -> Any:
@@ -129,35 +129,36 @@ class Api(Protocol):
 
 @runtime_checkable
 class FinalizingApi(Protocol):
-    """An API that may also add a finalizer and leave every other byte of the object as it is."""
+    """An API that can also add a finalizer without changing any other byte of the object."""
 
     async def add_finalizer(self, kind: type[T], name: str, finalizer: str, *, namespace: str = "") -> T:
-        """Add it to the present version; ConflictError if that changes meanwhile."""
+        """Add it to the current version; raises ConflictError if that changes meanwhile."""
         ...
 
 
 @runtime_checkable
 class SteadyApi(Protocol):
-    """An API that says whether its watches can fall silent: those of one in this process cannot, which hands
-    out the very objects that it keeps."""
+    """An API that states whether its watches may stall. Those of an API in this process cannot."""
 
     steady: bool
-    """True: a watch without events has nothing to tell. It needs no bookmarks to prove that it lives."""
+    """True: a watch without events is alive; it needs no bookmarks as a proof."""
 
 
 @runtime_checkable
 class SharingApi(Protocol):
-    """An API that makes pods from what it reads, each with parts of its own unless it shares them."""
+    """An API that decodes pods, whose equal parts may be shared to save memory."""
 
     def share(self, pod: Pod, old: Pod | None) -> None:
-        """Have a pod that a watch brought share equal parts with its last version and with other pods, to
-        save memory; listed pods share already."""
+        """Let a pod from a watch share equal parts with its last version and with other pods.
+
+        Listed pods share them already.
+        """
         ...
 
 
 @runtime_checkable
 class PostingApi(Protocol):
-    """An API that can also create objects without a task, from ready JSON, without reading the answer."""
+    """An API that can also create objects from JSON without a task and without decoding the answer."""
 
     def post_nowait(
         self, write: Write, *, check: Callable[[], None] | None = None

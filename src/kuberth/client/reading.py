@@ -1,7 +1,7 @@
-"""What an API server holds, as objects of a kind; one that cannot be read does not lose the others.
+"""Decodes objects one by one, so that an unreadable one does not affect the others.
 
-In: raw objects, as JSON or as trees, and how to read them. Out: objects and watch events. An object that
-cannot be read is told by name and skipped.
+In: raw objects, as JSON or as trees, and a decoder. Out: objects and watch events. An object that cannot be
+read is logged by name and skipped.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def read_items(read: Read[Raw], kind: type[Any], items: Iterable[Raw], *, what: 
 def read_change(
     read: Read[Raw], kind: type[Any], type_: WatchType, raw: Raw, *, what: str
 ) -> WatchEvent | None:
-    """One change; None if not even the object's name can be read."""
+    """Decode one change; None if not even the object's name can be read."""
     if type_ is WatchType.BOOKMARK:
         return WatchEvent(type_, None, read(_Bare, raw).metadata.resource_version)
     try:
@@ -52,7 +52,7 @@ def read_change(
 def _skipped(
     read: Read[Raw], kind: type[Any], type_: WatchType, raw: Raw, error: WireError, *, what: str
 ) -> WatchEvent | None:
-    """A deletion needs no more than a name; any other change of an unreadable object is lost."""
+    """The event for an unreadable object: a deletion needs only a name; other changes are skipped."""
     try:
         metadata = read(_Bare, raw).metadata
     except WireError:
@@ -61,5 +61,5 @@ def _skipped(
     if type_ is WatchType.DELETED:
         return WatchEvent(type_, kind(metadata=metadata), metadata.resource_version)
     logger.error("%s: an object cannot be read, its change is skipped: %s", what, error)
-    # Nothing changes, but the watch has come this far.
+    # A bookmark, so that the watch continues from here.
     return WatchEvent(WatchType.BOOKMARK, None, metadata.resource_version)

@@ -122,14 +122,14 @@ def scaled_requests(pod: Pod, resource: str, short: int) -> Remedy:
     edits: list[Edit] = []
     left = short
 
-    def asked(container: Container) -> int:
+    def requested(container: Container) -> int:
         try:
             return read(container.resources.requests.get(resource, "0"))
         except QuantityError:
             return 0
 
-    for container in sorted(pod.spec.containers, key=asked, reverse=True):
-        before = asked(container)
+    for container in sorted(pod.spec.containers, key=requested, reverse=True):
+        before = requested(container)
         less = min(left, before)
         if less <= 0:
             break

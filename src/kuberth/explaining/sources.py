@@ -131,18 +131,18 @@ def read_pod(path: Path, *, namespace: str | None, otherwise: str = "default") -
     Its namespace is `namespace`, else the manifest's, else `otherwise`.
     """
     manifests = list(read_manifests(path))
-    asked = [each for each in manifests if each.tree["kind"] == "Pod" or each.tree["kind"] in WORKLOADS]
-    if len(asked) != 1:
+    found = [each for each in manifests if each.tree["kind"] == "Pod" or each.tree["kind"] in WORKLOADS]
+    if len(found) != 1:
         kinds = ", ".join(sorted({str(each.tree["kind"]) for each in manifests})) or "nothing"
         problem = (
-            f"holds {len(asked)} pods or workloads" if asked else f"holds no pod or workload, but {kinds}"
+            f"holds {len(found)} pods or workloads" if found else f"holds no pod or workload, but {kinds}"
         )
-        listed = f": {'; '.join(map(str, asked[:SUGGESTED]))}" if asked else ""
+        listed = f": {'; '.join(map(str, found[:SUGGESTED]))}" if found else ""
         raise ConfigError(f"{path} {problem}{listed}; explain takes one at a time")
-    tree = copy.deepcopy(dict(asked[0].tree))
+    tree = copy.deepcopy(dict(found[0].tree))
     metadata = tree.get("metadata")
     if not isinstance(metadata, dict) or not (metadata.get("name") or metadata.get("generateName")):
-        raise ConfigError(f"{asked[0]}: it needs metadata.name")
+        raise ConfigError(f"{found[0]}: it needs metadata.name")
     metadata["namespace"] = namespace or metadata.get("namespace") or otherwise
     if tree["kind"] in WORKLOADS:
         return template_pod(tree)

@@ -94,8 +94,8 @@ class HttpExtender:
         left = self._known(answer.names if by_name else answer.node_names, names)
         return Passed(left, by_name, answer.failed, answer.unresolvable)
 
-    def _known(self, left: Sequence[str] | None, asked: Sequence[str]) -> Sequence[str]:
-        known = frozenset(asked)
+    def _known(self, left: Sequence[str] | None, sent: Sequence[str]) -> Sequence[str]:
+        known = frozenset(sent)
         for name in left or ():
             if name not in known:
                 raise ExtenderError(

@@ -142,7 +142,7 @@ class PodHistories:
         self._note(history, IN_FLIGHT, None, f"attempt {queued.attempts}")
 
     def deleted(self, uid: str, *, node: str) -> None:
-        """It waits no more: somebody bound it to the node, or it is gone."""
+        """The pod left the queue: it was bound to the node by another program, or deleted."""
         history = self._histories.get(uid)
         if history is not None and history.queue not in (PLACED, DELETED):
             if node:

@@ -303,7 +303,7 @@ def test_an_answer_that_is_no_list(body: bytes) -> None:
         await reply.send(body)
 
     async def test(api: HttpApi, _server: Server) -> None:
-        with pytest.raises(ApiError, match="list pods: the answer is no list"):
+        with pytest.raises(ApiError, match="list pods: the answer is not a list"):
             await api.list(Pod)
 
     with_api(handler, test)

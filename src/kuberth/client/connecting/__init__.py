@@ -1,1 +1,1 @@
-"""From an address to bytes that come and go: dialling, TLS, connections, the pool that keeps them."""
+"""Connections to one server: dialing, TLS, HTTP/1.1, the pool and the outbox."""

@@ -329,7 +329,9 @@ def _decompressed(body: bytes, encoding: bytes, cap: int) -> bytes:
     if encoding.lower() == b"identity":
         return body
     if encoding.lower() != b"gzip":
-        raise BrokenAnswerError(f"the answer is encoded as {encoding[:20]!r}, which was not asked for")
+        raise BrokenAnswerError(
+            f"the answer is encoded as {encoding[:20]!r}, which the request does not accept"
+        )
     try:
         unzip = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
         plain = unzip.decompress(body, cap + 1)

@@ -1,7 +1,7 @@
 """Opens connections: TCP, the proxy's CONNECT, TLS.
 
-In: a `ClientConfig`. Out: connections that are ready for a request, or an `UnreachableError` that says
-why not. Every socket notices a dead peer by TCP keep-alive.
+In: a `ClientConfig`. Out: connections that are ready for a request, or an `UnreachableError` that says why
+not. TCP keep-alive detects a dead peer.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ C = TypeVar("C", bound=asyncio.Protocol, covariant=True)
 KEEPALIVE_IDLE_SECONDS: Final = 30
 KEEPALIVE_INTERVAL_SECONDS: Final = 5
 KEEPALIVE_PROBES: Final = 3
-"""A silent peer is dead after 45 seconds, as client-go's HTTP/2 pings find it."""
+"""A silent peer counts as dead after 45 seconds, as with client-go's HTTP/2 pings."""
 HANDSHAKE_SECONDS: Final = 10.0
 _SHUTDOWN_SECONDS: Final = 1.0
 _MAX_CONNECT_ANSWER: Final = 16 * 1024
 
 
 class MakeConnection(Protocol[C]):
-    """Makes what will speak over the socket."""
+    """Creates the protocol of a new connection."""
 
     def __call__(self, *, generation: int) -> C: ...
 
@@ -45,7 +45,7 @@ class Dialer:
         self._tls = TlsContexts(config.tls, clock, source=config.source) if self._address.secure else None
 
     def generation(self, credential: Credential) -> int:
-        """Connections of another generation were made with certificates that are out of date."""
+        """The generation of the TLS files; connections of an older one use outdated certificates."""
         if self._tls is None:
             return 0
         self._tls.refresh(credential)
@@ -133,7 +133,7 @@ class Dialer:
 
 
 class _Tunnel(asyncio.Protocol):
-    """The moment before a tunnel stands: one CONNECT, one answer."""
+    """The protocol that opens a tunnel: one CONNECT, one answer."""
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
@@ -162,12 +162,12 @@ class _Tunnel(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if not self._status.done():
             self._status.set_exception(exc or ConnectionResetError("the proxy closed the connection"))
-            self._status.exception()  # whoever was to read it may be gone
+            self._status.exception()  # the caller may have been cancelled
 
 
 @cache
 def _proxy_context() -> ssl.SSLContext:
-    """A proxy's own certificate is judged by the system's authorities, not by the cluster's."""
+    """The context for TLS to a proxy, which the system's authorities verify, not the cluster's."""
     return ssl.create_default_context()
 
 
@@ -180,7 +180,7 @@ def _keep_alive(transport: asyncio.BaseTransport) -> None:
         ("TCP_KEEPIDLE", KEEPALIVE_IDLE_SECONDS),
         ("TCP_KEEPINTVL", KEEPALIVE_INTERVAL_SECONDS),
         ("TCP_KEEPCNT", KEEPALIVE_PROBES),
-        # Unanswered data counts too, not only unanswered probes.
+        # For unacknowledged data, too, not only for probes.
         ("TCP_USER_TIMEOUT", 1000 * (KEEPALIVE_IDLE_SECONDS + KEEPALIVE_INTERVAL_SECONDS * KEEPALIVE_PROBES)),
     ):
         if hasattr(socket, name):

@@ -1,6 +1,6 @@
-"""Why a connection could not be made or was lost, in one line that says what to do.
+"""Error messages for failed connections: one line with the cause and the remedy.
 
-In: what asyncio, the resolver or OpenSSL raised. Out: an `UnreachableError`.
+In: errors of asyncio, the resolver or OpenSSL. Out: an `UnreachableError` or an `AnswerLostError`.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ _NAME_MISMATCHES: Final = (62, 64)
 
 
 def connect_failure(error: BaseException, config: ClientConfig) -> UnreachableError:
-    """Nothing was sent: the server could not be reached."""
+    """The error for a connection that could not be opened."""
     return UnreachableError(f"{_subject(config)} {_problem(error, config)}")
 
 
 def is_tls_refusal(error: BaseException) -> bool:
-    """Whether the server ended the handshake itself: with TLS 1.3 we learn that only afterwards."""
+    """Whether the server aborted the handshake; with TLS 1.3 the client learns that only afterwards."""
     return isinstance(error, ssl.SSLError) and "ALERT" in (error.reason or "")
 
 
 def describe(error: BaseException) -> str:
-    """A few words for an error; asyncio raises some without any."""
+    """A short text for an error; some of asyncio's have none."""
     return getattr(error, "strerror", None) or str(error) or type(error).__name__
 
 
 def exchange_failure(
     error: BaseException, config: ClientConfig, *, what: str, repeatable: bool, first: bool
 ) -> ApiError:
-    """A request was sent and has no answer; `first` if nothing ever came back over its connection."""
+    """The error for a request without an answer; `first`: its connection never received anything."""
     if isinstance(error, AnswerTooLargeError):
         problem = f"{error}; ask for less, or allow more"
     elif is_tls_refusal(error):
-        # The server never read the request.
+        # The server did not read the request.
         return UnreachableError(f"{what}: {connect_failure(error, config)}")
     elif isinstance(error, TimeoutError):
         problem = f"{config.server} did not answer before the deadline"
@@ -106,7 +106,7 @@ def _certificate_problem(error: ssl.SSLCertVerificationError, config: ClientConf
 
 def _system_problem(error: OSError, config: ClientConfig) -> str:
     source = config.source
-    # Several addresses were tried: asyncio joins what each said into one text.
+    # For several addresses asyncio joins the errors into one text.
     numbers = {int(each) for each in _ERRNO.findall(str(error))} | {error.errno or 0}
     if errno.ECONNREFUSED in numbers:
         return f"refused the connection; is it running, and is the server in {source} right?"

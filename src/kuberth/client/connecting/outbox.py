@@ -103,7 +103,7 @@ class Outbox:
                 await asyncio.wait(ends, timeout=_CLOSE_SECONDS)
             for pipeline in pipelines:
                 pipeline.abort()
-            # Their transports have a last word to say to the loop.
+            # Transports call connection_lost in a later turn of the loop.
             await asyncio.wait(ends, timeout=_CLOSE_SECONDS)
         self._timer.stop()
 

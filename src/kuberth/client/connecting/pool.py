@@ -1,8 +1,8 @@
-"""Connections that are kept and shared: at most so many, handed out first come, first served.
+"""A bounded pool of keep-alive connections, first come, first served.
 
-In: an `OutgoingRequest`. Out: its `HttpAnswer`, `UnreachableError` (nothing happened) or
-`AnswerLostError` (a write was sent, and nobody knows). Each request has one deadline for waiting,
-connecting, sending and reading.
+In: an `OutgoingRequest`. Out: its `HttpAnswer`, `UnreachableError` (nothing happened) or `AnswerLostError` (a
+write was sent and may have happened). Each request has one deadline for waiting, connecting, sending and
+reading.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from kuberth.client.identity.credentials import Credential
 from kuberth.errors import UnreachableError
 
 IDLE_SECONDS: Final = 90.0
-"""A connection that was not used for so long is closed; servers close theirs later."""
+"""Idle connections are closed after this time, earlier than servers close them."""
 _CLOSE_SECONDS: Final = 1.0
 
 
 @dataclass(slots=True)
 class OutgoingRequest:
-    """One question, ready to be sent."""
+    """One request, ready to be sent."""
 
     what: str
     """For messages: "list pods", "bind pod default/web"."""
     data: bytes = field(repr=False)
-    """Hidden: there are credentials in it."""
+    """The whole request, with credentials, so it is never printed."""
     repeatable: bool
-    """Asking twice does no harm: only reads."""
+    """Whether it may be sent twice: true for reads."""
     deadline: float
     """On the loop's clock."""
     cap: int
-    """The largest body to accept."""
+    """Bytes of the largest body to accept."""
 
 
 class PoolStats(NamedTuple):
@@ -56,12 +56,12 @@ class Pool:
         self._dialer = dialer
         self._max = max(1, max_connections)
         self._open = 0
-        """Connections and dials under way: what counts against the limit."""
+        """Open connections and dials in progress, which count against the limit."""
         self._idle: list[RequestConnection] = []
-        # While someone waits here, nothing is idle: what is released goes to the first in line.
+        # While a request waits here, no connection is idle: a released one goes to the first in line.
         self._line: deque[asyncio.Future[RequestConnection | None]] = deque()
         self._all: set[RequestConnection] = set()
-        # One timer for all, because most are answered long before their deadline.
+        # One timer for all, because most requests are answered long before their deadline.
         self._timer = SweepTimer(self._sweep)
         self._closed = False
 
@@ -81,9 +81,9 @@ class Pool:
                 connection.abort()
                 raise
             except (OSError, AnswerTooLargeError) as error:
-                connection.abort()  # an answer that could not be used leaves it open
+                connection.abort()  # an unusable answer leaves it open
                 if reused and request.repeatable and not connection.answering and not fresh:
-                    # The server closed a connection it found idle, just as we used it.
+                    # The server closed the idle connection at the moment of the request.
                     fresh = not isinstance(error, TimeoutError)
                     if fresh:
                         continue
@@ -101,12 +101,12 @@ class Pool:
         return PoolStats(self._open, len(self._idle), sum(not turn.done() for turn in self._line))
 
     async def close(self) -> None:
-        """Refuse new requests, give those under way a moment, then end every connection."""
+        """Refuse new requests, wait a moment for running ones, then close every connection."""
         self._closed = True
         while self._line:
             turn = self._line.popleft()
             if not turn.done():
-                self._open += 1  # the place it thinks it got
+                self._open += 1  # the slot that it takes for granted
                 turn.set_result(None)
         connections = set(self._all)
         for connection in tuple(self._idle):
@@ -116,11 +116,11 @@ class Pool:
         for connection in connections:
             connection.abort()
         if connections:
-            # Their transports have a last word to say to the loop.
+            # Transports call connection_lost in a later turn of the loop.
             await asyncio.wait([each.closed for each in connections], timeout=_CLOSE_SECONDS)
         self._timer.stop()
 
-    # Handing out
+    # Acquiring
 
     def _take_idle(self, generation: int) -> RequestConnection | None:
         while self._idle:
@@ -151,14 +151,14 @@ class Pool:
             raise UnreachableError(f"{request.what}: {error}") from error.__cause__
 
     async def _next(self, *, fresh: bool) -> RequestConnection | None:
-        """A connection someone is done with, or None: there is room, and it is counted, for a new one."""
+        """A released connection, or None: the caller may open a new one, whose slot is counted."""
         first = True
         while not self._closed:
             if self._open < self._max:
                 self._open += 1
                 return None
             if fresh and self._idle:
-                # Stale neighbours make room for a connection that is surely alive.
+                # The other idle ones may be dead, too: close one and open a new connection.
                 self._idle.pop(0).close()
                 continue
             turn: asyncio.Future[RequestConnection | None] = asyncio.get_running_loop().create_future()
@@ -178,7 +178,7 @@ class Pool:
         return None
 
     def _pass_on(self, turn: asyncio.Future[RequestConnection | None]) -> None:
-        """Whoever gave up may have been handed something in the same turn of the loop."""
+        """Pass on what a cancelled request was given in the same turn of the loop."""
         if not turn.done() or turn.cancelled():
             return
         connection = turn.result()
@@ -188,7 +188,7 @@ class Pool:
             self._release(connection, connection.generation)
 
     async def _dial(self, credential: Credential) -> RequestConnection:
-        """Open a connection on a place that is counted already."""
+        """Open a connection whose slot is counted already."""
         try:
             if self._closed:
                 raise UnreachableError("the client is closed")
@@ -219,7 +219,7 @@ class Pool:
         self._idle.append(connection)
 
     def _on_end(self, connection: RequestConnection) -> None:
-        """A connection can serve no more: its place goes to the first in line."""
+        """A connection ended: its slot goes to the first in line."""
         if connection in self._all:
             if connection in self._idle:
                 self._idle.remove(connection)
@@ -229,7 +229,7 @@ class Pool:
         while self._line and not self._closed:
             turn = self._line.popleft()
             if not turn.done():
-                turn.set_result(None)  # the place stays counted, for this one
+                turn.set_result(None)  # the slot stays counted, for this one
                 return
         self._open -= 1
 

@@ -1,7 +1,7 @@
-"""How fast we may ask: a token bucket, as client-go's.
+"""A token bucket that limits the rate of requests, as client-go's.
 
-In: a rate and a burst. Out: permission, at once or after waiting in line. First come, first served; who
-is cancelled leaves the line and takes nothing. Time is the event loop's.
+In: a rate and a burst. Out: a token, at once or after waiting, first come, first served. A cancelled waiter
+takes no token. Time is the event loop's.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 
 DEFAULT_QPS: Final = 5.0
 DEFAULT_BURST: Final = 10
-"""What client-go takes for a zero."""
+"""client-go's defaults for zero values."""
 
 
 class RateLimiter:
@@ -27,7 +27,7 @@ class RateLimiter:
         self._timer: asyncio.TimerHandle | None = None
 
     def acquire_nowait(self) -> bool:
-        """Take a token if there is one and nobody waits for it."""
+        """Take a token if there is one and no one waits."""
         if self._qps < 0:
             return True
         if self._line:
@@ -39,7 +39,7 @@ class RateLimiter:
         return True
 
     async def acquire(self) -> None:
-        """Take a token, after all who came before."""
+        """Take a token after all earlier callers."""
         if self.acquire_nowait():
             return
         turn = asyncio.get_running_loop().create_future()
@@ -49,7 +49,7 @@ class RateLimiter:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
-                # Both came in the same turn of the loop: the token goes back.
+                # The token and the cancellation came in the same turn of the loop: give the token back.
                 self._tokens += 1.0
                 self._serve()
             raise
@@ -74,7 +74,7 @@ class RateLimiter:
 
     def _serve(self) -> None:
         self._fill(asyncio.get_running_loop().time())
-        # Timers may fire a clock tick early; without the allowance they would fire again and again.
+        # Timers may fire a clock tick early; without the allowance they would be set again and again.
         while self._line and self._tokens >= 1.0 - 1e-6:
             turn = self._line.popleft()
             if not turn.done():

@@ -1,7 +1,7 @@
-"""One timer for many deadlines, because most are met long before they come.
+"""One timer for many deadlines, most of which are met long before they expire.
 
-In: deadlines as they are set. Out: a sweep over whatever has one, in time for the earliest, and now and then
-without any.
+In: deadlines. Out: calls of a sweep function, no later than the earliest deadline, and at least every
+`SWEEP_SECONDS`.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Final
 SWEEP_SECONDS: Final = 30.0
 
 Sweep = Callable[[float], float | None]
-"""Looks after everything at this time of the loop; says when it has to look again, or None: at nothing."""
+"""Handles what is due at this time of the loop; returns the next deadline, or None if there is none."""
 
 
 class SweepTimer:
-    """Sweeps for as long as there is something to look after."""
+    """Calls the sweep for as long as it returns deadlines."""
 
     __slots__ = ("_at", "_handle", "_sweep")
 
@@ -27,7 +27,7 @@ class SweepTimer:
         self._at = 0.0
 
     def no_later_than(self, deadline: float) -> None:
-        """Sweep when it comes, if not before."""
+        """Sweep at this deadline at the latest."""
         if self._handle is None or deadline < self._at:
             self._set(deadline)
 

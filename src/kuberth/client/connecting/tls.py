@@ -22,13 +22,13 @@ from kuberth.errors import ConfigError, UnauthorizedError
 logger = logging.getLogger(__name__)
 
 CHECK_NS: Final = 10 * NANOSECONDS
-"""How often the files are asked whether they changed."""
+"""How often the files are checked for changes."""
 
 _Signature = tuple[tuple[int, int, int] | None, ...]
 
 
 class TlsContexts:
-    """The context of the present moment."""
+    """The current context."""
 
     def __init__(self, settings: TlsSettings, clock: Clock, *, source: str) -> None:
         self.generation = 0
@@ -39,10 +39,10 @@ class TlsContexts:
         self._signature = self._signatures()
         self._check_at = clock.now_ns() + CHECK_NS
         self.context = self._build(None)
-        """What is wrong with the files shows here and now, as a ConfigError."""
+        """Loads the files; raises ConfigError if they cannot be used."""
 
     def refresh(self, credential: Credential) -> None:
-        """Notice changed files or another certificate; cheap when there is nothing to see."""
+        """Reload changed files or take another certificate; cheap if nothing changed."""
         pair = (credential.certificate, credential.key.reveal()) if credential.key is not None else None
         now = self._clock.now_ns()
         if pair == self._pair and now < self._check_at:
@@ -56,8 +56,8 @@ class TlsContexts:
         except ConfigError as error:
             if pair != self._pair:
                 raise UnauthorizedError(str(error)) from error
-            # Perhaps only half of the new files are there yet.
-            logger.warning("the TLS files changed but cannot be used, the old ones stay: %s", error)
+            # The rotation of the files may be incomplete.
+            logger.warning("the TLS files changed but cannot be used, the old ones stay in use: %s", error)
             return
         self.context, self._pair, self._signature = context, pair, signature
         self.generation += 1
@@ -103,7 +103,7 @@ class TlsContexts:
     def _load_pair(self, context: ssl.SSLContext, certificate: str, key: str, *, what: str) -> None:
         try:
             with _path_of(certificate) as certificate_path, _path_of(key) as key_path:
-                # A password nobody has: without it OpenSSL would ask on the terminal.
+                # Without a password OpenSSL would prompt on the terminal.
                 context.load_cert_chain(certificate_path, key_path, password=lambda: "")
         except (ssl.SSLError, ValueError) as error:
             reason = getattr(error, "reason", None) or "not PEM"
@@ -131,7 +131,7 @@ def _signature(path: str) -> tuple[int, int, int] | None:
 
 @contextmanager
 def _path_of(content: str) -> Iterator[str]:
-    """A path OpenSSL can read `content` from; a key never touches a disk where the system allows it."""
+    """A path from which OpenSSL can read `content`; where possible a key is not written to a disk."""
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("kuberth", os.MFD_CLOEXEC)
         try:

@@ -1,1 +1,1 @@
-"""Which server, and as whom: kubeconfigs, the pod we run in, tokens, certificates, credential commands."""
+"""Server address and credentials: kubeconfigs, service accounts, tokens, certificates, exec plugins."""

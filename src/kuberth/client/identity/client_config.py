@@ -1,7 +1,6 @@
-"""How to reach one API server, and as whom: what a kubeconfig boils down to.
+"""Address and credentials of one API server.
 
-In: nothing; `kubeconfig` and `in_cluster` build it. Out: `ClientConfig`, which can be printed and logged
-without giving a secret away.
+In: nothing; `kubeconfig` and `in_cluster` build it. Out: `ClientConfig`, which prints without secrets.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ EXEC_API_VERSIONS: Final = ("client.authentication.k8s.io/v1", "client.authentic
 
 
 class Secret:
-    """A text that prints as dots; only `reveal` gives it away."""
+    """A text that prints as dots; `reveal` returns it."""
 
     __slots__ = ("_text",)
 
@@ -39,7 +38,7 @@ class Secret:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proxy:
-    """An HTTP proxy that is asked to CONNECT; `secure`: TLS to the proxy itself too."""
+    """An HTTP proxy that supports CONNECT; `secure`: TLS to the proxy itself, too."""
 
     host: str
     port: int
@@ -53,12 +52,12 @@ class Proxy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsSettings:
-    """Whom to trust and which client certificate to show; data wins over files, files are reread."""
+    """Certificate authority and client certificate; data wins over files, files are reloaded."""
 
     ca_data: str = field(default="", repr=False)
     ca_file: str = ""
     server_name: str = ""
-    """The name the server's certificate must have, if it is not the host in the address."""
+    """The name in the server's certificate, if it is not the host of the address."""
     insecure: bool = False
     certificate_data: str = field(default="", repr=False)
     certificate_file: str = ""
@@ -72,7 +71,7 @@ class TlsSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecPlugin:
-    """A command that answers with credentials (client.authentication.k8s.io)."""
+    """A command that prints credentials (client.authentication.k8s.io)."""
 
     command: str
     api_version: str
@@ -81,12 +80,12 @@ class ExecPlugin:
     install_hint: str = ""
     interactive_mode: str = "IfAvailable"
     cluster_info: Mapping[str, Any] | None = field(default=None, repr=False)
-    """What the command is told about the cluster, if it asked for it."""
+    """The cluster's data for the command, if it requests them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Impersonation:
-    """Act as someone else, by the Impersonate headers."""
+    """The user of the Impersonate headers."""
 
     user: str
     uid: str = ""
@@ -99,11 +98,11 @@ class ClientConfig:
     """One API server and one identity. Every secret in it is a `Secret`."""
 
     server: str
-    """`https://host:port`, perhaps with a path under which the API lives."""
+    """`https://host:port`, perhaps with a path prefix."""
     source: str = "the client configuration"
-    """Where this comes from, for messages: a file and context, or the pod's service account."""
+    """Its origin, for messages: a file and context, or the pod's service account."""
     peer: str = "API server"
-    """What the server is, for messages."""
+    """What kind of server it is, for messages."""
     namespace: str = "default"
     tls: TlsSettings = TlsSettings()
     proxy: Proxy | None = None
@@ -130,7 +129,7 @@ class ServerAddress:
 
     @property
     def authority(self) -> str:
-        """Host and port as the Host header and CONNECT write them."""
+        """Host and port for the Host header and CONNECT."""
         return f"{bracketed(self.host)}:{self.port}"
 
     def __str__(self) -> str:
@@ -138,14 +137,14 @@ class ServerAddress:
 
 
 def parse_server(server: str, *, where: str) -> ServerAddress:
-    """Read a server's address; one without a scheme is plain HTTP, as for client-go."""
+    """Parse a server's address; one without a scheme is plain HTTP, as for client-go."""
     try:
         parts = urlsplit(server if "://" in server else f"http://{server}")
         host, port = parts.hostname, parts.port
     except ValueError:
         host = None
     if not host or parts.scheme not in ("http", "https"):
-        # The address is not repeated: it may hold a password where the host should be.
+        # The message does not repeat the address, which may hold a password.
         raise ConfigError(f"{where}: the server address cannot be read; write it as https://host:port")
     if parts.username or parts.password:
         raise ConfigError(f"{where}: the server address holds a user or password; use a users: entry for it")

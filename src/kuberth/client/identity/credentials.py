@@ -1,7 +1,7 @@
-"""Who we are, request by request: tokens, token files that change, passwords.
+"""Credentials of requests: tokens, token files that change, passwords.
 
-In: a `ClientConfig`. Out: the Authorization header of the next request, and a client certificate where a
-plugin gave one. Exec plugins live in `exec_credentials`.
+In: a `ClientConfig`. Out: the Authorization header of the next request, and the client certificate of an exec
+plugin (see `exec_credentials`).
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from kuberth.errors import ConfigError
 logger = logging.getLogger(__name__)
 
 TOKEN_CHECK_NS: Final = NANOSECONDS
-"""How often a token file is asked whether it changed."""
+"""How often a token file is checked for changes."""
 TOKEN_REREAD_NS: Final = 60 * NANOSECONDS
-"""After so long it is read again even if it looks unchanged."""
+"""After this time the file is read again even if it looks unchanged."""
 _MAX_TOKEN_BYTES: Final = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Credential:
-    """What one request shows. Compared by identity: a fresh one is another one."""
+    """The credentials of one request, compared by identity."""
 
     authorization: Secret | None = None
     certificate: str = ""
@@ -38,14 +38,14 @@ ANONYMOUS: Final = Credential()
 
 
 class Credentials(Protocol):
-    """A source of credentials that may have to wait for them."""
+    """A source of credentials that may have to be fetched."""
 
     def current_nowait(self) -> Credential | None:
         """The credential to use now; None if it must be fetched."""
         ...
 
     async def current(self) -> Credential:
-        """The credential to use now, fetched if need be."""
+        """The credential to use now, fetched if necessary."""
         ...
 
     def refused(self, credential: Credential) -> bool:
@@ -54,7 +54,7 @@ class Credentials(Protocol):
 
 
 class FixedCredentials:
-    """One credential for ever."""
+    """One credential that never changes."""
 
     def __init__(self, credential: Credential) -> None:
         self._credential = credential
@@ -70,7 +70,7 @@ class FixedCredentials:
 
 
 class TokenFile:
-    """A bearer token that someone else keeps fresh in a file, as kubelet does for service accounts."""
+    """A bearer token in a file that another program renews, as kubelet does for service accounts."""
 
     def __init__(self, path: str, clock: Clock, *, fallback: Secret | None = None, source: str) -> None:
         self._path = path
@@ -91,7 +91,7 @@ class TokenFile:
         return self.current_nowait()
 
     def refused(self, credential: Credential) -> bool:
-        """Read the file at once: perhaps it was rotated within the last second."""
+        """Read the file at once: it may have been rotated within the last second."""
         self._credential = self._checked(self._clock.now_ns(), forced=True)
         return self._credential is not credential
 
@@ -122,7 +122,7 @@ class TokenFile:
 
 
 def bearer(token: str, where: str) -> Secret:
-    """The Authorization header for a token. A token that would break the request is refused, unseen."""
+    """The Authorization header for a token; raises ConfigError if it cannot be a header."""
     token = token.strip()
     if not token:
         raise ConfigError(f"{where}: the token is empty")
@@ -137,7 +137,7 @@ def basic(username: str, password: Secret | None) -> Secret:
 
 
 def fixed_or_file(config: ClientConfig, clock: Clock) -> Credentials:
-    """The credentials of everything but exec plugins. A token file wins over a token, as for client-go."""
+    """The credentials of a configuration without an exec plugin. A token file wins over a token."""
     if config.token_file:
         return TokenFile(config.token_file, clock, fallback=config.token, source=config.source)
     if config.token is not None:

@@ -1,7 +1,7 @@
-"""Credentials from a command, as cloud providers' kubeconfigs ask for (client.authentication.k8s.io).
+"""Credentials from a command, as in cloud providers' kubeconfigs (client.authentication.k8s.io).
 
 In: an `ExecPlugin`. Out: a `Credential`, kept until it expires or the server refuses it. The command's
-own messages go to our standard error; its answer is never logged.
+messages go to our standard error; its answer is never logged.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kuberth.clock import NANOSECONDS, Clock
 from kuberth.errors import ConfigError, UnauthorizedError
 
 EXEC_TIMEOUT_SECONDS: Final = 60.0
-"""A plugin that asks its user something may take a while; one that hangs must not hang us for ever."""
+"""Long enough for a plugin that prompts its user."""
 _MAX_ANSWER_BYTES: Final = 1024 * 1024
 
 
@@ -47,7 +47,7 @@ class ExecCredentials:
         self._source = source
         self._credential: Credential | None = None
         self._expires_ns: int | None = None
-        # One run serves all who wait: the plugin may ask its user.
+        # One run serves all requests, because the plugin may prompt its user.
         self._lock = asyncio.Lock()
 
     def current_nowait(self) -> Credential | None:
@@ -78,7 +78,7 @@ class ExecCredentials:
         try:
             answer = msgspec.json.decode(raw, type=_Answer)
         except msgspec.MsgspecError:
-            # The cause would show a piece of the answer.
+            # The cause would contain a part of the answer.
             raise self._error("did not answer with an ExecCredential in JSON") from None
         status = answer.status
         if answer.kind != "ExecCredential" or answer.api_version != plugin.api_version:
@@ -104,8 +104,8 @@ class ExecCredentials:
         spec: dict[str, object] = {"interactive": interactive}
         if self._plugin.cluster_info is not None:
             spec["cluster"] = self._plugin.cluster_info
-        told = msgspec.json.encode({**info, "spec": spec}).decode()
-        environment = {**os.environ, **self._plugin.env, "KUBERNETES_EXEC_INFO": told}
+        exec_info = msgspec.json.encode({**info, "spec": spec}).decode()
+        environment = {**os.environ, **self._plugin.env, "KUBERNETES_EXEC_INFO": exec_info}
         try:
             process = await asyncio.create_subprocess_exec(
                 path,
@@ -154,5 +154,5 @@ def _nanoseconds(moment: datetime.datetime | None) -> int | None:
 
 
 def _printable(text: str) -> str:
-    """Without the control characters that could play with a terminal."""
+    """The text without control characters, which a terminal would interpret."""
     return "".join(each if each.isprintable() else " " for each in text).strip()

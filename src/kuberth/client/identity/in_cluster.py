@@ -1,4 +1,4 @@
-"""The API server as a pod sees it: the service account's token and CA, the service's address.
+"""The configuration of a client in a pod: the service account's token and CA, the service's address.
 
 In: the environment and the mounted files. Out: a `ClientConfig`, or a `ConfigError` that says what is
 missing.
@@ -21,7 +21,7 @@ SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 def runs_in_cluster(
     *, service_account: Path = SERVICE_ACCOUNT, environment: Mapping[str, str] | None = None
 ) -> bool:
-    """Whether this process is a pod with a service account."""
+    """Whether this process runs in a pod with a service account."""
     known = os.environ if environment is None else environment
     return bool(
         known.get("KUBERNETES_SERVICE_HOST")

@@ -1,7 +1,7 @@
-"""From kubeconfig files, a flag or the pod we run in to one `ClientConfig`, by client-go's rules.
+"""Builds the `ClientConfig` from kubeconfig files, a flag or the service account, by client-go's rules.
 
 In: a path, $KUBECONFIG, ~/.kube/config or the service account; a context; a server that overrides theirs.
-Out: a `ClientConfig`, or a `ConfigError` that names the file, the entry and what to do.
+Out: a `ClientConfig`, or a `ConfigError` that names the file, the entry and the remedy.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _INTERACTIVE_MODES: Final = ("Never", "IfAvailable", "Always")
 def load_client_config(
     *, kubeconfig: str | None = None, context: str | None = None, master: str | None = None
 ) -> ClientConfig:
-    """An explicit file, else $KUBECONFIG, else ~/.kube/config, else the pod's service account.
+    """Load an explicit file, else $KUBECONFIG, else ~/.kube/config, else the pod's service account.
 
     `master` overrides the server's address; on its own it is a server without credentials.
     """
@@ -69,7 +69,7 @@ def load_client_config(
 
 def _default_paths() -> list[str]:
     named = [path for path in os.environ.get("KUBECONFIG", "").split(os.pathsep) if path]
-    # A file named twice counts once.
+    # A file that is named twice counts once.
     return list(dict.fromkeys(named)) or [str(Path("~/.kube/config").expanduser())]
 
 
@@ -78,7 +78,7 @@ def _is_empty(merged: Kubeconfig) -> bool:
 
 
 class _Resolver:
-    """Follows one context to its cluster and user, and checks both."""
+    """Resolves a context to its cluster and user, and checks both."""
 
     def __init__(self, merged: Kubeconfig, master: str) -> None:
         self._merged = merged
@@ -112,7 +112,7 @@ class _Resolver:
             impersonation=self._impersonation(context.user, user),
         )
         if not address.secure:
-            # Credentials never travel over an open connection: client-go's rule.
+            # Credentials are never sent without TLS: client-go's rule.
             return config
         return self._with_credentials(config, context, cluster, user)
 
@@ -138,7 +138,7 @@ class _Resolver:
         if user.exec_ is not None:
             plugin = self._exec_plugin(name, user, user.exec_, config, cluster, tls)
             if user.token or user.token_file or user.username or tls.has_client_certificate:
-                plugin = None  # what the user wrote down wins
+                plugin = None  # explicit credentials win
         return replace(
             config,
             tls=tls,
@@ -181,7 +181,7 @@ class _Resolver:
         if found is not None:
             return found
         if not context.user:
-            return UserEntry()  # anonymous, or the server takes anyone
+            return UserEntry()  # anonymous
         raise self._missing(context_name, context, "user", context.user, self._merged.users)
 
     def _missing(
@@ -227,7 +227,7 @@ class _Resolver:
         return TlsSettings(
             ca_data=ca_data,
             ca_file=ca_file,
-            # A server given by hand seldom has the certificate name the file says.
+            # The name in the file is seldom that of another server's certificate.
             server_name="" if self._master else cluster.tls_server_name,
             insecure=cluster.insecure_skip_tls_verify,
             certificate_data=self._decoded(user, "user", name, "client-certificate-data", certificate),
@@ -307,7 +307,7 @@ class _Resolver:
 
 
 def _cluster_info(config: ClientConfig, cluster: Cluster, tls: TlsSettings) -> dict[str, Any]:
-    """What an exec plugin is told about the cluster; the CA always as data."""
+    """The cluster's data for an exec plugin; the CA always as data."""
     ca = tls.ca_data.encode() or (Path(tls.ca_file).read_bytes() if tls.ca_file else b"")
     fields = {
         "server": config.server,

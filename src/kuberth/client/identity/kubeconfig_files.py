@@ -1,7 +1,7 @@
-"""Kubeconfig files, read and merged, before anyone asks which context is meant.
+"""Reads and merges kubeconfig files.
 
-In: paths. Out: one `Kubeconfig` of named contexts, clusters and users, each remembering its file. No
-message repeats a value: any of them may be a secret.
+In: paths. Out: one `Kubeconfig` of named contexts, clusters and users, each with its file. No message repeats
+a value, which may be a secret.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from kuberth.text.documents import read_tree
 from kuberth.text.field_errors import InvalidConfiguration
 
 EXEC_EXTENSION: Final = "client.authentication.k8s.io/exec"
-"""The cluster extension whose content is handed to the exec plugin."""
+"""The cluster extension that is passed to the exec plugin."""
 _MAX_FILE_BYTES: Final = 16 * 1024 * 1024
 
 
 class _Entry(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
     origin: str = ""
-    """The file it stands in; relative paths are relative to that file."""
+    """The file that contains it; relative paths are relative to that file."""
 
     def resolved(self, path: str) -> str:
         return str(Path(self.origin).absolute().parent / path) if path else ""
@@ -91,7 +91,7 @@ class Context(_Entry, frozen=True, kw_only=True, rename="kebab"):
 
 
 class Kubeconfig(msgspec.Struct, frozen=True, kw_only=True):
-    """What the files say together. The first file to name an entry, or the current context, wins."""
+    """The merged files. The first file with an entry, or with a current context, wins."""
 
     files: tuple[str, ...] = ()
     current_context: str = ""

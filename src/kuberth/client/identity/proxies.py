@@ -1,4 +1,4 @@
-"""Which proxy stands between us and the API server.
+"""The proxy for connections to the API server.
 
 In: a kubeconfig's `proxy-url`, or the environment with the rules Go programs follow (HTTPS_PROXY, NO_PROXY
 with domains, addresses and CIDR ranges). Out: a `Proxy`, or None for a straight connection.
@@ -16,7 +16,7 @@ from kuberth.errors import ConfigError
 
 
 def parse_proxy(url: str, *, where: str) -> Proxy:
-    """Read a proxy's address. It may hold a password, so no message repeats it."""
+    """Parse a proxy's address. It may hold a password, so no message repeats it."""
     try:
         parts = urlsplit(url if "://" in url else f"http://{url}")
         host, port = parts.hostname, parts.port
@@ -72,7 +72,7 @@ def _covers(
     if ip is not None:
         return _ip(entry) == ip
     entry = entry.removeprefix("*")
-    # ".example.com" covers what is below it, "example.com" the name itself too.
+    # ".example.com" covers subdomains, "example.com" the name itself, too.
     return host.endswith(entry) if entry.startswith(".") else host == entry or host.endswith(f".{entry}")
 
 

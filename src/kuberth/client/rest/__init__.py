@@ -1,1 +1,1 @@
-"""Kubernetes' REST conventions: paths, request heads, pages of lists, frames of watches, refusals."""
+"""Kubernetes' REST conventions: paths, request heads, pages of lists, frames of watches, errors."""

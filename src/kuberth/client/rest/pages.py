@@ -1,6 +1,6 @@
-"""A list's JSON as objects.
+"""Decodes pages of lists.
 
-In: the body of a list answer. Out: its items, its resource version and where to go on.
+In: the body of a list answer. Out: its items, its resource version and its continue token.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _LISTS: msgspec.json.Decoder[_RawList] = msgspec.json.Decoder(_RawList)
 
 
 def decode_page(kind: type[Any], raw: bytes, *, what: str) -> Page:
-    # Item by item: finding where each ends costs a tenth of decoding it, and a broken one stands alone.
+    # Item by item, so that a broken one affects no other; finding its end costs a tenth of decoding it.
     try:
         page = _LISTS.decode(raw)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise ApiError(f"{what}: the answer is no list ({error}); is this a Kubernetes API?") from error
+        raise ApiError(f"{what}: the answer is not a list ({error}); is this a Kubernetes API?") from error
     items = read_items(decode, kind, map(bytes, page.items or ()), what=what)
     return Page(items, page.metadata.resource_version, page.metadata.continue_)

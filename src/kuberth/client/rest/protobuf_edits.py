@@ -1,8 +1,8 @@
-"""A change to an object in Kubernetes' protobuf encoding that leaves every other byte as it was.
+"""Edits an object in Kubernetes' protobuf encoding without changing any other byte.
 
 In: an object as the API server encodes it. Out: the same object with one more finalizer. JSON cannot do that:
-parameters that only a driver understands are kept byte by byte, and are spelled anew on the way through JSON,
-which the API server takes for a change of what must not change.
+opaque parameters of drivers are stored byte by byte, and encoding them as JSON again may change them, which
+the API server refuses for immutable fields.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _LENGTH_DELIMITED: Final = 2
 
 
 def with_finalizer(encoded: bytes, finalizer: str) -> bytes:
-    """The object with the finalizer behind those it has; raises WireError for what is no object."""
+    """The object with the finalizer appended; raises WireError if it is not an object."""
     if not encoded.startswith(_MAGIC):
         raise WireError("not an object in Kubernetes' protobuf encoding")
-    # A message that comes twice is merged, and what may come often is added to what was there.
+    # Protobuf merges a message that occurs twice, and appends repeated fields.
     metadata = _field(_METADATA, _field(_FINALIZERS, finalizer.encode()))
     envelope, found, place = b"", False, len(_MAGIC)
     while place < len(encoded):

@@ -1,7 +1,7 @@
-"""What the API server's refusals mean: a Status object becomes an error of our tree.
+"""Translates the API server's errors: a Status object becomes an `ApiError`.
 
-In: an answer that is not 2xx, the ERROR event of a watch, or a Status from a server in this process. Out:
-the `ApiError` to raise, in one line that says what was asked, what the server said and what to do.
+In: an answer that is not 2xx, the ERROR event of a watch, or a Status from a server in this process. Out: the
+`ApiError` to raise, with the request, the server's message and the remedy in one line.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ _REASONS: Final = {
     503: "ServiceUnavailable",
     504: "Timeout",
 }
-"""For answers that are no Status: what client-go makes of the bare code."""
+"""client-go's reasons for answers without a Status, by code."""
 
 
 class ApiStatus(msgspec.Struct, frozen=True):
-    """The parts of a Kubernetes Status that tell one refusal from another."""
+    """The fields of a Kubernetes Status that decide which error it is."""
 
     message: str = ""
     reason: str = ""
     code: int = 0
     details: Any = None
-    """As it came: whoever stands between may have made it up."""
+    """Undecoded, because a proxy may have written it."""
 
     def blames(self, field: str) -> bool:
         """Whether this field of the object is among the causes."""
@@ -56,7 +56,7 @@ class ApiStatus(msgspec.Struct, frozen=True):
 
 
 def refusal(answer: HttpAnswer, *, what: str, rule: str = "", source: str = "") -> ApiError:
-    """The error for an answer; `rule` is the RBAC rule that would allow what was asked."""
+    """The error for an answer; `rule` is the RBAC rule that would allow the request."""
     status = _status(answer.body)
     return status_error(
         msgspec.structs.replace(status, code=answer.status, message=status.message or _as_text(answer)),
@@ -79,12 +79,12 @@ def watch_error(raw: Any, *, what: str) -> ApiError:
 
 
 def retry_after(answer: HttpAnswer) -> float | None:
-    """How long the server asks us to wait, if this answer may be asked again: 429, or any 5xx."""
+    """The server's Retry-After in seconds, if the request may be retried: 429, or any 5xx."""
     if answer.status != 429 and answer.status < 500:
         return None
     if _TOO_LARGE_VERSION in answer.body:
-        # The server comes with a time to wait, but has waited itself already. client-go asks ten times
-        # all the same, for most of a minute; whoever listed knows better: list the newest state.
+        # The answer has a Retry-After, but the server has waited itself already. client-go retries ten times,
+        # for most of a minute; here the caller lists the newest state instead.
         return None
     header = answer.headers.get(b"retry-after", b"")
     return float(header) if header.isdigit() else None
@@ -103,13 +103,13 @@ def status_error(
         case 401:
             return UnauthorizedError(f"{message}; check the credentials in {source}, they may have expired")
         case 403:
-            # Admission forbids, too, and no rule helps; the authorizer says who "cannot" do what.
+            # Admission forbids, too, and then no rule helps; the authorizer's message contains "cannot".
             admission = "is forbidden: " in status.message and " cannot " not in status.message
             helps = rule and not admission
             return ForbiddenError(f"{message}; allow it with the RBAC rule {rule}" if helps else message)
         case 422 if status.blames("metadata.uid"):
-            # A patch that names a UID means that object; this one was made later under its name. The
-            # server has no precondition for patches and calls it an attempt to change the UID.
+            # The object was recreated: the UID in the patch is a precondition, which the server reports as an
+            # attempt to change the UID.
             return ConflictError(message)
         case 429:
             return TooManyRequestsError(message, retry_after_seconds=wait_seconds)
@@ -124,7 +124,7 @@ def _status(raw: Any) -> ApiStatus:
 
 
 def _as_text(answer: HttpAnswer) -> str:
-    """An answer of someone else, such as a proxy on the way, in one short line."""
+    """An answer without a Status, such as a proxy's, in one short line."""
     text = " ".join(answer.body[: 2 * _LONGEST_TEXT].decode(errors="replace").split())[:_LONGEST_TEXT]
     printable = "".join(each if each.isprintable() else "?" for each in text)
     return f"HTTP {answer.status}: {printable}" if printable else f"HTTP {answer.status}"

@@ -1,6 +1,6 @@
-"""The lines above a request's body: who asks, in whose name, and what kind of answer is understood.
+"""Heads of requests: request line, credentials, impersonation, and accepted types.
 
-In: a `ClientConfig` and the credential of the moment. Out: the bytes of a request's head.
+In: a `ClientConfig` and the current credential. Out: the bytes of a request's head.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ JSON: Final = "application/json"
 
 
 class RequestHeads:
-    """Writes heads; what is the same in all of them is put together once per credential."""
+    """Formats heads; the lines that all requests share are formatted once per credential."""
 
     def __init__(self, config: ClientConfig, *, user_agent: str = "") -> None:
         self._prefix = config.address.prefix
@@ -38,7 +38,7 @@ class RequestHeads:
         return f"{method} {self._prefix}{path} HTTP/1.1\r\n{always}{headers}\r\n".encode()
 
     def post(self, path: str, body: bytes, credential: Credential) -> bytes:
-        """A whole request to create something; all but the path and two lengths is ready-made."""
+        """A whole POST request; only the path and two lengths are formatted for each."""
         if self._credential is not credential:
             self._take(credential)
         return b"%b%b%b%d\r\n\r\n%b" % (self._post_begin, path.encode(), self._post_end, len(body), body)
@@ -73,5 +73,5 @@ def _impersonation_headers(impersonation: Impersonation) -> list[str]:
 
 
 def _one_line(header: str) -> str:
-    """A line break in a configured value must not become a header of its own."""
+    """The header without line breaks, which would start another header."""
     return header.replace("\r", " ").replace("\n", " ")

@@ -1,4 +1,4 @@
-"""Where a kind's objects live in the API, and how messages name them.
+"""Paths of objects in the API, and their names in messages.
 
 In: a kind, names, a subresource. Out: paths, query strings, texts.
 """
@@ -23,12 +23,12 @@ def path_of(info: KindInfo, name: str = "", namespace: str = "", subresource: st
 
 
 def escaped(name: str) -> str:
-    """A name as a part of a path."""
-    # Nearly every name is a DNS name. "." and ".." would be paths of their own.
+    """The name escaped for a path."""
+    # Nearly every name is a DNS name. "." and ".." have a meaning in paths.
     if name.replace("-", "").isalnum() and name.isascii():
         return name
     if name in (".", ".."):
-        raise ApiError(f"{name!r} is no name an object can have", code=400, reason="BadRequest")
+        raise ApiError(f"{name!r} is not a valid name of an object", code=400, reason="BadRequest")
     return quote(name, safe="")
 
 

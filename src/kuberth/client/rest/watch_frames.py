@@ -1,6 +1,6 @@
-"""A watch's bytes, line by line, as events.
+"""Decodes the frames of a watch.
 
-In: pieces of a body that know nothing of lines. Out: `WatchEvent`s in order; an ERROR event raises.
+In: pieces of a body, cut anywhere. Out: `WatchEvent`s in order; an ERROR event raises.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _WHOLE_FRAMES: dict[type[Any], type[Any]] = {}
 
 
 def _whole_frame(kind: type[Any]) -> type[Any]:
-    """A frame with an object of this kind in it."""
+    """The type of a frame with an object of this kind."""
     found = _WHOLE_FRAMES.get(kind)
     if found is None:
         fields = [("type", str), ("object", kind)]
@@ -44,7 +44,7 @@ def _whole_frame(kind: type[Any]) -> type[Any]:
 
 
 class WatchDecoder:
-    """Turns one watch's body into events of one kind."""
+    """Decodes the body of one watch into events of one kind."""
 
     def __init__(self, kind: type[Any], *, what: str, cap: int) -> None:
         self._kind = kind
@@ -54,7 +54,7 @@ class WatchDecoder:
         self._whole = decoder_of(_whole_frame(kind))
 
     def feed(self, data: bytes) -> Iterator[WatchEvent]:
-        """The events that are complete with these bytes."""
+        """Add bytes; yields the events that are complete."""
         end = data.rfind(b"\n")
         if end < 0:
             self._keep(self._rest + data)
@@ -74,13 +74,13 @@ class WatchDecoder:
 
     def _event(self, line: bytes) -> WatchEvent | None:
         try:
-            # One pass, for nearly all: the kind is known, and so is what may happen to its objects.
+            # The fast path: decode the frame and its object in one pass.
             whole = self._whole.decode(line)
             change = _CHANGES.get(whole.type)
             if change is not None:
                 return WatchEvent(change, whole.object, whole.object.metadata.resource_version)
         except (msgspec.MsgspecError, UnicodeDecodeError, WireError):
-            pass  # which is for the next lines to say
+            pass  # the following lines report it
         try:
             frame = _FRAMES.decode(line)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
