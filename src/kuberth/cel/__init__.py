@@ -1,7 +1,7 @@
-"""CEL expressions that select devices, answered as kube-scheduler answers them.
+"""CEL expressions that select devices, with kube-scheduler's results.
 
-In: the text of a selector, and what it may ask about a device. Out: yes, no, or an error that says whether
-the text is wrong (`CelCompileError`) or has no answer for that device (`CelRuntimeError`).
+In: the text of a selector, and the content of a device. Out: true, false, `CelCompileError` for a text that
+is not a selector, or `CelRuntimeError` if it cannot be evaluated for the device.
 """
 
 from kuberth.cel.device import AttributeValue, DeviceContent

@@ -1,6 +1,6 @@
-"""The static types of an expression.
+"""Checks the static types of an expression.
 
-In: a tree. Out: the same tree with a type on every node and, on every call, the overloads that fit; or
+In: a tree. Out: the same tree with a type on every node and, on every call, the matching overloads; or
 problems.
 """
 
@@ -60,7 +60,7 @@ class Checker:
     def __init__(
         self, problems: list[Problem], *, lists: bool = False, variables: Mapping[str, Type] = VARIABLES
     ) -> None:
-        """`lists`: attributes of devices may be lists. `variables`: what the expression can name."""
+        """`lists`: attributes of devices may be lists. `variables`: the declared names."""
         self._variables = variables
         self._problems = problems
         self._device_fields = device_fields(lists=lists)
@@ -68,11 +68,11 @@ class Checker:
         self._scopes: list[dict[str, Type]] = []
 
     def check(self, node: Expression) -> Type:
-        """The type of the tree; all nodes have theirs afterwards."""
+        """The type of the tree; sets the type of every node."""
         return self._bindings.resolve(self._check(node), free_to_dyn=True)
 
     def final(self, node: Expression) -> Type:
-        """A checked node's type with all that became known later."""
+        """A checked node's type, with the type parameters that were resolved later."""
         assert node.type is not None
         return self._bindings.resolve(node.type, free_to_dyn=True)
 
@@ -87,20 +87,20 @@ class Checker:
             return type_of(DEVICE)
         return self._variables.get(name) or TYPE_NAMES.get(name)
 
-    def _complain(self, node: Expression, message: str) -> None:
+    def _report(self, node: Expression, message: str) -> None:
         self._problems.append(Problem(node.offset, message))
 
     def _undeclared(self, node: Expression, name: str) -> Type:
-        self._complain(node, f"undeclared reference to '{name}' (in container '')")
+        self._report(node, f"undeclared reference to '{name}' (in container '')")
         return ERROR
 
     def _mismatch(self, node: Expression, wanted: Type, found: Type) -> None:
-        self._complain(node, f"expected type '{wanted}' but found '{found}'")
+        self._report(node, f"expected type '{wanted}' but found '{found}'")
 
     # Nodes
 
     def _check(self, node: Expression) -> Type:
-        if node.type is None:  # a node that hangs in the tree twice is checked once
+        if node.type is None:  # a node that occurs twice in the tree is checked once
             node.type = self._type(node)
         return node.type
 
@@ -143,16 +143,16 @@ class Checker:
             given = DYN
         else:
             if not target.is_dynamic and target.kind != "error":
-                self._complain(node, f"type '{target}' does not support field selection")
+                self._report(node, f"type '{target}' does not support field selection")
             given = DYN
         return optional_of(given) if was_optional or optional else given
 
     def _struct_field(self, node: Expression, target: Type, field: str) -> Type:
         if target is not DEVICE and target.name != DEVICE.name:
-            self._complain(node, f"unexpected failed resolution of '{target.name}'")
+            self._report(node, f"unexpected failed resolution of '{target.name}'")
             return ERROR
         if field not in self._device_fields:
-            self._complain(node, f"undefined field '{field}'")
+            self._report(node, f"undefined field '{field}'")
             return ERROR
         return self._device_fields[field]
 
@@ -170,7 +170,7 @@ class Checker:
             prefix = qualified_name(node.target)
             name = f"{prefix}.{node.function}".removeprefix(".")
             if prefix is not None and name in FUNCTIONS:
-                node.function, node.target = name, None  # a function of a namespace, no method
+                node.function, node.target = name, None  # a function in a namespace, not a method
             else:
                 self._check(node.target)
         else:
@@ -218,7 +218,7 @@ class Checker:
         shown = [str(self._bindings.resolve(one, free_to_dyn=True)) for one in given]
         target = f"{shown.pop(0)}." if node.target is not None else ""
         signature = f"{target}({', '.join(shown)})"
-        self._complain(node, f"found no matching overload for '{node.function}' applied to '{signature}'")
+        self._report(node, f"found no matching overload for '{node.function}' applied to '{signature}'")
 
     def _list(self, node: ListLiteral) -> Type:
         element: Type | None = None
@@ -249,7 +249,7 @@ class Checker:
         return inside
 
     def _join(self, before: Type | None, given: Type) -> Type:
-        """The type of elements; mixed ones are dynamic here, and refused later unless they go to format."""
+        """The type of elements; mixed ones are dynamic here and refused later, except as format arguments."""
         if before is None:
             return given
         return most_general(before, given) if self._bindings.assignable(before, given) else DYN
@@ -263,21 +263,21 @@ class Checker:
         if found is None:
             return self._undeclared(node, node.name)
         if found.kind != "type":
-            self._complain(node, f"'{found.name}' is not a type")
+            self._report(node, f"'{found.name}' is not a type")
         else:
-            self._complain(node, f"'{node.name}' is not a message type")
+            self._report(node, f"'{node.name}' is not a message type")
         return ERROR
 
     def _device(self, node: MessageLiteral) -> Type:
-        """The one message there is; that none can be made shows when it is tried."""
+        """The only message type; creating one fails at run time."""
         for field in node.fields:
             wanted = self._device_fields.get(field.name)
             given = self._check(field.value)
             if wanted is None:
                 self._problems.append(Problem(field.offset, f"undefined field '{field.name}'"))
             elif not self._bindings.assignable(wanted, given):
-                told = f"expected type of field '{field.name}' is '{wanted}' but provided type is '{given}'"
-                self._problems.append(Problem(field.offset, told))
+                text = f"expected type of field '{field.name}' is '{wanted}' but provided type is '{given}'"
+                self._problems.append(Problem(field.offset, text))
         return DEVICE
 
     def _comprehension(self, node: Comprehension) -> Type:
@@ -307,7 +307,7 @@ class Checker:
         if (source.is_dynamic and source.kind == "dyn") or source.kind in ("error", "parameter"):
             self._bindings.assignable(DYN, source)
             return DYN, DYN
-        self._complain(
+        self._report(
             node.source,
             f"expression of type '{source}' cannot be range of a comprehension"
             " (must be list, map, or dynamic)",

@@ -1,8 +1,7 @@
 """Equality and order of values.
 
-In: two values. Out: whether they are equal, or how they are ordered. Numbers compare across their types;
-other values of different types are unequal, except that Kubernetes' own types have no answer for anything
-else.
+In: two values. Out: whether they are equal, or their order. Numbers compare across their types. Other values
+of different types are unequal, except that comparing Kubernetes' own types with another type is an error.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _EQUAL_BY_VALUE = (str, bytes, bool)
 
 Equal = Callable[[Value, Value], "bool | None"]
 _OWN: dict[type, Equal] = {}
-"""Types of libraries, with their equality."""
+"""Equality of library types, by type."""
 
 
 def register_equality(kind: type, compare: Equal) -> None:
@@ -37,7 +36,7 @@ def register_equality(kind: type, compare: Equal) -> None:
 
 
 def equal(one: Value, other: Value) -> bool | None:
-    """Whether two values are equal; None where that has no answer."""
+    """Whether two values are equal; None if they cannot be compared."""
     kind = type(one)
     if kind in _EQUAL_BY_VALUE:
         return type(other) is kind and bool(one == other)
@@ -67,9 +66,9 @@ def _equal_lists(one: list[Value], other: list[Value]) -> bool:
     if len(one) != len(other):
         return False
     WORK.take(len(one))
-    # No generator: values nest deep, and each of these would take its share of the C stack.
+    # No generator: values nest deeply, and each generator would take a part of the C stack.
     for mine, theirs in zip(one, other, strict=True):  # noqa: SIM110  # see above
-        if equal(mine, theirs) is False:  # a pair without an answer does not make lists unequal
+        if equal(mine, theirs) is False:  # a pair that cannot be compared does not make lists unequal
             return False
     return True
 
@@ -97,7 +96,7 @@ def contains(container: list[Value], element: Value) -> bool:
 
 
 def compare(one: Value, other: Value) -> int:
-    """-1, 0 or 1; an error for values that have no order."""
+    """-1, 0 or 1; raises CelRuntimeError for values without an order."""
     kind, others = type(one), type(other)
     if kind in _NUMBERS:
         if others not in _NUMBERS:

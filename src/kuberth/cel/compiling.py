@@ -1,8 +1,8 @@
-"""Checked trees to Python closures.
+"""Compiles checked trees to Python closures.
 
-In: a checked tree. Out: a closure that takes a frame and gives the value of the expression. A frame is a
-list: the cost so far, the device, and a place for each variable of a loop. Errors are exceptions; `&&`,
-`||` and loops that absorb them catch them.
+In: a checked tree. Out: a closure that takes a frame and returns the value of the expression. A frame is a
+list: the cost so far, the device, and a slot for each loop variable. Errors are exceptions; `&&`, `||` and
+loops catch those that they absorb.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ _FIRST_VARIABLE = 2
 
 
 class _Unset:
-    """A loop's accumulator that nobody has looked at yet: it is worked out when somebody does."""
+    """A loop's accumulator that was not read yet; its start value is evaluated at the first read."""
 
 
 class _Failed:
-    """An accumulator whose last step failed; who looks at it fails alike."""
+    """An accumulator whose last step failed; reading it raises the same error."""
 
     __slots__ = ("error",)
 
@@ -71,16 +71,16 @@ class _Failed:
 _UNSET = _Unset()
 _MISSING = _Unset()
 
-# How an access goes on from a value: the value found, an error, or _MISSING where `ask` is set.
+# One step of an access: returns the value, raises, or returns _MISSING where `ask` is set.
 Access = Callable[[Frame, Value, bool], Value]
 
 
 class Compiled:
     """A compiled node.
 
-    `constant` holds its value in a list if it is known already. An access (a name, a field, an index, a
-    choice between some) has `root` and `accesses`; it costs `surcharge` more when it is evaluated on its own
-    than as a part of a larger one.
+    `constant` holds its value in a list if it is constant. An access (a name, a field, an index, a
+    conditional of these) has `root` and `accesses`; evaluated on its own it costs `surcharge` more than as a
+    part of a longer one.
     """
 
     __slots__ = ("accesses", "constant", "evaluate", "optional", "root", "surcharge")
@@ -104,7 +104,7 @@ class Compiled:
 
     @property
     def resolve(self) -> Evaluate:
-        """Its value as a part of something larger."""
+        """The closure of its value as a part of a larger expression."""
         if self.root is None:
             return self.evaluate
         return _walk(self.root, self.accesses, self.optional)
@@ -149,7 +149,7 @@ def _walk(root: Evaluate, accesses: tuple[Access, ...], optional: tuple[bool, ..
 
 
 def look_up(value: Value, key: Value, *, asking: bool) -> Value:
-    """value[key]; `_MISSING` where it is not there and that was the question."""
+    """value[key]; with `asking`, `_MISSING` instead of an error for a missing key."""
     if isinstance(value, Map):
         found, inner = value.find(key)
         if found:
@@ -190,7 +190,7 @@ class Compiler:
     """Compiles one tree."""
 
     def __init__(self, type_of: Callable[[Expression], Type], *, more: Sequence[str] = ()) -> None:
-        """`more`: names of variables besides the first; their values follow it in the frame."""
+        """`more`: names of further variables; their values follow the first one's in the frame."""
         self._type_of = type_of
         self._plans: dict[int, Compiled] = {}
         self._scopes: list[dict[str, Evaluate]] = [
@@ -201,7 +201,7 @@ class Compiler:
         self.deepest = 0
 
     def compile(self, node: Expression) -> tuple[Evaluate, int]:
-        """The closure, and how long its frames are; `deepest` tells afterwards how deep calls will nest."""
+        """The closure and the length of its frames; sets `deepest`, the nesting of its calls."""
         evaluate = self._plan(node).evaluate
         return evaluate, self._next
 
@@ -238,7 +238,7 @@ class Compiler:
     def _name(self, node: Expression, name: str) -> Compiled:
         name = name.removeprefix(".")
         if self._type_of(node).kind == "type":
-            # Upstream takes whatever is a type for the name of one, variables too.
+            # Upstream takes every name with a type's type for the name of a type, variables, too.
             if name not in TYPE_NAMES:
                 raise CelCompileError(f"program instantiation failed: reference to undefined type: {name}")
             return _constant(TypeValue(name))
@@ -262,7 +262,7 @@ class Compiler:
             frame[COST] += 1
             return look_up(value, field, asking=True) is not _MISSING
 
-        # Asking whether something is there costs nothing beside the accesses that lead to it.
+        # A presence test costs only the accesses that lead to it.
         root = operand.evaluate if operand.root is None else operand.root
         walk = _walk(root, (*operand.accesses, test), (*operand.optional, False))
 
@@ -413,7 +413,7 @@ class Compiler:
         if node.second:
             loop[node.second] = lambda frame: frame[second]
         self._scopes.append(loop)
-        # The accumulator hides a loop variable of its name.
+        # The accumulator hides a loop variable of the same name.
         self._scopes.append(dict(self._scopes[-2]))
         places = (accumulator, first, second if node.second else 0)
         if isinstance(node.condition, Call) and node.condition.function == "@not_strictly_false":
@@ -474,7 +474,7 @@ def _differs(one: Value, other: Value) -> bool:
 def _calling(
     name: str, overloads: tuple[str, ...], apply: Apply, args: list[Evaluate], *, in_turn: bool
 ) -> Evaluate:
-    """`in_turn`: once an argument fails, later ones are not looked at and the call costs nothing."""
+    """The closure of a call. `in_turn`: after an argument fails, the others are not evaluated or charged."""
     before, after = cost_before(name, overloads), cost_after(name, overloads)
     if len(args) == 1 and after is None and not in_turn:
         return _calling_one(apply, args[0], before or _one)
@@ -521,7 +521,7 @@ def _calling_two(apply: Apply, one: Evaluate, other: Evaluate, cost: Cost) -> Ev
         try:
             left = one(frame)
         except CelRuntimeError:
-            # Both sides are looked at (and paid for), whatever the first gave.
+            # Both sides are evaluated and charged, whatever the first returns.
             right = _quietly(other, frame)
             frame[COST] += cost(NONE, right)
             raise
@@ -546,7 +546,7 @@ def _quietly(evaluate: Evaluate, frame: Frame) -> Value:
 
 
 def _logical(terms: list[Evaluate], *, decisive: bool) -> Compiled:
-    """The first term that decides, however many fail; else the first failure."""
+    """`&&` or `||`: the decisive value if any term has it, else the first error."""
 
     def evaluate(frame: Frame) -> Value:
         failure: CelRuntimeError | None = None
@@ -560,7 +560,7 @@ def _logical(terms: list[Evaluate], *, decisive: bool) -> Compiled:
             except CelRuntimeError as exc:
                 failure = failure or exc
         if failure is not None:
-            raise failure.with_traceback(None)  # raised again and again in a loop, it would grow a tail
+            raise failure.with_traceback(None)  # raised repeatedly in a loop, its traceback would grow
         return not decisive
 
     return Compiled(evaluate)
@@ -595,7 +595,7 @@ def _alternative(plans: list[Compiled], *, whole: bool) -> Compiled:
 
 
 def _constant_membership(element: Compiled, container: Value) -> Compiled | None:
-    """`x in [...]` with constants: one look instead of a walk."""
+    """`x in [...]` with constants: a set look-up instead of a loop."""
     if not container:
         return _constant(False)
     known: set[Hashable] = set()
@@ -627,7 +627,7 @@ def _as_other_numbers(number: Value) -> list[Value]:
 
 
 def _reading(place: int, start: Evaluate) -> Evaluate:
-    """An accumulator: worked out when first looked at, and an error as long as its last step was one."""
+    """Read an accumulator: evaluate its start value at the first read, raise the error of a failed step."""
 
     def read(frame: Frame) -> Value:
         value = frame[place]
@@ -651,9 +651,9 @@ def _reading(place: int, start: Evaluate) -> Evaluate:
 def _quantifying(
     source: Evaluate, predicate: Evaluate, places: tuple[int, int, int], *, decisive: bool
 ) -> Evaluate:
-    """`all` and `exists`: what their folding amounts to, at its cost, without its detours."""
+    """`all` and `exists` as a plain loop, with the cost of their comprehension."""
     _, first, second = places
-    asking = 3 if decisive else 2  # a look at the accumulator before each step
+    asking = 3 if decisive else 2  # reading the accumulator before each step
 
     def quantify(frame: Frame) -> Value:
         failure: CelRuntimeError | None = None

@@ -1,7 +1,7 @@
-"""What a call costs, in the units of kube-scheduler's limit.
+"""The cost of a call, in the units of kube-scheduler's limit.
 
-In: a function, the overload that the checker picked (none where several fit), and the values. Out: the
-cost. Some costs depend on what a call gave; the rest are charged before it runs.
+In: a function, the overload that the checker picked (none if several match), and the values. Out: the cost.
+Some costs depend on the result; the others are charged before the call.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _elements(*args: Value) -> int:
 
 
 def _walk(*args: Value) -> int:
-    """All there is in a value."""
+    """The size of a value with everything in it."""
     total = 0
     todo = [args[0]]
     while todo:
@@ -174,7 +174,7 @@ _BY_OVERLOAD: dict[str, Cost] = {
 
 
 def cost_before(function: str, overloads: tuple[str, ...]) -> Cost | None:
-    """The cost that arguments alone decide; None where it is 1, or known only afterwards."""
+    """The cost that depends on the arguments; None if it is 1 or depends on the result."""
     if function == "sort":
         return _self_compare(0) if len(overloads) == 1 else None
     if function == "@sortByAssociatedKeys":
@@ -192,7 +192,7 @@ def _joined(result: Value) -> int:
 
 
 def cost_after(function: str, overloads: tuple[str, ...]) -> Cost | None:
-    """The cost that the result decides."""
+    """The cost that depends on the result."""
     if function == "join":
         return _joined
     if len(overloads) == 1 and overloads[0] in ("list_slice", "lists_range", "list_reverse"):

@@ -1,8 +1,7 @@
-"""How functions are declared, and which of their overloads run.
+"""Declarations of functions, and the selection of their overloads.
 
-In: libraries, tables of overloads with their signatures. Out: functions by name. The checker picks
-overloads by static types; where these leave several (dynamic values), the values themselves decide when
-the call runs.
+In: libraries, which are tables of overloads with signatures. Out: functions by name. The checker picks
+overloads by static types; if several match (dynamic values), the values decide at run time.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ class Function:
         self.guarded = True
 
     def implementation(self, picked: tuple[str, ...]) -> Apply:
-        """What runs for a call whose static types left these overloads."""
+        """The implementation for a call whose static types match these overloads."""
         if self.operator is not None:
             return self.operator
         if len(picked) == 1 and self.overloads[picked[0]].apply is not None:
@@ -61,7 +60,7 @@ class Function:
         return self._dispatch(candidates)
 
     def decides_late(self, picked: tuple[str, ...]) -> bool:
-        """Whether the values of a call decide which overload runs."""
+        """Whether the overload is selected at run time."""
         return self.operator is None and len(picked) != 1 and len(self.overloads) > 1
 
     def _guard(self, overload: Overload) -> Apply:
@@ -112,7 +111,7 @@ def collect(*libraries: Iterable[Overload]) -> dict[str, Function]:
 
 
 def _guard(wanted: Type) -> _Guard | None:
-    """Whether a value is of this type, as far as that is asked: lists and maps show their first element."""
+    """A check whether a value has this type; of lists and maps it checks the first element."""
     if wanted.is_dynamic or wanted.kind == "parameter":
         return None
     name = wanted.name

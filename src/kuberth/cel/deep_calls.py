@@ -1,8 +1,7 @@
-"""Room for calls within calls.
+"""A higher recursion limit for deeply nested expressions.
 
-Expressions nest up to 250 deep and values as deep, each level a few Python calls: more than Python's own
-limit of a thousand leaves. Calls between Python functions take no room on the C stack, so the limit may be
-raised for a while.
+Expressions and values nest up to 250 levels, each with several Python calls: more than Python's limit of a
+thousand. Calls between Python functions do not use the C stack, so the limit may be raised for a while.
 """
 
 from __future__ import annotations
@@ -13,11 +12,11 @@ from contextlib import contextmanager
 from threading import Lock
 from typing import Final
 
-_ROOM: Final = 20_000
+_RAISED_LIMIT: Final = 20_000
 
 
 class _Limit:
-    """The limit is one for all threads: the first that goes deep raises it, the last lowers it again."""
+    """The limit of all threads: the first one that enters raises it, the last one that leaves restores it."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -28,7 +27,7 @@ class _Limit:
         with self._lock:
             if not self._deep:
                 self._usual = sys.getrecursionlimit()
-                sys.setrecursionlimit(max(self._usual, _ROOM))
+                sys.setrecursionlimit(max(self._usual, _RAISED_LIMIT))
             self._deep += 1
 
     def leave(self) -> None:
@@ -43,7 +42,7 @@ _LIMIT: Final = _Limit()
 
 @contextmanager
 def deep_calls() -> Iterator[None]:
-    """Within, calls may nest far deeper than usual."""
+    """Raise the recursion limit while the block lasts."""
     _LIMIT.enter()
     try:
         yield

@@ -1,7 +1,7 @@
-"""What a selector sees of a device.
+"""The content of a device that a selector reads.
 
-In: driver, attributes and capacities as a ResourceSlice names them. Out: the same, frozen and equal by
-content, so that devices that look alike share one answer.
+In: driver, attributes and capacities as in a ResourceSlice. Out: the same, frozen and equal by content, so
+that equal devices share one result.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ AttributeValue = tuple[str, int | bool | str | tuple[int | bool | str, ...]]
 """The kind ("int", "bool", "string" or "version", or one of these for a list: "ints") and the value; the kind
 keeps 1 and true apart.
 
-Any other kind is an attribute that this version of the API does not know: a selector that is asked about
-such a device fails, as upstream's does.
+Any other kind is an attribute that this version of the API does not know: evaluating a selector for such a
+device fails, as upstream.
 """
 
 
 class DeviceContent:
-    """A device as an expression sees it; two with equal content are equal and hash alike."""
+    """A device in an expression; devices with equal content are equal."""
 
     __slots__ = (
         "_attributes",
@@ -73,9 +73,9 @@ class DeviceContent:
 
 
 def variable_of(device: DeviceContent) -> Map:
-    """The variable `device`; raises `CelRuntimeError` for an attribute that has no value.
+    """The variable `device`; raises `CelRuntimeError` for an attribute without a value.
 
-    Names without a domain belong to the driver's.
+    Names without a domain belong to the driver's domain.
     """
     if device._attributes is None:
         attributes: dict[Hashable, Value] = {}
@@ -83,7 +83,7 @@ def variable_of(device: DeviceContent) -> Map:
             domain, bare = _split(name, device.driver)
             attributes.setdefault(domain, Map()).entries[bare] = _attribute(name, attribute)
         device._attributes = Domains(attributes)
-    # Quantities are new each time: expressions can change them, see QuantityValue.
+    # New quantities each time, because expressions can change them: see QuantityValue.
     capacity: dict[Hashable, Value] = {}
     for name, quantity in device.capacity.items():
         domain, bare = _split(name, device.driver)

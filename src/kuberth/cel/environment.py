@@ -1,4 +1,4 @@
-"""What a selector can name: the variable `device` with its fields, and the types."""
+"""The names that a selector can use: the variable `device` with its fields, and the types."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DEVICE = NAMED["Device"]
 
 
 def device_fields(*, lists: bool) -> dict[str, Type]:
-    """What a device has. Attributes that may be lists are dynamic: one can go over them."""
+    """The fields of a device. Attributes that may be lists are dynamic, so that loops accept them."""
     return {
         "driver": STRING,
         "allowMultipleAllocations": BOOL,

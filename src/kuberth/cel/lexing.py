@@ -1,6 +1,6 @@
-"""Text to tokens.
+"""Splits the text of an expression into tokens.
 
-In: the text of an expression. Out: its tokens with their offsets; what is no token is a problem.
+In: the text. Out: its tokens with their offsets, and problems for text that is not a token.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Token(NamedTuple):
 
 
 def read_tokens(text: str, problems: list[Problem]) -> list[Token]:
-    """All tokens and a last one that marks the end."""
+    """All tokens, and a last one that marks the end."""
     tokens: list[Token] = []
     position = 0
     while position < len(text):

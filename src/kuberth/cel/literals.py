@@ -1,6 +1,6 @@
-"""What literals stand for.
+"""Values of literals.
 
-In: the text of a number or string token. Out: its value; `ValueError` with CEL's words for one that has none.
+In: the text of a number or string token. Out: its value; `ValueError` with CEL's message for an invalid one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SIMPLE = {
     "?": 63,
 }
 _HEX_DIGITS = {"x": 2, "X": 2, "u": 4, "U": 8}
-_LONGEST_NUMBER = 4000  # Python refuses to read longer ones; no 64 bits hold them either
+_LONGEST_NUMBER = 4000  # Python refuses to parse longer ones, which exceed 64 bits anyway
 
 
 def read_int(text: str, *, negative: bool) -> int:
@@ -84,7 +84,7 @@ def _body(token: str) -> tuple[str, bool]:
 
 
 def _codes(body: str, *, octets: bool) -> list[int]:
-    """Code points; in bytes an octet written as an escape comes as -1 - octet, to tell it from a letter."""
+    """Code points; in bytes an escaped octet is -1 - octet, to distinguish it from a character."""
     codes: list[int] = []
     position = 0
     while position < len(body):

@@ -1,6 +1,6 @@
-"""Calls that are no calls: has, all, exists, map, filter, cel.bind and their like become comprehensions.
+"""Expands macros: has, all, exists, map, filter, cel.bind and others become comprehensions.
 
-In: a call as it was parsed. Out: the tree it stands for, or None if the call is no macro.
+In: a parsed call. Out: the tree of its expansion, or None if the call is not a macro.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _SORT_INPUT = "@__sortBy_input__"
 
 
 class MacroProblem(Exception):  # noqa: N818  # never leaves the parser
-    """A macro's arguments are not what it needs."""
+    """The arguments of a macro are invalid."""
 
     def __init__(self, offset: int, message: str) -> None:
         super().__init__(message)
@@ -30,19 +30,19 @@ _Expand = Callable[[int, "Expression | None", Sequence[Expression]], "Expression
 def expand(
     offset: int, function: str, target: Expression | None, args: Sequence[Expression]
 ) -> Expression | None:
-    """The tree a macro call stands for; None for an ordinary call."""
+    """The expansion of a macro call; None for another call."""
     macro = _MACROS.get((function, len(args), target is not None))
     return None if macro is None else macro(offset, target, args)
 
 
-def _variable(node: Expression, complaint: str) -> str:
+def _variable(node: Expression, message: str) -> str:
     if not isinstance(node, Name):
-        raise MacroProblem(node.offset, complaint)
+        raise MacroProblem(node.offset, message)
     return node.name
 
 
-def _loop_variable(node: Expression, complaint: str) -> str:
-    name = _variable(node, complaint)
+def _loop_variable(node: Expression, message: str) -> str:
+    name = _variable(node, message)
     if name == _FORMER_ACCUMULATOR:
         raise MacroProblem(node.offset, "iteration variable overwrites accumulator variable")
     return name
@@ -175,7 +175,7 @@ def _has(offset: int, _target: Expression | None, args: Sequence[Expression]) ->
 
 
 def _let(offset: int, name: str, value: Expression, *, step: Expression, result: Expression) -> Expression:
-    """A variable for `result`: a loop over nothing, whose accumulator is never touched."""
+    """Bind a variable in `result`: a loop over an empty list, whose accumulator is the variable."""
     return Comprehension(
         offset,
         ListLiteral(offset, []),

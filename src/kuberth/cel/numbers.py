@@ -1,6 +1,6 @@
-"""Numbers as texts, the way Go reads and writes them.
+"""Parses and formats numbers as Go does.
 
-In: a text or a number. Out: the other; None for a text that is no number.
+In: a text or a number. Out: the other; None for a text that is not a number.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ def parse_double(text: str) -> float | None:
 
 
 def _without_separators(text: str) -> str:
-    """Underscores may only stand between digits."""
+    """The text without underscores; raises ValueError unless they are between digits."""
     if re.search(r"__|_$|^_|[^0-9a-fA-FxX]_|_[^0-9a-fA-F]", text):
         raise ValueError(text)
     return text.replace("_", "")
 
 
 def format_double(value: float) -> str:
-    """The shortest text that reads back, with an exponent from a million on (%g)."""
+    """The shortest text that parses to the same number, with an exponent from a million on (%g)."""
     if isnan(value):
         return "NaN"
     if isinf(value):
@@ -73,7 +73,7 @@ def format_double(value: float) -> str:
 
 
 def format_plain(value: float) -> str:
-    """The shortest text that reads back, without an exponent."""
+    """The shortest text that parses to the same number, without an exponent."""
     if isnan(value):
         return "NaN"
     if isinf(value):
@@ -83,7 +83,7 @@ def format_plain(value: float) -> str:
 
 
 def _digits(value: float) -> tuple[str, str, int]:
-    """Sign, digits without zeros at their end, and where the point stands."""
+    """Sign, digits without trailing zeros, and the position of the point."""
     parts = Decimal(repr(value)).as_tuple()
     digits = "".join(map(str, parts.digits))
     point = len(digits) + int(parts.exponent)

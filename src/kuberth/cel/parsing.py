@@ -1,7 +1,7 @@
-"""Tokens to a tree.
+"""Parses expressions.
 
-In: the text of an expression. Out: its tree with macros expanded, or the problems that kept it from being
-one. The limits are cel-go's: the length of a text, and how deep its parts may nest.
+In: the text of an expression. Out: its tree with macros expanded, or problems. The limits are cel-go's: the
+length of the text and the depth of its nesting.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ _OPERAND = (
 
 
 class _StopParsing(Exception):  # noqa: N818  # ends the parser, never leaves it
-    """The text is no expression from here on; the problem is noted."""
+    """Parsing cannot go on; the problem is recorded."""
 
 
 def parse(text: str, problems: list[Problem]) -> Expression | None:
-    """The tree of the text; None and problems if it has none."""
+    """The tree of the text; None, and problems, for an invalid text."""
     if len(text) > MAX_CODE_POINTS:
         problems.append(
             Problem(
@@ -83,10 +83,10 @@ class _Parser:
         self._tokens = tokens
         self._position = 0
         self._problems = problems
-        # How many of each rule are being read: what cel-go counts against its limit, beside the depth of the
-        # tree (a chain like a + b + c is as deep as it is long).
+        # Open rules by kind, which cel-go counts against its limit beside the depth of the tree (a chain like
+        # a + b + c is as deep as it is long).
         self._open = {"expression": 0, "relation": 0, "sum": 0}
-        self._unclosed = 0  # brackets, and conditions that lack their other half
+        self._unclosed = 0  # brackets, and conditionals without their second half
 
     def whole(self) -> Expression:
         node = self._expression()
@@ -127,7 +127,7 @@ class _Parser:
         self._problems.append(Problem(offset, message))
         raise _StopParsing
 
-    def _complain(self, offset: int, message: str) -> Expression:
+    def _report(self, offset: int, message: str) -> Expression:
         self._problems.append(Problem(offset, message))
         return Literal(offset, None)
 
@@ -221,7 +221,7 @@ class _Parser:
         dot = self._take()
         optional = self._accept("?")
         if self._peek == "quoted":
-            return self._complain(self._take().offset, "unsupported syntax: '`'")
+            return self._report(self._take().offset, "unsupported syntax: '`'")
         name = self._expect("name")
         if optional:
             field = Literal(name.offset, name.text)
@@ -246,7 +246,7 @@ class _Parser:
         try:
             expanded = expand(offset, function, target, args)
         except MacroProblem as exc:
-            return self._complain(*exc.problem)
+            return self._report(*exc.problem)
         return Call(offset, function, args, target) if expanded is None else expanded
 
     def _arguments(self) -> tuple[int, list[Expression]]:
@@ -302,7 +302,7 @@ class _Parser:
             else:
                 value = literals.read_bytes(token.text)
         except ValueError as exc:
-            return self._complain(offset, str(exc))
+            return self._report(offset, str(exc))
         return Literal(offset, value)
 
     def _name(self) -> Expression:
@@ -352,7 +352,7 @@ class _Parser:
         return self._nested(MapLiteral(offset, entries), *parts, deeper=0)
 
     def _at_message(self) -> bool:
-        """Whether names with dots between them end in a brace."""
+        """Whether a dotted name is followed by a brace."""
         position = self._position + (self._peek == ".")
         kinds = self._tokens
         while kinds[position].kind == "name":

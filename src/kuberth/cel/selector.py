@@ -1,6 +1,6 @@
-"""A compiled selector, and the memory of what it answered.
+"""Compiled selectors with a cache of their results.
 
-In: an expression, later devices. Out: whether a device matches; asked again about an equal one, from memory.
+In: an expression, later devices. Out: whether a device matches; for an equal device from the cache.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kuberth.errors import CelCompileError, CelRuntimeError
 
 _SELECTORS = 512
 _ANSWERS_A_SELECTOR = 4096
-_SHALLOW = 20  # expressions that nest no deeper need no more calls within calls than Python allows anyway
+_SHALLOW = 20  # expressions up to this depth stay within Python's recursion limit
 _NO_BOOL = {
     "string": "unsupported native conversion from string to 'bool'",
     "int": "unsupported type conversion from 'int' to bool",
@@ -31,7 +31,7 @@ _NO_BOOL = {
 
 
 class DeviceSelector:
-    """An expression that compiled: asks a device, and remembers the answer for all devices like it."""
+    """A compiled expression; evaluates it once for all devices with equal content."""
 
     def __init__(self, expression: str, evaluate: Evaluate, *, frame_length: int, deep: bool) -> None:
         self.expression = expression
@@ -41,7 +41,7 @@ class DeviceSelector:
         self._answers: dict[DeviceContent, bool | str] = {}
 
     def matches(self, device: DeviceContent) -> bool:
-        """Whether the device is selected; raises `CelRuntimeError` where the expression has no answer."""
+        """Whether the device is selected; raises `CelRuntimeError` if the evaluation fails."""
         answer = self._answers.get(device)
         if answer is None:
             answer = self._ask(device)
@@ -50,7 +50,7 @@ class DeviceSelector:
         return answer
 
     def cost(self, device: DeviceContent) -> int:
-        """What it costs to ask this device, in the units of the limit; raises like `matches`."""
+        """The cost of the evaluation, in the units of the limit; raises like `matches`."""
         return int(self._run(device)[1])
 
     def _ask(self, device: DeviceContent) -> bool | str:
@@ -93,7 +93,7 @@ def _as_bool(value: Value) -> bool:
 
 
 def compile_selector(expression: str, *, lists: bool = False) -> DeviceSelector:
-    """The selector of this text; raises `CelCompileError` if it is none.
+    """Compile a selector; raises `CelCompileError` for an invalid text.
 
     `lists`: attributes may be lists (the feature gate DRAListTypeAttributes).
     """
@@ -105,18 +105,18 @@ def compile_selector(expression: str, *, lists: bool = False) -> DeviceSelector:
 
 @lru_cache(maxsize=_SELECTORS)
 def _compile(expression: str, lists: bool) -> DeviceSelector | str:
-    """The selector, or what is wrong with the text: also a wrong text is read only once."""
+    """The selector, or the error message, which is cached, too."""
     WORK.begin()
     try:
         with deep_calls():
-            return _compile_anew(expression, lists=lists)
+            return _compile_uncached(expression, lists=lists)
     except CelCompileError as exc:
         return str(exc)
     except (CostExceeded, RecursionError, MemoryError):
         return "program instantiation failed: the expression is too large"
 
 
-def _compile_anew(expression: str, *, lists: bool) -> DeviceSelector:
+def _compile_uncached(expression: str, *, lists: bool) -> DeviceSelector:
     problems: list[Problem] = []
     tree = parse(expression, problems)
     if tree is not None:

@@ -1,6 +1,6 @@
-"""The text of an expression, and problems shown in it.
+"""Reports problems of an expression.
 
-In: a text, and problems at offsets. Out: the report that kube-scheduler would print: message, line and caret.
+In: a text, and problems at offsets. Out: kube-scheduler's report: message, line and caret.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _SHOWN = 100
 
 
 class Problem(NamedTuple):
-    """What is wrong, and where."""
+    """A message and its offset in the text."""
 
     offset: int
     message: str
@@ -32,12 +32,12 @@ class Source:
             self._starts.append(self._starts[-1] + len(line) + 1)
 
     def report(self, problems: list[Problem]) -> str:
-        """All problems in the order of the text, each with its line and a caret below."""
+        """All problems in the order of the text, each with its line and a caret."""
         ordered = sorted(problems, key=lambda problem: problem.offset)
-        told = "\n".join(self._show(problem) for problem in ordered[:_SHOWN])
+        report = "\n".join(self._show(problem) for problem in ordered[:_SHOWN])
         if len(ordered) > _SHOWN:
-            told += f"\n{len(ordered) - _SHOWN} more errors were truncated"
-        return told
+            report += f"\n{len(ordered) - _SHOWN} more errors were truncated"
+        return report
 
     def _show(self, problem: Problem) -> str:
         if problem.offset == NOWHERE:
@@ -45,7 +45,7 @@ class Source:
         index = bisect_right(self._starts, problem.offset) - 1
         column = problem.offset - self._starts[index]
         line = self._lines[index].replace("\t", " ")
-        # A caret under characters that take two columns is drawn two columns wide.
+        # Under a character of two columns the caret takes two columns.
         caret = "".join("．" if _is_wide(char) else "." for char in line[:column])
         caret += "＾" if _is_wide(line[column : column + 1]) else "^"
         return f"ERROR: <input>:{index + 1}:{column + 1}: {problem.message}\n | {line}\n | {caret}"

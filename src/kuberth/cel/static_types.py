@@ -1,4 +1,4 @@
-"""The static types of CEL, and how they are written.
+"""The static types of CEL and their notation.
 
 In: a signature like `list(A), A -> int`. Out: types; single letters are type parameters.
 """
@@ -13,7 +13,7 @@ _MAX_SIZE = 500
 
 
 class Type:
-    """A type: its name and its parameters; `kind` tells names apart that mean different sorts of types."""
+    """A type: its name and its parameters; `kind` distinguishes sorts of types with the same name."""
 
     __slots__ = ("kind", "name", "parameters", "size")
 
@@ -22,17 +22,17 @@ class Type:
         self.name = name
         self.parameters = parameters
         self.size: int = 1 + sum(part.size for part in parameters)
-        if self.size > _MAX_SIZE:  # {x: x} doubles a type: stop before it has filled the memory
+        if self.size > _MAX_SIZE:  # {x: x} doubles a type
             raise CelCompileError(f"compilation failed: a type has more than {_MAX_SIZE} parts")
 
     def __str__(self) -> str:
-        """As cel-go writes it in most messages."""
+        """The type in most of cel-go's messages."""
         if not self.parameters:
             return _SHORT.get(self.name, self.name)
         return f"{self.name}({', '.join(str(parameter) for parameter in self.parameters)})"
 
     def full_name(self) -> str:
-        """As cel-go writes the type of a result."""
+        """The type of a result in cel-go's messages."""
         if self.kind == "parameter":
             return f"<{self.name}>"
         if not self.parameters:
@@ -40,7 +40,7 @@ class Type:
         return f"{self.name}({', '.join(parameter.full_name() for parameter in self.parameters)})"
 
     def same(self, other: Type, *, by_name: bool = True) -> bool:
-        """Equal; without `by_name` any type parameter equals any other."""
+        """Whether the types are equal; without `by_name` all type parameters are equal."""
         if self is other:
             return True
         if self.kind != other.kind or len(self.parameters) != len(other.parameters):
@@ -127,14 +127,14 @@ def parameter(name: str) -> Type:
 
 
 def unwrap_optional(given: Type) -> tuple[Type, bool]:
-    """What an optional holds, and whether it is one."""
+    """The type in an optional, and whether it is one."""
     if given.kind == "opaque" and given.name == "optional_type":
         return given.parameters[0], True
     return given, False
 
 
 def read_signature(text: str) -> tuple[tuple[Type, ...], Type]:
-    """`a, b -> c`: what a function takes, and what it gives."""
+    """Parse `a, b -> c`: the argument types and the result type."""
     taken, _, given = text.partition("->")
     words = re.findall(r"\w+|[(),]", taken)
     types: list[Type] = []

@@ -1,7 +1,7 @@
 """The tree of an expression.
 
-Nodes know their offset in the text (problems are shown there) and, once checked, their static type. A node
-may hang in the tree twice (macros repeat their target), always with the same variables in sight.
+Nodes have their offset in the text, for problems, and once checked their static type. A node may occur twice
+in the tree (macros repeat their target), always in the same scope.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Name(Expression):
 
 
 class Select(Expression):
-    """`operand.field`, or with `test` only whether it is there."""
+    """`operand.field`, or with `test` a presence test."""
 
     __slots__ = ("field", "is_name", "operand", "test")
 
@@ -79,7 +79,7 @@ class ListLiteral(Expression):
 
 
 class Entry:
-    """`key: value` of a map, or with a leading question mark only if the value is there."""
+    """`key: value` of a map; with a leading question mark only if the value is present."""
 
     __slots__ = ("key", "optional", "value")
 
@@ -118,7 +118,7 @@ class MessageLiteral(Expression):
 
 
 class Comprehension(Expression):
-    """What all macros that loop become: fold `scope` into an accumulator that starts as `start`."""
+    """The expansion of macros with a loop: fold `scope` into an accumulator that starts as `start`."""
 
     __slots__ = ("accumulator", "condition", "result", "second", "source", "start", "step", "variable")
 
@@ -147,7 +147,7 @@ class Comprehension(Expression):
 
 
 def qualified_name(node: Expression) -> str | None:
-    """`a.b.c` as one name, if the node is nothing else."""
+    """The dotted name `a.b.c`; None for any other node."""
     parts: list[str] = []
     while isinstance(node, Select) and not node.test:
         parts.append(node.field)

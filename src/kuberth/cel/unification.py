@@ -1,7 +1,7 @@
-"""Whether one static type may stand where another is asked for.
+"""Assignability of static types, with type parameters.
 
-In: two types. Out: yes or no, and what the type parameters in them turned out to be. A parameter is bound
-by the first type it meets and widened by later, more general ones; a failed attempt leaves no trace.
+In: two types. Out: whether one is assignable to the other, and the bindings of type parameters. A parameter
+is bound to the first type and widened by later, more general ones; a failed attempt changes nothing.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _MAX_STEPS = 1_000_000
 
 
 class Bindings:
-    """What type parameters stand for, so far.
+    """The bindings of type parameters so far.
 
-    Walks over types use loops and lists, no generators: what parameters stand for can nest deep, and each
-    generator would take its share of the C stack.
+    Types are traversed with loops and lists instead of generators: they can nest deeply, and each generator
+    would take a part of the C stack.
     """
 
     def __init__(self) -> None:
@@ -34,12 +34,12 @@ class Bindings:
         self._steps = 0
 
     def fresh(self) -> Type:
-        """A type that is not known yet."""
+        """A new type parameter."""
         self._fresh += 1
         return Type("parameter", f"_var{self._fresh - 1}")
 
     def instantiate(self, signature: Sequence[Type]) -> list[Type]:
-        """The signature with parameters of its own."""
+        """The signature with new type parameters."""
         names: dict[str, Type] = {}
         return [self._rename(given, names) for given in signature]
 
@@ -53,7 +53,7 @@ class Bindings:
         return Type(given.kind, given.name, tuple([self._rename(part, names) for part in given.parameters]))
 
     def resolve(self, given: Type, *, free_to_dyn: bool = False) -> Type:
-        """The type with all that is known put in."""
+        """The type with its parameters replaced by their bindings."""
         while given.kind == "parameter":
             found = self._bound.get(given.name)
             if found is None:
@@ -86,7 +86,7 @@ class Bindings:
 
     def _fits(self, one: Type, other: Type) -> bool:
         self._steps += 1
-        if self._steps > _MAX_STEPS:  # parameters that stand for pairs of parameters can be nested for ever
+        if self._steps > _MAX_STEPS:  # parameters bound to pairs of parameters can nest without end
             raise CelCompileError("compilation failed: the types are too complicated")
         if other.kind == "parameter":
             fits, was_bound = self._substitutes(one, other)
@@ -112,7 +112,7 @@ class Bindings:
         return one.kind in _SIMPLE and one.kind == other.kind and one.name == other.name
 
     def _substitutes(self, one: Type, variable: Type) -> tuple[bool, bool]:
-        """Whether `one` can be what the variable stands for, and whether that was known before."""
+        """Whether the variable can be bound to `one`, and whether it was bound before."""
         if one.same(variable):
             return True, True
         bound = self._bound.get(variable.name)

@@ -1,7 +1,7 @@
-"""What is wrong with constants though their types are right.
+"""Validates constants in an expression.
 
-In: a checked tree. Out: problems: patterns, durations and timestamps that cannot be read, formats that do
-not fit their arguments, lists and maps that mix types.
+In: a checked tree. Out: problems: invalid patterns, durations and timestamps, formats that do not match their
+arguments, lists and maps that mix types.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _ALLOWED = {
 
 
 def validate(root: Expression, type_of: TypeOf) -> list[Problem]:
-    """The problems of a tree that checked well."""
+    """The problems of a checked tree."""
     problems: list[Problem] = []
     seen: set[int] = set()
     todo: list[tuple[Expression, bool]] = [(root, False)]
@@ -67,7 +67,7 @@ def validate(root: Expression, type_of: TypeOf) -> list[Problem]:
 
 
 def parts_of(node: Expression) -> Iterator[Expression]:
-    """The nodes directly below."""
+    """The children of a node."""
     if isinstance(node, Select):
         if not node.is_name:
             yield node.operand
@@ -87,7 +87,7 @@ def parts_of(node: Expression) -> Iterator[Expression]:
 
 def _check_call(node: Call, type_of: TypeOf) -> Iterator[Problem]:
     if node.function in _READABLE and node.args:
-        # Upstream looks at the first argument, also where matches(text, pattern) has its text there.
+        # Upstream checks the first argument, although in matches(text, pattern) that is the text.
         arg = node.args[0]
         if isinstance(arg, Literal) and not _READABLE[node.function](arg.value):
             yield Problem(arg.offset, f"invalid {node.function} argument")
@@ -145,20 +145,20 @@ def _check_format(node: Call, type_of: TypeOf) -> Iterator[Problem]:
                 return
             wrong = _wrong_argument(args[used], clause.kind, type_of)
             if wrong is not None:
-                told = WRONG_TYPE[clause.kind] + type_of(wrong).name
-                yield Problem(wrong.offset, f"error during formatting: {told}")
+                message = WRONG_TYPE[clause.kind] + type_of(wrong).name
+                yield Problem(wrong.offset, f"error during formatting: {message}")
                 return
             used += 1
     except CelRuntimeError as exc:
         yield Problem(node.offset, str(exc))
         return
     if len(args) > used:
-        told = f"too many arguments supplied to string.format (expected {used}, got {len(args)})"
-        yield Problem(node.offset, told)
+        message = f"too many arguments supplied to string.format (expected {used}, got {len(args)})"
+        yield Problem(node.offset, message)
 
 
 def _wrong_argument(node: Expression, clause: str, type_of: TypeOf) -> Expression | None:
-    """The part of an argument that does not fit the clause."""
+    """The part of an argument that does not match the clause."""
     todo = [node]
     while todo:
         one = todo.pop(0)

@@ -1,8 +1,8 @@
 """The values of CEL as Python values.
 
-bool, float, str, bytes, None and list stand for themselves, int for CEL's 64-bit int; the rest have
-classes here. Operations make sure that an int stays within 64 bits. Lists and maps are never changed once
-an expression can see them, except the accumulator of a loop.
+bool, float, str, bytes, None and list represent themselves, int CEL's 64-bit int; the others have classes
+here. Operations keep an int within 64 bits. Lists and maps do not change once an expression has them, except
+the accumulator of a loop.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ UINT_MAX = 2**64 - 1
 
 MAX_ELEMENTS = 1_000_000
 MAX_CHARACTERS = 10_000_000
-"""What could be built one by one before the cost limit strikes; nothing larger is ever built at once."""
+"""Limits of values that one call may build, beyond what the cost limit allows to build step by step."""
 
 COST_EXCEEDED = "operation cancelled: actual cost limit exceeded"
 
 
 class CostExceeded(Exception):  # noqa: N818  # ends an evaluation; no operator absorbs it
-    """The expression does more work than a selector may."""
+    """The evaluation does more work than allowed."""
 
 
 class Work:
-    """How many parts of values one evaluation may still walk over.
+    """The work that one evaluation may still do: parts of values traversed, and steps of regular expressions.
 
     A value can hold another one twice, that one a third one twice, and so on: small to build, and without end
-    to compare or to print. The cost of such a walk is only known when it has ended.
+    to compare or to print. The cost of such a traversal is known only after it.
     """
 
     MOST = 1_000_000
@@ -67,13 +67,13 @@ class Uint(int):
 
 
 class Accumulator(list[Value]):
-    """A list that a loop builds: adding to it changes it, so that a loop does not copy it each time."""
+    """The list that a loop builds; adding changes it instead of copying it."""
 
     __slots__ = ()
 
 
 class TypeValue:
-    """A type as a value: what type(x) gives and what `int` means."""
+    """A type as a value: the result of type(x), and the value of `int`."""
 
     __slots__ = ("name",)
 
@@ -95,7 +95,7 @@ NONE = Optional(present=False)
 
 
 class Timestamp:
-    """Nanoseconds since 1970, and the offset from UTC it was written with (string() gives it back)."""
+    """Nanoseconds since 1970, and the offset from UTC of its text, which string() keeps."""
 
     __slots__ = ("nanoseconds", "offset")
 
@@ -114,11 +114,11 @@ class Duration:
 
 
 class QuantityValue:
-    """A Kubernetes quantity, with two oddities of upstream's that expressions can see.
+    """A Kubernetes quantity, with two of upstream's peculiarities that expressions can observe.
 
-    `computed` marks the result of add and sub: it equals nothing when it stands on the right of ==. `held` is
-    what upstream points to: of a number in its long form, the result of add shares it with what it was added
-    to, so that both change.
+    `computed` marks the result of add and sub, which equals nothing on the right of ==. `held` is upstream's
+    pointer: of a number in its long form, the result of add shares it with the first operand, so that both
+    change.
     """
 
     __slots__ = ("computed", "held")
@@ -133,12 +133,12 @@ class QuantityValue:
 
 
 class Map:
-    """A map; keys of different types are different keys, though 1, 1u and 1.0 find each other."""
+    """A map; keys of different types differ, but 1, 1u and 1.0 find each other."""
 
     __slots__ = ("entries",)
 
     def __init__(self, entries: dict[Hashable, Value] | None = None) -> None:
-        """`entries` by token: a string is its own, other keys have `token`."""
+        """`entries` by token: a string is its own token, other keys have `token`."""
         self.entries = {} if entries is None else entries
 
     def keys(self) -> Iterator[Value]:
@@ -152,7 +152,7 @@ class Map:
         return self._find(key) is not None
 
     def find(self, key: Value) -> tuple[bool, Value]:
-        """Whether the key is there, and its value."""
+        """Whether the map has the key, and its value."""
         token = self._find(key)
         return (False, None) if token is None else (True, self.entries[token])
 
@@ -173,7 +173,7 @@ class Map:
 
 
 class Domains(Map):
-    """A device's attributes or capacities by domain: a domain that is not there reads as an empty map."""
+    """A device's attributes or capacities by domain; a missing domain is an empty map."""
 
     __slots__ = ()
 
@@ -183,7 +183,7 @@ class Domains(Map):
 
 
 class _Token:
-    """A key that is not a string, in a map's entries."""
+    """The token of a key that is not a string."""
 
     __slots__ = ("_same", "key")
 
@@ -203,7 +203,7 @@ def _key_of(mine: Hashable) -> Value:
 
 
 def token(key: Value) -> Hashable:
-    """What stands for a key in a map's entries."""
+    """The token of a key in a map's entries."""
     kind = type(key)
     if kind is str:
         return str(key)
@@ -220,7 +220,7 @@ _UNHASHABLE = frozenset({"SemverValue", "NamedFormat"})
 
 
 def _other_numbers(key: Value) -> Iterator[Value]:
-    """The same number in CEL's other numeric types, as far as they may be keys."""
+    """The same number in CEL's other numeric types that may be keys."""
     kind = type(key)
     if kind is float:
         if key.is_integer():
@@ -256,7 +256,7 @@ _TYPE_NAMES: dict[type, str] = {
 
 
 def register_type(python: type, name: str) -> None:
-    """Libraries with types of their own name them here."""
+    """Register the CEL name of a library's type."""
     _TYPE_NAMES[python] = name
 
 
@@ -265,7 +265,7 @@ def type_name(value: Value) -> str:
 
 
 def size_of(value: Value) -> int:
-    """What the cost of an operation counts: characters, elements, octets; 1 for what has no size."""
+    """The size for costs: characters, elements or octets; 1 for other values."""
     if isinstance(value, str | bytes | list):
         return len(value)
     if isinstance(value, Map):

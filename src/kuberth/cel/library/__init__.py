@@ -1,7 +1,7 @@
-"""All functions a selector may call.
+"""All functions of selectors.
 
-In: the libraries of CEL, of its extensions and of Kubernetes, in the order in which kube-scheduler loads
-them. Out: the functions by name.
+In: the libraries of CEL, of its extensions and of Kubernetes, in kube-scheduler's order. Out: the functions
+by name.
 """
 
 from __future__ import annotations
@@ -54,4 +54,4 @@ for _name, _operator in {
 }.items():
     FUNCTIONS[_name].operator = _operator
 for _name in ("contains", "startsWith", "endsWith", "flatten"):
-    FUNCTIONS[_name].guarded = False  # these look at their arguments themselves
+    FUNCTIONS[_name].guarded = False  # these check their arguments themselves

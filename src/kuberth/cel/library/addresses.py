@@ -1,4 +1,4 @@
-"""IP addresses and networks: ip("10.0.0.1"), cidr("10.0.0.0/8") and what can be asked of them."""
+"""IP addresses and networks: ip("10.0.0.1"), cidr("10.0.0.0/8") and their methods."""
 
 from __future__ import annotations
 

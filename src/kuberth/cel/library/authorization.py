@@ -1,6 +1,4 @@
-"""Authorisation checks: declared, because expressions that name them compile, but no selector can get hold of
-an authorizer to ask, so none of them ever runs on anything.
-"""
+"""Authorization checks: declared so that expressions with them compile; without an authorizer none runs."""
 
 from __future__ import annotations
 

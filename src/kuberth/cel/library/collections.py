@@ -1,4 +1,4 @@
-"""Size, membership and access of lists and maps, and the map that transformMap builds."""
+"""Size, membership and access of lists and maps, and the accumulator of transformMap."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kuberth.errors import CelRuntimeError
 
 
 class MapAccumulator(Map):
-    """A map that a loop builds: inserting changes it."""
+    """The map that a loop builds; inserting changes it."""
 
     __slots__ = ()
 
@@ -50,7 +50,7 @@ def _shown(key: Value) -> str:
 
 
 def _includes(target: Value, element: Value) -> bool:
-    """Of a list, whether the element is in it; of anything else, whether it is equal."""
+    """Whether a list contains the element, or another value equals it."""
     if not isinstance(target, list):
         return equal(target, element) is True
     for index, one in enumerate(target):

@@ -147,4 +147,4 @@ OPERATORS: dict[str, Apply] = {"type": _type, "dyn": _same}
 CONVERSIONS = frozenset(
     {"bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint"}
 )
-"""Functions that are worked out at once where their argument is a constant."""
+"""Functions that are evaluated at compile time for a constant argument."""

@@ -1,4 +1,4 @@
-"""Named formats: format.dns1123Label().validate(text) gives what is wrong with a text, if anything is."""
+"""Named formats: format.dns1123Label().validate(text) returns the problems of a text, if any."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _Check = Callable[[str], list[str]]
 
 
 class NamedFormat:
-    """A format by its name; `regex_size` is what upstream charges for checking it."""
+    """A format by its name; `regex_size` is the size of upstream's pattern, for the cost."""
 
     __slots__ = ("check", "name", "regex_size")
 
@@ -124,7 +124,7 @@ def _check_label_value(text: str) -> list[str]:
 
 
 def _as_prefix(check: _Check) -> _Check:
-    """Something will be appended: a dash at the end is fine."""
+    """A prefix of a name, which may end with a dash."""
     return lambda text: check(f"{text[:-2]}a" if len(text) > 1 and text.endswith("-") else text)
 
 

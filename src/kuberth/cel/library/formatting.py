@@ -43,7 +43,7 @@ WRONG_TYPE = {
 
 
 class Clause(NamedTuple):
-    """Text as it stands (`kind` is empty), or a clause that takes an argument."""
+    """Literal text (`kind` is empty), or a clause with an argument."""
 
     kind: str
     text: str = ""
@@ -51,7 +51,7 @@ class Clause(NamedTuple):
 
 
 def read_format(text: str) -> Iterator[Clause]:
-    """The pieces of a format; raises `CelRuntimeError` where it is none."""
+    """Parse a format; raises `CelRuntimeError` for an invalid one."""
     position = 0
     while position < len(text):
         start = text.find("%", position)
@@ -67,7 +67,7 @@ def read_format(text: str) -> Iterator[Clause]:
             continue
         precision = 6
         if position >= len(text):
-            yield Clause("?")  # an argument is asked for first
+            yield Clause("?")  # the argument is checked first
             return
         if text[position] == ".":
             digits = position + 1
@@ -152,7 +152,7 @@ def _list_text(values: list[Value], clause: Clause) -> str:
     texts: list[str] = []
     length = 0
     for place, value in enumerate(values):
-        # Lists that hold one value many times over are the way to print without end.
+        # A list may hold one list many times, which takes little memory and prints without end.
         repeated = place > 0 and value is values[place - 1]
         texts.append(texts[-1] if repeated else _inner(value, clause))
         length += len(texts[-1]) + 2

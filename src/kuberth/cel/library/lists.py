@@ -98,7 +98,7 @@ def _flatten(elements: Value, depth: Value = 1) -> list[Value]:
     if depth < 0:
         raise CelRuntimeError("level must be non-negative")
     flat = list(elements)
-    # Level by level, not in depth: values nest as deep as an expression likes.
+    # Level by level instead of by recursion: values may nest to any depth.
     while depth > 0 and any(isinstance(one, list) for one in flat):
         next_level: list[Value] = []
         for one in flat:
@@ -155,7 +155,7 @@ def _distinct(elements: list[Value]) -> list[Value]:
 
 
 def _check_square(elements: list[Value]) -> None:
-    """Its cost is twice the square of the length: do not even begin what cannot be paid."""
+    """Raise CostExceeded before a call whose cost, twice the square of the length, exceeds the limit."""
     if 2 * len(elements) ** 2 > MAX_ELEMENTS:
         raise CostExceeded
 

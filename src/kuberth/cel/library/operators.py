@@ -216,7 +216,7 @@ _SELF_TELLING = frozenset({"string", "google.protobuf.Timestamp", "google.protob
 
 
 def _unsupported(name: str, one: Value) -> CelRuntimeError:
-    """Upstream's words depend on whether the type could have methods of its own."""
+    """Upstream's message, which depends on whether the type could have methods of its own."""
     if type_name(one) in _SELF_TELLING:
         return no_such_overload()
     return CelRuntimeError(f"no such overload: {name}")

@@ -1,4 +1,4 @@
-"""Optional values. `or` and `orValue` are no functions: they look at their second part only if need be."""
+"""Optional values. `or` and `orValue` are not functions, because they evaluate their second part lazily."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kubernetes quantities: quantity("1.5Gi") and what can be asked of one."""
+"""Kubernetes quantities: quantity("1.5Gi") and its methods."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _is_quantity(text: str) -> bool:
 
 
 def _as_integer(value: QuantityValue) -> int | None:
-    """The number, if upstream's short form holds it as a whole one: 1000m is none."""
+    """The number, if upstream's short form holds it as an integer: not 1000m."""
     quantity = value.quantity
     if quantity.big or not 0 <= quantity.exponent <= _LARGEST_EXPONENT:
         return 0 if quantity.mantissa == 0 and not quantity.big and quantity.exponent >= 0 else None
@@ -63,8 +63,7 @@ def _float(value: QuantityValue) -> float:
 
 def _compare(one: QuantityValue, other: QuantityValue) -> int:
     if other.quantity.big and not one.quantity.big:
-        # Upstream compares with a long number by turning the left one into one for good: it is no longer
-        # an integer afterwards.
+        # Upstream compares with a long number by converting the left one for good, which is no integer then.
         one.held[0] = replace(one.quantity, big=True)
     if one.quantity == other.quantity:
         return 0

@@ -51,4 +51,4 @@ LIBRARY: tuple[Overload, ...] = (
 OPERATORS: dict[str, Apply] = {"matches": _matches}
 
 PATTERN_ARGUMENT = {"matches": 1, "find": 1, "findAll": 1}
-"""Which argument is a pattern; a constant one is read when the expression is compiled."""
+"""The position of the pattern argument; a constant one is checked at compile time."""

@@ -22,7 +22,7 @@ def _intersects(one: list[Value], other: list[Value]) -> bool:
 
 
 def _check_work(one: list[Value], other: list[Value]) -> None:
-    if len(one) * len(other) > MAX_ELEMENTS:  # it would cost more than the limit: do not even begin
+    if len(one) * len(other) > MAX_ELEMENTS:  # it would cost more than the limit
         raise CostExceeded
 
 

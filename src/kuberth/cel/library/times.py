@@ -1,4 +1,4 @@
-"""Timestamps and durations: how they are read and written, and what can be asked of them."""
+"""Timestamps and durations: parsing, formatting and methods."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def check_duration(nanoseconds: int) -> Duration:
 
 
 def parse_timestamp(text: str) -> Timestamp | None:
-    """RFC 3339; None for what is not."""
+    """Parse an RFC 3339 timestamp; None for another text."""
     found = _TIMESTAMP.fullmatch(text)
     if found is None:
         return None
@@ -60,7 +60,7 @@ def parse_timestamp(text: str) -> Timestamp | None:
             return None
         offset = (hours * 3600 + minutes * 60) * (-1 if found[9] == "-" else 1)
     try:
-        # Year 0 exists in RFC 3339 and not in datetime; it is out of CEL's range anyway.
+        # Year 0 exists in RFC 3339 but not in datetime; it is outside of CEL's range anyway.
         moment = datetime(year or 1, month, day, hour, minute, second, tzinfo=UTC)
     except ValueError:
         return None
@@ -84,7 +84,7 @@ def format_timestamp(timestamp: Timestamp) -> str:
 
 
 def parse_duration(text: str) -> Duration | None:
-    """Go's notation: 1h30m, 1.5s, -2ms; None for what is not."""
+    """Parse Go's notation: 1h30m, 1.5s, -2ms; None for another text."""
     body = text[1:] if text[:1] in ("+", "-") else text
     if body == "0":
         return Duration(0)
@@ -120,7 +120,7 @@ def timestamp_of_seconds(seconds: int) -> Timestamp:
 
 
 class _Moment(NamedTuple):
-    """A timestamp on the calendar and clock of a zone."""
+    """The date and time of a timestamp in a time zone."""
 
     year: int
     month: int
@@ -139,7 +139,7 @@ _CYCLE_SECONDS = _CYCLE_DAYS * 86400
 
 def _civil(timestamp: Timestamp, offset: int) -> _Moment:
     seconds, nanosecond = divmod(timestamp.nanoseconds, SECOND)
-    # An offset leads beyond the years that datetime knows (year 0): move by whole cycles into their middle.
+    # An offset may lead to year 0, which datetime does not have: move by whole cycles of the calendar.
     cycles, seconds = divmod(seconds + offset, _CYCLE_SECONDS)
     moment = _EPOCH + timedelta(seconds=seconds)
     return _Moment(
@@ -156,7 +156,7 @@ def _civil(timestamp: Timestamp, offset: int) -> _Moment:
 
 
 def _offset(timestamp: Timestamp, name: str) -> int:
-    """Seconds east of UTC in the zone of this name, at this time."""
+    """The offset from UTC in seconds of the named zone at this time."""
     head, colon, tail = name.partition(":")
     try:
         if colon:

@@ -1,6 +1,4 @@
-"""URLs: url("https://host:80/path?q=1") and what can be asked of one. Read as Go's net/url reads a request
-URI.
-"""
+"""URLs: url("https://host:80/path?q=1") and its methods. Parsed as Go's net/url parses a request URI."""
 
 from __future__ import annotations
 
@@ -40,11 +38,11 @@ register_equality(URLValue, lambda one, other: one.text == other.text if type(ot
 
 
 class _URLError(ValueError):
-    """Not a URL; says why."""
+    """The text is not a URL."""
 
 
 def _parse(text: str, *, request: bool) -> URLValue:
-    """A URL; as a request it must be absolute, or an absolute path."""
+    """Parse a URL; it must be absolute, or an absolute path."""
     if any(ord(char) < 0x20 or ord(char) == 0x7F for char in text):
         raise _URLError("net/url: invalid control character in URL")
     if not text and request:
@@ -119,7 +117,7 @@ def _unescape_host(host: str) -> str:
     if _BAD_ESCAPE.search(host):
         raise _URLError("invalid URL escape")
     for escape in re.findall(r"%([0-9A-Fa-f]{2})", host):
-        # Only bytes beyond ASCII may be written with an escape, and the percent sign itself.
+        # Only non-ASCII bytes and the percent sign may be escaped.
         if int(escape, 16) < 0x80 and escape != "25":
             raise _URLError(f'invalid URL escape "%{escape}"')
     if not _HOST.fullmatch(host):
@@ -141,7 +139,7 @@ def _unescape(text: str, *, plus: bool = False) -> str:
 
 
 def _escaped(path: str) -> str:
-    """The path as it was written if that is a valid way to write it, else escaped anew."""
+    """The path as written if that is a valid encoding, else escaped again."""
     if _VALID_IN_PATH.fullmatch(path):
         return path
     octets = _unescape(path).encode("utf-8", "surrogatepass")
@@ -162,7 +160,7 @@ def _url(text: str) -> URLValue:
 
 
 def url_problem(text: str) -> str:
-    """What is wrong with the text, or nothing."""
+    """The problem of the text, or None."""
     try:
         _parse(text, request=True)
     except _URLError as exc:

@@ -1,4 +1,4 @@
-"""Semantic versions: semver("1.2.3") and what can be asked of one."""
+"""Semantic versions: semver("1.2.3") and its methods."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _DIGITS = re.compile(r"[0-9]*", re.ASCII)
 
 
 class SemverValue:
-    """A semantic version: its numbers and its pre-release parts; build metadata is read and means nothing."""
+    """A semantic version: numbers and pre-release parts; build metadata is ignored."""
 
     __slots__ = ("numbers", "pre_release")
 
@@ -30,7 +30,7 @@ register_type(SemverValue, "kubernetes.Semver")
 
 @lru_cache(maxsize=4096)
 def read_version(text: str) -> SemverValue:
-    """Major.minor.patch, strictly; raises `CelRuntimeError` in upstream's words."""
+    """Parse major.minor.patch strictly; raises `CelRuntimeError` with upstream's message."""
     if not text:
         raise CelRuntimeError("Version string empty")
     parts = text.split(".", 2)
@@ -83,7 +83,7 @@ def _pre_release(text: str) -> int | str:
 
 
 def _read_normalized(text: str) -> SemverValue:
-    """Forgiving: a leading v, leading zeroes and missing parts are mended."""
+    """The text without a leading v and leading zeroes, and with missing parts added."""
     parts = text.removeprefix("v").split(".", 2)
     for index, part in enumerate(parts):
         if len(part) > 1:
@@ -111,7 +111,7 @@ def _is_version(text: str, normalize: bool = False) -> bool:
 def _compare(one: SemverValue, other: SemverValue) -> int:
     if one.numbers != other.numbers:
         return 1 if one.numbers > other.numbers else -1
-    if not one.pre_release or not other.pre_release:  # a release comes after what precedes it
+    if not one.pre_release or not other.pre_release:  # a release comes after its pre-releases
         return bool(other.pre_release) - bool(one.pre_release)
     for mine, theirs in zip_longest(one.pre_release, other.pre_release):
         if mine == theirs and type(mine) is type(theirs):
@@ -134,7 +134,7 @@ register_equality(SemverValue, _equal)
 def _part(index: int) -> Value:
     def apply(version: SemverValue) -> int:
         number = version.numbers[index]
-        return number - 2**64 if number >= 2**63 else number  # upstream converts without a look
+        return number - 2**64 if number >= 2**63 else number  # upstream converts without a check
 
     return apply
 
