@@ -23,7 +23,7 @@ from kuberth.plugins.devices.sites import Sites
 from kuberth.plugins.devices.usage import DeviceUsage, takes_of
 from kuberth.plugins.dynamic_resources.allocator.demand import AllocationError, Demand
 from kuberth.plugins.dynamic_resources.allocator.results import allocations
-from kuberth.plugins.dynamic_resources.allocator.search import find
+from kuberth.plugins.dynamic_resources.allocator.search import DeviceSearch
 
 
 def slices_of(operation: CreateResourceDriver, node_names: Iterable[str]) -> Iterator[bytes]:
@@ -106,7 +106,7 @@ class Lottery:
             if (key, site.index) in self._spent:
                 continue
             try:
-                found = find(demand, site, self._usage)
+                found = DeviceSearch(demand, site, self._usage).run()
             except AllocationError as error:
                 raise ConfigError(f"allocate claim: {error.message([claim])}") from error
             if found is None:

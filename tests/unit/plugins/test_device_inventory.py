@@ -18,6 +18,7 @@ from kuberth.plugins.devices.claims import EXTENDED_RESOURCE_CLAIM, UNSEEN_SECON
 from kuberth.plugins.devices.classes import KnownClasses
 from kuberth.plugins.devices.inventory import Inventory
 from kuberth.plugins.dynamic_resources.judging import Judgements
+from kuberth.plugins.dynamic_resources.searching import SearchBudget
 from kuberth.testing import FakeClock
 from kuberth.testing.factories import make_node
 from tests.unit.framework.rig import make_handle
@@ -57,7 +58,7 @@ class World:
         told = {}
         for node in table.all_nodes():
             site = int(self.inventory.sites.of_row[node.row])
-            judged.judge(np.array([site]), lambda: None)
+            judged.judge(np.array([site]), SearchBudget(None))
             found = judged.found[site]
             told[node.name] = (
                 judged.codes[site],

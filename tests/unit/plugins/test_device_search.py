@@ -26,7 +26,7 @@ from tests.unit.plugins.device_objects import (
     make_slice,
 )
 
-FEW_STEPS = 200
+LITTLE_WORK = 500
 
 
 class World:
@@ -50,10 +50,8 @@ class World:
             classes.set(make_class(name))
         self.classes = KnownClasses(classes)
 
-    def search(self, *claims: ResourceClaim, **options: Any) -> DeviceSearch:
-        return DeviceSearch(
-            Demand([claim.spec for claim in claims], self.classes), self.site, self.usage, **options
-        )
+    def search(self, *claims: ResourceClaim) -> DeviceSearch:
+        return DeviceSearch(Demand([claim.spec for claim in claims], self.classes), self.site, self.usage)
 
     def find(self, *claims: ResourceClaim) -> list[list[str]] | None:
         found = self.search(*claims).run()
@@ -117,7 +115,7 @@ def test_asking_for_more_than_there_is_takes_few_steps(claims: list[ResourceClai
     boards = [f"board-{index // 3}" for index in range(19)]
     search = World(make_slice("a", attributed(*boards))).search(*claims)
     assert search.run() is None
-    assert search.steps < FEW_STEPS
+    assert search.work < LITTLE_WORK
 
 
 def test_the_largest_claim_that_fits_takes_few_steps() -> None:
@@ -125,7 +123,7 @@ def test_the_largest_claim_that_fits_takes_few_steps() -> None:
     found = search.run()
     assert found is not None
     assert len({pick.device.id for picks in found.picks for pick in picks}) == 128
-    assert search.steps < FEW_STEPS
+    assert search.work < LITTLE_WORK
 
 
 def test_a_hundred_claims_of_a_pod_are_no_deep_recursion() -> None:
@@ -227,21 +225,66 @@ def test_what_is_wrong_with_a_claim_is_told(claim: ResourceClaim, problem: str) 
     assert caught.value.message([claim]).startswith(problem)
 
 
-def test_a_search_ends_when_its_time_is_up() -> None:
+def without_end() -> tuple[World, ResourceClaim]:
     """Distinct attributes are compared in a way that leaves nothing to foresee."""
     boards = [f"board-{index}" for index in range(40)]
     claim = make_claim(
         "c",
         exactly("q", 16),
-        exactly("r", 16, selectors=[]),
+        first_of("r", exactly("s", 16), exactly("t", 16)),
         constraints=[
             {"distinctAttribute": "gpu.example.com/board"},
             {"requests": ["r"], "matchAttribute": "gpu.example.com/serial"},
         ],
     )
-    search = World(make_slice("a", attributed(*boards))).search(claim, is_late=lambda: True)
-    with pytest.raises(SearchTimeout):
-        search.run()
+    return World(make_slice("a", attributed(*boards))), claim
+
+
+def test_a_search_stops_after_its_share_of_work_and_goes_on_later() -> None:
+    world, claim = without_end()
+    search = world.search(claim)
+    done = []
+    for _ in range(3):
+        with pytest.raises(SearchTimeout):
+            search.run(1000)
+        done.append(search.work)
+    assert done == sorted(set(done)), "every share takes it further"
+    assert done[-1] < 3 * 1000 + 3 * len(world.site.candidates) * 2, "a share is overrun by one step at most"
+
+
+def test_a_search_in_shares_finds_what_it_finds_in_one_go() -> None:
+    world = World(make_slice("a", attributed(*"aabbbcddddd")))
+    same = [{"requests": [], "matchAttribute": "gpu.example.com/board"}]
+    claim = make_claim("c", exactly("q", 2), exactly("r", 3), constraints=same)
+    expected = world.find(claim)
+    assert expected == [["dev-6", "dev-7", "dev-8", "dev-9", "dev-10"]]
+    search, shares = world.search(claim), 0
+    while True:
+        try:
+            found = search.run(3)
+        except SearchTimeout:
+            shares += 1
+            continue
+        assert found is not None
+        assert devices(found) == expected
+        break
+    assert shares > 3
+
+
+def test_devices_that_cannot_match_are_seen_at_once() -> None:
+    """Without the look ahead, ten requests for one of 16 devices each have 16!/6! ways to begin."""
+    world = World(make_slice("a", attributed(*(f"board-{index}" for index in range(16)))))
+    claim = make_claim(
+        "c",
+        *(exactly(f"r{number}") for number in range(10)),
+        constraints=[
+            {"requests": ["r0"], "matchAttribute": "gpu.example.com/serial"},
+            {"requests": ["r8", "r9"], "matchAttribute": "gpu.example.com/serial"},
+        ],
+    )
+    search = world.search(claim)
+    assert search.run() is None
+    assert search.work < LITTLE_WORK
 
 
 def partition(name: str, memory: str) -> dict[str, Any]:

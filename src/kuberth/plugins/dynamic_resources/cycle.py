@@ -29,6 +29,7 @@ from kuberth.plugins.dynamic_resources.allocator.results import allocations
 from kuberth.plugins.dynamic_resources.extended import Mappings, requests_for, with_requests
 from kuberth.plugins.dynamic_resources.judging import FIRST_SCORE, Judged, Judgements
 from kuberth.plugins.dynamic_resources.node_resources import Footprint
+from kuberth.plugins.dynamic_resources.searching import SearchBudget
 
 
 class Variant(NamedTuple):
@@ -52,6 +53,8 @@ class Cycle:
     selectors: Mapping[int, CompiledNodeSelector]
     """Of claims that are allocated: from where."""
     to_allocate: Sequence[int]
+    budget: SearchBudget
+    """What is left for searches in this attempt."""
     backed: Mapping[str, int] = field(default_factory=dict)
     """The extended resources that could be given as devices."""
     variants: dict[int, Variant] = field(default_factory=dict)

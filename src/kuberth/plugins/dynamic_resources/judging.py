@@ -8,7 +8,7 @@ judged already.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -20,8 +20,9 @@ from kuberth.plugins.devices.inventory import Inventory
 from kuberth.plugins.devices.sites import Site
 from kuberth.plugins.dynamic_resources.allocator.demand import AllocationError, Demand
 from kuberth.plugins.dynamic_resources.allocator.results import node_selector
-from kuberth.plugins.dynamic_resources.allocator.search import Found, SearchTimeout, find
+from kuberth.plugins.dynamic_resources.allocator.search import DeviceSearch, Found, SearchTimeout
 from kuberth.plugins.dynamic_resources.node_resources import ClaimTake, take_of
+from kuberth.plugins.dynamic_resources.searching import FREE_WORK, SearchBudget
 
 FITS: Final = 0
 NO_SOLUTION: Final = 1
@@ -31,9 +32,7 @@ FAILED: Final = 3
 MOST_DEMANDS: Final = 256
 """Demands whose judgements are kept."""
 _NEVER: Final = -1
-
-Timer = Callable[[], Callable[[], bool] | None]
-"""Starts a clock for one search; None: it may take as long as it takes."""
+_NO_FAILURE: Final = AllocationError("")
 
 
 class Judged:
@@ -57,9 +56,24 @@ class Judged:
         self._number_of: dict[tuple[ClaimTake | None, ...], int] = {self.takes[0]: 0}
         self.failures: dict[int, AllocationError | None] = {}
         """By site; None: it took too long."""
+        self._searches: dict[int, tuple[DeviceSearch, int]] = {}
+        """By site: searches that are not finished, and the change of the site that they began at."""
+        self._spent = 0
+        """Work done by all searches, since a site changed whose search had taken too long."""
 
-    def judge(self, sites: Column, timer: Timer) -> None:
-        """Make `codes` true of these sites. They are those of the inventory as refreshed last."""
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether searches wait for more work."""
+        return bool(self._searches)
+
+    def go_on(self, budget: SearchBudget) -> bool:
+        """Spend the budget on unfinished searches; False: none is left."""
+        sites = np.fromiter(self._searches, np.int64, len(self._searches))
+        self.judge(sites[sites < len(self._inventory.sites.sites)], budget)
+        return self.is_unfinished
+
+    def judge(self, sites: Column, budget: SearchBudget) -> None:
+        """Make `codes` true of these sites, as far as the budget goes. The inventory has to be refreshed."""
         known = self._inventory.sites
         if self._epoch != known.epoch or len(self.codes) < len(known.sites):
             self._grow(len(known.changed_at), restart=self._epoch != known.epoch)
@@ -67,7 +81,7 @@ class Judged:
         stale = sites[self._judged_at[sites] != known.changed_at[sites]]
         if len(stale):
             for index in np.unique(stale).tolist():
-                self._judge(known.sites[index], timer)
+                self._judge(known.sites[index], budget)
 
     def _grow(self, size: int, *, restart: bool) -> None:
         if restart:
@@ -75,6 +89,7 @@ class Judged:
             self.codes, self.scores, self.taken = np.zeros((3, size), np.int64)
             self.found = [None] * size
             self.failures = {}
+            self._searches = {}
             return
         more = size - len(self.codes)
         self._judged_at = np.concatenate((self._judged_at, np.full(more, _NEVER, np.int64)))
@@ -83,19 +98,26 @@ class Judged:
         self.taken = np.concatenate((self.taken, np.zeros(more, np.int64)))
         self.found += [None] * more
 
-    def _judge(self, site: Site, timer: Timer) -> None:
-        index = site.index
-        self._judged_at[index] = self._inventory.sites.changed_at[index]
-        self.failures.pop(index, None)
+    def _judge(self, site: Site, budget: SearchBudget) -> None:
+        index, changed_at = site.index, int(self._inventory.sites.changed_at[site.index])
+        self._judged_at[index] = changed_at
+        took_too_long = self.failures.pop(index, _NO_FAILURE) is None
         self.found[index] = None
+        search, begun_at = self._searches.pop(index, (None, _NEVER))
+        if search is None and took_too_long:
+            self._spent = 0
+        if search is None or begun_at != changed_at:
+            search = DeviceSearch(self.demand, site, self._inventory.usage)
         try:
-            found = find(self.demand, site, self._inventory.usage, is_late=timer())
+            found = self._searched(search, budget, free=len(site.candidates) + FREE_WORK)
             if found is not None:
                 for picks in found.picks:
                     node_selector(picks, "")
         except SearchTimeout:
             self._fail(index, None)
-            self._judged_at[index] = _NEVER  # another time it may be quicker
+            if budget.limit is None or self._spent < budget.limit:
+                self._searches[index] = search, changed_at
+                self._judged_at[index] = _NEVER
             return
         except AllocationError as exc:
             self._fail(index, exc)
@@ -108,6 +130,18 @@ class Judged:
         self.found[index] = found
         if self._inventory.features.has_node_resources:
             self.taken[index] = self._number(found)
+
+    def _searched(self, search: DeviceSearch, budget: SearchBudget, *, free: int) -> Found | None:
+        """Search within the budget. The first `free` work, one look at each device, is not charged to it."""
+        before = search.work
+        allowed = budget.left if budget.limit is None else min(budget.left, budget.limit - self._spent)
+        uncharged = max(free - before, 0)
+        try:
+            return search.run(uncharged + max(allowed, 0))
+        finally:
+            charged = max(search.work - before - uncharged, 0)
+            budget.left -= charged
+            self._spent += charged
 
     def _number(self, found: Found) -> int:
         """The place among `takes` of what these devices take."""

@@ -21,7 +21,6 @@ from kuberth.api.core import Pod, PodExtendedResourceClaimStatus
 from kuberth.api.resource import AllocationResult, ResourceClaim, ResourceClaimConsumerReference
 from kuberth.api.scheduling import PodGroup
 from kuberth.api.selectors import CompiledNodeSelector, compile_node_selector
-from kuberth.clock import NANOSECONDS
 from kuberth.cluster.nodes import NodeRow, Nodes
 from kuberth.cluster.pod_groups import pod_group_not_found
 from kuberth.cluster.selection import meets_node_selector
@@ -72,12 +71,14 @@ from kuberth.plugins.dynamic_resources.finding import (
 )
 from kuberth.plugins.dynamic_resources.judging import FAILED, Judgements
 from kuberth.plugins.dynamic_resources.releasing import Releasing
+from kuberth.plugins.dynamic_resources.searching import WORK_PER_SECOND, BackgroundSearches, SearchBudget
 from kuberth.plugins.dynamic_resources.weighing import Weighing
 from kuberth.plugins.dynamic_resources.writing import FINALIZER, ClaimWriter
 from kuberth.plugins.resources.requests import REQUEST_FIELDS
 
 _STATE: Final = StateKey[Cycle]("DynamicResources")
 _GIVEN_TO_GROUP: Final = StateKey[set[str]]("DynamicResources/given")
+_GROUP_BUDGET: Final = StateKey[SearchBudget]("DynamicResources/search budget")
 """UIDs of the claims that pods of a group were given devices for in this attempt."""
 
 _DISABLED: Final = Status.unschedulable("plugin disabled")
@@ -154,14 +155,15 @@ class DynamicResources(
         self._spawn = handle.spawn
         self._metrics = handle.metrics
         self._profile = handle.profile_name
-        self._search_ns = 0
+        self._search_work: int | None = None
         if args.filter_timeout is not None and gates.enabled("DRASchedulerFilterTimeout"):
-            self._search_ns = int(args.filter_timeout.total_seconds() * NANOSECONDS)
+            self._search_work = int(args.filter_timeout.total_seconds() * WORK_PER_SECOND) or None
         self._binding_seconds = _BINDING_SECONDS
         if args.binding_timeout is not None:
             self._binding_seconds = args.binding_timeout.total_seconds()
         if self._enabled:
             inventory = self._inventory = Inventory.shared(handle)
+            self._background = BackgroundSearches(inventory.refresh, limit=self._search_work)
             judgements = self._judgements = handle.shared.of(Judgements, lambda: Judgements(inventory))
             self._weighing: Weighing | None = None
             if self._features.has_node_resources:
@@ -245,12 +247,13 @@ class DynamicResources(
                     return Status.error(exc)
         if to_allocate:
             inventory.refresh()
-        cycle = Cycle(claims, special, selectors, to_allocate, backed, shared=shared)
+        budget = self._budget(state)
+        cycle = Cycle(claims, special, selectors, to_allocate, budget, backed, shared=shared)
         if users:
             cycle.users = {index: users[reference.name] for index, (reference, _) in enumerate(named)}
         if self._weighing is not None:
             cycle.names = {reference.name: claim.metadata.uid for reference, claim in named}
-            state.placing = partial(self._weighing.placed, cycle, self._timer)
+            state.placing = partial(self._weighing.placed, cycle)
         if special is not None:
             cycle.first_special_uid = claims[special].metadata.uid
         state.write(_STATE, cycle)
@@ -385,7 +388,9 @@ class DynamicResources(
         sites = sites[positions]
         if not len(sites) or sites[0] < 0:
             return
-        judged.judge(sites, self._timer)
+        judged.judge(sites, cycle.budget)
+        if judged.is_unfinished:
+            self._background.add(judged)
         found = judged.codes[sites]
         if found.max() >= FAILED:
             claims = cycle.asked(variant)
@@ -408,11 +413,15 @@ class DynamicResources(
         places = np.flatnonzero(live)
         return int(self._inventory.sites.of_row[nodes.row(int(places[0]))]) if len(places) else -1
 
-    def _timer(self) -> Callable[[], bool] | None:
-        if not self._search_ns:
-            return None
-        deadline, clock = self._clock.now_ns() + self._search_ns, self._clock
-        return lambda: clock.now_ns() > deadline
+    def _budget(self, state: CycleState) -> SearchBudget:
+        """What this attempt may spend on searches: one budget for all pods of a group."""
+        if state.group is None:
+            return SearchBudget(self._search_work)
+        budget = state.group.state.get(_GROUP_BUDGET)
+        if budget is None:
+            budget = SearchBudget(self._search_work)
+            state.group.state.write(_GROUP_BUDGET, budget)
+        return budget
 
     def _check_allocated(
         self,
@@ -495,7 +504,7 @@ class DynamicResources(
         for each in np.unique(bits).tolist():
             judged = self._variant(cycle, pod, each).judged
             if judged is not None:
-                judged.judge(sites[bits == each], self._timer)
+                judged.judge(sites[bits == each], cycle.budget)
                 scores[bits == each] = judged.scores[sites[bits == each]] + before
         return scores
 
@@ -569,7 +578,7 @@ class DynamicResources(
         if variant.judged is None:
             return False
         site = int(self._inventory.sites.of_row[node.row])
-        variant.judged.judge(np.array([site], np.int64), self._timer)
+        variant.judged.judge(np.array([site], np.int64), cycle.budget)
         return cycle.settle_on(node, variant, site)
 
     def unreserve(self, state: CycleState, pod: Pod, _node_name: str) -> None:

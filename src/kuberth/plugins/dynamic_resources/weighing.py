@@ -21,7 +21,7 @@ from kuberth.cluster.table import ClusterTable
 from kuberth.framework.status import Status
 from kuberth.plugins.devices.inventory import Inventory
 from kuberth.plugins.dynamic_resources.cycle import Cycle, Variant
-from kuberth.plugins.dynamic_resources.judging import Judgements, Timer
+from kuberth.plugins.dynamic_resources.judging import Judgements
 from kuberth.plugins.dynamic_resources.node_resources import (
     Footprint,
     footprint_of,
@@ -84,15 +84,15 @@ class Weighing:
                 else:
                     yield from _shortages(nodes, footprint.amounts, there)
 
-    def placed(self, cycle: Cycle, timer: Timer, info: PodInfo, node_name: str) -> PodInfo:
+    def placed(self, cycle: Cycle, info: PodInfo, node_name: str) -> PodInfo:
         """The pod as it counts on a node; what was said of another node, in another attempt, is forgotten."""
-        statuses = self._on(cycle, info.pod, node_name, timer).statuses
+        statuses = self._on(cycle, info.pod, node_name).statuses
         if not statuses and not info.pod.status.node_allocatable_resource_claim_statuses:
             return info.placed_on(node_name)
         pod = replace(info.pod, spec=replace(info.pod.spec, node_name=node_name))
         return PodInfo(taking(pod, statuses), pod_level_resources=self._pod_level, with_devices=True)
 
-    def _on(self, cycle: Cycle, pod: Pod, node_name: str, timer: Timer) -> Footprint:
+    def _on(self, cycle: Cycle, pod: Pod, node_name: str) -> Footprint:
         node = self._cluster.node_named(node_name)
         if node is None or not (cycle.to_allocate or cycle.shared):
             return _NOTHING
@@ -101,7 +101,7 @@ class Weighing:
         variant, number = self._variant(cycle, pod, bits), 0
         if variant.judged is not None:
             site = int(self._inventory.sites.of_row[node.row])
-            variant.judged.judge(np.array([site], np.int64), timer)
+            variant.judged.judge(np.array([site], np.int64), cycle.budget)
             number = int(variant.judged.taken[site]) if variant.judged.found[site] is not None else 0
         return self._footprint(cycle, pod, bits, number)
 

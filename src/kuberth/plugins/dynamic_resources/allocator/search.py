@@ -4,19 +4,22 @@ In: a demand, a site, and what is taken. Out: the first complete set of picks in
 there is none, or an `AllocationError`. Upstream's search tries every combination; three things are known
 here beforehand and left out, none of which changes what is found first:
 
-- there are fewer devices than all requests need together, or too few candidates are left for one: whatever is
-  picked, it will not be complete;
+- there are fewer devices than all requests need together, too few candidates are left for one, or too few
+devices
+  have the same value of a `matchAttribute`: whatever is picked, it will not be complete;
 - a device that equals one that just failed, for every request and constraint, fails too;
 - what is not selected is asked about once.
 
-Steps are counted, and a deadline is looked at now and then: demands can be made that take for ever.
+Work is counted, and a search that has used up its share stops and can go on later: some demands would take
+for ever.
 """
 
 from __future__ import annotations
 
 import enum
 import sys
-from collections.abc import Callable, Hashable, Sequence
+from collections import Counter
+from collections.abc import Hashable, Sequence
 from typing import Final, NamedTuple
 
 from kuberth.api.quantity import Quantity
@@ -45,13 +48,12 @@ from kuberth.plugins.dynamic_resources.allocator.demand import (
 )
 from kuberth.plugins.dynamic_resources.allocator.taints import tolerates_all
 
-_LOOK_AT_CLOCK_EVERY: Final = 256
 _NOTHING: Final[Amounts] = {}
 _INT64: Final = 1 << 63
 
 
 class SearchTimeout(KuberthError):  # noqa: N818  # an outcome more than a fault
-    """The time for a search is up."""
+    """The search has used up its share of work."""
 
 
 class Pick(NamedTuple):
@@ -138,24 +140,17 @@ _Frame = _Boundary | _Choice | _Picking
 _BOUNDARY: Final = _Boundary()
 
 
-def find(
-    demand: Demand, site: Site, usage: DeviceUsage, *, is_late: Callable[[], bool] | None = None
-) -> Found | None:
-    """The first solution; raises AllocationError, or SearchTimeout when `is_late` says so."""
-    return DeviceSearch(demand, site, usage, is_late=is_late).run()
-
-
 class DeviceSearch:
-    """One search. `steps` counts its work."""
+    """One search over a site and a usage that do not change meanwhile."""
 
-    def __init__(
-        self, demand: Demand, site: Site, usage: DeviceUsage, *, is_late: Callable[[], bool] | None = None
-    ) -> None:
+    def __init__(self, demand: Demand, site: Site, usage: DeviceUsage) -> None:
         self._demand = demand
         self._site = site
         self._usage = usage
-        self._is_late = is_late
-        self.steps = 0
+        self.work = 0
+        """How many steps were made and devices looked at."""
+        self._cursor: _Cursor | None = None
+        """Where to go on; None: at the start."""
         self._numbers: list[int] = [0] * len(demand.requests)
         """By key of a request: how many devices it needs."""
         self._all: dict[int, list[DeviceCandidate]] = {}
@@ -176,16 +171,24 @@ class DeviceSearch:
         self._distinguishes = False
         """Whether what happened before decides, so that devices that look alike are not alike."""
 
-    def run(self) -> Found | None:
-        if self._site.problem:
-            raise AllocationError(self._site.problem)
-        for claim in self._demand.claims:
-            self._check(claim)
-        cursor: _Cursor | None = _Cursor(0)
+    def run(self, work: int = sys.maxsize) -> Found | None:
+        """The first solution; None: there is none.
+
+        Raises AllocationError, or SearchTimeout after this much more work: call it again to go on.
+        """
+        until = self.work + work
+        cursor = self._cursor
+        if cursor is None:
+            if self._site.problem:
+                raise AllocationError(self._site.problem)
+            for claim in self._demand.claims:
+                self._check(claim)
+            cursor = _Cursor(0)
         while cursor is not None:
-            self.steps += 1
-            if self._is_late is not None and self.steps % _LOOK_AT_CLOCK_EVERY == 0 and self._is_late():
-                raise SearchTimeout("the time for the search is up")
+            if self.work >= until:
+                self._cursor = cursor
+                raise SearchTimeout("the search has used up its share of work")
+            self.work += 1
             if cursor.claim >= len(self._demand.claims):
                 return self._found()
             step = self._step(cursor)
@@ -289,6 +292,7 @@ class DeviceSearch:
                 self._front += 1
             start = max(start, self._front)
         for position in range(start, len(candidates)):
+            self.work += 1
             candidate = candidates[position]
             device = candidate.device
             if request.is_admin:
@@ -334,7 +338,6 @@ class DeviceSearch:
                 if result is _Result.FAILED and not frame.request.is_all:
                     if not self._distinguishes:
                         frame.failed.add(self._key(frame.undo.candidate))
-                    self.steps += 1
                     found = self._next_pick(frame)
                     if isinstance(found, _Cursor):
                         return found
@@ -466,22 +469,50 @@ class DeviceSearch:
         ):
             return False
         needed = sum(self._numbers[request.key] for request in requests if not request.is_admin)
-        found = 0
-        if found >= needed:
+        if not needed:
             return False
+        available: list[tuple[KnownDevice, list[WantedRequest]]] = []
         try:
             for candidate in self._site.candidates:
+                self.work += 1
                 # Every request is asked about every device, so that none has an error in store.
-                wanted = [request for request in requests if selects(request, candidate)]
-                if candidate.device.id in self._usage.whole:
+                wanted = [
+                    request for request in requests if selects(request, candidate) and not request.is_admin
+                ]
+                if candidate.device.id in self._usage.whole or not wanted:
                     continue
-                if not all(request.is_admin for request in wanted):
-                    found += 1
-                    if found >= needed or candidate.device.is_shareable:
-                        return False
+                if candidate.device.is_shareable:
+                    return False
+                available.append((candidate.device, wanted))
         except AllocationError:
             return False
-        return True
+        return len(available) < needed or any(
+            self._cannot_match(claim, constraint, available)
+            for claim, constraints in zip(self._demand.claims, self._constraints, strict=True)
+            for constraint in constraints
+            if isinstance(constraint, MatchAttribute)
+        )
+
+    def _cannot_match(
+        self,
+        claim: WantedClaim,
+        constraint: MatchAttribute,
+        available: Sequence[tuple[KnownDevice, Sequence[WantedRequest]]],
+    ) -> bool:
+        """Whether no value of the attribute is that of as many devices as its requests need."""
+        keys = {
+            request.key
+            for alternatives in claim.requests
+            for request in alternatives
+            if constraint.concerns(request) and not request.is_admin
+        }
+        needed = sum(self._numbers[key] for key in keys)
+        same: Counter[Hashable] = Counter()
+        for device, wanted in available:
+            attribute = attribute_of(device, constraint.attribute)
+            if attribute is not None and any(request.key in keys for request in wanted):
+                same[value_of(attribute) or device.id] += 1
+        return needed > max(same.values(), default=0)
 
     def _is_hopeless(self, frame: _Picking) -> bool:
         """Whether too few devices are left. Not, if some selector has no answer: that is to be found out."""
@@ -491,6 +522,7 @@ class DeviceSearch:
         candidates = self._site.candidates
         try:
             for position in range(frame.position, len(candidates)):
+                self.work += 1
                 candidate = candidates[position]
                 if not request.is_admin and candidate.device.id in self._usage.whole:
                     continue
