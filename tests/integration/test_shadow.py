@@ -41,8 +41,8 @@ def test_it_agrees_with_a_scheduler_of_the_same_rules() -> None:
             run = ShadowRun(
                 settings,
                 ReadOnly(world.api),  # type: ignore[arg-type]  # what is missing must not be missed
-                told=lambda _decision: None,
-                say=lambda _sentence: None,
+                on_decision=lambda _decision: None,
+                on_message=lambda _sentence: None,
             )
             ending = asyncio.ensure_future(run.until_end())
             await run.shadow.synced.wait()

@@ -22,7 +22,7 @@ from kuberth.local.in_process import InProcessApi
 from kuberth.queue.interface import PreCheck, QueueContext
 from kuberth.queue.priority_queue import PriorityQueue
 from kuberth.simulation.arrivals import Arrival
-from kuberth.simulation.stage import Performance, Scenario, StageApi
+from kuberth.simulation.stage import Scenario, SimulationApi, SimulationRun
 from tests.unit.simulation.scenes import scene
 
 BATCHES, BATCH = 20, 15
@@ -109,7 +109,7 @@ def in_virtual_time() -> Diary:
 
     async def main() -> None:
         clock = LoopClock(asyncio.get_running_loop())
-        await Performance(scenario(diary), StageApi(clock=clock, steady=True), seed=SEED).run()
+        await SimulationRun(scenario(diary), SimulationApi(clock=clock, steady=True), seed=SEED).run()
 
     run_in_virtual_time(main)
     return diary
@@ -123,7 +123,7 @@ def on_the_embedded_server() -> Diary:
         store = await RevisionStore.open(None)
         try:
             core = Core(store, clock=LoopClock(asyncio.get_running_loop()))
-            await Performance(scenario(diary), InProcessApi(core), seed=SEED).run()
+            await SimulationRun(scenario(diary), InProcessApi(core), seed=SEED).run()
         finally:
             await store.close()
 
@@ -149,7 +149,7 @@ async def in_real_time() -> tuple[Diary, float]:
         clock = LoopClock(loop)
         await asyncio.sleep(1 - loop.time() % 1)
         looking = asyncio.ensure_future(look_at_the_time())
-        await Performance(scenario(diary), InProcessApi(Core(store, clock=clock)), seed=SEED).run()
+        await SimulationRun(scenario(diary), InProcessApi(Core(store, clock=clock)), seed=SEED).run()
         looking.cancel()
     finally:
         await store.close()

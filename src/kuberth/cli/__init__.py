@@ -1,8 +1,8 @@
-"""The command line: one file a command, no logic of its own.
+"""The command line: one file per command.
 
-Before a pod's way: words become settings. A command's module is imported when it is asked for, and what it
-runs only when it runs, so that help and completion come at once. A distribution with plugins of its own
-wraps it:
+In: words. Out: settings for the programs. A command's module is imported when the command is used, and the
+scheduler only when it runs, so that help and completion are fast. A distribution with its own plugins wraps
+it:
 
     from kuberth.cli import main
     main(plugins={"Coscheduling": Coscheduling}, queue=MyQueue)
@@ -44,7 +44,7 @@ _COLLECTED_AFTER: Final = (20_000, 10, 20)
 
 
 class LazyGroup(click.Group):
-    """Imports a command from `module:attribute` when somebody asks for it."""
+    """Imports a command from `module:attribute` when it is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted([*COMMANDS, *super().list_commands(ctx)])
@@ -59,9 +59,9 @@ class LazyGroup(click.Group):
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(kuberth.__version__, prog_name="kuberth")
-@click.option("-v", "--verbose", count=True, help="Log more; twice for every detail.")
+@click.option("-v", "--verbose", count=True, help="Log more; -vv logs everything.")
 def cli(verbose: int) -> None:
-    """Kuberth finds every pod its berth: the Kubernetes scheduler in Python."""
+    """Kuberth: the Kubernetes scheduler in Python."""
     levels = (logging.ERROR, logging.INFO, logging.DEBUG)
     logging.basicConfig(
         level=levels[min(verbose, 2)], format="%(levelname).1s %(name)s: %(message)s", stream=sys.stderr
@@ -75,15 +75,15 @@ def main(
     *,
     prog_name: str = "kuberth",
 ) -> None:
-    """Run the command line; `plugins` and `queue` are there as if they came with Kuberth."""
+    """Run the command line; `plugins` and `queue` are available as if they were built in."""
     error: BaseException | None = None
-    # A cluster is hundreds of thousands of trees without a cycle, and what is imported stays: looking for
-    # cycles among them every few hundred allocations is time for nothing.
+    # A cluster is hundreds of thousands of objects without reference cycles, and imported modules stay:
+    # searching them for cycles every few hundred allocations wastes time.
     gc.set_threshold(*_COLLECTED_AFTER)
     try:
         cli.main(args=args, prog_name=prog_name, obj=Extras(plugins or {}, queue))
     except* KuberthError as group:
-        # Tasks fail in groups; the first failure is the one that tells what to do.
+        # Tasks fail in groups; the first error is the one to report.
         error = group
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
@@ -93,5 +93,5 @@ def main(
 
 
 def kubectl_plugin() -> None:
-    """`kubectl kuberth ...`: kubectl runs the program kubectl-kuberth for it."""
+    """The program kubectl-kuberth, which kubectl runs for `kubectl kuberth ...`."""
     main(prog_name="kubectl kuberth")

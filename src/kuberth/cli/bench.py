@@ -1,4 +1,4 @@
-"""`kuberth bench`: how fast, and beside whom."""
+"""`kuberth bench`: measure scheduling throughput, alone or beside other schedulers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,16 @@ from typing import Any
 
 import click
 
-from kuberth.cli.context import Extras, plugin_option, queue_option
+from kuberth.cli.context import (
+    FILE,
+    NEW_FILE,
+    Duration,
+    Extras,
+    feature_gates_option,
+    output_option,
+    plugin_option,
+    queue_option,
+)
 
 _TARGETS = ("inproc", "up", "assets")
 _PEERS = ("kube-scheduler", "blind")
@@ -15,60 +24,68 @@ _ENDINGS = (".yaml", ".yml", ".json")
 
 
 @click.command(
-    epilog="Workloads are written as in Kubernetes' scheduler_perf. Without a name a small one runs; --list "
-    "shows all. docs/bench.md says what the figures mean."
+    epilog="Workloads are written as in Kubernetes' scheduler_perf. Without a name, a small workload runs; "
+    "--list shows all of them. docs/bench.md explains the figures."
 )
 @click.argument("names", nargs=-1, metavar="[FILE] [CASE[/WORKLOAD]]...")
-@click.option("--upstream", is_flag=True, help="Kubernetes' own workloads, from Go's module cache.")
-@click.option("--list", "only_list", is_flag=True, help="Show the workloads and run none.")
+@click.option("--upstream", is_flag=True, help="Use Kubernetes' own workloads, from Go's module cache.")
+@click.option("--list", "only_list", is_flag=True, help="List the workloads without running them.")
 @click.option(
     "--label-filter",
     default="",
     metavar="LABELS",
-    help="Only workloads with these labels, e.g. performance,-short.",
+    help="Select workloads by label, e.g. performance,-short.",
 )
 @click.option(
     "--target",
     type=click.Choice(_TARGETS),
     default="inproc",
     show_default=True,
-    help="Embedded server in this process; embedded server over HTTPS; real etcd and kube-apiserver.",
+    help="API server to use: embedded in this process, embedded over HTTPS, or a real kube-apiserver.",
 )
 @click.option(
-    "--peer", "peers", type=click.Choice(_PEERS), multiple=True, help="Compare with it; repeatable."
+    "--peer", "peers", type=click.Choice(_PEERS), multiple=True, help="Scheduler to compare with; repeatable."
 )
 @click.option(
     "--assets",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Where etcd, kube-apiserver and kube-scheduler are.  [default: where `make envtest` puts them]",
+    help="Folder with etcd, kube-apiserver and kube-scheduler.  [default: that of `make envtest`]",
 )
-@click.option("--repeat", type=click.IntRange(1, 100), default=1, help="Run each so often; show medians.")
-@click.option("--timeout", default="10m", show_default=True, help="When to give up pods that stay pending.")
+@click.option(
+    "--repeat",
+    type=click.IntRange(1, 100),
+    default=1,
+    show_default=True,
+    help="Repetitions per workload; the median is shown.",
+)
+@click.option(
+    "--timeout",
+    type=Duration(positive=True),
+    default="10m",
+    show_default=True,
+    help="Time to wait for pods that stay pending.",
+)
 @click.option(
     "--scheduler-config",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A KubeSchedulerConfiguration for Kuberth, in place of the workload's.",
+    type=FILE,
+    help="KubeSchedulerConfiguration for Kuberth, instead of the workload's.",
 )
-@click.option("--feature-gates", default="", metavar="A=true,B=false", help="Over the workload's, for all.")
-@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@feature_gates_option
+@output_option("table", "json")
 @click.option(
-    "--plot",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Draw throughput and latency over time: .svg, or .png with matplotlib.",
+    "--plot", type=NEW_FILE, help="Plot throughput and latency over time: .svg, or .png with matplotlib."
 )
-@click.option(
-    "--profile", type=click.Path(dir_okay=False, path_type=Path), help="Draw a flame graph of Kuberth: .svg."
-)
+@click.option("--profile", type=NEW_FILE, help="Draw a flame graph of Kuberth: .svg.")
 @click.option("--check-thresholds", is_flag=True, help="Exit with 1 if Kuberth misses a threshold.")
 @plugin_option
 @queue_option
 @click.pass_obj
 def bench(extras: Extras | None, /, **flags: Any) -> None:
-    """Measure how many pods a second are scheduled, at which cost, and how others do."""
+    """Measure how many pods per second are scheduled and at what cost."""
     names = list(flags.pop("names"))
     file = Path(names.pop(0)) if names and _is_file(names[0]) else None
     if file is not None and flags["upstream"]:
-        raise click.UsageError("--upstream and a file are two sources of workloads; name one")
+        raise click.UsageError("--upstream and FILE are both sources of workloads; give one of them")
 
     from kuberth.cli.bench_run import list_workloads, run_bench  # heavy: not for --help
 

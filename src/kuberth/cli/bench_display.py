@@ -1,12 +1,12 @@
-"""What a person sees of `kuberth bench`: a bar while it runs, a table at the end.
+"""The output of `kuberth bench`: a progress bar while it runs, tables at the end.
 
-In: where a run stands, and results. Out: on a terminal a bar on standard error; the table on standard output.
+In: progress and results. Out: on a terminal a bar on standard error; the tables on standard output.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Self
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
@@ -17,13 +17,13 @@ from kuberth.bench.measurements import Measurement
 from kuberth.bench.running import Standing, WorkloadResult
 from kuberth.bench.throughput import Distribution
 from kuberth.errors import KuberthError
+from kuberth.text.figures import duration, size
 
-_WIDTH_OF_FILES = 200
-"""Where there is no terminal to be narrow."""
+_NONE: Final = "–"
 
 
 class Display:
-    """Shows a bar while it is entered, on a terminal; `quiet`: no lines between."""
+    """Shows a progress bar inside the `with` block, on a terminal; `quiet`: no lines in between."""
 
     def __init__(self, *, quiet: bool) -> None:
         self._quiet = quiet
@@ -49,7 +49,7 @@ class Display:
     def __exit__(self, *_exc: object) -> None:
         self._bar.stop()
 
-    def told(self, standing: Standing) -> None:
+    def update(self, standing: Standing) -> None:
         runs = f" ({standing.run}/{standing.runs})" if standing.runs > 1 else ""
         run = f"{standing.workload} · {standing.contender}{runs}"
         if run != self._run or self._task is None:
@@ -79,58 +79,69 @@ class Display:
 
     def show(self, results: Sequence[WorkloadResult], *, target: str) -> None:
         console = Console()
-        if not console.is_terminal:
-            console = Console(width=_WIDTH_OF_FILES)
-        console.print(results_table(results))
+        for table in results_tables(results):
+            console.print(table, "")
         for note in notes(results, target=target):
             console.print(Text(note, style="dim"))
 
 
-def results_table(results: Sequence[WorkloadResult]) -> Table:
+class _Column(NamedTuple):
+    title: str
+    cell: Callable[[Measurement], str | Text]
+
+
+def _rate(percentile: str) -> Callable[[Measurement], str]:
+    return lambda each: _number(each.throughput, percentile, "{:.0f}".format)
+
+
+def _latency(percentile: str) -> Callable[[Measurement], str]:
+    return lambda each: _number(each.attempts_ms, percentile, lambda ms: duration(ms / 1000))
+
+
+def _number(found: Distribution | None, percentile: str, show: Callable[[float], str]) -> str:
+    return _NONE if found is None else show(getattr(found, percentile))
+
+
+_THROUGHPUT: Final = (
+    _Column("pods", lambda each: str(each.scheduled)),
+    _Column("pods/s", lambda each: f"{each.average:.1f}" + ("" if each.sampled else "*")),
+    *(_Column(f"p{number}", _rate(f"perc{number}")) for number in (50, 90, 95, 99)),
+    _Column("threshold", lambda each: _verdict(each)),
+)
+_COST: Final = (
+    _Column("CPU/pod", lambda each: _NONE if each.cpu_ms_per_pod is None else f"{each.cpu_ms_per_pod:.2f}ms"),
+    _Column("memory", lambda each: _NONE if each.peak_mib is None else size(round(each.peak_mib) << 20)),
+    *(_Column(f"attempt p{number}", _latency(f"perc{number}")) for number in (50, 90, 99)),
+)
+
+
+def results_tables(results: Sequence[WorkloadResult]) -> list[Table]:
+    """Throughput, and what it costs: two tables, so that both fit 80 columns."""
+    return [_table(results, _THROUGHPUT, with_ratio=True), _table(results, _COST, with_ratio=False)]
+
+
+def _table(results: Sequence[WorkloadResult], columns: Sequence[_Column], *, with_ratio: bool) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("workload", overflow="fold")
-    table.add_column("scheduler", no_wrap=True)
-    heads = ("pods", "pods/s", "p50", "p90", "p95", "p99", "CPU ms/pod", "MiB")
-    for head in (*heads, "attempt ms p50/p90/p99", "ratio", "threshold"):
-        table.add_column(head, justify="right", no_wrap=True)
+    table.add_column("scheduler")
+    for column in columns:
+        table.add_column(column.title, justify="right", no_wrap=True)
+    if with_ratio:
+        table.add_column("ratio", justify="right", no_wrap=True)
     for result in results:
         several = max(len(each) for each in result.measurements.values()) > 1
         last = ""
         for name, measurement, ratio in result.rows():
             title = f"{result.workload}" + (f" ({measurement.name})" if several else "")
-            table.add_row(*_cells(title if title != last else "", name, measurement, ratio))
-            last = title
+            if title != last:
+                table.add_row(Text(title, style="bold"))
+                last = title
+            cells = [column.cell(measurement) for column in columns]
+            table.add_row(f"  {name}", *cells, *([_ratio(ratio)] if with_ratio else []))
     return table
 
 
-def _cells(title: str, name: str, measurement: Measurement, ratio: float | None) -> list[str | Text]:
-    rates = measurement.throughput
-    return [
-        title,
-        name,
-        str(measurement.scheduled),
-        f"{measurement.average:.1f}" + ("" if measurement.sampled else "*"),
-        *(_number(None if rates is None else rate) for rate in _percentiles(rates)),
-        _number(measurement.cpu_ms_per_pod, 2),
-        _number(measurement.peak_mib, 0),
-        _attempts(measurement.attempts_ms),
-        "" if ratio is None else f"{ratio:.2f}",
-        _verdict(measurement),
-    ]
-
-
-def _percentiles(rates: Distribution | None) -> Sequence[float | None]:
-    return [None] * 4 if rates is None else (rates.perc50, rates.perc90, rates.perc95, rates.perc99)
-
-
-def _attempts(attempts: Distribution | None) -> str:
-    if attempts is None:
-        return "–"
-    return " / ".join(f"{each:.1f}" for each in (attempts.perc50, attempts.perc90, attempts.perc99))
-
-
-def _number(number: float | None, digits: int = 1) -> str:
-    return "–" if number is None else f"{number:.{digits}f}"
+def _ratio(ratio: float | None) -> str:
+    return "" if ratio is None else f"{ratio:.2f}"
 
 
 def _verdict(measurement: Measurement) -> str | Text:
@@ -149,7 +160,9 @@ def notes(results: Sequence[WorkloadResult], *, target: str) -> list[str]:
     rows = [(name, each) for result in results for name, each, _ in result.rows()]
     found = []
     if any(not each.sampled for _, each in rows):
-        found.append("* too short for samples a second apart: pods between the first and the last one bound")
+        found.append("* too short to sample every second: average from the first to the last binding")
     if target == "inproc":
-        found.append("CPU and memory are of this whole process: scheduler, embedded API server and bench")
+        found.append(
+            "CPU and memory are those of the whole process: scheduler, embedded API server and bench"
+        )
     return found

@@ -1,6 +1,6 @@
-"""Flags of `kuberth bench` become workloads, contenders and settings; what comes out is shown.
+"""Runs `kuberth bench`.
 
-In: the words of the command line. Out: a table or JSON on standard output, files with pictures, an exit code.
+In: the flags of the command line. Out: a table or JSON on standard output, files with plots, an exit code.
 """
 
 from __future__ import annotations
@@ -37,7 +37,6 @@ from kuberth.cli.context import Extras, build_registry, queue_factory
 from kuberth.cli.event_loops import run_on_fastest_loop
 from kuberth.config.feature_gates import parse_settings
 from kuberth.errors import ConfigError, KuberthError
-from kuberth.text.durations import parse_duration
 
 DEFAULT_WORKLOAD = "Quick"
 
@@ -64,16 +63,16 @@ def run_bench(extras: Extras, file: Path | None, names: Sequence[str], flags: Ma
     )
     if len(workloads) > 1:
         for workload in [each for each in workloads if each.refusal()]:
-            click.echo(f"{workload} is left out: {workload.refusal()}", err=True)
+            click.echo(f"{workload} is skipped: {workload.refusal()}", err=True)
         workloads = [each for each in workloads if not each.refusal()]
     for workload in workloads:
-        # What is wrong with one is told before hours are spent on the others.
+        # A workload that cannot run is reported before hours are spent on the others.
         if refusal := workload.refusal():
             raise ConfigError(f"{workload.where}: {refusal}")
     if flags["plot"] is not None:
         expect_drawable(flags["plot"])
     if flags["profile"] is not None and flags["profile"].suffix != ".svg":
-        raise ConfigError(f"--profile {flags['profile']}: the name ends with .svg")
+        raise ConfigError(f"--profile {flags['profile']}: expected a file name that ends with .svg")
     display = Display(quiet=flags["output"] == "json")
     with tempfile.TemporaryDirectory(prefix="kuberth-bench-") as folder:
         folded = Path(folder, "stacks.folded") if flags["profile"] is not None else None
@@ -82,9 +81,9 @@ def run_bench(extras: Extras, file: Path | None, names: Sequence[str], flags: Ma
         try:
             failed = run_on_fastest_loop(_run_all(workloads, contenders, _settings(flags), display, results))
         except (asyncio.CancelledError, KeyboardInterrupt):
-            if results:  # hours may have gone into what is measured already
-                _tell(results, display, flags)
-            raise click.Abort from None  # SIGTERM, told as Ctrl-C is
+            if results:  # hours may have gone into them
+                _report(results, display, flags)
+            raise click.Abort from None  # SIGTERM is reported like Ctrl-C
         if folded is not None:
             names_of_all = ", ".join(str(workload) for workload in workloads)
             flags["profile"].write_text(
@@ -92,12 +91,12 @@ def run_bench(extras: Extras, file: Path | None, names: Sequence[str], flags: Ma
             )
     if flags["plot"] is not None:
         write_plot(flags["plot"], results)
-    _tell(results, display, flags)
+    _report(results, display, flags)
     missed = flags["check_thresholds"] and any(result.missed for result in results)
     return 1 if missed or failed else 0
 
 
-def _tell(results: Sequence[WorkloadResult], display: Display, flags: Mapping[str, Any]) -> None:
+def _report(results: Sequence[WorkloadResult], display: Display, flags: Mapping[str, Any]) -> None:
     if flags["output"] == "json":
         tree = {
             "kuberth": kuberth.__version__,
@@ -123,7 +122,7 @@ def _default_names(file: Path | None, flags: Mapping[str, Any]) -> Sequence[str]
         return [""]
     if flags["upstream"]:
         raise click.UsageError(
-            "name a case or CASE/WORKLOAD, or choose with --label-filter performance,short; --list shows all"
+            "name a CASE or CASE/WORKLOAD, or select with --label-filter performance,short; --list shows all"
         )
     return [DEFAULT_WORKLOAD]
 
@@ -131,7 +130,7 @@ def _default_names(file: Path | None, flags: Mapping[str, Any]) -> Sequence[str]
 def _contenders(extras: Extras, flags: Mapping[str, Any], folded: Path | None) -> Sequence[Contender]:
     if flags["peers"] and flags["target"] == IN_PROCESS:
         raise ConfigError(
-            f"--peer {flags['peers'][0]} is a program of its own and needs a server to talk to: "
+            f"--peer {flags['peers'][0]} is a separate program and needs an API server: "
             "add --target up or --target assets"
         )
     peers: Mapping[str, Contender] = {KUBE_SCHEDULER: KubeScheduler(flags["assets"]), BLIND: BlindBinder()}
@@ -148,15 +147,11 @@ def _contenders(extras: Extras, flags: Mapping[str, Any], folded: Path | None) -
 
 
 def _settings(flags: Mapping[str, Any]) -> BenchSettings:
-    try:
-        patience = parse_duration(flags["timeout"]).total_seconds()
-    except ValueError as error:
-        raise ConfigError(f"--timeout {flags['timeout']}: {error}") from error
     return BenchSettings(
         target=flags["target"],
         assets=flags["assets"],
         repeat=flags["repeat"],
-        pace=Pace(patience_seconds=patience),
+        pace=Pace(patience_seconds=flags["timeout"].total_seconds()),
         gates=parse_settings(flags["feature_gates"]),
         with_latencies=flags["plot"] is not None,
     )
@@ -169,13 +164,13 @@ async def _run_all(
     display: Display,
     results: list[WorkloadResult],
 ) -> int:
-    """Fills `results` as they come; how many could not be run. One that cannot does not lose the others."""
+    """Append to `results`; returns how many workloads failed. A failure does not end the others."""
     task = asyncio.current_task()
     assert task is not None
     loop = asyncio.get_running_loop()
 
     def stop() -> None:
-        """Whatever was started is ended on the way out."""
+        """Cancel the run, which ends what it started."""
         task.cancel()
         # An await that ends in the same moment may lose a cancellation (asyncio.wait_for does).
         loop.call_later(_AGAIN_SECONDS, stop)
@@ -185,7 +180,7 @@ async def _run_all(
     with display:
         for workload in workloads:
             try:
-                results.append(await run_workload(workload, contenders, settings, display.told))
+                results.append(await run_workload(workload, contenders, settings, display.update))
             except (KuberthError, ExceptionGroup) as error:
                 if len(workloads) == 1:
                     raise
@@ -196,7 +191,7 @@ async def _run_all(
 
 
 def _first(error: BaseException) -> KuberthError:
-    """What a person can do something about; anything else is a bug and is raised."""
+    """The first KuberthError in a group; any other error is a bug and is raised."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     if not isinstance(error, KuberthError):

@@ -1,7 +1,7 @@
-"""`kuberth config`: look at a scheduler configuration without running it.
+"""`kuberth config`: validate or print a scheduler configuration.
 
-In: a KubeSchedulerConfiguration file, or `-` for standard input. Out: `validate` says whether it is right,
-every problem on a line of its own; `print` shows it complete, with what it leaves to defaults.
+In: a KubeSchedulerConfiguration file, or `-` for standard input. Out: `validate` lists every problem, one a
+line; `print` writes the configuration with all defaults.
 """
 
 from __future__ import annotations
@@ -12,51 +12,56 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from kuberth.cli.context import Extras, build_registry, notices, plugin_option
+from kuberth.cli.context import (
+    Extras,
+    build_registry,
+    feature_gates_option,
+    notices,
+    output_option,
+    plugin_option,
+)
 from kuberth.errors import ConfigError
+from kuberth.text.figures import count
 
 if TYPE_CHECKING:
     from kuberth.config import KubeSchedulerConfiguration
     from kuberth.framework.registry import Registry
 
-_feature_gates_option = click.option(
-    "--feature-gates", "feature_gates", default="", metavar="A=true,B=false", help="Override feature gates."
-)
 
-
-@click.group("config", help="Check and show scheduler configurations.")
+@click.group("config", help="Validate and print scheduler configurations.")
 def config_group() -> None:
     pass
 
 
 @config_group.command("validate")
 @click.argument("file", metavar="FILE")
-@_feature_gates_option
+@feature_gates_option
 @plugin_option
 @click.pass_obj
 def validate_command(
     extras: Extras | None, file: str, feature_gates: str, plugin_references: tuple[str, ...]
 ) -> None:
-    """Check FILE (- for standard input): exit 0 if it is right, else list every problem and exit 1."""
+    """Validate FILE (- for standard input); list every problem and exit with 1 if there are any."""
     from kuberth.config import resolve_profile
 
     config, registry = _load(extras, file, feature_gates, plugin_references)
     for notice in notices(config, registry, references=plugin_references):
         click.echo(f"{_title(file)}: {notice}", err=True)
-    profiles = len(config.profiles)
     names = {
         name
         for profile in config.profiles
         for name in resolve_profile(profile, registry.extension_points()).names()
     }
-    click.echo(f"{_title(file)}: valid, {_count(profiles, 'profile')}, {_count(len(names), 'plugin')}")
+    click.echo(
+        f"{_title(file)}: valid, {count(len(config.profiles), 'profile')}, {count(len(names), 'plugin')}"
+    )
 
 
 @config_group.command("print")
 @click.argument("file", metavar="[FILE]", required=False)
-@_feature_gates_option
+@feature_gates_option
 @plugin_option
-@click.option("-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True)
+@output_option("yaml", "json")
 @click.pass_obj
 def print_command(
     extras: Extras | None,
@@ -65,7 +70,7 @@ def print_command(
     plugin_references: tuple[str, ...],
     output: str,
 ) -> None:
-    """Show FILE (- for standard input) with every default filled in; without FILE, the defaults."""
+    """Print FILE (- for standard input) with all defaults; without FILE, the default configuration."""
     from kuberth.config import to_json, to_yaml
 
     config, _ = _load(extras, file, feature_gates, plugin_references)
@@ -111,7 +116,3 @@ def _fail(title: str, problems: list[str]) -> NoReturn:
 
 def _title(file: str | None) -> str:
     return "defaults" if file is None else "<stdin>" if file == "-" else file
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -1,18 +1,21 @@
-"""What commands share: plugins and a queue given by code or by `module:Name` options.
+"""What commands share: options, parameter types, plugins and queues from code or `module:Name` options.
 
-Importing this is cheap; what it needs of the scheduler it imports when a command runs.
+Importing this is cheap: parts of the scheduler are imported when a command runs.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
 from kuberth.errors import ConfigError, KuberthError
+from kuberth.text.durations import parse_duration
 
 if TYPE_CHECKING:
     from kuberth.config import KubeSchedulerConfiguration
@@ -20,9 +23,34 @@ if TYPE_CHECKING:
     from kuberth.queue.interface import QueueContext, QueueFactory, SchedulingQueue
 
 
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
+FILE_OR_FOLDER: Final = click.Path(exists=True, path_type=Path)
+NEW_FILE: Final = click.Path(dir_okay=False, path_type=Path)
+
+
+class Duration(click.ParamType[timedelta]):
+    """A duration as Kubernetes writes it: `90s`, `10m`."""
+
+    name = "duration"
+
+    def __init__(self, *, positive: bool = False) -> None:
+        self._positive = positive
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
+        try:
+            duration = value if isinstance(value, timedelta) else parse_duration(str(value))
+        except ValueError as exc:
+            self.fail(str(exc), param, ctx)
+        if self._positive and duration <= timedelta():
+            self.fail("expected a duration above zero", param, ctx)
+        return duration
+
+
 @dataclass(frozen=True, slots=True)
 class Extras:
-    """What the caller of `kuberth.cli.main` added."""
+    """Plugins and a queue that the caller of `kuberth.cli.main` added."""
 
     plugins: Mapping[str, PluginFactory] = field(default_factory=dict)
     queue: QueueFactory | None = None
@@ -33,7 +61,7 @@ plugin_option = click.option(
     "plugin_references",
     metavar="MODULE:CLASS",
     multiple=True,
-    help="Add a plugin class; repeatable. Enable it in the configuration.",
+    help="Add a plugin class; repeatable. The configuration has to enable it.",
 )
 
 queue_option = click.option(
@@ -42,6 +70,64 @@ queue_option = click.option(
     metavar="MODULE:FACTORY",
     help="Replace the scheduling queue, e.g. kuberth.queue.fair_share:FairShareQueue.",
 )
+
+feature_gates_option = click.option(
+    "--feature-gates", default="", metavar="A=true,B=false", help="Feature gates to enable or disable."
+)
+
+
+def output_option(*formats: str, text: str = "Output format.") -> Callable[[Command], Command]:
+    """`--output`; the first format is the default."""
+    choice = click.Choice(formats)
+    return click.option("-o", "--output", type=choice, default=formats[0], show_default=True, help=text)
+
+
+def connection_options(command: Command) -> Command:
+    """Options for the API server of a cluster."""
+    command = click.option("--context", metavar="NAME", help="Kubeconfig context to use.")(command)
+    return click.option(
+        "--kubeconfig",
+        metavar="FILE",
+        help="Path to a kubeconfig.  [default: $KUBECONFIG, ~/.kube/config, or in-cluster]",
+    )(command)
+
+
+def server_options(command: Command) -> Command:
+    """Options for a running Kuberth that serves its own pages."""
+    command = click.option(
+        "--insecure-skip-tls-verify",
+        "insecure",
+        is_flag=True,
+        help="Skip TLS verification for --server (insecure).",
+    )(command)
+    command = click.option(
+        "--certificate-authority", metavar="FILE", help="CA certificate that --server is verified with."
+    )(command)
+    return click.option(
+        "--server",
+        metavar="URL",
+        help="Ask a running Kuberth at this address (https://host:10259) with the same credentials.",
+    )(command)
+
+
+def configuration(
+    source: Path | str | None, registry: Registry, gates: Mapping[str, bool], *, name: str = ""
+) -> KubeSchedulerConfiguration:
+    """Load a file, or a text called `name`; None is the default configuration."""
+    from kuberth.config import InvalidConfiguration, load
+    from kuberth.config.types import API_VERSION, KIND
+
+    try:
+        return load(
+            source or {"apiVersion": API_VERSION, "kind": KIND},
+            feature_gates=gates,
+            known_plugins=registry.names(),
+            extension_points=registry.extension_points(),
+            args_types=registry.args_types(),
+        )
+    except InvalidConfiguration as exc:
+        title = name or source or "--feature-gates"
+        raise ConfigError("\n".join(f"{title}: {error}" for error in exc.errors)) from exc
 
 
 def build_registry(extras: Extras, references: Sequence[str]) -> Registry:
@@ -62,18 +148,18 @@ def queue_factory(extras: Extras, reference: str | None) -> QueueFactory | None:
         return extras.queue
     factory = resolve_reference(reference, option="--queue")
     if not callable(factory):
-        raise ConfigError(f"--queue {reference}: {factory!r} cannot be called; expected a queue factory")
+        raise ConfigError(f"--queue {reference}: {factory!r} is not callable; expected a queue factory")
 
     def make(context: QueueContext) -> SchedulingQueue:
         try:
             queue: object = factory(context)
         except KuberthError:
             raise
-        except Exception as exc:  # whatever a factory does
+        except Exception as exc:  # a factory may raise anything
             raise ConfigError(f"--queue {reference} failed: {type(exc).__name__}: {exc}") from exc
         if not isinstance(queue, SchedulingQueue):
             raise ConfigError(
-                f"--queue {reference} made {queue!r}, which is no kuberth.queue.interface.SchedulingQueue"
+                f"--queue {reference} made {queue!r}, which is not a kuberth.queue.interface.SchedulingQueue"
             )
         return queue
 
@@ -83,7 +169,7 @@ def queue_factory(extras: Extras, reference: str | None) -> QueueFactory | None:
 def notices(
     config: KubeSchedulerConfiguration, registry: Registry, *, references: Sequence[str]
 ) -> Iterator[str]:
-    """What was asked for but will not happen, a sentence each: told at the start, never silent."""
+    """Warnings about options that have no effect, one sentence each."""
     from kuberth.config import resolve_profile
     from kuberth.framework.registry import installed_plugins, resolve_reference
 

@@ -1,7 +1,7 @@
-"""An explanation for people: what it comes down to first, then why, then what would help.
+"""Prints an explanation: the verdict first, then the reasons, then what would help.
 
-In: the tree of an explanation (`trees.to_tree`), so that one that came over the wire reads the same. Out:
-lines on a console, which wraps them to its width and leaves colours out where nobody sees them.
+In: the tree of an explanation (`trees.to_tree`), computed here or by a server. Out: lines on a console, which
+wraps them to its width and omits colours where they are not supported.
 """
 
 from __future__ import annotations
@@ -15,18 +15,21 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from kuberth.text.figures import count, duration
+from kuberth.text.printable import printable
+
 Tree = Mapping[str, Any]
 
 NAMES_SHOWN: Final = 3
 GROUPS_SHOWN: Final = 5
 INDENT: Final = 2
 NARROW: Final = 60
-"""On terminals of fewer columns scores are told line by line."""
+"""On terminals with fewer columns, scores are printed line by line."""
 
 
-def tell(tree: Tree, console: Console, *, names: bool = False, now: float | None = None) -> None:
-    """Print it. `names`: every node is named. `now` is the time that ages are counted from."""
-    console.print(Text(_printable(_headline(tree)), style="bold"))
+def print_explanation(tree: Tree, console: Console, *, names: bool = False, now: float | None = None) -> None:
+    """Print it. `names`: list every node. `now`: the time that ages are relative to."""
+    console.print(Text(printable(_headline(tree)), style="bold"))
     for title, section in _SECTIONS:
         lines = list(section(tree, _Style(names=names, now=now, narrow=console.width < NARROW)))
         if not lines:
@@ -41,14 +44,9 @@ def _print_indented(line: RenderableType, console: Console) -> None:
     if not isinstance(line, Text):
         console.print(Padding(line, (0, 0, 0, INDENT), expand=False))
         return
-    for part in Text(_printable(line.plain)).wrap(console, max(1, console.width - INDENT)):
+    for part in Text(printable(line.plain)).wrap(console, max(1, console.width - INDENT)):
         part.rstrip()  # in place
         console.print(Text(" " * INDENT) + part)
-
-
-def _printable(text: str) -> str:
-    """Names out of a file may hold anything, also what a terminal would obey."""
-    return "".join(character if character.isprintable() else "�" for character in text)
 
 
 class _Style:
@@ -75,7 +73,7 @@ def _headline(tree: Tree) -> str:
         case "fits":
             return f"{pod} fits on {len(tree['feasible'])} of {tree['nodes']} nodes."
         case "gated":
-            return f"{pod} is held back: {tree['message']}"
+            return f"{pod} is gated: {tree['message']}"
         case _:
             return f"{pod} fits on none of {tree['nodes']} nodes."
 
@@ -84,13 +82,13 @@ def _waits(tree: Tree, style: _Style) -> Iterator[RenderableType]:
     waiting = tree.get("waiting")
     if waiting is None:
         return
-    text = f"in the {waiting['queue']} queue" if waiting["queue"] != "in flight" else "it is being tried now"
+    text = f"in the {waiting['queue']} queue" if waiting["queue"] != "in flight" else "being scheduled now"
     if since := waiting.get("since"):
         text += f" since {since}{_age(since, style.now)}"
     tries = waiting["attempts"]
-    text += f"; tried {'once' if tries == 1 else f'{tries} times'}" if tries else "; not tried yet"
+    text += f"; {count(tries, 'attempt')}" if tries else "; no attempt yet"
     if at := waiting.get("nextAttempt"):
-        text += f"; tried again at {at} at the latest"
+        text += f"; next attempt at {at} at the latest"
     yield Text(text)
 
 
@@ -98,7 +96,7 @@ def _age(stamp: str, now: float | None) -> str:
     if now is None:
         return ""
     seconds = max(0, round(now - datetime.datetime.fromisoformat(stamp).timestamp()))
-    return f" ({seconds // 60} min {seconds % 60} s)" if seconds >= 60 else f" ({seconds} s)"
+    return f" ({duration(seconds)})"
 
 
 def _rejections(tree: Tree, style: _Style) -> Iterator[RenderableType]:
@@ -115,7 +113,7 @@ def _nearest(tree: Tree, style: _Style) -> Iterator[RenderableType]:
     for group in style.groups(groups):
         yield Text(f"{'; '.join(group['misses'])} {style.on(group['nodes'])}")
     if len(groups) > len(style.groups(groups)):
-        yield Text(f"and {len(groups) - len(style.groups(groups))} more kinds of nodes (--names shows them)")
+        yield Text(f"and {len(groups) - len(style.groups(groups))} more groups of nodes (--names shows them)")
 
 
 def _preemption(tree: Tree, _style: _Style) -> Iterator[RenderableType]:
@@ -126,15 +124,11 @@ def _preemption(tree: Tree, _style: _Style) -> Iterator[RenderableType]:
         yield Text(f"would clear node {story['nominatedNode']} by evicting {', '.join(story['victims'])}")
         return
     yield Text(
-        f"left: others could make room on {_number(story['nodesThatCouldHelp'])}, "
-        f"and not on {_number(story['nodesBeyondHelp'])}, whoever left"
+        f"does not help: evicting pods could help on {count(story['nodesThatCouldHelp'], 'node')}, "
+        f"and cannot help on {count(story['nodesBeyondHelp'], 'node')}"
     )
     if story["message"]:
         yield Text(story["message"])
-
-
-def _number(nodes: int) -> str:
-    return "1 node" if nodes == 1 else f"{nodes} nodes"
 
 
 def _awaited(tree: Tree, _style: _Style) -> Iterator[RenderableType]:
@@ -146,7 +140,7 @@ def _freeing(tree: Tree, _style: _Style) -> Iterator[RenderableType]:
     for proposal in tree.get("proposals", ()):
         yield Text(f"• {proposal['text']}")
     if not tree.get("proposals") and tree["verdict"] in ("rejected", "gated"):
-        yield Text("nothing that was tried")
+        yield Text("no tested change helps")
 
 
 def _scores(tree: Tree, style: _Style) -> Iterator[RenderableType]:
@@ -159,7 +153,7 @@ def _scores(tree: Tree, style: _Style) -> Iterator[RenderableType]:
             parts = ", ".join(f"{plugin} {score}" for plugin, score in row["byPlugin"].items() if score)
             yield Text(f"{row['node']}: {row['total']} ({parts})")
         return
-    # Plugins are rows: their names are long, and there are more of them than of nodes worth seeing.
+    # Plugins are rows: their names are long, and there are more plugins than nodes to show.
     shown = table["best"][:NAMES_SHOWN]
     grid = Table(box=None, pad_edge=False)
     grid.add_column("")
@@ -177,12 +171,12 @@ def _notes(tree: Tree, _style: _Style) -> Iterator[RenderableType]:
 
 
 _SECTIONS: Final[Sequence[tuple[str, Callable[[Tree, _Style], Iterator[RenderableType]]]]] = (
-    ("Waits", _waits),
+    ("Waiting", _waits),
     ("Rejected", _rejections),
     ("Nearest nodes miss", _nearest),
     ("Preemption", _preemption),
-    ("Comes back when", _awaited),
-    ("Would free it (each was tried)", _freeing),
+    ("Retried on", _awaited),
+    ("What would help (each was tested)", _freeing),
     ("Scores", _scores),
     ("Note", _notes),
 )

@@ -1,6 +1,6 @@
-"""Where `kuberth explain` gets its answer: a Kuberth that runs, a cluster that is only read, or files.
+"""Gets the answer of `kuberth explain` from a running Kuberth, from a cluster (read-only), or from files.
 
-In: what the command line decided. Out: the tree of an explanation.
+In: an `Inquiry` from the command line. Out: the tree of an explanation.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from kuberth.explaining.trees import API_VERSION, KIND, to_tree
 from kuberth.framework.registry import Registry
 
 NO_SUCH_PAGE: Final = (403, 404, 406)
-"""What API servers answer to who asks for a path that they do not have."""
+"""Status codes with which API servers answer requests for unknown paths."""
 
 
 @dataclass(frozen=True, slots=True)
 class Inquiry:
-    """What the command line decided."""
+    """What to explain, and where to look."""
 
     target: ExplainTarget | None
-    """None: the manifest says it."""
+    """None: the pod or workload of the manifest."""
     manifest: Path | None
     namespace: str | None
     kubeconfig: str | None
@@ -68,7 +68,7 @@ class Inquiry:
 
 
 def answer_tree(inquiry: Inquiry) -> dict[str, Any]:
-    """Ask whom there is to ask."""
+    """Answer from the best source there is."""
     if inquiry.dump is not None:
         return to_tree(explain(_from_files(inquiry, inquiry.dump)))
     client = load_client_config(kubeconfig=inquiry.kubeconfig, context=inquiry.context)
@@ -98,7 +98,7 @@ async def _ask(inquiry: Inquiry, client: ClientConfig) -> Question | dict[str, A
     api = HttpApi(client)
     try:
         if not inquiry.dry_run and inquiry.target is not None and inquiry.target.kind == "Pod":
-            # `kuberth up` serves the page beside its API; any other server knows no such path.
+            # `kuberth up` serves the page beside its API; no other server has this path.
             tree = await _page(api, inquiry.target, namespace, guessed=True)
             if tree is not None:
                 return tree
@@ -123,7 +123,7 @@ async def _pod(inquiry: Inquiry, api: HttpApi, objects: list[Any], namespace: st
 def serving_at(
     client: ClientConfig, server: str, *, certificate_authority: str | None, insecure: bool
 ) -> ClientConfig:
-    """The same person at another door."""
+    """The same credentials for another server."""
     tls = replace(
         client.tls,
         ca_data="" if certificate_authority or insecure else client.tls.ca_data,
@@ -137,23 +137,23 @@ def serving_at(
 
 async def _ask_kuberth(inquiry: Inquiry, serving: ClientConfig, namespace: str) -> dict[str, Any]:
     if inquiry.target is None or inquiry.target.kind != "Pod":
-        raise ConfigError("--server explains pods alone; leave it out to try a workload's template")
+        raise ConfigError("--server explains only pods; leave it out to explain a workload's template")
     api = HttpApi(serving)
     try:
         tree = await _page(api, inquiry.target, namespace)
     finally:
         await api.close()
     if tree is None:
-        raise ConfigError(f"{inquiry.server} serves no {PATH}: is it Kuberth, and of this version?")
+        raise ConfigError(f"{inquiry.server} has no {PATH}: it is not Kuberth, or of another version")
     return tree
 
 
 async def _page(
     api: HttpApi, target: ExplainTarget, namespace: str, *, guessed: bool = False
 ) -> dict[str, Any] | None:
-    """The answer of a Kuberth that runs; None: there is none at this address.
+    """The answer of a running Kuberth; None: there is none at this address.
 
-    `guessed`: nobody said that there is one, so to be turned away is as good an answer.
+    `guessed`: the address may be another server's, so a refusal also means that there is none.
     """
     query = urlencode({"pod": target.name, "namespace": namespace})
     try:

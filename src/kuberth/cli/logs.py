@@ -1,7 +1,7 @@
-"""Logging as the flags ask for it: klog's lines for people, JSON for machines.
+"""Log formats of `kuberth run`: klog's text lines and JSON.
 
-In: records, plain ones and those of `kuberth.observe.verbosity` with fields. Out: what kube-scheduler would
-have written, to the column, so that whatever reads its log reads this one.
+In: log records, plain or with the fields of `kuberth.observe.verbosity`. Out: lines in kube-scheduler's exact
+format, so that its log parsers work.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _OF_EVERY_POD: Final = 2
 _DETAIL: Final = 4
 """and of a DEBUG line."""
 _OF_THE_PROCESS: Final = ("kuberth.cli", "kuberth.programs.run", "kuberth.serving")
-"""Whose INFO lines are told always: they are about the process, not about pods."""
-_TOLD_ALREADY: Final = {"kuberth.outcomes.failure_handling": 5}
-"""Whose INFO lines say again, in other words, what verbosity tells."""
+"""Loggers whose INFO lines are always written: they are about the process, not about pods."""
+_REPEATED: Final = {"kuberth.outcomes.failure_handling": 5}
+"""Loggers whose INFO lines repeat lines of `verbosity`, with the level from which both are written."""
 _SEVERITIES: Final = {logging.WARNING: "W", logging.ERROR: "E", logging.CRITICAL: "F"}
 
 
 def set_up_logging(level: int, logging_format: str) -> None:
-    """Tell what belongs to `-v level`, on standard error."""
+    """Log to standard error what belongs to `-v level`."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if logging_format == "json" else TextFormatter())
     lowest = (
@@ -37,7 +37,7 @@ def set_up_logging(level: int, logging_format: str) -> None:
     logging.basicConfig(level=lowest, handlers=[handler], force=True)
     for name in (*_OF_THE_PROCESS, verbosity.__name__):
         logging.getLogger(name).setLevel(min(logging.INFO, lowest))
-    for name, at_level in _TOLD_ALREADY.items():
+    for name, at_level in _REPEATED.items():
         logging.getLogger(name).setLevel(lowest if level >= at_level else logging.WARNING)
     verbosity.level = level
 
@@ -63,19 +63,19 @@ class JsonFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         path = PurePath(record.pathname)
-        told: dict[str, Any] = {
+        line: dict[str, Any] = {
             "ts": round(record.created * 1000, 3),
             "caller": f"{path.parent.name}/{path.name}:{record.lineno}",
             "msg": record.getMessage(),
         }
-        # An error has no level there: that is how errors are told from the rest.
+        # Errors have no level: that is how klog's JSON marks them.
         if record.levelno < logging.ERROR:
-            told["v"] = _level_of(record)
-        told |= {key: _tree(value) for key, value in _fields(record).items()}
+            line["v"] = _level_of(record)
+        line |= {key: _tree(value) for key, value in _fields(record).items()}
         if record.exc_info and record.exc_info[1] is not None:
-            told.setdefault("err", f"{type(record.exc_info[1]).__name__}: {record.exc_info[1]}")
-            told["stacktrace"] = self.formatException(record.exc_info)
-        return json.dumps(told, ensure_ascii=False, separators=(",", ":"), default=str)
+            line.setdefault("err", f"{type(record.exc_info[1]).__name__}: {record.exc_info[1]}")
+            line["stacktrace"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=False, separators=(",", ":"), default=str)
 
 
 def _level_of(record: logging.LogRecord) -> int:
@@ -93,7 +93,7 @@ def _fields(record: logging.LogRecord) -> dict[str, Any]:
 
 
 def _tree(value: Any) -> Any:
-    """An object is told by its name, as klog tells it."""
+    """An object is logged by name, as klog does."""
     metadata = getattr(value, "metadata", None)
     if metadata is None:
         return value

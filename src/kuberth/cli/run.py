@@ -1,4 +1,4 @@
-"""`kuberth run`: in place of kube-scheduler, with its flags."""
+"""`kuberth run`: a drop-in for kube-scheduler, with its flags."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _print_version(ctx: click.Context, _param: click.Parameter, value: str | Non
     params=options(),
     # As kube-scheduler, which takes --leader_elect for --leader-elect.
     context_settings={"token_normalize_func": lambda token: token.replace("_", "-")},
-    epilog="Every other flag of kube-scheduler is accepted without effect, and named in the log.",
+    epilog="All other kube-scheduler flags are accepted, have no effect, and are listed in the log.",
 )
 @click.option(
     "--version",
@@ -54,7 +54,7 @@ def _print_version(ctx: click.Context, _param: click.Parameter, value: str | Non
     is_eager=True,
     expose_value=False,
     callback=_print_version,
-    help="Show the version and exit.",
+    help="Print the version and exit.",
 )
 @click.option(
     "--check-plans-every",
@@ -62,9 +62,12 @@ def _print_version(ctx: click.Context, _param: click.Parameter, value: str | Non
     default=1000,
     show_default=True,
     metavar="N",
-    help="Decide one cycle in N a second time without plans, to check what plugins state; 0 checks none.",
+    help="Decide one cycle in N twice, the second time without plans, to check the plugins' inputs; 0 turns "
+    "it off.",
 )
-@click.option("--page", is_flag=True, help="Serve the page, and kuberth top, on the secure port.")
+@click.option(
+    "--page", is_flag=True, help="Serve the web page and the data for `kuberth top` on the secure port."
+)
 @plugin_option
 @queue_option
 @click.pass_obj
@@ -77,7 +80,7 @@ def run(
     page: bool,
     **parameters: Any,
 ) -> None:
-    """Schedule pods on a Kubernetes cluster, in place of kube-scheduler or beside it."""
+    """Run the scheduler for a Kubernetes cluster, instead of or beside kube-scheduler."""
     flags = Flags.taken_from(parameters)
     set_up_logging(flags["v"], flags["logging-format"])
     if verbosity.level >= 1:

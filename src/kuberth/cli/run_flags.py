@@ -1,32 +1,20 @@
-"""kube-scheduler's flags: every one, how it is written, and what it is when nobody sets it.
+"""All flags of kube-scheduler, with their types and defaults.
 
-In: the words of a command line. Out: `Flags`, values with upstream's defaults behind them, and the same as
-text, the way kube-scheduler shows them. A flag without help has no meaning here: it is accepted, so that
-kube-scheduler's manifests keep working, and named in the log.
+In: the words of a command line. Out: `Flags`, the values with upstream's defaults, also as text as
+kube-scheduler shows them. A flag without help has no effect here: it is accepted, so that kube-scheduler's
+manifests keep working, and listed in the log.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import click
 
-from kuberth.text.durations import format_duration, parse_duration
-
-
-class _GoDuration(click.ParamType[timedelta]):
-    name = "duration"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
-        if isinstance(value, timedelta):
-            return value
-        try:
-            return parse_duration(str(value))
-        except ValueError as exc:
-            self.fail(str(exc), param, ctx)
+from kuberth.cli.context import Duration
+from kuberth.text.durations import format_duration
 
 
 class _Level(click.ParamType[int]):
@@ -42,7 +30,7 @@ class _Level(click.ParamType[int]):
 
 
 class _File(click.Path):
-    """A file that must be there; empty means none, as manifests with unset variables have it."""
+    """A file that must exist; empty means none, which is what manifests with unset variables pass."""
 
     def __init__(self) -> None:
         super().__init__(exists=True, dir_okay=False, path_type=Path)
@@ -64,17 +52,17 @@ def _go_gates(values: Iterable[str]) -> str:
 
 
 class Kind(NamedTuple):
-    """How a flag's value is written and shown."""
+    """How the value of a flag is parsed and shown."""
 
     type: click.ParamType[Any]
     show: Callable[[Any], str] = str
     is_switch: bool = False
     """Takes no separate value: `--name`, or `--name=false`."""
     is_list: bool = False
-    """Takes several values, with commas between them or as a flag given again."""
+    """Takes several values, separated by commas or by repeating the flag."""
 
     def parse(self, text: str) -> Any:
-        """A default, which is written as it is shown."""
+        """Parse a default, which is written as it is shown."""
         if self.is_list:
             return _split((text.strip("[]"),))
         return self.type.convert(text, None, None) if text else None
@@ -82,7 +70,7 @@ class Kind(NamedTuple):
 
 TEXT: Final = Kind(click.STRING)
 SWITCH: Final = Kind(click.BOOL, lambda value: str(value).lower(), is_switch=True)
-DURATION: Final = Kind(_GoDuration(), format_duration)
+DURATION: Final = Kind(Duration(), format_duration)
 FILE: Final = Kind(_File())
 NEW_FILE: Final = Kind(click.Path(dir_okay=False, path_type=Path))
 PORT: Final = Kind(click.IntRange(0, 65535))
@@ -105,23 +93,25 @@ class Flag(NamedTuple):
 
     @property
     def parameter(self) -> str:
-        """What click calls it."""
+        """The name of click's parameter."""
         return self.name.replace("-", "_")
 
 
 FLAGS: Final = (
-    Flag("config", FILE, help="A KubeSchedulerConfiguration file."),
-    Flag("write-config-to", NEW_FILE, help="Write the complete configuration there and exit."),
-    Flag("master", TEXT, help="Address of the API server, over the one in the kubeconfig."),
+    Flag("config", FILE, help="Path to a KubeSchedulerConfiguration file."),
     Flag(
-        "kubeconfig", TEXT, help="Kubeconfig file; without one: $KUBECONFIG, ~/.kube/config, or in-cluster."
+        "write-config-to", NEW_FILE, help="Write the configuration with all defaults to this file and exit."
+    ),
+    Flag("master", TEXT, help="Address of the API server; overrides the kubeconfig."),
+    Flag(
+        "kubeconfig", TEXT, help="Path to a kubeconfig; otherwise $KUBECONFIG, ~/.kube/config, or in-cluster."
     ),
     # Serving
-    Flag("secure-port", PORT, "10259", "Port for health and metrics over HTTPS; 0: nothing is served."),
-    Flag("bind-address", TEXT, "0.0.0.0", "Address to serve on."),
-    Flag("tls-cert-file", FILE, help="Certificate to serve with; without one a self-signed one is made."),
-    Flag("tls-private-key-file", FILE, help="Its key."),
-    Flag("client-ca-file", FILE, help="Accept client certificates of this CA."),
+    Flag("secure-port", PORT, "10259", "HTTPS port for health and metrics; 0 disables serving."),
+    Flag("bind-address", TEXT, "0.0.0.0", "Address to listen on."),
+    Flag("tls-cert-file", FILE, help="TLS certificate; without it, a self-signed one is generated."),
+    Flag("tls-private-key-file", FILE, help="Private key of the TLS certificate."),
+    Flag("client-ca-file", FILE, help="CA whose client certificates are accepted."),
     Flag("cert-dir", TEXT),
     Flag("disable-http2-serving", SWITCH, "false"),
     Flag("http2-max-streams-per-connection", INT, "0"),
@@ -131,16 +121,21 @@ FLAGS: Final = (
     Flag("tls-curve-preferences", LIST, "[]"),
     Flag("tls-min-version", TEXT),
     Flag("tls-sni-cert-key", LIST, "[]"),
-    # Who may look
+    # Authentication and authorization
     Flag(
-        "authentication-kubeconfig", TEXT, help="Kubeconfig for TokenReviews; default: the scheduler's own."
+        "authentication-kubeconfig", TEXT, help="Kubeconfig for TokenReviews.  [default: the scheduler's own]"
     ),
     Flag(
         "authorization-kubeconfig",
         TEXT,
-        help="Kubeconfig for SubjectAccessReviews; default: the scheduler's own.",
+        help="Kubeconfig for SubjectAccessReviews.  [default: the scheduler's own]",
     ),
-    Flag("authorization-always-allow-paths", LIST, "[/healthz,/readyz,/livez]", "Paths anyone may read."),
+    Flag(
+        "authorization-always-allow-paths",
+        LIST,
+        "[/healthz,/readyz,/livez]",
+        "Paths served without authorization.",
+    ),
     Flag("authentication-skip-lookup", SWITCH, "false"),
     Flag("authentication-token-webhook-cache-ttl", DURATION, "10s"),
     Flag("authentication-tolerate-lookup-failure", SWITCH, "true"),
@@ -153,22 +148,34 @@ FLAGS: Final = (
     Flag("requestheader-uid-headers", LIST, "[]"),
     Flag("requestheader-username-headers", LIST, "[x-remote-user]"),
     # Leader election
-    Flag("leader-elect", SWITCH, "true", "Hold a lease before scheduling."),
-    Flag("leader-elect-lease-duration", DURATION, "15s", "How long others wait for a silent leader."),
-    Flag("leader-elect-renew-deadline", DURATION, "10s", "How long the leader tries to renew."),
-    Flag("leader-elect-retry-period", DURATION, "2s", "How often everyone tries."),
-    Flag("leader-elect-resource-lock", TEXT, "leases", "Kind of the lock; only leases."),
+    Flag("leader-elect", SWITCH, "true", "Schedule only while holding a lease."),
+    Flag(
+        "leader-elect-lease-duration",
+        DURATION,
+        "15s",
+        "Time after which a lease that was not renewed can be taken over.",
+    ),
+    Flag(
+        "leader-elect-renew-deadline", DURATION, "10s", "Time within which the leader must renew its lease."
+    ),
+    Flag("leader-elect-retry-period", DURATION, "2s", "Time between attempts to acquire or renew the lease."),
+    Flag("leader-elect-resource-lock", TEXT, "leases", "Kind of the lock; only leases are supported."),
     Flag("leader-elect-resource-name", TEXT, "kube-scheduler", "Name of the lease."),
     Flag("leader-elect-resource-namespace", TEXT, "kube-system", "Namespace of the lease."),
-    # What it does
-    Flag("feature-gates", GATES, help="Turn features on or off; repeatable.", metavar="A=true,B=false"),
-    Flag("kube-api-qps", FLOAT, "50", "Requests a second, if no --config is given."),
-    Flag("kube-api-burst", INT, "100", "Requests at once, if no --config is given."),
+    # Scheduling
+    Flag(
+        "feature-gates",
+        GATES,
+        help="Feature gates to enable or disable; repeatable.",
+        metavar="A=true,B=false",
+    ),
+    Flag("kube-api-qps", FLOAT, "50", "API requests per second, without --config."),
+    Flag("kube-api-burst", INT, "100", "Burst of API requests, without --config."),
     Flag(
         "pod-max-in-unschedulable-pods-duration",
         DURATION,
         "5m0s",
-        "After so long a rejected pod is tried again whatever happens.",
+        "Longest time in unschedulablePods before a pod is retried.",
     ),
     Flag("contention-profiling", SWITCH, "true"),
     Flag("profiling", SWITCH, "true"),
@@ -184,10 +191,10 @@ FLAGS: Final = (
         "v",
         LEVEL,
         "0",
-        "How much to log: 2 tells of every pod that is bound or waits, 3 of every attempt, 4 of the chosen "
-        "node's scores, 5 of every queueing hint, 10 of all scores.",
+        "Log level: 2 logs every pod that is bound or rejected, 3 every attempt, 4 the scores of the chosen "
+        "node, 5 every queueing hint, 10 all scores.",
     ),
-    Flag("logging-format", FORMAT, "text", "Lines for people, or JSON for machines."),
+    Flag("logging-format", FORMAT, "text", "Log format."),
     Flag("log-flush-frequency", DURATION, "5s"),
     Flag("log-json-info-buffer-size", TEXT, "0"),
     Flag("log-json-split-stream", SWITCH, "false"),
@@ -198,11 +205,11 @@ FLAGS: Final = (
 
 _BY_NAME: Final = {flag.name: flag for flag in FLAGS}
 _ALWAYS_OFF: Final = {"help": "false", "version": "false"}
-"""Flags that end the process before anybody can look at them."""
+"""Flags that end the process before they could be shown."""
 
 
 class Flags:
-    """What was given on the command line, with kube-scheduler's defaults behind it."""
+    """The flags of a command line; flags that were not given have kube-scheduler's defaults."""
 
     def __init__(self, given: Mapping[str, Any] | None = None) -> None:
         """`given` has values by flag name."""
@@ -210,7 +217,7 @@ class Flags:
 
     @classmethod
     def taken_from(cls, parameters: dict[str, Any]) -> Flags:
-        """Takes what belongs to a flag out of click's parameters."""
+        """Remove the flags from click's parameters."""
         given: dict[str, Any] = {}
         for flag in FLAGS:
             value = parameters.pop(flag.parameter)
@@ -221,16 +228,16 @@ class Flags:
         return cls(given)
 
     def __getitem__(self, name: str) -> Any:
-        """The value that counts: as given, or the default; None for an empty one."""
+        """The effective value: as given, or the default; None for an empty one."""
         flag = _BY_NAME[name]
         return self._given[name] if name in self._given else flag.kind.parse(flag.default)
 
     def given(self, name: str) -> Any:
-        """The value only if somebody set it, else None."""
+        """The value if the flag was given, else None."""
         return self._given.get(_BY_NAME[name].name)
 
     def without_effect(self) -> Iterator[str]:
-        """Flags that were given but mean nothing here."""
+        """Names of given flags that have no effect here."""
         return (name for name in self._given if not _BY_NAME[name].help)
 
     def shown(self) -> dict[str, str]:
@@ -252,7 +259,7 @@ def _option(flag: Flag) -> click.Option:
     if len(flag.name) == 1:
         names.insert(0, f"-{flag.name}")
     settings: dict[str, Any] = {"flag_value": True} if flag.kind.is_switch else {}
-    # Which value was given, if any, is what counts: the defaults stand behind, in `Flags`.
+    # No defaults here: `Flags` has to know which flags were given.
     return click.Option(
         names,
         is_flag=False,

@@ -1,7 +1,6 @@
-"""Flags of `kuberth run` become the settings of its program.
+"""Runs `kuberth run`.
 
-In: flags, plugins and a queue. Out: the configuration written to a file, or a scheduler that ran and its
-exit code.
+In: flags, plugins and a queue. Out: the configuration written to a file, or the exit code of a scheduler.
 """
 
 from __future__ import annotations
@@ -14,11 +13,11 @@ from typing import Any
 import msgspec
 
 from kuberth.cli.context import Extras, build_registry, notices, queue_factory
+from kuberth.cli.context import configuration as load_configuration
 from kuberth.cli.event_loops import run_on_fastest_loop
 from kuberth.cli.run_flags import Flags
-from kuberth.config import KubeSchedulerConfiguration, load, to_yaml
+from kuberth.config import KubeSchedulerConfiguration, to_yaml
 from kuberth.config.feature_gates import parse_settings
-from kuberth.config.types import API_VERSION, KIND
 from kuberth.errors import ConfigError
 from kuberth.framework.registry import Registry
 from kuberth.programs.run.daemon import ServingSettings, Settings
@@ -54,7 +53,7 @@ def run_scheduler(
         target.write_text(to_yaml(config), encoding="utf-8")
         return 0
     if page and not flags["secure-port"]:
-        raise ConfigError("--page is served on the secure port: give it one with --secure-port")
+        raise ConfigError("--page is served on the secure port: set it with --secure-port")
     for notice in notices(config, registry, references=plugin_references):
         logger.warning("%s", notice)
     settings = Settings(
@@ -80,8 +79,8 @@ def run_scheduler(
     try:
         return run_on_fastest_loop(run_daemon(settings))
     except (SystemExit, KeyboardInterrupt) as end:
-        # Signals come in another way: somebody inside, a plugin most likely, wanted the process gone.
-        logger.error("ended from inside by %r; ending, so that a restart can mend it", end)
+        # Signals arrive in another way: code in the process, most likely a plugin, raised this.
+        logger.error("%r was raised inside the scheduler; exiting, so that it can be restarted", end)
         return 1
 
 
@@ -95,15 +94,9 @@ def _read_again(
 
 
 def configuration(flags: Flags, registry: Registry) -> KubeSchedulerConfiguration:
-    """The file, with the flags that go over it; other flags count only without a file, as upstream's."""
+    """The file with the flags that override it; other flags count only without a file, as upstream's."""
     file = flags["config"]
-    config = load(
-        file or {"apiVersion": API_VERSION, "kind": KIND},
-        feature_gates=parse_settings(",".join(flags["feature-gates"])),
-        known_plugins=registry.names(),
-        extension_points=registry.extension_points(),
-        args_types=registry.args_types(),
-    )
+    config = load_configuration(file, registry, parse_settings(",".join(flags["feature-gates"])))
     replace = msgspec.structs.replace
     config = replace(config, leader_election=replace(config.leader_election, **_given(flags, _ELECTION)))
     if file is None:

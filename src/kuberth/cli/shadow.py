@@ -1,83 +1,64 @@
-"""`kuberth shadow`: beside a cluster's real scheduler, read-only, would this one have done the same?"""
+"""`kuberth shadow`: compare decisions with those of a cluster's scheduler, read-only."""
 
 from __future__ import annotations
 
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import click
 
-from kuberth.cli.context import Extras, build_registry, notices, plugin_option
-from kuberth.errors import ConfigError
-from kuberth.text.durations import parse_duration
-
-if TYPE_CHECKING:
-    from kuberth.config import KubeSchedulerConfiguration
-    from kuberth.framework.registry import Registry
-
-
-class _Positive(click.ParamType[timedelta]):
-    name = "duration"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
-        try:
-            duration = value if isinstance(value, timedelta) else parse_duration(str(value))
-        except ValueError as exc:
-            self.fail(str(exc), param, ctx)
-        if duration <= timedelta():
-            self.fail("expected a duration above zero", param, ctx)
-        return duration
+from kuberth.cli.context import (
+    FILE,
+    Duration,
+    Extras,
+    build_registry,
+    configuration,
+    connection_options,
+    feature_gates_option,
+    notices,
+    output_option,
+    plugin_option,
+)
 
 
 @click.command()
-@click.option(
-    "--kubeconfig", help="Kubeconfig file; without one: $KUBECONFIG, ~/.kube/config, or in-cluster."
-)
-@click.option("--context", help="The kubeconfig's context, if not the current one.")
+@connection_options
 @click.option(
     "--scheduler-name",
     default="default-scheduler",
     show_default=True,
-    help="Whose pods to decide: those with this spec.schedulerName.",
+    help="Decide the pods with this spec.schedulerName.",
 )
 @click.option(
     "--config",
     "config_file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="The KubeSchedulerConfiguration to try; without one, the default.",
+    type=FILE,
+    help="KubeSchedulerConfiguration to use.  [default: the default configuration]",
 )
-@click.option(
-    "--feature-gates", "feature_gates", default="", metavar="A=true,B=false", help="Override feature gates."
-)
+@feature_gates_option
 @plugin_option
-@click.option("--for", "duration", type=_Positive(), help="End after so long, such as 10m.")
-@click.option("--pods", type=click.IntRange(min=1), help="End after so many placed pods.")
+@click.option("--for", "duration", type=Duration(positive=True), help="Stop after this time, e.g. 10m.")
+@click.option("--pods", type=click.IntRange(min=1), help="Stop after this number of placed pods.")
 @click.option(
     "--settle",
-    type=_Positive(),
+    type=Duration(positive=True),
     default="2s",
     show_default=True,
-    help="Bindings that are seen within so long of each other may have been decided in another order.",
+    help="Time within which bindings may arrive in another order than they were decided.",
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="json: a line for every decision, and the report as the last one.",
+@output_option(
+    "text", "json", text="Output format; json prints one line per decision and the report as the last line."
 )
 @click.option(
     "--metrics-port",
     type=click.IntRange(0, 65535),
-    help="Serve Prometheus metrics over HTTPS there; 0: on any free port.",
+    help="Port for Prometheus metrics over HTTPS; 0 picks a free port.  [default: none]",
 )
 @click.option(
     "--metrics-address",
     default="127.0.0.1",
     show_default=True,
-    help="Address to serve them on, to whoever reaches it.",
+    help="Address for metrics; clients are not authenticated.",
 )
 @click.pass_obj
 def shadow(
@@ -96,19 +77,21 @@ def shadow(
     metrics_port: int | None,
     metrics_address: str,
 ) -> None:
-    """Decide every pod beside the cluster's scheduler, write nothing, and report where the two agree.
+    """Decide every pod beside the cluster's scheduler and report where the two agree.
 
-    Needs only the rights to get, list and watch. Ends with a report on Ctrl-C, or after --for or --pods.
+    Nothing is written: the rights to get, list and watch are enough. A report is printed on Ctrl-C, or after
+    --for or --pods.
     """
     from kuberth.cli.event_loops import run_on_fastest_loop
     from kuberth.cli.shadow_display import display_for
+    from kuberth.config.feature_gates import parse_settings
     from kuberth.programs.shadow.program import ShadowSettings, run_shadow
 
     registry = build_registry(extras or Extras(), plugin_references)
-    config = _configuration(config_file, feature_gates, registry)
+    config = configuration(config_file, registry, parse_settings(feature_gates))
     display = display_for(output)
     for notice in notices(config, registry, references=plugin_references):
-        display.say(notice)
+        display.message(notice)
     settings = ShadowSettings(
         config=config,
         registry=registry,
@@ -122,22 +105,7 @@ def shadow(
         metrics_port=metrics_port,
     )
     with display:
-        report = run_on_fastest_loop(run_shadow(settings, told=display.told, say=display.say))
-    display.end(report)
-
-
-def _configuration(file: Path | None, feature_gates: str, registry: Registry) -> KubeSchedulerConfiguration:
-    from kuberth.config import InvalidConfiguration, load
-    from kuberth.config.feature_gates import parse_settings
-    from kuberth.config.types import API_VERSION, KIND
-
-    try:
-        return load(
-            file or {"apiVersion": API_VERSION, "kind": KIND},
-            feature_gates=parse_settings(feature_gates),
-            known_plugins=registry.names(),
-            extension_points=registry.extension_points(),
-            args_types=registry.args_types(),
+        report = run_on_fastest_loop(
+            run_shadow(settings, on_decision=display.decided, on_message=display.message)
         )
-    except InvalidConfiguration as exc:
-        raise ConfigError("\n".join(f"{file or '--feature-gates'}: {error}" for error in exc.errors)) from exc
+    display.end(report)

@@ -1,7 +1,7 @@
-"""What a person, or a program, sees of `kuberth shadow`.
+"""The output of `kuberth shadow`.
 
-In: decisions as they are made, and the report. Out: on a terminal a table that keeps itself up to date, with
-the differences above it; elsewhere a line for every difference; or JSON lines, one for every decision.
+In: decisions and the report. Out: on a terminal a live table with the differences above it; elsewhere one
+line per difference; or JSON, one line per decision.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ from kuberth.programs.shadow.decisions import (
     ShadowDecision,
     ShadowReport,
 )
+from kuberth.text.figures import duration, percent
 
 _SHOWN: Final = 20
-"""So many differences are in the final report."""
+"""Number of differences in the final report."""
 _NOTHING: Final = "-"
 
 
@@ -34,9 +35,9 @@ class ShadowDisplay(Protocol):
 
     def __exit__(self, *exc: object) -> None: ...
 
-    def told(self, decision: ShadowDecision) -> None: ...
+    def decided(self, decision: ShadowDecision) -> None: ...
 
-    def say(self, sentence: str) -> None: ...
+    def message(self, sentence: str) -> None: ...
 
     def end(self, report: ShadowReport) -> None: ...
 
@@ -46,7 +47,7 @@ def display_for(output: str) -> ShadowDisplay:
 
 
 class JsonDisplay:
-    """Decisions on standard output, sentences on standard error."""
+    """Decisions as JSON on standard output, messages on standard error."""
 
     def __enter__(self) -> Self:
         return self
@@ -54,10 +55,10 @@ class JsonDisplay:
     def __exit__(self, *_exc: object) -> None:
         pass
 
-    def told(self, decision: ShadowDecision) -> None:
+    def decided(self, decision: ShadowDecision) -> None:
         click.echo(json.dumps(decision.tree()))
 
-    def say(self, sentence: str) -> None:
+    def message(self, sentence: str) -> None:
         click.echo(sentence, err=True)
 
     def end(self, report: ShadowReport) -> None:
@@ -65,7 +66,7 @@ class JsonDisplay:
 
 
 class TextDisplay:
-    """For people: a live table where there is a terminal."""
+    """Text, with a live table on a terminal."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -86,15 +87,15 @@ class TextDisplay:
             self._live = None
 
     def _frame(self) -> RenderableType:
-        # The terminal writes ^C at the end of the last row, so that is an empty one.
+        # The terminal writes ^C at the end of the last row, so the last row is empty.
         return Group(agreement_table(self._report), "")
 
-    def told(self, decision: ShadowDecision) -> None:
+    def decided(self, decision: ShadowDecision) -> None:
         self._report.note(decision)
         if not decision.agrees:
             self._print(Text(difference_line(decision)))
 
-    def say(self, sentence: str) -> None:
+    def message(self, sentence: str) -> None:
         self._print(Text(sentence))
 
     def end(self, report: ShadowReport) -> None:
@@ -106,7 +107,7 @@ class TextDisplay:
 
 def difference_line(decision: ShadowDecision) -> str:
     own = decision.own_node or "no node"
-    line = f"{decision.pod}: {decision.agreement}: {decision.node or 'no node'} there, {own} here"
+    line = f"{decision.pod}: {decision.agreement}: {decision.node or 'no node'} in the cluster, {own} here"
     if decision.explanation is not None:
         return f"{line}; explained by {decision.explanation.cause}: {decision.explanation.text}"
     if decision.own_message:
@@ -116,8 +117,8 @@ def difference_line(decision: ShadowDecision) -> str:
 
 def agreement_table(report: ShadowReport) -> RenderableType:
     table = Table(box=None, pad_edge=False, show_edge=False, header_style="dim")
-    table.add_column("the two decided")
-    table.add_column("times", justify="right", no_wrap=True)
+    table.add_column("decision")
+    table.add_column("pods", justify="right", no_wrap=True)
     table.add_column("share", justify="right", no_wrap=True)
     for each in Agreement:
         number = report.agreements[each]
@@ -128,29 +129,33 @@ def agreement_table(report: ShadowReport) -> RenderableType:
     )
     head = f"{report.decisions} decisions, {_share(report.agreeing, report.decisions)} agree"
     if report.reordered:
-        head += f" ({report.reordered} with crossing bindings put back in order)"
+        head += f" ({report.reordered} after reordering bindings that crossed)"
     foot = f"differences explained: {explained or 'none'}; unexplained: {report.unexplained}"
     return Group(Text(head), table, Text(foot))
 
 
 def report_text(report: ShadowReport) -> RenderableType:
-    """The end: the table, how long and how often, and the differences nothing explains with both scores."""
+    """The final report: the table, waiting times, attempts, and unexplained differences with both scores."""
     parts: list[RenderableType] = [agreement_table(report)]
     if report.placed:
-        parts.append(Text(f"pods waited there: {_seconds(report.waited())}; attempts: {report.attempts}"))
-        parts.append(Text(f"deciding took here: {_seconds(report.took())}; attempts: {report.own_attempts}"))
+        parts.append(
+            Text(f"waiting time in the cluster: {_seconds(report.waited())}; attempts: {report.attempts}")
+        )
+        parts.append(
+            Text(f"time per decision here: {_seconds(report.took())}; attempts: {report.own_attempts}")
+        )
     differences = list(report.differences)
     for decision in differences[:_SHOWN]:
         parts += ["", Text(difference_line(decision))]
         if decision.scores or decision.own_scores:
             parts.append(score_table(decision))
     if len(differences) > _SHOWN:
-        parts.append(Text(f"and {report.unexplained - _SHOWN} more; -o json has them all"))
+        parts.append(Text(f"and {report.unexplained - _SHOWN} more; -o json prints all of them"))
     return Group(*parts)
 
 
 def score_table(decision: ShadowDecision) -> Table:
-    """What both nodes score here, by plugin."""
+    """The scores of both nodes here, by plugin."""
     table = Table(box=None, pad_edge=False, show_edge=False, header_style="dim")
     table.add_column("score here")
     for node in (decision.node, decision.own_node):
@@ -170,8 +175,8 @@ def _total(scores: Mapping[str, int]) -> str:
 
 
 def _share(number: int, of: int) -> str:
-    return f"{100 * number / of:.2f} %" if of else _NOTHING
+    return percent(number / of, 2) if of else _NOTHING
 
 
 def _seconds(percentiles: Mapping[str, float]) -> str:
-    return ", ".join(f"{name} {seconds:.3g} s" for name, seconds in percentiles.items()) or "unknown"
+    return ", ".join(f"{name} {duration(seconds)}" for name, seconds in percentiles.items()) or "unknown"

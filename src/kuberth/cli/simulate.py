@@ -1,4 +1,4 @@
-"""`kuberth simulate`: what would happen if, in virtual time."""
+"""`kuberth simulate`: run the scheduler on a virtual cluster in virtual time."""
 
 from __future__ import annotations
 
@@ -7,15 +7,22 @@ from typing import Any, Final
 
 import click
 
-from kuberth.cli.context import Extras, plugin_option, queue_option
+from kuberth.cli.context import (
+    FILE_OR_FOLDER,
+    NEW_FILE,
+    Extras,
+    connection_options,
+    feature_gates_option,
+    output_option,
+    plugin_option,
+    queue_option,
+)
 
-_FILE: Final = click.Path(exists=True, path_type=Path)
-_OUT: Final = click.Path(dir_okay=False, path_type=Path)
 _FORMATS: Final = ("kuberth", "alibaba-gpu-2023", "google-2019")
 
 
 class _Simulate(click.Group):
-    """A group that is a command too, and whose --compare takes as many files as follow it."""
+    """A group that is also a command, and whose --compare takes all files that follow it."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         return super().parse_args(ctx, list(_spread(args, "--compare", set(self.commands))))
@@ -36,32 +43,63 @@ def _spread(args: list[str], option: str, commands: set[str]) -> list[str]:
     return spread
 
 
+_pods_option = click.option(
+    "--pods",
+    type=click.IntRange(1, 10_000_000),
+    default=1000,
+    show_default=True,
+    help="Number of pods to generate.",
+)
+_days_option = click.option(
+    "--days",
+    type=click.FloatRange(0.0001, 3650),
+    default=1.0,
+    show_default=True,
+    help="Days over which the generated pods arrive.",
+)
+_seed_option = click.option(
+    "--seed", type=int, default=0, show_default=True, help="Seed of the random numbers."
+)
+
+
 def _workload_options(command: Any) -> Any:
-    """What a cluster and a workload are given by; all commands that run share them."""
+    """Add the options for the cluster, the workload and the output, which all simulations share."""
     for option in reversed(
         (
             click.option(
-                "--cluster", type=_FILE, help="Nodes: manifests, shapes, a snapshot, or openb_node_list.csv."
+                "--cluster",
+                type=FILE_OR_FOLDER,
+                help="Cluster to simulate: manifests, node shapes, a snapshot, or openb_node_list.csv.",
             ),
-            click.option("--nodes", type=click.IntRange(1, 100_000), help="Make so many nodes."),
-            click.option("--shape", metavar="RESOURCE=AMOUNT,...", help="Of this size, with --nodes."),
-            click.option("--trace", type=_FILE, help="Pods: a trace (.csv, .jsonl) or manifests."),
-            click.option("--trace-format", type=click.Choice(_FORMATS), default="kuberth", show_default=True),
+            click.option("--nodes", type=click.IntRange(1, 100_000), help="Number of nodes to create."),
+            click.option("--shape", metavar="RESOURCE=AMOUNT,...", help="Size of the nodes of --nodes."),
             click.option(
-                "--generate", metavar="MIX", help="Draw pods by lot instead: services, gpu or alibaba-gpu."
+                "--trace", type=FILE_OR_FOLDER, help="Workload: a trace (.csv, .jsonl) or manifests."
             ),
-            click.option("--pods", type=click.IntRange(1, 10_000_000), default=1000, show_default=True),
-            click.option("--days", type=click.FloatRange(0.0001, 3650), default=1.0, show_default=True),
-            click.option("--until", type=click.FloatRange(0.001), help="Stop after so many virtual seconds."),
             click.option(
-                "--controllers", is_flag=True, help="Run controllers though no manifest asks for any."
+                "--trace-format",
+                type=click.Choice(_FORMATS),
+                default="kuberth",
+                show_default=True,
+                help="Format of the trace.",
             ),
-            click.option("--feature-gates", default="", metavar="A=true,B=false"),
-            click.option("--output-json", type=_OUT, help="Write everything as JSON."),
-            click.option("--output-csv", type=_OUT, help="Write the figures as CSV."),
-            click.option("--report", type=_OUT, help="Write a page with plots: .html."),
-            click.option("--plot", type=_OUT, help="Write the plots: .svg, or .png with matplotlib."),
-            click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table"),
+            click.option(
+                "--generate",
+                metavar="MIX",
+                help="Generate a synthetic workload: services, gpu or alibaba-gpu.",
+            ),
+            _pods_option,
+            _days_option,
+            click.option("--until", type=click.FloatRange(0.001), help="Stop after this virtual time (s)."),
+            click.option(
+                "--controllers", is_flag=True, help="Run controllers even if no manifest needs them."
+            ),
+            feature_gates_option,
+            click.option("--output-json", type=NEW_FILE, help="Write the full results as JSON."),
+            click.option("--output-csv", type=NEW_FILE, help="Write the figures as CSV."),
+            click.option("--report", type=NEW_FILE, help="Write a report with plots: .html."),
+            click.option("--plot", type=NEW_FILE, help="Write the plots: .svg, or .png with matplotlib."),
+            output_option("table", "json"),
             plugin_option,
             queue_option,
         )
@@ -73,25 +111,47 @@ def _workload_options(command: Any) -> Any:
 @click.group(
     cls=_Simulate,
     invoke_without_command=True,
-    epilog="docs/simulate.md has the formats of traces, and what the figures mean.",
+    epilog="docs/simulate.md describes the trace formats and the figures.",
 )
 @_workload_options
-@click.option("--config", type=_FILE, help="A KubeSchedulerConfiguration.  [default: the defaults]")
+@click.option(
+    "--config",
+    type=FILE_OR_FOLDER,
+    help="KubeSchedulerConfiguration to use.  [default: the default configuration]",
+)
 @click.option(
     "--compare",
-    type=_FILE,
+    type=FILE_OR_FOLDER,
     multiple=True,
     metavar="FILE...",
-    help="Run these configurations or node shapes over the same arrivals.",
+    help="Compare these configurations or node shapes on the same workload.",
 )
-@click.option("--seed", type=int, default=0, show_default=True)
-@click.option("--seeds", type=click.IntRange(1, 1000), default=1, help="Run with so many, from --seed on.")
-@click.option("--fit", type=_FILE, help="How many more of this pod fit? A manifest or a trace of one line.")
-@click.option("--fit-pods", type=click.IntRange(1, 100_000), help="How many nodes would so many of it need?")
-@click.option("--fit-shapes", type=_FILE, help="Of these shapes.  [default: that of the cluster's nodes]")
+@_seed_option
+@click.option(
+    "--seeds",
+    type=click.IntRange(1, 1000),
+    default=1,
+    show_default=True,
+    help="Number of runs, with consecutive seeds.",
+)
+@click.option(
+    "--fit",
+    type=FILE_OR_FOLDER,
+    help="Report how many more of this pod fit: a manifest, or a trace with one line.",
+)
+@click.option(
+    "--fit-pods",
+    type=click.IntRange(1, 100_000),
+    help="Report how many more nodes this number of pods of --fit needs.",
+)
+@click.option(
+    "--fit-shapes",
+    type=FILE_OR_FOLDER,
+    help="Node shapes for --fit-pods.  [default: those of the cluster]",
+)
 @click.pass_context
 def simulate(ctx: click.Context, /, **flags: Any) -> None:
-    """Play a workload on a cluster in virtual time, with the very scheduler, and tell how it went."""
+    """Simulate a workload in virtual time with the real scheduler and report the results."""
     if ctx.invoked_subcommand is not None:
         return
     from kuberth.cli.simulate_run import run_fit, run_simulation  # heavy: not for --help
@@ -105,11 +165,27 @@ def simulate(ctx: click.Context, /, **flags: Any) -> None:
 
 @simulate.command()
 @_workload_options
-@click.option("--config", "compare", type=_FILE, multiple=True, help="A configuration; repeatable.")
-@click.option("--seed", type=int, default=0, show_default=True)
-@click.option("--seeds", type=click.IntRange(1, 1000), default=5, show_default=True)
-@click.option("--processes", type=click.IntRange(1, 4096), help="[default: one for each core]")
-@click.option("--dask", default="", metavar="ADDRESS", help="Run on this Dask cluster instead.")
+@click.option(
+    "--config",
+    "compare",
+    type=FILE_OR_FOLDER,
+    multiple=True,
+    help="KubeSchedulerConfiguration to run; repeatable.",
+)
+@_seed_option
+@click.option(
+    "--seeds",
+    type=click.IntRange(1, 1000),
+    default=5,
+    show_default=True,
+    help="Number of runs per configuration, with consecutive seeds.",
+)
+@click.option(
+    "--processes", type=click.IntRange(1, 4096), help="Number of processes.  [default: one per core]"
+)
+@click.option(
+    "--dask", default="", metavar="ADDRESS", help="Scheduler address of a Dask cluster to run on instead."
+)
 @click.pass_context
 def sweep(ctx: click.Context, /, **flags: Any) -> None:
     """Run a grid of configurations and seeds, on all cores or on a Dask cluster."""
@@ -119,23 +195,21 @@ def sweep(ctx: click.Context, /, **flags: Any) -> None:
 
 
 @simulate.command()
-@click.option("--kubeconfig", metavar="FILE", help="[default: as kubectl finds it]")
-@click.option("--context", metavar="NAME")
-@click.option("--output-file", type=_OUT, help="[default: standard output]")
+@connection_options
+@click.option("--output-file", type=NEW_FILE, help="File to write: .json.gz.  [default: standard output]")
 def snapshot(kubeconfig: str | None, context: str | None, output_file: Path | None) -> None:
-    """Write what the scheduler of a real cluster sees, gzipped; secrets and annotations are left out."""
+    """Save the objects of a real cluster that a scheduler reads, without secrets and annotations."""
     from kuberth.cli.simulate_real import write_snapshot
 
     write_snapshot(kubeconfig, context, output_file)
 
 
 @simulate.command()
-@click.option("--kubeconfig", metavar="FILE", help="[default: as kubectl finds it]")
-@click.option("--context", metavar="NAME")
-@click.option("--seconds", type=click.FloatRange(0.1), help="Stop after so long.  [default: on Ctrl-C]")
-@click.option("--output-file", type=_OUT, required=True, help="The trace: .jsonl.")
+@connection_options
+@click.option("--seconds", type=click.FloatRange(0.1), help="Stop after this time.  [default: on Ctrl-C]")
+@click.option("--output-file", type=NEW_FILE, required=True, help="Trace file to write: .jsonl.")
 def record(kubeconfig: str | None, context: str | None, seconds: float | None, output_file: Path) -> None:
-    """Follow the pods of a real cluster, read-only, and write them as a trace."""
+    """Record the pods of a real cluster as a trace, read-only."""
     from kuberth.cli.simulate_real import write_recording
 
     write_recording(kubeconfig, context, seconds, output_file)
@@ -143,11 +217,11 @@ def record(kubeconfig: str | None, context: str | None, seconds: float | None, o
 
 @simulate.command()
 @click.argument("mix", metavar="MIX")
-@click.option("--pods", type=click.IntRange(1, 10_000_000), default=1000, show_default=True)
-@click.option("--days", type=click.FloatRange(0.0001, 3650), default=1.0, show_default=True)
-@click.option("--seed", type=int, default=0, show_default=True)
+@_pods_option
+@_days_option
+@_seed_option
 def trace(mix: str, pods: int, days: float, seed: int) -> None:
-    """Print a trace drawn by lot: services, gpu or alibaba-gpu."""
+    """Print a generated trace; MIX is services, gpu or alibaba-gpu."""
     from kuberth.simulation.generating import generate, mix_named
     from kuberth.simulation.traces import write_trace
 

@@ -1,4 +1,4 @@
-"""`kuberth simulate snapshot` and `record`: a real cluster, read and never written."""
+"""`kuberth simulate snapshot` and `record`: read a real cluster."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from kuberth.simulation.arrivals import Arrival
 from kuberth.simulation.recording import Recording
 from kuberth.simulation.snapshots import take_snapshot, write_whole
 from kuberth.simulation.traces import write_trace
+from kuberth.text.figures import count
 
 
 def write_snapshot(kubeconfig: str | None, context: str | None, file: Path | None) -> None:
     if file is None and sys.stdout.isatty():
-        raise click.UsageError("a snapshot is no text; redirect it, or name --output-file")
+        raise click.UsageError("a snapshot is binary; redirect the output or give --output-file")
     if file is not None and not file.name.endswith(".json.gz"):
-        raise click.UsageError("a snapshot is called *.json.gz")
+        raise click.UsageError("--output-file: expected a file name that ends with .json.gz")
     content = asyncio.run(_snapshot(kubeconfig, context))
     if file is None:
         sys.stdout.buffer.write(content)
@@ -40,12 +41,12 @@ async def _snapshot(kubeconfig: str | None, context: str | None) -> bytes:
 
 def write_recording(kubeconfig: str | None, context: str | None, seconds: float | None, file: Path) -> None:
     if file.suffix != ".jsonl":
-        raise click.UsageError("a recording is called *.jsonl")
+        raise click.UsageError("--output-file: expected a file name that ends with .jsonl")
     if not file.resolve().parent.is_dir():
-        raise ConfigError(f"{file}: there is no such folder")
+        raise ConfigError(f"{file}: the folder does not exist")
     arrivals = asyncio.run(_record(kubeconfig, context, seconds))
     write_whole(file, write_trace(arrivals).encode())
-    click.echo(f"{len(arrivals)} pods came; they are in {file}", err=True)
+    click.echo(f"{count(len(arrivals), 'pod')} recorded in {file}", err=True)
 
 
 async def _record(kubeconfig: str | None, context: str | None, seconds: float | None) -> list[Arrival]:

@@ -1,6 +1,7 @@
-"""Flags of `kuberth simulate` become scenarios; outcomes become tables and files.
+"""Runs `kuberth simulate`.
 
-Everything is read and checked before the first run, and files are written whole, at the end.
+In: the flags of the command line. Out: tables or JSON on standard output, and files. All input is read and
+checked before the first run; files are written at the end.
 """
 
 from __future__ import annotations
@@ -38,13 +39,14 @@ from kuberth.simulation.sweeping import ScenarioMaker, run_all
 from kuberth.simulation.workloads import Coming, read_workload
 from kuberth.text.documents import read_tree
 from kuberth.text.field_errors import InvalidConfiguration
+from kuberth.text.figures import count
 
 Flags = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class _Making:
-    """The scenario of a seed, from flags: small, so that it can be sent to another process."""
+class _ScenarioMaker:
+    """Makes the scenario of a seed from flags; small, so that it can be sent to another process."""
 
     flags: dict[str, Any]
     extras: Extras
@@ -105,7 +107,7 @@ class _Making:
 
 
 def holds_shapes(path: Path) -> bool:
-    """Whether a file is of node shapes, not a scheduler's configuration."""
+    """Whether a file has node shapes instead of a scheduler configuration."""
     try:
         tree, _errors = read_tree(path.read_bytes())
     except (OSError, InvalidConfiguration):
@@ -116,23 +118,25 @@ def holds_shapes(path: Path) -> bool:
 def run_simulation(extras: Extras, flags: dict[str, Any]) -> None:
     variants = _variants(extras, flags)
     seeds = range(flags["seed"], flags["seed"] + flags["seeds"])
-    # One of each is made before any is run: what is wrong is told at once.
+    # The first scenario of each variant is made before any run: errors are reported at once.
     scenarios = {name: make(seeds[0]) for name, make in variants.items()}
     total = sum(len(each.arrivals) for each in scenarios.values()) * len(seeds)
     outcomes: dict[str, list[Any]] = {name: [] for name in variants}
-    with _progress("pods", total) as told:
+    with _progress("pods", total) as report:
         before = 0
         for name, make in variants.items():
             for seed in seeds:
                 scenario = scenarios.pop(name, None) or make(seed)
-                outcomes[name].append(simulate(scenario, seed=seed, told=partial(_beyond, told, before)))
+                outcomes[name].append(
+                    simulate(scenario, seed=seed, on_arrival=partial(_report_total, report, before))
+                )
                 before += len(scenario.arrivals)
-    _tell(compare(outcomes), flags)
+    _report_results(compare(outcomes), flags)
 
 
-def _beyond(told: Callable[[int], None], before: int, made: int) -> None:
+def _report_total(report: Callable[[int], None], before: int, made: int) -> None:
     if made % 64 == 0:
-        told(before + made)
+        report(before + made)
 
 
 def run_sweep(extras: Extras, flags: dict[str, Any]) -> None:
@@ -140,25 +144,23 @@ def run_sweep(extras: Extras, flags: dict[str, Any]) -> None:
     for make in variants.values():
         make(flags["seed"])
     seeds = range(flags["seed"], flags["seed"] + flags["seeds"])
-    # What was read is read again in each process; it would be slower to send.
+    # Each process reads the input again: sending it would be slower.
     fresh: dict[str, ScenarioMaker] = {
-        name: replace(make, cache={}) for name, make in variants.items() if isinstance(make, _Making)
+        name: replace(make, cache={}) for name, make in variants.items() if isinstance(make, _ScenarioMaker)
     }
-    with _progress("runs", len(variants) * len(seeds)) as told:
-        outcomes = run_all(fresh, seeds, processes=flags["processes"], dask=flags["dask"], told=told)
-    _tell(compare(outcomes), flags)
+    with _progress("runs", len(variants) * len(seeds)) as report:
+        outcomes = run_all(fresh, seeds, processes=flags["processes"], dask=flags["dask"], on_finished=report)
+    _report_results(compare(outcomes), flags)
 
 
 def run_fit(extras: Extras, flags: dict[str, Any]) -> None:
     if flags["fit_shapes"] is not None and flags["fit_pods"] is None:
-        raise click.UsageError("--fit-shapes says where --fit-pods are to fit; name their number")
+        raise click.UsageError("--fit-shapes needs --fit-pods")
     pod = expect_pod(read_workload(flags["fit"]).arrivals)
-    # The cluster as it is: whatever would arrive does not.
-    scenario = _Making({**flags, "trace": flags["fit"], "generate": None}, extras, "fit", None)(0)
+    # Only the cluster counts, without its workload.
+    scenario = _ScenarioMaker({**flags, "trace": flags["fit"], "generate": None}, extras, "fit", None)(0)
     if scenario.managed:
-        raise ConfigError(
-            f"{scenario.managed[0]}: --fit asks about the cluster as it is, and makes no pods of others first"
-        )
+        raise ConfigError(f"{scenario.managed[0]}: --fit runs no controllers; remove it from --cluster")
     shapes = _shapes_to_try(flags, scenario)
     found = Fitting(scenario, pod).answer(wanted=flags["fit_pods"] or 0, shapes=shapes)
     encoded = msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n"
@@ -167,14 +169,13 @@ def run_fit(extras: Extras, flags: dict[str, Any]) -> None:
     if flags["output"] == "json":
         click.echo(encoded.decode(), nl=False)
         return
-    click.echo(f"{found.fits} more of this pod fit on {len(scenario.nodes)} nodes.")
+    click.echo(f"{found.fits} more of this pod fit on {count(len(scenario.nodes), 'node')}.")
     for reason in found.reasons:
-        click.echo(f"  the next one: {reason}")
+        click.echo(f"  the next one does not: {reason}")
     for each in found.needed:
-        what = "no number of nodes is enough" if each.nodes is None else f"{each.nodes} more nodes"
-        click.echo(
-            f"For {found.wanted}: {what} of shape {each.shape} ({each.pods_each} pods on an empty one)"
-        )
+        what = "no number of nodes is enough" if each.nodes is None else count(each.nodes, "more node")
+        pods = count(each.pods_each, "pod")
+        click.echo(f"{count(found.wanted, 'pod')}: {what} of shape {each.shape} ({pods} on an empty node)")
 
 
 def _shapes_to_try(flags: Flags, scenario: Scenario) -> list[dict[str, Any]]:
@@ -191,12 +192,12 @@ def _shapes_to_try(flags: Flags, scenario: Scenario) -> list[dict[str, Any]]:
             }
             for each in shapes
         ]
-    # As the cluster's nodes are: each size once.
+    # Each size of the cluster's nodes once.
     sizes: dict[tuple[tuple[str, str], ...], dict[str, Any]] = {}
     for node in scenario.nodes:
-        room = {name: str(amount) for name, amount in node.status.allocatable.items()}
-        key = tuple(sorted(room.items()))
-        sizes.setdefault(key, {"name": f"as-{node.metadata.name}", "capacity": room})
+        capacity = {name: str(amount) for name, amount in node.status.allocatable.items()}
+        key = tuple(sorted(capacity.items()))
+        sizes.setdefault(key, {"name": f"as-{node.metadata.name}", "capacity": capacity})
     return list(sizes.values())
 
 
@@ -204,33 +205,33 @@ def _variants(extras: Extras, flags: dict[str, Any]) -> dict[str, ScenarioMaker]
     _check(flags)
     files: Sequence[Path] = flags["compare"]
     if not files:
-        return {"simulation": _Making(flags, extras, "simulation", None)}
+        return {"simulation": _ScenarioMaker(flags, extras, "simulation", None)}
     names = [file.stem for file in files]
     if len(set(names)) < len(names):
         names = [str(file) for file in files]
     if len(set(names)) < len(names):
-        raise click.UsageError("a file is there twice")
-    return {name: _Making(flags, extras, name, file) for name, file in zip(names, files, strict=True)}
+        raise click.UsageError("--compare: a file is given twice")
+    return {name: _ScenarioMaker(flags, extras, name, file) for name, file in zip(names, files, strict=True)}
 
 
 def _check(flags: Flags) -> None:
     if (flags["trace"] is None) == (flags["generate"] is None):
-        raise click.UsageError("name what arrives: --trace FILE or --generate MIX")
+        raise click.UsageError("give a workload: --trace FILE or --generate MIX")
     shapes_compared = bool(flags["compare"]) and all(holds_shapes(file) for file in flags["compare"])
     if flags["cluster"] is None and flags["nodes"] is None and not shapes_compared:
-        raise click.UsageError("name the cluster: --cluster FILE or --nodes NUMBER")
+        raise click.UsageError("give a cluster: --cluster FILE or --nodes NUMBER")
     if flags["shape"] is not None and flags["nodes"] is None:
-        raise click.UsageError("--shape is of --nodes NUMBER")
+        raise click.UsageError("--shape needs --nodes NUMBER")
     for name in ("output_json", "output_csv", "report"):
         if flags[name] is not None and not flags[name].resolve().parent.is_dir():
-            raise ConfigError(f"{flags[name]}: there is no such folder")
+            raise ConfigError(f"{flags[name]}: the folder does not exist")
     if flags["plot"] is not None:
         expect_drawable(flags["plot"])
 
 
 @contextmanager
 def _progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A bar on a terminal; nothing where nobody looks."""
+    """A progress bar on a terminal, else nothing."""
     console = Console(stderr=True)
     columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=not sys.stderr.isatty()) as progress:
@@ -238,7 +239,7 @@ def _progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
         yield lambda done: progress.update(task, completed=done)
 
 
-def _tell(comparison: Comparison, flags: Flags) -> None:
+def _report_results(comparison: Comparison, flags: Flags) -> None:
     encoded = as_json(comparison)
     if flags["output_json"] is not None:
         write_whole(flags["output_json"], encoded)
@@ -255,14 +256,14 @@ def _tell(comparison: Comparison, flags: Flags) -> None:
     console.print(_table("Figures", *figure_table(comparison)))
     for name in comparison.variants:
         run = comparison.outcomes[name][0]
-        console.print(_table(f"{name}: seconds until a node was found", *wait_table(run)))
+        console.print(_table(f"{name}: time until a node was found", *wait_table(run)))
     if len(comparison.variants) == 1 and (reasons := single(comparison).reasons):
         rows = [[each.text, str(each.pods)] for each in reasons]
         console.print(_table("Why pods were rejected", ["reason", "pods"], rows))
 
 
 def _table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    table = Table(title=title, title_justify="left")
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
     for number, name in enumerate(header):
         table.add_column(name, justify="right" if number else "left", overflow="fold")
     for row in rows:

@@ -1,4 +1,4 @@
-"""`kuberth top`: what a scheduler is doing right now, in a terminal."""
+"""`kuberth top`: watch a running scheduler in a terminal."""
 
 from __future__ import annotations
 
@@ -6,30 +6,25 @@ from typing import Any
 
 import click
 
+from kuberth.cli.context import connection_options, output_option, server_options
+
 
 @click.command()
-@click.option("--kubeconfig", metavar="FILE", help="The cluster of `kuberth up`, as for kubectl.")
-@click.option("--context", help="The kubeconfig's context.")
-@click.option(
-    "--server",
-    metavar="URL",
-    help="Ask the `kuberth run --page` that serves there (https://host:10259), with the same credentials.",
-)
-@click.option("--certificate-authority", metavar="FILE", help="Whom to trust for --server.")
-@click.option("--insecure-skip-tls-verify", "insecure", is_flag=True, help="Trust anybody for --server.")
+@connection_options
+@server_options
 @click.option(
     "--view",
     type=click.Choice(["nodes", "queue", "pods", "pace"]),
     default="queue",
     show_default=True,
-    help="What to show first.",
+    help="View to start with.",
 )
-@click.option("--once", is_flag=True, help="Print one frame and end; so it is where there is no terminal.")
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option("--once", is_flag=True, help="Print one frame and exit, as without a terminal.")
+@output_option("text", "json")
 def top(**flags: Any) -> None:
-    """Show nodes, the scheduling queues, waiting pods and the pace of a Kuberth that runs, live.
+    """Show nodes, scheduling queues, waiting pods and throughput of a running Kuberth, live.
 
-    ? tells the keys. With -o json the state is printed once.
+    Press ? for the keys. -o json prints the state once.
     """
     # Heavy, and not for --help.
     from kuberth.cli.event_loops import run_on_fastest_loop

@@ -1,6 +1,6 @@
-"""Frames of `kuberth top`: as many lines as there are, none longer than the terminal is wide.
+"""Draws the frames of `kuberth top`, which fit the terminal.
 
-In: the model, the size of the terminal, the time. Out: text. What comes from objects is made harmless.
+In: the model, the size of the terminal, the time. Out: text, without control characters from objects.
 """
 
 from __future__ import annotations
@@ -13,18 +13,20 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
 
-from kuberth.cli.explain_display import tell as tell_explanation
+from kuberth.cli.explain_display import print_explanation
 from kuberth.cli.top_model import VIEWS, WAITING, TopModel, share
 from kuberth.overview.node_rows import NOT_READY, TAINTED, UNSCHEDULABLE
+from kuberth.text.figures import count, decimal, duration
+from kuberth.text.printable import printable
 
 _KEYS: Final = "1-4 or tab view  / filter  s sort  r reverse  enter open  ? help  q quit"
 _HELP: Final = (
     "1 2 3 4, tab     nodes, queue, pods, pace; also n u p c",
     "up down, k j     select; page up, page down, home, end",
-    "enter            pods: the story and the explanation; queue: the pods of this reason",
-    "/                filter by a part of names, queues, reasons; enter in pods looks at all pods",
-    "esc              no filter; back from a pod",
-    "s, r             sort by the next column; the other way round",
+    "enter            pods: history and explanation; queue: the pods with this reason",
+    "/                filter names, queues and reasons; enter in pods searches all pods",
+    "esc              clear the filter; go back from a pod",
+    "s, r             sort by the next column; reverse the order",
     "?, q             this help; quit",
 )
 _QUEUE_STYLES: Final = {
@@ -37,29 +39,12 @@ _QUEUE_STYLES: Final = {
     "placed": "dim",
 }
 _BARS: Final = "▁▂▃▄▅▆▇█"
-_UNITS: Final = ((1 << 40, "Ti"), (1 << 30, "Gi"), (1 << 20, "Mi"), (1 << 10, "Ki"))
 _MEMORY: Final = 1
 _NARROW: Final = 60
 
 
-def printable(text: object) -> str:
-    return "".join(letter if letter.isprintable() else "�" for letter in str(text))
-
-
-def age(seconds: float) -> str:
-    """`7s`, `3m`, `5h`, `2d`."""
-    for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
-        if seconds >= size:
-            return f"{seconds / size:.0f}{unit}"
-    return f"{max(seconds, 0):.0f}s"
-
-
-def amount(number: float, *, of_bytes: bool) -> str:
-    if of_bytes:
-        for size, unit in _UNITS:
-            if number >= size:
-                return f"{number / size:.1f}{unit}".replace(".0", "")
-    return f"{number:.1f}".removesuffix(".0")
+def _age(now: float, at: float) -> str:
+    return duration(max(0, round(now - at)))
 
 
 def frame(model: TopModel, *, width: int, height: int, now: float, problem: str = "") -> Text:
@@ -80,7 +65,7 @@ def frame(model: TopModel, *, width: int, height: int, now: float, problem: str 
 
 
 def brief(model: TopModel, *, width: int, now: float) -> Text:
-    """One frame for whoever cannot look on: everything in brief."""
+    """One frame with a short version of all views."""
     lines = _head(model, width)
     for title, view in (("Why pods wait", "queue"), ("Waiting pods", "pods"), ("Nodes", "nodes")):
         body = _BODIES[view](model, width, 11, now)
@@ -134,14 +119,14 @@ def _foot(model: TopModel, problem: str) -> Text:
 
 
 def _window(model: TopModel, number: int, lines_left: int) -> int:
-    """The first row to show so that the selected one is seen."""
+    """The first row to show, so that the selected row is visible."""
     return max(0, min(model.selected - lines_left // 2, number - lines_left))
 
 
 def _table(
     columns: Sequence[tuple[str, int]], rows: Iterable[tuple[Sequence[str], str, bool]], width: int
 ) -> list[Text]:
-    """Columns with widths; the one of width 0 takes what is left. Rows: cells, style, selected."""
+    """Columns with widths: 0 takes the rest, a negative one aligns right. Rows: cells, style, selected."""
     fixed = sum(abs(size) + 1 for _, size in columns if size)
     rest = max(width - fixed, 8)
 
@@ -196,7 +181,7 @@ def _usage(row: Sequence[Any], resource: int, *, narrow: bool) -> str:
     if narrow:
         return f"{part:4.0%}"
     if resource != _MEMORY and resource != 0:
-        return f"{amount(row[5][resource], of_bytes=False)}/{amount(row[4][resource], of_bytes=False)}"
+        return f"{decimal(row[5][resource])}/{decimal(row[4][resource])}"
     filled = min(round(part * 8), 8)
     return f"{'█' * filled}{'░' * (8 - filled)} {part:4.0%}"
 
@@ -212,9 +197,13 @@ def _node_style(row: Sequence[Any]) -> str:
 def _queue(model: TopModel, width: int, lines_left: int, now: float) -> list[Text]:
     rows = model.reasons()
     if not rows:
-        return [Text("nobody waits" if not model.filter else "nobody waits for that", style="dim")]
+        return [
+            Text(
+                "no pod is waiting" if not model.filter else "no waiting pod matches the filter", style="dim"
+            )
+        ]
     first = _window(model, len(rows), lines_left - 1)
-    columns = (("PODS", -6), ("QUEUE", 13 if width >= _NARROW else 6), ("WAIT BECAUSE", 0))
+    columns = (("PODS", -6), ("QUEUE", 13 if width >= _NARROW else 6), ("REASON", 0))
     return _table(
         columns,
         (
@@ -232,15 +221,19 @@ def _queue(model: TopModel, width: int, lines_left: int, now: float) -> list[Tex
 def _pods(model: TopModel, width: int, lines_left: int, now: float) -> list[Text]:
     rows = model.pods()
     if not rows:
-        return [Text("nobody waits" if not model.filter else "no waiting pod is called so", style="dim")]
+        return [
+            Text(
+                "no pod is waiting" if not model.filter else "no waiting pod matches the filter", style="dim"
+            )
+        ]
     lines_left -= bool(model.seen.cut)
     first = _window(model, len(rows), lines_left - 1)
     narrow = width < _NARROW
     columns: list[tuple[str, int]] = [("POD", 0), ("QUEUE", 5 if narrow else 13)]
-    columns += [("SINCE", -5)] if narrow else [("PRIO", -6), ("TRIES", -5), ("SINCE", -5), ("REASON", 24)]
+    columns += [("SINCE", -7)] if narrow else [("PRIO", -6), ("TRIES", -5), ("SINCE", -7), ("REASON", 24)]
 
     def cells(row: Sequence[Any]) -> list[str]:
-        since = age(now - row[6]) if row[6] else "-"
+        since = _age(now, row[6]) if row[6] else "-"
         name = printable(f"{row[1]}/{row[2]}")
         if narrow:
             return [name, row[3], since]
@@ -256,16 +249,16 @@ def _pods(model: TopModel, width: int, lines_left: int, now: float) -> list[Text
     )
     if model.seen.cut:
         more = ", ".join(f"{number} more {queue}" for queue, number in model.seen.cut.items())
-        lines.append(Text(f"and {more}, who have waited less", style="dim"))
+        lines.append(Text(f"and {more}, which have waited for a shorter time", style="dim"))
     return lines
 
 
 def _pace(model: TopModel, width: int, lines_left: int, now: float) -> list[Text]:
     rows = list(model.seen.pace)
     plots = (
-        ("scheduled a second", [row[1] for row in rows], "green"),
-        ("unschedulable a second", [row[2] for row in rows], "red"),
-        ("errors a second", [row[3] for row in rows], "bold red"),
+        ("scheduled per second", [row[1] for row in rows], "green"),
+        ("unschedulable per second", [row[2] for row in rows], "red"),
+        ("errors per second", [row[3] for row in rows], "bold red"),
         ("waiting pods", [row[6] for row in rows], "yellow"),
         ("attempt, median ms", [row[4] for row in rows], "cyan"),
         ("attempt, p99 ms", [row[5] for row in rows], "blue"),
@@ -274,15 +267,15 @@ def _pace(model: TopModel, width: int, lines_left: int, now: float) -> list[Text
     for title, numbers, style in plots:
         known = [number for number in numbers[-width:] if number is not None]
         last = next((number for number in reversed(numbers) if number is not None), None)
-        label = f"{title}: {'-' if last is None else amount(last, of_bytes=False)}"
+        label = f"{title}: {'-' if last is None else decimal(last)}"
         if known:
-            label += f", at most {amount(max(known), of_bytes=False)}"
+            label += f", at most {decimal(max(known))}"
         lines += [Text(label), Text(spark(numbers, width), style=style)]
     return lines
 
 
 def spark(numbers: Sequence[float | None], width: int) -> str:
-    """The last numbers as bars of one line; a gap where there is none."""
+    """The last numbers as bars in one line; None leaves a gap."""
     last = numbers[-width:]
     most = max((number for number in last if number is not None), default=0) or 1
     return "".join(
@@ -302,7 +295,7 @@ _BODIES: Final[Mapping[str, Callable[[TopModel, int, int, float], list[Text]]]] 
 def detail_lines(
     story: Mapping[str, Any], explanation: Mapping[str, Any] | None, *, width: int, now: float
 ) -> list[str]:
-    """A pod's story and, below, why it waits or is where it is."""
+    """The history of a pod and the explanation why it is pending or runs where it does."""
     output = io.StringIO()
     console = Console(
         file=output,
@@ -317,33 +310,35 @@ def detail_lines(
     name = printable(f"{pod['namespace']}/{pod['name']}")
     where = f"on {printable(pod['node'])}" if pod["node"] else pod["queue"] or "unknown"
     console.print(
-        Text(f"{name}  {where}, priority {pod['priority']}, {pod['attempts']} attempts", style="bold")
+        Text(
+            f"{name}  {where}, priority {pod['priority']}, {count(pod['attempts'], 'attempt')}", style="bold"
+        )
     )
     console.print(Text("\nMoves", style="bold cyan"))
     if not story["moves"]:
-        console.print(Text("  none recorded: they are while somebody looks on", style="dim"))
+        console.print(Text("  none recorded: moves are recorded only while a client watches", style="dim"))
     for move in story["moves"]:
         console.print(Text(f"  {_move(move, now)}"))
     for cycle in story["cycles"]:
-        console.print(Text(f"\nAttempt {age(now - cycle['at'])} ago: {_attempt(cycle)}", style="bold cyan"))
+        console.print(Text(f"\nAttempt {_age(now, cycle['at'])} ago: {_attempt(cycle)}", style="bold cyan"))
         for line in _attempt_lines(cycle):
             console.print(Text(f"  {printable(line)}"))
     if explanation is not None:
         console.print()
-        tell_explanation(dict(explanation), console, now=now)
+        print_explanation(dict(explanation), console, now=now)
     return output.getvalue().splitlines()
 
 
 def _move(move: Mapping[str, Any], now: float) -> str:
-    text = f"{age(now - move['at']):>4} ago  {move['from'] or '(new)'} -> {move['to']}"
+    text = f"{_age(now, move['at']):>7} ago  {move['from'] or '(new)'} -> {move['to']}"
     why = " ".join(filter(None, (move["event"], move["object"] and f"of {move['object']}")))
     if move["plugin"]:
-        why += f", {move['plugin']} said {move['hint']}"
+        why += f", {move['plugin']} returned {move['hint']}"
     return printable("  ".join(filter(None, (text, why, move["note"]))))
 
 
 def _attempt(cycle: Mapping[str, Any]) -> str:
-    took = f"{cycle['seconds'] * 1000:.1f} ms"
+    took = duration(cycle["seconds"])
     if cycle["result"] == "scheduled":
         fit = f"{cycle['feasible']} of {cycle['evaluated']} nodes fit"
         return f"scheduled on {printable(cycle['node'])}, {fit}, {took}"

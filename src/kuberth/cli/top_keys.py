@@ -1,6 +1,6 @@
-"""Keys as they are pressed, and the terminal as it was before.
+"""Reads keys from a terminal, and restores the terminal afterwards.
 
-In: a terminal. Out: names of keys, while the `with` lasts. Whatever ends it, the terminal is given back.
+In: a terminal. Out: names of keys, inside the `with` block.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _ESCAPE: Final = "\x1b"
 
 
 def decode_keys(text: str) -> Iterator[str]:
-    """Names of the keys in what a terminal sent at once; those without a name here are left out."""
+    """Names of the keys in a chunk of terminal input; unknown keys are left out."""
     at = 0
     while at < len(text):
         letter = text[at]
@@ -80,7 +80,7 @@ def keys_of(descriptor: int, press: Callable[[str], None]) -> Iterator[None]:
 
     try:
         tty.setcbreak(descriptor, termios.TCSANOW)
-        # Who suspends the program would be left with a screen that is not theirs.
+        # No Ctrl-Z: the shell would be left with the screen of this program.
         mode = termios.tcgetattr(descriptor)
         mode[6][termios.VSUSP] = b"\0"
         termios.tcsetattr(descriptor, termios.TCSANOW, mode)
@@ -88,5 +88,5 @@ def keys_of(descriptor: int, press: Callable[[str], None]) -> Iterator[None]:
         yield
     finally:
         loop.remove_reader(descriptor)
-        with suppress(termios.error):  # the terminal is gone, and with it what there was to give back
+        with suppress(termios.error):  # the terminal is gone
             termios.tcsetattr(descriptor, termios.TCSADRAIN, before)

@@ -1,7 +1,6 @@
-"""What `kuberth top` shows and how keys change that: no terminal, no network.
+"""The state of `kuberth top`, without terminal and network.
 
-In: names of keys, and what the stream has told. Out: the rows of the view, in order, and what is to be asked
-of the server.
+In: names of keys, and the state from the stream. Out: the rows of the view, and the requests to make.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ class ReasonCount(NamedTuple):
 
 
 def share(row: Sequence[Any], resource: int) -> float:
-    """What is asked of a node, of what it offers."""
+    """Requested part of a node's allocatable amount."""
     offered, asked = row[4][resource], row[5][resource]
     return asked / offered if offered else float(asked > 0)
 
@@ -64,25 +63,25 @@ class TopModel:
         self.view = view
         self.filter = ""
         self.typing = False
-        """Keys go to the filter."""
+        """Whether keys go to the filter."""
         self.help = False
         self.detail: list[str] | None = None
-        """Lines about one pod, instead of the view."""
+        """Lines about one pod, shown instead of the view."""
         self.selected = 0
-        """Which row of the view; or the first line shown of the detail."""
+        """The selected row of the view, or the first shown line of the detail."""
         self.ended = False
         self.wanted: PodName | None = None
-        """Whose story is to be asked for."""
+        """The pod whose history is to be requested."""
         self.sought: str | None = None
-        """What is to be looked for among all pods."""
+        """The text to search for among all pods."""
         self.found: list[list[Any]] = []
-        """Pods that wait nowhere, whose names have the filter in them."""
+        """Placed pods whose names match the filter."""
         self._sorts = dict.fromkeys(SORTS, 0)
         self._backwards = dict.fromkeys(VIEWS, False)
 
     @property
     def sort(self) -> str:
-        """What the view is sorted by; empty if there is nothing to sort."""
+        """The column that the view is sorted by; empty if it cannot be sorted."""
         return SORTS[self.view][self._sorts[self.view]] if self.view in SORTS else ""
 
     @property
@@ -176,7 +175,6 @@ class TopModel:
         if self.view == "pods":
             self.wanted = PodName(row[1], row[2])
         elif self.view == "queue":
-            # Whoever asks about a reason wants to see the pods.
             self.filter = (row.reason or row.queue).lower()
             self._show("pods")
 
@@ -207,12 +205,12 @@ class TopModel:
     # Answers
 
     def take_found(self, tree: Mapping[str, Any]) -> None:
-        """Pods on nodes among those that were looked for; the others are among the waiting ones."""
+        """Take the placed pods of a search result; waiting pods are known already."""
         self.found = [
             ["", namespace, name, "placed", 0, 0, 0.0, f"on {node}", ""]
             for namespace, name, queue, node in tree.get("pods", ())
             if queue == "placed"
         ]
 
-    def tell(self, lines: list[str]) -> None:
+    def show_detail(self, lines: list[str]) -> None:
         self.detail, self.selected = lines, 0

@@ -1,7 +1,6 @@
-"""`kuberth top` at work: reads the stream, draws, and takes keys.
+"""Runs `kuberth top`: reads the stream, draws frames and handles keys.
 
-In: where the server is. Out: a screen that keeps itself up to date until somebody quits; or one frame, or the
-state as JSON.
+In: the server's address. Out: a live screen until the user quits; or one frame, or the state as JSON.
 """
 
 from __future__ import annotations
@@ -31,17 +30,17 @@ from kuberth.overview.pages import HISTORY_PATH, SEARCH_PATH, STREAM_PATH
 from kuberth.overview.reading import EventReader, StreamState
 
 FIRST_SECONDS: Final = 15.0
-"""Within this long everything must have been told once."""
+"""Time within which the server must have sent its whole state."""
 DRAW_SECONDS: Final = 0.1
-"""Between two frames at least, however fast keys and news come."""
+"""Shortest time between two frames."""
 AGAIN_SECONDS: Final = 2.0
-"""After so long a stream that ended is asked for again."""
+"""Time before a stream that ended is requested again."""
 CLOCK_SECONDS: Final = 1.0
-"""Ages are counted on though nothing happens."""
+"""Time after which ages are redrawn even if nothing changes."""
 
 
 async def show(client: ClientConfig, *, view: str, once: bool, output: str) -> None:
-    """Until somebody quits. KuberthError: there is nothing to show, and why."""
+    """Run until the user quits; KuberthError if there is nothing to show."""
     console = Console(highlight=False, markup=False, emoji=False)
     api = HttpApi(client)
     try:
@@ -63,9 +62,9 @@ async def _show_once(api: HttpApi, client: ClientConfig, console: Console, outpu
                 if seen.complete:
                     break
     except TimeoutError as error:
-        raise KuberthError(f"{client.server} did not tell everything within {FIRST_SECONDS:g} s") from error
+        raise KuberthError(f"{client.server} did not send its state within {FIRST_SECONDS:g} s") from error
     if not seen.complete:
-        raise KuberthError(f"{client.server} ended the stream before it had told everything")
+        raise KuberthError(f"{client.server} ended the stream before it had sent its state")
     if output == "json":
         click.echo(json.dumps(seen.tree(), ensure_ascii=False, indent=2))
     else:
@@ -73,21 +72,21 @@ async def _show_once(api: HttpApi, client: ClientConfig, console: Console, outpu
 
 
 async def _stream(api: HttpApi, client: ClientConfig) -> AsyncGenerator[bytes, None]:
-    """The stream's bytes; what keeps them away is told so that somebody can mend it."""
+    """The bytes of the stream; errors say what to do."""
     try:
         async with aclosing(api.stream(STREAM_PATH)) as pieces:
             async for piece in pieces:
                 yield piece
     except (UnauthorizedError, ForbiddenError) as error:
         raise KuberthError(
-            f"{client.server} does not let these credentials see {STREAM_PATH}: {error}; "
-            "see --kubeconfig and --context"
+            f"{client.server} refuses these credentials for {STREAM_PATH}: {error}; "
+            "check --kubeconfig and --context"
         ) from error
     except ApiError as error:
         if error.code in (404, 406):
             raise ConfigError(
-                f"{client.server} serves no {STREAM_PATH}: start Kuberth with its page (`kuberth up` has it; "
-                "`kuberth run` needs --page, then give --server https://HOST:10259)"
+                f"{client.server} has no {STREAM_PATH}: start Kuberth with its page (`kuberth up` serves it; "
+                "for `kuberth run --page` give --server https://HOST:10259)"
             ) from error
         raise
 
@@ -106,11 +105,11 @@ class _Session:
         self._skew = 0.0
 
     async def run(self) -> None:
-        # What cannot be mended by waiting is told before the screen is taken.
+        # Errors that waiting cannot fix are raised before the screen is taken.
         async with aclosing(_stream(self._api, self._client)) as pieces:
             first = await anext(pieces, b"")
             with (
-                _told_to_end(self._ended.set),
+                _signals_end(self._ended.set),
                 Live(console=self._console, screen=True, auto_refresh=False) as live,
                 keys_of(sys.stdin.fileno(), self._press),
             ):
@@ -130,10 +129,10 @@ class _Session:
             self._ended.set()
 
     async def _read(self, first: bytes, pieces: AsyncIterator[bytes]) -> None:
-        """Follow the stream, and ask again for one that ended."""
+        """Follow the stream, and request it again when it ends."""
         await self._follow(first, pieces)
         while True:
-            self._problem = self._problem or f"{self._client.server} ended the stream; asking again"
+            self._problem = self._problem or f"{self._client.server} ended the stream; reconnecting"
             self._changed.set()
             await asyncio.sleep(AGAIN_SECONDS)
             try:
@@ -185,16 +184,16 @@ class _Session:
                 continue
 
     async def _answer(self) -> None:
-        """Ask the server for what a key wanted to see."""
+        """Make the requests that keys asked for."""
         model = self._model
         if (wanted := model.wanted) is not None:
             model.wanted = None
-            await self._asking(self._tell_pod(wanted))
+            await self._reported(self._show_pod(wanted))
         if (sought := model.sought) is not None:
             model.sought = None
-            await self._asking(self._find(sought))
+            await self._reported(self._find(sought))
 
-    async def _asking(self, question: Awaitable[None]) -> None:
+    async def _reported(self, question: Awaitable[None]) -> None:
         try:
             await question
         except KuberthError as error:
@@ -203,17 +202,17 @@ class _Session:
     async def _find(self, text: str) -> None:
         self._model.take_found(await self._get(SEARCH_PATH, q=text))
 
-    async def _tell_pod(self, pod: PodName) -> None:
+    async def _show_pod(self, pod: PodName) -> None:
         story = await self._get(HISTORY_PATH, namespace=pod.namespace, pod=pod.name)
         explanation: dict[str, Any] | None = None
         try:
             explanation = await self._get(EXPLAIN_PATH, namespace=pod.namespace, pod=pod.name)
             if explanation.get("kind") == "Status":
                 explanation = None
-        except KuberthError as error:  # it may be gone by now; its story is still one
+        except KuberthError as error:  # the pod may be gone; its history is still shown
             self._problem = str(error)
         now = time.time() + self._skew
-        self._model.tell(detail_lines(story, explanation, width=self._console.width, now=now))
+        self._model.show_detail(detail_lines(story, explanation, width=self._console.width, now=now))
 
     async def _get(self, path: str, **query: str) -> dict[str, Any]:
         body = await self._api.call("GET", f"{path}?{urlencode(query)}")
@@ -222,13 +221,15 @@ class _Session:
         except ValueError:
             tree = None
         if not isinstance(tree, dict):
-            raise KuberthError(f"{self._client.server} answered {path} with something else than an object")
+            raise KuberthError(
+                f"{self._client.server} answered {path} with something other than a JSON object"
+            )
         return tree
 
 
 @contextmanager
-def _told_to_end(end: Callable[[], None]) -> Iterator[None]:
-    """Signals end it as q does, so that the terminal is given back."""
+def _signals_end(end: Callable[[], None]) -> Iterator[None]:
+    """Let signals end the session like q, so that the terminal is restored."""
     loop = asyncio.get_running_loop()
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     for number in numbers:

@@ -1,4 +1,4 @@
-"""`kuberth up`: one command to a working cluster that kubectl talks to."""
+"""`kuberth up`: start a local cluster for kubectl."""
 
 from __future__ import annotations
 
@@ -8,7 +8,19 @@ from typing import Any
 
 import click
 
-from kuberth.cli.context import Extras, build_registry, notices, plugin_option, queue_factory, queue_option
+from kuberth.cli.context import (
+    FILE,
+    FILE_OR_FOLDER,
+    NEW_FILE,
+    Extras,
+    build_registry,
+    configuration,
+    feature_gates_option,
+    notices,
+    plugin_option,
+    queue_factory,
+    queue_option,
+)
 
 
 def default_data() -> Path:
@@ -20,92 +32,92 @@ def default_data() -> Path:
 @click.option(
     "--nodes",
     type=click.IntRange(0, 20_000),
-    help="How many hollow nodes.  [default: those that are kept; 5 in a new cluster]",
+    help="Number of simulated nodes.  [default: unchanged; 5 in a new cluster]",
 )
 @click.option(
     "--remove-nodes",
     is_flag=True,
-    help="Remove kept hollow nodes beyond --nodes or --shapes, with the pods on them.",
+    help="Remove simulated nodes beyond --nodes or --shapes, with the pods on them.",
 )
 @click.option(
     "--shapes",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A YAML file with the shapes of the nodes.",
+    type=FILE,
+    help="YAML file with node shapes.",
 )
 @click.option(
     "--devices",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A YAML file with the devices of the nodes, which drivers publish.",
+    type=FILE,
+    help="YAML file with the devices that drivers publish on the nodes.",
 )
 @click.option(
     "--data",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Where the cluster is kept across restarts.  [default: ~/.local/share/kuberth]",
+    help="Folder that stores the cluster.  [default: ~/.local/share/kuberth]",
 )
-@click.option("--memory", is_flag=True, help="Keep nothing: the cluster is gone at the end.")
+@click.option("--memory", is_flag=True, help="Keep the cluster in memory only; it is lost at the end.")
 @click.option(
     "--host",
     default="127.0.0.1",
     show_default=True,
-    help="Address to serve on; everyone who reaches it and has the credentials is admin.",
+    help="Address to listen on. Everyone with the credentials is an administrator.",
 )
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
     default=6443,
     show_default=True,
-    help="Port of the API server; 0 picks a free one.",
+    help="Port of the API server; 0 picks a free port.",
 )
 @click.option(
     "--page-port",
     type=click.IntRange(0, 65535),
-    help="Port of the page, for browsers on this machine alone.  [default: 6480, or any that is free]",
+    help="Port of the web page, on the loopback interface only.  [default: 6480, or a free port]",
 )
-@click.option("--no-page", is_flag=True, help="Serve no page, and nothing for kuberth top.")
+@click.option("--no-page", is_flag=True, help="Do not serve the web page and the data for `kuberth top`.")
 @click.option(
     "--kubeconfig-out",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Write the kubeconfig there; merged into what the file has.",
+    type=NEW_FILE,
+    help="File to write the kubeconfig to; an existing kubeconfig is merged.",
 )
 @click.option(
     "-f",
     "--filename",
     "filenames",
     multiple=True,
-    type=click.Path(exists=True, path_type=Path),
-    help="Manifests to apply, a file or a folder; repeatable.",
+    type=FILE_OR_FOLDER,
+    help="File or folder of manifests to apply; repeatable.",
 )
 @click.option(
     "--config",
     "config_path",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A KubeSchedulerConfiguration file.",
+    type=FILE,
+    help="Path to a KubeSchedulerConfiguration file.",
 )
-@click.option("--no-scheduler", is_flag=True, help="Start no scheduler: bring your own.")
-@click.option("--without", multiple=True, metavar="CONTROLLER", help="Turn a controller off; repeatable.")
-@click.option("--feature-gates", default="", metavar="A=true,B=false", help="Turn features on or off.")
+@click.option("--no-scheduler", is_flag=True, help="Do not start the scheduler, to run another one.")
+@click.option("--without", multiple=True, metavar="CONTROLLER", help="Controller to disable; repeatable.")
+@feature_gates_option
 @click.option(
     "--reload",
     "reload_modules",
     is_flag=True,
-    help="Read the modules of --plugin and --queue again when their files change.",
+    help="Reload the modules of --plugin and --queue when their files change.",
 )
 @plugin_option
 @queue_option
 @click.pass_obj
 def up(extras: Extras | None, /, **flags: Any) -> None:
-    """Start a small Kubernetes API server, hollow nodes and the scheduler, until Ctrl-C."""
+    """Run a local cluster until Ctrl-C: a Kubernetes API server, simulated nodes and the scheduler."""
     # Heavy, and not for --help.
     from kuberth.cli.event_loops import run_on_fastest_loop
     from kuberth.cli.up_display import run_cluster
-    from kuberth.cli.up_rules import RuleReader, configuration
+    from kuberth.cli.up_rules import RuleReader
     from kuberth.config import FeatureGates, default_configuration
     from kuberth.config.feature_gates import parse_settings
     from kuberth.local.manifests import read_manifests
     from kuberth.programs.up.cluster import ClusterSettings, PageSettings
 
     if flags["no_page"] and flags["page_port"] is not None:
-        raise click.UsageError("--no-page serves no page, so --page-port has no meaning")
+        raise click.UsageError("--page-port has no effect with --no-page")
     if flags["remove_nodes"] and flags["nodes"] is None and flags["shapes"] is None:
         raise click.UsageError("--remove-nodes needs --nodes or --shapes to know which nodes stay")
     extras = extras or Extras()

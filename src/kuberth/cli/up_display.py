@@ -1,7 +1,6 @@
-"""What a person sees of `kuberth up`: the way to a ready cluster, then how it stands.
+"""The output of `kuberth up`: the steps to a ready cluster, then its state.
 
-In: the settings of a cluster, and the log. Out: lines, or on a terminal a summary at the bottom that keeps
-itself up to date while the log scrolls above it.
+In: the settings of a cluster, and the log. Out: lines, or on a terminal a live summary below the log.
 """
 
 from __future__ import annotations
@@ -22,10 +21,11 @@ from rich.text import Text
 from kuberth.programs.run.watchdog import Watchdog
 from kuberth.programs.up.cluster import ClusterSettings, EmbeddedCluster, running_cluster
 from kuberth.programs.up.summary import GATED, IN_PERMIT, WAITING, Summary
+from kuberth.text.printable import printable
 
 _REASONS: Final = 8
 _ROWS_BESIDE: Final = 5
-"""Of the terminal: for the head of the summary, the line of what was cut, and a line or two of log."""
+"""Rows of the terminal for the summary's head, the line about hidden reasons, and some log lines."""
 _ORDER: Final = ("Running", "Pending", WAITING, IN_PERMIT, GATED)
 _WORDS: Final = {WAITING: "waiting", GATED: "gated"}
 
@@ -34,7 +34,7 @@ async def run_cluster(settings: ClusterSettings) -> None:
     stop = asyncio.Event()
     console = Console()
 
-    def tell(line: str) -> None:
+    def print_line(line: str) -> None:
         console.print(line, highlight=False, markup=False, soft_wrap=True)
 
     def end(code: int) -> None:
@@ -42,26 +42,28 @@ async def run_cluster(settings: ClusterSettings) -> None:
         os._exit(code)
 
     with _log_on(console), Watchdog(end=end).watching(on_signal=stop.set):
-        async with running_cluster(settings, progress=tell) as cluster:
-            tell(f"Ready. Point kubectl at it:\n  export KUBECONFIG={cluster.kubeconfig_path}")
+        async with running_cluster(settings, progress=print_line) as cluster:
+            print_line(f"Ready. Point kubectl at it:\n  export KUBECONFIG={cluster.kubeconfig_path}")
             if cluster.page_link is not None:
-                tell(f"See what is going on, in a browser or with kuberth top:\n  {cluster.page_link}")
+                print_line(f"Watch it in a browser, or with kuberth top:\n  {cluster.page_link}")
             if settings.data is not None:
-                tell(f"Kept in {settings.data}; Ctrl-C ends it, the next start goes on from here.")
+                print_line(
+                    f"Stored in {settings.data}; Ctrl-C stops it, and the next start continues from there."
+                )
             else:
-                tell("Nothing is kept; Ctrl-C ends it.")
+                print_line("Nothing is stored; Ctrl-C stops it.")
             if console.is_terminal:
                 await _live(cluster, console, stop)
             else:
-                await _lines(cluster, tell, stop)
-            tell("Ending.")
+                await _lines(cluster, print_line, stop)
+            print_line("Stopping.")
 
 
 @contextmanager
 def _log_on(console: Console) -> Iterator[None]:
-    """Let the log go through the console while both are on one terminal, so that neither tears the other.
+    """Print the log through the console while both are on one terminal, so that they do not overlap.
 
-    Warnings are shown without being asked for: they are about what the user just did.
+    Warnings are always shown: they are about what the user just did.
     """
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
@@ -86,7 +88,7 @@ class ConsoleHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         try:
             # Wrapped here, not by the terminal: the summary below must know how many rows there are.
-            self._console.print(Text(_printable(self.format(record), keep="\n"), overflow="fold"))
+            self._console.print(Text(printable(self.format(record), keep="\n", instead=" "), overflow="fold"))
         except Exception:
             self.handleError(record)
 
@@ -102,14 +104,14 @@ async def _live(cluster: EmbeddedCluster, console: Console, stop: asyncio.Event)
     console.print(summary_table(summary))
 
 
-async def _lines(cluster: EmbeddedCluster, tell: Callable[[str], None], stop: asyncio.Event) -> None:
+async def _lines(cluster: EmbeddedCluster, print_line: Callable[[str], None], stop: asyncio.Event) -> None:
     last = None
     while True:
         summary = await cluster.summary()
         if summary != last:
-            tell(summary_line(summary))
+            print_line(summary_line(summary))
             for number, reason in _cut_reasons(summary, _REASONS):
-                tell(f"  {number} {reason}" if number else f"  {reason}")
+                print_line(f"  {number} {reason}" if number else f"  {reason}")
             last = summary
         if await _stopped(stop, cluster.observer.pause_seconds):
             return
@@ -126,13 +128,15 @@ async def _stopped(stop: asyncio.Event, seconds: float) -> bool:
 def summary_line(summary: Summary) -> str:
     known = [phase for phase in _ORDER if phase in summary.pods]
     phases = [*known, *sorted(summary.pods.keys() - set(known))]
-    pods = ", ".join(f"{summary.pods[phase]} {_printable(_WORDS.get(phase, phase))}" for phase in phases)
+    pods = ", ".join(
+        f"{summary.pods[phase]} {printable(_WORDS.get(phase, phase), instead=' ')}" for phase in phases
+    )
     return f"nodes: {summary.nodes}; pods: {pods or 'none'}"
 
 
 def summary_table(summary: Summary, *, rows: int = _REASONS) -> RenderableType:
     """At most `rows` reasons, each on one line however narrow the terminal is."""
-    # Objects' own words are text, whatever brackets are in them.
+    # Text from objects may contain brackets, which are no markup.
     head = Text(summary_line(summary))
     if summary.bound_per_second:
         head.append(f"; {summary.bound_per_second:.1f} bound/s")
@@ -140,29 +144,24 @@ def summary_table(summary: Summary, *, rows: int = _REASONS) -> RenderableType:
         return head
     table = Table(box=None, pad_edge=False, show_edge=False, header_style="dim")
     table.add_column("pods", justify="right", no_wrap=True)
-    # Not the column but its text does not wrap: of columns that do not, rich makes all narrower alike.
-    table.add_column("wait because")
+    # no_wrap is set on the text: rich narrows all columns that have it alike.
+    table.add_column("reason")
     for number, reason in _cut_reasons(summary, rows):
         table.add_row(str(number or ""), Text(reason, no_wrap=True, overflow="ellipsis"))
     return Group(head, table)
 
 
 def live_frame(summary: Summary, *, rows: int) -> RenderableType:
-    # The terminal writes ^C at the end of the last row. Behind a full one it would begin another, of which
-    # nobody knows: so the last row is empty.
+    # The terminal writes ^C at the end of the last row; after a full row it would begin another, which rich
+    # does not count. So the last row is empty.
     return Group(summary_table(summary, rows=rows), "")
 
 
 def _cut_reasons(summary: Summary, rows: int) -> Iterator[tuple[int, str]]:
-    """The commonest reasons with their pods, and how many pods wait for others."""
+    """The most frequent reasons with their pods, and the number of pods with other reasons."""
     reasons = sorted(summary.reasons.items(), key=lambda item: (-item[1], item[0]))
     for reason, number in reasons[:rows]:
-        yield number, _printable(reason)
+        yield number, printable(reason, instead=" ")
     if rest := reasons[rows:]:
         others = "another reason" if len(rest) == 1 else f"{len(rest)} other reasons"
         yield 0, f"and {sum(number for _, number in rest)} more for {others}"
-
-
-def _printable(text: str, *, keep: str = "") -> str:
-    """Without what would move the cursor or colour the terminal."""
-    return "".join(letter if letter.isprintable() or letter in keep else " " for letter in text)

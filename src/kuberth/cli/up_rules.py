@@ -1,4 +1,4 @@
-"""What the scheduler of `kuberth up` goes by, and how it is read again while it runs.
+"""Reads the configuration and plugins of the scheduler in `kuberth up`, at the start and on reload.
 
 In: the flags, and the text of the cluster's own configuration if there is one. Out: `Rules`.
 """
@@ -9,36 +9,17 @@ import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from kuberth.cli.context import Extras, build_registry, notices, queue_factory
-from kuberth.config import FeatureGates, KubeSchedulerConfiguration, default_configuration, load
-from kuberth.errors import ConfigError
+from kuberth.cli.context import Extras, build_registry, configuration, notices, queue_factory
+from kuberth.config import FeatureGates, default_configuration
 from kuberth.framework.registry import Registry
 from kuberth.programs.reloading import Rules, RuleSource, file_source
 from kuberth.programs.up.fresh_modules import FreshModules
-from kuberth.text.field_errors import InvalidConfiguration
 
 logger = logging.getLogger(__name__)
 
 
-def configuration(
-    source: Path | str, registry: Registry, gates: Mapping[str, bool], *, name: str = ""
-) -> KubeSchedulerConfiguration:
-    """From a file, or from a text that has a name."""
-    name = name or str(source)
-    try:
-        return load(
-            source,
-            feature_gates=gates,
-            known_plugins=registry.names(),
-            extension_points=registry.extension_points(),
-            args_types=registry.args_types(),
-        )
-    except InvalidConfiguration as exc:
-        raise ConfigError("\n".join(f"{name}: {error}" for error in exc.errors)) from exc
-
-
 class RuleReader:
-    """Reads the rules as they are now."""
+    """Reads the current rules."""
 
     def __init__(
         self,
@@ -68,7 +49,7 @@ class RuleReader:
         ]
 
     def read(self, text: str | None) -> Rules:
-        """`text`: the configuration that the cluster itself holds, which goes before the file."""
+        """Read the rules; `text` is the configuration in the cluster, which overrides the file."""
         if self._modules is None:
             return self._rules(text, self._registry, fresh=False)
         return self._modules.anew(

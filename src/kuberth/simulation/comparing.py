@@ -1,11 +1,12 @@
-"""Several runs beside each other: how a second configuration does on the same arrivals.
+"""Compares several configurations on the same workload.
 
-In: outcomes by name of the variant, a run for each seed. Out: for each figure its mean and spread over seeds,
-and the difference to the first variant, seed by seed.
+In: the outcomes of each variant, one run per seed. Out: the mean and spread of each figure over seeds, and
+the difference to the first variant, seed by seed.
 """
 
 from __future__ import annotations
 
+import enum
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
@@ -13,6 +14,15 @@ from typing import Final
 import msgspec
 
 from kuberth.simulation.outcomes import Outcome, rounded
+
+
+class Unit(enum.StrEnum):
+    """What a figure is measured in."""
+
+    COUNT = "count"
+    SECONDS = "seconds"
+    SHARE = "share"
+
 
 FIGURES: Final[Mapping[str, Callable[[Outcome], float]]] = {
     "pods placed": lambda each: each.pods.placed,
@@ -25,8 +35,14 @@ FIGURES: Final[Mapping[str, Callable[[Outcome], float]]] = {
     "attempts wasted": lambda each: each.attempts_wasted,
     "fragmentation": lambda each: each.fragmentation,
     "fairness": lambda each: each.fairness,
-    "seconds until done": lambda each: each.seconds,
+    "done after (s)": lambda each: each.seconds,
 }
+
+
+def unit_of(figure: str) -> Unit:
+    if figure.endswith("(s)"):
+        return Unit.SECONDS
+    return Unit.COUNT if figure.startswith(("pods", "preempted")) else Unit.SHARE
 
 
 class Figure(msgspec.Struct, frozen=True):
@@ -50,7 +66,7 @@ class Comparison(msgspec.Struct, frozen=True):
 
 
 def compare(outcomes: Mapping[str, Sequence[Outcome]]) -> Comparison:
-    """Each variant was run with the same seeds, in the same order."""
+    """Compare variants that ran with the same seeds, in the same order."""
     variants = list(outcomes)
     first = outcomes[variants[0]]
     resources = sorted({name for runs in outcomes.values() for name in runs[0].utilisation})

@@ -1,8 +1,8 @@
-"""The cluster around a scheduler where controllers have work: the embedded API server, and who lives on it.
+"""Simulates a cluster with controllers, on the embedded API server.
 
-In: manifests of Deployments, Jobs, budgets and the like. Out: the pods that controllers make of them, run by
-hollow kubelets; the same for the same seed, names and UIDs included. Leases are not played: no node falls
-silent here, so nobody watches over them.
+In: manifests of Deployments, Jobs, budgets and the like. Out: the pods that controllers create for them, run
+by hollow kubelets; for one seed always the same, including names and UIDs. Node leases are not simulated,
+because nodes never fail here.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ from kuberth.simulation.workloads import arrival_of
 T = TypeVar("T")
 
 QUIET_SECONDS: Final = 900.0
-"""Longer than the longest time that a controller or a kubelet lets pass before it tries again."""
+"""Longer than the longest retry interval of a controller or kubelet."""
 _STORAGE_CLASSES: Final = "storageclasses.storage.k8s.io"
 
 
 class ServedApi(InProcessApi):
-    """The embedded server, which computes a pod's priority and lets nobody else say it."""
+    """The embedded server, with priority classes for pods that have a priority and no class."""
 
     def __init__(self, core: Core) -> None:
         super().__init__(core)
@@ -67,11 +67,11 @@ class ServedApi(InProcessApi):
                 await super().create(PriorityClass(metadata=ObjectMeta(name=name), value=value))
 
 
-class Managed:
-    """Controllers and kubelets, and the users who make what controllers work for."""
+class ManagedCluster:
+    """Controllers, kubelets, and the users who create the managed objects."""
 
     patience: float | None = 86_400.0
-    """A cron job never ends, nor does a container that is started again and again."""
+    """Cron jobs and restarting containers never end."""
 
     def __init__(self, core: Core, manifests: Sequence[Manifest], *, clock: Clock) -> None:
         self.api = ServedApi(core)
@@ -79,7 +79,7 @@ class Managed:
         self._manifests = sorted(manifests, key=arrival_of)
         self._informers = Informers(core)
         self._nodes = self._informers.of("nodes")
-        self._kubelet = HollowKubelet(self._informers, played=self._played, clock=clock)
+        self._kubelet = HollowKubelet(self._informers, played=self._node, clock=clock)
         self._controllers = {
             name: factory(self._informers, clock=clock)
             for name, factory in CONTROLLERS.items()
@@ -89,20 +89,20 @@ class Managed:
         self._noted = asyncio.Event()
         self._ending: set[str] = set()
         """UIDs of pods that run and will end."""
-        self._coming = len(manifests)
+        self._to_create = len(manifests)
 
     async def check(self) -> None:
-        """ConfigError for what the server would refuse."""
+        """ConfigError for objects that the server would refuse."""
         for manifest in self._manifests:
-            await self._make(manifest, dry_run=True)
+            await self._create(manifest, dry_run=True)
 
     @property
     def idle(self) -> bool:
-        """Whether nothing will change by their doing."""
+        """Whether they will change nothing more."""
         quiet = asyncio.get_running_loop().time() - self._changed >= QUIET_SECONDS
-        return quiet and not self._ending and not self._coming
+        return quiet and not self._ending and not self._to_create
 
-    async def calm(self) -> None:
+    async def wait_idle(self) -> None:
         """Return when they are idle."""
         while not self.idle:
             self._noted.clear()
@@ -110,11 +110,11 @@ class Managed:
                 async with asyncio.timeout(QUIET_SECONDS):
                     await self._noted.wait()
 
-    def rest(self) -> None:
-        """Nothing is left to end: what is timed goes with its task."""
+    def stop_timers(self) -> None:
+        """Nothing to do: timers end with their tasks."""
 
     def note(self, event: WatchEvent) -> None:
-        """A pod has changed."""
+        """Process a change of a pod."""
         pod: Pod = event.object
         self._changed = asyncio.get_running_loop().time()
         self._noted.set()
@@ -125,7 +125,7 @@ class Managed:
             self._ending.discard(pod.metadata.uid)
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         if not (await self._core.list(_STORAGE_CLASSES))["items"]:
             await self._core.create(_STORAGE_CLASSES, STORAGE_CLASS)
         async with asyncio.TaskGroup() as tasks:
@@ -135,31 +135,31 @@ class Managed:
             for name, controller in self._controllers.items():
                 keeping = keep_running(f"controller {name}", controller.run)
                 tasks.create_task(keeping, name=f"controller {name}")
-            await self._arrive()
+            await self._create_all()
 
-    async def _arrive(self) -> None:
+    async def _create_all(self) -> None:
         loop = asyncio.get_running_loop()
         began = loop.time()
         for manifest in self._manifests:
             if (wait := began + arrival_of(manifest) - loop.time()) > 0:
                 await asyncio.sleep(wait)
-            await self._make(manifest)
-            self._coming -= 1
+            await self._create(manifest)
+            self._to_create -= 1
             self._changed = loop.time()
 
-    async def _make(self, manifest: Manifest, *, dry_run: bool = False) -> None:
+    async def _create(self, manifest: Manifest, *, dry_run: bool = False) -> None:
         tree = manifest.tree
         row = self._core.resources.by_kind(str(tree["apiVersion"]), str(tree["kind"]))
         if row is None:
-            raise ConfigError(f"{manifest}: the server knows no such kind")
-        metadata = {name: value for name, value in tree["metadata"].items() if name not in _SERVERS}
+            raise ConfigError(f"{manifest}: the API server has no such kind")
+        metadata = {name: value for name, value in tree["metadata"].items() if name not in _SERVER_FIELDS}
         body = {**tree, "metadata": metadata}
         try:
             await self._core.create(row, body, namespace=namespace_of(manifest), dry_run=dry_run)
         except StatusError as error:
             raise ConfigError(f"{manifest}: {error}") from error
 
-    def _played(self, name: str) -> PlayedNode | None:
+    def _node(self, name: str) -> PlayedNode | None:
         node: Obj | None = self._nodes.get(name)
         if node is None:
             return None
@@ -168,8 +168,8 @@ class Managed:
         return PlayedNode(node, own, ready=True)
 
 
-_SERVERS: Final = ("uid", "resourceVersion", "creationTimestamp", "generation", "managedFields")
-"""What `kubectl get -o yaml` prints, and nobody may create."""
+_SERVER_FIELDS: Final = ("uid", "resourceVersion", "creationTimestamp", "generation", "managedFields")
+"""Fields that `kubectl get -o yaml` prints and that may not be set on creation."""
 
 
 def namespace_of(manifest: Manifest) -> str:
@@ -179,11 +179,11 @@ def namespace_of(manifest: Manifest) -> str:
 @asynccontextmanager
 async def served(
     manifests: Sequence[Manifest], *, clock: Clock, gates: Mapping[str, bool], seed: int
-) -> AsyncIterator[Managed]:
+) -> AsyncIterator[ManagedCluster]:
     """An empty cluster of the embedded API server, in memory."""
     store = await RevisionStore.open(None)
     try:
         core = Core(store, clock=clock, feature_gates=gates, rng=random.Random(f"identities {seed}"))
-        yield Managed(core, manifests, clock=clock)
+        yield ManagedCluster(core, manifests, clock=clock)
     finally:
         await store.close()

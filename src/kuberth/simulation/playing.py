@@ -1,9 +1,8 @@
-"""Plays those whom a scheduler works for: users who make pods, and kubelets that run them.
+"""Simulates users, who create pods, and kubelets, which run them.
 
-In: arrivals, and the pods of an API as they get nodes. Out: pods made in time; run as long as their
-annotation says; ended, which frees their room; made again when they had to leave for others. Kubelets here
-do what hollow ones do to a pod's life as far as a scheduler sees it, in few writes: it starts at once, and
-what is told to stop stops at once.
+In: arrivals, and the pods of an API as they get nodes. Out: pods created at their time of arrival, run as
+long as their annotation says, ended, and created again after a preemption. A scheduler sees the same as from
+hollow kubelets, with fewer writes: a pod starts at once and stops at once.
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ def started(pod: Pod, *, now_ns: int) -> Pod:
     return msgspec.structs.replace(pod, status=status)
 
 
-Deed = Callable[[Pod], Awaitable[None]]
+Action = Callable[[Pod], Awaitable[None]]
 
 
 class Users:
-    """Make the pods of a trace when their time comes."""
+    """Creates the pods of a trace at their time of arrival."""
 
     def __init__(
         self,
@@ -46,81 +45,81 @@ class Users:
         *,
         maker: ArrivalPods,
         now: Callable[[], float],
-        told: Callable[[int], None] = lambda _made: None,
+        on_arrival: Callable[[int], None] = lambda _made: None,
     ) -> None:
         self._api = api
         self._arrivals = arrivals
         self._groups = dict(groups)
         self._maker = maker
         self._now = now
-        self._told = told
+        self._on_arrival = on_arrival
 
     async def run(self) -> None:
-        """Until the last one has come."""
+        """Create all pods."""
         for number, (name, arrival) in enumerate(self._arrivals, 1):
             if (wait := arrival.arrival - self._now()) > 0:
                 await asyncio.sleep(wait)
             if arrival.gang and (group := self._groups.pop((arrival.tenant, arrival.gang), None)):
                 await self._api.create(group)
             await self._api.create(self._maker.pod(arrival, name))
-            self._told(number)
+            self._on_arrival(number)
 
 
 class Kubelets:
-    """Those of all nodes."""
+    """The kubelets of all nodes."""
 
     patience: float | None = None
-    """Every pod ends or stays: there is an end."""
+    """No limit: every pod ends or stays."""
 
     def __init__(self, api: Api, *, clock: Clock) -> None:
         self._api = api
         self._clock = clock
         self._ends: dict[str, asyncio.TimerHandle | None] = {}
-        """When each pod on a node ends, by UID; None: not by itself."""
+        """The timer that ends each pod on a node, by UID; None: it does not end by itself."""
         self._timed = 0
-        self._to_do: deque[tuple[Deed, Pod]] = deque()
-        self._doing = False
-        self._called = asyncio.Event()
-        self._calmed = asyncio.Event()
+        self._pending: deque[tuple[Action, Pod]] = deque()
+        self._busy = False
+        self._wake = asyncio.Event()
+        self._idle_again = asyncio.Event()
 
     @property
     def idle(self) -> bool:
-        """Whether nothing will change by their doing."""
-        return not (self._timed or self._to_do or self._doing)
+        """Whether they will change nothing more."""
+        return not (self._timed or self._pending or self._busy)
 
     async def check(self) -> None:
-        """They can play whatever there is."""
+        """Nothing to check: they can run any pod."""
 
-    async def calm(self) -> None:
+    async def wait_idle(self) -> None:
         """Return when they are idle."""
         while not self.idle:
-            self._calmed.clear()
-            await self._calmed.wait()
+            self._idle_again.clear()
+            await self._idle_again.wait()
 
-    def rest(self) -> None:
-        """End nothing any more."""
+    def stop_timers(self) -> None:
+        """Let no more pods end."""
         for uid in list(self._ends):
             self._forget(uid)
 
     async def run(self) -> None:
-        """Do what there is to do, one thing after the other, until cancelled."""
+        """Carry out pending actions one after the other, until cancelled."""
         while True:
-            while self._to_do:
-                deed, pod = self._to_do.popleft()
-                self._doing = True
+            while self._pending:
+                action, pod = self._pending.popleft()
+                self._busy = True
                 try:
-                    await deed(pod)
+                    await action(pod)
                 except (NotFoundError, ConflictError):
-                    pass  # somebody was faster to remove it
+                    pass  # it was removed meanwhile
                 finally:
-                    self._doing = False
+                    self._busy = False
             if self.idle:
-                self._calmed.set()
-            self._called.clear()
-            await self._called.wait()
+                self._idle_again.set()
+            self._wake.clear()
+            await self._wake.wait()
 
     def note(self, event: WatchEvent) -> None:
-        """A pod has changed."""
+        """Process a change of a pod."""
         pod: Pod = event.object
         if not pod.spec.node_name:
             return
@@ -128,7 +127,7 @@ class Kubelets:
             self._forget(pod.metadata.uid)
         elif pod.metadata.deletion_timestamp is not None:
             if self._forget(pod.metadata.uid):
-                self._do(self._stop, pod)
+                self._schedule(self._stop, pod)
         elif pod.metadata.uid not in self._ends and pod.status.phase in ("", "Pending", "Running"):
             self._start(pod)
 
@@ -136,15 +135,15 @@ class Kubelets:
         seconds = pod.metadata.annotations.get(RUN_SECONDS)
         timer = None
         if seconds is not None:
-            timer = asyncio.get_running_loop().call_later(float(seconds), self._over, pod)
+            timer = asyncio.get_running_loop().call_later(float(seconds), self._end, pod)
             self._timed += 1
         self._ends[pod.metadata.uid] = timer
         if pod.status.phase != "Running" or pod.status.start_time != moment(self._clock.now_ns()):
-            self._do(self._begin, pod)
+            self._schedule(self._begin, pod)
 
-    def _over(self, pod: Pod) -> None:
+    def _end(self, pod: Pod) -> None:
         if self._forget(pod.metadata.uid):
-            self._do(self._finish, pod)
+            self._schedule(self._finish, pod)
 
     def _forget(self, uid: str) -> bool:
         """Whether the pod was running."""
@@ -156,9 +155,9 @@ class Kubelets:
             self._timed -= 1
         return True
 
-    def _do(self, deed: Deed, pod: Pod) -> None:
-        self._to_do.append((deed, pod))
-        self._called.set()
+    def _schedule(self, action: Action, pod: Pod) -> None:
+        self._pending.append((action, pod))
+        self._wake.set()
 
     async def _begin(self, pod: Pod) -> None:
         await self._report(pod, "Running")
@@ -181,7 +180,7 @@ class Kubelets:
         await self._remove(pod)
 
     async def _stop(self, pod: Pod) -> None:
-        """It had to leave before its end: its controller makes another."""
+        """Remove a preempted pod and create another, as its controller would."""
         await self._remove(pod)
         old = pod.metadata
         name, _, times = old.name.partition(".again-")

@@ -1,7 +1,6 @@
-"""A comparison as a page, a table or JSON.
+"""Formats a comparison as HTML, tables, CSV or JSON.
 
-In: a `Comparison`. Out: text. The page stands by itself: its pictures are inside it, and it asks nobody for
-anything.
+In: a `Comparison`. Out: text. The HTML page is self-contained: plots are embedded and nothing is loaded.
 """
 
 from __future__ import annotations
@@ -15,8 +14,9 @@ from typing import Final
 import msgspec
 
 from kuberth.bench.drawing import Chart, Curve, charts_svg
-from kuberth.simulation.comparing import Comparison, Figure
+from kuberth.simulation.comparing import Comparison, Figure, Unit, unit_of
 from kuberth.simulation.outcomes import Outcome, Sample, Waits
+from kuberth.text.figures import decimal, duration, percent
 
 _STYLE: Final = """
 :root{color-scheme:light dark}
@@ -31,8 +31,11 @@ small{opacity:.75}
 """
 
 
+_FORMATS: Final = {Unit.COUNT: decimal, Unit.SECONDS: duration, Unit.SHARE: percent}
+
+
 def as_json(comparison: Comparison) -> bytes:
-    """Everything; a single run is told without a comparison around it."""
+    """The whole comparison; of a single run, its outcome alone."""
     tree = comparison if len(comparison.variants) > 1 or len(comparison.seeds) > 1 else single(comparison)
     encoder = msgspec.json.Encoder(order="deterministic")
     return msgspec.json.format(encoder.encode(tree), indent=1) + b"\n"
@@ -43,7 +46,7 @@ def single(comparison: Comparison) -> Outcome:
 
 
 def as_csv(comparison: Comparison) -> str:
-    """A line for each figure of each variant."""
+    """One line per figure and variant."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(Figure.__struct_fields__)
@@ -61,7 +64,7 @@ def charts(comparison: Comparison) -> list[Chart]:
     ]
     drawn = [
         Chart(
-            f"Taken share of {resource}",
+            f"Utilisation of {resource}",
             "%",
             [
                 Curve(name, [(each.at, 100 * each.utilisation.get(resource, 0.0)) for each in run.samples])
@@ -70,7 +73,7 @@ def charts(comparison: Comparison) -> list[Chart]:
         )
         for resource in resources
     ]
-    drawn.append(_over_time("Pods that wait", "pods", runs, lambda each: each.waiting))
+    drawn.append(_over_time("Waiting pods", "pods", runs, lambda each: each.waiting))
     drawn.append(_over_time("Fragmentation", "%", runs, lambda each: 100 * each.fragmentation))
     drawn.append(_over_time("Fairness among tenants", "%", runs, lambda each: 100 * each.fairness))
     return drawn
@@ -113,41 +116,46 @@ def as_html(comparison: Comparison, *, title: str) -> str:
 def _summary(comparison: Comparison) -> str:
     run = single(comparison)
     seeds = ", ".join(map(str, comparison.seeds))
-    return f"{run.nodes} nodes, {run.pods.arrived} pods, {run.seconds / 86_400:.2f} days; seeds {seeds}"
+    return f"{run.nodes} nodes, {run.pods.arrived} pods, {duration(run.seconds)}; seeds {seeds}"
 
 
 def figure_table(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
-    """Header and rows: a row for each figure, a column for each variant."""
+    """Header and rows: one row per figure, one column per variant."""
     by_name: dict[str, list[Figure]] = {}
     for figure in comparison.figures:
         by_name.setdefault(figure.name, []).append(figure)
     rows = [
-        [name, *(_cell(figure, index) for index, figure in enumerate(figures))]
+        [name.removesuffix(" (s)"), *(_cell(figure, index) for index, figure in enumerate(figures))]
         for name, figures in by_name.items()
     ]
     return ["figure", *comparison.variants], rows
 
 
 def _cell(figure: Figure, index: int) -> str:
-    text = f"{figure.mean:.6g}" + (f" ± {figure.spread:.3g}" if figure.spread else "")
+    show = _FORMATS[unit_of(figure.name)]
+    text = show(figure.mean) + (f" ± {show(figure.spread)}" if figure.spread else "")
     if index and figure.difference:
-        spread = f" ± {figure.difference_spread:.2g}" if figure.difference_spread else ""
-        text += f" ({figure.difference:+.4g}{spread})"
+        spread = f" ± {show(figure.difference_spread)}" if figure.difference_spread else ""
+        sign = "+" if figure.difference > 0 else ""
+        text += f" ({sign}{show(figure.difference)}{spread})"
     return text
 
 
 def wait_table(run: Outcome) -> tuple[list[str], list[list[str]]]:
-    header = ["pods", "placed", "mean (s)", "p50", "p90", "p99", "longest", "still waiting"]
+    header = ["pods", "placed", "mean", "p50", "p90", "p99", "longest", "waiting"]
     groups = [("all", run.waits)]
     groups += ((f"priority {name}", each) for name, each in run.waits_by_priority.items())
-    groups += ((f"tenant {name}", each) for name, each in run.waits_by_tenant.items())
+    groups += (
+        (name if name.startswith("tenant") else f"tenant {name}", each)
+        for name, each in run.waits_by_tenant.items()
+    )
     return header, [[name, *_cells(each)] for name, each in groups]
 
 
 def _cells(each: Waits) -> Iterator[str]:
     yield str(each.pods)
     for seconds in (each.mean, each.p50, each.p90, each.p99, each.longest):
-        yield f"{seconds:.4g}"
+        yield duration(seconds)
     yield str(each.still_waiting)
 
 

@@ -1,7 +1,7 @@
-"""One run: a whole scheduler, users and kubelets over an API in memory, on virtual time.
+"""Simulates one run: a scheduler, users and kubelets over an API in memory, on virtual time.
 
 In: a `Scenario` and a seed. Out: its `Outcome`. The scheduler, its queue, hints, backoffs, permits and
-plugins are those that `kuberth run` starts; nothing waits, and time jumps from one event to the next.
+plugins are those that `kuberth run` starts; time jumps from one event to the next.
 """
 
 from __future__ import annotations
@@ -41,34 +41,34 @@ from kuberth.simulation.outcomes import VERSION, Attempts, Outcome, Reason, roun
 from kuberth.simulation.playing import Kubelets, Users, started
 
 GANG_GATES: Final = ("GenericWorkload", "GangScheduling")
-"""Turned on for a trace with gangs, unless somebody said otherwise."""
+"""Enabled for a trace with gangs, unless the scenario sets them."""
 QUIET_SECONDS: Final = 15.0
-"""Longer than the longest backoff: what is not tried in this time waits for something to change."""
+"""Longer than the longest backoff: a pod that is not tried in this time waits for an event."""
 MAX_REASONS: Final = 40
 _LIMIT_SECONDS: Final = 2.0**32
 _SETTLED: Final = 2
-"""So often in a row nothing was to be done before a run is over."""
+"""Number of consecutive checks without activity that end a run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """What is played."""
+    """What to simulate."""
 
     nodes: Sequence[Node]
     arrivals: Sequence[Arrival]
     objects: Sequence[Any] = ()
-    """Whatever else is in the cluster at the beginning, pods on nodes included."""
+    """Other objects in the cluster at the start, including pods on nodes."""
     name: str = "simulation"
     config: KubeSchedulerConfiguration | None = None
     gates: Mapping[str, bool] = field(default_factory=dict)
     registry: Callable[[], Registry] = full_registry
     queue: QueueFactory | None = None
     until: float | None = None
-    """When to stop looking; None: when nothing can change any more."""
+    """When to stop; None: when nothing can change any more."""
     managed: Sequence[Manifest] = ()
-    """What controllers work for: Deployments, Jobs, budgets and so on."""
+    """Objects that controllers act on: Deployments, Jobs, budgets and so on."""
     controllers: bool = False
-    """Whether controllers run even so; else they do if anything is managed."""
+    """Run controllers even if nothing is managed."""
 
     @property
     def has_controllers(self) -> bool:
@@ -76,28 +76,28 @@ class Scenario:
 
 
 def simulate(
-    scenario: Scenario, *, seed: int = 0, told: Callable[[int], None] = lambda _made: None
+    scenario: Scenario, *, seed: int = 0, on_arrival: Callable[[int], None] = lambda _made: None
 ) -> Outcome:
-    """Play it; `told` hears how many pods have arrived."""
+    """Run the scenario; `on_arrival` gets the number of pods that have arrived."""
 
     async def main() -> Outcome:
         gates = effective_gates(scenario)
         clock = LoopClock(asyncio.get_running_loop())
         if scenario.has_controllers:
             async with served(scenario.managed, clock=clock, gates=gates, seed=seed) as managed:
-                return await Performance(
-                    scenario, managed.api, seed=seed, told=told, pod_runners=managed
+                return await SimulationRun(
+                    scenario, managed.api, seed=seed, on_arrival=on_arrival, pod_runners=managed
                 ).run()
-        api = StageApi(clock=clock, feature_gates=gates, steady=True)
-        return await Performance(scenario, api, seed=seed, told=told).run()
+        api = SimulationApi(clock=clock, feature_gates=gates, steady=True)
+        return await SimulationRun(scenario, api, seed=seed, on_arrival=on_arrival).run()
 
-    with _seldom_collected(), _told_alone():
+    with _rare_garbage_collection(), _single_error():
         return run_in_virtual_time(main, limit_seconds=_LIMIT_SECONDS)
 
 
 @contextmanager
-def _told_alone() -> Iterator[None]:
-    """An error that somebody can mend comes out of its group of tasks."""
+def _single_error() -> Iterator[None]:
+    """Raise a KuberthError without the groups of the tasks that it passed through."""
     try:
         yield
     except ExceptionGroup as group:
@@ -110,8 +110,8 @@ def _told_alone() -> Iterator[None]:
 
 
 @contextmanager
-def _seldom_collected() -> Iterator[None]:
-    """Pods leave no cycles behind that would be worth a look at every one of the others for."""
+def _rare_garbage_collection() -> Iterator[None]:
+    """Collect garbage rarely: pods leave few reference cycles behind."""
     before = gc.get_threshold()
     gc.set_threshold(200_000, 20, 100)
     try:
@@ -129,39 +129,39 @@ def effective_gates(scenario: Scenario) -> dict[str, bool]:
 
 
 class PodRunners(Protocol):
-    """Whoever runs the pods that the scheduler has placed."""
+    """Runs the pods that the scheduler has placed."""
 
     patience: float | None
-    """How long they may go on by themselves after the last arrival; None: they come to an end."""
+    """Longest time to wait for them after the last arrival; None: they always come to an end."""
 
     @property
     def idle(self) -> bool:
-        """Whether nothing will change by their doing."""
+        """Whether they will change nothing more."""
         ...
 
     async def check(self) -> None:
-        """ConfigError for what they cannot play."""
+        """ConfigError for objects that cannot be simulated."""
         ...
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         ...
 
     def note(self, event: WatchEvent) -> None:
-        """A pod has changed."""
+        """Process a change of a pod."""
         ...
 
-    async def calm(self) -> None:
+    async def wait_idle(self) -> None:
         """Return when they are idle."""
         ...
 
-    def rest(self) -> None:
-        """End nothing any more."""
+    def stop_timers(self) -> None:
+        """Let no more pods end."""
         ...
 
 
-class Performance:
-    """One run over an API that is empty, on the time of the running event loop, virtual or real."""
+class SimulationRun:
+    """One run over an empty API, on the time of the running event loop, virtual or real."""
 
     def __init__(
         self,
@@ -169,14 +169,14 @@ class Performance:
         api: Api,
         *,
         seed: int,
-        told: Callable[[int], None] = lambda _made: None,
+        on_arrival: Callable[[int], None] = lambda _made: None,
         pod_runners: PodRunners | None = None,
     ) -> None:
-        """`pod_runners` are whoever runs pods, with the controllers that make them; else kubelets alone."""
+        """`pod_runners` run the pods, with the controllers that create them; None: kubelets only."""
         loop = asyncio.get_running_loop()
         self._scenario = scenario
         self._seed = seed
-        self._told = told
+        self._on_arrival = on_arrival
         self._clock = LoopClock(loop)
         self._now = partial(_since, loop.time, loop.time())
         self._gates = effective_gates(scenario)
@@ -197,7 +197,7 @@ class Performance:
     async def run(self) -> Outcome:
         scenario, api, kubelets = self._scenario, self._api, self._kubelets
         arrivals = named(scenario.arrivals)
-        await self._furnish()
+        await self._create_objects()
         await kubelets.check()
         span = scenario.until or max((each.arrival for _, each in arrivals), default=0.0)
         observer = RunObserver(
@@ -210,7 +210,7 @@ class Performance:
                 pod_groups(scenario.arrivals),
                 maker=ArrivalPods(scheduler_name=self._scheduler.config.profiles[0].scheduler_name),
                 now=self._now,
-                told=self._told,
+                on_arrival=self._on_arrival,
             )
             scheduling = tasks.create_task(self._scheduler.run(), name="scheduler")
             await self._scheduler.wait_synced()
@@ -234,10 +234,10 @@ class Performance:
             for task in followers:
                 task.cancel()
             await scheduling
-            kubelets.rest()
+            kubelets.stop_timers()
         return outcome
 
-    async def _furnish(self) -> None:
+    async def _create_objects(self) -> None:
         scenario, api = self._scenario, self._api
         there = {"default", *(each.metadata.name for each in scenario.objects if isinstance(each, Namespace))}
         wanted = {each.tenant for each in scenario.arrivals} | {
@@ -247,28 +247,28 @@ class Performance:
         for name in sorted({"default", *wanted} - (there - {"default"})):
             with contextlib.suppress(AlreadyExistsError):
                 await api.create(Namespace(metadata=ObjectMeta(name=name)))
-        # In the order in which an API server lists them: the scheduler goes through nodes as they came.
+        # Sorted as an API server lists them: the scheduler tries nodes in the order of their creation.
         nodes = sorted(scenario.nodes, key=lambda node: node.metadata.name)
         for obj in (*nodes, *sorted(scenario.objects, key=_turn)):
             await api.create(obj)
 
     async def _follow(self, *listeners: Callable[[WatchEvent], None]) -> None:
-        """Tell these of every change of a pod, in their order, until cancelled."""
+        """Pass every change of a pod to the listeners, in their order, until cancelled."""
         async for event in self._api.watch(Pod, resource_version="0"):
             if event.type is not WatchType.BOOKMARK:
-                for tell in listeners:
-                    tell(event)
+                for notify in listeners:
+                    notify(event)
 
     async def _settle(self) -> None:
-        """Return when nothing is on its way any more: those who still wait would wait for ever."""
-        kubelets, queue, calm = self._kubelets, self._scheduler.queue, 0
-        while calm < _SETTLED:
-            await kubelets.calm()
+        """Return when nothing can change any more: pods that still wait would wait for ever."""
+        kubelets, queue, quiet = self._kubelets, self._scheduler.queue, 0
+        while quiet < _SETTLED:
+            await kubelets.wait_idle()
             await asyncio.sleep(QUIET_SECONDS)
             queues = queue.pending_pods()
             tried = any(pods for queue, pods in queues.items() if queue not in ("unschedulable", "gated"))
             busy = tried or queue.in_flight() or not kubelets.idle or len(self._scheduler.waiting_pods)
-            calm = 0 if busy else calm + 1
+            quiet = 0 if busy else quiet + 1
 
     def _outcome(self, observer: RunObserver) -> Outcome:
         books, metrics = observer.books, self._scheduler.metrics
@@ -302,7 +302,7 @@ _TURNS: Final[Mapping[int, type[Any]]] = {0: Namespace, 1: PriorityClass, 3: Pod
 
 
 def _turn(obj: Any) -> int:
-    """What others name comes before them."""
+    """Objects that others refer to come before them."""
     return next((turn for turn, kind in _TURNS.items() if isinstance(obj, kind)), 2)
 
 
@@ -318,11 +318,11 @@ _NODES: Final = re.compile(r"^\d+/\d+ nodes are available: ")
 _COUNT: Final = re.compile(r"^(\d+) ")
 
 
-class StageApi(MemoryApi):
-    """Takes bindings without a task each (`kuberth.client.protocol.PostingApi`), and nothing else so.
+class SimulationApi(MemoryApi):
+    """A memory API that takes bindings without a task (`kuberth.client.protocol.PostingApi`).
 
-    A pod's life takes fewer writes than elsewhere, in which no time would pass: the one that binds it starts
-    it, as its kubelet would at once; and one that has ended is removed without being marked first.
+    It saves writes between which no time passes: the binding also starts the pod, as its kubelet would, and a
+    pod that has ended is removed without being marked first.
     """
 
     def _bound(self, pod: Pod, binding: Binding, *, now_ns: int) -> Pod:
@@ -332,7 +332,7 @@ class StageApi(MemoryApi):
     def _delete(self, write: Write) -> None:
         key = f"{write.namespace}/{write.name}"
         pod = self._table(Pod).objects.get(key) if write.kind is Pod else None
-        if pod is None or not _is_over(pod, write.uid):
+        if pod is None or not _has_ended(pod, write.uid):
             super()._delete(write)
         else:
             self._remove(Pod, key)
@@ -354,8 +354,8 @@ class StageApi(MemoryApi):
         return answer
 
 
-def _is_over(pod: Pod, uid: str) -> bool:
-    """Whether nothing holds the pod of this UID any more."""
+def _has_ended(pod: Pod, uid: str) -> bool:
+    """Whether the pod has this UID, has ended and has no finalizers."""
     metadata = pod.metadata
     return metadata.uid == uid and not metadata.finalizers and pod.status.phase in ENDED
 
@@ -382,6 +382,6 @@ class ReasonCounter(ApiEventRecorder):
 
 
 def reasons_in(note: str) -> list[str]:
-    """The reasons of a FailedScheduling event, without the numbers of nodes and what preemption says."""
+    """The reasons of a FailedScheduling event, without node counts and preemption messages."""
     text = _NODES.sub("", note).partition(". ")[0].rstrip(". ")
     return sorted({_COUNT.sub("", part.strip()) for part in text.split(", ")} - {""})

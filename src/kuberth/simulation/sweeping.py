@@ -26,15 +26,18 @@ def run_all(
     *,
     processes: int | None = None,
     dask: str = "",
-    told: Callable[[int], None] = lambda _done: None,
+    on_finished: Callable[[int], None] = lambda _done: None,
 ) -> dict[str, list[Outcome]]:
-    """`processes` None: one for each core. `told` hears how many runs are done."""
+    """Run every variant with every seed; `on_finished` gets the number of finished runs.
+
+    `processes` None: one per core.
+    """
     work = [(make, seed) for make in variants.values() for seed in seeds]
     spread = _on_dask(work, dask) if dask else _on_cores(work, processes)
     done: list[Outcome] = []
     for outcome in spread:
         done.append(outcome)
-        told(len(done))
+        on_finished(len(done))
     return {name: done[index * len(seeds) : (index + 1) * len(seeds)] for index, name in enumerate(variants)}
 
 

@@ -14,7 +14,7 @@ from kuberth.bench.measurements import ThresholdVerdict
 from kuberth.bench.running import WorkloadResult
 from kuberth.bench.throughput import Distribution
 from kuberth.cli import main
-from kuberth.cli.bench_display import notes, results_table
+from kuberth.cli.bench_display import notes, results_tables
 from tests.unit.bench.test_measurements import measured
 
 CASES = """
@@ -59,11 +59,13 @@ def bench(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, str, str
 def test_one_workload_as_a_table(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = bench(capsys, "cases.yaml", "Tiny/two")
     assert code == 0
-    head, row, *rest = out.splitlines()
-    assert head.split()[:4] == ["workload", "scheduler", "pods", "pods/s"]
-    assert row.split()[:3] == ["Tiny/two", "kuberth", "2"]
-    assert "too short for samples a second apart" in rest[0]
-    assert "CPU and memory are of this whole process" in rest[1]
+    head, title, row, *rest = out.splitlines()
+    assert head.split()[:3] == ["scheduler", "pods", "pods/s"]
+    assert title.strip() == "Tiny/two"
+    assert row.split()[:2] == ["kuberth", "2"]
+    assert "too short to sample every second" in out
+    assert "CPU and memory are those of the whole process" in out
+    assert max(map(len, [head, title, row, *rest])) <= 80
 
 
 def test_several_as_json_with_a_median(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -121,18 +123,21 @@ def bench_list(capsys: pytest.CaptureFixture[str], *args: str) -> str:
         (["cases.yaml", "Tini"], 'there is no case Tini; did you mean "Tiny"?'),
         (["cases.yaml", "Tiny/wrong"], "case Tiny: workload wrong: no operation takes $nodes"),
         (["cases.yaml", "Strange"], "case Strange: workload one: no operation takes $gpus"),
-        (["cases.yaml", "Tiny/two", "--peer", "blind"], "needs a server to talk to: add --target up or"),
-        (["cases.yaml", "Tiny/two", "--timeout", "soon"], "--timeout soon: expected a duration"),
+        (["cases.yaml", "Tiny/two", "--peer", "blind"], "needs an API server: add --target up or"),
+        (["cases.yaml", "Tiny/two", "--timeout", "soon"], "'--timeout': expected a duration"),
         (["cases.yaml", "Tiny/two", "--plot", "p.gif"], "ends with .svg or .png"),
-        (["cases.yaml", "Tiny/two", "--profile", "p.txt"], "--profile p.txt: the name ends with .svg"),
+        (
+            ["cases.yaml", "Tiny/two", "--profile", "p.txt"],
+            "--profile p.txt: expected a file name that ends with .svg",
+        ),
         (["cases.yaml", "Tiny/two", "--feature-gates", "Nope=true"], "unknown feature gate"),
         (["cases.yaml", "Tiny/two", "--plugin", "nowhere:X"], "nowhere"),
         (
             ["cases.yaml", "Tiny/two", "--target", "assets", "--assets", "."],
             "etcd is not in .; run `make envtest`",
         ),
-        (["--upstream", "cases.yaml"], "two sources of workloads"),
-        (["--upstream"], "name a case or CASE/WORKLOAD"),
+        (["--upstream", "cases.yaml"], "both sources of workloads"),
+        (["--upstream"], "name a CASE or CASE/WORKLOAD"),
         (["--upstream", "SchedulingBasic"], "`make envtest` brings its sources"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
@@ -156,7 +161,7 @@ def test_workloads_that_cannot_run_are_left_out_of_many(
     (folder / "cases.yaml").write_text(CASES.replace("labels: [odd]", "labels: [short]"), encoding="utf-8")
     code, out, err = bench(capsys, "cases.yaml", "--label-filter", "short")
     assert code == 0
-    assert "Strange/one is left out: no operation takes $gpus" in err
+    assert "Strange/one is skipped: no operation takes $gpus" in err
     assert "Tiny/two" in out
 
 
@@ -194,10 +199,17 @@ def test_the_table_has_ratios_and_a_dash_for_what_nobody_knows() -> None:
             "kube-scheduler": [measured(100, cpu_ms_per_pod=None)],
         },
     )
-    table = results_table([found])
-    cells = {str(column.header): list(column.cells) for column in table.columns}
-    assert cells["workload"] == ["Quick/100Nodes", ""]
-    assert cells["ratio"] == ["3.00", ""]
-    assert cells["CPU ms/pod"] == ["1.00", "–"]
-    assert cells["attempt ms p50/p90/p99"] == ["1.0 / 2.0 / 4.0", "–"]
+    cells = {
+        str(column.header): [str(cell) for cell in column.cells]
+        for table in results_tables([found])
+        for column in table.columns
+    }
+    assert cells["scheduler"] == ["Quick/100Nodes", "  kuberth", "  kube-scheduler"]
+    assert cells["ratio"] == ["", "3.00", ""]
+    assert cells["CPU/pod"] == ["", "1.00ms", "–"]
+    assert [cells[f"attempt p{number}"] for number in (50, 90, 99)] == [
+        ["", "1ms", "–"],
+        ["", "2ms", "–"],
+        ["", "4ms", "–"],
+    ]
     assert notes([found], target="assets") == []

@@ -15,7 +15,7 @@ from rich.console import Console
 
 import kuberth.cli
 from kuberth.cli import cli
-from kuberth.cli.explain_display import tell
+from kuberth.cli.explain_display import print_explanation
 from kuberth.errors import KuberthError
 
 TAINT = {"key": "dedicated", "value": "gpu", "effect": "NoSchedule"}
@@ -115,7 +115,7 @@ def test_no_line_is_wider_than_the_terminal(dump: str, width: int) -> None:
         tree = json.loads(run("pod", name, "--cluster", dump, "-o", "json").output)
         tree["waiting"] = {"queue": "backoff", "attempts": 2, "since": "2026-01-01T00:00:00Z"}
         text = io.StringIO()
-        tell(tree, Console(file=text, width=width), now=1_800_000_000.0)
+        print_explanation(tree, Console(file=text, width=width), now=1_800_000_000.0)
         assert max(map(len, text.getvalue().splitlines())) <= width
 
 
@@ -131,7 +131,7 @@ def test_nodes_are_named_on_request() -> None:
     texts = {}
     for names in (False, True):
         texts[names] = io.StringIO()
-        tell(tree, Console(file=texts[names], width=100), names=names)
+        print_explanation(tree, Console(file=texts[names], width=100), names=names)
     assert "X: Error on 5 nodes (n0, n1, n2, …)" in texts[False].getvalue()
     assert "X: Error on 5 nodes (n0, n1, n2, n3, n4)" in texts[True].getvalue()
 
@@ -140,7 +140,7 @@ def test_a_terminal_obeys_nothing_that_a_file_says() -> None:
     text = io.StringIO()
     misses = {"misses": ["\x1b]0;owned\x07"], "nodes": ["\x1b[31mred"]}
     pod_of_file = {"namespace": "d", "name": "\x1b[2Jp"}
-    tell(
+    print_explanation(
         {"pod": pod_of_file, "verdict": "rejected", "nodes": 1, "nearest": [misses]},
         Console(file=text, width=80),
     )
@@ -156,7 +156,7 @@ def test_a_terminal_obeys_nothing_that_a_file_says() -> None:
         pytest.param(["service/web"], "there is no such kind with pods", id="unknown-kind"),
         pytest.param([], "give either a TARGET", id="nothing"),
         pytest.param(
-            ["pod", "api", "--server", "https://x"], "--server explains pods", id="server-and-files"
+            ["pod", "api", "--server", "https://x"], "--server explains only pods", id="server-and-files"
         ),
     ],
 )

@@ -42,7 +42,7 @@ def shown(*decisions: ShadowDecision, terminal: bool = False, width: int = 100) 
     with display:
         for decision in decisions:
             report.note(decision)
-            display.told(decision)
+            display.decided(decision)
     display.end(report)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
@@ -51,12 +51,12 @@ def shown(*decisions: ShadowDecision, terminal: bool = False, width: int = 100) 
 def test_differences_and_the_report_as_text() -> None:
     text = shown(SAME, OTHER, CROSSED, REJECTED)
     lines = text.splitlines()
-    assert lines[0] == "d/other: other node: n1 there, n2 here"
+    assert lines[0] == "d/other: other node: n1 in the cluster, n2 here"
     assert lines[1].endswith("explained by bindings: both agree without d/x")
-    assert "n1 there, no node here; 0/2 nodes are available" in lines[2]
+    assert "n1 in the cluster, no node here; 0/2 nodes are available" in lines[2]
     assert "4 decisions, 25.00 % agree" in text
     assert "differences explained: bindings 1; unexplained: 2" in text
-    assert "pods waited there: p50 1 s" in text
+    assert "waiting time in the cluster: p50 1s" in text
     # Both score tables, plugin by plugin, of what nothing explains.
     table = [line.split() for line in lines]
     assert ["NodeResourcesFit", "10", "12"] in table
@@ -77,7 +77,7 @@ def test_nothing_was_seen() -> None:
 
 def test_many_differences_are_cut() -> None:
     text = shown(*[OTHER] * 30)
-    assert "and 10 more; -o json has them all" in text
+    assert "and 10 more; -o json prints all of them" in text
 
 
 def test_json_lines(capsys: pytest.CaptureFixture[str]) -> None:
@@ -85,9 +85,9 @@ def test_json_lines(capsys: pytest.CaptureFixture[str]) -> None:
     assert isinstance(display, JsonDisplay)
     report = ShadowReport()
     with display:
-        display.say("following")
+        display.message("following")
         report.note(OTHER)
-        display.told(OTHER)
+        display.decided(OTHER)
     display.end(report)
     out, err = capsys.readouterr()
     decision, end = (json.loads(line) for line in out.splitlines())

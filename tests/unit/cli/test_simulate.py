@@ -76,7 +76,7 @@ def test_fit(tmp_path: Path) -> None:
     done = ran("--nodes", 2, "--fit", pod, "--fit-pods", 6)
     assert done.exit_code == 0, done.output
     assert "4 more of this pod fit on 2 nodes." in done.output
-    assert "For 6: 1 more nodes of shape as-node-1 (2 pods on an empty one)" in done.output
+    assert "6 pods: 1 more node of shape as-node-1 (2 pods on an empty node)" in done.output
 
 
 def test_a_trace_that_is_printed_can_be_played(tmp_path: Path) -> None:
@@ -89,10 +89,10 @@ def test_a_trace_that_is_printed_can_be_played(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        ((), "name what arrives"),
-        (("--generate", "gpu"), "name the cluster"),
-        (("--nodes", "2", "--generate", "gpu", "--trace", "{trace}"), "name what arrives"),
-        (("--generate", "gpu", "--shape", "cpu=1", "--cluster", "{trace}"), "--shape is of --nodes"),
+        ((), "give a workload"),
+        (("--generate", "gpu"), "give a cluster"),
+        (("--nodes", "2", "--generate", "gpu", "--trace", "{trace}"), "give a workload"),
+        (("--generate", "gpu", "--shape", "cpu=1", "--cluster", "{trace}"), "--shape needs --nodes"),
     ],
 )
 def test_words_that_do_not_go_together(tmp_path: Path, words: tuple[str, ...], expected: str) -> None:

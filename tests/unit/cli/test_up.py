@@ -76,7 +76,10 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ),
         ("--config config.yaml", "config.yaml: foo: "),
         ("--queue a_bad_queue:nothing", "--queue a_bad_queue:nothing: module 'a_bad_queue' has no 'nothing'"),
-        ("--queue a_bad_queue:five", "--queue a_bad_queue:five made 5, which is no kuberth.queue.interface."),
+        (
+            "--queue a_bad_queue:five",
+            "--queue a_bad_queue:five made 5, which is not a kuberth.queue.interface.",
+        ),
         ("--queue a_bad_queue:boom", "--queue a_bad_queue:boom failed: RuntimeError: boom"),
         ("--plugin nowhere:Plugin", "--plugin nowhere:Plugin: module 'nowhere' cannot be imported"),
         ("--data notes.txt/x", "notes.txt/x: Not a directory; choose other places with --data"),

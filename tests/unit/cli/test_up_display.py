@@ -33,7 +33,7 @@ def test_every_reason_has_one_line(width: int) -> None:
     summary = Summary(5, {"Waiting": 41}, {LONG: 40, "not tried yet": 1}, bound_per_second=12.34)
     assert shown(summary, width=width) == [
         "nodes: 5; pods: 41 waiting; 12.3 bound/s",
-        "pods  wait because",
+        "pods  reason",
         f"  40  {LONG}" if width == 120 else f"  40  {LONG[:53]}…",
         "   1  not tried yet",
     ]

@@ -20,7 +20,7 @@ from kuberth.clock import LoopClock
 from kuberth.errors import ConflictError
 from kuberth.simulation.outcomes import Outcome, PodCounts
 from kuberth.simulation.playing import Kubelets
-from kuberth.simulation.stage import StageApi, reasons_in, simulate
+from kuberth.simulation.stage import SimulationApi, reasons_in, simulate
 from kuberth.testing import make_pod, run_in_virtual_time
 from tests.unit.simulation.scenes import crowd, managed, pod, scene, template
 
@@ -59,7 +59,7 @@ def test_only_a_pod_that_is_over_goes_without_being_marked(
     phase: str, finalizers: tuple[str, ...], uid: str, changes: list[str]
 ) -> None:
     async def main() -> list[str]:
-        api, seen = StageApi(steady=True), list[str]()
+        api, seen = SimulationApi(steady=True), list[str]()
         made = make_pod("p", uid="u", node="n", status={"phase": phase})
         api.put(replaced(made, metadata=replaced(made.metadata, finalizers=finalizers)))
 
@@ -82,7 +82,7 @@ def test_only_a_pod_that_is_over_goes_without_being_marked(
 def test_a_binding_starts_the_pod_and_its_kubelet_need_not_say_so_again() -> None:
     async def main() -> tuple[Pod, Pod, bool]:
         clock = LoopClock(asyncio.get_running_loop())
-        api = StageApi(clock=clock, steady=True)
+        api = SimulationApi(clock=clock, steady=True)
         kubelets = Kubelets(api, clock=clock)
         await asyncio.sleep(61.5)
         api.put(make_pod("p", uid="u", status={"phase": "Pending"}))

@@ -1,6 +1,6 @@
 """The life of `kuberth shadow`: client, shadow, metrics, and when it ends.
 
-In: settings from the command line, and who is told. Out: a report, after a signal, a time, or a number of
+In: settings from the command line, and callbacks. Out: a report, after a signal, a time, or a number of
 pods. Nothing is ever written: plugins get an API that only remembers, and the real one is listed and watched.
 """
 
@@ -50,18 +50,18 @@ class ShadowSettings:
 
 
 class ShadowRun:
-    """One run over one API; `told` gets every decision, `say` a sentence about the run itself."""
+    """One run over one API; `on_decision` gets every decision, `on_message` messages about the run."""
 
     def __init__(
         self,
         settings: ShadowSettings,
         api: Api,
         *,
-        told: Callable[[ShadowDecision], None],
-        say: Callable[[str], None],
+        on_decision: Callable[[ShadowDecision], None],
+        on_message: Callable[[str], None],
     ) -> None:
         self._settings = settings
-        self._told, self._say = told, say
+        self._on_decision, self._on_message = on_decision, on_message
         self.report = ShadowReport()
         self.metrics = ShadowMetrics()
         config = settings.config
@@ -73,7 +73,7 @@ class ShadowRun:
             self._evaluator,
             derive=derive_with(effective_gates(config, None)),
             scheduler_name=settings.scheduler_name,
-            told=self._note,
+            on_decision=self._note,
             percentage_of_nodes_to_score=config.percentage_of_nodes_to_score,
             settle_seconds=settings.settle_seconds,
         )
@@ -93,7 +93,7 @@ class ShadowRun:
             return
         self.report.note(decision)
         self.metrics.note(decision)
-        self._told(decision)
+        self._on_decision(decision)
         if wanted is not None and self.report.placed >= wanted:
             self.shadow.stop()
 
@@ -111,10 +111,10 @@ class ShadowRun:
             async with asyncio.timeout(QUIET_SECONDS):
                 await shadow.synced.wait()
         except TimeoutError:
-            self._say(f"not everything could be listed within {QUIET_SECONDS:g} s; still trying")
+            self._on_message(f"not everything could be listed within {QUIET_SECONDS:g} s; still trying")
             await shadow.synced.wait()
         cluster = self._evaluator.cluster
-        self._say(
+        self._on_message(
             f"following {cluster.node_count} nodes and {cluster.placed_count} placed pods; deciding beside "
             f"scheduler {name!r} with profile {self._evaluator.runner.profile.scheduler_name!r}"
         )
@@ -122,9 +122,9 @@ class ShadowRun:
         if not shadow.schedulers[name]:
             seen = shadow.schedulers.most_common()
             others = ", ".join(f"{other} ({number})" for other, number in seen if number)
-            self._say(
+            self._on_message(
                 f"no pod of scheduler {name!r} was seen within {QUIET_SECONDS:g} s; the pods here are of: "
-                f"{others or 'nobody, there are none'}. Choose with --scheduler-name, or wait"
+                f"{others or 'none, there are no pods'}. Choose with --scheduler-name, or wait"
             )
 
 
@@ -144,8 +144,8 @@ def profile_for(config: KubeSchedulerConfiguration, scheduler_name: str) -> str:
 async def run_shadow(
     settings: ShadowSettings,
     *,
-    told: Callable[[ShadowDecision], None],
-    say: Callable[[str], None],
+    on_decision: Callable[[ShadowDecision], None],
+    on_message: Callable[[str], None],
 ) -> ShadowReport:
     """Run beside the cluster's scheduler until SIGINT, SIGTERM, or what the settings say."""
     connection = settings.config.client_connection
@@ -156,7 +156,7 @@ async def run_shadow(
     async with AsyncExitStack() as stack:
         api = HttpApi(client)
         stack.push_async_callback(api.close)
-        run = ShadowRun(settings, api, told=told, say=say)
+        run = ShadowRun(settings, api, on_decision=on_decision, on_message=on_message)
         reaching = asyncio.ensure_future(reach(api))
 
         def stop() -> None:
@@ -169,7 +169,7 @@ async def run_shadow(
         if settings.metrics_port is not None:
             server = metrics_server(run.metrics, host=settings.metrics_host, port=settings.metrics_port)
             await stack.enter_async_context(server)
-            say(f"metrics on https://{server.host}:{server.port}/metrics")
+            on_message(f"metrics on https://{server.host}:{server.port}/metrics")
         try:
             await asyncio.wait_for(reaching, settings.for_seconds)
         except TimeoutError as error:

@@ -75,7 +75,7 @@ _Place = tuple[int, int]
 
 
 class Shadow:
-    """Runs until it is cancelled or `stop()` is called; `told` gets every decision."""
+    """Runs until it is cancelled or `stop()` is called; `on_decision` gets every decision."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class Shadow:
         *,
         derive: Callable[[Pod], PodInfo],
         scheduler_name: str,
-        told: Callable[[ShadowDecision], None],
+        on_decision: Callable[[ShadowDecision], None],
         percentage_of_nodes_to_score: int | None = None,
         settle_seconds: float = SETTLE_SECONDS,
     ) -> None:
@@ -93,7 +93,7 @@ class Shadow:
         self._judge = ShadowJudge(evaluator, percentage_of_nodes_to_score=percentage_of_nodes_to_score)
         self._derive = derive
         self._scheduler_name = scheduler_name
-        self._told = told
+        self._on_decision = on_decision
         self._settle = settle_seconds
         self.schedulers: Counter[str] = Counter()
         """Every scheduler name that was seen, with how many pods were."""
@@ -300,7 +300,7 @@ class Shadow:
         except KuberthError as failure:
             problem = str(failure)
         failures = max(pending.rejections, sum(self._failures.get(uid, {}).values()))
-        self._told(
+        self._on_decision(
             _decision(
                 verdict,
                 pod=object_key(pod),

@@ -27,7 +27,7 @@ class Told:
 def shadow_run(api: MemoryApi, **settings: Any) -> tuple[ShadowRun, Told]:
     told = Told()
     made = ShadowSettings(config=default_configuration(), registry=full_registry(), **settings)
-    return ShadowRun(made, api, told=told.decisions.append, say=told.sentences.append), told
+    return ShadowRun(made, api, on_decision=told.decisions.append, on_message=told.sentences.append), told
 
 
 async def bind(api: MemoryApi, name: str) -> None:
@@ -91,7 +91,7 @@ def test_an_empty_cluster() -> None:
     async def scene() -> None:
         run, told = shadow_run(MemoryApi(), for_seconds=3 * QUIET_SECONDS)
         await run.until_end()
-        assert "nobody, there are none" in told.sentences[-1]
+        assert "there are no pods" in told.sentences[-1]
 
     play(scene)
 

@@ -75,7 +75,7 @@ async def shadowing(*objects: Any, **settings: Any) -> AsyncIterator[Scene]:
         settings.pop("evaluator", None) or Evaluator(),
         derive=PodInfo,
         scheduler_name="default-scheduler",
-        told=decisions.append,
+        on_decision=decisions.append,
         **settings,
     )
     async with asyncio.TaskGroup() as tasks:
