@@ -10,7 +10,7 @@ import click
 from kuberth.cli.context import (
     FILE,
     NEW_FILE,
-    Duration,
+    DurationType,
     Extras,
     feature_gates_option,
     output_option,
@@ -60,7 +60,7 @@ _ENDINGS = (".yaml", ".yml", ".json")
 )
 @click.option(
     "--timeout",
-    type=Duration(positive=True),
+    type=DurationType(positive=True),
     default="10m",
     show_default=True,
     help="Time to wait for pods that stay pending.",

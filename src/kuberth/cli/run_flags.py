@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import click
 
-from kuberth.cli.context import Duration
+from kuberth.cli.context import DurationType
 from kuberth.text.durations import format_duration
 
 
@@ -70,7 +70,7 @@ class Kind(NamedTuple):
 
 TEXT: Final = Kind(click.STRING)
 SWITCH: Final = Kind(click.BOOL, lambda value: str(value).lower(), is_switch=True)
-DURATION: Final = Kind(Duration(), format_duration)
+DURATION: Final = Kind(DurationType(), format_duration)
 FILE: Final = Kind(_File())
 NEW_FILE: Final = Kind(click.Path(dir_okay=False, path_type=Path))
 PORT: Final = Kind(click.IntRange(0, 65535))

@@ -9,7 +9,7 @@ import click
 
 from kuberth.cli.context import (
     FILE,
-    Duration,
+    DurationType,
     Extras,
     build_registry,
     configuration,
@@ -37,11 +37,11 @@ from kuberth.cli.context import (
 )
 @feature_gates_option
 @plugin_option
-@click.option("--for", "duration", type=Duration(positive=True), help="Stop after this time, e.g. 10m.")
+@click.option("--for", "duration", type=DurationType(positive=True), help="Stop after this time, e.g. 10m.")
 @click.option("--pods", type=click.IntRange(min=1), help="Stop after this number of placed pods.")
 @click.option(
     "--settle",
-    type=Duration(positive=True),
+    type=DurationType(positive=True),
     default="2s",
     show_default=True,
     help="Time within which bindings may arrive in another order than they were decided.",

@@ -72,7 +72,7 @@ class ContainersState:
         return replace(self, started_ns=now_ns, ended_ns=None, restarts=self.restarts + 1)
 
 
-class PodEvent(NamedTuple):
+class ContainerEvent(NamedTuple):
     """An event about a pod."""
 
     reason: str
@@ -85,7 +85,7 @@ class Step(NamedTuple):
     life: ContainersState
     seconds: float | None
     """When to look again; None: not before something changes."""
-    events: tuple[PodEvent, ...] = ()
+    events: tuple[ContainerEvent, ...] = ()
 
 
 def state_from(status: Obj, *, now_ns: int) -> ContainersState:
@@ -110,7 +110,7 @@ def advance(pod: Obj, status: Obj, life: ContainersState, *, node_ready: bool, n
         reason = "DeadlineExceeded"
         over = finished(pod, status, exit_code=KILLED, now=now, reason=reason, message=_TOO_LONG)
         return Step(over, life, None)
-    events: tuple[PodEvent, ...] = ()
+    events: tuple[ContainerEvent, ...] = ()
     if life.ended_ns is None and life.age(now_ns) >= seconds:
         if not _restarts(pod, exit_code):
             return Step(finished(pod, status, exit_code=exit_code, now=now), life, None)
@@ -153,15 +153,15 @@ def _gates_open(pod: Obj) -> bool:
     return all(is_true(pod, gate.get("conditionType", "")) for gate in gates)
 
 
-def _crash_events(pod: Obj, course: Course, life: ContainersState) -> tuple[PodEvent, ...]:
+def _crash_events(pod: Obj, course: Course, life: ContainersState) -> tuple[ContainerEvent, ...]:
     events = []
     for container in pod["spec"].get("containers", ()):
         name = container["name"]
         if course.dies_of_its_probe:
-            events.append(PodEvent("Unhealthy", "Liveness probe failed: the annotation says so"))
+            events.append(ContainerEvent("Unhealthy", "Liveness probe failed: the annotation says so"))
             message = f"Container {name} failed liveness probe, will be restarted"
-            events.append(PodEvent("Killing", message, "Normal"))
+            events.append(ContainerEvent("Killing", message, "Normal"))
         if life.backoff_seconds:
             message = f"Back-off restarting failed container {name} in pod {pod_id(pod)}"
-            events.append(PodEvent("BackOff", message))
+            events.append(ContainerEvent("BackOff", message))
     return tuple(events)
