@@ -6,6 +6,7 @@ In: a value and its path. Out: causes, in upstream's words.
 from __future__ import annotations
 
 import ipaddress
+import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -143,6 +144,18 @@ def _check_count_or_percent(value: int | str, path: str) -> list[Cause]:
     return []
 
 
+def _check_unique_templates(templates: Sequence[Obj], path: str) -> list[Cause]:
+    causes, seen = [], set()
+    for index, template in enumerate(templates):
+        if template.get("name") in seen:
+            # Here upstream shows a struct: its fields in their order, and one that is never left out.
+            shown = {"name": "", "schedulingPolicy": {}, "schedulingConstraints": None, **template}
+            text = json.dumps(shown, ensure_ascii=False, separators=(",", ":"))
+            causes.append(Cause(f"{path}[{index}]", f"Duplicate value: {text}", "FieldValueDuplicate"))
+        seen.add(template.get("name"))
+    return causes
+
+
 CHECKS: Final[Mapping[str, Check]] = {
     "access-modes": _check_access_modes,
     "cidr": _check_cidr,
@@ -162,6 +175,7 @@ CHECKS: Final[Mapping[str, Check]] = {
     "slice-addresses": _check_slice_addresses,
     "subdomain": _name_check(names.subdomain_problems),
     "tolerations": validate_tolerations,
+    "unique-templates": _check_unique_templates,
     "volume-capacity": _check_volume_capacity,
     "volume-source": _check_volume_source,
     "webhook-name": _check_webhook_name,

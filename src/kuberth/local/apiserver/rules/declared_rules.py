@@ -129,7 +129,9 @@ def _object_causes(tree: Obj, schema: Obj, path: str, old: Any) -> Iterator[Caus
         where, value = f"{prefix}{name}", tree.get(name, {} if "struct" in inner else None)
         stored = old.get(name) if isinstance(old, dict) else _NOT_STORED
         if "immutable" in inner and stored is not _NOT_STORED and value != stored:
-            why, shown = inner["immutable"], None if isinstance(value, dict | list) else value
+            # As upstream: pointers, lists and structs are not shown.
+            hidden, why = "pointer" in inner or isinstance(value, dict | list), inner["immutable"]
+            shown = None if hidden else value
             yield invalid_value(where, shown, IMMUTABLE) if why is True else forbidden_field(where, why)
         elif not _is_unset(value, inner):
             yield from _causes(value, inner, where, stored)
