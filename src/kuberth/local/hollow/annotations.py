@@ -1,6 +1,6 @@
 """Annotations that control how hollow pods and nodes behave.
 
-In: an object's annotations. Out: a `Course` for a pod, and whether a node is ready and sends heartbeats. A
+In: an object's annotations. Out: a `Behavior` for a pod, and whether a node is ready and sends heartbeats. A
 value that cannot be read is ignored, for annotations are not validated when they are written.
 
     on a pod
@@ -39,7 +39,7 @@ JOB_SECONDS: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class Behavior:
     """How the containers of a pod behave; all of them behave alike."""
 
     run_seconds: float | None
@@ -68,7 +68,7 @@ class Course:
         return live is not None and (self.run_seconds is None or live < self.run_seconds)
 
 
-def course_of(pod: Obj) -> Course:
+def behavior_of(pod: Obj) -> Behavior:
     notes = _annotations(pod)
     stop_seconds = _number(notes.get(STOP_SECONDS))
     run_seconds = _number(notes.get(RUN_SECONDS))
@@ -76,7 +76,7 @@ def course_of(pod: Obj) -> Course:
         owners = pod["metadata"].get("ownerReferences") or ()
         if any(owner.get("kind") == "Job" for owner in owners):
             run_seconds = JOB_SECONDS
-    return Course(
+    return Behavior(
         run_seconds=run_seconds,
         exit_code=int(_number(notes.get(EXIT_CODE)) or 0),
         stop_seconds=_longest_sleep(pod) if stop_seconds is None else stop_seconds,

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from kuberth.clock import NANOSECONDS
 from kuberth.local.apiserver.objects import Obj
-from kuberth.local.hollow.annotations import Course, course_of
+from kuberth.local.hollow.annotations import Behavior, behavior_of
 from kuberth.local.hollow.conditions import is_true
 from kuberth.local.hollow.pod_statuses import (
     KILLED,
@@ -82,7 +82,7 @@ class ContainerEvent(NamedTuple):
 
 class Step(NamedTuple):
     status: Obj
-    life: ContainersState
+    state: ContainersState
     seconds: float | None
     """When to look again; None: not before something changes."""
     events: tuple[ContainerEvent, ...] = ()
@@ -101,33 +101,33 @@ def state_from(status: Obj, *, now_ns: int) -> ContainersState:
     return ContainersState(started_ns, ended_ns, crashes=restarts + 1, restarts=restarts)
 
 
-def advance(pod: Obj, status: Obj, life: ContainersState, *, node_ready: bool, now_ns: int) -> Step:
+def advance(pod: Obj, status: Obj, state: ContainersState, *, node_ready: bool, now_ns: int) -> Step:
     """The next step of a pod with this status."""
-    course, now = course_of(pod), timestamp(now_ns)
-    seconds, exit_code = course.end or (math.inf, 0)
+    behavior, now = behavior_of(pod), timestamp(now_ns)
+    seconds, exit_code = behavior.end or (math.inf, 0)
     left = _seconds_to_deadline(pod, status, now_ns)
     if left <= 0:
         reason = "DeadlineExceeded"
         over = finished(pod, status, exit_code=KILLED, now=now, reason=reason, message=_TOO_LONG)
-        return Step(over, life, None)
+        return Step(over, state, None)
     events: tuple[ContainerEvent, ...] = ()
-    if life.ended_ns is None and life.age(now_ns) >= seconds:
+    if state.ended_ns is None and state.age(now_ns) >= seconds:
         if not _restarts(pod, exit_code):
-            return Step(finished(pod, status, exit_code=exit_code, now=now), life, None)
-        life, status = life.crash(now_ns), crashed(status, exit_code=exit_code, now=now)
-        if life.backoff_seconds:
-            status = backing_off(pod, status, seconds=life.backoff_seconds)
-        events = _crash_events(pod, course, life)
-    if life.ended_ns is not None and life.seconds_to_restart(now_ns) <= 0:
-        life, status = life.restart(now_ns), restarted(status, now=now)
-    runs, unready = life.ended_ns is None, course.ready_after_seconds - life.age(now_ns)
-    ready = runs and unready <= 0 and course.ready and node_ready
+            return Step(finished(pod, status, exit_code=exit_code, now=now), state, None)
+        state, status = state.crash(now_ns), crashed(status, exit_code=exit_code, now=now)
+        if state.backoff_seconds:
+            status = backing_off(pod, status, seconds=state.backoff_seconds)
+        events = _crash_events(pod, behavior, state)
+    if state.ended_ns is not None and state.seconds_to_restart(now_ns) <= 0:
+        state, status = state.restart(now_ns), restarted(status, now=now)
+    runs, unready = state.ended_ns is None, behavior.ready_after_seconds - state.age(now_ns)
+    ready = runs and unready <= 0 and behavior.ready and node_ready
     status = judged(pod, status, ready=ready, gates_open=_gates_open(pod), now=now)
     if not runs:
-        left = min(left, life.seconds_to_restart(now_ns))
+        left = min(left, state.seconds_to_restart(now_ns))
     else:
-        left = min(left, seconds - life.age(now_ns), unready if unready > 0 else math.inf)
-    return Step(status, life, None if math.isinf(left) else left, events)
+        left = min(left, seconds - state.age(now_ns), unready if unready > 0 else math.inf)
+    return Step(status, state, None if math.isinf(left) else left, events)
 
 
 def _first(status: Obj) -> Obj:
@@ -153,15 +153,15 @@ def _gates_open(pod: Obj) -> bool:
     return all(is_true(pod, gate.get("conditionType", "")) for gate in gates)
 
 
-def _crash_events(pod: Obj, course: Course, life: ContainersState) -> tuple[ContainerEvent, ...]:
+def _crash_events(pod: Obj, behavior: Behavior, state: ContainersState) -> tuple[ContainerEvent, ...]:
     events = []
     for container in pod["spec"].get("containers", ()):
         name = container["name"]
-        if course.dies_of_its_probe:
+        if behavior.dies_of_its_probe:
             events.append(ContainerEvent("Unhealthy", "Liveness probe failed: the annotation says so"))
             message = f"Container {name} failed liveness probe, will be restarted"
             events.append(ContainerEvent("Killing", message, "Normal"))
-        if life.backoff_seconds:
+        if state.backoff_seconds:
             message = f"Back-off restarting failed container {name} in pod {pod_id(pod)}"
             events.append(ContainerEvent("BackOff", message))
     return tuple(events)

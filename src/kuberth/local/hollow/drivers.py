@@ -42,10 +42,8 @@ class HollowDrivers:
         self._drivers = {driver.name: driver for driver in drivers}
         self._controller = Controller(informers)
         self._queue = self._controller.queue("pools", self._sync)
-        self._nodes = self._controller.watch("nodes", self._note_node)
-        self._slices = self._controller.watch(
-            SLICES, self._note_slice, indexes={"published pool": _published}
-        )
+        self._nodes = self._controller.watch("nodes", self._on_node)
+        self._slices = self._controller.watch(SLICES, self._on_slice, indexes={"published pool": _published})
 
     async def run(self) -> None:
         await self._controller.wait_synced()
@@ -63,13 +61,13 @@ class HollowDrivers:
                 self._queue.add(f"{driver.name}{_BETWEEN}{pool}")
         await self._controller.run()
 
-    def _note_node(self, old: Obj | None, new: Obj | None) -> None:
+    def _on_node(self, old: Obj | None, new: Obj | None) -> None:
         for driver in self._drivers.values():
             for node in (old, new):
                 for pool in {} if node is None else driver.pools_on(node):
                     self._queue.add(f"{driver.name}{_BETWEEN}{pool}")
 
-    def _note_slice(self, old: Obj | None, new: Obj | None) -> None:
+    def _on_slice(self, old: Obj | None, new: Obj | None) -> None:
         for key in _published(new or old or {}):
             self._queue.add(key)
 

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from kuberth.clock import NANOSECONDS, Clock
 from kuberth.local.apiserver.objects import Obj, key_of
 from kuberth.local.hollow.admitting import AdmittedPods, Refusal
-from kuberth.local.hollow.annotations import course_of
+from kuberth.local.hollow.annotations import behavior_of
 from kuberth.local.hollow.container_states import ContainersState, Step, advance, state_from
 from kuberth.local.hollow.controlling import Controller, by_node
 from kuberth.local.hollow.informing import Informers
@@ -64,7 +64,7 @@ class HollowKubelet:
         self._queue = controller.queue("kubelet", self._sync, parallel=_PARALLEL)
         indexes = {"claim": claim_keys, "node": by_node, "address": _addresses}
         self._pods = controller.watch("pods", self._note, indexes=indexes)
-        self._claims = controller.watch(CLAIMS, self._note_claim)
+        self._claims = controller.watch(CLAIMS, self._on_claim)
         self.run = controller.run
 
     def look_at(self, node: str) -> None:
@@ -87,7 +87,7 @@ class HollowKubelet:
         elif node_of(new) and (not is_finished(new) or "deletionTimestamp" in new["metadata"]):
             self._queue.add(key_of(new))
 
-    def _note_claim(self, old: Obj | None, new: Obj | None) -> None:
+    def _on_claim(self, old: Obj | None, new: Obj | None) -> None:
         for pod in self._pods.by("claim", key_of(new or old or {})):
             if pod["metadata"]["uid"] in self._lacking:
                 self._queue.add(key_of(pod))
@@ -114,7 +114,7 @@ class HollowKubelet:
         if step.status != pod.get("status"):
             pod = await self._write(pod, step.status)
         if step.seconds is not None:
-            self._states[uid] = step.life
+            self._states[uid] = step.state
         elif self._pods.get(key) is pod:
             self._settled[uid] = pod, node.obj
         for event in step.events:
@@ -155,11 +155,11 @@ class HollowKubelet:
             own = status.get("podIP")
             own = own or (node.address if pod["spec"].get("hostNetwork") else self._next_address())
             status = started(pod, host=node.address, own=own, now=stamp(self._clock))
-            life = ContainersState(now_ns)
+            state = ContainersState(now_ns)
         else:
             known = self._states.get(pod["metadata"]["uid"])
-            life = known if known is not None and known.is_of(status) else state_from(status, now_ns=now_ns)
-        return advance(pod, status, life, node_ready=node.ready, now_ns=now_ns)
+            state = known if known is not None and known.is_of(status) else state_from(status, now_ns=now_ns)
+        return advance(pod, status, state, node_ready=node.ready, now_ns=now_ns)
 
     async def _stop(self, pod: Obj) -> float | None:
         """Stop a deleted pod; seconds until the next check while its containers are stopping."""
@@ -190,7 +190,7 @@ class HollowKubelet:
         # one is due at its end.
         just_now = now_ns - asked_ns < NANOSECONDS
         first_ns = self._asked.setdefault(metadata["uid"], now_ns if just_now else asked_ns)
-        stop = course_of(pod).stop_seconds - (now_ns - first_ns) / NANOSECONDS
+        stop = behavior_of(pod).stop_seconds - (now_ns - first_ns) / NANOSECONDS
         return stop, (due_ns - now_ns) / NANOSECONDS + 1.0
 
     async def _write(self, pod: Obj, status: Obj) -> Obj:

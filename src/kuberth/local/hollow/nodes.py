@@ -31,7 +31,7 @@ from kuberth.local.hollow.shapes import (
     node_status,
     reported_conditions,
 )
-from kuberth.local.hollow.working import Worker, keep_running, together
+from kuberth.local.hollow.working import Worker, keep_running, wait_all
 from kuberth.text.timestamps import micro_stamp, stamp
 
 logger = logging.getLogger(__name__)
@@ -113,7 +113,7 @@ class HollowNodes:
     async def _register(self) -> None:
         nodes = list(make_nodes(self._shapes, now=stamp(self._clock)))
         for start in range(0, len(nodes), _REGISTER_AT_ONCE):
-            await together(map(self._make_node, nodes[start : start + _REGISTER_AT_ONCE]))
+            await wait_all(map(self._make_node, nodes[start : start + _REGISTER_AT_ONCE]))
 
     async def _make_node(self, node: Obj) -> None:
         try:
@@ -155,7 +155,7 @@ class HollowNodes:
             if names:
                 # A kubelet renews four times in the life of a lease.
                 seconds = round(4 * period)
-                await together(self._renew_one(name, uid, seconds) for name, uid in names)
+                await wait_all(self._renew_one(name, uid, seconds) for name, uid in names)
             tick += 1
             await asyncio.sleep(period / _SLICES)
 

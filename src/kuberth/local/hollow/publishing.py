@@ -35,7 +35,7 @@ class Publisher:
         self._controller = Controller(informers)
         self._queue = self._controller.queue(self.name, self._sync)
         self._namespaces = self._controller.watch("namespaces", self._queue.add_changed)
-        self._config_maps = self._controller.watch("configmaps", self._note_config_map)
+        self._config_maps = self._controller.watch("configmaps", self._on_config_map)
         self._endpoints = self._controller.watch("endpoints")
         self._slices = self._controller.watch("endpointslices.discovery.k8s.io")
 
@@ -44,7 +44,7 @@ class Publisher:
         await self._publish_server()
         await self._controller.run()
 
-    def _note_config_map(self, old: Obj | None, new: Obj | None) -> None:
+    def _on_config_map(self, old: Obj | None, new: Obj | None) -> None:
         found = new or old or {}
         if name_of(found) == CA_CONFIG_MAP:
             self._queue.add(namespace_of(found))

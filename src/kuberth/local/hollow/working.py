@@ -61,7 +61,7 @@ async def keep_running(name: str, run: Callable[[], Awaitable[None]]) -> None:
         await asyncio.sleep(seconds)
 
 
-async def together(works: Iterable[Awaitable[T]]) -> list[T]:
+async def wait_all(works: Iterable[Awaitable[T]]) -> list[T]:
     """Wait for all of them, then raise the first failure, so that none outlives its sync."""
     results = await asyncio.gather(*works, return_exceptions=True)
     done: list[T] = []

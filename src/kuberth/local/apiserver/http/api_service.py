@@ -30,7 +30,7 @@ from kuberth.local.apiserver.http.reviews import REVIEWS, answer_review
 from kuberth.local.apiserver.http.routing import find_target, split_path, verb_of
 from kuberth.local.apiserver.http.usage import GROUP as USAGE_GROUP
 from kuberth.local.apiserver.http.usage import USAGES, VERBS, Usages
-from kuberth.local.apiserver.http.watch_places import WatchPlaces
+from kuberth.local.apiserver.http.watch_limits import WatchLimits
 from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.refusals import bad_request, unknown_resource
 from kuberth.local.apiserver.resources import ResourceTable, ServedResource
@@ -95,14 +95,14 @@ class ApiService:
         self._discovery = Discovery(core.resources)
         self._openapi = OpenApi(self._discovery, custom_schema=self._custom_schema)
         self._custom_schemas: dict[tuple[str, str], Obj | None] = {}
-        self._places = WatchPlaces(limits.watchers, per_client=limits.watchers_per_client)
+        self._watch_limits = WatchLimits(limits.watchers, per_client=limits.watchers_per_client)
         self._usages = Usages(core, clock=clock)
         self._usage_rows = ResourceTable(USAGES)
-        self._resource_requests = ResourceRequests(core, clock=clock, places=self._places)
+        self._resource_requests = ResourceRequests(core, clock=clock, watch_limits=self._watch_limits)
 
     @property
     def watchers(self) -> int:
-        return self._places.watchers
+        return self._watch_limits.watchers
 
     async def answer(self, request: Request) -> Response:
         try:

@@ -9,9 +9,9 @@ import json
 import logging
 import random
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -31,9 +31,9 @@ from kuberth.local.apiserver.http.negotiation import (
     parse_media_type,
     read_body,
 )
-from kuberth.local.apiserver.http.pod_insides import INSIDES, PodInsides
+from kuberth.local.apiserver.http.pod_connections import CONNECTIONS, PodConnections
 from kuberth.local.apiserver.http.routing import Target
-from kuberth.local.apiserver.http.watch_places import WatchPlaces
+from kuberth.local.apiserver.http.watch_limits import WatchLimits
 from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.printing.forms import Printer, parse_include
 from kuberth.local.apiserver.refusals import bad_request, invalid
@@ -49,7 +49,7 @@ from kuberth.local.apiserver.verbs.core import Core
 
 logger = logging.getLogger(__name__)
 
-Verb = Callable[[Request, Target], Awaitable[Response]]
+Verb = Callable[[Request, Target], Awaitable["_Result"]]
 
 # As upstream: a watch without a timeout ends after half an hour to an hour, so that not all clients
 # reconnect at once.
@@ -64,11 +64,19 @@ _CREATE_OPTIONS, _UPDATE_OPTIONS, _PATCH_OPTIONS = (
 _UNPRINTABLE: Final = re.compile(r"[^\x20-\x7e]")
 
 
+class _Result(NamedTuple):
+    """What a verb gives: an object, and the status and warnings of the response."""
+
+    obj: Obj
+    status: int = 200
+    warnings: Sequence[str] = ()
+
+
 class ResourceRequests:
-    def __init__(self, core: Core, *, clock: Clock, places: WatchPlaces) -> None:
+    def __init__(self, core: Core, *, clock: Clock, watch_limits: WatchLimits) -> None:
         self._core = core
         self._clock = clock
-        self._places = places
+        self._watch_limits = watch_limits
         self._verbs: dict[str, Verb] = {
             "get": self._get,
             "list": self._list,
@@ -78,26 +86,26 @@ class ResourceRequests:
             "delete": self._delete,
             "deletecollection": self._delete_collection,
         }
-        self._insides = PodInsides(core)
+        self._connections = PodConnections(core)
 
     async def answer(self, request: Request, target: Target, verb: str) -> Response:
         if request.method == "GET" and request.query.flag("watch") and not target.subresource:
             # Before the core is called, so that a refused watch leaves nothing behind.
-            self._places.check(request)
+            self._watch_limits.check(request)
             return self._watch(request, target)
-        if target.subresource in INSIDES and (target.subresource, verb) != ("ephemeralcontainers", "get"):
-            return await self._insides.answer(request, target)
-        return await self._verbs[verb](request, target)
-
-    async def _get(self, request: Request, target: Target) -> Response:
+        if target.subresource in CONNECTIONS and (target.subresource, verb) != ("ephemeralcontainers", "get"):
+            return await self._connections.answer(request, target)
         printer, form = self._printer(request, target)
+        result = await self._verbs[verb](request, target)
+        return _answer(request, result._replace(obj=printer.convert(result.obj)), form)
+
+    async def _get(self, request: Request, target: Target) -> _Result:
         obj = await self._core.get(
             target.row, target.name, namespace=target.namespace, subresource=target.subresource
         )
-        return _answer(request, printer.convert(obj), form)
+        return _Result(obj)
 
-    async def _list(self, request: Request, target: Target) -> Response:
-        printer, form = self._printer(request, target)
+    async def _list(self, request: Request, target: Target) -> _Result:
         query = request.query
         found = await self._core.list(
             target.row,
@@ -109,42 +117,23 @@ class ResourceRequests:
             resource_version=query.text("resourceVersion"),
             resource_version_match=query.text("resourceVersionMatch"),
         )
-        return _answer(request, printer.convert(found), form)
+        return _Result(found)
 
-    async def _create(self, request: Request, target: Target) -> Response:
-        printer, form = self._printer(request, target)
-        validation = _field_validation(request, _CREATE_OPTIONS)
+    async def _create(self, request: Request, target: Target) -> _Result:
+        options = _write_options(request, target, _CREATE_OPTIONS)
+        validation = options["field_validation"]
         body = await _read_object(request, validation)
-        made = await self._core.create(
-            target.row,
-            body,
-            namespace=target.namespace,
-            name=target.name,
-            subresource=target.subresource,
-            dry_run=_is_dry_run(request.query.get("dryRun")),
-            field_manager=_field_manager(request, _CREATE_OPTIONS),
-            field_validation=validation,
-        )
-        return _answer(request, printer.convert(made), form, status=201, warnings=validation.warnings)
+        made = await self._core.create(target.row, body, name=target.name, **options)
+        return _Result(made, 201, validation.warnings)
 
-    async def _update(self, request: Request, target: Target) -> Response:
-        printer, form = self._printer(request, target)
-        validation = _field_validation(request, _UPDATE_OPTIONS)
+    async def _update(self, request: Request, target: Target) -> _Result:
+        options = _write_options(request, target, _UPDATE_OPTIONS)
+        validation = options["field_validation"]
         body = await _read_object(request, validation)
-        made = await self._core.update(
-            target.row,
-            target.name,
-            body,
-            namespace=target.namespace,
-            subresource=target.subresource,
-            dry_run=_is_dry_run(request.query.get("dryRun")),
-            field_manager=_field_manager(request, _UPDATE_OPTIONS),
-            field_validation=validation,
-        )
-        return _answer(request, printer.convert(made), form, warnings=validation.warnings)
+        made = await self._core.update(target.row, target.name, body, **options)
+        return _Result(made, warnings=validation.warnings)
 
-    async def _patch(self, request: Request, target: Target) -> Response:
-        printer, form = self._printer(request, target)
+    async def _patch(self, request: Request, target: Target) -> _Result:
         content_type = parse_media_type(request.headers.get("content-type", "")).type
         read = read_body(await request.body(), content_type, supported=PATCH_TYPES)
         if content_type == APPLY and not request.query.text("fieldManager"):
@@ -152,33 +141,23 @@ class ResourceRequests:
         if content_type != APPLY and request.query.flag("force"):
             why = "may not be specified for non-apply patch"
             raise invalid(_PATCH_OPTIONS, "", [forbidden_field("force", why)])
-        validation = _field_validation(request, _PATCH_OPTIONS)
+        options = _write_options(request, target, _PATCH_OPTIONS)
+        validation = options["field_validation"]
         validation.duplicates = read.duplicates
+        force = request.query.flag("force")
         made, created = await self._core.patch(
-            target.row,
-            target.name,
-            read.tree,
-            content_type=content_type,
-            namespace=target.namespace,
-            subresource=target.subresource,
-            dry_run=_is_dry_run(request.query.get("dryRun")),
-            field_manager=_field_manager(request, _PATCH_OPTIONS),
-            field_validation=validation,
-            force=request.query.flag("force"),
+            target.row, target.name, read.tree, content_type=content_type, force=force, **options
         )
-        status = 201 if created else 200
-        return _answer(request, printer.convert(made), form, status=status, warnings=validation.warnings)
+        return _Result(made, 201 if created else 200, validation.warnings)
 
-    async def _delete(self, request: Request, target: Target) -> Response:
-        printer, form = self._printer(request, target)
+    async def _delete(self, request: Request, target: Target) -> _Result:
         options, dry_run = await _delete_options(request)
         gone = await self._core.delete(
             target.row, target.name, namespace=target.namespace, options=options, dry_run=dry_run
         )
-        return _answer(request, printer.convert(gone), form)
+        return _Result(gone)
 
-    async def _delete_collection(self, request: Request, target: Target) -> Response:
-        printer, form = self._printer(request, target)
+    async def _delete_collection(self, request: Request, target: Target) -> _Result:
         options, dry_run = await _delete_options(request)
         gone = await self._core.delete_collection(
             target.row,
@@ -188,7 +167,7 @@ class ResourceRequests:
             options=options,
             dry_run=dry_run,
         )
-        return _answer(request, printer.convert(gone), form)
+        return _Result(gone)
 
     def _watch(self, request: Request, target: Target) -> Response:
         printer, form = self._printer(request, target)
@@ -214,7 +193,7 @@ class ResourceRequests:
         self, events: AsyncIterator[tuple[str, Obj]], printer: Printer, request: Request
     ) -> AsyncIterator[bytes]:
         try:
-            with self._places.taken(request):
+            with self._watch_limits.counted(request):
                 async with aclosing(events):  # type: ignore[type-var]  # the core's watch is a generator
                     async for event, obj in events:
                         if not printer.is_plain:
@@ -248,14 +227,12 @@ def _integer(query: Query, name: str) -> int | None:
     return int(text)
 
 
-def _answer(
-    request: Request, tree: Obj, form: Form, *, status: int = 200, warnings: list[str] | None = None
-) -> Response:
+def _answer(request: Request, result: _Result, form: Form) -> Response:
     pretty = request.query.flag("pretty")
-    response = tree_answer(tree, status=status, media_type=form.media_type, pretty=pretty)
-    if warnings:
+    response = tree_answer(result.obj, status=result.status, media_type=form.media_type, pretty=pretty)
+    if result.warnings:
         # Several warnings are one header's list, as RFC 7234 has it; a header takes no control characters.
-        quoted = (json.dumps(_UNPRINTABLE.sub("?", text[:_LONGEST_WARNING])) for text in warnings)
+        quoted = (json.dumps(_UNPRINTABLE.sub("?", text[:_LONGEST_WARNING])) for text in result.warnings)
         response.headers["warning"] = ", ".join(f"299 - {text}" for text in quoted)
     return response
 
@@ -276,6 +253,17 @@ def _is_dry_run(values: object) -> bool:
     if not isinstance(values, list) or any(value != "All" for value in values):
         raise StatusError(422, "Invalid", f'dryRun: Unsupported value: {values!r}: supported values: "All"')
     return True
+
+
+def _write_options(request: Request, target: Target, options: ServedResource) -> dict[str, Any]:
+    """What the core's verbs that write have in common."""
+    return {
+        "namespace": target.namespace,
+        "subresource": target.subresource,
+        "dry_run": _is_dry_run(request.query.get("dryRun")),
+        "field_manager": _field_manager(request, options),
+        "field_validation": _field_validation(request, options),
+    }
 
 
 def _field_manager(request: Request, options: ServedResource) -> str:

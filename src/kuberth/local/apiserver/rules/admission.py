@@ -18,7 +18,7 @@ from kuberth.local.apiserver.rules.defaulting import own_job_pods
 from kuberth.local.apiserver.rules.node_ports import set_node_ports
 from kuberth.local.apiserver.rules.pod_admission import set_account, set_runtime_class
 from kuberth.local.apiserver.rules.pod_defaults import default_tolerations, qos_class
-from kuberth.local.apiserver.rules.situation import Situation
+from kuberth.local.apiserver.rules.write_context import WriteContext
 from kuberth.local.apiserver.status_errors import Cause
 from kuberth.local.apiserver.verbs.pod_binding import with_condition
 
@@ -45,9 +45,9 @@ _STATUS_COUNTS: Final = {
 _SERVICE_NETWORK: Final = ipaddress.ip_network("10.96.0.0/12")
 
 
-def expect_namespace(row: ServedResource, name: str, namespace: str, situation: Situation) -> None:
+def expect_namespace(row: ServedResource, name: str, namespace: str, context: WriteContext) -> None:
     """Refuse objects in namespaces that do not exist or are terminating."""
-    found = situation.store.latest("namespaces", namespace)
+    found = context.store.latest("namespaces", namespace)
     if found is None:
         raise not_found(_NAMESPACES, namespace)
     if found["metadata"].get("deletionTimestamp"):
@@ -58,12 +58,12 @@ def expect_namespace(row: ServedResource, name: str, namespace: str, situation: 
         raise forbidden(row, name, why, causes=[cause])
 
 
-def prepare_pod(new: Obj, old: Obj | None, situation: Situation) -> None:
+def prepare_pod(new: Obj, old: Obj | None, context: WriteContext) -> None:
     spec = new.setdefault("spec", {})
-    if not situation.gates.get(GATE, True) and not (old or {}).get("spec", {}).get("schedulingGates"):
+    if not context.gates.get(GATE, True) and not (old or {}).get("spec", {}).get("schedulingGates"):
         # The field is dropped, except on pods that have it from before the gate was turned off.
         spec.pop("schedulingGates", None)
-    if not situation.gates.get(GROUPS_GATE, False) and not (old or {}).get("spec", {}).get("schedulingGroup"):
+    if not context.gates.get(GROUPS_GATE, False) and not (old or {}).get("spec", {}).get("schedulingGroup"):
         spec.pop("schedulingGroup", None)
     if old is not None:
         for field in ("priority", "preemptionPolicy"):
@@ -73,11 +73,11 @@ def prepare_pod(new: Obj, old: Obj | None, situation: Situation) -> None:
             spec.pop("nodeName", None)
         default_tolerations(spec)
         return
-    limit_ranges.set_defaults(new, situation)
-    set_account(new, situation)
-    _establish_priority(new, situation)
+    limit_ranges.set_defaults(new, context)
+    set_account(new, context)
+    _establish_priority(new, context)
     default_tolerations(spec)
-    set_runtime_class(new, situation)
+    set_runtime_class(new, context)
     new["status"] = {"phase": "Pending", "qosClass": qos_class(spec)}
     if spec.get("schedulingGates"):
         condition = {
@@ -86,19 +86,19 @@ def prepare_pod(new: Obj, old: Obj | None, situation: Situation) -> None:
             "reason": "SchedulingGated",
             "message": "Scheduling is blocked due to non-empty scheduling gates",
         }
-        new["status"] = with_condition(new["status"], condition, now=situation.now)
+        new["status"] = with_condition(new["status"], condition, now=context.now)
 
 
-def priority_from_class(row: ServedResource, obj: Obj, situation: Situation) -> tuple[int, str]:
+def priority_from_class(row: ServedResource, obj: Obj, context: WriteContext) -> tuple[int, str]:
     """Priority and preemption policy of the class a spec names, or of the default, which it then names."""
     spec = obj["spec"]
     name = spec.get("priorityClassName", "")
     if name:
-        found = situation.store.latest(_CLASSES, name)
+        found = context.store.latest(_CLASSES, name)
         if found is None:
             raise forbidden(row, name_of(obj), f"no PriorityClass with name {name} was found")
     else:
-        defaults = [each for each in situation.store.latest_list(_CLASSES) if each.get("globalDefault")]
+        defaults = [each for each in context.store.latest_list(_CLASSES) if each.get("globalDefault")]
         found = min(defaults, key=lambda each: each.get("value", 0), default=None)
     policy = "PreemptLowerPriority"
     if found is None:
@@ -107,9 +107,9 @@ def priority_from_class(row: ServedResource, obj: Obj, situation: Situation) -> 
     return found.get("value", 0), found.get("preemptionPolicy", policy)
 
 
-def _establish_priority(pod: Obj, situation: Situation) -> None:
+def _establish_priority(pod: Obj, context: WriteContext) -> None:
     spec = pod["spec"]
-    value, policy = priority_from_class(_PODS, pod, situation)
+    value, policy = priority_from_class(_PODS, pod, context)
     if spec.get("priority", value) != value:
         why = (
             f"the integer value of priority ({spec['priority']}) must not be provided in pod spec; priority "
@@ -125,16 +125,16 @@ def _establish_priority(pod: Obj, situation: Situation) -> None:
     spec |= {"priority": value, "preemptionPolicy": policy}
 
 
-def prepare_priority_class(new: Obj, old: Obj | None, situation: Situation) -> None:
+def prepare_priority_class(new: Obj, old: Obj | None, context: WriteContext) -> None:
     if not new.get("globalDefault"):
         return
-    for other in situation.store.latest_list(_CLASSES):
+    for other in context.store.latest_list(_CLASSES):
         if other.get("globalDefault") and name_of(other) != name_of(new):
             why = f"PriorityClass {name_of(other)} is already marked as default. Only one default can exist"
             raise forbidden(_PRIORITY_CLASSES, name_of(new), why)
 
 
-def prepare_namespace(new: Obj, old: Obj | None, situation: Situation) -> None:
+def prepare_namespace(new: Obj, old: Obj | None, context: WriteContext) -> None:
     if old is None:
         new["status"] = {"phase": "Active"}
     elif "spec" in old:
@@ -142,27 +142,27 @@ def prepare_namespace(new: Obj, old: Obj | None, situation: Situation) -> None:
         new["spec"] = old["spec"]
 
 
-def prepare_service(new: Obj, old: Obj | None, situation: Situation) -> None:
+def prepare_service(new: Obj, old: Obj | None, context: WriteContext) -> None:
     """Set the cluster IP and node ports of a service; nothing routes to them."""
     spec = new["spec"]
     if spec.get("type") == "ExternalName":
         return
-    set_node_ports(new, old, situation)
+    set_node_ports(new, old, context)
     if old is not None:
         for field in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
             if field in old["spec"]:
                 spec.setdefault(field, old["spec"][field])
         return
     if not spec.get("clusterIP"):
-        spec["clusterIP"] = _free_address(new, situation)
+        spec["clusterIP"] = _free_address(new, context)
     spec.setdefault("clusterIPs", [spec["clusterIP"]])
     spec.setdefault("ipFamilies", ["IPv4"])
     spec.setdefault("ipFamilyPolicy", "SingleStack")
     new.setdefault("status", {"loadBalancer": {}})
 
 
-def _free_address(service: Obj, situation: Situation) -> str:
-    taken = {each.get("spec", {}).get("clusterIP") for each in situation.store.latest_list("services")}
+def _free_address(service: Obj, context: WriteContext) -> str:
+    taken = {each.get("spec", {}).get("clusterIP") for each in context.store.latest_list("services")}
     size = _SERVICE_NETWORK.num_addresses
     start = int.from_bytes(hashlib.sha256(str(service["metadata"]["uid"]).encode()).digest()[:4])
     for step in range(size):
@@ -174,33 +174,33 @@ def _free_address(service: Obj, situation: Situation) -> str:
     )
 
 
-def prepare_claim(new: Obj, old: Obj | None, situation: Situation) -> None:
+def prepare_claim(new: Obj, old: Obj | None, context: WriteContext) -> None:
     if old is not None:
         return
     new["status"] = {"phase": "Pending"}
     spec = new["spec"]
     if "storageClassName" not in spec and (
-        found := _default_of("storageclasses.storage.k8s.io", _DEFAULT_CLASS, situation)
+        found := _default_of("storageclasses.storage.k8s.io", _DEFAULT_CLASS, context)
     ):
         spec["storageClassName"] = found
 
 
-def prepare_ingress(new: Obj, old: Obj | None, situation: Situation) -> None:
+def prepare_ingress(new: Obj, old: Obj | None, context: WriteContext) -> None:
     if old is not None:
         return
     new["status"] = {"loadBalancer": {}}
     spec = new.setdefault("spec", {})
     if "ingressClassName" in spec or _INGRESS_CLASS in new["metadata"].get("annotations", {}):
         return
-    if found := _default_of("ingressclasses.networking.k8s.io", _DEFAULT_INGRESS_CLASS, situation):
+    if found := _default_of("ingressclasses.networking.k8s.io", _DEFAULT_INGRESS_CLASS, context):
         spec["ingressClassName"] = found
 
 
-def _default_of(classes: str, annotation: str, situation: Situation) -> str:
+def _default_of(classes: str, annotation: str, context: WriteContext) -> str:
     """The name of the default class, the newest of several, as upstream; "" if there is none."""
     defaults = [
         each
-        for each in situation.store.latest_list(classes)
+        for each in context.store.latest_list(classes)
         if each["metadata"].get("annotations", {}).get(annotation) == "true"
     ]
     newest = max(
@@ -209,19 +209,19 @@ def _default_of(classes: str, annotation: str, situation: Situation) -> str:
     return "" if newest is None else name_of(newest)
 
 
-def prepare_volume(new: Obj, old: Obj | None, situation: Situation) -> None:
+def prepare_volume(new: Obj, old: Obj | None, context: WriteContext) -> None:
     if old is None:
-        new["status"] = {"phase": "Pending", "lastPhaseTransitionTime": situation.now}
+        new["status"] = {"phase": "Pending", "lastPhaseTransitionTime": context.now}
 
 
-def prepare_pod_status(new: Obj, old: Obj, situation: Situation) -> None:
+def prepare_pod_status(new: Obj, old: Obj, context: WriteContext) -> None:
     """Restore what a write of the status cannot change."""
     _keep(new["metadata"], old["metadata"], "ownerReferences")
     status, before = new["status"], old.get("status", {})
     for name in ("qosClass", "observedGeneration"):
         if not status.get(name):
             _keep(status, before, name)
-    if not situation.gates.get("DRANodeAllocatableResources", False) and not before.get(_NODE_RESOURCES):
+    if not context.gates.get("DRANodeAllocatableResources", False) and not before.get(_NODE_RESOURCES):
         status.pop(_NODE_RESOURCES, None)
     seen = {one.get("type"): one.get("observedGeneration") for one in before.get("conditions") or ()}
     for condition in status.get("conditions") or ():
@@ -229,7 +229,7 @@ def prepare_pod_status(new: Obj, old: Obj, situation: Situation) -> None:
             condition["observedGeneration"] = seen[condition["type"]]
 
 
-def prepare_deployment_status(new: Obj, old: Obj, _situation: Situation) -> None:
+def prepare_deployment_status(new: Obj, old: Obj, _context: WriteContext) -> None:
     _keep(new["metadata"], old["metadata"], "labels")
 
 
@@ -240,13 +240,13 @@ def _keep(new: Obj, old: Obj, name: str) -> None:
         new.pop(name, None)
 
 
-def prepare_job(new: Obj, old: Obj | None, situation: Situation) -> None:
+def prepare_job(new: Obj, old: Obj | None, context: WriteContext) -> None:
     if old is None:
         new.pop("status", None)
         own_job_pods(new)
 
 
-def prepare_api_service(new: Obj, old: Obj | None, situation: Situation) -> None:
+def prepare_api_service(new: Obj, old: Obj | None, context: WriteContext) -> None:
     """Mark an APIService without a service as available."""
     if old is None:
         new["status"] = {}
@@ -257,10 +257,10 @@ def prepare_api_service(new: Obj, old: Obj | None, situation: Situation) -> None
                 "reason": "Local",
                 "message": "Local APIServices are always available",
             }
-            new["status"] = with_condition({}, condition, now=situation.now)
+            new["status"] = with_condition({}, condition, now=context.now)
 
 
-def prepare_stateless(new: Obj, old: Obj | None, situation: Situation) -> None:
+def prepare_stateless(new: Obj, old: Obj | None, context: WriteContext) -> None:
     """Give a new object the empty status of its kind; its controller writes the rest."""
     if old is None:
         new["status"] = dict.fromkeys(_STATUS_COUNTS.get(new["kind"], ()), 0)

@@ -26,7 +26,7 @@ from kuberth.local.apiserver.rules.metadata_validation import (
     validate_labels,
 )
 from kuberth.local.apiserver.rules.scheduling_validation import validate_node_selector
-from kuberth.local.apiserver.rules.situation import Situation
+from kuberth.local.apiserver.rules.write_context import WriteContext
 from kuberth.local.apiserver.status_errors import Cause
 
 _ADMIN_LABEL: Final = "resource.kubernetes.io/admin-access"
@@ -68,22 +68,22 @@ def _default_spec(spec: Obj) -> None:
                 toleration["operator"] = toleration.get("operator") or "Equal"
 
 
-def prepare_claim(new: Obj, old: Obj | None, situation: Situation) -> None:
+def prepare_claim(new: Obj, old: Obj | None, context: WriteContext) -> None:
     if old is None:
         new["status"] = {}
-        _expect_admin(_CLAIM, new, new["spec"], situation)
+        _expect_admin(_CLAIM, new, new["spec"], context)
 
 
-def prepare_template(new: Obj, old: Obj | None, situation: Situation) -> None:
+def prepare_template(new: Obj, old: Obj | None, context: WriteContext) -> None:
     if old is None:
-        _expect_admin(_TEMPLATE, new, new["spec"]["spec"], situation)
+        _expect_admin(_TEMPLATE, new, new["spec"]["spec"], context)
 
 
-def _expect_admin(row: ServedResource, obj: Obj, spec: Obj, situation: Situation) -> None:
+def _expect_admin(row: ServedResource, obj: Obj, spec: Obj, context: WriteContext) -> None:
     """Refuse admin access outside of namespaces that are labelled for it."""
     for index, request in enumerate(spec.get("devices", {}).get("requests") or ()):
         if (request.get("exactly") or {}).get("adminAccess"):
-            namespace = situation.store.latest("namespaces", namespace_of(obj)) or {"metadata": {}}
+            namespace = context.store.latest("namespaces", namespace_of(obj)) or {"metadata": {}}
             if (namespace["metadata"].get("labels") or {}).get(_ADMIN_LABEL) != "true":
                 why = (
                     f"admin access to devices requires the `{_ADMIN_LABEL}: true` label "
@@ -94,7 +94,7 @@ def _expect_admin(row: ServedResource, obj: Obj, spec: Obj, situation: Situation
             return
 
 
-def prepare_claim_status(new: Obj, old: Obj, _situation: Situation) -> None:
+def prepare_claim_status(new: Obj, old: Obj, _context: WriteContext) -> None:
     """Drop the drivers' status of devices that are no longer allocated."""
     reported = new["status"].get("devices")
     if not reported:

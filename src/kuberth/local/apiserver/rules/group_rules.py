@@ -20,7 +20,7 @@ from kuberth.local.apiserver.rules.metadata_validation import (
     invalid_value,
     invalid_values,
 )
-from kuberth.local.apiserver.rules.situation import Situation
+from kuberth.local.apiserver.rules.write_context import WriteContext
 from kuberth.local.apiserver.status_errors import Cause
 
 WORKLOADS: Final = "workloads.scheduling.k8s.io"
@@ -35,14 +35,14 @@ _GATED: Final[Mapping[str, str]] = {
 """Fields that are dropped while their gate is off, except on objects that already have them."""
 
 
-def prepare_pod_group(new: Obj, old: Obj | None, situation: Situation) -> None:
+def prepare_pod_group(new: Obj, old: Obj | None, context: WriteContext) -> None:
     spec = new.setdefault("spec", {})
-    _drop_disabled(spec, (old or {}).get("spec", {}), situation)
+    _drop_disabled(spec, (old or {}).get("spec", {}), context)
     if old is not None:
         return
     new["status"] = {}
-    if situation.gates.get("WorkloadAwarePreemption", False):
-        value = priority_from_class(_POD_GROUPS, new, situation)[0]
+    if context.gates.get("WorkloadAwarePreemption", False):
+        value = priority_from_class(_POD_GROUPS, new, context)[0]
         if spec.get("priority", value) != value:
             why = (
                 f"priority set in the pod group ({spec['priority']}) must match the priority computed "
@@ -50,21 +50,21 @@ def prepare_pod_group(new: Obj, old: Obj | None, situation: Situation) -> None:
             )
             raise forbidden(_POD_GROUPS, name_of(new), why)
         spec["priority"] = value
-    _expect_template(new, situation)
+    _expect_template(new, context)
 
 
-def prepare_pod_group_status(new: Obj, old: Obj, situation: Situation) -> None:
-    if not situation.gates.get(_GATED["resourceClaims"], False) and not old["spec"].get("resourceClaims"):
+def prepare_pod_group_status(new: Obj, old: Obj, context: WriteContext) -> None:
+    if not context.gates.get(_GATED["resourceClaims"], False) and not old["spec"].get("resourceClaims"):
         new["status"].pop("resourceClaimStatuses", None)
 
 
-def _expect_template(group: Obj, situation: Situation) -> None:
+def _expect_template(group: Obj, context: WriteContext) -> None:
     """Refuse a group whose workload, or template in it, does not exist."""
     reference = (group["spec"].get("podGroupTemplateRef") or {}).get("workload")
     if reference is None or declared_rules()[_POD_GROUPS.id].causes(group, None):
         return  # validation refuses it
     name, template = reference.get("workloadName", ""), reference.get("podGroupTemplateName", "")
-    found = situation.store.latest(WORKLOADS, f"{group['metadata'].get('namespace', '')}/{name}")
+    found = context.store.latest(WORKLOADS, f"{group['metadata'].get('namespace', '')}/{name}")
     if found is None:
         why = f'PodGroup rejected: Workload "{name}" not found'
     elif found["metadata"].get("deletionTimestamp"):
@@ -76,15 +76,15 @@ def _expect_template(group: Obj, situation: Situation) -> None:
     raise forbidden(_POD_GROUPS, name_of(group), why)
 
 
-def prepare_workload(new: Obj, old: Obj | None, situation: Situation) -> None:
+def prepare_workload(new: Obj, old: Obj | None, context: WriteContext) -> None:
     before = {each.get("name"): each for each in (old or {}).get("spec", {}).get("podGroupTemplates", ())}
     for template in new.get("spec", {}).get("podGroupTemplates") or ():
-        _drop_disabled(template, before.get(template.get("name"), {}), situation)
+        _drop_disabled(template, before.get(template.get("name"), {}), context)
 
 
-def _drop_disabled(spec: Obj, old: Obj, situation: Situation) -> None:
+def _drop_disabled(spec: Obj, old: Obj, context: WriteContext) -> None:
     for field, gate in _GATED.items():
-        if not situation.gates.get(gate, False) and field not in old:
+        if not context.gates.get(gate, False) and field not in old:
             spec.pop(field, None)
 
 

@@ -27,7 +27,7 @@ from kuberth.local.apiserver.rules import (
 )
 from kuberth.local.apiserver.rules.declared_rules import declared_rules
 from kuberth.local.apiserver.rules.pod_defaults import default_pod
-from kuberth.local.apiserver.rules.situation import Situation
+from kuberth.local.apiserver.rules.write_context import WriteContext
 from kuberth.local.apiserver.schema import crds
 from kuberth.local.apiserver.status_errors import Cause
 
@@ -36,11 +36,11 @@ def _nothing(obj: Obj) -> None:
     pass
 
 
-def _no_preparation(new: Obj, old: Obj | None, situation: Situation) -> None:
+def _no_preparation(new: Obj, old: Obj | None, context: WriteContext) -> None:
     pass
 
 
-def _no_status_preparation(new: Obj, old: Obj, situation: Situation) -> None:
+def _no_status_preparation(new: Obj, old: Obj, context: WriteContext) -> None:
     pass
 
 
@@ -54,13 +54,13 @@ class KindRules:
 
     default: Callable[[Obj], None] = _nothing
     """Fill in what upstream fills in."""
-    prepare: Callable[[Obj, Obj | None, Situation], None] = _no_preparation
+    prepare: Callable[[Obj, Obj | None, WriteContext], None] = _no_preparation
     """Set what the server owns, and admit: may raise."""
     validate: Callable[[Obj, Obj | None], list[Cause]] = _no_causes
     """Everything that is wrong with the object, or with the change from the old one."""
     default_status: Callable[[Obj], None] = _nothing
     """The same as `default`, for a write of the status subresource."""
-    prepare_status: Callable[[Obj, Obj, Situation], None] = _no_status_preparation
+    prepare_status: Callable[[Obj, Obj, WriteContext], None] = _no_status_preparation
     """The same as `prepare`, for a write of the status subresource."""
     validate_status: Callable[[Obj, Obj | None], list[Cause]] = _no_causes
     """The same as `validate`, for a write of the status subresource."""
@@ -168,7 +168,7 @@ def _custom_rules(row: ServedResource) -> KindRules:
     """The rules of a custom kind, from its schema."""
     default = _nothing if row.structure is None else row.structure.default
 
-    def prepare(new: Obj, old: Obj | None, situation: Situation) -> None:
+    def prepare(new: Obj, old: Obj | None, context: WriteContext) -> None:
         if old is None and row.has_status:
             new.pop("status", None)
 

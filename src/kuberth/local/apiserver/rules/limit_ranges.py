@@ -15,7 +15,7 @@ from kuberth.local.apiserver.refusals import forbidden
 from kuberth.local.apiserver.resources import ServedResource
 from kuberth.local.apiserver.rules.pod_amounts import Amounts, pod_amounts
 from kuberth.local.apiserver.rules.pod_defaults import all_containers
-from kuberth.local.apiserver.rules.situation import Situation
+from kuberth.local.apiserver.rules.write_context import WriteContext
 
 LIMIT_RANGES: Final = "limitranges"
 _ANNOTATION: Final = "kubernetes.io/limit-ranger"
@@ -25,9 +25,9 @@ _DEFAULTS: Final = (("requests", "defaultRequest", "request"), ("limits", "defau
 """Field of a container, field of a limit, and the word for it."""
 
 
-def set_defaults(pod: Obj, situation: Situation) -> None:
+def set_defaults(pod: Obj, context: WriteContext) -> None:
     """Set missing requests and limits of containers, and record them in an annotation."""
-    for limit_range in situation.store.latest_list(LIMIT_RANGES, namespace=namespace_of(pod)):
+    for limit_range in context.store.latest_list(LIMIT_RANGES, namespace=namespace_of(pod)):
         limits = [each for each in _limits(limit_range) if each.get("type") == "Container"]
         notes = [
             note
@@ -40,12 +40,12 @@ def set_defaults(pod: Obj, situation: Situation) -> None:
             annotations[_ANNOTATION] = f"LimitRanger plugin set: {'; '.join(notes)}"
 
 
-def check(row: ServedResource, new: Obj, old: Obj | None, situation: Situation) -> None:
+def check(row: ServedResource, new: Obj, old: Obj | None, context: WriteContext) -> None:
     """StatusError 403 if an object requests too little or too much; existing pods are not checked."""
     if row.stored_as not in (_PODS, _CLAIMS) or (old is not None and row.stored_as == _PODS):
         return
     judge = _judge_pod if row.stored_as == _PODS else _judge_claim
-    for limit_range in situation.store.latest_list(LIMIT_RANGES, namespace=namespace_of(new)):
+    for limit_range in context.store.latest_list(LIMIT_RANGES, namespace=namespace_of(new)):
         problems = list(dict.fromkeys(each for limit in _limits(limit_range) for each in judge(new, limit)))
         if problems:
             listed = problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]"

@@ -8,13 +8,13 @@ from kuberth.local.apiserver.objects import Obj, key_of, name_of
 from kuberth.local.apiserver.refusals import invalid
 from kuberth.local.apiserver.resources import ServedResource
 from kuberth.local.apiserver.rules.metadata_validation import invalid_value
-from kuberth.local.apiserver.rules.situation import Situation
+from kuberth.local.apiserver.rules.write_context import WriteContext
 
 _SERVICES: Final = ServedResource("", "v1", "Service", "services")
 _RANGE: Final = range(30000, 32768)
 
 
-def set_node_ports(service: Obj, old: Obj | None, situation: Situation) -> None:
+def set_node_ports(service: Obj, old: Obj | None, context: WriteContext) -> None:
     """Assign a free node port to each port that needs one; existing numbers are kept."""
     spec = service["spec"]
     ports = spec.get("ports", ())
@@ -30,7 +30,7 @@ def set_node_ports(service: Obj, old: Obj | None, situation: Situation) -> None:
     )
     taken = {
         (port["nodePort"], port.get("protocol"))
-        for other in situation.store.latest_list("services")
+        for other in context.store.latest_list("services")
         if key_of(other) != key_of(service)
         for port in other.get("spec", {}).get("ports", ())
         if port.get("nodePort")

@@ -10,7 +10,7 @@ from typing import Final
 from kuberth.local.apiserver.objects import Obj, make_key, name_of, namespace_of
 from kuberth.local.apiserver.refusals import forbidden
 from kuberth.local.apiserver.resources import ServedResource
-from kuberth.local.apiserver.rules.situation import Situation
+from kuberth.local.apiserver.rules.write_context import WriteContext
 
 ACCOUNTS: Final = "serviceaccounts"
 DEFAULT_ACCOUNT: Final = "default"
@@ -19,14 +19,14 @@ RUNTIME_CLASSES: Final = "runtimeclasses.node.k8s.io"
 MIRROR: Final = "kubernetes.io/config.mirror"
 
 
-def set_account(pod: Obj, situation: Situation) -> None:
+def set_account(pod: Obj, context: WriteContext) -> None:
     """Set the pod's service account and the pull secrets of that account."""
     if MIRROR in pod["metadata"].get("annotations", {}):
         return
     spec, namespace = pod["spec"], namespace_of(pod)
     name = spec.get("serviceAccountName") or DEFAULT_ACCOUNT
     spec["serviceAccountName"] = spec["serviceAccount"] = name
-    account = situation.store.latest(ACCOUNTS, make_key(namespace, name))
+    account = context.store.latest(ACCOUNTS, make_key(namespace, name))
     if account is None:
         why = f'error looking up service account {namespace}/{name}: serviceaccount "{name}" not found'
         raise forbidden(_PODS, name_of(pod), why)
@@ -34,11 +34,11 @@ def set_account(pod: Obj, situation: Situation) -> None:
         spec["imagePullSecrets"] = [dict(each) for each in account["imagePullSecrets"]]
 
 
-def set_runtime_class(pod: Obj, situation: Situation) -> None:
+def set_runtime_class(pod: Obj, context: WriteContext) -> None:
     """Set the overhead, node selector and tolerations of the pod's runtime class."""
     spec = pod["spec"]
     name = spec.get("runtimeClassName", "")
-    found = situation.store.latest(RUNTIME_CLASSES, name) if name else {}
+    found = context.store.latest(RUNTIME_CLASSES, name) if name else {}
     if found is None:
         raise forbidden(_PODS, name_of(pod), f'pod rejected: RuntimeClass "{name}" not found')
     overhead = (found.get("overhead") or {}).get("podFixed", {})

@@ -18,7 +18,7 @@ from kuberth.local.apiserver.refusals import forbidden
 from kuberth.local.apiserver.resources import ServedResource
 from kuberth.local.apiserver.rules.pod_amounts import Amounts, added, pod_amounts
 from kuberth.local.apiserver.rules.pod_defaults import all_containers, qos_class
-from kuberth.local.apiserver.rules.situation import Situation
+from kuberth.local.apiserver.rules.write_context import WriteContext
 from kuberth.local.apiserver.store.store import RevisionStore
 
 QUOTAS: Final = "resourcequotas"
@@ -47,9 +47,9 @@ _MOST_DEVICES: Final = 32
 _ENDED: Final = ("Succeeded", "Failed")
 
 
-def check(row: ServedResource, new: Obj, old: Obj | None, situation: Situation) -> None:
+def check(row: ServedResource, new: Obj, old: Obj | None, context: WriteContext) -> None:
     """StatusError 403 if a write would exceed a quota."""
-    for quota in _quotas(situation.store, row, new):
+    for quota in _quotas(context.store, row, new):
         if old is None and row.stored_as == "pods" and _in_scope(quota, row.stored_as, new):
             _check_asked_for(row, new, quota)
         try:
@@ -77,11 +77,11 @@ def recounted(store: RevisionStore, row: ServedResource, new: Obj | None, old: O
             continue  # amounts too far apart to be added; `check` lets none of them in
 
 
-def prepare_quota(new: Obj, old: Obj | None, situation: Situation) -> None:
+def prepare_quota(new: Obj, old: Obj | None, context: WriteContext) -> None:
     """Recount a quota at every write other than of its status."""
     new.setdefault("spec", {})
     if old is None or new.get("status") == old.get("status"):
-        new["status"] = counted(new, situation.store)["status"]
+        new["status"] = counted(new, context.store)["status"]
 
 
 def counted(quota: Obj, store: RevisionStore) -> Obj:

@@ -22,7 +22,7 @@ from kuberth.local.apiserver.rules.metadata_validation import (
     show,
 )
 from kuberth.local.apiserver.rules.scheduling_validation import validate_node_selector
-from kuberth.local.apiserver.rules.situation import Situation
+from kuberth.local.apiserver.rules.write_context import WriteContext
 from kuberth.local.apiserver.status_errors import Cause
 
 _MOST_DEVICES: Final = 128
@@ -47,19 +47,19 @@ _VERSION: Final = re.compile(
 )
 
 
-def prepare_slice(new: Obj, old: Obj | None, situation: Situation) -> None:
+def prepare_slice(new: Obj, old: Obj | None, context: WriteContext) -> None:
     """Set the time of taints; drop fields whose gate is off, except on slices that already have them."""
     before = (old or {}).get("spec", {}).get("devices") or ()
     had_lists = any(_has_lists(device) for device in before)
     had_mappings = any("nodeAllocatableResourceMappings" in device for device in before)
     for device in new.get("spec", {}).get("devices") or ():
         for taint in device.get("taints") or ():
-            taint.setdefault("timeAdded", situation.now)
-        if not situation.gates.get(_GATED_VALUES, False) and not had_lists:
+            taint.setdefault("timeAdded", context.now)
+        if not context.gates.get(_GATED_VALUES, False) and not had_lists:
             for value in (device.get("attributes") or {}).values():
                 for field in _LISTS:
                     value.pop(field, None)
-        if not situation.gates.get(_GATED_MAPPINGS, False) and not had_mappings:
+        if not context.gates.get(_GATED_MAPPINGS, False) and not had_mappings:
             device.pop("nodeAllocatableResourceMappings", None)
         for mapping in (device.get("nodeAllocatableResourceMappings") or {}).values():
             mapping.setdefault("allocationMultiplier", "1")
@@ -346,17 +346,17 @@ def _taint_causes(taint: Obj, path: str) -> list[Cause]:
 # DeviceTaintRules
 
 
-def prepare_taint_rule(new: Obj, old: Obj | None, situation: Situation) -> None:
+def prepare_taint_rule(new: Obj, old: Obj | None, context: WriteContext) -> None:
     """Set the time of the taint: of its creation, or of the change to another effect."""
     taint = new.setdefault("spec", {}).setdefault("taint", {})
-    taint.setdefault("timeAdded", situation.now)
+    taint.setdefault("timeAdded", context.now)
     if old is None:
         new["status"] = {}
         return
     before = old["spec"]["taint"]
     changed = taint.get("effect") != before.get("effect")
     if changed and taint["timeAdded"] == before.get("timeAdded"):
-        taint["timeAdded"] = situation.now
+        taint["timeAdded"] = context.now
 
 
 def validate_taint_rule(new: Obj, old: Obj | None) -> list[Cause]:

@@ -19,7 +19,7 @@ from kuberth.local.apiserver.rules.metadata_validation import (
     not_supported,
     required,
 )
-from kuberth.local.apiserver.rules.situation import Situation
+from kuberth.local.apiserver.rules.write_context import WriteContext
 from kuberth.local.apiserver.schema.structural import schema_causes, structure_of
 from kuberth.local.apiserver.status_errors import Cause
 
@@ -85,7 +85,7 @@ def default(crd: Obj) -> None:
     spec.setdefault("conversion", {"strategy": "None"})
 
 
-def prepare(new: Obj, old: Obj | None, situation: Situation) -> None:
+def prepare(new: Obj, old: Obj | None, context: WriteContext) -> None:
     """Accept the names: a definition is established as soon as it is stored."""
     if any("name" not in version for version in new["spec"].get("versions", ())):
         return  # refused by validation
@@ -93,7 +93,7 @@ def prepare(new: Obj, old: Obj | None, situation: Situation) -> None:
     stored = [version["name"] for version in new["spec"].get("versions", ()) if version.get("storage")]
     before = present.get("storedVersions", [])
     new["status"] = {
-        "conditions": present.get("conditions") or _established(situation.now),
+        "conditions": present.get("conditions") or _established(context.now),
         "acceptedNames": new["spec"]["names"],
         "storedVersions": [*before, *(name for name in stored if name not in before)],
     }

@@ -75,7 +75,7 @@ class Core:
         for resource, obj in bootstrap.objects():
             if store.latest(resource, key_of(obj)) is None:
                 self._writer.create(self._row(resource), fields.copy_tree(obj), namespace=namespace_of(obj))
-        self._writer.mend()
+        self._writer.repair()
 
     @property
     def write_failure(self) -> str | None:
@@ -338,7 +338,7 @@ class Core:
             pod,
             asked,
             now=self._writer.now,
-            gates_hold=self._writer.situation().gates.get(admission.GATE, True),
+            gates_hold=self._writer.context().gates.get(admission.GATE, True),
         )
         if not dry_run:
             stored = self._writer.stage(row, make_key(namespace, name), bound)
@@ -444,9 +444,9 @@ class Core:
             if given != present:
                 why = f"does not match the {field} on the {source} ({present})"
                 raise bad_request(f"the {field} of the object ({given}) {why}")
-        door = "" if signature.subresource == "scale" else signature.subresource
+        subresource = "" if signature.subresource == "scale" else signature.subresource
         stored = self._writer.replace(
-            row, old, to_stored(row, new), subresource=door, dry_run=dry_run, signature=signature
+            row, old, to_stored(row, new), subresource=subresource, dry_run=dry_run, signature=signature
         )
         return await self._settle(row, stored, dry_run=dry_run)
 

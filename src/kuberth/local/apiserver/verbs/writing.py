@@ -29,7 +29,7 @@ from kuberth.local.apiserver.rules.metadata_validation import (
 from kuberth.local.apiserver.rules.names import GENERATE_ATTEMPTS, generate_name
 from kuberth.local.apiserver.rules.pod_admission import ACCOUNTS
 from kuberth.local.apiserver.rules.prepared_specs import PreparedSpec
-from kuberth.local.apiserver.rules.situation import Situation
+from kuberth.local.apiserver.rules.write_context import WriteContext
 from kuberth.local.apiserver.status_errors import Cause, StatusError
 from kuberth.local.apiserver.store.store import RevisionStore, StorageError
 from kuberth.local.apiserver.verbs.aliases import to_stored, to_view
@@ -68,8 +68,8 @@ class Writer:
     def now(self) -> str:
         return timestamp(self._clock.now_ns())
 
-    def situation(self) -> Situation:
-        return Situation(self.store, self._gates, self.now)
+    def context(self) -> WriteContext:
+        return WriteContext(self.store, self._gates, self.now)
 
     def create(
         self,
@@ -95,14 +95,14 @@ class Writer:
         metadata |= {"uid": str(uid), "creationTimestamp": self.now}
         if row.has_generation:
             metadata["generation"] = 1
-        situation = self.situation()
+        context = self.context()
         if row.namespaced:
-            expect_namespace(row, metadata.get("name", ""), namespace, situation)
+            expect_namespace(row, metadata.get("name", ""), namespace, context)
         if prepared is None:
             rules = rules_for(row)
             rules.default(obj)
             self._sign(row, None, obj, signature)
-            rules.prepare(obj, None, situation)
+            rules.prepare(obj, None, context)
             causes = [*validate_metadata(row, metadata), *rules.validate(obj, None)]
         else:
             if prepared.fields is not None:
@@ -115,7 +115,7 @@ class Writer:
         key = make_key(metadata.get("namespace", "") if row.namespaced else "", metadata["name"])
         if self.store.latest(row.stored_as, key) is not None:
             raise already_exists(row, metadata["name"])
-        self._admit(row, obj, None, situation)
+        self._admit(row, obj, None, context)
         if dry_run:
             return obj
         stored = self.stage(row, key, obj)
@@ -155,7 +155,7 @@ class Writer:
             metadata = _metadata_with_status(row, old_metadata, metadata)
             new = {**old, "metadata": metadata, "status": new.get("status") or {}}
             rules.default_status(new)
-            rules.prepare_status(new, old, self.situation())
+            rules.prepare_status(new, old, self.context())
             self._sign(row, old, new, signature)
             causes = [
                 *validate_metadata_update(row, new["metadata"], old_metadata),
@@ -174,14 +174,14 @@ class Writer:
                     new["status"] = old["status"]
             rules.default(new)
             self._sign(row, old, new, signature)
-            rules.prepare(new, old, self.situation())
+            rules.prepare(new, old, self.context())
             causes = [*validate_metadata_update(row, metadata, old_metadata), *rules.validate(new, old)]
         if causes:
             raise invalid(row, name, causes)
         if new == old:
             return old
         if not subresource:
-            self._admit(row, new, old, self.situation())
+            self._admit(row, new, old, self.context())
         if row.has_generation and _spec_of(new) != _spec_of(old):
             new["metadata"] = {**new["metadata"], "generation": int(old_metadata.get("generation", 0)) + 1}
         if dry_run:
@@ -234,7 +234,7 @@ class Writer:
         if self.store.latest(ACCOUNTS, key_of(account)) is None:
             self.create(_ACCOUNTS_ROW, account, namespace=namespace)
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         """Complete what an earlier version, or a crash between two writes, left undone."""
         for namespace in list(self.store.latest_list("namespaces")):
             self.make_account(name_of(namespace))
@@ -243,11 +243,11 @@ class Writer:
             if counted["status"] != quota.get("status"):
                 self.store.stage(quotas.QUOTAS, key_of(quota), counted)
 
-    def _admit(self, row: ServedResource, new: Obj, old: Obj | None, situation: Situation) -> None:
+    def _admit(self, row: ServedResource, new: Obj, old: Obj | None, context: WriteContext) -> None:
         """Check limit ranges, then quotas, after validation, as upstream."""
         if row.namespaced:
-            limit_ranges.check(row, new, old, situation)
-            quotas.check(row, new, old, situation)
+            limit_ranges.check(row, new, old, context)
+            quotas.check(row, new, old, context)
 
     def _free_name(self, row: ServedResource, namespace: str, prefix: str) -> str:
         name = ""

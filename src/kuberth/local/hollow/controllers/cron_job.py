@@ -20,7 +20,7 @@ from kuberth.local.hollow.controlling import Controller
 from kuberth.local.hollow.informing import Informers
 from kuberth.local.hollow.ownership import OWNER_INDEX, reference_to
 from kuberth.local.hollow.recording import Recorder
-from kuberth.local.hollow.working import together
+from kuberth.local.hollow.working import wait_all
 from kuberth.text.timestamps import parse_timestamp, timestamp
 
 _API_VERSION: Final = "batch/v1"
@@ -74,7 +74,7 @@ class CronJobController:
             self._recorder.record(cron_job, "JobAlreadyActive", message)
             return None, wait
         if policy == "Replace":
-            await together(self._jobs.delete(job, propagation="Background") for job in active)
+            await wait_all(self._jobs.delete(job, propagation="Background") for job in active)
             active.clear()
         body = _new_job(cron_job, due)
         try:
@@ -112,7 +112,7 @@ class CronJobController:
                 continue
             ended.sort(key=lambda job: (job.get("status", {}).get("startTime", ""), name_of(job)))
             old = ended[: len(ended) - limit]
-            await together(self._jobs.delete(job, propagation="Background") for job in old)
+            await wait_all(self._jobs.delete(job, propagation="Background") for job in old)
 
     async def _write_status(
         self, cron_job: Obj, jobs: Sequence[Obj], active: Sequence[Obj], made: float | None

@@ -26,7 +26,7 @@ from kuberth.local.hollow.controlling import Controller
 from kuberth.local.hollow.informing import Informers
 from kuberth.local.hollow.ownership import OWNER_INDEX, claim
 from kuberth.local.hollow.pod_states import is_finished, is_ready, node_of, seconds_to_available
-from kuberth.local.hollow.working import coalesce_seconds, together
+from kuberth.local.hollow.working import coalesce_seconds, wait_all
 from kuberth.local.selecting import labels_of
 from kuberth.text.timestamps import seconds_since
 
@@ -136,8 +136,8 @@ class DaemonSetController:
         for node, pods in on_node.items():
             if not verdicts.get(node, (False, False))[1]:
                 leaving += [pod for pod in pods if not self._pods.is_leaving(pod) and pod not in leaving]
-        await together(self._pods.delete(pod) for pod in leaving[:_BURST])
-        made = await together(self._pods.create(_new_pod(owner, node, revision)) for node in missing[:_BURST])
+        await wait_all(self._pods.delete(pod) for pod in leaving[:_BURST])
+        made = await wait_all(self._pods.create(_new_pod(owner, node, revision)) for node in missing[:_BURST])
         for node, pod in zip(missing, made, strict=False):
             on_node[node] = [pod]
         if len(missing) > _BURST or len(leaving) > _BURST:
@@ -184,7 +184,7 @@ class DaemonSetController:
                 unavailable += 1
                 useless += old
         allowed = max(0, budget - unavailable)
-        await together(self._pods.delete(pod) for pod in [*useless, *useful[:allowed]])
+        await wait_all(self._pods.delete(pod) for pod in [*useless, *useful[:allowed]])
 
     async def _surge(
         self, owner: Obj, on_wanted: dict[str, tuple[list[Obj], list[Obj]]], revision: str, surge: int
@@ -199,7 +199,7 @@ class DaemonSetController:
             elif old:
                 at_once.append(node)  # the old one is not available anyway
         nodes = [*at_once, *in_turn[: max(0, surge - doubled)]]
-        await together(self._pods.create(_new_pod(owner, node, revision)) for node in nodes[:_BURST])
+        await wait_all(self._pods.create(_new_pod(owner, node, revision)) for node in nodes[:_BURST])
 
     def _alive(self, pods: Sequence[Obj]) -> list[Obj]:
         return [pod for pod in pods if not self._pods.is_leaving(pod) and not is_finished(pod)]

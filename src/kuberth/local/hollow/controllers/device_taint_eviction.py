@@ -60,34 +60,34 @@ class DeviceTaintEvictionController:
         """UIDs of pods that are to be deleted later."""
         controller = Controller(informers)
         self._queue = controller.queue(self.name, self._sync)
-        self._pods = controller.watch("pods", self._note_pod, indexes={"claim": claim_keys})
-        self._claims = controller.watch(CLAIMS, self._note_claim, indexes={"device pool": _pools_of_claim})
-        self._slices = controller.watch(SLICES, self._note_slice, indexes={"device pool": _pools_of_slice})
-        self._rules = controller.watch(RULES, self._note_rule)
+        self._pods = controller.watch("pods", self._on_pod, indexes={"claim": claim_keys})
+        self._claims = controller.watch(CLAIMS, self._on_claim, indexes={"device pool": _pools_of_claim})
+        self._slices = controller.watch(SLICES, self._on_slice, indexes={"device pool": _pools_of_slice})
+        self._rules = controller.watch(RULES, self._on_rule)
         self.run = controller.run
 
-    def _note_pod(self, old: Obj | None, new: Obj | None) -> None:
+    def _on_pod(self, old: Obj | None, new: Obj | None) -> None:
         if new is None:
             if old is not None:
                 self._decided.discard(old["metadata"]["uid"])
         elif self._is_on and node_of(new) and next(claim_keys(new), None) is not None:
             self._queue.add(key_of(new))
 
-    def _note_claim(self, old: Obj | None, new: Obj | None) -> None:
+    def _on_claim(self, old: Obj | None, new: Obj | None) -> None:
         if self._is_on:
             for pod in self._pods.by("claim", key_of(new or old or {})):
                 self._queue.add(key_of(pod))
 
-    def _note_slice(self, old: Obj | None, new: Obj | None) -> None:
+    def _on_slice(self, old: Obj | None, new: Obj | None) -> None:
         for slice_ in (old, new):
             for pool in () if slice_ is None else _pools_of_slice(slice_):
                 for claim in self._claims.by("device pool", pool):
-                    self._note_claim(None, claim)
+                    self._on_claim(None, claim)
 
-    def _note_rule(self, old: Obj | None, new: Obj | None) -> None:
+    def _on_rule(self, old: Obj | None, new: Obj | None) -> None:
         if self._has_rules and (old or {}).get("spec") != (new or {}).get("spec"):
             for claim in self._claims.all():
-                self._note_claim(None, claim)
+                self._on_claim(None, claim)
 
     async def _sync(self, key: str) -> float | None:
         pod = self._pods.get(key)

@@ -43,11 +43,11 @@ class DisruptionController:
             "poddisruptionbudgets.policy", self._queue.add_changed, indexes=indexes
         )
         self._pods = controller.watch("pods", indexes=indexes)
-        self._pods.add_handler(self._note_pod)
-        self._owners = {kind: controller.watch(id_, self._note_owner) for kind, id_ in _SCALES.items()}
+        self._pods.add_handler(self._on_pod)
+        self._owners = {kind: controller.watch(id_, self._on_owner) for kind, id_ in _SCALES.items()}
         self.run = controller.run
 
-    def _note_pod(self, old: Obj | None, new: Obj | None) -> None:
+    def _on_pod(self, old: Obj | None, new: Obj | None) -> None:
         pods = [pod for pod in (old, new) if pod is not None]
         namespace = namespace_of(pods[-1])
         for budget in self._budgets.by("namespace", namespace):
@@ -56,7 +56,7 @@ class DisruptionController:
                 seconds = coalesce_seconds(self._pods.count("namespace", namespace))
                 self._queue.add_after(key_of(budget), seconds)
 
-    def _note_owner(self, old: Obj | None, new: Obj | None) -> None:
+    def _on_owner(self, old: Obj | None, new: Obj | None) -> None:
         """Queue the budgets of a namespace whose controller was scaled: a budget may be a percentage."""
         if old is not None and new is not None and old["spec"].get("replicas") == new["spec"].get("replicas"):
             return

@@ -43,14 +43,14 @@ class EndpointsController:
         indexes = {"namespace": by_namespace}
         self._services = controller.watch("services", self._queue.add_changed, indexes=indexes)
         self._pods = controller.watch("pods", indexes=indexes)
-        self._pods.add_handler(self._note_pod)
+        self._pods.add_handler(self._on_pod)
         self._slices = controller.watch(
-            "endpointslices.discovery.k8s.io", self._note_slice, indexes={_SERVICE_LABEL: _service_keys}
+            "endpointslices.discovery.k8s.io", self._on_slice, indexes={_SERVICE_LABEL: _service_keys}
         )
         self._endpoints = controller.watch("endpoints")
         self.run = controller.run
 
-    def _note_pod(self, old: Obj | None, new: Obj | None) -> None:
+    def _on_pod(self, old: Obj | None, new: Obj | None) -> None:
         pods = [pod for pod in (old, new) if pod is not None]
         namespace = namespace_of(pods[-1])
         for service in self._services.by("namespace", namespace):
@@ -61,7 +61,7 @@ class EndpointsController:
                 seconds = coalesce_seconds(self._pods.count("namespace", namespace))
                 self._queue.add_after(key_of(service), max(seconds, _COALESCE_SECONDS))
 
-    def _note_slice(self, old: Obj | None, new: Obj | None) -> None:
+    def _on_slice(self, old: Obj | None, new: Obj | None) -> None:
         """Queue the service of a deleted slice, so that the slice is created again."""
         if new is None and old is not None:
             for key in _service_keys(old):

@@ -28,7 +28,7 @@ from kuberth.local.hollow.ownership import (
 )
 from kuberth.local.hollow.pod_states import deletion_order, is_finished, is_ready, phase
 from kuberth.local.hollow.recording import Recorder
-from kuberth.local.hollow.working import COALESCE_SECONDS, together
+from kuberth.local.hollow.working import COALESCE_SECONDS, wait_all
 from kuberth.local.selecting import labels_of, selector_of
 from kuberth.text.timestamps import parse_timestamp, seconds_since, stamp
 
@@ -68,29 +68,29 @@ class JobController:
         self._recorder = Recorder(informers, clock=clock, component="job-controller")
         self._controller = Controller(informers)
         self._queue = self._controller.queue(self.name, self._sync)
-        self._strays = self._controller.queue("job-strays", self._release)
+        self._orphans = self._controller.queue("job-orphans", self._release)
         self._pods = self._controller.watch_owned("pods", self._queue, kind=_KIND, coalesce=True)
-        self._jobs = self._controller.watch("jobs.batch", self._note_job, indexes={"namespace": by_namespace})
-        self._pods.add_handler(self._note_pod)
+        self._jobs = self._controller.watch("jobs.batch", self._on_job, indexes={"namespace": by_namespace})
+        self._pods.add_handler(self._on_pod)
 
     async def run(self) -> None:
         await self._controller.wait_synced()
         for pod in self._pods.all():
             if _is_tracked(pod):
-                self._strays.add(key_of(pod))
+                self._orphans.add(key_of(pod))
         await self._controller.run()
 
-    def _note_job(self, old: Obj | None, new: Obj | None) -> None:
+    def _on_job(self, old: Obj | None, new: Obj | None) -> None:
         self._queue.add(key_of(new or old or {}))
         if new is None and old is not None:
             for pod in self._pods.by(OWNER_INDEX, old["metadata"]["uid"]):
-                self._strays.add(key_of(pod))
+                self._orphans.add(key_of(pod))
 
-    def _note_pod(self, old: Obj | None, new: Obj | None) -> None:
+    def _on_pod(self, old: Obj | None, new: Obj | None) -> None:
         if new is None:
             return
         if _is_tracked(new) and self._owner(new) is None:
-            self._strays.add(key_of(new))
+            self._orphans.add(key_of(new))
         if controller_of(new) is None:
             for job in self._jobs.by("namespace", namespace_of(new)):
                 if selector_of(job["spec"].get("selector")).matches(labels_of(new)):
@@ -117,7 +117,7 @@ class JobController:
             return None
         if _is_over(job):
             left = self._pods.by(OWNER_INDEX, job["metadata"]["uid"])
-            await together(self._untrack(pod) for pod in left if _is_tracked(pod))
+            await wait_all(self._untrack(pod) for pod in left if _is_tracked(pod))
             return None if self._jobs.is_leaving(job) else await self._expire(job)
         pods = await self._claim(job)
         tally = self._tally(job, pods)
@@ -126,7 +126,7 @@ class JobController:
             return None
         end, wait = self._end(job, tally), None
         if end is not None:
-            await together(self._pods.delete(pod) for pod in tally.active)
+            await wait_all(self._pods.delete(pod) for pod in tally.active)
             tally.terminating, tally.active = tally.terminating + tally.active, []
         elif job["spec"].get("suspend"):
             await self._discard(tally, tally.active)
@@ -283,14 +283,14 @@ class JobController:
         return min(waits, default=None)
 
     async def _make(self, job: Obj, tally: _Tally, bodies: Sequence[Obj]) -> None:
-        tally.active += await together(self._pods.create(body) for body in bodies[:_BURST])
+        tally.active += await wait_all(self._pods.create(body) for body in bodies[:_BURST])
         if len(bodies) > _BURST:
             self._queue.add(key_of(job))
 
     async def _discard(self, tally: _Tally, pods: Sequence[Obj]) -> None:
         """Delete pods that are not needed now; they are not counted as failures."""
         gone = list(pods)
-        await together(self._discard_one(pod) for pod in gone)
+        await wait_all(self._discard_one(pod) for pod in gone)
         tally.active = [pod for pod in tally.active if pod not in gone]
         tally.terminating += gone
 
@@ -344,7 +344,7 @@ class JobController:
             if conditions:
                 status["conditions"] = conditions
             job = await self._jobs.update({**job, "status": status}, subresource="status")
-        await together(self._untrack(pod) for pod in tracked)
+        await wait_all(self._untrack(pod) for pod in tracked)
         return await self._write_status(job, tally, end)
 
     async def _write_status(self, job: Obj, tally: _Tally, end: JobEnd | None) -> Obj:

@@ -54,11 +54,11 @@ class NodeLifecycleController:
         controller = Controller(informers)
         self._queue = controller.queue(self.name, self._sync)
         self._pods = controller.watch("pods", indexes={"node": by_node})
-        self._leases = controller.watch("leases.coordination.k8s.io", self._note_lease)
-        self._nodes = controller.watch("nodes", self._note_node)
+        self._leases = controller.watch("leases.coordination.k8s.io", self._on_lease)
+        self._nodes = controller.watch("nodes", self._on_node)
         self.run = controller.run
 
-    def _note_lease(self, old: Obj | None, new: Obj | None) -> None:
+    def _on_lease(self, old: Obj | None, new: Obj | None) -> None:
         lease = new or old or {}
         if namespace_of(lease) != LEASE_NAMESPACE:
             return
@@ -70,7 +70,7 @@ class NodeLifecycleController:
                 self._queue.add(name)
             self._heard_ns[name] = self._clock.now_ns()
 
-    def _note_node(self, old: Obj | None, new: Obj | None) -> None:
+    def _on_node(self, old: Obj | None, new: Obj | None) -> None:
         if new is None:
             return
         name = name_of(new)
@@ -84,7 +84,7 @@ class NodeLifecycleController:
             return None
         left = self._seconds_to_silence(name)
         if left is not None and left <= 0 and not _is_unknown(node):
-            node = await self._note_silence(node)
+            node = await self._write_unknown(node)
         taints = list(self._taints(node))
         if taints != (node.get("spec", {}).get("taints") or []):
             spec = {**node.get("spec", {}), "taints": taints}
@@ -101,7 +101,7 @@ class NodeLifecycleController:
         life = lease.get("spec", {}).get("leaseDurationSeconds") or 0
         return max(_GRACE_SECONDS, _LEASES * life) - (self._clock.now_ns() - heard) / NANOSECONDS
 
-    async def _note_silence(self, node: Obj) -> Obj:
+    async def _write_unknown(self, node: Obj) -> Obj:
         status, now = node.get("status", {}), stamp(self._clock)
         was_ready, conditions = is_true(node, "Ready"), status.get("conditions") or []
         for type_ in _REPORTED:

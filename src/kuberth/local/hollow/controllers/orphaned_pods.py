@@ -24,20 +24,20 @@ class OrphanedPodsController:
         self._clock = clock
         self._controller = Controller(informers)
         self._queue = self._controller.queue(self.name, self._sync)
-        self._nodes = self._controller.watch("nodes", self._note_node)
-        self._pods = self._controller.watch("pods", self._note_pod, indexes={"node": by_node})
+        self._nodes = self._controller.watch("nodes", self._on_node)
+        self._pods = self._controller.watch("pods", self._on_pod, indexes={"node": by_node})
 
     async def run(self) -> None:
         await self._controller.wait_synced()
         for pod in self._pods.all():
-            self._note_pod(None, pod)
+            self._on_pod(None, pod)
         await self._controller.run()
 
-    def _note_node(self, old: Obj | None, new: Obj | None) -> None:
+    def _on_node(self, old: Obj | None, new: Obj | None) -> None:
         if new is None and old is not None:
             self._queue.add_after(name_of(old), _QUARANTINE_SECONDS)
 
-    def _note_pod(self, old: Obj | None, new: Obj | None) -> None:
+    def _on_pod(self, old: Obj | None, new: Obj | None) -> None:
         if new is not None and node_of(new) and self._nodes.get(node_of(new)) is None:
             self._queue.add_after(node_of(new), _QUARANTINE_SECONDS)
 

@@ -18,7 +18,7 @@ from kuberth.local.hollow.informing import Informers
 from kuberth.local.hollow.ownership import Claim, controller_of, index_owners, reference_to
 from kuberth.local.hollow.pod_states import deletion_order, node_of
 from kuberth.local.hollow.replicas import Counts, Replicas
-from kuberth.local.hollow.working import COALESCE_SECONDS, together
+from kuberth.local.hollow.working import COALESCE_SECONDS, wait_all
 from kuberth.local.selecting import labels_of, selector_of
 from kuberth.text.timestamps import stamp
 
@@ -37,17 +37,17 @@ class ReplicaSetController:
         """By UID of their replica set."""
         controller = Controller(informers)
         self._queue = controller.queue(self.name, self._sync)
-        self._sets = controller.watch(self.resource, self._note_set, indexes={"namespace": by_namespace})
-        self._pods = controller.watch("pods", self._note_pod)
+        self._sets = controller.watch(self.resource, self._on_set, indexes={"namespace": by_namespace})
+        self._pods = controller.watch("pods", self._on_pod)
         index_owners(self._pods)
         self.run = controller.run
 
-    def _note_set(self, old: Obj | None, new: Obj | None) -> None:
+    def _on_set(self, old: Obj | None, new: Obj | None) -> None:
         if new is None and old is not None:
             self._replicas.pop(old["metadata"]["uid"], None)
         self._queue.add(key_of(new or old or {}))
 
-    def _note_pod(self, old: Obj | None, new: Obj | None) -> None:
+    def _on_pod(self, old: Obj | None, new: Obj | None) -> None:
         before, after = (None if pod is None else controller_of(pod) for pod in (old, new))
         changed = new or old or {}
         for reference in (after,) if before == after else (before, after):
@@ -89,12 +89,12 @@ class ReplicaSetController:
             # One first: if the server refuses these pods, it does so once, not five hundred times.
             await self._pods.create(pod_from_template(replica_set))
             rest = min(missing, _BURST) - 1
-            await together(self._pods.create(pod_from_template(replica_set)) for _ in range(rest))
+            await wait_all(self._pods.create(pod_from_template(replica_set)) for _ in range(rest))
         else:
             active = replicas.active()
             on_node = Counter(node_of(pod) for pod in active)
             active.sort(key=lambda pod: deletion_order(pod, doubled=on_node[node_of(pod)]))
-            await together(self._pods.delete(pod) for pod in active[: min(-missing, _BURST)])
+            await wait_all(self._pods.delete(pod) for pod in active[: min(-missing, _BURST)])
         if abs(missing) > _BURST:
             self._queue.add(key_of(replica_set))
 

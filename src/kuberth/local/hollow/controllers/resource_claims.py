@@ -59,43 +59,43 @@ class ResourceClaimController:
         self._claim_queue = controller.queue("resource claims", self._sync_claim)
         indexes = {"claim": claim_keys, "claim template": _template_keys}
         self._claims = controller.watch(CLAIMS, indexes={"owner": _owner_uids})
-        self._pods = controller.watch("pods", self._note_pod, indexes=indexes)
+        self._pods = controller.watch("pods", self._on_pod, indexes=indexes)
         self._templates = controller.watch(TEMPLATES)
         if self._with_groups:
             self._pods.add_index("group", group_keys)
-            self._groups = controller.watch(GROUPS, self._note_group, indexes=indexes)
-        self._claims.add_handler(self._note_claim)
-        self._templates.add_handler(self._note_template)
+            self._groups = controller.watch(GROUPS, self._on_group, indexes=indexes)
+        self._claims.add_handler(self._on_claim)
+        self._templates.add_handler(self._on_template)
         self.run = controller.run
 
-    def _note_pod(self, old: Obj | None, new: Obj | None) -> None:
+    def _on_pod(self, old: Obj | None, new: Obj | None) -> None:
         pod = new or old or {}
         if not has_claims(pod):
             return
         if new is not None and not _is_done(new):
             self._pod_queue.add(key_of(new))
             return
-        self._note_claims_of(pod)
+        self._queue_claims_of(pod)
 
-    def _note_claims_of(self, owner: Obj) -> None:
+    def _queue_claims_of(self, owner: Obj) -> None:
         """Queue the claims of a pod or group that has ended."""
         for key in claim_keys(owner):
             self._claim_queue.add(key)
         for claim in self._claims.by("owner", owner["metadata"]["uid"]):
             self._claim_queue.add(key_of(claim))
 
-    def _note_group(self, old: Obj | None, new: Obj | None) -> None:
+    def _on_group(self, old: Obj | None, new: Obj | None) -> None:
         group = new or old or {}
         if not group["spec"].get("resourceClaims"):
             return
         if new is None:
-            self._note_claims_of(group)
+            self._queue_claims_of(group)
             return
         self._group_queue.add(key_of(group))
         for pod in self._pods.by("group", key_of(group)):
-            self._note_pod(None, pod)
+            self._on_pod(None, pod)
 
-    def _note_claim(self, old: Obj | None, new: Obj | None) -> None:
+    def _on_claim(self, old: Obj | None, new: Obj | None) -> None:
         key = key_of(new or old or {})
         if new is not None:
             self._claim_queue.add(key)
@@ -104,7 +104,7 @@ class ResourceClaimController:
         for group in [] if self._groups is None else self._groups.by("claim", key):
             self._group_queue.add(key_of(group))
 
-    def _note_template(self, old: Obj | None, new: Obj | None) -> None:
+    def _on_template(self, old: Obj | None, new: Obj | None) -> None:
         if new is not None:
             for pod in self._pods.by("claim template", key_of(new)):
                 self._pod_queue.add(key_of(pod))

@@ -33,17 +33,17 @@ class TaintEvictionController:
         controller = Controller(informers)
         self._queue = controller.queue(self.name, self._sync)
         self._nodes = controller.watch("nodes")
-        self._pods = controller.watch("pods", self._note_pod, indexes={"node": by_node})
-        self._nodes.add_handler(self._note_node)
+        self._pods = controller.watch("pods", self._on_pod, indexes={"node": by_node})
+        self._nodes.add_handler(self._on_node)
         self.run = controller.run
 
-    def _note_node(self, old: Obj | None, new: Obj | None) -> None:
+    def _on_node(self, old: Obj | None, new: Obj | None) -> None:
         before, after = ([] if node is None else _taints(node) for node in (old, new))
         if before != after:
             for pod in self._pods.by("node", name_of(new or old or {})):
                 self._queue.add(key_of(pod))
 
-    def _note_pod(self, old: Obj | None, new: Obj | None) -> None:
+    def _on_pod(self, old: Obj | None, new: Obj | None) -> None:
         if new is None:
             if old is not None:
                 self._due_ns.pop(old["metadata"]["uid"], None)

@@ -39,24 +39,22 @@ class VolumeController:
         self._claim_queue = controller.queue("claims", self._sync_claim, parallel=1)
         self._volume_queue = controller.queue("volumes", self._sync_volume)
         self._claims = controller.watch("persistentvolumeclaims")
-        self._volumes = controller.watch(
-            "persistentvolumes", self._note_volume, indexes={"claim": _claim_keys}
-        )
-        self._claims.add_handler(self._note_claim)
+        self._volumes = controller.watch("persistentvolumes", self._on_volume, indexes={"claim": _claim_keys})
+        self._claims.add_handler(self._on_claim)
         self._classes = controller.watch(
             "storageclasses.storage.k8s.io", lambda old, new: self._queue_unbound()
         )
         self._nodes = controller.watch("nodes")
         self.run = controller.run
 
-    def _note_claim(self, old: Obj | None, new: Obj | None) -> None:
+    def _on_claim(self, old: Obj | None, new: Obj | None) -> None:
         claim = new or old or {}
         self._claim_queue.add(key_of(claim))
         if new is None:
             for volume in self._volumes.by("claim", key_of(claim)):
                 self._volume_queue.add(name_of(volume))
 
-    def _note_volume(self, old: Obj | None, new: Obj | None) -> None:
+    def _on_volume(self, old: Obj | None, new: Obj | None) -> None:
         volume = new or old or {}
         self._volume_queue.add(name_of(volume))
         keys = list(_claim_keys(volume))

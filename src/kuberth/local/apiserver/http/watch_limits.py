@@ -13,33 +13,33 @@ from kuberth.https.messages import Request
 from kuberth.local.apiserver.refusals import too_many_requests
 
 
-class WatchPlaces:
-    """A client is a user at an address: everything on this machine that uses the admin's kubeconfig."""
+class WatchLimits:
+    """Counts the open watches. A client is a user at an address."""
 
-    def __init__(self, places: int, *, per_client: int) -> None:
-        self._places = places
+    def __init__(self, total: int, *, per_client: int) -> None:
+        self._total = total
         self._per_client = per_client
-        self._taken: Counter[tuple[str, str]] = Counter()
+        self._open: Counter[tuple[str, str]] = Counter()
 
     @property
     def watchers(self) -> int:
-        return self._taken.total()
+        return self._open.total()
 
     def check(self, request: Request) -> None:
         """StatusError 429 if there may be no further watch."""
-        if self.watchers >= self._places or self._taken[_client(request)] >= self._per_client:
+        if self.watchers >= self._total or self._open[_client(request)] >= self._per_client:
             raise too_many_requests("too many watches; try again later", seconds=1)
 
     @contextmanager
-    def taken(self, request: Request) -> Iterator[None]:
+    def counted(self, request: Request) -> Iterator[None]:
         client = _client(request)
-        self._taken[client] += 1
+        self._open[client] += 1
         try:
             yield
         finally:
-            self._taken[client] -= 1
-            if not self._taken[client]:
-                del self._taken[client]
+            self._open[client] -= 1
+            if not self._open[client]:
+                del self._open[client]
 
 
 def _client(request: Request) -> tuple[str, str]:

@@ -14,7 +14,7 @@ from kuberth.local.apiserver.objects import Obj, name_of
 from kuberth.local.apiserver.refusals import bad_request
 from kuberth.local.apiserver.verbs.core import Core
 
-INSIDES: Final = {
+CONNECTIONS: Final = {
     "log": "has nothing to log",
     "exec": "has no place for a command",
     "attach": "has nothing to attach to",
@@ -25,13 +25,13 @@ INSIDES: Final = {
 """Subresource → why it is refused."""
 
 
-class PodInsides:
+class PodConnections:
     def __init__(self, core: Core) -> None:
         self._core = core
 
     async def answer(self, request: Request, target: Target) -> Response:
         pod = await self._core.get(target.row, target.name, namespace=target.namespace)
-        why = f"pod {target.name} is hollow: no container runs in it, so it {INSIDES[target.subresource]}"
+        why = f"pod {target.name} is hollow: no container runs in it, so it {CONNECTIONS[target.subresource]}"
         if target.subresource != "log":
             raise bad_request(why)
         # A log line lets scripts and tutorials continue, where a failure would end them.

@@ -9,7 +9,7 @@ from kuberth.local.apiserver.store.store import RevisionStore
 
 
 @dataclass(frozen=True, slots=True)
-class Situation:
+class WriteContext:
     """The state around a write."""
 
     store: RevisionStore
