@@ -1,9 +1,9 @@
 """Hollow nodes: kubelets that register, renew their leases and run nothing.
 
-In: how many, of which shapes. Out: Nodes that are Ready, leases that stay fresh, and every pod bound to
-one of them led through its life (`kubelet`). Every Node with the annotation `kuberth.dev/hollow: "true"` is
-played, also one that somebody made with kubectl, or that is left from an earlier run; it is not ready or
-silent while its annotations say so (`annotations`).
+In: how many, of which shapes. Out: Nodes that are Ready, leases that are renewed, and kubelets for the pods
+bound to them (`kubelet`). Every Node with the annotation `kuberth.dev/hollow: "true"` is hollow, also one
+that was created with kubectl or is left from an earlier run. Annotations make it not ready or silent
+(`annotations`).
 """
 
 from __future__ import annotations

@@ -22,7 +22,6 @@ from kuberth.local.apiserver.rules.scheduling_validation import (
 )
 from kuberth.local.apiserver.status_errors import Cause
 
-NEGATIVE: Final = "must be greater than or equal to 0"
 IMMUTABLE: Final = "field is immutable"
 _CONFIG_KEY: Final = re.compile(r"[-._a-zA-Z0-9]+")
 _CONFIG_KEY_RULE: Final = (
