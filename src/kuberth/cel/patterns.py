@@ -55,7 +55,7 @@ class Pattern:
     def __init__(self, pattern: str) -> None:
         options = re2.Options()
         options.max_mem = _MAX_MEMORY
-        options.never_capture = True  # only the whole match is asked for, and groups make a search slower
+        options.never_capture = True  # only the whole match is needed, and groups make a search slower
         options.log_errors = False
         pattern = _well_formed(pattern)
         try:

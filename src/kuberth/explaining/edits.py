@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Final, Protocol
+from typing import Any, Final, Protocol
 
 from msgspec.structs import replace as with_fields
 
@@ -44,12 +44,7 @@ class EditedCluster:
 
 
 class Edit(Protocol):
-    """One change. Its fields are its JSON, `text` describes it for people."""
-
-    @property
-    def kind(self) -> str:
-        """Its name in JSON."""
-        ...
+    """One change. Its JSON is the name of its class and its fields; `text` describes it for people."""
 
     @property
     def text(self) -> str: ...
@@ -61,7 +56,6 @@ class Edit(Protocol):
 class ScaleRequest:
     """Lower a request of one of the pod's containers."""
 
-    kind: ClassVar[str] = "ScaleRequest"
     container: str
     resource: str
     before: str
@@ -97,7 +91,6 @@ class ScaleRequest:
 class Tolerate:
     """Add a toleration to the pod."""
 
-    kind: ClassVar[str] = "Tolerate"
     key: str
     value: str
     effect: str
@@ -115,7 +108,6 @@ class Tolerate:
 class RemoveTaint:
     """Remove a taint from a node."""
 
-    kind: ClassVar[str] = "RemoveTaint"
     node: str
     key: str
     value: str
@@ -138,7 +130,6 @@ class RemoveTaint:
 class Uncordon:
     """Make a node schedulable."""
 
-    kind: ClassVar[str] = "Uncordon"
     node: str
 
     @property
@@ -154,7 +145,6 @@ class Uncordon:
 class SetLabel:
     """Set a label of a node, or remove it with None."""
 
-    kind: ClassVar[str] = "SetLabel"
     node: str
     key: str
     value: str | None
@@ -177,7 +167,6 @@ class SetLabel:
 class DropNodeSelector:
     """Remove a key from the pod's nodeSelector."""
 
-    kind: ClassVar[str] = "DropNodeSelector"
     key: str
 
     @property
@@ -193,7 +182,6 @@ class DropNodeSelector:
 class RemoveGate:
     """Remove a scheduling gate from the pod."""
 
-    kind: ClassVar[str] = "RemoveGate"
     gate: str
 
     @property
@@ -209,7 +197,6 @@ class RemoveGate:
 class DeletePod:
     """Delete another pod."""
 
-    kind: ClassVar[str] = "DeletePod"
     pod: str
     node: str
     preempted: bool = False
@@ -227,7 +214,6 @@ class DeletePod:
 class AddNodes:
     """Add nodes with the resources, taints and labels of another node."""
 
-    kind: ClassVar[str] = "AddNodes"
     like: str
     count: int
 

@@ -136,7 +136,7 @@ def _explained(question: Question, judge: Judge) -> Explanation:
     )
     if found.verdict in ("placed", "fits"):
         return found
-    story: PreemptionSummary | None = None
+    summary: PreemptionSummary | None = None
     victims: tuple[str, ...] = ()
     message = answer.message
     if not answer.feasible:
@@ -144,7 +144,7 @@ def _explained(question: Question, judge: Judge) -> Explanation:
         message = after.message
         if preemption is not None:
             victims = preemption.victims
-            story = PreemptionSummary(
+            summary = PreemptionSummary(
                 preemption.status.message,
                 *_helpful(answer),
                 nominated_node=preemption.nominated_node,
@@ -156,7 +156,7 @@ def _explained(question: Question, judge: Judge) -> Explanation:
         found,
         message=gate.message if gate is not None else message,
         near=tuple(Near(misses, tuple(node.name for node in nodes)) for misses, nodes in near.items()),
-        preemption=story,
+        preemption=summary,
         events={plugin: tuple(_events(judge, plugin)) for plugin in rejectors},
         proposals=proposals(judge, [nodes[0] for nodes in near.values()], victims=victims),
     )

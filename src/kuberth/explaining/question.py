@@ -1,6 +1,6 @@
 """A question: which pod, in which cluster, under which configuration; and the judge that answers it.
 
-In: objects and a configuration. Out: a `Judge`, which evaluates the pod as it is and after edits. A pod that
+In: objects and a configuration. Out: a `Judge`, which evaluates the pod without and with edits. A pod that
 has a node is judged as if it had none.
 """
 

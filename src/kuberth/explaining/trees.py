@@ -87,7 +87,7 @@ def _stamp(seconds: float | None) -> str | None:
 
 def _change(edit: Edit) -> dict[str, Any]:
     fields = {field.name: getattr(edit, field.name) for field in dataclasses.fields(edit)}  # type: ignore[arg-type]
-    return {"kind": edit.kind, **fields}
+    return {"kind": type(edit).__name__, **fields}
 
 
 def _scores(table: ScoreTable) -> dict[str, Any]:
