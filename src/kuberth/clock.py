@@ -2,7 +2,7 @@
 
 In: nothing. Out: a `Clock` for everything that measures or waits; `SystemClock` for real runs,
 `LoopClock` for code on an event loop with virtual time (`VirtualTimeLoop`), so that tests and
-simulations run the very same code and never sleep.
+simulations run the same code and never sleep.
 """
 
 from __future__ import annotations
@@ -11,15 +11,22 @@ import asyncio
 import math
 import selectors
 import time
+from collections import Counter
 from collections.abc import Callable, Coroutine
+from contextvars import Context
 from typing import Any, Final, Protocol, TypeVar
+
+from kuberth.errors import KuberthError
 
 NANOSECONDS = 1_000_000_000
 
 T = TypeVar("T")
 
 _LOOK_EVERY: Final = 64
-"""So many turns of a loop without I/O may go by between two looks at its files."""
+"""A loop without I/O looks at its files once in this many turns."""
+MAX_TURNS: Final = 1_000_000
+"""How often a loop on virtual time may turn at one moment."""
+_SAMPLED_TURNS: Final = 100
 
 
 class Clock(Protocol):
@@ -57,6 +64,10 @@ class _JumpingSelector(selectors.SelectSelector):
     def __init__(self) -> None:
         super().__init__()
         self.now = 0.0
+        self.turns = 0
+        """Turns of the loop since its clock last moved."""
+        self.stalls: Callable[[], None] = lambda: None
+        """Called at every turn once there were too many."""
         self._calls = 0
         self._watches = 0
         """How many files are looked at."""
@@ -73,6 +84,12 @@ class _JumpingSelector(selectors.SelectSelector):
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         self._calls += 1
+        if timeout is None or timeout > 0:
+            self.turns = 0
+        else:
+            self.turns += 1
+            if self.turns > MAX_TURNS:
+                self.stalls()
         if timeout is not None and self._watches == 1 and self._calls % _LOOK_EVERY:
             # Only the loop's own pipe is there, and what it would tell of is in the loop's hands already.
             if timeout > 0:
@@ -87,10 +104,15 @@ class _JumpingSelector(selectors.SelectSelector):
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
-    """An asyncio loop on which waiting costs no time: its clock jumps to the next timer."""
+    """An asyncio loop on which waiting costs no time: its clock jumps to the next timer.
+
+    KuberthError if it turns a million times without a timer in between: something keeps itself busy.
+    """
 
     def __init__(self) -> None:
         self._jumping = _JumpingSelector()
+        self._jumping.stalls = self._stalls
+        self._busy: Counter[str] = Counter()
         self._finest_at = -1.0
         super().__init__(self._jumping)
 
@@ -104,6 +126,25 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
             self._finest_at = now
             self._clock_resolution = math.ulp(now)
         return now
+
+    def _stalls(self) -> None:
+        """Find out what keeps the loop busy, for some turns more, then give up."""
+        if self._jumping.turns <= MAX_TURNS + _SAMPLED_TURNS:
+            self.call_soon = self._count_and_call_soon  # type: ignore[assignment,method-assign]  # only from now on
+            return
+        names = ", ".join(f"{name!r}" for name, _ in self._busy.most_common(3))
+        raise KuberthError(
+            f"virtual time stands at {self._jumping.now:g} s: the event loop turned {MAX_TURNS:,} times "
+            f"without waiting for a timer; busy: {names}"
+        )
+
+    def _count_and_call_soon(
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.Handle:
+        owner = getattr(callback, "__self__", None)
+        name = owner.get_name() if isinstance(owner, asyncio.Task) else getattr(callback, "__qualname__", "")
+        self._busy[name or repr(callback)] += 1
+        return super().call_soon(callback, *args, context=context)
 
     def run_in_executor(  # type: ignore[override]  # asyncio types its own as returning a subclass
         self, _executor: object, func: Callable[..., T], *args: Any

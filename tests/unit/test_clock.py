@@ -7,6 +7,7 @@ import time
 import pytest
 
 from kuberth.clock import NANOSECONDS, LoopClock, SystemClock, VirtualTimeLoop, run_in_virtual_time
+from kuberth.errors import KuberthError
 from kuberth.testing import FakeClock
 
 DAY = 24 * 3600.0
@@ -176,3 +177,31 @@ def test_the_fake_clock_moves_when_told() -> None:
     assert clock.now_ns() == 7
     clock.advance(1.5)
     assert clock.now_ns() == 1_500_000_007
+
+
+def test_a_loop_that_keeps_itself_busy_names_the_task(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("kuberth.clock.MAX_TURNS", 1000)
+
+    async def spin() -> None:
+        while True:  # noqa: ASYNC110 - the mistake that is to be found
+            await asyncio.sleep(0)
+
+    async def main() -> None:
+        await asyncio.create_task(spin(), name="restless")
+
+    with pytest.raises(KuberthError, match=r"virtual time stands at 0 s: .* busy: 'restless'"):
+        run_in_virtual_time(main)
+
+
+def test_many_turns_with_time_between_them_are_fine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kuberth.clock.MAX_TURNS", 100)
+
+    async def main() -> None:
+        for _ in range(50):
+            for _ in range(50):
+                await asyncio.sleep(0)
+            await asyncio.sleep(1)
+
+    run_in_virtual_time(main)

@@ -272,7 +272,7 @@ class Intake:
         self._queue.update(old, info)
         nominated = old.status.nominated_node_name
         if nominated and nominated != new.status.nominated_node_name:
-            self._promise_ended(old)
+            self._nomination_ended(old)
         self._observe(cluster_events.UNSCHEDULED_POD_UPDATE, started)
         for event in pod_changes(old, new):
             if event != cluster_events.UNSCHEDULED_POD_UPDATE:
@@ -287,7 +287,7 @@ class Intake:
         if self._cluster.is_assumed(pod.metadata.uid):
             self._drop_assumed(pod)
         elif pod.status.nominated_node_name:
-            self._promise_ended(pod)
+            self._nomination_ended(pod)
         self._observe(cluster_events.UNSCHEDULED_POD_DELETE, started)
 
     def _drop_assumed(self, pod: Pod) -> None:
@@ -300,14 +300,14 @@ class Intake:
             self._cluster.forget_pod(pod.metadata.uid)
         self._queue.move(cluster_events.ASSIGNED_POD_DELETE, placed.pod, None)
 
-    def _promise_ended(self, pod: Pod) -> None:
-        """A nomination is gone; pods that gave way to it may try again."""
-        priority = pod_priority(pod)
+    def _nomination_ended(self, pod: Pod) -> None:
+        """A nomination is gone: pods of no higher priority may fit now, but not for that the pod itself."""
+        priority, uid = pod_priority(pod), pod.metadata.uid
         self._queue.move(
             cluster_events.ASSIGNED_POD_DELETE,
             pod,
             None,
-            pre_check=lambda other: pod_priority(other) <= priority,
+            pre_check=lambda other: pod_priority(other) <= priority and other.metadata.uid != uid,
         )
 
     def _move_all(

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from kuberth.api.core import Pod
+from kuberth.api.core import Pod, PodStatus
 from kuberth.api.meta import ObjectMeta
 from kuberth.clock import NANOSECONDS
 from kuberth.cluster.pod_info import PodInfo
@@ -31,6 +31,9 @@ from kuberth.queue.sub_queues import OrderedSubQueue, SubQueueFactory, sort_valu
 from kuberth.queue.unschedulable import UnschedulablePods
 
 logger = logging.getLogger(__name__)
+
+_POD_SCHEDULED: Final = "PodScheduled"
+"""The type of the condition that schedulers write."""
 
 FLUSH_BACKOFF_NS: Final = NANOSECONDS
 FLUSH_UNSCHEDULABLE_NS: Final = 30 * NANOSECONDS
@@ -96,7 +99,7 @@ class PriorityQueue(SchedulingQueue):
     def update(self, old: Pod, new: PodInfo) -> None:
         changes: Sequence[ClusterEvent] = ()
         if self._context.queueing_hints:
-            changes = pod_changes(old, new.pod)
+            changes = () if _is_own_status_write(old, new.pod) else pod_changes(old, new.pod)
             if new.uid in self._in_flight:
                 for change in changes:
                     self._note_in_flight(change, old, new.pod)
@@ -477,6 +480,24 @@ def _differs_for_scheduling(old: Pod, new: Pod) -> bool:
         or old.status.resource_claim_statuses != new.status.resource_claim_statuses
         or _without_bookkeeping(old.metadata) != _without_bookkeeping(new.metadata)
     )
+
+
+def _is_own_status_write(old: Pod, new: Pod) -> bool:
+    """Whether the only difference is what a scheduler writes itself: its condition and the nominated node.
+
+    Otherwise a plugin that registers for all events, and words each rejection differently, would bring its
+    pods back by rejecting them.
+    """
+    return (
+        old.status != new.status
+        and not _differs_for_scheduling(old, new)
+        and _without_own_fields(old.status) == _without_own_fields(new.status)
+    )
+
+
+def _without_own_fields(status: PodStatus) -> PodStatus:
+    others = tuple(each for each in status.conditions if each.type != _POD_SCHEDULED)
+    return msgspec.structs.replace(status, conditions=others, nominated_node_name="")
 
 
 def _without_bookkeeping(metadata: ObjectMeta) -> ObjectMeta:
