@@ -30,6 +30,19 @@ from kuberth.text.documents import read_tree
 
 IMMUTABLE: Final = "field is immutable"
 _FILLS: Final[Mapping[str, Callable[[Obj], None]]] = {"pod-spec": default_pod_spec}
+_JUDGING: Final = {
+    "check",
+    "enum",
+    "immutable",
+    "maxItems",
+    "maximum",
+    "minimum",
+    "required",
+    "union",
+    "x-kubernetes-list-map-keys",
+    "x-kubernetes-validations",
+}
+"""Keywords for which a value may be refused."""
 _NOT_STORED: Final = object()
 """In place of the stored value where there is none: on creation, and within lists."""
 
@@ -48,93 +61,137 @@ class DeclaredRules:
 
     def __init__(self, schema: Obj) -> None:
         self.schema = schema
+        self._root = _Node(schema)
 
     def default(self, obj: Obj) -> None:
-        _set_defaults(obj, self.schema)
+        self._root.set_defaults(obj)
 
     def causes(self, new: Obj, old: Obj | None) -> list[Cause]:
-        return list(_causes(new, self.schema, "", _NOT_STORED if old is None else old))
+        return self._root.causes(new, "", _NOT_STORED if old is None else old)
 
 
-def _is_unset(value: Any, schema: Obj) -> bool:
-    """Whether Go would take the value for an absent one."""
-    if value is None or "pointer" in schema:
-        return value is None
-    return value == "" or (value == 0 and "zeroIsUnset" in schema)
+class _Node:
+    """A part of a schema, read once: objects are checked more often than kinds are declared."""
 
+    def __init__(self, schema: Obj) -> None:
+        self._schema = schema
+        self._properties = [(name, _Node(inner)) for name, inner in schema.get("properties", {}).items()]
+        self._items = _Node(schema["items"]) if "items" in schema else None
+        wanted = schema.get("required", {})
+        self._required: dict[str, str] = wanted if isinstance(wanted, dict) else dict.fromkeys(wanted, "")
+        self._enum: Sequence[Any] | None = schema.get("enum")
+        self._least, self._most = schema.get("minimum"), schema.get("maximum")
+        self._check = CHECKS[schema["check"]] if "check" in schema else None
+        self._rules: Sequence[Obj] = schema.get("x-kubernetes-validations", ())
+        inner = [*(node for _, node in self._properties), *(() if self._items is None else (self._items,))]
+        self._fills = bool({"default", "defaultExpression", "fill"} & schema.keys())
+        self._fills = self._fills or any(node._fills for node in inner)
+        self._judges = bool(_JUDGING & schema.keys()) or any(node._judges for node in inner)
 
-def _set_defaults(tree: Any, schema: Obj) -> None:
-    if isinstance(tree, list):
-        for item in tree:
-            _set_defaults(item, schema.get("items", {}))
-        return
-    for name, inner in schema.get("properties", {}).items():
-        if "when" in inner and compile_rule(inner["when"]).evaluate(tree) is not True:
-            continue
-        if _is_unset(tree.get(name), inner):
-            if "default" in inner:
-                tree[name] = copy_tree(inner["default"])
-            elif "defaultExpression" in inner:
-                value = compile_rule(inner["defaultExpression"]).evaluate(tree)
+    def set_defaults(self, tree: Any) -> None:
+        if isinstance(tree, list):
+            for item in tree if self._items is not None and self._items._fills else ():
+                self._items.set_defaults(item)  # type: ignore[union-attr]  # checked above
+            return
+        for name, node in self._properties:
+            if node._fills:
+                node._set_default(tree, name)
+
+    def _set_default(self, holder: Obj, name: str) -> None:
+        schema = self._schema
+        if "when" in schema and compile_rule(schema["when"]).evaluate(holder) is not True:
+            return
+        if self.is_unset(holder.get(name)):
+            if "default" in schema:
+                holder[name] = copy_tree(schema["default"])
+            elif "defaultExpression" in schema:
+                value = compile_rule(schema["defaultExpression"]).evaluate(holder)
                 if value is not None:
-                    tree[name] = value
-        if isinstance(tree.get(name), dict | list):
-            _set_defaults(tree[name], inner)
-            if "fill" in inner:
-                _FILLS[inner["fill"]](tree[name])
+                    holder[name] = value
+        if isinstance(holder.get(name), dict | list):
+            self.set_defaults(holder[name])
+            if "fill" in schema:
+                _FILLS[schema["fill"]](holder[name])
 
+    def is_unset(self, value: Any) -> bool:
+        """Whether Go would take the value for an absent one."""
+        if value is None or "pointer" in self._schema:
+            return value is None
+        return value == "" or (value == 0 and "zeroIsUnset" in self._schema)
 
-def _causes(tree: Any, schema: Obj, path: str, old: Any) -> Iterator[Cause]:
-    if "enum" in schema and tree not in schema["enum"]:
-        yield not_supported(path, tree, schema["enum"])
-        return
-    if isinstance(tree, int):
-        yield from _number_causes(tree, schema, path)
-    found = list(_check_causes(tree, schema, path))
-    if isinstance(tree, dict):
-        found += _object_causes(tree, schema, path, old)
-    elif isinstance(tree, list):
-        found += _list_causes(tree, schema, path)
-    yield from found
-    if not found:
-        for rule in schema.get("x-kubernetes-validations", ()):
-            yield from _rule_causes(tree, rule, path, old)
+    def causes(self, tree: Any, path: str, old: Any) -> list[Cause]:
+        """What is wrong with a value that is set."""
+        if self._enum is not None and tree not in self._enum:
+            return [not_supported(path, tree, self._enum)]
+        if isinstance(tree, int):
+            return self._number_causes(tree, path)
+        found = [] if self._check is None else list(self._check(tree, path))
+        if isinstance(tree, dict):
+            self._add_object_causes(tree, path, old, found)
+        elif isinstance(tree, list):
+            self._add_list_causes(tree, path, found)
+        if not found:
+            for rule in self._rules:
+                found += _rule_causes(tree, rule, path, old)
+        return found
 
+    def _number_causes(self, number: int, path: str) -> list[Cause]:
+        least, most = self._least, self._most
+        if (least is None or number >= least) and (most is None or number <= most):
+            return [] if self._check is None else self._check(number, path)
+        if least is not None and most is not None:
+            why = f"must be between {least} and {most}, inclusive"
+        else:
+            bound = f"greater than or equal to {least}" if most is None else f"less than or equal to {most}"
+            why = f"must be {bound}"
+        return [invalid_value(path, number, self._schema.get("message", why))]
 
-def _number_causes(number: int, schema: Obj, path: str) -> Iterator[Cause]:
-    least, most = schema.get("minimum"), schema.get("maximum")
-    if (least is None or number >= least) and (most is None or number <= most):
-        return
-    if least is not None and most is not None:
-        why = f"must be between {least} and {most}, inclusive"
-    else:
-        bound = f"greater than or equal to {least}" if most is None else f"less than or equal to {most}"
-        why = f"must be {bound}"
-    yield invalid_value(path, number, schema.get("message", why))
+    def _add_object_causes(self, tree: Obj, path: str, old: Any, found: list[Cause]) -> None:
+        prefix, union = f"{path}." if path else "", self._schema.get("union")
+        properties = dict(self._properties) if self._required else {}
+        for name, why in self._required.items():
+            if _is_missing(tree.get(name), properties.get(name)):
+                found.append(required(f"{prefix}{name}", why))
+        if union is not None:
+            found += _union_causes(tree, union, path)
+        for name, node in self._properties:
+            if node._judges:
+                node._add_property_causes(tree.get(name), f"{prefix}{name}", old, name, found)
 
-
-def _check_causes(tree: Any, schema: Obj, path: str) -> list[Cause]:
-    return CHECKS[schema["check"]](tree, path) if "check" in schema else []
-
-
-def _object_causes(tree: Obj, schema: Obj, path: str, old: Any) -> Iterator[Cause]:
-    prefix, properties = f"{path}." if path else "", schema.get("properties", {})
-    for name in (wanted := schema.get("required", ())):
-        inner, value = properties.get(name, {}), tree.get(name)
-        takes_all = "x-kubernetes-preserve-unknown-fields" in inner
-        if value is None or (not takes_all and (_is_unset(value, inner) or value == [])):
-            yield required(f"{prefix}{name}", wanted[name] if isinstance(wanted, dict) else "")
-    yield from _union_causes(tree, schema.get("union", ()), path)
-    for name, inner in properties.items():
-        where, value = f"{prefix}{name}", tree.get(name, {} if "struct" in inner else None)
+    def _add_property_causes(self, value: Any, path: str, old: Any, name: str, found: list[Cause]) -> None:
         stored = old.get(name) if isinstance(old, dict) else _NOT_STORED
-        if "immutable" in inner and stored is not _NOT_STORED and value != stored:
+        if value is None and "struct" in self._schema:
+            value = {}
+        if "immutable" in self._schema and stored is not _NOT_STORED and value != stored:
             # As upstream: pointers, lists and structs are not shown.
-            hidden, why = "pointer" in inner or isinstance(value, dict | list), inner["immutable"]
-            shown = None if hidden else value
-            yield invalid_value(where, shown, IMMUTABLE) if why is True else forbidden_field(where, why)
-        elif not _is_unset(value, inner):
-            yield from _causes(value, inner, where, stored)
+            hidden = "pointer" in self._schema or isinstance(value, dict | list)
+            why, shown = self._schema["immutable"], None if hidden else value
+            found.append(invalid_value(path, shown, IMMUTABLE) if why is True else forbidden_field(path, why))
+        elif not self.is_unset(value):
+            found += self.causes(value, path, stored)
+
+    def _add_list_causes(self, items: list[Any], path: str, found: list[Cause]) -> None:
+        most, keys = self._schema.get("maxItems"), self._schema.get("x-kubernetes-list-map-keys")
+        if most is not None and len(items) > most:
+            words = f"must have at most {most} {'item' if most == 1 else 'items'}"
+            found.append(Cause(path, f"Too many: {len(items)}: {words}", "FieldValueTooMany"))
+        if self._items is not None and self._items._judges:
+            for index, item in enumerate(items):
+                found += self._items.causes(item, f"{path}[{index}]", _NOT_STORED)
+        seen = []
+        for index, item in enumerate(items if keys is not None else ()):
+            identity = [item.get(key) for key in keys or ()]
+            if identity in seen:
+                found.append(duplicate(f"{path}[{index}]", item))
+            seen.append(identity)
+
+
+def _is_missing(value: Any, node: _Node | None) -> bool:
+    if node is None:
+        return value in (None, "", [])
+    if "x-kubernetes-preserve-unknown-fields" in node._schema:
+        return value is None
+    return node.is_unset(value) or value == []
 
 
 def _union_causes(tree: Obj, members: Sequence[str], path: str) -> Iterator[Cause]:
@@ -144,21 +201,6 @@ def _union_causes(tree: Obj, members: Sequence[str], path: str) -> Iterator[Caus
         yield invalid_value(path, "", f"must specify one of: {listed}")
     elif len(given) > 1:
         yield invalid_value(path, f"{{{', '.join(given)}}}", f"must specify exactly one of: {listed}")
-
-
-def _list_causes(items: list[Any], schema: Obj, path: str) -> Iterator[Cause]:
-    most, keys, seen = schema.get("maxItems"), schema.get("x-kubernetes-list-map-keys"), []
-    if most is not None and len(items) > most:
-        words = f"must have at most {most} {'item' if most == 1 else 'items'}"
-        yield Cause(path, f"Too many: {len(items)}: {words}", "FieldValueTooMany")
-    for index, item in enumerate(items):
-        where = f"{path}[{index}]"
-        yield from _causes(item, schema.get("items", {}), where, _NOT_STORED)
-        if keys is not None:
-            identity = [item.get(key) for key in keys]
-            if identity in seen:
-                yield duplicate(where, item)
-            seen.append(identity)
 
 
 def _rule_causes(tree: Any, rule: Obj, path: str, old: Any) -> Iterator[Cause]:
