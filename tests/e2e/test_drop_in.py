@@ -234,7 +234,7 @@ def test_a_plugin_that_blocks_is_told_and_a_signal_still_ends_the_process(
     cluster.create(node("n0"), pod("p", scheduler="kuberth"))
     wait_for(
         "the watchdog's word",
-        lambda: "plugin Blocking is asked at Filter and has not answered" in scheduler.process.output(),
+        lambda: "plugin Blocking is running at Filter and has not returned" in scheduler.process.output(),
         seconds=60,
         explain=scheduler.process.tail,
     )

@@ -216,7 +216,7 @@ def test_a_scheduling_loop_that_ends_unasked_ends_the_cluster() -> None:
 
     with pytest.raises(ExceptionGroup) as failed:
         asyncio.run(main())
-    assert failed.group_contains(KuberthError, match="the scheduling loop ended unasked")
+    assert failed.group_contains(KuberthError, match="the scheduling loop ended unexpectedly")
 
 
 def test_a_scheduler_that_fails_ends_the_cluster(
@@ -269,7 +269,7 @@ def test_a_plugin_that_blocks_is_named_and_a_signal_ends_it_all_the_same(tmp_pat
         finally:
             process.kill()
     assert process.returncode == 1
-    assert "plugin Blocking is asked at Filter and has not answered; ending without it" in errors
+    assert "plugin Blocking is running at Filter and has not returned; ending without it" in errors
 
 
 BLOCKING = """

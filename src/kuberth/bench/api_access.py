@@ -1,7 +1,7 @@
-"""What the bench asks of an API server, whichever it is: make objects, change them, remove them, watch pods.
+"""Access to an API server for benchmarks: create, update and delete objects, watch pods.
 
-In: objects as JSON, made once and sent often. Out: their names, or an `ApiError`. One implementation speaks
-HTTP with the scheduler's own client, the other calls the embedded server's core.
+In: objects as JSON. Out: their names, or an `ApiError`. One implementation uses the scheduler's HTTP client,
+the other calls the embedded server's core.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class ApiAccess(Protocol):
     """One API server."""
 
     admits_pods: bool
-    """Whether it sees to a pod's priority and account, as real clusters do and scheduler_perf's does not."""
+    """Whether admission sets a pod's priority and service account, which scheduler_perf's server does not."""
 
     @property
     def verbs(self) -> ServerVerbs:
@@ -77,7 +77,7 @@ class ApiAccess(Protocol):
     ) -> None: ...
 
     async def follow_pods(self, ledger: PodLedger, synced: asyncio.Event) -> None:
-        """Tell the ledger of every change, until cancelled."""
+        """Record every change in the ledger, until cancelled."""
         ...
 
 

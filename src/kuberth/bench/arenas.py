@@ -1,6 +1,6 @@
-"""Where a workload runs: an API server of its own, made for one run and gone after it.
+"""The API server of a run, created for one run and removed after it.
 
-`inproc`: the embedded server's core in this process; nothing goes over a wire. `up`: the embedded server as
+`inproc`: the embedded server's core in this process; no network. `up`: the embedded server as
 a process of its own, over HTTPS. `assets`: a real etcd and a real kube-apiserver. All listen on loopback.
 """
 

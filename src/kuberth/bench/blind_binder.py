@@ -1,7 +1,7 @@
-"""`python -m kuberth.bench.blind_binder KUBECONFIG`: binds every pod to the next node, without a thought.
+"""`python -m kuberth.bench.blind_binder KUBECONFIG`: bind every pod to the next node.
 
-In: pods that wait for a node. Out: bindings, round and round the nodes, and the event that a scheduler
-writes. What is measured with it is the API server and the wire: nobody who decides can be faster.
+In: pending pods. Out: bindings to the nodes in turn, and the event that a scheduler writes. It measures the
+API server and the network alone: an upper bound for every scheduler.
 """
 
 from __future__ import annotations

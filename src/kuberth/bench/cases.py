@@ -1,4 +1,4 @@
-"""A file of test cases as scheduler_perf writes them → cases and workloads.
+"""Reads files of test cases in the format of scheduler_perf.
 
 In: a YAML file. Out: its cases, every workload with its steps, labels, gates and threshold; or an error that
 names the file, the case, the workload and the operation. Paths of templates are those of the file's folder.
@@ -131,7 +131,7 @@ class Workload:
 
     @property
     def has_devices(self) -> bool:
-        """Whether somebody has to see to claims."""
+        """Whether a claim controller is needed."""
         return self.gates.get("DynamicResourceAllocation", False) or any(
             isinstance(each, OF_DEVICES)
             or (isinstance(each, CreateAny) and _is_of_dra(self.case.path(each.template_path)))
@@ -165,7 +165,7 @@ def _is_of_dra(template: Path) -> bool:
     try:
         return "apiVersion: resource.k8s.io/" in template.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
-        return False  # what is wrong with it is told when it is used
+        return False  # the error is reported when the file is used
 
 
 def _taken_apart(operation: Operation, params: Params) -> Iterator[Operation]:

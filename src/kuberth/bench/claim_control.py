@@ -1,7 +1,6 @@
-"""Plays what a workload with devices needs of kube-controller-manager, on any API server.
+"""Runs the resource claim controller of the local cluster on any API server.
 
-In: an arena. Out: claims made from templates, freed when their pods are done and removed when these are gone.
-It is the local cluster's own controller; on a server that is not in this process it works over HTTPS.
+In: an arena. Out: claims created from templates, released when their pods are done and deleted after them.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ async def controlled_claims(server: ServerVerbs) -> AsyncIterator[None]:
 
 
 class OrphanedClaims:
-    """Removes claims whose pods were seen to go: all that is needed here of a garbage collector."""
+    """Deletes claims after their pods: the only part of a garbage collector that is needed here."""
 
     def __init__(self, informers: Informers) -> None:
         self._claims = informers.of(CLAIMS)
@@ -118,11 +117,11 @@ class HttpVerbs:
         self._api = api
 
     async def get(self, resource: str, name: str, *, namespace: str = "") -> Obj:
-        with _told_as_status_errors():
+        with _status_errors():
             return dict((await self._api.get(_BY_RESOURCE[resource], name, namespace=namespace)).tree)
 
     async def list(self, resource: str) -> Obj:
-        with _told_as_status_errors():
+        with _status_errors():
             found = await self._api.list(_BY_RESOURCE[resource])
         items = [dict(each.tree) for each in found.items]
         return {"metadata": {"resourceVersion": found.resource_version}, "items": items}
@@ -130,7 +129,7 @@ class HttpVerbs:
     async def watch(
         self, resource: str, *, resource_version: str = "", allow_bookmarks: bool = False
     ) -> AsyncIterator[tuple[str, Obj]]:
-        with _told_as_status_errors():
+        with _status_errors():
             changes = self._api.watch(_BY_RESOURCE[resource], resource_version=resource_version)
             async for type_, obj, version in changes:
                 yield (
@@ -140,27 +139,27 @@ class HttpVerbs:
 
     async def create(self, resource: str, body: Obj, *, namespace: str = "") -> Obj:
         holder = _BY_RESOURCE[resource]
-        with _told_as_status_errors():
+        with _status_errors():
             return dict((await self._api.create(holder(body))).tree)
 
     async def update(
         self, resource: str, name: str, body: Obj, *, namespace: str = "", subresource: str = ""
     ) -> Obj:
         holder = _BY_RESOURCE[resource]
-        with _told_as_status_errors():
+        with _status_errors():
             return dict((await self._api.update(holder(body), subresource=subresource)).tree)
 
     async def delete(
         self, resource: str, name: str, *, namespace: str = "", options: Obj | None = None
     ) -> Obj:
         path = path_of(REGISTRY.of(_BY_RESOURCE[resource]), name, namespace)
-        with _told_as_status_errors():
+        with _status_errors():
             await self._api.call("DELETE", path, body=encode({"kind": "DeleteOptions", **(options or {})}))
         return {}
 
 
 @contextmanager
-def _told_as_status_errors() -> Iterator[None]:
+def _status_errors() -> Iterator[None]:
     try:
         yield
     except ApiError as error:

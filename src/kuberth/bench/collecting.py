@@ -1,6 +1,6 @@
-"""Watches one stretch of a workload: how fast pods are scheduled, and at which cost.
+"""Measures one phase of a workload: throughput and cost.
 
-In: the ledger, and the scheduler's meter. Out: a `Measurement` when the stretch is over.
+In: the ledger, and the scheduler's meter. Out: a `Measurement` at the end of the phase.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _BREAKDOWN: Final = {
 
 
 class ProcessUsage(NamedTuple):
-    """Of the scheduler's process; None where the system does not tell."""
+    """Of the scheduler's process; None where the system does not report it."""
 
     cpu_seconds: float | None
     peak_mib: float | None

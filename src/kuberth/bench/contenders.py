@@ -1,4 +1,4 @@
-"""Who schedules: Kuberth, the Go kube-scheduler, or somebody who only binds.
+"""The schedulers to measure: Kuberth, the Go kube-scheduler, or a program that only binds.
 
 In: an arena. Out: a running scheduler and its meter. In process Kuberth is a `Scheduler` in this event
 loop; over HTTPS it is `kuberth run`, a program like its peers, so that CPU time and memory are its own.
@@ -145,7 +145,7 @@ class KubeScheduler:
 
 @dataclass(frozen=True, slots=True)
 class BlindBinder:
-    """Binds every pod to the next node and writes the event: how fast one can be who decides nothing."""
+    """Binds every pod to the next node and writes the event, without any decision."""
 
     name: str = BLIND
 
@@ -203,7 +203,7 @@ async def _scheduler_program(
 
 @asynccontextmanager
 async def _watched(program: Program) -> AsyncIterator[None]:
-    """A program that ends though nobody asked ends the run."""
+    """End the run if the program ends by itself."""
     async with asyncio.TaskGroup() as tasks:
         watching = tasks.create_task(program.watch(), name=f"watch over {program.name}")
         yield

@@ -1,7 +1,7 @@
-"""Devices of a workload: what its drivers publish, and claims that have theirs before any pod asks.
+"""Devices of a workload: the ResourceSlices of its drivers, and claims that are allocated in advance.
 
 In: node names, claims, classes and slices. Out: ResourceSlices as scheduler_perf's drivers publish them, and
-allocations on nodes drawn by lot, found by the scheduler's own search.
+allocations on random nodes, found by the scheduler's own search.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class DeviceWorld(NamedTuple):
 
 
 class Lottery:
-    """Gives claims devices of nodes that are drawn by lot."""
+    """Allocates devices of random nodes to claims."""
 
     def __init__(self, world: DeviceWorld, rng: random.Random) -> None:
         table, slices, classes = ClusterTable(), Store[ResourceSlice](), Store[DeviceClass]()

@@ -1,4 +1,4 @@
-"""Pictures as SVG: curves over time, and flame graphs. A browser shows them; nothing else is needed.
+"""Draws SVG: curves over time, and flame graphs.
 
 In: measurements, or folded stacks. Out: the text of one SVG file.
 """

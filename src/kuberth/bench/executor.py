@@ -1,7 +1,7 @@
 """Runs a workload's operations, one after the other, as scheduler_perf does.
 
 In: a workload, an API server on which a scheduler runs, and the scheduler's meter. Out: a measurement for
-every stretch that the workload measures. What goes on in the background (churn, slow deletions) ends with it.
+every measured phase. Background operations (churn, slow deletions) end with it.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Where a run stands, for who watches."""
+    """The progress of a run."""
 
     step: str
     done: int
     total: int
 
 
-Tell = Callable[[Progress], None]
+Report = Callable[[Progress], None]
 
 
 class WorkloadFailed(KuberthError):  # noqa: N818 - names what happened, like LeadershipLost
@@ -78,7 +78,7 @@ class Executor:
         meter: Meter,
         *,
         pace: Pace,
-        tell: Tell = lambda progress: None,
+        report: Report = lambda progress: None,
         with_latencies: bool = False,
         seed: int = 0,
     ) -> None:
@@ -86,7 +86,7 @@ class Executor:
         self._access = access
         self._meter = meter
         self._pace = pace
-        self._tell = tell
+        self._report = report
         self._with_latencies = with_latencies
         self._maker = Maker(access, workload.case, seed=seed)
         self._ledger = PodLedger()
@@ -118,13 +118,13 @@ class Executor:
         return self._measurements
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        async def told_by_name() -> None:
+        async def named_errors() -> None:
             try:
                 await work
             except KuberthError as error:
                 raise WorkloadFailed(f"{self._workload.where}: {name}: {error}") from error
 
-        self._background.append(self._tasks.create_task(told_by_name(), name=name))
+        self._background.append(self._tasks.create_task(named_errors(), name=name))
 
     async def _run(self, operation: Operation, number: int) -> None:
         match operation:
@@ -162,7 +162,7 @@ class Executor:
             case AllocResourceClaims():
                 await self._maker.allocate(operation)
             case _:
-                raise AssertionError(f"nobody runs {operation.opcode}")
+                raise AssertionError(f"unknown operation {operation.opcode}")
 
     # Pods
 
@@ -232,7 +232,7 @@ class Executor:
             await delete()
 
     async def _delete(self, place: Place, name: str, namespace: str) -> None:
-        with contextlib.suppress(NotFoundError):  # somebody, a preemptor most likely, was faster
+        with contextlib.suppress(NotFoundError):  # it is gone, most likely preempted
             await self._access.delete(place, name, namespace=namespace)
 
     # What goes on in the background
@@ -256,7 +256,7 @@ class Executor:
                 return
 
     async def _recreate_on(self, operation: Churn, objects: Sequence[AnyObject], namespace: str) -> None:
-        """Rounds of creating so many, then rounds of deleting them."""
+        """Create `number` objects in rounds, then delete them in rounds."""
         names = [[""] * operation.number for _ in objects]
         turn = 0
         async for _ in _ticks(operation):
@@ -311,7 +311,7 @@ class Executor:
         while True:
             stages = self._ledger.stages((namespace,), labels)
             done = stages.scheduled + (stages.attempted if attempted_is_enough else 0)
-            self._tell(Progress(f"{wanted} pods {verb}", min(done, wanted), wanted))
+            self._report(Progress(f"{wanted} pods {verb}", min(done, wanted), wanted))
             if done >= wanted:
                 return
             if loop.time() > until:
@@ -355,14 +355,14 @@ class Executor:
     def _counted(self, step: str, total: int) -> Callable[[], None]:
         done = 0
 
-        def told() -> None:
+        def advance() -> None:
             nonlocal done
             done += 1
             if done % 50 == 0 or done == total:
                 scheduled = "" if self._collector is None else f", {self._collector.scheduled} scheduled"
-                self._tell(Progress(f"{step}{scheduled}", done, total))
+                self._report(Progress(f"{step}{scheduled}", done, total))
 
-        return told
+        return advance
 
 
 def _first_of_ours(error: BaseException) -> KuberthError | None:

@@ -1,7 +1,7 @@
-"""Which workloads are meant: those that ship, those of Kubernetes' own sources, or those of a file.
+"""Finds workloads: the shipped ones, those of the Kubernetes sources, or those of a file.
 
-In: names and a filter of labels. Out: workloads, in the order of their files. Kubernetes' sources are found
-where Go keeps modules, which is where `make envtest` brings them.
+In: names and a label filter. Out: workloads, in the order of their files. The Kubernetes sources are in Go's
+module cache, where `make envtest` downloads them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A scheduler's histograms between two moments, and their quantiles.
 
-In: the text of /metrics, twice. Out: average and quantiles of what was observed in between, as Kubernetes'
+In: the text of /metrics, twice. Out: average and quantiles of the observations in between, as Kubernetes'
 own tests compute them: buckets of all matching label values added up, and inside a bucket a straight line.
 """
 

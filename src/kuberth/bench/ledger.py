@@ -1,7 +1,7 @@
-"""How far every pod has come: created, attempted, scheduled.
+"""The stage of every pod: created, attempted, scheduled.
 
-In: what a watch of pods tells. Out: counts by namespace and labels, and a call for every pod that is newly
-scheduled. No clock, no waiting.
+In: the events of a watch of pods. Out: counts by namespace and labels, and a call for every newly
+scheduled pod.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Makes and changes a workload's objects, many at a time.
+"""Creates and changes the objects of a workload, concurrently.
 
-In: operations. Out: objects on the API server. Whatever takes thought (templates, names) is done before the
-first request is sent, so that the stretch that is measured has the machine for itself.
+In: operations. Out: objects on the API server. Templates and names are computed before the first request, so
+that they do not compete with the measured phase.
 """
 
 from __future__ import annotations
@@ -73,14 +73,14 @@ class Maker:
 
     # Nodes and namespaces
 
-    async def nodes(self, operation: CreateNodes, number: int, told: Callable[[], None]) -> None:
+    async def nodes(self, operation: CreateNodes, number: int, advance: Callable[[], None]) -> None:
         maker = NodeMaker(operation, self._case, number, self._rng)
 
         async def create(made: NodeObjects) -> None:
             await self._access.create(_NODES, made.node)
             if made.csi_node is not None:
                 await self._access.create(_CSI_NODES, made.csi_node)
-            told()
+            advance()
 
         await _at_once((maker.make(index) for index in range(operation.count)), create)
 
@@ -224,14 +224,14 @@ class PreparedPods:
         self._namespace = namespace
         self._bodies = bodies
 
-    async def create(self, told: Callable[[], None] = lambda: None) -> None:
+    async def create(self, advance: Callable[[], None] = lambda: None) -> None:
         async def create(index: int) -> None:
             if self._maker.has_volumes:
                 await self._create_volume(index)
             await _again_if_busy(
                 lambda: self._access.create(PODS, self._bodies[index], namespace=self._namespace)
             )
-            told()
+            advance()
 
         await _at_once(range(len(self._bodies)), create)
 
@@ -246,7 +246,7 @@ class PreparedPods:
 
 
 async def paced(items: Iterable[T], per_second: int) -> AsyncIterator[T]:
-    """The items, so many a second; all at once if that is 0."""
+    """The items at this rate per second; all at once if it is 0."""
     loop = asyncio.get_running_loop()
     at = loop.time()
     for item in items:
@@ -263,7 +263,7 @@ async def _at_once(items: Iterable[T], work: Callable[[T], Awaitable[None]]) -> 
     async def worker() -> None:
         for item in left:
             await work(item)
-            # Where nothing waits for a network, somebody else has to get a turn nevertheless.
+            # Without network I/O nothing suspends: let other tasks run.
             await asyncio.sleep(0)
 
     async with asyncio.TaskGroup() as tasks:

@@ -1,6 +1,6 @@
-"""What came out of a measured stretch of a workload, and whether it was enough.
+"""The results of a measured phase of a workload, and its threshold.
 
-In: samples, readings and counts of one stretch. Out: a `Measurement`, and of several runs the median one.
+In: samples, readings and counts of one phase. Out: a `Measurement`, and of several runs the median one.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def judged(
 
 
 def median(runs: Sequence[Measurement]) -> Measurement:
-    """Number by number; the curves are those of the run whose average is nearest to the median."""
+    """The median of every number; curves are those of the run nearest to the median."""
     if len(runs) == 1:
         return runs[0]
     average = statistics.median(run.average for run in runs)

@@ -1,4 +1,4 @@
-"""The objects that a workload makes, as JSON: nodes, pods, volumes and their claims, priority classes.
+"""The objects of a workload, as JSON: nodes, pods, volumes and their claims, priority classes.
 
 In: an operation, its templates, and the number of an object. Out: bytes to send. Defaults (a node of 4 CPU
 and 32 GiB, a pod that asks for a tenth of a CPU and 500 MiB) are scheduler_perf's, so that figures compare.
@@ -50,7 +50,7 @@ class NodeObjects(NamedTuple):
 
 
 class NodeMaker:
-    """Nodes of one operation; names are drawn by lot, so that no order of them means anything."""
+    """Nodes of one operation, with random names, so that their order has no meaning."""
 
     def __init__(self, operation: CreateNodes, case: TestCase, number: int, rng: random.Random) -> None:
         self._operation = operation
@@ -227,7 +227,7 @@ class PodAdmission:
         return {**pod, "spec": {**added, **spec}}
 
     def take_pending_classes(self) -> Iterator[bytes]:
-        """Classes that somebody has to make before the pods that name them."""
+        """Classes to create before the pods that name them."""
         while self._pending:
             value, name = self._pending.popitem()
             self._known.add(value)

@@ -1,7 +1,7 @@
-"""What a workload does, step by step: one struct an opcode of scheduler_perf, as of Kubernetes v1.36.
+"""The operations of a workload: one struct per opcode of scheduler_perf, as of Kubernetes v1.36.
 
 In: the mapping of one operation, and a workload's parameters. Out: the operation with its parameters filled
-in, or a sentence that says what is wrong with it.
+in, or an error message.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class NodeAllocatableStrategy(msgspec.Struct, frozen=True, rename="camel", forbi
 
 
 class LabelNodePrepareStrategy(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """A label whose values go round the nodes."""
+    """A label whose values are assigned to nodes in turn."""
 
     label_key: str
     label_values: tuple[str, ...]
@@ -332,7 +332,7 @@ def settled(operation: Op, params: Params) -> Op:
 
 
 class Params:
-    """A workload's parameters, which remember who was asked for."""
+    """The parameters of a workload, which record which of them were used."""
 
     def __init__(self, values: Mapping[str, Scalar]) -> None:
         self._values = values

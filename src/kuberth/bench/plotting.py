@@ -1,4 +1,4 @@
-"""Curves of a run as a file: throughput and latency over time.
+"""Plots throughput and latency over time.
 
 In: results and a path. Out: an SVG, or with matplotlib a PNG.
 """

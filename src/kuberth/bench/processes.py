@@ -1,7 +1,7 @@
-"""Programs that are started for a run and never outlive it.
+"""Runs other programs, and ends them with this process.
 
-In: a command. Out: a process in a group of its own that writes to a log file, ends with its group, and tells
-what it used. The kernel ends it too should this process be killed, where `setpriv` is there to ask for that.
+In: a command. Out: a process in its own group that writes to a log file, and its resource usage. Where
+`setpriv` is installed, the kernel ends the process if this one is killed.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Program:
 async def running(
     name: str, command: Sequence[str], *, folder: Path, gently: bool = False
 ) -> AsyncIterator[Program]:
-    """The program while the block lasts. `gently`: it is asked before it is killed."""
+    """Run the program inside the block. `gently`: SIGTERM before SIGKILL."""
     program = _started(name, command, folder / f"{name}.log")
     try:
         yield program

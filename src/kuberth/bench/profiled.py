@@ -1,6 +1,6 @@
-"""`python -m kuberth.bench.profiled FOLDED ARGUMENTS...`: the `kuberth` command, with its stacks sampled.
+"""`python -m kuberth.bench.profiled FOLDED ARGUMENTS...`: run `kuberth` under the profiler.
 
-In: a file for folded stacks, and a command line. Out: what that command does, and the file when it ends.
+In: a file for folded stacks, and a command line. Out: the command's effects, and the file at the end.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Where a process spends its time: stacks sampled by a thread, folded, added up over runs.
+"""Samples the stacks of a process in a thread, folded and summed over runs.
 
-In: a process at work. Out: lines `outermost;…;innermost count`, the form that flame graphs are drawn from.
-A sample is due when so much CPU time was used, so that waiting does not show.
+In: a running process. Out: lines `outermost;…;innermost count`, the input of flame graphs. Samples are taken
+by CPU time, so that waiting does not count.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Runs workloads: for each of them every contender, as often as asked, each on a cluster of its own.
+"""Runs every workload with every scheduler, repeatedly, each time on a new cluster.
 
 In: workloads and contenders. Out: a result for each workload: the median measurements of every contender.
 """
@@ -79,7 +79,7 @@ async def run_workload(
     workload: Workload,
     contenders: Sequence[Contender],
     settings: BenchSettings,
-    tell: Callable[[Standing], None] = lambda standing: None,
+    report: Callable[[Standing], None] = lambda standing: None,
 ) -> WorkloadResult:
     """Every contender, `repeat` times, in turns: what else the machine does hits all of them alike."""
     if refusal := workload.refusal():
@@ -88,10 +88,12 @@ async def run_workload(
     for number in range(settings.repeat):
         for contender in contenders:
 
-            def told(progress: Progress, name: str = contender.name, run: int = number + 1) -> None:
-                tell(Standing(workload, name, run, settings.repeat, progress))
+            def report_progress(
+                progress: Progress, name: str = contender.name, run: int = number + 1
+            ) -> None:
+                report(Standing(workload, name, run, settings.repeat, progress))
 
-            runs[contender.name].append(await _run_once(workload, contender, settings, told))
+            runs[contender.name].append(await _run_once(workload, contender, settings, report_progress))
     return WorkloadResult(
         workload,
         {name: [median(same) for same in zip(*found, strict=True)] for name, found in runs.items()},
@@ -99,11 +101,11 @@ async def run_workload(
 
 
 async def _run_once(
-    workload: Workload, contender: Contender, settings: BenchSettings, tell: Callable[[Progress], None]
+    workload: Workload, contender: Contender, settings: BenchSettings, report: Callable[[Progress], None]
 ) -> Sequence[Measurement]:
     # Batching is off unless a workload turns it on, as in scheduler_perf.
     gates = {"OpportunisticBatching": False, **workload.gates, **settings.gates}
-    tell(Progress("starting", 0, 0))
+    report(Progress("starting", 0, 0))
     with tempfile.TemporaryDirectory(prefix="kuberth-bench-", ignore_cleanup_errors=True) as folder:
         async with (
             arena(settings.target, gates=gates, folder=Path(folder), assets=settings.assets) as place,
@@ -115,7 +117,7 @@ async def _run_once(
                 place.access,
                 meter,
                 pace=settings.pace,
-                tell=tell,
+                report=report,
                 with_latencies=settings.with_latencies,
             )
             return await executor.run()

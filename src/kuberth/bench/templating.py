@@ -2,7 +2,7 @@
 
 In: a file, and the number of the object and of all objects. Out: the tree of one object. Of Go's
 text/template only what workloads use is understood: `.Index`, `.Count`, numbers, calls of arithmetic
-functions, comments and the trimming of spaces. Whatever else stands between braces is refused by name.
+functions, comments and the trimming of spaces. Anything else between braces is refused by name.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Pods a second, sampled as Kubernetes' scheduler_perf samples its SchedulingThroughput.
+"""Pods per second, sampled as Kubernetes' scheduler_perf samples its SchedulingThroughput.
 
 In: how many pods were scheduled, about every second. Out: rates, and of these the average and percentiles.
 Rates are those between two samples. What comes before the first scheduled pod, and the interval in which it
-came, does not count; an interval in which nothing came is joined to the next one with something in it, whose
-rate then stands for all of them.
+came, does not count; an interval without pods is joined to the next interval with
+pods, and has its rate.
 """
 
 from __future__ import annotations
@@ -80,5 +80,5 @@ def summarized(numbers: Sequence[float]) -> Distribution | None:
 
 
 def percentile(ordered: Sequence[float], percent: int) -> float:
-    """The nearest rank: the smallest number that so many percent do not exceed."""
+    """The percentile by nearest rank."""
     return ordered[math.ceil(len(ordered) * percent / 100) - 1]

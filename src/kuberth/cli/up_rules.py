@@ -52,7 +52,7 @@ class RuleReader:
         """Read the rules; `text` is the configuration in the cluster, which overrides the file."""
         if self._modules is None:
             return self._rules(text, self._registry, fresh=False)
-        return self._modules.anew(
+        return self._modules.reloaded(
             lambda: self._rules(text, build_registry(self._extras, self._plugins), fresh=True)
         )
 

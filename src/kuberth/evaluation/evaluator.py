@@ -1,7 +1,7 @@
-"""The framework as a library: judge a pod over a set of objects, with no scheduler running.
+"""The framework as a library: evaluate a pod over a set of objects, without a running scheduler.
 
 In: Kubernetes objects and a configuration. Out: which nodes pass, why the others do not, how they score,
-whom preemption would evict, and what queueing hints say. A cluster autoscaler or a planner asks this way:
+which pods preemption would evict, and what queueing hints say. For cluster autoscalers and planners:
 
     evaluator = Evaluator([*nodes, *pods], config=config)
     answer = evaluator.evaluate(pod)
@@ -47,7 +47,7 @@ from kuberth.scheduling.sampling import EveryNode
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the profile says about one pod."""
+    """The result of a profile for one pod."""
 
     feasible: tuple[str, ...]
     """Nodes that pass, sorted by name."""
@@ -64,17 +64,17 @@ class Answer:
     message: str = ""
     """What the FailedScheduling event would say; empty if some node passes."""
     not_asked: tuple[str, ...] = ()
-    """Extenders that have a say about the pod, by URL. Here they are not asked, nor do they count."""
+    """URLs of extenders that are interested in the pod; they are not called here."""
     rejected_by: tuple[str, ...] = ()
     """Plugins that rejected the pod anywhere, or left no more than some nodes to look at, by name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Preemption:
-    """What PostFilter did for a pod that fits nowhere."""
+    """The result of PostFilter for a pod that fits nowhere."""
 
     status: Status
-    """What the last PostFilter plugin said."""
+    """The status of the last PostFilter plugin."""
     nominated_node: str = ""
     """The node that would be cleared, or ""."""
     victims: tuple[str, ...] = ()
@@ -82,7 +82,7 @@ class Preemption:
 
 
 class Evaluator:
-    """A profile over a fixed set of objects. Objects can be added; nothing is written anywhere."""
+    """Evaluates pods with one profile over a set of objects. Nothing is written anywhere."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class Evaluator:
         self.cluster = ClusterTable()
         """The nodes and placed pods among them."""
         self.nominator = Nominator()
-        """Promises; add some to see what they change."""
+        """Nominated pods; add some to see their effect."""
         self._api = DryRunApi(self.stores)
         self._background: list[Coroutine[Any, Any, None]] = []
         metrics = SchedulerMetrics()
@@ -143,7 +143,7 @@ class Evaluator:
         self.add(*objects)
 
     def add(self, *objects: Any) -> None:
-        """Take in objects: nodes, pods with a node (placed), namespaces, and whatever plugins read."""
+        """Add objects: nodes, placed pods, namespaces, and other objects that plugins read."""
         for obj in objects:
             self.stores.of(type(obj)).set(obj)
             if isinstance(obj, Node):
@@ -154,7 +154,7 @@ class Evaluator:
                 self.cluster.add_pod(self._derive(obj))
 
     def remove(self, *objects: Any) -> None:
-        """Forget objects again: the opposite of `add`."""
+        """Remove objects: the opposite of `add`."""
         for obj in objects:
             self.stores.of(type(obj)).remove(obj)
             if isinstance(obj, Node):
@@ -178,11 +178,11 @@ class Evaluator:
         return question.answer(scores=scores)
 
     def feasible(self, pod: Pod) -> list[str]:
-        """The nodes that pass, in no order, and nothing of the others: the shortest answer there is."""
+        """Names of the feasible nodes, in no particular order."""
         return self._ask(pod).nodes.names()
 
     def preempt(self, pod: Pod) -> tuple[Answer, Preemption | None]:
-        """Judge the pod, and if it fits nowhere run PostFilter: whom would it evict, and where?"""
+        """Evaluate the pod, and run PostFilter if it fits nowhere: which pods would be evicted, and where."""
         question = self._ask(pod)
         if len(question.nodes) or not self.cluster.node_count:
             return question.answer(), None
@@ -221,7 +221,7 @@ class Evaluator:
         return {name: tuple(given) for name, given in found.items()}
 
     def hints(self, pod: Pod, event: ClusterEvent, old: object, new: object) -> dict[str, Hint]:
-        """What every plugin that registered itself for the event thinks it means for the pod."""
+        """The queueing hint of every plugin that registered for the event."""
         answers: dict[str, Hint] = {}
         for registered in self.runner.profile.hints:
             if registered.implied or not concerns(registered.event, event):
@@ -317,7 +317,7 @@ class _Question(NamedTuple):
 
 
 class _Ignore:
-    """An activator and an event recorder for which nothing is to be done."""
+    """An activator and an event recorder that do nothing."""
 
     def activate(self, pods: Mapping[str, Pod]) -> None:
         pass

@@ -48,7 +48,7 @@ class ScheduleError(KuberthError):
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Which minutes of which hours of which days; or one moment every so often."""
+    """A cron schedule, or a fixed interval."""
 
     minutes: tuple[int, ...] = ()
     hours: tuple[int, ...] = ()
@@ -56,7 +56,7 @@ class Schedule:
     months: frozenset[int] = frozenset()
     weekdays: frozenset[int] = frozenset()
     either_day: bool = False
-    """Whether a day of the month or a weekday is enough; otherwise both are asked for."""
+    """Whether matching the day of the month or the weekday is enough; otherwise both must match."""
     every_seconds: int = 0
 
     def after(self, moment: float, zone: datetime.tzinfo = datetime.UTC) -> float | None:

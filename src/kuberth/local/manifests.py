@@ -15,7 +15,7 @@ _ENDINGS: Final = (".yaml", ".yml", ".json")
 
 
 class Manifest(NamedTuple):
-    """One object, and where it was read for whoever has to mend it."""
+    """One object, and the place where it was read, for error messages."""
 
     tree: Obj
     origin: str = ""

@@ -1,7 +1,7 @@
-"""Kubernetes events (events.k8s.io/v1) about pods, written behind the scheduler's back.
+"""Writes Kubernetes events (events.k8s.io/v1) about pods in the background.
 
-In: what a cycle or a plugin wants series. Out: events on the API. The same news about the same pod becomes
-a series instead of many events. Recording never waits: beyond a bound, news is dropped and counted.
+In: a `PodEvent` of a cycle or a plugin. Out: events on the API. Equal events about the same pod become one
+event with a series. Recording never waits: beyond a bound, events are dropped and counted.
 """
 
 from __future__ import annotations

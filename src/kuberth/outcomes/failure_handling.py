@@ -1,4 +1,4 @@
-"""What happens to a pod that was not placed: back to the queue, and everyone is told why.
+"""Handles a pod that was not placed: returns it to the queue and records why.
 
 In: a rejection from either cycle. Out: the pod in the right queue with the plugins that rejected it, a
 FailedScheduling event, and the PodScheduled condition with its reason.
@@ -62,20 +62,20 @@ class FailureHandler:
         self.observer: OutcomeObserver | None = None
 
     def handle(self, rejection: Rejection) -> None:
-        """Each step on its own: one that fails is told, and neither the pod nor the next step suffers."""
+        """Run the steps one by one; a step that fails is logged, and the next one still runs."""
         queued, status = rejection.queued, rejection.status
-        with _told("counting the attempt", queued):
+        with _logged("counting the attempt", queued):
             self._count(rejection, "unschedulable" if status.is_rejected else "error")
-        with _told("noting who rejected it", queued):
+        with _logged("noting the rejecting plugins", queued):
             self._note_rejectors(queued, rejection)
         if not self._return(queued):
             return
-        with _told("nominating a node", queued):
+        with _logged("nominating a node", queued):
             self._nominate(queued, rejection.nomination)
-        with _told("recording the FailedScheduling event", queued):
+        with _logged("recording the FailedScheduling event", queued):
             note = shortened(status.message)
             self._recorder.record(PodEvent(queued.pod, "FailedScheduling", "Scheduling", note, warning=True))
-        with _told("writing the PodScheduled condition", queued):
+        with _logged("writing the PodScheduled condition", queued):
             self._writer.write(
                 queued.pod, condition=_condition(queued.pod, status), nomination=rejection.nomination
             )
@@ -119,7 +119,7 @@ class FailureHandler:
             logger.info("pod %s %s; it is not queued again", queued.key, what)
             self._queue.done(queued.uid)
             return False
-        with _told("reading its present version", queued):
+        with _logged("reading its present version", queued):
             queued.info = self._derive(current)
         try:
             self._queue.requeue(queued)
@@ -129,7 +129,7 @@ class FailureHandler:
 
 
 @contextmanager
-def _told(step: str, queued: QueuedPod) -> Iterator[None]:
+def _logged(step: str, queued: QueuedPod) -> Iterator[None]:
     try:
         yield
     except Exception:

@@ -1,7 +1,7 @@
-"""The condition of a PodGroup, written without any cycle waiting for it.
+"""Writes the condition of a PodGroup in the background.
 
-In: what a group's cycle decided. Out: a patch of the PodGroup's status, if that says something new. A group
-that was scheduled once stays so: pods that come later and do not fit change nothing about that.
+In: the outcome of a group's cycle. Out: a patch of the PodGroup's status, if it changes. A group that was
+scheduled once stays scheduled, even if later pods do not fit.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class PodGroupStatusWriter:
         self._groups = groups
 
     def write(self, key: str, *, is_scheduled: bool, reason: str, message: str) -> None:
-        """Say what became of a group's attempt, as far as it is known which group that is."""
+        """Write the outcome of a group's attempt to its status, if the group is known."""
         group = self._groups.get_by_key(key)
         if group is None:
             logger.info("pod group %s is gone, its status is not written", key)

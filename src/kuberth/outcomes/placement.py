@@ -1,4 +1,4 @@
-"""A pod that has its node: what the scheduling cycle hands to the binding cycle."""
+"""A placed pod, passed from the scheduling cycle to the binding cycle."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Choice(NamedTuple):
     evaluated_nodes: int
     feasible_nodes: int
     scores: BestScores | None = None
-    """None: nobody wants to see them, or there was nothing to choose."""
+    """None: they are not observed, or there was only one feasible node."""
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""A pod that has no node, and why: what either cycle hands to the failure handler."""
+"""A rejected pod with its reasons, passed from either cycle to the failure handler."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kuberth.framework.status import Status
 
 NO_NODES: Final = "no nodes available to schedule pods"
 CLEAR_NOMINATION: Final = ""
-"""A rejection that takes back the pod's nomination; None leaves it as it is."""
+"""A nomination that clears the pod's; None leaves it unchanged."""
 
 
 @dataclass(slots=True)
@@ -24,7 +24,7 @@ class Rejection:
     runner: Runner
     started: float
     nomination: str | None = CLEAR_NOMINATION
-    """The node PostFilter nominated, "" to clear, None to leave as it is."""
+    """The node PostFilter nominated, "" to clear, None to leave it unchanged."""
 
 
 class PodGroupError(Exception):
@@ -41,7 +41,7 @@ class PodGroupError(Exception):
 
 
 def rejected_on(node_name: str, status: Status) -> Status:
-    """A rejection after the node was chosen, told as a rejection by that one node; errors stay errors."""
+    """A rejection after the node was chosen, as a rejection by that one node; errors stay errors."""
     if not status.is_rejected:
         return status
     diagnosis = Diagnosis()

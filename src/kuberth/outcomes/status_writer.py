@@ -1,7 +1,7 @@
-"""Pod conditions and nominations, written without any cycle waiting for it.
+"""Writes pod conditions and nominations in the background.
 
-In: what a cycle decided. Out: patches of the pod's status, those of one pod one after the other and those of
-different pods side by side. While a patch is on its way, what comes next waits as one patch. One that fails
+In: the outcome of a cycle. Out: patches of the pod's status, in order for one pod and concurrent for
+different pods. Changes that come while a patch is in flight are merged into the next one. A patch that fails
 is logged, and the next attempt writes again.
 """
 
@@ -36,7 +36,7 @@ class _Change:
     conditions: dict[str, PodCondition] = field(default_factory=dict)
     """By type."""
     nomination: str | None = None
-    """None leaves it as it is, "" takes it back."""
+    """None leaves it unchanged, "" clears it."""
 
     def __bool__(self) -> bool:
         return bool(self.conditions) or self.nomination is not None

@@ -1,8 +1,8 @@
-"""Another configuration while the scheduler runs: noticed, read, swapped in, and told.
+"""Reloads the configuration of a running scheduler: detects, reads and applies it.
 
 In: sources that may change (a file, an object of the cluster, the modules of plugins) and how to read them.
-Out: a scheduler by the new rules; or, if they are bad, by the old ones, and the reason in the log, in a
-metric and in an event.
+Out: a scheduler with the new rules; if they are invalid, the old rules stay, and the error is in the log, in
+a metric and in an event.
 """
 
 from __future__ import annotations
@@ -81,14 +81,14 @@ class Reloading:
         *,
         sources: Sequence[RuleSource],
         regarding: Any,
-        tell: Callable[[str], None] = logger.info,
+        report: Callable[[str], None] = logger.info,
     ) -> None:
-        """`regarding` is the object that events are about; `tell` says what went well."""
+        """`regarding` is the object that events are about; `report` gets messages about success."""
         self._scheduler = scheduler
         self._read = read
         self._sources = sources
         self._regarding = regarding
-        self._tell = tell
+        self._report = report
         self._asked = asyncio.Event()
 
     def ask(self) -> None:
@@ -129,7 +129,7 @@ class Reloading:
             if getattr(before, part) != getattr(rules.config, part):
                 logger.warning("the new %s counts from the next start on", part.replace("_", " "))
         profiles = ", ".join(profile.scheduler_name for profile in rules.config.profiles)
-        self._tell(f"a new configuration is in force ({because}); profiles: {profiles}")
+        self._report(f"a new configuration is in force ({because}); profiles: {profiles}")
         self._record(RELOADED, f"A new configuration is in force; profiles: {profiles}")
         return True
 

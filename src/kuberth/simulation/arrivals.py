@@ -1,7 +1,7 @@
-"""One pod that will arrive, and the objects it arrives as.
+"""Arriving pods, and the objects that are created for them.
 
-In: an `Arrival`, as a trace has it. Out: a Pod like any user's, with a hollow node's annotation for how long
-it runs; for a gang also its PodGroup. Pods that ask for the same share their spec.
+In: an `Arrival` of a trace. Out: a Pod with the annotation of its run time; for a gang also its PodGroup.
+Pods with equal requests share their spec.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def problem_of(arrival: Arrival) -> tuple[str, str] | None:
         except KuberthError as error:
             return name, str(error)
         if any(quantity < Quantity(0) for quantity in asked.values()):
-            return name, "nobody asks for less than nothing"
+            return name, "negative amounts are not allowed"
     return None
 
 

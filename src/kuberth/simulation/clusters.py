@@ -1,7 +1,7 @@
-"""The cluster that a simulation begins with.
+"""Reads the cluster of a simulation.
 
 In: a file of nodes (manifests, shapes as `kuberth up` takes them, or a snapshot), or a number of nodes and a
-shape. Out: nodes, and whatever else was there.
+shape. Out: nodes and other objects.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def read_cluster(path: Path) -> ClusterState:
         trees = [
             Manifest(tree, f"{path}: item {number}") for number, tree in enumerate(read_snapshot(path), 1)
         ]
-        # Its pods are those that its controllers made: nobody makes them again.
+        # Its pods were created by its controllers, which do not run here.
         return from_manifests(trees, managed=False)
     if _holds_shapes(path):
         return from_shapes(path, count=0)
@@ -72,7 +72,7 @@ def from_shapes(source: Path | Sequence[Any] | None, *, count: int) -> ClusterSt
 
 
 def shape_of(text: str) -> dict[str, Any]:
-    """A shape as it is written on a command line: `cpu=64,memory=256Gi,nvidia.com/gpu=8`."""
+    """A shape as written on a command line: `cpu=64,memory=256Gi,nvidia.com/gpu=8`."""
     capacity: dict[str, str] = {}
     for part in text.split(","):
         name, equals, amount = part.strip().partition("=")
@@ -83,7 +83,7 @@ def shape_of(text: str) -> dict[str, Any]:
 
 
 def from_manifests(manifests: Iterable[Manifest], *, managed: bool = True) -> ClusterState:
-    """Without `managed`, what controllers would work for stays as it is."""
+    """Without `managed`, objects that controllers act on stay unchanged."""
     nodes: list[Node] = []
     objects: list[Any] = []
     for_controllers: list[Manifest] = []
@@ -129,7 +129,7 @@ def as_object(manifest: Manifest) -> Any:
         raise ConfigError(f"{manifest}: {error}") from error
     if not obj.metadata.name:
         raise ConfigError(f"{manifest}: an object has a name")
-    # What `kubectl get -o yaml` prints has one, and nobody may create an object that does.
+    # `kubectl get -o yaml` prints one, and it may not be set on creation.
     metadata = msgspec.structs.replace(obj.metadata, resource_version="")
     return msgspec.structs.replace(obj, metadata=metadata)
 

@@ -1,7 +1,7 @@
-"""How many more of a pod fit, and how many nodes it would take.
+"""Computes how many more of a pod fit, and how many nodes a number of them needs.
 
-In: a cluster, a pod, a scheduler's configuration. Out: numbers, found by scheduling: copies of the pod are
-placed by the very scheduler until one of them finds no node.
+In: a cluster, a pod, a scheduler configuration. Out: numbers, found by scheduling: copies of the pod are
+placed by the real scheduler until one does not fit.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Fit(msgspec.Struct, frozen=True):
     """Why the next one does not."""
     wanted: int
     needed: list[NodesNeeded]
-    """For `wanted` pods, with the room that is there already: by shape of node."""
+    """Nodes needed for `wanted` pods beyond the free capacity, by node shape."""
 
 
 class Fitting:
@@ -52,7 +52,7 @@ class Fitting:
         return Fit(fits, reasons, wanted, needed)
 
     def _count(self, nodes: Sequence[Node], *, most: int) -> tuple[int, list[str]]:
-        """How many copies find a node when `most` are asked for, asking for more only while all do."""
+        """How many of at most `most` copies fit, tried in growing numbers."""
         batch = min(_FIRST_BATCH, most)
         while True:
             outcome = simulate(_with(self._scenario, nodes=nodes, arrivals=[self._pod] * batch), seed=0)

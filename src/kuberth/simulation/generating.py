@@ -1,7 +1,7 @@
-"""Workloads out of nothing: arrivals drawn by lot, with the shape of a kind of cluster.
+"""Generates synthetic workloads: random arrivals like those of a kind of cluster.
 
 In: a seed, a number of pods, a time and a `Mix`. Out: arrivals, the same for the same seed. Arrivals come at
-random times with days and nights, durations are spread widely, as published traces have them.
+random times with days and nights, and durations vary widely, as in published traces.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def mix_named(name: str) -> Mix:
 
 
 def generate(mix: Mix, *, pods: int, seconds: float, seed: int) -> list[Arrival]:
-    """So many pods within so many seconds."""
+    """This number of pods, arriving within `seconds`."""
     rng = random.Random(f"arrivals {seed}")
     tenants = [f"tenant-{number + 1}" for number in range(mix.tenants)]
     # Few tenants ask for most: each for two thirds of what the one before does.

@@ -1,8 +1,7 @@
-"""Watches a run and measures it.
+"""Measures a run.
 
-In: the pods of an API as they change, whoever changes them. Out: waits, utilisation, fragmentation and
-fairness. It keeps books of its own and asks neither the scheduler nor its table: what is measured is what
-any other client of the cluster would see.
+In: the changes of the pods of an API. Out: waits, utilisation, fragmentation and fairness. It uses neither
+the scheduler nor its table, only what any client of the cluster can see.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ Vector = np.ndarray[Any, np.dtype[np.float64]]
 
 
 class BookedPod(NamedTuple):
-    """A pod as far as it is followed."""
+    """The tracked state of a pod."""
 
     since: float
     row: int
@@ -47,22 +46,22 @@ class BookedPod(NamedTuple):
 
 
 class Books:
-    """Who waits, who runs where, and since when."""
+    """Which pods wait, which run where, and since when."""
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         self._rows = {node.metadata.name: row for row, node in enumerate(nodes)}
-        rooms = [
+        capacities = [
             {name: amount(name, quantity.parse(given)) for name, given in node.status.allocatable.items()}
             for node in nodes
         ]
-        self.resources = sorted({name for room in rooms for name, number in room.items() if number})
+        self.resources = sorted({name for each in capacities for name, number in each.items() if number})
         self._columns = {name: column for column, name in enumerate(self.resources)}
         # (nodes, resources): CPUs, bytes, devices.
-        self._room = np.array([[room.get(name, 0.0) for name in self.resources] for room in rooms]).reshape(
-            len(nodes), len(self.resources)
-        )
-        self._total = self._room.sum(axis=0)
-        self._free = self._room.copy()
+        self._capacity = np.array(
+            [[each.get(name, 0.0) for name in self.resources] for each in capacities]
+        ).reshape(len(nodes), len(self.resources))
+        self._total = self._capacity.sum(axis=0)
+        self._free = self._capacity.copy()
         self._taken = np.zeros(len(self.resources))
         self._demands: dict[tuple[tuple[str, float], ...], int] = {}
         self._vectors: list[Vector] = []
@@ -127,7 +126,7 @@ class Books:
             self._held[life.tenant] -= vector
 
     def leaves(self, pod: Pod) -> None:
-        """It has to go, and is told so as often as it changes until it is gone."""
+        """Mark the pod as preempted; further changes until it is gone count once."""
         uid = pod.metadata.uid
         if uid not in self._leaving and _is_preempted(pod):
             self._leaving.add(uid)
@@ -169,7 +168,7 @@ class Books:
         """Share of what is free on nodes that a pod of the workload does not fit on, of the mean pod.
 
         For each frequent kind of pod, weighed by how often it came: of the resource that it asks most of
-        (as a share of the cluster), the part that is free on nodes where the pod has no room.
+        (as a share of the cluster), the part that is free on nodes where the pod does not fit.
         """
         kinds = sorted(range(len(self._asked)), key=lambda kind: (-self._asked[kind], kind))[:KINDS_OF_PODS]
         weights = sum(self._asked[kind] for kind in kinds)
@@ -218,7 +217,7 @@ def _is_preempted(pod: Pod) -> bool:
 
 
 class RunObserver:
-    """Is told of every change of a pod, and samples what the books say."""
+    """Processes every change of a pod, and samples the state of the cluster."""
 
     def __init__(self, books: Books, *, now: Callable[[], float], interval: float) -> None:
         self.books = books

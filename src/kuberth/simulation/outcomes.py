@@ -1,6 +1,6 @@
-"""What a simulated run came to: plain figures, the same for the same seed to the last byte.
+"""The figures of a simulated run, identical for the same seed.
 
-Times are virtual, in seconds after the beginning; nothing here tells how fast the machine was.
+Times are virtual, in seconds after the beginning; nothing depends on the speed of the machine.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ VERSION: Final = "kuberth.dev/simulation/v1"
 
 
 class Waits(msgspec.Struct, frozen=True):
-    """How long pods waited for a node, in seconds; of those that got one."""
+    """How long placed pods waited for a node, in seconds."""
 
     pods: int
     mean: float
@@ -64,7 +64,7 @@ class PodCounts(msgspec.Struct, frozen=True):
 class Reason(msgspec.Struct, frozen=True):
     text: str
     pods: int
-    """How many pods were told so; one that was told again after six minutes counts again."""
+    """How many pods had this reason; a pod counts again after six minutes."""
 
 
 class Outcome(msgspec.Struct, frozen=True):

@@ -1,8 +1,8 @@
-"""The pods of a real cluster as a trace: followed read-only, written when it is over.
+"""Records the pods of a real cluster as a trace, read-only.
 
-In: an API's pods while somebody watches. Out: arrivals with whole pod specs. A pod's duration is from when it
-had a node to when it ended or went; one that still runs at the end has none. Pods that were there at the
-beginning are not part of it: a snapshot has them.
+In: the pods of an API while recording. Out: arrivals with whole pod specs. A pod's duration is from when it
+got a node to when it ended or was deleted; a pod that still runs has none. Pods that existed at the start
+are not recorded: a snapshot has them.
 """
 
 from __future__ import annotations

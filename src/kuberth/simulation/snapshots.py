@@ -1,7 +1,7 @@
-"""A real cluster as a file: what its scheduler sees, and nothing that is nobody's business.
+"""A snapshot of a real cluster: the objects that its scheduler reads, without secrets.
 
 In: an API that may be read. Out: a gzipped JSON file that `clusters` reads. Only the fields that scheduling
-looks at are kept, so there are no environment variables, no secrets and no config maps; annotations and
+reads are kept, so there are no environment variables, no secrets and no config maps; annotations and
 managed fields are left out.
 """
 

@@ -1,7 +1,7 @@
-"""Many runs on all cores, or on an existing Dask cluster.
+"""Runs many simulations on all cores, or on an existing Dask cluster.
 
-In: scenarios by name, and seeds. Out: the outcome of every one with every seed, in that order whoever came
-first. Every run is as if it were alone: the same seed gives the same bytes.
+In: scenarios by name, and seeds. Out: the outcome of every scenario with every seed, in that order. Runs are
+independent: the same seed gives the same outcome.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What comes to a cluster, from whatever kind of file it is written in.
+"""Reads the workload of a simulation.
 
-In: a path. Out: arrivals, and objects that are to be there first. Files are told apart by their endings:
+In: a path. Out: arrivals, and objects that must exist first. The file name extension decides the format:
 .csv and .jsonl are traces, .yaml, .yml and .json are manifests of pods.
 """
 

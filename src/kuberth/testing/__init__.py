@@ -1,4 +1,4 @@
-"""For tests, those of plugin authors too: object factories, clocks, a cluster in memory, a whole scheduler.
+"""For tests, also of plugin authors: object factories, clocks, an API in memory, a whole scheduler.
 
 Nothing in Kuberth imports this package.
 """

@@ -1,4 +1,4 @@
-"""A clock that moves only when told."""
+"""A clock that tests advance."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ class FakeClock:
         return self._now_ns
 
     def advance(self, seconds: float) -> None:
-        """Move on by so many seconds."""
+        """Advance by this number of seconds."""
         self._now_ns += round(seconds * NANOSECONDS)

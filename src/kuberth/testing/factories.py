@@ -1,4 +1,4 @@
-"""Short ways to make objects: keywords in, API structs out.
+"""Factories of API objects with keyword arguments.
 
 make_node("n1", cpu="4", labels={"zone": "a"})
 make_pod("web", cpu="500m", node="n1", priority=10)
@@ -28,7 +28,7 @@ def make_node(
     allocatable: Mapping[str, str] | None = None,
     **status: Any,
 ) -> Node:
-    """A node with room for pods; it carries its name as the hostname label."""
+    """A node with capacity for pods and the hostname label."""
     return convert(
         Node,
         {

@@ -1,4 +1,4 @@
-"""A whole scheduler over a cluster in memory, on virtual time: nothing here ever really waits.
+"""Runs a whole scheduler over an API in memory, on virtual time.
 
 def test_my_rule() -> None:
     async def scenario() -> None:

@@ -1,7 +1,7 @@
-"""What plugins read, held against what they state.
+"""Checks that plugins read only what their `inputs` state.
 
-In: plugins, pods and nodes. Out: the same plugins, asked with pods and nodes that record which of their
-fields are read; a field outside the plugin's `inputs` is named.
+In: plugins, pods and nodes. Out: the same plugins, called with pods and nodes that record which fields are
+read; a field outside the plugin's `inputs` is reported.
 
     def test_my_statement() -> None:
         assert_reads_only(MyPlugin, make_pod("p", labels={"app": "a"}), objects=[make_node("n1")])
@@ -260,7 +260,7 @@ class _Notes:
         return None if info is None else _recording_info(info, self)
 
     def nodes(self, given: Any) -> Any:
-        """Views of nodes record what of the table is read; anything else stays as it is."""
+        """Views of nodes record what of the table is read; anything else is unchanged."""
         if self._allowed is None or not isinstance(given, Nodes | NodeRow):
             return given
         table: Any = _RecordingTable(given.table, self.read_table)

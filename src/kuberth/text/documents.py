@@ -1,4 +1,4 @@
-"""Text → plain tree: the first step of reading whatever people and Kubernetes write. And back.
+"""Reads YAML and JSON text into plain trees, and writes it.
 
 In: YAML or JSON text. Out: trees of dict, list, str, int, float, bool and None, with an error for every
 duplicate key and every value JSON does not know, each at its path. Scalars mean what they mean to
@@ -216,8 +216,8 @@ class _TreeBuilder:
             line = event.start_mark.line + 1
             name = self._path[-1] = self._key(self._from_event(parser, event, anchors))
             if name in lines:
-                told = f"given more than once, on lines {lines[name]} and {line}; keep one"
-                self.errors.append(DuplicateKey(self._where(), told, line))
+                problem = f"given more than once, on lines {lines[name]} and {line}; keep one"
+                self.errors.append(DuplicateKey(self._where(), problem, line))
             value = self._from_event(parser, parser.get_event(), anchors)
             if name is not None:
                 lines[name] = line

@@ -1,4 +1,4 @@
-"""What is wrong in a configuration, and where.
+"""Errors in a configuration, with their places.
 
 In: problems found while reading, decoding, defaulting and validating.
 Out: `FieldError` values, and one `InvalidConfiguration` that carries all of them, one a line.
@@ -29,7 +29,7 @@ class FieldError(NamedTuple):
         return f"{self.path}: {self.message}" if self.path else self.message
 
 
-class DuplicateKey(FieldError):  # noqa: N818 - a problem that is told, nothing to raise
+class DuplicateKey(FieldError):  # noqa: N818 - a problem to report, not to raise
     """A key that is given more than once; `value` is the line of the later one, where lines are known."""
 
     __slots__ = ()

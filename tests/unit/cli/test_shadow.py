@@ -46,7 +46,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ),
         ("--plugin nowhere:Plugin", 1, "module 'nowhere' cannot be imported"),
         ("--feature-gates Nonsense=true", 1, "Nonsense"),
-        ("--kubeconfig some.kubeconfig --for 50ms", 1, "could not be asked anything within 0.05 s"),
+        ("--kubeconfig some.kubeconfig --for 50ms", 1, "did not answer within 0.05 s"),
         ("--for 10", 2, "expected a duration such as"),
         ("--for -5s", 2, "expected a duration above zero"),
         ("--settle 0", 2, "expected a duration above zero"),

@@ -84,7 +84,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("--plugin nowhere:Plugin", "--plugin nowhere:Plugin: module 'nowhere' cannot be imported"),
         ("--data notes.txt/x", "notes.txt/x: Not a directory; choose other places with --data"),
         ("--data folder", "folder/cluster.sqlite is damaged: file is not a database"),
-        ("--kubeconfig-out notes.txt", "notes.txt is no kubeconfig and is left as it is"),
+        ("--kubeconfig-out notes.txt", "notes.txt is not a kubeconfig and was not changed"),
         ("--host münchen", "--host münchen: expected a host name or an address"),
     ],
 )

@@ -92,7 +92,7 @@ def test_no_nodes_is_nobodys_rejection() -> None:
         pytest.param("outside", "record", "recording the FailedScheduling event", id="recorder"),
         pytest.param("written", "write", "writing the PodScheduled condition", id="writer"),
         pytest.param("failures", "_derive", "reading its present version", id="present-version"),
-        pytest.param("failures", "_note_rejectors", "noting who rejected it", id="rejectors"),
+        pytest.param("failures", "_note_rejectors", "noting the rejecting plugins", id="rejectors"),
     ],
 )
 def test_a_step_that_fails_costs_neither_the_pod_nor_the_other_steps(

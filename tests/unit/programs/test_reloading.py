@@ -39,7 +39,7 @@ class Scene:
             self.read,
             sources=[RuleSource("the source", self.look)],
             regarding=LEASE,
-            tell=self.told.append,
+            report=self.told.append,
         )
 
     async def look(self) -> object:

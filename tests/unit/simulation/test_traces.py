@@ -50,7 +50,7 @@ def test_csv_and_json_lines_say_the_same(tmp_path: Path) -> None:
         ("t.csv", "arrival,duration\n1,soon\n", ":2:2: duration: 'soon' cannot be read"),
         ("t.csv", "arrival,duration\n1,nan\n", ":2:2: duration: a duration is zero or more"),
         ("t.csv", "arrival,cpu\n1,much\n", ":2:2: requests:"),
-        ("t.csv", "arrival,cpu\n1,-1\n", ":2:2: requests: nobody asks for less than nothing"),
+        ("t.csv", "arrival,cpu\n1,-1\n", ":2:2: requests: negative amounts are not allowed"),
         ("t.csv", "arrival,colour\n1,red\n", ":1:2: unknown column colour"),
         ("t.csv", "arrival,arrival\n1,2\n", ":1:2: column arrival is there twice"),
         ("t.csv", "cpu\n1\n", ":1:1: there is no column arrival"),

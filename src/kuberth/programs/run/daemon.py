@@ -1,4 +1,4 @@
-"""`kuberth run` as a program: client, leader election, serving and the scheduler under one roof.
+"""Runs `kuberth run`: client, leader election, serving and the scheduler.
 
 In: settings from the command line. Out: an exit code: 0 after SIGTERM or SIGINT, 1 when the lease was
 lost or the scheduler could not go on. An API server that is not there yet is waited for.
@@ -58,12 +58,12 @@ logger = logging.getLogger(__name__)
 
 FIRST_PAUSE_SECONDS: Final = 0.5
 LONGEST_PAUSE_SECONDS: Final = 5.0
-"""Between two attempts to reach the API server, before up to as much again by lot."""
+"""Shortest time between two attempts to reach the API server; a random part of the same length is added."""
 BINDINGS: Final = Batching()
 EVENTS: Final = Batching(max_connections=8, max_batch=16, busy_connections=1, max_wait_seconds=0.02)
 """Events may be late, so they wait longer to share a batch."""
 REFUSALS: Final = 4
-"""After so many in a row credentials are taken for wrong."""
+"""Number of consecutive refusals after which credentials are considered wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,14 +91,14 @@ class Settings:
     master: str | None = None
     max_unschedulable_seconds: float = 300.0
     check_plans_every: int = CHECK_EVERY
-    """One cycle in so many is decided a second time without plans; 0: none."""
+    """One cycle in this number is decided a second time without plans; 0: none."""
     grace_seconds: float = 25.0
     serving: ServingSettings | None = None
     """None: nothing is served."""
     page: bool = False
     """Whether the page is, too."""
     read_again: Callable[[], KubeSchedulerConfiguration] | None = None
-    """Reads the configuration anew, if it can be another one while this runs."""
+    """Reads the configuration again, if it can change while the scheduler runs."""
     config_file: Path | None = None
     """The file it comes from; when it changes, it is read again."""
     flags: Mapping[str, str] = field(default_factory=dict)
@@ -302,7 +302,7 @@ class Life:
 
     def problem(self) -> str | None:
         """For the health check `scheduling-loop`."""
-        return "the scheduling loop ended unasked" if self._broken else None
+        return "the scheduling loop ended unexpectedly" if self._broken else None
 
     async def until_end(self) -> int:
         with self._watchdog.watching(on_signal=self._stop.set):
@@ -359,7 +359,7 @@ class Life:
     async def _watch_loop(self) -> None:
         await self.scheduler.loop.ended.wait()
         if not self.ending:
-            logger.error("the scheduling loop ended unasked; ending, so that a restart can mend it")
+            logger.error("the scheduling loop ended unexpectedly; exiting, so that it can be restarted")
             self._broken = True
             self._stop.set()
 
@@ -374,9 +374,9 @@ class Life:
 
 
 async def reach(api: Api, *, rng: random.Random | None = None) -> None:
-    """Return once the API server answers; raise what no waiting can mend.
+    """Return once the API server answers; raise errors that waiting cannot fix.
 
-    A server that is down or broken is waited for, as kube-scheduler does. Its certificate can only be mended
+    A server that is down or broken is waited for, as kube-scheduler does. Its certificate can only be fixed
     by another file, and refused credentials by other ones, unless the server is just starting: it may need
     a moment to know them.
     """
@@ -388,7 +388,7 @@ async def reach(api: Api, *, rng: random.Random | None = None) -> None:
             await api.get(Namespace, "kube-system")
             return
         except ApiError as exc:
-            # Any answer to this very question will do, also that it may not be asked.
+            # Any answer will do, even that this request is forbidden.
             if exc.code in (403, 404):
                 return
             refusals = refusals + 1 if isinstance(exc, UnauthorizedError) else 0

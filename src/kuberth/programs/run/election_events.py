@@ -1,4 +1,4 @@
-"""Events about who leads, as kube-scheduler writes them: on the Lease, in the shape of the core group.
+"""Events about leader changes, as kube-scheduler writes them: about the Lease, in the core group.
 
 In: the lease and a note, from the elector. Out: one core/v1 Event for each. The elector never waits for them,
 and an event that cannot be written is logged and dropped.

@@ -1,7 +1,7 @@
-"""A look inside a running scheduler, for the log: what SIGUSR2 asks for.
+"""Dumps the state of a running scheduler to the log, on SIGUSR2.
 
-In: a scheduler. Out: where its cluster table differs from the API, what is on every node, and who waits
-in which queue and why.
+In: a scheduler. Out: where its cluster table differs from the API, the pods on every node, and the pods in
+each queue with their reasons.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ class LeaderElector:
         on_new_leader: Callable[[str], None] | None = None,
         on_event: Callable[[Lease, str], None] | None = None,
     ) -> None:
-        """`on_new_leader` is told the leader's identity when it changes, "" when nobody leads.
+        """`on_new_leader` gets the leader's identity when it changes, "" if there is no leader.
 
         `on_event` is given the lease and a note for an Event with reason LeaderElection.
         """
@@ -92,13 +92,13 @@ class LeaderElector:
 
     @property
     def leader(self) -> str:
-        """Who holds the lease as far as this process knows; "" for nobody."""
+        """The last known holder of the lease; "" for none."""
         return self._observed.holder_identity or ""
 
     def may_write(self) -> bool:
         """Whether this process leads for sure: ask before every write.
 
-        Counted from the moment the last successful renewal was sent, which is before anybody else can
+        Counted from the moment the last successful renewal was sent, which is before another process can
         have seen it: the next leader waits the whole lease duration, and this ends at the renew deadline.
         """
         return self._leading and self._clock.now_ns() - self._renewed_ns < self._renew_seconds * NANOSECONDS
@@ -125,7 +125,7 @@ class LeaderElector:
         logger.info("leading: the lease %s is ours", self)
 
     async def hold(self) -> None:
-        """Renew the lease until somebody else has it or the renew deadline passes; then LeadershipLost."""
+        """Renew the lease until another process has it or the renew deadline passes; then LeadershipLost."""
         while await self._renew_within_deadline():
             self._report()
             await asyncio.sleep(self._retry_seconds)
@@ -173,7 +173,7 @@ class LeaderElector:
             async with asyncio.timeout_at(deadline):
                 renewed = await self._attempt()
                 tick = loop.time()
-                # Once somebody else was seen to lead there is nothing left to renew.
+                # Once another leader was seen there is nothing left to renew.
                 while not renewed and self._leading:
                     tick = max(tick + self._retry_seconds, loop.time())
                     await asyncio.sleep(tick - loop.time())
@@ -278,7 +278,7 @@ class LeaderElector:
             return
         self._reported = self.leader
         if self.leader != self.identity:
-            logger.info("the lease %s is held by %s", self, self.leader or "nobody")
+            logger.info("the lease %s is held by %s", self, self.leader or "no process")
         if self._on_new_leader is not None:
             self._on_new_leader(self.leader)
 

@@ -1,11 +1,11 @@
-"""Notices when the event loop stands still, says who holds it, and lets signals end the process all the same.
+"""Detects a blocked event loop, reports what blocks it, and lets signals end the process anyway.
 
 In: beats from the event loop, signals, and a thread that looks from outside. Out: a log line with the plugin,
-its extension point and the stack; and the end of the process when a signal finds nobody who could heed it.
+its extension point and the stack; and the end of the process when the loop cannot handle a signal.
 
 Everything runs on one loop, so a plugin that blocks in a synchronous point stops the health endpoints too:
 liveness probes go unanswered, which is how a kubelet notices. The thread cannot end the plugin; it can only
-tell of it and make sure that the process can be ended.
+report it and make sure that the process can be ended.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class Patience(NamedTuple):
     beat: float = 1.0
     """How often the loop shows that it turns, and the thread looks."""
     blocked: float = 10.0
-    """After so long without a beat the thread tells who holds the loop."""
+    """Time without a beat after which the thread reports what blocks the loop."""
     again: float = 60.0
-    """After so long it tells again."""
+    """Time before it reports again."""
     signal: float = 5.0
     """So long the loop has to heed a signal before the thread ends the process."""
 
@@ -144,9 +144,9 @@ class Watchdog:
 def _blame() -> str:
     found = held_by(_main_frame())
     if found is None:
-        return "no plugin is asked"
+        return "no plugin is running"
     plugin, point = found
-    return f"plugin {plugin} is asked at {point} and has not answered"
+    return f"plugin {plugin} is running at {point} and has not returned"
 
 
 def held_by(frame: FrameType | None) -> tuple[str, str] | None:

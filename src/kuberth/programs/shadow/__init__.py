@@ -1,1 +1,1 @@
-"""`kuberth shadow` as a program: beside a cluster's real scheduler, would this one have done the same?"""
+"""`kuberth shadow`: compares decisions with those of a cluster's scheduler, read-only."""

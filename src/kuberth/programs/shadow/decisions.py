@@ -1,4 +1,4 @@
-"""What the shadow says about one decision of the real scheduler, and about all of them.
+"""Decisions of the real scheduler compared with ours, and the report about them.
 
 In: decisions, one after the other. Out: each as a tree for JSON, and a report: how often the two agree, what
 explains it where they do not, how long pods waited and how long deciding took here.

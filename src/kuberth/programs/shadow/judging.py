@@ -1,8 +1,8 @@
-"""Decides a pod beside the real scheduler, and looks for what explains a difference.
+"""Decides a pod beside the real scheduler, and looks for the cause of a difference.
 
 In: the pod as it waited, where it went, and the changes seen moments before and after. Out: how the two
 decisions compare. The real scheduler decided a moment before its binding was seen, over a cluster that knew
-of its own bindings at once: so a difference is tried again with some of those changes counted the other way.
+of its own bindings at once: so a difference is evaluated again with some of these changes reverted.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Surroundings(NamedTuple):
 
 
 class ShadowJudge:
-    """Asks an evaluator, which is kept current by somebody else."""
+    """Evaluates pods with an evaluator that the caller keeps up to date."""
 
     def __init__(self, evaluator: Evaluator, *, percentage_of_nodes_to_score: int | None = None) -> None:
         """The percentage counts where the profile has none of its own."""

@@ -1,6 +1,6 @@
 """The shadow's metrics. In: decisions. Out: Prometheus families, and a server that shows them.
 
-They are served to whoever reaches the address: to ask the API server who that is would be a write.
+They are served without authentication: asking the API server for a review would be a write.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class ShadowMetrics(MetricSet):
         buckets=exponential_buckets(0.001, 2, 15),
     )
     attempts = Counter(
-        "kuberth_shadow_attempts_total", "Attempts for pods that were placed, by whose.", ("scheduler",)
+        "kuberth_shadow_attempts_total", "Attempts for pods that were placed, by scheduler.", ("scheduler",)
     )
 
     def note(self, decision: ShadowDecision) -> None:

@@ -1,7 +1,7 @@
-"""The life of `kuberth shadow`: client, shadow, metrics, and when it ends.
+"""Runs `kuberth shadow`: client, shadow, metrics, and the end.
 
 In: settings from the command line, and callbacks. Out: a report, after a signal, a time, or a number of
-pods. Nothing is ever written: plugins get an API that only remembers, and the real one is listed and watched.
+pods. Nothing is written: plugins get an API for dry runs, and the real one is only read.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from kuberth.programs.shadow.metrics import ShadowMetrics, metrics_server
 from kuberth.programs.shadow.shadow import SETTLE_SECONDS, Shadow
 
 QUIET_SECONDS: Final = 30.0
-"""After so long without a pod of the shadowed scheduler it is said that there is none."""
+"""Time without a pod of the shadowed scheduler after which a message says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +40,9 @@ class ShadowSettings:
     kubeconfig: str | None = None
     context: str | None = None
     for_seconds: float | None = None
-    """End after so long; None: not by itself."""
+    """Stop after this time; None: never."""
     pods: int | None = None
-    """End after so many placed pods; None: not by itself."""
+    """Stop after this number of placed pods; None: never."""
     settle_seconds: float = SETTLE_SECONDS
     metrics_host: str = "127.0.0.1"
     metrics_port: int | None = None
@@ -105,7 +105,7 @@ class ShadowRun:
             self.shadow.stop()
 
     async def _mind(self) -> None:
-        """Say how it stands at the start, and when there is nothing to see."""
+        """Report the start, and when no pod of the scheduler is seen."""
         name, shadow = self._settings.scheduler_name, self.shadow
         try:
             async with asyncio.timeout(QUIET_SECONDS):
@@ -129,7 +129,7 @@ class ShadowRun:
 
 
 def profile_for(config: KubeSchedulerConfiguration, scheduler_name: str) -> str:
-    """The profile that decides in this scheduler's place: the one of its name, or the only one there is."""
+    """The profile for this scheduler: the one with its name, or the only one."""
     names = [profile.scheduler_name for profile in config.profiles]
     if scheduler_name in names:
         return scheduler_name
@@ -147,7 +147,7 @@ async def run_shadow(
     on_decision: Callable[[ShadowDecision], None],
     on_message: Callable[[str], None],
 ) -> ShadowReport:
-    """Run beside the cluster's scheduler until SIGINT, SIGTERM, or what the settings say."""
+    """Run beside the cluster's scheduler until SIGINT, SIGTERM, or the limits of the settings."""
     connection = settings.config.client_connection
     client = load_client_config(
         kubeconfig=settings.kubeconfig or connection.kubeconfig or None, context=settings.context
@@ -173,9 +173,7 @@ async def run_shadow(
         try:
             await asyncio.wait_for(reaching, settings.for_seconds)
         except TimeoutError as error:
-            raise KuberthError(
-                f"the API server could not be asked anything within {settings.for_seconds:g} s; is it up?"
-            ) from error
+            raise KuberthError(f"the API server did not answer within {settings.for_seconds:g} s") from error
         except asyncio.CancelledError:
             if not reaching.cancelled() or not run.shadow.stopped.is_set():
                 raise

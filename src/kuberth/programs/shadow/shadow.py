@@ -100,7 +100,7 @@ class Shadow:
         self._pending: dict[str, _Pending] = {}
         self._numbers = count()
         self._failures: dict[str, dict[str, int]] = {}
-        """By the pod's UID, then by event: how often it was told."""
+        """By the pod's UID, then by event: how often it happened."""
         self._stream: deque[_Arrival] = deque()
         """Seen, but not in the table yet."""
         self._recent: deque[_Change] = deque(maxlen=MOST_AROUND)
@@ -185,7 +185,7 @@ class Shadow:
         return handle
 
     def _event(self, old: Event | None, new: Event | None) -> None:
-        """Count the failed attempts that events tell of."""
+        """Count the failed attempts that events report."""
         event = new or old
         if event is None:
             return
@@ -257,7 +257,7 @@ class Shadow:
         if not new.spec.scheduling_gates and new.metadata.uid not in self._pending:
             self._pending[new.metadata.uid] = _Pending(next(self._numbers), at if self._begun else None)
         if self._begun and condition is not None and (old is None or condition != rejection_of(old)):
-            # Before its promise counts: one that came with the rejection is for the next attempt.
+            # Before its nomination counts: one that came with the rejection is for the next attempt.
             self._decide(at, new if old is None else old, message=condition.message)
         info = self._derive(new)
         if info.group:
@@ -402,7 +402,7 @@ def _as_it_waited(pod: Pod) -> Pod:
 
 
 def _unfinished(pod: Pod | None) -> Pod | None:
-    """A finished pod takes no room, whether or not its object is still there."""
+    """A finished pod uses no resources, even if its object still exists."""
     is_finished = pod is not None and pod.status.phase in ("Succeeded", "Failed") and pod.spec.node_name
     return None if is_finished else pod
 

@@ -1,7 +1,6 @@
-"""A whole cluster in one process: API server, hollow nodes, controllers and the scheduler.
+"""Runs a whole cluster in one process: API server, hollow nodes, controllers and the scheduler.
 
-In: settings from `kuberth up`. Out: a cluster that kubectl talks to, kept in one SQLite file, until it is
-told to end.
+In: settings from `kuberth up`. Out: a cluster for kubectl, stored in one SQLite file, until it is stopped.
 """
 
 from __future__ import annotations
@@ -115,7 +114,7 @@ class EmbeddedCluster:
         self.kubeconfig_path = kubeconfig_path
         self.scheduler = scheduler
         self.page_link = page_link
-        """Opens the page logged in: whoever has it is admin."""
+        """The address of the page with its token, which gives administrator rights."""
         self.observer = Observer(core, waiting_pods=None if scheduler is None else scheduler.waiting_pods)
 
     async def summary(self) -> Summary:
@@ -129,7 +128,7 @@ async def running_cluster(
     """Everything started, in order, and ended in reverse."""
     clock = SystemClock()
     controllers = _chosen(settings.without)
-    load_shapes(settings.shapes, count=0)  # what is wrong with them is told before anything is made
+    load_shapes(settings.shapes, count=0)  # errors are reported before anything is created
     drivers = None if settings.devices is None else load_devices(settings.devices)
     async with AsyncExitStack() as stack:
         with _files_told(settings):
@@ -162,7 +161,7 @@ async def running_cluster(
         progress(f"API server on {server.url}")
         page_link: str | None = None
         if overview is not None and settings.page is not None:
-            page = await _serve_page(stack, settings.page, server, tell=progress)
+            page = await _serve_page(stack, settings.page, server, report=progress)
             await stack.enter_async_context(_background(overview.run(), name="overview"))
             page_link = f"{page.url}{PAGE_PATH}/#token={credentials.token}"
         count = await settle(
@@ -171,7 +170,7 @@ async def running_cluster(
             shapes=settings.shapes,
             remove=settings.remove_nodes,
             now=stamp(clock),
-            tell=progress,
+            report=progress,
         )
         if settings.devices is not None and drivers is not None:
             await check_drivers(core, drivers, settings.devices)
@@ -194,7 +193,7 @@ async def running_cluster(
                     own.read_with(settings.rules),
                     sources=[own.source, *settings.rule_sources],
                     regarding=own.reference,
-                    tell=progress,
+                    report=progress,
                 )
                 if await own.source.look() is not None:
                     await reloading.reload(because=own.source.name)
@@ -209,7 +208,7 @@ async def running_cluster(
 
 
 async def _serve_page(
-    stack: AsyncExitStack, settings: PageSettings, server: HttpServer, *, tell: Callable[[str], None]
+    stack: AsyncExitStack, settings: PageSettings, server: HttpServer, *, report: Callable[[str], None]
 ) -> LoopbackListener:
     """All that the API server serves, at a door without a certificate."""
 
@@ -222,7 +221,7 @@ async def _serve_page(
         if not settings.or_any:
             raise
     listener = await stack.enter_async_context(door(0))
-    tell(f"port {settings.port} is taken, so the page is on port {listener.port}")
+    report(f"port {settings.port} is taken, so the page is on port {listener.port}")
     return listener
 
 
@@ -320,7 +319,7 @@ async def _background(work: Coroutine[Any, Any, None], *, name: str) -> AsyncIte
 
 @asynccontextmanager
 async def _scheduling(scheduler: Scheduler) -> AsyncIterator[None]:
-    """A scheduler that ends though nobody asked takes everything with it: pods would wait in silence."""
+    """Stop everything if the scheduler ends by itself: pods would wait without an error."""
     failure: Exception | None = None
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(_run(scheduler), name="scheduler")
@@ -348,7 +347,7 @@ async def _run(scheduler: Scheduler) -> None:
 
 async def _watch_loop(scheduler: Scheduler) -> None:
     await scheduler.loop.ended.wait()
-    raise KuberthError("the scheduling loop ended unasked, so the cluster ends; the log above says more")
+    raise KuberthError("the scheduling loop ended unexpectedly, so the cluster ends; the log above says more")
 
 
 async def apply(core: Core, manifest: Manifest) -> None:

@@ -1,7 +1,7 @@
-"""Modules of plugins read anew after their files have changed, all or none.
+"""Reloads plugin modules after their files have changed, all or none.
 
 In: the modules that `--plugin` and `--queue` name. Out: those and what they import from the same folder,
-in new versions; whoever uses classes of the old ones goes on with these.
+in new versions; users of old classes keep them.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class FreshModules:
             if (stat := _stat(module)) is not None
         )
 
-    def anew(self, use: Callable[[], T]) -> T:
-        """What `use` makes of modules that are imported anew by it. If it fails, the old ones stay."""
+    def reloaded(self, use: Callable[[], T]) -> T:
+        """The result of `use`, which imports the modules again. If it fails, the old ones stay."""
         old = self._modules()
         for name, module in old.items():
             del sys.modules[name]
-            # Compiled files are told apart by the second; somebody may have saved twice in one.
+            # Compiled files are distinguished by the second; a file may be saved twice in one.
             with suppress(OSError, TypeError):
                 os.unlink(module.__cached__)
         importlib.invalidate_caches()

@@ -1,7 +1,7 @@
-"""Where kubectl finds the cluster: a kubeconfig that is merged into what is there, or one of a process alone.
+"""Writes kubeconfig files: merged into an existing file, or temporary for one process.
 
-In: the kubeconfig's tree and a path, or none. Out: a file that only its owner can read. A cluster that keeps
-nothing has a file for as long as its process lives; what a killed one left is removed by the next.
+In: the kubeconfig's tree and a path, or none. Out: a file that only its owner can read. A cluster in memory
+has a file for the lifetime of its process; the file of a killed process is removed by the next.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _read(path: Path) -> Obj:
 
 def _no_kubeconfig(path: Path, problem: str) -> ConfigError:
     return ConfigError(
-        f"{path} is no kubeconfig and is left as it is: {problem}; name another file with --kubeconfig-out"
+        f"{path} is not a kubeconfig and was not changed: {problem}; give another file with --kubeconfig-out"
     )
 
 
@@ -74,7 +74,7 @@ def _merged(old: Obj, ours: Obj) -> Obj:
                 kept.append(entry)
             elif name == "contexts":
                 context = new[entry["name"]]
-                # A namespace that somebody chose for it stays chosen.
+                # Keep a namespace that the user has set.
                 context["context"] = {**(entry.get("context") or {}), **context["context"]}
         merged[name] = kept + list(new.values())
     return merged
@@ -88,7 +88,7 @@ def of_this_process(tree: Obj, *, folder: Path | None = None) -> Iterator[Path]:
         _sweep(folder)
         path = folder / f"memory-{secrets.token_hex(4)}{_ENDING}"
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-        # The lock is what tells a file in use from one that was left: the system lets go of it with the
+        # The lock marks a file in use: the system releases it with the
         # process, whatever ended it.
         fcntl.flock(descriptor, fcntl.LOCK_EX)
     with os.fdopen(descriptor, "wb") as file:

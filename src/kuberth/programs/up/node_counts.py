@@ -1,7 +1,7 @@
-"""How many hollow nodes there are to be, beside those that an earlier run left.
+"""Decides how many hollow nodes to register.
 
-In: what is in the store and what was asked for. Out: how many to register, and words where the two differ.
-Nodes are only ever added unless somebody asks for less: pods run on them, and people labelled them.
+In: the nodes in the store and the requested number. Out: the number to register, and messages about
+differences. Nodes are removed only on request: pods run on them, and users may have labelled them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kuberth.local.apiserver.verbs.core import Core
 from kuberth.local.hollow.shapes import HOLLOW, load_shapes, make_nodes
 
 FIRST_NODES: Final = 5
-"""Of a new cluster that nobody gave a number."""
+"""Number of nodes of a new cluster without --nodes."""
 _SHOWN: Final = 3
 
 
@@ -28,7 +28,7 @@ async def settle(
     shapes: Path | None,
     remove: bool,
     now: str,
-    tell: Callable[[str], None],
+    report: Callable[[str], None],
 ) -> int:
     """How many nodes to register, after those were removed that were to be; None: as many as there are."""
     present = {name_of(node) for node in (await core.list("nodes"))["items"] if _is_made_here(node)}
@@ -44,9 +44,9 @@ async def settle(
     if remove:
         for name in surplus:
             await core.delete("nodes", name)
-        tell(f"{_nodes(len(surplus))} beyond the {len(wanted)} asked for removed: {_some(surplus)}")
+        report(f"{_nodes(len(surplus))} beyond the {len(wanted)} asked for removed: {_some(surplus)}")
     else:
-        tell(
+        report(
             f"{_nodes(len(present))} are kept from before, {len(surplus)} more than asked for: all stay; "
             f"--remove-nodes removes {_some(surplus)} with the pods on them"
         )

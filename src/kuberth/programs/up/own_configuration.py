@@ -1,7 +1,7 @@
-"""The scheduler's configuration as an object of the very cluster: a ConfigMap that can be edited.
+"""The scheduler's configuration as a ConfigMap in the cluster, which can be edited.
 
 In: `kube-system/kuberth-scheduler`. Out: the text under `config.yaml`, whenever the ConfigMap changes.
-Without the ConfigMap the scheduler goes by what `kuberth up` was started with.
+Without the ConfigMap the scheduler uses the configuration that `kuberth up` was started with.
 """
 
 from __future__ import annotations

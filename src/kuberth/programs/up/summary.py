@@ -1,7 +1,7 @@
-"""How a cluster stands: what its pods do, why they wait, and how fast they find their nodes.
+"""Summarises a cluster: phases of pods, why they wait, and the binding rate.
 
-In: the store's objects, the scheduler's waiting room, the time. Out: a `Summary` at every look. A look reads
-all pods, so whoever looks often asks `pause_seconds` how soon to come again.
+In: the store's objects, the scheduler's waiting pods, the time. Out: a `Summary`. Making one reads all
+pods; `pause_seconds` says how long to wait before the next.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Observer:
         self._bound: frozenset[str] | None = None
         """UIDs of the pods that had a node at the last look."""
         self._newly_bound: deque[tuple[float, int]] = deque()
-        """When somebody looked, and how many pods had got a node since the look before."""
+        """Times of summaries, with the number of pods placed since the one before."""
         self._took_seconds = 0.0
 
     @property
@@ -115,7 +115,7 @@ def _reason(pod: Obj, phase: str) -> str:
     for condition in status.get("conditions") or ():
         if isinstance(condition, dict) and condition.get("type") == "PodScheduled":
             message = str(condition.get("message") or "")
-            # The second sentence tells what preemption tried, which differs from pod to pod and hides what
+            # The second sentence is about preemption, which differs from pod to pod and hides what
             # they have in common.
             if text := message.partition(". ")[0] if message.startswith("0/") else message:
                 return text

@@ -1,1 +1,1 @@
-"""Readers of traces that others have published. In: their files. Out: arrivals, and nodes where they tell."""
+"""Readers of published traces. In: their files. Out: arrivals, and nodes if the trace has them."""

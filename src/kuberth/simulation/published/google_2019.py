@@ -2,8 +2,8 @@
 
 Columns are named as in BigQuery, those of nested records with a dot (`resource_request.cpus`). Times are
 microseconds since ten minutes before the trace; sizes are shares of the largest machine, which is taken to
-be one of `MACHINE`. If a file of the same name has "collection" in place of "instance", it tells the users,
-who are the tenants; else tenants are scheduling classes. Allocs (reservations) are left out.
+be one of `MACHINE`. If a file of the same name has "collection" in place of "instance", it has the users,
+which are the tenants; else tenants are scheduling classes. Allocs (reservations) are left out.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kuberth.simulation.arrivals import Arrival
 from kuberth.simulation.published.columns import TableRow, read_rows
 
 MACHINE: Final = {"cpu_milli": 64_000, "memory_mib": 512 * 1024}
-"""What 1.0 stands for; the trace does not tell."""
+"""The amount that 1.0 stands for; the trace does not say."""
 _NEEDED: Final = (
     "time",
     "type",

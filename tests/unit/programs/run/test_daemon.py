@@ -162,10 +162,10 @@ def test_a_loop_that_ends_unasked_ends_the_process_with_an_error(caplog: pytest.
         api.put(make_node("n"))
         api.put(make_pod("p"))
         await until(lambda: life.ending)
-        assert life.problem() == "the scheduling loop ended unasked"
+        assert life.problem() == "the scheduling loop ended unexpectedly"
 
     assert live(scenario) == 1
-    assert "the scheduling loop ended unasked" in caplog.text
+    assert "the scheduling loop ended unexpectedly" in caplog.text
 
 
 def test_a_leader_that_cannot_renew_ends_with_an_error_that_says_so(caplog: pytest.LogCaptureFixture) -> None:

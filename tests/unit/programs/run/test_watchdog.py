@@ -53,7 +53,7 @@ def test_a_loop_that_stands_is_told_once_and_again_after_a_minute(caplog: pytest
     for _ in range(60):
         rig.after(1)
     (line,) = told(caplog)
-    assert line.startswith("the event loop has not turned for 10 s: no plugin is asked. ")
+    assert line.startswith("the event loop has not turned for 10 s: no plugin is running. ")
     assert "test_watchdog.py" in caplog.text, "the stack is part of it"
     rig.after(1)
     assert len(told(caplog)) == 2
@@ -81,7 +81,7 @@ def test_a_signal_that_nobody_heeds_ends_the_process(caplog: pytest.LogCaptureFi
     assert rig.ends == []
     rig.after(1)
     assert rig.ends == [1]
-    assert told(caplog)[-1] == "a signal came 5 s ago and no plugin is asked; ending without it"
+    assert told(caplog)[-1] == "a signal came 5 s ago and no plugin is running; ending without it"
 
 
 def test_the_second_signal_ends_at_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -191,12 +191,12 @@ def test_a_blocked_process_says_why_and_ends_at_a_signal(
     process = start(plugin)
     assert process.stderr is not None
     line = process.stderr.readline()
-    assert re.match(r"the event loop has not turned for \d+ s: plugin Blocking is asked at Filter and ", line)
+    assert re.match(r"the event loop has not turned for \d+ s: plugin Blocking is running at Filter and ", line)
     assert any("in filter" in line for line in process.stderr), "the stack shows where"
     process.send_signal(signal.SIGTERM)
     assert process.wait(timeout=60) == 1
     rest = process.stderr.read()
-    assert "plugin Blocking is asked at Filter and has not answered; ending without it" in rest
+    assert "plugin Blocking is running at Filter and has not returned; ending without it" in rest
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -36,10 +36,10 @@ def test_what_changed_is_read_anew_even_if_saved_twice_in_a_second(folder: Path)
     assert asyncio.run(modules.look()) == before
     for number in (2, 3):
         (folder / "fresh_rule.py").write_text(f"import fresh_help\n\ndef rule():\n    return {number}\n")
-        assert modules.anew(answers) == (number, "old")
+        assert modules.reloaded(answers) == (number, "old")
     (folder / "fresh_help.py").write_text("def help():\n    return 'new'\n")
     assert asyncio.run(modules.look()) != before
-    assert modules.anew(answers) == (3, "new")
+    assert modules.reloaded(answers) == (3, "new")
     assert sys.modules["json"] is json
 
 
@@ -51,7 +51,7 @@ def test_a_module_that_cannot_be_read_leaves_the_old_ones(folder: Path, text: st
     (folder / "fresh_help.py").write_text("def help():\n    return 'new'\n")
     (folder / "fresh_rule.py").write_text(f"import fresh_help\n{text}")
     with pytest.raises((SyntaxError, RuntimeError)):
-        modules.anew(answers)
+        modules.reloaded(answers)
     assert {name: sys.modules[name] for name in old} == old
     assert answers() == (1, "old")
 

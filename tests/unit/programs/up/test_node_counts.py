@@ -27,7 +27,7 @@ def settled(
         theirs = {"name": "theirs", "annotations": {HOLLOW: "true"}}
         await rig.core.create("nodes", {"metadata": theirs})
         told: list[str] = []
-        count = await settle(rig.core, nodes=nodes, shapes=shapes, remove=remove, now=NOW, tell=told.append)
+        count = await settle(rig.core, nodes=nodes, shapes=shapes, remove=remove, now=NOW, report=told.append)
         return count, told, await names(rig)
 
     return run(main)
