@@ -62,7 +62,7 @@ class Checker:
     ) -> None:
         """`lists`: attributes of devices may be lists. `variables`: the declared names."""
         self._variables = variables
-        self._problems = problems
+        self.problems = problems
         self._device_fields = device_fields(lists=lists)
         self._bindings = Bindings()
         self._scopes: list[dict[str, Type]] = []
@@ -88,7 +88,7 @@ class Checker:
         return self._variables.get(name) or TYPE_NAMES.get(name)
 
     def _report(self, node: Expression, message: str) -> None:
-        self._problems.append(Problem(node.offset, message))
+        self.problems.append(Problem(node.offset, message))
 
     def _undeclared(self, node: Expression, name: str) -> Type:
         self._report(node, f"undeclared reference to '{name}' (in container '')")
@@ -274,10 +274,10 @@ class Checker:
             wanted = self._device_fields.get(field.name)
             given = self._check(field.value)
             if wanted is None:
-                self._problems.append(Problem(field.offset, f"undefined field '{field.name}'"))
+                self.problems.append(Problem(field.offset, f"undefined field '{field.name}'"))
             elif not self._bindings.assignable(wanted, given):
                 text = f"expected type of field '{field.name}' is '{wanted}' but provided type is '{given}'"
-                self._problems.append(Problem(field.offset, text))
+                self.problems.append(Problem(field.offset, text))
         return DEVICE
 
     def _comprehension(self, node: Comprehension) -> Type:

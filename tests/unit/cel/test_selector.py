@@ -19,7 +19,7 @@ def test_an_expression_is_compiled_once() -> None:
 def test_equal_devices_are_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = compile_selector('device.attributes["d"].index == 7')
     assert asked.matches(device(7))
-    monkeypatch.setattr(asked, "_evaluate", None)
+    monkeypatch.setattr(asked, "_program", None)
     assert asked.matches(device(7))
 
 
@@ -28,7 +28,7 @@ def test_a_failure_is_remembered_and_raised_anew(monkeypatch: pytest.MonkeyPatch
     for _ in range(2):
         with pytest.raises(CelRuntimeError, match=r"^no such key: nope$"):
             asked.matches(device(7))
-        monkeypatch.setattr(asked, "_evaluate", None)
+        monkeypatch.setattr(asked, "_program", None)
 
 
 def test_the_memory_is_bounded() -> None:

@@ -44,3 +44,8 @@ def test_a_rule_that_costs_too_much() -> None:
     rule = compile_rule("self.all(a, self.all(b, self.all(c, a + b + c >= 0)))")
     with pytest.raises(CelRuntimeError, match="cost limit exceeded"):
         rule.evaluate(list(range(1000)))
+
+
+def test_a_rule_may_nest_as_deep_as_a_selector() -> None:
+    assert compile_rule("(" * 200 + "self" + ")" * 200).evaluate(True) is True
+    assert compile_rule(f"{'!' * 2}".join(["self == true && "] * 40) + "self").evaluate(True) is True

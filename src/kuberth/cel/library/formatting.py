@@ -203,8 +203,8 @@ def go_quote(text: str) -> str:
     """A text in quotes as Go writes it (%q)."""
     out: list[str] = []
     for char in text:
-        if char in _GO_ESCAPES:
-            out.append(_GO_ESCAPES[char])
+        if char in GO_ESCAPES:
+            out.append(GO_ESCAPES[char])
         elif char.isprintable():
             out.append(char)
         elif ord(char) < 0x80:
@@ -216,7 +216,7 @@ def go_quote(text: str) -> str:
     return f'"{"".join(out)}"'
 
 
-_GO_ESCAPES = {
+GO_ESCAPES = {
     "\a": r"\a",
     "\b": r"\b",
     "\f": r"\f",

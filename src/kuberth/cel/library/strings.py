@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kuberth.cel.declarations import Overload, function, method
-from kuberth.cel.library.formatting import format_text
+from kuberth.cel.library.formatting import GO_ESCAPES, format_text
 from kuberth.cel.values import (
     MAX_CHARACTERS,
     MAX_ELEMENTS,
@@ -19,19 +19,7 @@ _SPACES = (
 )
 _LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 _UPPER = {code: code - 32 for code in range(ord("a"), ord("z") + 1)}
-_QUOTED = str.maketrans(
-    {
-        "\a": r"\a",
-        "\b": r"\b",
-        "\f": r"\f",
-        "\n": r"\n",
-        "\r": r"\r",
-        "\t": r"\t",
-        "\v": r"\v",
-        "\\": r"\\",
-        '"': r"\"",
-    }
-)
+_QUOTED = str.maketrans(GO_ESCAPES)
 
 
 def _two_texts(one: Value, other: Value) -> None:

@@ -1,0 +1,83 @@
+"""Compiled expressions: parsed, checked, validated, and evaluated within the limits of cost and work.
+
+In: the text of an expression and the types of its variables; later their values. Out: a `Program`, and the
+value and cost of each evaluation. `selector` and `validation_rules` are its two uses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from kuberth.cel.checking import Checker
+from kuberth.cel.compiling import Compiler, Evaluate, Frame
+from kuberth.cel.costs import LIMIT
+from kuberth.cel.deep_calls import deep_calls
+from kuberth.cel.environment import VARIABLES
+from kuberth.cel.parsing import parse
+from kuberth.cel.source import Problem, Source
+from kuberth.cel.static_types import Type
+from kuberth.cel.validating import validate
+from kuberth.cel.values import COST_EXCEEDED, WORK, CostExceeded, Value
+from kuberth.errors import CelCompileError, CelRuntimeError
+
+_SHALLOW = 20  # expressions up to this depth stay within Python's recursion limit
+
+
+class Program:
+    """A compiled expression; `result` is its static type."""
+
+    def __init__(self, evaluate: Evaluate, result: Type, *, frame_length: int, deep: bool) -> None:
+        self.result = result
+        self._evaluate = evaluate
+        self._deep = deep
+        self._frame = [0] + [None] * (frame_length - 1)
+
+    def run(self, *values: Value) -> tuple[Value, int]:
+        """The value for these variables, and its cost; raises `CelRuntimeError` if the evaluation fails."""
+        WORK.begin()
+        frame: Frame = self._frame.copy()
+        frame[1 : len(values) + 1] = values
+        try:
+            if self._deep:
+                with deep_calls():
+                    value = self._evaluate(frame)
+            else:
+                value = self._evaluate(frame)
+        except (CostExceeded, RecursionError, MemoryError):
+            raise CelRuntimeError(COST_EXCEEDED) from None
+        if frame[0] > LIMIT:
+            raise CelRuntimeError(COST_EXCEEDED)
+        return value, frame[0]
+
+
+def compile_program(
+    expression: str,
+    *,
+    lists: bool = False,
+    variables: Mapping[str, Type] = VARIABLES,
+    more: Sequence[str] = (),
+) -> Program:
+    """Compile an expression; raises `CelCompileError` for an invalid text.
+
+    `lists` and `variables` are the checker's options; `more` are the variables after the first, in order.
+    """
+    WORK.begin()
+    try:
+        with deep_calls():
+            return _compile(expression, Checker([], lists=lists, variables=variables), more)
+    except (CostExceeded, RecursionError, MemoryError):
+        raise CelCompileError("program instantiation failed: the expression is too large") from None
+
+
+def _compile(expression: str, checker: Checker, more: Sequence[str]) -> Program:
+    problems: list[Problem] = checker.problems
+    tree = parse(expression, problems)
+    if tree is not None:
+        result = checker.check(tree)
+        if not problems:
+            problems += validate(tree, checker.final)
+    if tree is None or problems:
+        raise CelCompileError(f"compilation failed: {Source(expression).report(problems)}")
+    compiler = Compiler(checker.final, more=more)
+    evaluate, frame_length = compiler.compile(tree)
+    return Program(evaluate, result, frame_length=frame_length, deep=compiler.deepest > _SHALLOW)
