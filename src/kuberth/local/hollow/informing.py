@@ -112,6 +112,20 @@ class Informer:
         )
         return self._note(written)
 
+    async def create_if_absent(self, body: Obj) -> None:
+        """Create an object; one that exists is left unchanged."""
+        try:
+            await self.create(body)
+        except StatusError as error:
+            if error.reason != "AlreadyExists":
+                raise
+
+    async def write_status(self, obj: Obj, status: Obj) -> Obj:
+        """Write the object's status if it differs; the object afterwards."""
+        if status == obj.get("status", {}):
+            return obj
+        return await self.update({**obj, "status": status}, subresource="status")
+
     async def delete(self, obj: Obj, *, grace_seconds: int | None = None, propagation: str = "") -> None:
         """Delete the object with this UID; it is no error if it is gone or was created again."""
         uid = obj["metadata"]["uid"]

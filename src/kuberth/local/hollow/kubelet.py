@@ -194,7 +194,7 @@ class HollowKubelet:
         return stop, (due_ns - now_ns) / NANOSECONDS + 1.0
 
     async def _write(self, pod: Obj, status: Obj) -> Obj:
-        return await self._pods.update({**pod, "status": status}, subresource="status")
+        return await self._pods.write_status(pod, status)
 
     def _next_address(self) -> str:
         while True:

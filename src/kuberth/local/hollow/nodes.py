@@ -113,15 +113,8 @@ class HollowNodes:
     async def _register(self) -> None:
         nodes = list(make_nodes(self._shapes, now=stamp(self._clock)))
         for start in range(0, len(nodes), _REGISTER_AT_ONCE):
-            await wait_all(map(self._make_node, nodes[start : start + _REGISTER_AT_ONCE]))
-
-    async def _make_node(self, node: Obj) -> None:
-        try:
-            await self._nodes.create(node)
-        except StatusError as error:
-            # From an earlier run, perhaps with labels and taints that users added: it is kept unchanged.
-            if error.reason != "AlreadyExists":
-                raise
+            # Nodes of an earlier run keep the labels and taints that users added.
+            await wait_all(map(self._nodes.create_if_absent, nodes[start : start + _REGISTER_AT_ONCE]))
 
     async def _sync(self, name: str) -> None:
         """Write the status of a node that was created by hand or whose annotations changed."""
@@ -144,7 +137,7 @@ class HollowNodes:
         )
         kept = {key: value for key, value in present.items() if value and key != "nodeInfo"}
         status = {**fresh, **kept, "conditions": conditions}
-        await self._nodes.update({**node, "status": status}, subresource="status")
+        await self._nodes.write_status(node, status)
 
     async def _renew(self) -> None:
         tick = 0

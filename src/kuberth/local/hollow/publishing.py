@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from kuberth.local.apiserver.objects import Obj, name_of, namespace_of
-from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.hollow.controlling import Controller
 from kuberth.local.hollow.informing import Informer, Informers
 
@@ -103,10 +102,6 @@ async def _put(objects: Informer, body: Obj, fields: tuple[str, ...]) -> None:
     """Make an object, or give the one that is there these fields."""
     present = objects.get(f"{namespace_of(body)}/{name_of(body)}")
     if present is None:
-        try:
-            await objects.create(body)
-        except StatusError as error:
-            if error.reason != "AlreadyExists":
-                raise
+        await objects.create_if_absent(body)
     elif any(present.get(field) != body[field] for field in fields):
         await objects.update({**present, **{field: body[field] for field in fields}})

@@ -126,8 +126,7 @@ class CronJobController:
         ends = [job["status"].get("completionTime", "") for job in jobs if is_true(job, "Complete")]
         if last := max([*ends, old.get("lastSuccessfulTime", "")]):
             status["lastSuccessfulTime"] = last
-        if status != old:
-            await self._cron_jobs.update({**cron_job, "status": status}, subresource="status")
+        await self._cron_jobs.write_status(cron_job, status)
 
 
 def latest(schedule: Schedule, zone: tzinfo, earliest: float, now: float) -> float | None:

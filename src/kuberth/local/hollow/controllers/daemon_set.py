@@ -233,8 +233,7 @@ class DaemonSetController:
             "observedGeneration": owner["metadata"].get("generation", 0),
             **{name: count for name, count in counts.items() if count},
         }
-        if status != owner.get("status"):
-            await self._sets.update({**owner, "status": status}, subresource="status")
+        await self._sets.write_status(owner, status)
         return min((seconds for seconds in waits if seconds), default=None)
 
 

@@ -107,7 +107,7 @@ class DeviceTaintEvictionController:
         reason = "DeletionByDeviceTaintManager"
         message = "Device Taint manager: deleting due to NoExecute taint"
         status = disrupted(pod, reason=reason, message=message, clock=self._clock)
-        await self._pods.update({**pod, "status": status}, subresource="status")
+        await self._pods.write_status(pod, status)
         self._recorder.record(pod, _REASON, "Marking for deletion")
         await self._pods.delete(pod)
         self._decided.discard(uid)

@@ -74,8 +74,7 @@ class DisruptionController:
             if not is_finished(pod) and selector.matches(labels_of(pod))
         ]
         status = self._status(budget, pods)
-        if status != budget.get("status"):
-            budget = await self._budgets.update({**budget, "status": status}, subresource="status")
+        await self._budgets.write_status(budget, status)
         return _EVICTION_SECONDS if status.get("disruptedPods") else None
 
     def _status(self, budget: Obj, pods: Sequence[Obj]) -> Obj:

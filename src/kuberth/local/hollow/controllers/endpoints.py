@@ -12,7 +12,6 @@ from typing import Final
 
 from kuberth.clock import Clock
 from kuberth.local.apiserver.objects import Obj, key_of, name_of, namespace_of
-from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.hollow.controlling import Controller, by_namespace
 from kuberth.local.hollow.informing import Informers
 from kuberth.local.hollow.ownership import reference_to
@@ -150,11 +149,7 @@ class EndpointsController:
         if old is None:
             metadata = {"name": name_of(service), "namespace": namespace_of(service), "labels": labels}
             body = {"apiVersion": "v1", "kind": "Endpoints", "metadata": metadata, "subsets": subsets}
-            try:
-                await self._endpoints.create(body)
-            except StatusError as error:
-                if error.reason != "AlreadyExists":
-                    raise
+            await self._endpoints.create_if_absent(body)
             return
         new = {**old, "metadata": {**old["metadata"], "labels": labels}, "subsets": subsets}
         if new != {"subsets": [], **old}:

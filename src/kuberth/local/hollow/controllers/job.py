@@ -343,7 +343,7 @@ class JobController:
             status = {**job.get("status", {}), "uncountedTerminatedPods": noted}
             if conditions:
                 status["conditions"] = conditions
-            job = await self._jobs.update({**job, "status": status}, subresource="status")
+            job = await self._jobs.write_status(job, status)
         await wait_all(self._untrack(pod) for pod in tracked)
         return await self._write_status(job, tally, end)
 
@@ -369,7 +369,7 @@ class JobController:
             status["completionTime"] = now
         if status == old:
             return job
-        written = await self._jobs.update({**job, "status": status}, subresource="status")
+        written = await self._jobs.write_status(job, status)
         self._record_changes(job, written, end if final else None)
         return written
 

@@ -150,7 +150,7 @@ class NamespaceController:
         if conditions == status.get("conditions"):
             return namespace
         status = {**status, "conditions": conditions}
-        return await self._namespaces.update({**namespace, "status": status}, subresource="status")
+        return await self._namespaces.write_status(namespace, status)
 
 
 def _title(resource: str) -> str:

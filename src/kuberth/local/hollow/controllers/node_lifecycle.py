@@ -118,7 +118,7 @@ class NodeLifecycleController:
                 condition = {**present, "reason": words[0], "message": words[1]}
             conditions = set_condition(conditions, {**condition, "status": "Unknown"}, now=now)
         status = {**status, "conditions": conditions}
-        written = await self._nodes.update({**node, "status": status}, subresource="status")
+        written = await self._nodes.write_status(node, status)
         if was_ready:
             message = f"Node {name_of(node)} status is now: NodeNotReady"
             self._recorder.record(node, "NodeNotReady", message)
@@ -145,7 +145,7 @@ class NodeLifecycleController:
             conditions = pod["status"]["conditions"]
             conditions = set_condition(conditions, {**ready, "status": "False"}, now=stamp(self._clock))
             status = {**pod["status"], "conditions": conditions}
-            await self._pods.update({**pod, "status": status}, subresource="status")
+            await self._pods.write_status(pod, status)
             self._recorder.record(pod, "NodeNotReady", "Node is not ready", type_="Warning")
 
 

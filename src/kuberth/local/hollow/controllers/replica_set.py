@@ -114,8 +114,7 @@ class ReplicaSetController:
         }
         if conditions := self._conditions(replica_set, failure):
             status["conditions"] = conditions
-        if status != replica_set.get("status", {}):
-            await self._sets.update({**replica_set, "status": status}, subresource="status")
+        await self._sets.write_status(replica_set, status)
 
     def _conditions(self, replica_set: Obj, failure: tuple[str, StatusError] | None) -> list[Obj]:
         conditions = replica_set.get("status", {}).get("conditions") or []

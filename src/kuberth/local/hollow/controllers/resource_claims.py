@@ -244,7 +244,7 @@ class ResourceClaimController:
             del status["reservedFor"]
         if freed:
             status.pop("allocation", None)
-        return await self._claims.update({**claim, "status": status}, subresource="status")
+        return await self._claims.write_status(claim, status)
 
     async def _unprotect(self, claim: Obj) -> Obj:
         rest = [each for each in claim["metadata"].get("finalizers") or () if each != FINALIZER]

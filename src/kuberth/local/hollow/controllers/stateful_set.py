@@ -12,7 +12,6 @@ from typing import Final
 
 from kuberth.clock import Clock
 from kuberth.local.apiserver.objects import Obj, name_of, namespace_of
-from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.hollow.controllers.revisions import REVISION_LABEL, RevisionHistory, Versions, template_of
 from kuberth.local.hollow.controlling import Controller
 from kuberth.local.hollow.informing import Informers
@@ -144,14 +143,10 @@ class StatefulSetController:
             "metadata": {"name": name, "namespace": namespace_of(owner), "labels": labels},
             "spec": template.get("spec", {}),
         }
-        try:
-            await self._claims.create(body)
-        except StatusError as error:
-            if error.reason != "AlreadyExists":
-                raise
+        await self._claims.create_if_absent(body)
 
     async def _write_status(self, owner: Obj, pods: dict[int, Obj], versions: Versions) -> None:
-        old, spec = owner.get("status", {}), owner["spec"]
+        spec = owner["spec"]
         current, update = name_of(versions.current), name_of(versions.update)
         alive = [pod for pod in pods.values() if not is_finished(pod) and not self._pods.is_leaving(pod)]
         of_revision = [labels_of(pod).get(REVISION_LABEL) for pod in alive]
@@ -174,8 +169,7 @@ class StatefulSetController:
             "updateRevision": update,
             "collisionCount": versions.collisions,
         }
-        if status != old:
-            await self._sets.update({**owner, "status": status}, subresource="status")
+        await self._sets.write_status(owner, status)
 
 
 def _partition(spec: Obj) -> int:

@@ -68,7 +68,7 @@ class TaintEvictionController:
             return (due_ns - now_ns) / NANOSECONDS
         reason, message = "DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint"
         status = disrupted(pod, reason=reason, message=message, clock=self._clock)
-        await self._pods.update({**pod, "status": status}, subresource="status")
+        await self._pods.write_status(pod, status)
         self._record(pod, "Marking for deletion")
         await self._pods.delete(pod)
         return None

@@ -141,9 +141,7 @@ class VolumeController:
                 metadata = _annotated(metadata, _BOUND_BY_CONTROLLER)
             spec = {**volume["spec"], "claimRef": _claim_reference(claim)}
             volume = await self._volumes.update({**volume, "metadata": metadata, "spec": spec})
-        if volume.get("status", {}).get("phase") != "Bound":
-            status = {**volume.get("status", {}), "phase": "Bound"}
-            volume = await self._volumes.update({**volume, "status": status}, subresource="status")
+        volume = await self._volumes.write_status(volume, {**volume.get("status", {}), "phase": "Bound"})
         if claim["spec"].get("volumeName") != name_of(volume) or not _annotation(claim, _BIND_COMPLETED):
             metadata = _annotated(claim["metadata"], _BIND_COMPLETED)
             if not claim["spec"].get("volumeName"):
@@ -156,13 +154,10 @@ class VolumeController:
             "accessModes": volume["spec"].get("accessModes", []),
             "capacity": {"storage": _capacity(volume)},
         }
-        if status != claim.get("status"):
-            await self._claims.update({**claim, "status": status}, subresource="status")
+        await self._claims.write_status(claim, status)
 
     async def _write_phase(self, claim: Obj, phase: str) -> None:
-        if claim.get("status", {}).get("phase") != phase:
-            status = {**claim.get("status", {}), "phase": phase}
-            await self._claims.update({**claim, "status": status}, subresource="status")
+        await self._claims.write_status(claim, {**claim.get("status", {}), "phase": phase})
 
     async def _provision(self, claim: Obj, class_: Obj) -> None:
         node = None
@@ -209,9 +204,7 @@ class VolumeController:
             await self._write_volume_phase(volume, "Released")
 
     async def _write_volume_phase(self, volume: Obj, phase: str) -> None:
-        if volume.get("status", {}).get("phase") != phase:
-            status = {**volume.get("status", {}), "phase": phase}
-            await self._volumes.update({**volume, "status": status}, subresource="status")
+        await self._volumes.write_status(volume, {**volume.get("status", {}), "phase": phase})
 
 
 def _new_volume(name: str, claim: Obj, class_: Obj, node: Obj | None) -> Obj:
