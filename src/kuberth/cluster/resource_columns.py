@@ -27,8 +27,36 @@ _FIXED: Final = {"cpu": CPU, "memory": MEMORY, "ephemeral-storage": EPHEMERAL_ST
 MAX_RESOURCES: Final = 1024
 """Distinct resources that nodes may offer; more count as zero, so that no node can exhaust the memory."""
 
+_LIMIT: Final = 2**63 - 1
+
 RequestsOf = Callable[[str], Iterable[tuple[int, int]]]
 """For a resource that becomes a column: the row and the amount of every placed pod that asks for it."""
+
+
+class SaturatingSums:
+    """Adds to sums in a matrix that do not wrap around: beyond int64 a sum stays at the limit.
+
+    The exact sum is kept beside the matrix meanwhile, so that amounts can be subtracted again.
+    """
+
+    __slots__ = ("_exact",)
+
+    def __init__(self) -> None:
+        self._exact: dict[tuple[int, int], int] = {}
+        """By place in the matrix: sums that int64 cannot hold."""
+
+    def add(self, matrix: Column, index: int, row: int, amount: int) -> None:
+        total = matrix.item(index, row) + amount
+        if self._exact or not -_LIMIT <= total <= _LIMIT:
+            total = self._exact.pop((index, row), matrix.item(index, row)) + amount
+            if not -_LIMIT <= total <= _LIMIT:
+                self._exact[index, row] = total
+                total = _LIMIT if total > 0 else -_LIMIT
+        matrix[index, row] = total
+
+    def forget(self, index: int) -> None:
+        """All sums at this index are zero."""
+        self._exact = {place: total for place, total in self._exact.items() if place[0] != index}
 
 
 class ResourceColumns:
@@ -42,6 +70,7 @@ class ResourceColumns:
         """[resource, row]: what the node offers."""
         self.requested: Column = np.zeros((len(_FIXED), capacity), np.int64)
         """[resource, row]: sums of the pods' requests."""
+        self._sums = SaturatingSums()
         self._requests_of = requests_of
         self._changed = changed
         self._free: list[int] = []
@@ -68,13 +97,14 @@ class ResourceColumns:
 
     def count(self, request: PodRequest, row: int, sign: int) -> None:
         """A pod with this request comes (1) to or leaves (-1) the row."""
-        requested = self.requested
-        requested[CPU, row] += sign * request.milli_cpu
-        requested[MEMORY, row] += sign * request.memory
-        requested[EPHEMERAL_STORAGE, row] += sign * request.ephemeral_storage
+        sums, requested = self._sums, self.requested
+        sums.add(requested, CPU, row, sign * request.milli_cpu)
+        sums.add(requested, MEMORY, row, sign * request.memory)
+        if request.ephemeral_storage:
+            sums.add(requested, EPHEMERAL_STORAGE, row, sign * request.ephemeral_storage)
         for name, amount in request.scalars.items():
             if (index := self.index.get(name)) is not None:
-                requested[index, row] += sign * amount
+                sums.add(requested, index, row, sign * amount)
 
     def grow(self, capacity: int) -> None:
         """Make room for more rows."""
@@ -89,7 +119,7 @@ class ResourceColumns:
             self._free = list(range(2 * used - 1, used - 1, -1))
         index = self.index[name] = self._free.pop()
         for row, amount in self._requests_of(name):
-            self.requested[index, row] += amount
+            self._sums.add(self.requested, index, row, amount)
             self._changed(row)
         return index
 
@@ -100,6 +130,7 @@ class ResourceColumns:
             for row in np.flatnonzero(self.requested[index]).tolist():
                 self._changed(row)
             self.requested[index] = 0
+            self._sums.forget(index)
             self._free.append(index)
 
 

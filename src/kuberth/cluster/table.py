@@ -33,7 +33,7 @@ from kuberth.cluster.pod_groups import PodGroups
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.cluster.pod_volumes import Disk
 from kuberth.cluster.request_sums import COUNT, NONZERO, Amounts, RequestsBelow
-from kuberth.cluster.resource_columns import CPU, MAX_RESOURCES, MEMORY, ResourceColumns
+from kuberth.cluster.resource_columns import CPU, MAX_RESOURCES, MEMORY, ResourceColumns, SaturatingSums
 from kuberth.cluster.terms import Terms
 from kuberth.cluster.what_if import LoggedWhatIf, RequestsWhatIf, WhatIf
 from kuberth.errors import KuberthError, QuantityError
@@ -81,6 +81,7 @@ class ClusterTable:
         """[resource, row]: what nodes offer, in milli-CPU, bytes, or units."""
         self.requested: Column = self._resources.requested
         """[resource, row]: sums of the pods' requests, same units."""
+        self._nonzero_sums = SaturatingSums()
         self.nonzero_requested: Column = np.zeros((2, capacity), np.int64)
         """[CPU or MEMORY, row]: as `requested`, with a default for containers that ask for nothing."""
         self.allowed_pods: Column = np.zeros(capacity, np.int64)
@@ -516,8 +517,9 @@ class ClusterTable:
     def _count(self, info: PodInfo, row: int, sign: int) -> None:
         request = info.request
         self._resources.count(request, row, sign)
-        self.nonzero_requested[CPU, row] += sign * request.nonzero_milli_cpu
-        self.nonzero_requested[MEMORY, row] += sign * request.nonzero_memory
+        sums, nonzero = self._nonzero_sums, self.nonzero_requested
+        sums.add(nonzero, CPU, row, sign * request.nonzero_milli_cpu)
+        sums.add(nonzero, MEMORY, row, sign * request.nonzero_memory)
         self.pod_count[row] += sign
         for port in info.host_ports:
             by_address = self._ports.setdefault((port.protocol, port.port), {})

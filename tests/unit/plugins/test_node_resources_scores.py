@@ -204,14 +204,14 @@ def ratio(*shape: tuple[int, int]) -> dict[str, Any]:
         pytest.param(
             most(), {"memory": "3Ei"}, (), {"cpu": "1", "memory": "3Ei"}, 12, id="most wraps around"
         ),
-        # 5Ei+4Ei wraps around to -7Ei, so 7Ei+7Ei are left, a hundredfold -8Ei, by 7Ei -1; with 98: 97/2.
+        # 5Ei+4Ei are more than int64 holds: nothing is left, 0; with 98: 98/2. Upstream wraps around.
         pytest.param(
             {},
             {"memory": "7Ei"},
             ({"cpu": "0", "memory": "5Ei"},),
             {"cpu": "80m", "memory": "4Ei"},
-            48,
-            id="what is asked for wraps around",
+            49,
+            id="a sum beyond int64",
         ),
     ),
 )

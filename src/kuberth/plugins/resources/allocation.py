@@ -23,6 +23,7 @@ N = TypeVar("N", int, Column)
 Use = tuple[int, N, N, int]
 """A resource of nodes that have some of it: its weight, and how much of it is allocatable, allocated without
 the pod, and added by the pod."""
+_MOST: Final = 2**63 - 1
 _PLAIN: Final = 2**53
 """Below this, plain numbers do as int64 does: a hundredfold does not wrap around, and floats are exact."""
 
@@ -95,6 +96,8 @@ def _uses(nodes: Nodes, shares: tuple[Share, ...], *, with_defaults: bool) -> It
         if index is not None:
             counts = table.nonzero_requested if with_defaults and index <= MEMORY else table.requested
             allocatable, allocated = nodes.take(table.allocatable[index]), nodes.take(counts[index])
+            if amount > 0:  # so that the sum of both cannot wrap around
+                allocated = np.minimum(allocated, _MOST - amount)
         elif devices is not None:
             allocatable = allocated = np.zeros(len(nodes), np.int64)
         else:
