@@ -94,7 +94,7 @@ class Lottery:
         """Demands and sites that have nothing left for them: nothing is given back here."""
 
     def draw(self, claim: ResourceClaim) -> AllocationResult:
-        """ConfigError if no node has what it wants."""
+        """ConfigError if no node has matching devices."""
         key = encode(claim.spec)
         demand = self._demands.get(key)
         if demand is None:

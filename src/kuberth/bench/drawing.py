@@ -113,7 +113,7 @@ def _round_step(least: float) -> float:
 _FLAME_WIDTH: Final = 1200
 _ROW: Final = 17
 _NARROWEST: Final = 0.4
-"""Of what is drawn, in pixels."""
+"""Size of the drawing area, in pixels."""
 
 
 @dataclass

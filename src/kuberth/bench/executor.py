@@ -42,7 +42,7 @@ DEFAULT_CHURN_MILLISECONDS: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How often and how long one looks."""
+    """Polling intervals and time limits."""
 
     sample_seconds: float = 1.0
     """scheduler_perf's, for samples of throughput and for asking whether a measured stretch is done."""

@@ -23,7 +23,7 @@ _MODULE: Final = re.compile(r"kubernetes@v(\d+)\.(\d+)\.(\d+)$")
 
 
 def shipped() -> Sequence[Workload]:
-    """What comes with Kuberth."""
+    """The workloads that ship with Kuberth."""
     return [workload for file in sorted(SHIPPED.glob("*.yaml")) for workload in of_file(file)]
 
 
@@ -54,7 +54,7 @@ def upstream_folder() -> Path | None:
 
 
 def _module_folders() -> Iterator[Path]:
-    """As Go looks for them."""
+    """Go's module cache."""
     if cache := os.environ.get("GOMODCACHE"):
         yield Path(cache, "k8s.io")
         return

@@ -18,7 +18,7 @@ class SeenPod(NamedTuple):
     labels: Mapping[str, str]
     node: str
     attempted: bool
-    """It has the condition PodScheduled, whatever that says."""
+    """It has the condition PodScheduled, with any status."""
 
 
 class Stages(NamedTuple):
@@ -51,7 +51,7 @@ class PodLedger:
         self._pods.get(namespace, {}).pop(name, None)
 
     def listen(self, listener: OnScheduled) -> Callable[[], None]:
-        """Call it for every pod that is newly scheduled, until what is returned is called."""
+        """Call it for every newly scheduled pod, until the returned function is called."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 

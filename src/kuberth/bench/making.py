@@ -55,7 +55,7 @@ T = TypeVar("T")
 
 
 class AnyObject(NamedTuple):
-    """One object of a template of whatever kind."""
+    """One object of a template of any kind."""
 
     place: Place
     name: str
@@ -85,7 +85,7 @@ class Maker:
         await _at_once((maker.make(index) for index in range(operation.count)), create)
 
     async def namespaces(self, operation: CreateNamespaces) -> list[str]:
-        """Their names; those that are there already stay as they are."""
+        """Their names; existing ones are unchanged."""
         template: Mapping[str, Any] = {}
         if operation.namespace_template_path:
             template = Template.read(self._case.path(operation.namespace_template_path)).tree(0, 1)

@@ -284,7 +284,7 @@ OF_DEVICES: Final = (AllocResourceClaims, CreateResourceClaims, CreateResourceDr
 
 
 def read_operation(tree: Any) -> Operation:
-    """ValueError with a sentence for what is none."""
+    """ValueError for invalid text."""
     opcode = tree.get("opcode") if isinstance(tree, dict) else None
     if not isinstance(opcode, str):
         raise ValueError("an operation is a mapping with an opcode")

@@ -92,7 +92,7 @@ def _module(file: str) -> str:
 
 
 def read_folded(file: Path) -> Mapping[str, int]:
-    """Stacks and how often each was seen, those of several runs added up."""
+    """Stacks with their number of samples, summed over runs."""
     counts: Counter[str] = Counter()
     if file.exists():
         for line in file.read_text(encoding="utf-8").splitlines():

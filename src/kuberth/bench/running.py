@@ -30,14 +30,14 @@ class BenchSettings:
     repeat: int = 1
     pace: Pace = field(default_factory=Pace)
     gates: Mapping[str, bool] = field(default_factory=dict)
-    """Over those of the workloads."""
+    """Override those of the workloads."""
     with_latencies: bool = False
     """Whether latencies over time are wanted, for which metrics are read every second."""
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Which run is under way, and where it stands."""
+    """The current run and its progress."""
 
     workload: Workload
     contender: str

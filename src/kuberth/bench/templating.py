@@ -119,7 +119,7 @@ def _parse(text: str, source: str) -> Sequence[_Part]:
 
 
 class _Expression:
-    """What stands between the braces, compiled to a function of the values."""
+    """An expression between braces, compiled to a function of the values."""
 
     def __init__(self, text: str, source: str) -> None:
         self._text = text.strip()
@@ -134,7 +134,7 @@ class _Expression:
         return compiled
 
     def _call(self) -> Callable[[Values], Number]:
-        """A function and what it is given, or one value alone."""
+        """A function with its arguments, or a single value."""
         name = self._tokens[self._at][2] if self._at < len(self._tokens) else None
         if name is None or name.startswith("."):
             return self._value()

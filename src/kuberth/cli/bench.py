@@ -24,8 +24,9 @@ _ENDINGS = (".yaml", ".yml", ".json")
 
 
 @click.command(
+    short_help="Measure scheduling throughput and cost.",
     epilog="Workloads are written as in Kubernetes' scheduler_perf. Without a name, a small workload runs; "
-    "--list shows all of them. docs/bench.md explains the figures."
+    "--list shows all of them. docs/bench.md explains the figures.",
 )
 @click.argument("names", nargs=-1, metavar="[FILE] [CASE[/WORKLOAD]]...")
 @click.option("--upstream", is_flag=True, help="Use Kubernetes' own workloads, from Go's module cache.")

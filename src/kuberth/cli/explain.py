@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kuberth.cli.explain_sources import Inquiry
 
 
-@click.command()
+@click.command(short_help="Explain why a pod is pending, or why it runs where it does.")
 @click.argument("target", nargs=-1)
 @click.option(
     "-f",

@@ -42,6 +42,7 @@ def _print_version(ctx: click.Context, _param: click.Parameter, value: str | Non
 
 @click.command(
     cls=_RunCommand,
+    short_help="Run the scheduler for a Kubernetes cluster.",
     params=options(),
     # As kube-scheduler, which takes --leader_elect for --leader-elect.
     context_settings={"token_normalize_func": lambda token: token.replace("_", "-")},

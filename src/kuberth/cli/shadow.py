@@ -21,7 +21,7 @@ from kuberth.cli.context import (
 )
 
 
-@click.command()
+@click.command(short_help="Compare decisions with a cluster's scheduler, read-only.")
 @connection_options
 @click.option(
     "--scheduler-name",

@@ -111,6 +111,7 @@ def _workload_options(command: Any) -> Any:
 @click.group(
     cls=_Simulate,
     invoke_without_command=True,
+    short_help="Simulate a workload in virtual time.",
     epilog="docs/simulate.md describes the trace formats and the figures.",
 )
 @_workload_options
@@ -188,7 +189,7 @@ def simulate(ctx: click.Context, /, **flags: Any) -> None:
 )
 @click.pass_context
 def sweep(ctx: click.Context, /, **flags: Any) -> None:
-    """Run a grid of configurations and seeds, on all cores or on a Dask cluster."""
+    """Run several configurations and seeds, on all cores or on Dask."""
     from kuberth.cli.simulate_run import run_sweep
 
     run_sweep(ctx.obj or Extras(), flags)
@@ -198,7 +199,10 @@ def sweep(ctx: click.Context, /, **flags: Any) -> None:
 @connection_options
 @click.option("--output-file", type=NEW_FILE, help="File to write: .json.gz.  [default: standard output]")
 def snapshot(kubeconfig: str | None, context: str | None, output_file: Path | None) -> None:
-    """Save the objects of a real cluster that a scheduler reads, without secrets and annotations."""
+    """Save a snapshot of a real cluster.
+
+    It has the objects that a scheduler reads, without secrets and annotations.
+    """
     from kuberth.cli.simulate_real import write_snapshot
 
     write_snapshot(kubeconfig, context, output_file)

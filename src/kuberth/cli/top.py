@@ -9,7 +9,7 @@ import click
 from kuberth.cli.context import connection_options, output_option, server_options
 
 
-@click.command()
+@click.command(short_help="Watch a running Kuberth in a terminal.")
 @connection_options
 @server_options
 @click.option(

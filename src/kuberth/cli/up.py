@@ -28,7 +28,7 @@ def default_data() -> Path:
     return Path(base).expanduser() / "kuberth"
 
 
-@click.command()
+@click.command(short_help="Run a local cluster with simulated nodes.")
 @click.option(
     "--nodes",
     type=click.IntRange(0, 20_000),

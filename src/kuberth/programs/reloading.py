@@ -23,7 +23,7 @@ from kuberth.queue.interface import QueueFactory
 logger = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 1.0
-"""Between two looks at what may have changed."""
+"""Time between two checks of the sources."""
 RELOADED: Final = "ConfigurationReloaded"
 REJECTED: Final = "ConfigurationRejected"
 
@@ -55,7 +55,7 @@ class RuleSource(NamedTuple):
 
 
 def file_source(path: Path) -> RuleSource:
-    """A file, also one that is a link to another from time to time, as those of a mounted ConfigMap."""
+    """A file, which may be a link that changes, as in a mounted ConfigMap."""
 
     async def look() -> object:
         return _state_of(path)
@@ -114,7 +114,7 @@ class Reloading:
                 await self.reload(because=", ".join(changed) or "it was asked for")
 
     async def reload(self, *, because: str) -> bool:
-        """Have the scheduler go by the rules as they are now. False: they are bad, and it goes by the old."""
+        """Apply the current rules. False: they are invalid, and the old ones stay."""
         metrics, before = self._scheduler.metrics, self._scheduler.config
         try:
             rules = await self._read()

@@ -42,7 +42,7 @@ MANAGED: Final = frozenset(
 
 
 class ClusterState(NamedTuple):
-    """What is there before the first pod comes."""
+    """The cluster before the first arrival."""
 
     nodes: Sequence[Node]
     objects: Sequence[Any] = ()
@@ -63,7 +63,7 @@ def read_cluster(path: Path) -> ClusterState:
 
 
 def from_shapes(source: Path | Sequence[Any] | None, *, count: int) -> ClusterState:
-    """Nodes of these shapes; `count` is shared by those that name no number of their own."""
+    """Nodes of these shapes; `count` is divided among shapes without a number."""
     shapes = load_shapes(source, count=count)
     nodes = [convert(Node, tree) for tree in make_nodes(shapes, now=BEGINNING)]
     if not nodes:

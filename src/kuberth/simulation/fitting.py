@@ -62,7 +62,7 @@ class Fitting:
             batch = min(4 * batch, most)
 
     def _already_placed(self, preempted: int) -> int:
-        """Pods that were on nodes at the beginning, and those made again for having had to leave."""
+        """Pods that were on nodes at the start, and those created again after preemption."""
         return preempted + sum(
             1 for each in self._scenario.objects if isinstance(each, Pod) and each.spec.node_name
         )

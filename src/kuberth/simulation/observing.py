@@ -22,11 +22,11 @@ from kuberth.simulation.outcomes import PodCounts, Sample, Waits, rounded, waits
 MAX_SAMPLES: Final = 480
 """A longer run is sampled less often."""
 KINDS_OF_PODS: Final = 24
-"""Fragmentation asks whether the most frequent kinds of pods fit."""
+"""Number of most frequent pod sizes that fragmentation is computed for."""
 ENDED: Final = ("Succeeded", "Failed")
 _WAITS: Final = -1
 _ELSEWHERE: Final = -2
-"""On a node that is not among those measured."""
+"""Row of a pod on a node that is not measured."""
 
 
 Vector = np.ndarray[Any, np.dtype[np.float64]]

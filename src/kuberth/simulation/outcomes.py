@@ -34,7 +34,7 @@ class Sample(msgspec.Struct, frozen=True):
     utilisation: dict[str, float]
     """Share of each resource that is taken."""
     fragmentation: float
-    """Share of what is free that the workload's pods cannot use where it is."""
+    """Share of the free capacity that is on nodes where the workload's pods do not fit."""
     fairness: float
     """Jain's index over tenants' dominant shares: 1 is even, 1/n is all for one of n."""
     running: int
@@ -75,7 +75,7 @@ class Outcome(msgspec.Struct, frozen=True):
     seed: int
     nodes: int
     seconds: float
-    """From the first arrival's clock zero to the last thing that happened."""
+    """Time from the start to the last change."""
     pods: PodCounts
     waits: Waits
     waits_by_priority: dict[str, Waits]

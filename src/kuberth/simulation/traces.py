@@ -26,7 +26,7 @@ _NUMBERS: Final = {"arrival": float, "duration": float, "priority": int, "gang_s
 
 
 def read_trace(path: Path) -> list[Arrival]:
-    """All of a trace; its ending says how it is written (.csv, else JSON lines)."""
+    """Read a trace; the extension decides the format (.csv, else JSON lines)."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
@@ -83,7 +83,7 @@ def _read_lines(text: str, path: Path) -> Iterator[Arrival]:
 
 
 def _column(line: str, name: str) -> int:
-    """Where a field stands in its line."""
+    """The column of a field in its line."""
     return line.find(json.dumps(name)) + 1 or 1
 
 

@@ -70,7 +70,7 @@ def _read_pods(path: Path) -> Coming:
 
 
 def arrival_of(manifest: Manifest) -> float:
-    """When it comes; an annotation says so."""
+    """Its time of arrival, from an annotation."""
     notes = manifest.tree["metadata"].get("annotations")
     at = _seconds(notes, ARRIVAL_SECONDS, str(manifest)) if isinstance(notes, dict) else None
     if at is not None and not 0 <= at < MAX_SECONDS:
@@ -88,7 +88,7 @@ def _as_arrival(pod: Pod, where: str, priorities: Mapping[str, int]) -> Arrival:
 
 
 def as_arrival(pod: Pod, *, where: str, at: float | None = None, duration: float | None = None) -> Arrival:
-    """A pod as a line of a trace; annotations say when it comes and for how long, unless that is known."""
+    """A pod as a line of a trace; arrival and run time are from annotations, unless given."""
     notes = pod.metadata.annotations
     arrival = Arrival(
         arrival=_seconds(notes, ARRIVAL_SECONDS, where) or 0.0 if at is None else at,

@@ -140,7 +140,7 @@ async def running(
 
 
 def running_with(plugin: Plugin, *objects: Any, **options: Any) -> AbstractAsyncContextManager[World]:
-    """As `running`, in a profile of just this plugin, which the test keeps hold of."""
+    """As `running`, with a profile of this plugin instance alone."""
     return running(
         *objects,
         profiles=[profile(plugin.name)],

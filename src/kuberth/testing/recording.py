@@ -127,7 +127,7 @@ class OutsideRead(NamedTuple):
 
 
 class ReadRecorder:
-    """Has plugins read pods and nodes that record what is read."""
+    """Gives plugins pods and nodes that record which fields are read."""
 
     def __init__(self) -> None:
         self.outside: set[OutsideRead] = set()
@@ -158,7 +158,7 @@ class ReadRecorder:
         return watched
 
     def check(self) -> None:
-        """AssertionError if a plugin read what it does not state, naming plugin and field."""
+        """AssertionError with plugin and field if a plugin read a field that it does not state."""
         if self.outside:
             raise AssertionError("; ".join(sorted(map(str, self.outside))))
 
@@ -214,7 +214,7 @@ class ReadRecorder:
 
 
 class _Watched:
-    """A factory that says of itself what the class behind it says."""
+    """A factory with the attributes of the class behind it."""
 
     def __init__(self, make: PluginFactory, plugin: type[Plugin]) -> None:
         self._make = make

@@ -100,7 +100,7 @@ class Settings:
     read_again: Callable[[], KubeSchedulerConfiguration] | None = None
     """Reads the configuration again, if it can change while the scheduler runs."""
     config_file: Path | None = None
-    """The file it comes from; when it changes, it is read again."""
+    """The configuration file; it is read again when it changes."""
     flags: Mapping[str, str] = field(default_factory=dict)
     """All of them with their values, for /flagz."""
 
@@ -264,7 +264,7 @@ def _serve(
 
 
 class Life:
-    """The life of the process between start and exit."""
+    """The process between start and exit."""
 
     def __init__(
         self,

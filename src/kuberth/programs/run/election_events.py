@@ -28,7 +28,7 @@ FLUSH_SECONDS: Final = 2.0
 
 
 class ElectionEvents:
-    """Writes the elector's events. `run` does the writing, `flush` writes what is left at the end."""
+    """Writes the elector's events. `run` writes them, `flush` writes the rest at the end."""
 
     def __init__(self, api: Api, clock: Clock, *, component: str) -> None:
         """`component` is the source of the events: the scheduler name of the first profile."""
@@ -59,7 +59,7 @@ class ElectionEvents:
         self._recorded.set()
 
     async def run(self) -> None:
-        """Write what is recorded, for as long as the task lives."""
+        """Write recorded events until cancelled."""
         while True:
             await self._recorded.wait()
             self._recorded.clear()

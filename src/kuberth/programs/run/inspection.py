@@ -36,7 +36,7 @@ async def inspect(scheduler: Scheduler, api: Api) -> None:
 
 
 def compare(cluster: ClusterTable, nodes: Sequence[Node], pods: Sequence[Pod]) -> Iterator[str]:
-    """Where the table and the API's present state differ; what is on its way may show up too."""
+    """Differences between the table and the API's current state, including changes in flight."""
     named = {node.metadata.name for node in nodes}
     known = {name for name in cluster.names if name}
     yield from (f"node {name} is on the API but not in the table" for name in sorted(named - known))

@@ -225,7 +225,7 @@ class LeaderElector:
         return True
 
     def _wanted(self, now_ns: int, *, keeping: LeaseSpec | None) -> LeaseSpec:
-        """Our record; a renewal keeps since when we lead and how often the leader changed."""
+        """Our record; a renewal keeps the acquire time and the number of transitions."""
         now = micro_moment(now_ns, MicroTime)
         return LeaseSpec(
             holder_identity=self.identity,

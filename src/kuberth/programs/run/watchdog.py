@@ -32,7 +32,7 @@ class Patience(NamedTuple):
     """In seconds."""
 
     beat: float = 1.0
-    """How often the loop shows that it turns, and the thread looks."""
+    """Interval of the loop's beats and of the thread's checks."""
     blocked: float = 10.0
     """Time without a beat after which the thread reports what blocks the loop."""
     again: float = 60.0
@@ -65,7 +65,7 @@ class Watchdog:
         self._beat_at = self._now()
 
     def signalled(self) -> None:
-        """A signal asks the process to end; the second time it ends at once."""
+        """Handle a signal: end the process, the second time at once."""
         if self._signalled_at is not None:
             self._finish("second signal; ending at once")
         self._signalled_at = self._now()

@@ -23,7 +23,7 @@ class Agreement(enum.StrEnum):
     SAME = "same node"
     """The real scheduler took the one node that is best here."""
     EQUAL = "equal score"
-    """It took one of several nodes that are best here; among those the lot decides."""
+    """It took one of several best nodes; the choice among them is random."""
     OTHER = "other node"
     """Another node is better here, or its node is none that passes here."""
     NOT_PLACED = "placed there, rejected here"
@@ -46,7 +46,7 @@ class DifferenceCause(enum.StrEnum):
     NODES = "nodes"
     """All nodes that the two see differently changed a moment ago."""
     SAMPLING = "sampling"
-    """The real scheduler does not look at all nodes; the better ones may be those that it left out."""
+    """The real scheduler samples nodes; it may have left out the better ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class ShadowDecision:
     own_scores: Mapping[str, int] = field(default_factory=dict)
     """By plugin: what `own_node` scores here."""
     message: str = ""
-    """Why the real scheduler rejected it, as its condition says."""
+    """The reason of the rejection, from the pod's condition."""
     own_message: str = ""
     """Why it was rejected here, or what failed."""
     explanation: DifferenceExplanation | None = None

@@ -44,7 +44,7 @@ class _Arrival(NamedTuple):
     old: Any
     new: Any
     coming: Alteration | None = None
-    """Which pod it brings to its node, or takes from it; those decided before look ahead to it."""
+    """The pod that this change places or removes; earlier decisions look ahead to it."""
 
 
 class _Pending:
@@ -380,7 +380,7 @@ def _decision(verdict: ShadowComparison | None, **known: Any) -> ShadowDecision:
 
 
 def rejection_of(pod: Pod) -> PodCondition | None:
-    """The condition that says that the scheduler found no node, if it does."""
+    """The condition of a failed attempt, if there is one."""
     return next(
         (
             each

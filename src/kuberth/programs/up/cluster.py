@@ -70,12 +70,12 @@ class ClusterSettings:
     """What `kuberth up` decided."""
 
     nodes: int | None = None
-    """None: those that are there; a new cluster gets five."""
+    """None: the existing nodes; five in a new cluster."""
     remove_nodes: bool = False
     """Whether nodes beyond that number are removed."""
     shapes: Path | None = None
     devices: Path | None = None
-    """What drivers publish; None: nothing, and what is there stays."""
+    """Devices that drivers publish; None: existing ones stay unchanged."""
     data: Path | None = None
     """Where the cluster is kept; None: in memory, gone at the end."""
     host: str = "127.0.0.1"
@@ -90,7 +90,7 @@ class ClusterSettings:
     """Controllers that are turned off, by name."""
     feature_gates: Mapping[str, bool] = field(default_factory=dict)
     rules: Callable[[str | None], Rules] | None = None
-    """What the scheduler goes by, from the text of the cluster's own configuration if there is one."""
+    """Reads the scheduler's rules, from the text of the cluster's own configuration if there is one."""
     rule_sources: Sequence[RuleSource] = ()
     """Where else the rules come from: files and modules that may change."""
     page: PageSettings | None = None
@@ -255,7 +255,7 @@ def _kubeconfig_file(settings: ClusterSettings, tree: Obj) -> Iterator[Path]:
 
 @contextmanager
 def _files_told(settings: ClusterSettings) -> Iterator[None]:
-    """What the system says about a file, with the file's name and what to do."""
+    """An OS error about a file, with the file's name and what to do."""
     try:
         yield
     except OSError as error:

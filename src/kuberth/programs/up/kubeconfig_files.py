@@ -82,7 +82,7 @@ def _merged(old: Obj, ours: Obj) -> Obj:
 
 @contextmanager
 def of_this_process(tree: Obj, *, folder: Path | None = None) -> Iterator[Path]:
-    """A kubeconfig that goes with the process; files of processes that are dead go now."""
+    """A kubeconfig for the lifetime of the process; files of dead processes are removed."""
     folder = _private_folder() if folder is None else folder
     with _alone_in(folder):
         _sweep(folder)

@@ -30,7 +30,7 @@ async def settle(
     now: str,
     report: Callable[[str], None],
 ) -> int:
-    """How many nodes to register, after those were removed that were to be; None: as many as there are."""
+    """Remove surplus nodes; returns how many nodes to register, None for those that exist."""
     present = {name_of(node) for node in (await core.list("nodes"))["items"] if _is_made_here(node)}
     if nodes is None and shapes is None and present:
         return 0

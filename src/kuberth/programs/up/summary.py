@@ -30,7 +30,7 @@ _PLACED: Final = "placed, waiting in PreBind"
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """How the cluster stands; two that differ only in `bound_per_second` are equal."""
+    """The state of the cluster; `bound_per_second` does not count for equality."""
 
     nodes: int
     pods: Mapping[str, int]
