@@ -20,7 +20,7 @@ from typing import Final
 
 import kuberth
 from kuberth.bench.api_access import ApiAccess, CoreAccess, HttpAccess
-from kuberth.bench.processes import Program, free_port, is_listening, running
+from kuberth.bench.processes import ChildProcess, free_port, is_listening, running
 from kuberth.client.http_api import HttpApi
 from kuberth.client.identity.kubeconfig import load_client_config
 from kuberth.clock import SystemClock
@@ -192,7 +192,7 @@ def _api_server_command(
 
 
 @asynccontextmanager
-async def _reached(file: Path, program: Program, *, admits_pods: bool) -> AsyncIterator[HttpAccess]:
+async def _reached(file: Path, program: ChildProcess, *, admits_pods: bool) -> AsyncIterator[HttpAccess]:
     api = HttpApi(
         load_client_config(kubeconfig=str(file)),
         qps=-1,

@@ -21,7 +21,7 @@ from kuberth.assembly import Scheduler
 from kuberth.bench.arenas import Arena, expect_https, find_program, shown_gates
 from kuberth.bench.cases import Workload
 from kuberth.bench.collecting import Meter, ProcessUsage
-from kuberth.bench.processes import Program, free_port, running, usage_of
+from kuberth.bench.processes import ChildProcess, free_port, running, usage_of
 from kuberth.bench.profiling import StackSampler
 from kuberth.client.http_api import HttpApi
 from kuberth.client.identity.client_config import ClientConfig, TlsSettings
@@ -202,7 +202,7 @@ async def _scheduler_program(
 
 
 @asynccontextmanager
-async def _watched(program: Program) -> AsyncIterator[None]:
+async def _watched(program: ChildProcess) -> AsyncIterator[None]:
     """End the run if the program ends by itself."""
     async with asyncio.TaskGroup() as tasks:
         watching = tasks.create_task(program.watch(), name=f"watch over {program.name}")
@@ -212,7 +212,7 @@ async def _watched(program: Program) -> AsyncIterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class _ProcessMeter:
-    program: Program
+    program: ChildProcess
     pages: HttpApi | None
 
     def usage(self) -> ProcessUsage:

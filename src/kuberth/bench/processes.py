@@ -30,7 +30,7 @@ _TRIES: Final = 100
 _BY_LOT: Final = random.SystemRandom()
 
 
-class Program:
+class ChildProcess:
     """One running program."""
 
     def __init__(self, name: str, popen: subprocess.Popen[bytes], log: Path) -> None:
@@ -86,7 +86,7 @@ class Program:
 @asynccontextmanager
 async def running(
     name: str, command: Sequence[str], *, folder: Path, gently: bool = False
-) -> AsyncIterator[Program]:
+) -> AsyncIterator[ChildProcess]:
     """Run the program inside the block. `gently`: SIGTERM before SIGKILL."""
     program = _started(name, command, folder / f"{name}.log")
     try:
@@ -97,7 +97,7 @@ async def running(
         program.kill()
 
 
-def _started(name: str, command: Sequence[str], log: Path) -> Program:
+def _started(name: str, command: Sequence[str], log: Path) -> ChildProcess:
     prefix = [_SETPRIV, "--pdeathsig", "KILL", "--"] if _SETPRIV else []
     try:
         with log.open("ab") as output:
@@ -110,7 +110,7 @@ def _started(name: str, command: Sequence[str], log: Path) -> Program:
             )
     except OSError as error:
         raise KuberthError(f"{command[0]} cannot be started: {error.strerror}") from error
-    return Program(name, popen, log)
+    return ChildProcess(name, popen, log)
 
 
 def usage_of(pid: int) -> ProcessUsage:

@@ -116,9 +116,9 @@ class Subscription:
 
     def read_nowait(self) -> Change | None:
         """The next change, if it is there."""
-        if self._closed or self._position >= self._log.end:
+        if self._closed or self._position >= (end := self._log.end):
             return None
-        self._keep_up()
+        self._keep_up(end)
         change = self._log[self._position]
         self._position += 1
         return change
@@ -138,9 +138,9 @@ class Subscription:
         self._log.unsubscribe(self)
         self._wake()
 
-    def _keep_up(self) -> None:
+    def _keep_up(self, end: int) -> None:
         # What was there before the subscription is not held against the reader.
-        unread = self._log.end - max(self._position, self._subscribed_at)
+        unread = end - max(self._position, self._subscribed_at)
         if self._position >= self._log.start and unread <= self._limit:
             return
         self.close()
