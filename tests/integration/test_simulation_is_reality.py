@@ -22,7 +22,7 @@ from kuberth.local.in_process import InProcessApi
 from kuberth.queue.interface import PreCheck, QueueContext
 from kuberth.queue.priority_queue import PriorityQueue
 from kuberth.simulation.arrivals import Arrival
-from kuberth.simulation.stage import Scenario, SimulationApi, SimulationRun
+from kuberth.simulation.running import Scenario, SimulationApi, SimulationRun
 from tests.unit.simulation.scenes import scene
 
 BATCHES, BATCH = 20, 15

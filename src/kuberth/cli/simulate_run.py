@@ -33,8 +33,8 @@ from kuberth.simulation.fitting import Fitting, expect_pod
 from kuberth.simulation.generating import generate, mix_named, shapes_for
 from kuberth.simulation.published import alibaba_gpu
 from kuberth.simulation.reporting import as_csv, as_html, as_json, charts, figure_table, single, wait_table
+from kuberth.simulation.running import Scenario, simulate
 from kuberth.simulation.snapshots import write_whole
-from kuberth.simulation.stage import Scenario, simulate
 from kuberth.simulation.sweeping import ScenarioMaker, run_all
 from kuberth.simulation.workloads import Coming, read_workload
 from kuberth.text.documents import read_tree

@@ -16,7 +16,7 @@ from kuberth.api.core import Node, Pod
 from kuberth.errors import ConfigError
 from kuberth.simulation.arrivals import Arrival
 from kuberth.simulation.clusters import from_shapes
-from kuberth.simulation.stage import Scenario, simulate
+from kuberth.simulation.running import Scenario, simulate
 
 MOST_PODS: Final = 200_000
 MOST_NODES: Final = 20_000

@@ -14,7 +14,7 @@ from typing import Any
 
 from kuberth.errors import ConfigError
 from kuberth.simulation.outcomes import Outcome
-from kuberth.simulation.stage import Scenario, simulate
+from kuberth.simulation.running import Scenario, simulate
 
 ScenarioMaker = Callable[[int], Scenario]
 """The scenario of a seed; it has to be picklable where runs are spread over processes."""

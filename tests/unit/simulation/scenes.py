@@ -9,7 +9,7 @@ from kuberth.local.manifests import Manifest
 from kuberth.simulation.arrivals import Arrival
 from kuberth.simulation.clusters import from_shapes
 from kuberth.simulation.generating import MIXES, generate
-from kuberth.simulation.stage import Scenario
+from kuberth.simulation.running import Scenario
 from kuberth.text.documents import read_documents
 
 

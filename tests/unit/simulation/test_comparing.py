@@ -10,7 +10,7 @@ import pytest
 from kuberth.simulation.comparing import Comparison, compare
 from kuberth.simulation.outcomes import Outcome
 from kuberth.simulation.reporting import as_csv, as_html, as_json
-from kuberth.simulation.stage import simulate
+from kuberth.simulation.running import simulate
 from tests.unit.simulation.scenes import pod, scene
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from kuberth.errors import ConfigError
 from kuberth.simulation.outcomes import PodCounts
-from kuberth.simulation.stage import simulate
+from kuberth.simulation.running import simulate
 from tests.unit.simulation.scenes import managed, pod, scene, template
 
 SELECTOR = "{matchLabels: {app: %s}}"

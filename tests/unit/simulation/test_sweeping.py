@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from kuberth.errors import ConfigError
-from kuberth.simulation.stage import Scenario
+from kuberth.simulation.running import Scenario
 from kuberth.simulation.sweeping import run_all
 from tests.unit.simulation.scenes import crowd
 

@@ -9,7 +9,7 @@ import pytest
 from kuberth.errors import ConfigError
 from kuberth.simulation.clusters import from_shapes
 from kuberth.simulation.published import alibaba_gpu, google_2019
-from kuberth.simulation.stage import Scenario, simulate
+from kuberth.simulation.running import Scenario, simulate
 
 PODS = """name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,\
 creation_time,deletion_time,scheduled_time

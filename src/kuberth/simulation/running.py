@@ -36,9 +36,9 @@ from kuberth.outcomes.event_recorder import ApiEventRecorder, EventSeriesState
 from kuberth.queue.interface import QueueFactory
 from kuberth.simulation.arrivals import Arrival, ArrivalPods, named, pod_groups
 from kuberth.simulation.controlling import namespace_of, served
+from kuberth.simulation.kubelets import Kubelets, Users, started
 from kuberth.simulation.observing import ENDED, MAX_SAMPLES, Books, RunObserver
 from kuberth.simulation.outcomes import VERSION, Attempts, Outcome, Reason, rounded, waits
-from kuberth.simulation.playing import Kubelets, Users, started
 
 GANG_GATES: Final = ("GenericWorkload", "GangScheduling")
 """Enabled for a trace with gangs, unless the scenario sets them."""

@@ -18,9 +18,9 @@ from kuberth.api.wire import convert
 from kuberth.client.protocol import WatchEvent, WatchType
 from kuberth.clock import LoopClock
 from kuberth.errors import ConflictError
+from kuberth.simulation.kubelets import Kubelets
 from kuberth.simulation.outcomes import Outcome, PodCounts
-from kuberth.simulation.playing import Kubelets
-from kuberth.simulation.stage import SimulationApi, reasons_in, simulate
+from kuberth.simulation.running import SimulationApi, reasons_in, simulate
 from kuberth.testing import make_pod, run_in_virtual_time
 from tests.unit.simulation.scenes import crowd, managed, pod, scene, template
 
@@ -144,7 +144,7 @@ spec: {{replicas: 9, selector: {{matchLabels: {{app: web}}}}, template: {templat
 
 def test_one_seed_gives_one_outcome_to_the_last_byte_whatever_the_hash_seed() -> None:
     code = (
-        "import sys; from tests.unit.simulation.test_stage import both_kinds_of_run; "
+        "import sys; from tests.unit.simulation.test_running import both_kinds_of_run; "
         "sys.stdout.buffer.write(both_kinds_of_run())"
     )
     elsewhere = subprocess.run(
