@@ -18,8 +18,9 @@ from kuberth.cel.values import WORK
 _MAX_MEMORY: Final = 2 << 20
 """Bytes for one pattern's program and states; a pattern that needs more does not compile."""
 _MAX_NESTING: Final = 1000
-_STEPS_PER_UNIT: Final = 100
-"""Instructions that count as one unit of `WORK`; the slowest patterns run 70 million of them a second."""
+_STEPS_PER_UNIT: Final = 10
+"""Instructions that count as one unit of `WORK`. The slowest patterns run 70 million of them a second, so an
+evaluation ends after some 100 ms."""
 
 _MESSAGES: Final = {
     "bad repetition operator": "invalid nested repetition operator",

@@ -45,6 +45,8 @@ class Program:
                 value = self._evaluate(frame)
         except (CostExceeded, RecursionError, MemoryError):
             raise CelRuntimeError(COST_EXCEEDED) from None
+        finally:
+            WORK.end(frame[0])
         if frame[0] > LIMIT:
             raise CelRuntimeError(COST_EXCEEDED)
         return value, frame[0]

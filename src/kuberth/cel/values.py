@@ -7,6 +7,7 @@ the accumulator of a loop.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Hashable, Iterator
 from typing import Any, TypeAlias
 
@@ -30,8 +31,8 @@ class CostExceeded(Exception):  # noqa: N818  # ends an evaluation; no operator 
     """The evaluation does more work than allowed."""
 
 
-class Work:
-    """The work that one evaluation may still do: parts of values traversed, and steps of regular expressions.
+class Work(threading.local):
+    """The work that one evaluation in this thread may still do: parts of values and regular expressions.
 
     A value can hold another one twice, that one a third one twice, and so on: small to build, and without end
     to compare or to print. The cost of such a traversal is known only after it.
@@ -41,9 +42,15 @@ class Work:
 
     def __init__(self) -> None:
         self.left = self.MOST
+        self.spent = 0
+        """Work and cost of all evaluations so far."""
 
     def begin(self) -> None:
         self.left = self.MOST
+
+    def end(self, cost: int) -> None:
+        """The evaluation is over and had this cost besides its work."""
+        self.spent += cost + self.MOST - self.left
 
     def take(self, steps: int) -> None:
         self.left -= steps

@@ -100,8 +100,7 @@ def test_all_parts_that_match(pattern: str, text: str, found: list[str]) -> None
 def test_searches_take_from_the_work_of_an_evaluation() -> None:
     WORK.begin()
     pattern = compile_pattern("(a?){1000}a{1000}")
-    for _ in range(11):
-        pattern.matches("a" * 3000)
+    pattern.matches("a" * 3000)
     with pytest.raises(CostExceeded):
         pattern.matches("a" * 3000)
     WORK.begin()

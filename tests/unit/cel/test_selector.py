@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kuberth.cel import CelCompileError, CelRuntimeError, DeviceContent, compile_selector, selector
+from kuberth.cel.values import WORK
 from tests.unit.cel.asking import DEVICE
 
 
@@ -136,3 +137,16 @@ def test_a_changed_quantity_is_changed_for_one_evaluation_only() -> None:
     )
     changing.matches(DEVICE)
     assert fresh.matches(DEVICE)
+
+
+def test_a_slow_pattern_in_loops_ends_soon() -> None:
+    """kube-apiserver accepts it. The work of all patterns counts against one limit for the evaluation."""
+    outer, inner = ("[" + ",".join(map(str, range(length))) + "]" for length in (40, 45))
+    text = "a" * 1400
+    slow = f"{outer}.all(i, {inner}.all(j, '{text}'.matches('(a?){{1000}}b') || true))"
+    asked = compile_selector(slow)
+    WORK.begin()
+    before = WORK.spent
+    with pytest.raises(CelRuntimeError, match="actual cost limit exceeded"):
+        asked.matches(DEVICE)
+    assert WORK.spent - before < 3 * WORK.MOST

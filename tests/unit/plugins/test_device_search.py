@@ -17,6 +17,7 @@ from kuberth.plugins.dynamic_resources.allocator.demand import AllocationError, 
 from kuberth.plugins.dynamic_resources.allocator.search import DeviceSearch, Found, SearchTimeout
 from kuberth.testing.factories import make_node
 from tests.unit.plugins.device_objects import (
+    DRIVER,
     all_devices,
     exactly,
     first_of,
@@ -269,6 +270,46 @@ def test_a_search_in_shares_finds_what_it_finds_in_one_go() -> None:
         assert devices(found) == expected
         break
     assert shares > 3
+
+
+def test_selectors_that_cost_much_use_up_the_share() -> None:
+    """1,600 steps for each device: one evaluation a share, and no answer is lost."""
+    numbers = "[" + ",".join(map(str, range(40))) + "]"
+    slow = f"{numbers}.all(i, {numbers}.all(j, i + j >= 0)) && device.attributes['{DRIVER}'].serial >= 5"
+    world = World(make_slice("a", attributed(*"abcdefgh")))
+    claim = make_claim("c", exactly("q", 2, selectors=[{"cel": {"expression": slow}}]))
+    search, shares = world.search(claim), 0
+    while True:
+        try:
+            found = search.run(500)
+            break
+        except SearchTimeout:
+            shares += 1
+    assert found is not None
+    assert devices(found) == [["dev-5", "dev-6"]]
+    assert shares >= 6, "one for each device but the last"
+
+
+@pytest.mark.parametrize("share", [1, 7, 60])
+def test_a_search_that_turns_back_goes_on_where_it_stopped(share: int) -> None:
+    """Expensive selectors are met on the way back too; whatever the share, the devices are the same."""
+    numbers = "[" + ",".join(map(str, range(30))) + "]"
+    slow = f"{numbers}.all(i, {numbers}.all(j, i + j >= 0)) && device.attributes['{DRIVER}'].serial != 2"
+    selectors = [{"cel": {"expression": slow}}]
+    same = [{"requests": [], "matchAttribute": "gpu.example.com/board"}]
+    claim = make_claim("c", exactly("q", 2), exactly("r", 2, selectors=selectors), constraints=same)
+    boards = "abababacccc"
+    expected = World(make_slice("a", attributed(*boards))).find(claim)
+    assert expected is not None
+    search = World(make_slice("a", attributed(*boards))).search(claim)
+    for _ in range(10_000):
+        try:
+            found = search.run(share)
+            break
+        except SearchTimeout:
+            continue
+    assert found is not None
+    assert devices(found) == expected
 
 
 def test_devices_that_cannot_match_are_seen_at_once() -> None:

@@ -23,6 +23,7 @@ from collections.abc import Hashable, Sequence
 from typing import Final, NamedTuple
 
 from kuberth.api.quantity import Quantity
+from kuberth.cel.values import WORK
 from kuberth.errors import KuberthError, QuantityError
 from kuberth.plugins.devices.pools import DevicePool
 from kuberth.plugins.devices.sites import DeviceCandidate, Site
@@ -48,6 +49,10 @@ from kuberth.plugins.dynamic_resources.allocator.demand import (
 )
 from kuberth.plugins.dynamic_resources.allocator.taints import tolerates_all
 
+_TIMEOUT: Final = "the search has used up its share of work"
+_FREE_COST: Final = 100
+"""An evaluation of a selector up to this cost counts as a look at the device."""
+_COST_PER_WORK: Final = 8
 _NOTHING: Final[Amounts] = {}
 _INT64: Final = 1 << 63
 
@@ -149,6 +154,11 @@ class DeviceSearch:
         self._usage = usage
         self.work = 0
         """How many steps were made and devices looked at."""
+        self._until = sys.maxsize
+        self._has_evaluated = False
+        """Whether a selector was evaluated in this share of work."""
+        self._retry: _Picking | None = None
+        """Whose device was put back, while another one is looked for."""
         self._cursor: _Cursor | None = None
         """Where to go on; None: at the start."""
         self._numbers: list[int] = [0] * len(demand.requests)
@@ -176,9 +186,12 @@ class DeviceSearch:
 
         Raises AllocationError, or SearchTimeout after this much more work: call it again to go on.
         """
-        until = self.work + work
+        self._until = until = self.work + work
+        self._has_evaluated = False
         cursor = self._cursor
-        if cursor is None:
+        if self._retry is not None:
+            cursor = self._again()
+        elif cursor is None:
             if self._site.problem:
                 raise AllocationError(self._site.problem)
             for claim in self._demand.claims:
@@ -187,8 +200,9 @@ class DeviceSearch:
         while cursor is not None:
             if self.work >= until:
                 self._cursor = cursor
-                raise SearchTimeout("the search has used up its share of work")
+                raise SearchTimeout(_TIMEOUT)
             self.work += 1
+            self._cursor = cursor
             if cursor.claim >= len(self._demand.claims):
                 return self._found()
             step = self._step(cursor)
@@ -247,7 +261,7 @@ class DeviceSearch:
         devices = self._all[request.key] = [
             candidate
             for candidate in self._site.candidates
-            if selects(request, candidate) and self._fits(request, candidate.device)
+            if self._selects(request, candidate) and self._fits(request, candidate.device)
         ]
         return len(devices)
 
@@ -300,7 +314,7 @@ class DeviceSearch:
                     continue
             elif self._is_in_use(device):
                 continue
-            if not selects(request, candidate) or not self._fits(request, device):
+            if not self._selects(request, candidate) or not self._fits(request, device):
                 continue
             if frame.failed and self._key(candidate) in frame.failed:
                 continue
@@ -336,9 +350,8 @@ class DeviceSearch:
                 self._put_back(frame.undo)
                 self._front = 0 if frame.request.is_all else min(self._front, frame.position - 1)
                 if result is _Result.FAILED and not frame.request.is_all:
-                    if not self._distinguishes:
-                        frame.failed.add(self._key(frame.undo.candidate))
-                    found = self._next_pick(frame)
+                    self._retry = frame
+                    found = self._retried()
                     if isinstance(found, _Cursor):
                         return found
                     result = found
@@ -346,7 +359,39 @@ class DeviceSearch:
             raise AllocationError("allocation max size exceeded")
         return None
 
+    def _again(self) -> _Cursor | None:
+        """Go on where a selector was not evaluated any more on the way back."""
+        found = self._retried()
+        return self._back(found) if isinstance(found, _Result) else found
+
+    def _retried(self) -> _Cursor | _Result:
+        """Pick another device in place of one that was put back."""
+        frame = self._retry
+        assert frame is not None
+        assert frame.undo is not None
+        if not self._distinguishes:
+            frame.failed.add(self._key(frame.undo.candidate))
+        found = self._next_pick(frame)
+        self._retry = None
+        return found
+
     # One device
+
+    def _selects(self, request: WantedRequest, candidate: DeviceCandidate) -> bool:
+        """Whether the request would take the device, were it free. Charges selectors that cost much."""
+        if not candidate.device.is_given:
+            return False
+        answer = request.answers.get(candidate.device.content)
+        if answer is None:
+            if self.work >= self._until and self._has_evaluated:
+                raise SearchTimeout(_TIMEOUT)
+            self._has_evaluated = True  # one at least in every share, so that the search comes to an end
+            before = WORK.spent
+            try:
+                return selects(request, candidate)
+            finally:
+                self.work += max(WORK.spent - before - _FREE_COST, 0) // _COST_PER_WORK
+        return answer and candidate.is_reachable
 
     def _is_in_use(self, device: KnownDevice) -> bool:
         return device.id in self._usage.whole or bool(self._picked.get(device.id))
@@ -477,7 +522,9 @@ class DeviceSearch:
                 self.work += 1
                 # Every request is asked about every device, so that none has an error in store.
                 wanted = [
-                    request for request in requests if selects(request, candidate) and not request.is_admin
+                    request
+                    for request in requests
+                    if self._selects(request, candidate) and not request.is_admin
                 ]
                 if candidate.device.id in self._usage.whole or not wanted:
                     continue
@@ -526,7 +573,7 @@ class DeviceSearch:
                 candidate = candidates[position]
                 if not request.is_admin and candidate.device.id in self._usage.whole:
                     continue
-                if selects(request, candidate) and (
+                if self._selects(request, candidate) and (
                     request.is_admin or not self._picked.get(candidate.device.id)
                 ):
                     found += 1
@@ -550,7 +597,7 @@ class DeviceSearch:
     def _looks_of(self, candidate: DeviceCandidate) -> Hashable:
         device = candidate.device
         try:
-            selected = tuple(selects(request, candidate) for request in self._demand.requests)
+            selected = tuple(self._selects(request, candidate) for request in self._demand.requests)
         except AllocationError:
             return device.id
         return (
