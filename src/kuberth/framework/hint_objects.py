@@ -5,7 +5,10 @@ Both raise TypeError for anything else, which the queue reads as "try the pod ag
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TypeVar
+
+from kuberth.api.core import Node
 
 T = TypeVar("T")
 
@@ -23,3 +26,14 @@ def before_and_after(kind: type[T], old: object, new: object) -> tuple[T | None,
         None if old is None else expect(kind, old),
         None if new is None else expect(kind, new),
     )
+
+
+def changed_node_labels(old: object, new: object) -> Iterable[str] | None:
+    """The label keys in which two versions of a node differ; None for an addition or a deletion.
+
+    For a `Concern` of plugins whose hints about node updates look at nothing but labels.
+    """
+    before, after = before_and_after(Node, old, new)
+    if before is None or after is None:
+        return None
+    return [key for key, _value in before.metadata.labels.items() ^ after.metadata.labels.items()]

@@ -6,7 +6,7 @@ are asked of no labels here, as upstream does: only one that accepts the absence
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from kuberth.api.core import Node, Pod, PodAffinity, PodAffinityTerm, PodAntiAffinity
 from kuberth.cluster.pod_info import AffinityTerm, compile_term
@@ -31,6 +31,11 @@ def after_pod_change(pod: Pod, old: object, new: object) -> Hint:
     if before is None:
         raise TypeError("a hint about a pod was asked without one")
     return _queue_if(_all_match(far, before) or _all_match(_far(before), pod))
+
+
+def topology_keys(pod: Pod) -> Iterable[str]:
+    """The node labels that a change has to be about to help the pod."""
+    return {term.topology_key for term in (*_near(pod), *_far(pod))}
 
 
 def after_node_change(pod: Pod, old: object, new: object) -> Hint:

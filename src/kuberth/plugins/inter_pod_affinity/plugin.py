@@ -15,7 +15,7 @@ from kuberth.api.core import Pod
 from kuberth.cluster.nodes import Nodes
 from kuberth.cluster.terms import Carried, Terms
 from kuberth.config.plugin_args import InterPodAffinityArgs
-from kuberth.framework.cluster_events import Action, ClusterEvent, EventWithHint, Resource
+from kuberth.framework.cluster_events import Action, ClusterEvent, Concern, EventWithHint, Resource
 from kuberth.framework.cycle_state import CycleState, StateKey
 from kuberth.framework.extension_points import (
     EnqueueExtensions,
@@ -26,6 +26,7 @@ from kuberth.framework.extension_points import (
     Scores,
 )
 from kuberth.framework.handle import Handle
+from kuberth.framework.hint_objects import changed_node_labels
 from kuberth.framework.inputs import DependsOn, Inputs
 from kuberth.framework.scores import MAX_NODE_SCORE
 from kuberth.framework.status import SKIP, Status
@@ -112,5 +113,9 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         node_changes = Action.ADD | Action.UPDATE_NODE_LABEL
         return [
             EventWithHint(ClusterEvent(Resource.POD, pod_changes), hints.after_pod_change),
-            EventWithHint(ClusterEvent(Resource.NODE, node_changes), hints.after_node_change),
+            EventWithHint(
+                ClusterEvent(Resource.NODE, node_changes),
+                hints.after_node_change,
+                Concern(hints.topology_keys, changed_node_labels),
+            ),
         ]

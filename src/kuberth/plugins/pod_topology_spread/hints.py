@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 
 from kuberth.api.core import Node, Pod
 from kuberth.framework.cluster_events import Hint
-from kuberth.framework.hint_objects import before_and_after
+from kuberth.framework.hint_objects import before_and_after, changed_node_labels
 from kuberth.plugins.pod_topology_spread.constraints import Constraint, ConstraintReader
 
 
@@ -30,6 +30,17 @@ class SpreadHints:
             if changed is not None
             for constraint in constraints
         )
+
+    def topology_keys(self, pod: Pod) -> Iterable[str]:
+        """The node labels that a change has to be about to help the pod."""
+        return {constraint.topology_key for constraint in self._reader.hard(pod)}
+
+    def changed_labels(self, old: object, new: object) -> Iterable[str] | None:
+        """The label keys that changed; None: taints changed too, which may help any pod."""
+        before, after = before_and_after(Node, old, new)
+        if before is None or after is None or before.spec.taints != after.spec.taints:
+            return None
+        return changed_node_labels(before, after)
 
     def after_node_change(self, pod: Pod, old: object, new: object) -> Hint:
         before, after = before_and_after(Node, old, new)

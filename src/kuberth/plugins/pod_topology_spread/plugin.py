@@ -13,7 +13,7 @@ from kuberth.cluster.nodes import NodeRow, Nodes
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.config.plugin_args import PodTopologySpreadArgs
 from kuberth.errors import SelectorError
-from kuberth.framework.cluster_events import Action, ClusterEvent, EventWithHint, Resource
+from kuberth.framework.cluster_events import Action, ClusterEvent, Concern, EventWithHint, Resource
 from kuberth.framework.cycle_state import CycleState, StateKey
 from kuberth.framework.extension_points import (
     EnqueueExtensions,
@@ -134,5 +134,9 @@ class PodTopologySpread(PreFilterExtensions, FilterPlugin, PreScorePlugin, Score
         node_changes = Action.ADD | Action.DELETE | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_TAINT
         return [
             EventWithHint(ClusterEvent(Resource.POD, pod_changes), self._hints.after_pod_change),
-            EventWithHint(ClusterEvent(Resource.NODE, node_changes), self._hints.after_node_change),
+            EventWithHint(
+                ClusterEvent(Resource.NODE, node_changes),
+                self._hints.after_node_change,
+                Concern(self._hints.topology_keys, self._hints.changed_labels),
+            ),
         ]
