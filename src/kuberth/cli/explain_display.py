@@ -123,10 +123,12 @@ def _preemption(tree: Tree, _style: _Style) -> Iterator[RenderableType]:
     if story["nominatedNode"]:
         yield Text(f"would clear node {story['nominatedNode']} by evicting {', '.join(story['victims'])}")
         return
-    yield Text(
-        f"does not help: evicting pods could help on {count(story['nodesThatCouldHelp'], 'node')}, "
-        f"and cannot help on {count(story['nodesBeyondHelp'], 'node')}"
-    )
+    if "not eligible" not in story["message"]:
+        yield Text(
+            "does not help: on "
+            f"{count(story['nodesThatCouldHelp'], 'node')} evicting pods of lower priority does not suffice, "
+            f"on {count(story['nodesBeyondHelp'], 'node')} no eviction helps"
+        )
     if story["message"]:
         yield Text(story["message"])
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 from msgspec.structs import replace as with_fields
 
@@ -16,6 +16,10 @@ from kuberth.api.core import Container, Node, Pod, Taint, Toleration
 from kuberth.informers.store import object_key
 
 HOSTNAME: Final = "kubernetes.io/hostname"
+CORDON_TAINT: Final = "node.kubernetes.io/unschedulable"
+"""Key of the taint that a cordoned node gets and an uncordoned one loses."""
+PROBLEM_TAINTS: Final = "node.kubernetes.io/"
+"""Prefix of the taints that Kubernetes adds for problems of a node and removes itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +50,10 @@ class EditedCluster:
 class Edit(Protocol):
     """One change. Its JSON is the name of its class and its fields; `text` describes it for people."""
 
+    harm: ClassVar[int]
+    """How much others are affected: 0 for the pod's own constraints, 1 its requests, 2 to 3 a node, 4 other
+    pods, 5 the size of the cluster."""
+
     @property
     def text(self) -> str: ...
 
@@ -56,6 +64,7 @@ class Edit(Protocol):
 class ScaleRequest:
     """Lower a request of one of the pod's containers."""
 
+    harm: ClassVar = 1
     container: str
     resource: str
     before: str
@@ -91,6 +100,7 @@ class ScaleRequest:
 class Tolerate:
     """Add a toleration to the pod."""
 
+    harm: ClassVar = 0
     key: str
     value: str
     effect: str
@@ -108,6 +118,7 @@ class Tolerate:
 class RemoveTaint:
     """Remove a taint from a node."""
 
+    harm: ClassVar = 3
     node: str
     key: str
     value: str
@@ -128,8 +139,9 @@ class RemoveTaint:
 
 @dataclass(frozen=True, slots=True)
 class Uncordon:
-    """Make a node schedulable."""
+    """Make a node schedulable, which also removes the taint that cordoning added."""
 
+    harm: ClassVar = 2
     node: str
 
     @property
@@ -138,13 +150,16 @@ class Uncordon:
 
     def apply(self, edited: EditedCluster) -> EditedCluster:
         node = edited.node(self.node)
-        return edited.with_node(with_fields(node, spec=with_fields(node.spec, unschedulable=False)))
+        taints = tuple(taint for taint in node.spec.taints if taint.key != CORDON_TAINT)
+        spec = with_fields(node.spec, unschedulable=False, taints=taints)
+        return edited.with_node(with_fields(node, spec=spec))
 
 
 @dataclass(frozen=True, slots=True)
 class SetLabel:
     """Set a label of a node, or remove it with None."""
 
+    harm: ClassVar = 3
     node: str
     key: str
     value: str | None
@@ -167,6 +182,7 @@ class SetLabel:
 class DropNodeSelector:
     """Remove a key from the pod's nodeSelector."""
 
+    harm: ClassVar = 0
     key: str
 
     @property
@@ -182,6 +198,7 @@ class DropNodeSelector:
 class RemoveGate:
     """Remove a scheduling gate from the pod."""
 
+    harm: ClassVar = 0
     gate: str
 
     @property
@@ -197,6 +214,7 @@ class RemoveGate:
 class DeletePod:
     """Delete another pod."""
 
+    harm: ClassVar = 4
     pod: str
     node: str
     preempted: bool = False
@@ -214,6 +232,7 @@ class DeletePod:
 class AddNodes:
     """Add nodes with the resources, taints and labels of another node."""
 
+    harm: ClassVar = 5
     like: str
     count: int
 
@@ -236,7 +255,7 @@ class AddNodes:
 
 def _lasting(taints: tuple[Taint, ...]) -> tuple[Taint, ...]:
     """The taints without those for a node's own problems, which a new node does not have."""
-    return tuple(taint for taint in taints if not taint.key.startswith("node.kubernetes.io/"))
+    return tuple(taint for taint in taints if not taint.key.startswith(PROBLEM_TAINTS))
 
 
 def taint_text(key: str, value: str, effect: str) -> str:

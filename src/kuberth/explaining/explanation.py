@@ -158,7 +158,7 @@ def _explained(question: Question, judge: Judge) -> Explanation:
         near=tuple(Near(misses, tuple(node.name for node in nodes)) for misses, nodes in near.items()),
         preemption=summary,
         events={plugin: tuple(_events(judge, plugin)) for plugin in rejectors},
-        proposals=proposals(judge, [nodes[0] for nodes in near.values()], victims=victims),
+        proposals=proposals(judge, tuple(near.values()), victims=victims),
     )
 
 
@@ -209,7 +209,7 @@ def _helpful(answer: Answer) -> tuple[int, int]:
 
 
 def _near(question: Question, judge: Judge, answer: Answer) -> list[NearNode]:
-    """Rejected nodes with what they miss, those that miss least first."""
+    """Rejected nodes with what they miss, the nearest first."""
     evaluator = judge.evaluator
     # A node that passes every filter may still be rejected: because of nominated pods.
     against = {name: (status,) for name, status in answer.rejections.items()} | {
@@ -228,8 +228,15 @@ def _near(question: Question, judge: Judge, answer: Answer) -> list[NearNode]:
         row = evaluator.cluster.row_of(name)
         if row is not None:
             found.append(NearNode(name, shortcomings(needs, NodeRow(evaluator.cluster, row), against[name])))
-    found.sort(key=lambda node: (len(node.misses), sum(missed.distance for missed in node.misses), node.name))
+    found.sort(key=_distance)
     return found
+
+
+def _distance(node: NearNode) -> tuple[bool, int, float, str]:
+    """Sorts nodes that could never hold the pod last, then by what they miss."""
+    misses = node.misses
+    never = any(missed.never for missed in misses)
+    return never, len(misses), sum(missed.distance for missed in misses), node.name
 
 
 def _by_misses(near: Iterable[NearNode]) -> dict[tuple[str, ...], list[NearNode]]:

@@ -6,6 +6,8 @@ deletions of pods, and new nodes. Each is tried on the cluster, then reduced whi
 
 from __future__ import annotations
 
+import heapq
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, islice, product
@@ -14,16 +16,25 @@ from typing import Any, Final, NamedTuple
 from kuberth.api.core import Node, Pod
 from kuberth.api.pod_resources import pod_priority
 from kuberth.api.quantity import parse
+from kuberth.cluster.pod_info import PodInfo
 from kuberth.explaining.edits import AddNodes, DeletePod, Edit, RemoveGate, ScaleRequest
 from kuberth.explaining.question import Judge
 from kuberth.explaining.shortcomings import Remedy, Shortcoming
 from kuberth.informers.store import object_key
 
 MOST_PROPOSALS: Final = 8
-MOST_PATTERNS: Final = 6
-"""Nodes for which candidates are made, each missing different things."""
+MOST_ALIKE: Final = 2
+"""Proposals that consist of the same kinds of changes."""
+MOST_PATTERNS: Final = 16
+"""Sets of shortcomings for which candidates are made."""
+MOST_PATTERNS_ALIKE: Final = 4
+"""Sets of shortcomings of the same kinds, such as one taint each."""
 MOST_COMBINATIONS: Final = 8
 """Combinations of remedies for one node."""
+MOST_CLEARED: Final = 4
+"""Nodes with the same shortcomings on which the deletion of pods is tried."""
+MOST_SINGLE: Final = 3
+"""Pods of which each alone is tried to be deleted."""
 MOST_SHAPES: Final = 4
 MOST_ADDED: Final = 3
 """Nodes that one proposal adds."""
@@ -34,6 +45,7 @@ MOST_TRIES: Final = 400
 TRIED_IN_FULL: Final = 6
 """For up to this many changes every subset is tried; of more, each change is left out once."""
 _SYSTEM_PRIORITY: Final = 2_000_000_000
+_TEMPLATE_HASH: Final = "pod-template-hash"
 
 
 class NearNode(NamedTuple):
@@ -54,10 +66,13 @@ class Proposal:
         return _joined([edit.text for edit in self.edits])
 
 
-def proposals(judge: Judge, near: Sequence[NearNode], *, victims: Iterable[str] = ()) -> tuple[Proposal, ...]:
-    """The smallest proposals first.
+def proposals(
+    judge: Judge, near: Sequence[Sequence[NearNode]], *, victims: Iterable[str] = ()
+) -> tuple[Proposal, ...]:
+    """The least harmful proposals first.
 
-    `near` are nodes that miss different things, `victims` the pods that preemption would evict.
+    `near` are groups of nodes that miss the same, the nearest first; `victims` the pods that preemption would
+    evict.
     """
     gates: Remedy = tuple(RemoveGate(gate.name) for gate in judge.pod.spec.scheduling_gates)
     found: dict[frozenset[Edit], Proposal] = {}
@@ -68,8 +83,29 @@ def proposals(judge: Judge, near: Sequence[NearNode], *, victims: Iterable[str] 
         # A deletion by hand of a pod that the scheduler would evict anyway is the same proposal.
         if needed and (key := frozenset(map(_by_anybody, needed))) not in found:
             found[key] = Proposal(tuple(needed))
-    best = _without_worse_scales(list(found.values()))
-    return tuple(sorted(best, key=lambda proposal: len(proposal.edits))[:MOST_PROPOSALS])
+    return tuple(sorted(_best(_without_worse_scales(list(found.values()))), key=_harm))
+
+
+def _harm(proposal: Proposal) -> tuple[int, int, int]:
+    harms = [edit.harm for edit in proposal.edits]
+    return max(harms), len(harms), sum(harms)
+
+
+def _best(given: Sequence[Proposal]) -> Iterator[Proposal]:
+    """The smallest proposals of each harm, few of each kind."""
+    alike: Counter[frozenset[type[Edit]]] = Counter()
+    chosen: list[Proposal] = []
+    for proposal in sorted(given, key=lambda one: (len(one.edits), _harm(one))):
+        kinds = frozenset(map(type, proposal.edits))
+        harm, size, _sum = _harm(proposal)
+        # Two changes may be milder than one if the one scales a request further.
+        is_worse = harm != ScaleRequest.harm and any(
+            len(other.edits) < size and _harm(other)[0] == harm for other in chosen
+        )
+        if len(chosen) < MOST_PROPOSALS and alike[kinds] < MOST_ALIKE and not is_worse:
+            alike[kinds] += 1
+            chosen.append(proposal)
+    return iter(chosen)
 
 
 def minimal(edits: Sequence[Edit], frees: Callable[[Iterable[Edit]], bool]) -> Sequence[Edit]:
@@ -91,61 +127,148 @@ def minimal(edits: Sequence[Edit], frees: Callable[[Iterable[Edit]], bool]) -> S
 
 
 def _candidates(
-    judge: Judge, near: Sequence[NearNode], gates: Remedy, victims: Iterable[str]
+    judge: Judge, near: Sequence[Sequence[NearNode]], gates: Remedy, victims: Iterable[str]
 ) -> Iterator[Sequence[Edit]]:
+    """What to try: first what may be a single change, then remedies for several shortcomings."""
     if gates:
         yield gates
-    evicted = [_deletion(pod, preempted=True) for pod in judge.other_pods(victims)]
-    if evicted:
-        yield (*gates, *evicted)
-    for node in near[:MOST_PATTERNS]:
-        yield from _remedied(judge, node, gates)
-    for model in _shapes(judge):
+    evicted = judge.other_pods(victims)
+    if evicted and not any(_is_sibling(pod, judge.pod) for pod in evicted):
+        yield (*gates, *(_deletion(pod, preempted=True) for pod in evicted))
+    patterns = _patterns(near)
+    for nodes in patterns:
+        if len(nodes[0].misses) == 1:
+            yield from _remedied(judge, nodes, gates)
+    yield from ((*gates, _deletion(pod)) for pod in _single_deletions(judge, near))
+    for model in _shapes(judge, near):
         # One new node suffices, unless spread constraints count domains.
         for count in range(1, (MOST_ADDED if judge.pod.spec.topology_spread_constraints else 1) + 1):
             edits = (*gates, AddNodes(model, count))
             if judge.frees(edits):
                 yield edits
                 break
+    for nodes in patterns:
+        if len(nodes[0].misses) != 1:
+            yield from _remedied(judge, nodes, gates)
 
 
-def _remedied(judge: Judge, node: NearNode, gates: Remedy) -> Iterator[Sequence[Edit]]:
-    """Candidates that remedy every shortcoming of a node, or delete pods instead."""
-    ways = [(*missed.remedies, *([()] if missed.room_helps else [])) for missed in node.misses]
-    if not all(ways):
-        return
-    for chosen in islice(product(*ways), MOST_COMBINATIONS):
-        edits = (*gates, *dict.fromkeys(edit for remedy in chosen for edit in remedy))
-        if all(chosen):
-            yield edits
-        else:
-            yield from _with_leaving(judge, node.name, edits)
+def _patterns(near: Sequence[Sequence[NearNode]]) -> list[list[NearNode]]:
+    """Nodes with the same shortcomings apart from amounts, the nearest first; fewest shortcomings first."""
+    members: dict[Any, list[NearNode]] = {}
+    counts: Counter[Any] = Counter()
+    for nodes in near:
+        misses = nodes[0].misses
+        key = frozenset(
+            [(missed.kind or missed.plugin, missed.pattern or missed.text, missed.never) for missed in misses]
+        )
+        known = members.setdefault(key, [])
+        known += nodes[: MOST_CLEARED - len(known)]
+        counts[key] += len(nodes)
+    alike: Counter[Any] = Counter()
+    found: list[list[NearNode]] = []
+    # What most nodes miss comes first, so that a remedy opens many nodes.
+    for key in sorted(members, key=lambda each: (len(members[each][0].misses), -counts[each])):
+        kinds = tuple(sorted(kind for kind, _text, _never in key))
+        alike[kinds] += 1
+        if alike[kinds] <= MOST_PATTERNS_ALIKE and len(found) < MOST_PATTERNS:
+            found.append(members[key])
+    return found
 
 
-def _with_leaving(judge: Judge, node: str, edits: Sequence[Edit]) -> Iterator[Sequence[Edit]]:
-    leaving: list[Edit] = []
-    for pod in islice(_movable(judge, node), MOST_LEAVING):
-        leaving.append(_deletion(pod))
-        if judge.frees((*edits, *leaving)):
-            yield (*edits, *leaving)
+def _remedied(judge: Judge, nodes: Sequence[NearNode], gates: Remedy) -> Iterator[Sequence[Edit]]:
+    """Candidates that remedy every shortcoming of the first node, or delete pods of one of the nodes."""
+    for node in nodes:
+        ways = [(*missed.remedies, *([()] if missed.deletion_helps else [])) for missed in node.misses]
+        if not all(ways):
+            return
+        was_cleared = False
+        for chosen in islice(product(*ways), MOST_COMBINATIONS):
+            edits = (*gates, *dict.fromkeys(edit for remedy in chosen for edit in remedy))
+            if all(chosen):
+                if node is nodes[0]:
+                    yield edits
+            elif leaving := _leaving(judge, node, edits):
+                was_cleared = True
+                yield (*edits, *leaving)
+        if was_cleared or not any(missed.deletion_helps for missed in node.misses):
             return
 
 
-def _movable(judge: Judge, node: str) -> Iterator[Pod]:
+def _leaving(judge: Judge, node: NearNode, edits: Sequence[Edit]) -> Sequence[Edit]:
+    """Deletions of pods of the node that help together with the changes; () if there are none."""
+    leaving: list[Edit] = []
+    for info in islice(_movable(judge, node.name), MOST_LEAVING):
+        leaving.append(_deletion(info.pod))
+        if judge.frees((*edits, *leaving)):
+            return leaving
+    return ()
+
+
+def _single_deletions(judge: Judge, near: Iterable[Sequence[NearNode]]) -> list[Pod]:
+    """Pods of which each gives way to the pod alone, by their requests and ports; lowest priority first."""
+    found: list[PodInfo] = []
+    for nodes in near:
+        misses = nodes[0].misses
+        if not all(missed.deletion_helps and (missed.short or missed.holder) for missed in misses):
+            continue
+        for node in nodes:
+            giving: Iterable[PodInfo] = judge.pods_of(node.name)
+            for missed in node.misses:
+                giving = [info for info in giving if _gives(info, missed)]
+            found += [info for info in giving if _may_go(info.pod, judge.pod)]
+    return [info.pod for info in heapq.nsmallest(MOST_SINGLE, found, key=_order)]
+
+
+def _gives(info: PodInfo, missed: Shortcoming) -> bool:
+    """Whether the deletion of the pod would remedy the shortcoming."""
+    if missed.holder:
+        return info.key == missed.holder
+    match missed.kind:
+        case "cpu":
+            return info.request.milli_cpu >= missed.short
+        case "memory":
+            return info.request.memory >= missed.short
+        case "ephemeral-storage":
+            return info.request.ephemeral_storage >= missed.short
+        case "pods":
+            return True
+        case _:
+            return info.request.scalars.get(missed.kind, 0) >= missed.short
+
+
+def _movable(judge: Judge, node: str) -> list[PodInfo]:
     """The pods of a node that may be deleted: lowest priority first, then largest first."""
-    row = judge.evaluator.cluster.row_of(node)
-    if row is None:
-        return
-    infos = [info for info in judge.evaluator.cluster.pods_at(row) if _may_go(info.pod)]
-    infos.sort(key=lambda info: (info.priority, -info.request.milli_cpu, -info.request.memory, info.key))
-    yield from (info.pod for info in infos)
+    return sorted([info for info in judge.pods_of(node) if _may_go(info.pod, judge.pod)], key=_order)
 
 
-def _may_go(pod: Pod) -> bool:
-    """False for pods that would be recreated on the node, and for system pods."""
+def _order(info: PodInfo) -> tuple[int, int, int, str]:
+    return info.priority, -info.request.milli_cpu, -info.request.memory, info.key
+
+
+def _may_go(pod: Pod, pending: Pod) -> bool:
+    """False for pods that would be recreated on the node, system pods, and siblings of the pending pod."""
     if pod_priority(pod) >= _SYSTEM_PRIORITY or pod.metadata.deletion_timestamp is not None:
         return False
-    return not any(owner.kind in ("DaemonSet", "Node") for owner in pod.metadata.owner_references)
+    if any(owner.kind in ("DaemonSet", "Node") for owner in pod.metadata.owner_references):
+        return False
+    return not _is_sibling(pod, pending)
+
+
+def _is_sibling(pod: Pod, pending: Pod) -> bool:
+    """Whether both pods belong to the same workload."""
+    return bool(_owners(pending) & _owners(pod))
+
+
+def _owners(pod: Pod) -> set[tuple[str, str, str]]:
+    """Namespace, kind and name of the controllers; a ReplicaSet of a Deployment counts as the Deployment."""
+    found = set()
+    suffix = f"-{pod.metadata.labels.get(_TEMPLATE_HASH, '')}"
+    for owner in pod.metadata.owner_references:
+        kind, name = owner.kind, owner.name
+        if kind == "ReplicaSet" and len(suffix) > 1 and name.endswith(suffix):
+            kind, name = "Deployment", name.removesuffix(suffix)
+        found.add((pod.metadata.namespace, kind, name))
+    return found
 
 
 def _by_anybody(edit: Edit) -> Edit:
@@ -156,11 +279,14 @@ def _deletion(pod: Pod, *, preempted: bool = False) -> DeletePod:
     return DeletePod(object_key(pod), pod.spec.node_name, preempted)
 
 
-def _shapes(judge: Judge) -> Iterator[str]:
-    """One node of each shape, the most frequent shapes first."""
+def _shapes(judge: Judge, near: Iterable[Sequence[NearNode]]) -> Iterator[str]:
+    """One node of each shape that may hold the pod when it is empty, the most frequent shapes first."""
     members: dict[Any, list[str]] = {}
-    for node in judge.evaluator.stores.of(Node):
-        members.setdefault(_shape(node), []).append(node.metadata.name)
+    for nodes in near:
+        if all(missed.new_helps for missed in nodes[0].misses):
+            for name in (node.name for node in nodes):
+                if (node := judge.node_named(name)) is not None:
+                    members.setdefault(_shape(node), []).append(name)
     by_number = sorted(members.values(), key=lambda names: (-len(names), min(names)))
     yield from (min(names) for names in by_number[:MOST_SHAPES])
 

@@ -14,6 +14,7 @@ from typing import Any
 from msgspec.structs import replace as with_fields
 
 from kuberth.api.core import Node, Pod
+from kuberth.cluster.pod_info import PodInfo
 from kuberth.config import FeatureGates, KubeSchedulerConfiguration, default_configuration
 from kuberth.errors import ConfigError
 from kuberth.explaining.cluster_copy import ClusterCopy
@@ -69,11 +70,17 @@ class Judge:
         """The pod as if it had no node."""
         self.evaluator = cluster.evaluator
         self.evaluator.runner = self.evaluator.runners[profile]
-        self.edited = EditedCluster(self.pod, self._node)
+        self.edited = EditedCluster(self.pod, self.node_named)
         self._tried: dict[frozenset[Edit], bool] = {}
 
-    def _node(self, name: str) -> Node | None:
+    def node_named(self, name: str) -> Node | None:
+        """The unchanged node of a name."""
         return self.evaluator.stores.of(Node).get(name)
+
+    def pods_of(self, node: str) -> Iterable[PodInfo]:
+        """The pods on a node, without the pod in question."""
+        row = self.evaluator.cluster.row_of(node)
+        return () if row is None else self.evaluator.cluster.pods_at(row)
 
     def other_pods(self, keys: Iterable[str]) -> list[Pod]:
         """The pods with these keys (namespace/name) that exist, without the pod in question."""
@@ -105,7 +112,7 @@ class Judge:
         if self.gate(edited.pod) is not None:
             return False
         gone = self.other_pods(sorted(edited.gone))
-        before = [(node, self._node(name)) for name, node in edited.nodes.items()]
+        before = [(node, self.node_named(name)) for name, node in edited.nodes.items()]
         self.evaluator.remove(*gone)
         self.evaluator.add(*(node for node, _old in before))
         try:

@@ -22,6 +22,8 @@ from kuberth.cluster.nodes import NodeRow
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.errors import QuantityError
 from kuberth.explaining.edits import (
+    CORDON_TAINT,
+    PROBLEM_TAINTS,
     DropNodeSelector,
     Edit,
     RemoveTaint,
@@ -35,6 +37,8 @@ from kuberth.framework.status import Code, Status
 
 Remedy = tuple[Edit, ...]
 
+PODS: Final = "pods"
+"""The kind of a shortcoming that any pod's deletion remedies."""
 _BYTES: Final = ("memory", "ephemeral-storage", "hugepages-")
 
 
@@ -45,11 +49,23 @@ class Shortcoming:
     plugin: str
     text: str
     remedies: tuple[Remedy, ...] = ()
-    """Changes of which each may remedy it."""
+    """Changes of which each may remedy it, the least harmful first."""
     distance: float = 1.0
     """How much is missing: a share of the request, or 1 for things without an amount."""
-    room_helps: bool = False
+    deletion_helps: bool = False
     """Whether deleting pods of the node may help."""
+    new_helps: bool = False
+    """Whether an empty new node of the same shape would not miss it."""
+    kind: str = ""
+    """Shortcomings of the same kind have remedies of the same kind: a resource, or "" for the plugin."""
+    pattern: str = ""
+    """The text without amounts and names of other objects, where it has some."""
+    short: int = 0
+    """The missing amount, in the units of the columns."""
+    holder: str = ""
+    """The only pod (namespace/name) whose deletion helps."""
+    never: bool = False
+    """Whether even the empty node does not have enough."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,18 +99,28 @@ def shortcomings(needs: PodNeeds, node: NodeRow, statuses: Iterable[Status]) -> 
     for status in statuses:
         known = list(_BY_PLUGIN.get(status.plugin, _quoted)(needs, node, status))
         found += known or _quoted(needs, node, status)
-    return tuple(found)
+    # Two plugins may report the same: NodeUnschedulable the cordon, TaintToleration its taint.
+    return tuple({missed.text: missed for missed in found}.values()) if len(found) > 1 else tuple(found)
 
 
 def _quoted(_needs: PodNeeds, _node: NodeRow, status: Status) -> Iterator[Shortcoming]:
-    room_helps = status.code == Code.UNSCHEDULABLE
+    deletion_helps = status.code == Code.UNSCHEDULABLE
     for reason in status.reasons or (f"{status.plugin} rejects it",):
-        yield Shortcoming(status.plugin, reason, room_helps=room_helps)
+        yield Shortcoming(status.plugin, reason, deletion_helps=deletion_helps, new_helps=deletion_helps)
 
 
 def _resources(needs: PodNeeds, node: NodeRow, status: Status) -> Iterator[Shortcoming]:
     if node.pod_count >= node.table.allowed_pods.item(node.row):
-        yield Shortcoming(status.plugin, "room for one more pod", room_helps=True)
+        never = node.table.allowed_pods.item(node.row) < 1
+        yield Shortcoming(
+            status.plugin,
+            "capacity for one more pod",
+            deletion_helps=not never,
+            new_helps=not never,
+            kind=PODS,
+            short=1,
+            never=never,
+        )
     for resource, amount in needs.amounts.items():
         allocatable = node.allocatable(resource)
         short = amount - (allocatable - node.requested(resource))
@@ -103,24 +129,31 @@ def _resources(needs: PodNeeds, node: NodeRow, status: Status) -> Iterator[Short
         # Thousands of nodes miss the same amount.
         key = status.plugin, resource, short, allocatable >= amount
         if (known := needs.shortages.get(key)) is None:
-            scaled = scaled_requests(needs.pod, resource, short) if short < amount else ()
+            scaled = scaled_requests(needs.info, resource, short) if short < amount else ()
             known = needs.shortages[key] = Shortcoming(
                 status.plugin,
                 f"{amount_text(resource, short)} {resource} short",
                 remedies=(scaled,) if scaled else (),
                 distance=short / amount,
-                room_helps=allocatable >= amount,
+                deletion_helps=allocatable >= amount,
+                new_helps=allocatable >= amount,
+                kind=resource,
+                pattern=resource,
+                short=short,
+                never=allocatable < amount,
             )
         yield known
 
 
-def scaled_requests(pod: Pod, resource: str, short: int) -> Remedy:
-    """Lower the requests of containers by `short` together, largest first; () if that is impossible."""
+def scaled_requests(info: PodInfo, resource: str, short: int) -> Remedy:
+    """Lower the pod's request by `short`; () if that is impossible.
+
+    The largest containers give way first. An init container is lowered where it alone requests too much.
+    """
+    pod = info.pod
     if has_pod_level_requests(pod):
         return ()
     read = milli_value if resource == "cpu" else value
-    edits: list[Edit] = []
-    left = short
 
     def requested(container: Container) -> int:
         try:
@@ -128,16 +161,26 @@ def scaled_requests(pod: Pod, resource: str, short: int) -> Remedy:
         except QuantityError:
             return 0
 
-    for container in sorted(pod.spec.containers, key=requested, reverse=True):
+    def lowered(container: Container, after: int) -> Edit:
+        given = str(container.resources.requests[resource])
+        return ScaleRequest(container.name, resource, given, amount_text(resource, after))
+
+    sidecars = [each for each in pod.spec.init_containers if each.restart_policy == "Always"]
+    lasting = [*pod.spec.containers, *sidecars]
+    together = sum(map(requested, lasting))
+    first = [(requested(each), each) for each in pod.spec.init_containers if each not in sidecars]
+    largest = max(together, *(amount for amount, _container in first)) if first else together
+    most = largest - short
+    edits = [lowered(container, most) for amount, container in first if amount > most]
+    left = together - most
+    for container in sorted(lasting, key=requested, reverse=True):
         before = requested(container)
         less = min(left, before)
         if less <= 0:
             break
-        given = container.resources.requests[resource]
-        after = amount_text(resource, before - less)
-        edits.append(ScaleRequest(container.name, resource, str(given), after))
+        edits.append(lowered(container, before - less))
         left -= less
-    return tuple(edits) if left <= 0 else ()
+    return tuple(edits) if most >= 0 and left <= 0 else ()
 
 
 def _taints(needs: PodNeeds, node: NodeRow, status: Status) -> Iterator[Shortcoming]:
@@ -148,15 +191,27 @@ def _taints(needs: PodNeeds, node: NodeRow, status: Status) -> Iterator[Shortcom
         if untolerated is None:
             continue
         fields = taint.key, taint.value, taint.effect
+        is_cordon = taint.key == CORDON_TAINT
+        if is_cordon and node.node.spec.unschedulable:
+            yield from _cordoned(needs, node, status)
+            continue
+        # To tolerate a cordon is no remedy: it would undo the purpose of every cordon.
+        tolerate: tuple[Remedy, ...] = () if is_cordon else ((Tolerate(*fields),),)
         yield Shortcoming(
             status.plugin,
             f"a toleration of the taint {taint_text(*fields)}",
-            remedies=((RemoveTaint(node.name, *fields),), (Tolerate(*fields),)),
+            remedies=(*tolerate, (RemoveTaint(node.name, *fields),)),
+            new_helps=taint.key.startswith(PROBLEM_TAINTS),
         )
 
 
 def _cordoned(_needs: PodNeeds, node: NodeRow, status: Status) -> Iterator[Shortcoming]:
-    yield Shortcoming(status.plugin, "being open to new pods (it is cordoned)", ((Uncordon(node.name),),))
+    yield Shortcoming(
+        status.plugin,
+        "being open to new pods (it is cordoned)",
+        ((Uncordon(node.name),),),
+        new_helps=True,
+    )
 
 
 def _labels(needs: PodNeeds, node: NodeRow, status: Status) -> Iterator[Shortcoming]:
@@ -166,7 +221,7 @@ def _labels(needs: PodNeeds, node: NodeRow, status: Status) -> Iterator[Shortcom
             yield Shortcoming(
                 status.plugin,
                 f"the label {key}={wanted}",
-                remedies=((SetLabel(node.name, key, wanted),), (DropNodeSelector(key),)),
+                remedies=((DropNodeSelector(key),), (SetLabel(node.name, key, wanted),)),
             )
     affinity = needs.pod.spec.affinity
     required = None
@@ -240,7 +295,10 @@ def _ports(needs: PodNeeds, node: NodeRow, status: Status) -> Iterator[Shortcomi
             yield Shortcoming(
                 status.plugin,
                 f"the host port {port.port}/{port.protocol}, which pod {holder} has",
-                room_helps=True,
+                deletion_helps=True,
+                new_helps=True,
+                pattern=f"{port.port}/{port.protocol}",
+                holder=holder,
             )
 
 

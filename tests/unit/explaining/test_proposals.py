@@ -14,6 +14,7 @@ from kuberth.api.core import Node, Pod
 from kuberth.evaluation import Evaluator
 from kuberth.explaining import Explanation, Question, explain, proposals
 from kuberth.explaining.edits import (
+    CORDON_TAINT,
     AddNodes,
     DeletePod,
     DropNodeSelector,
@@ -134,6 +135,105 @@ def test_what_a_node_misses_is_made_up_for_together() -> None:
         RemoveTaint("n", "broken", "", "NoExecute"),
         Uncordon("n"),
     } in found
+
+
+def test_the_toleration_is_found_among_a_thousand_nodes() -> None:
+    taint = {"key": "dedicated", "value": "ml", "effect": "NoSchedule"}
+    objects: list[Any] = [make_node(f"large{number}", cpu="64", taints=[taint]) for number in range(100)]
+    for number, cpu in enumerate([8] * 600 + [32] * 300):
+        objects.append(make_node(f"n{number}", cpu=str(cpu)))
+        used = f"{(number * 37) % (cpu * 900)}m"
+        objects.append(make_pod(f"q{number}", cpu=used, node=f"n{number}"))
+    explanation = ask(make_pod("p", cpu="40"), *objects)
+    assert explanation.near[0].misses == ("a toleration of the taint dedicated=ml:NoSchedule",)
+    assert len(explanation.near[0].nodes) == 100
+    assert edits(explanation) == [
+        (Tolerate("dedicated", "ml", "NoSchedule"),),
+        (ScaleRequest("main", "cpu", "40", explanation.proposals[1].edits[0].after),),  # type: ignore[attr-defined]
+        (RemoveTaint("large0", "dedicated", "ml", "NoSchedule"),),
+    ]
+
+
+def test_proposals_are_ordered_by_harm() -> None:
+    explanation = ask(
+        make_pod("p", cpu="3", nodeSelector={"disk": "ssd"}),
+        make_node("unlabelled"),
+        make_node("tainted", labels={"disk": "ssd"}, taints=[GPU]),
+        make_node("small", cpu="2", labels={"disk": "ssd"}),
+        make_node("cordoned", labels={"disk": "ssd"}, unschedulable=True),
+        make_node("full", labels={"disk": "ssd"}),
+        make_pod("q", cpu="4", node="full"),
+    )
+    assert edits(explanation) == [
+        (Tolerate("gpu", "a", "NoSchedule"),),
+        (DropNodeSelector("disk"),),
+        (ScaleRequest("main", "cpu", "3", "2"),),
+        (Uncordon("cordoned"),),
+        (RemoveTaint("tainted", "gpu", "a", "NoSchedule"),),
+        (SetLabel("unlabelled", "disk", "ssd"),),
+        (DeletePod("default/q", "full"),),
+        (AddNodes("cordoned", 1),),
+    ]
+
+
+@pytest.mark.parametrize("has_taint", [False, True])
+def test_a_cordon_and_its_taint_are_one_change(has_taint: bool) -> None:
+    taints = [{"key": CORDON_TAINT, "effect": "NoSchedule"}] if has_taint else []
+    others = [make_node(f"full{number}", cpu=str(number + 1)) for number in range(12)]
+    fillers = [make_pod(f"q{number}", cpu=str(number + 1), node=f"full{number}") for number in range(12)]
+    explanation = ask(
+        make_pod("p", cpu="9"),
+        *others,
+        *fillers,
+        make_node("tainted", cpu="4", taints=[GPU, BROKEN]),
+        make_node("cordoned", cpu="9", taints=taints, unschedulable=True),
+    )
+    assert explanation.near[0].misses == ("being open to new pods (it is cordoned)",)
+    with_uncordon = [changes for changes in edits(explanation) if Uncordon("cordoned") in changes]
+    assert with_uncordon == [(Uncordon("cordoned"),)]
+    assert not any(CORDON_TAINT in proposal.text for proposal in explanation.proposals)
+
+
+def owned(name: str, *, kind: str = "ReplicaSet", **labels: str) -> dict[str, Any]:
+    return {"ownerReferences": [{"kind": kind, "name": name, "uid": name}], "labels": labels}
+
+
+@pytest.mark.parametrize(
+    "mine, other, may_go",
+    [
+        pytest.param(owned("web"), owned("web"), False, id="same-owner"),
+        pytest.param(owned("web"), owned("db"), True, id="other-owner"),
+        pytest.param(
+            owned("web", kind="Deployment"),
+            owned("web-abc", **{"pod-template-hash": "abc"}),
+            False,
+            id="a-template-and-its-pods",
+        ),
+        pytest.param(
+            owned("web-def", **{"pod-template-hash": "def"}),
+            owned("web-abc", **{"pod-template-hash": "abc"}),
+            False,
+            id="two-revisions",
+        ),
+    ],
+)
+def test_siblings_are_never_deleted(mine: dict[str, Any], other: dict[str, Any], may_go: bool) -> None:
+    pod = make_pod("p", cpu="1", metadata=mine)
+    found = edits(ask(pod, make_node("n", cpu="1"), make_pod("q", cpu="1", node="n", metadata=other)))
+    assert ((DeletePod("default/q", "n"),) in found) == may_go
+
+
+def test_one_large_pod_goes_rather_than_many_small_ones() -> None:
+    small = [make_pod(f"q{number}", cpu="100m", node="n") for number in range(20)]
+    large = make_pod("large", cpu="2", node="n", priority=5)
+    found = edits(ask(make_pod("p", cpu="2"), make_node("n", cpu="4"), *small, large))
+    assert (DeletePod("default/large", "n"),) in found
+
+
+def test_init_containers_are_scaled_where_they_request_most() -> None:
+    init = [{"name": "init", "resources": {"requests": {"cpu": "4"}}}]
+    explanation = ask(make_pod("p", cpu="1", initContainers=init), make_node("n", cpu="2"))
+    assert edits(explanation) == [(ScaleRequest("init", "cpu", "4", "2"),)]
 
 
 def test_the_mildest_scale_is_proposed_alone() -> None:

@@ -32,7 +32,7 @@ CASES = [
     pytest.param(
         make_pod("p", cpu="5", memory="9Gi"), {}, ["1 cpu short", "1Gi memory short"], id="two-resources"
     ),
-    pytest.param(make_pod("p"), {"pods": "0"}, ["room for one more pod"], id="pods"),
+    pytest.param(make_pod("p"), {"pods": "0"}, ["capacity for one more pod"], id="pods"),
     pytest.param(
         make_pod("p"),
         {"taints": [{"key": "a", "effect": "NoSchedule"}, {"key": "b", "value": "c", "effect": "NoExecute"}]},
