@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from kuberth.api.core import Namespace, Node, Pod
 from kuberth.api.scheduling import PodGroup
+from kuberth.assembly.components import Components, plugins_by_name
 from kuberth.assembly.following import Following
 from kuberth.assembly.observing import SchedulerObserver, ShelteredObserver
 from kuberth.assembly.profiles import assemble, derive_with, effective_gates, full_registry
@@ -40,7 +41,7 @@ from kuberth.outcomes.event_recorder import ApiEventRecorder
 from kuberth.outcomes.failure_handling import FailureHandler
 from kuberth.outcomes.group_status import PodGroupStatusWriter
 from kuberth.outcomes.status_writer import PodStatusWriter
-from kuberth.queue.guard import GuardedQueue, close_queue
+from kuberth.queue.guard import GuardedQueue, name_of
 from kuberth.queue.interface import QueueContext, QueueFactory, SchedulingQueue
 from kuberth.queue.priority_queue import PriorityQueue
 from kuberth.scheduling.checking import CHECK_EVERY
@@ -51,6 +52,8 @@ from kuberth.scheduling.loop import SchedulingLoop
 
 logger = logging.getLogger(__name__)
 
+LAST_PODS_SECONDS: Final = 20 * 60.0
+"""The longest that pods in flight keep replaced plugins open: Permit may hold a pod for 15 minutes."""
 LAST_REQUESTS_SECONDS: Final = 60.0
 """So long extenders that are no longer configured may be asked by cycles that began before."""
 UNFINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
@@ -116,6 +119,7 @@ class Scheduler:
         self._given_gates = feature_gates
         self._changing = asyncio.Lock()
         self._retiring: list[asyncio.Task[None]] = []
+        self._plugins = self._new_components()
         self._handle = Handle(
             api=api,
             stores=self.stores,
@@ -126,13 +130,15 @@ class Scheduler:
             nominator=self.nominator,
             activator=self,
             recorder=self.recorder,
-            spawn=self.spawn,
+            spawn=self._plugins.spawn,
             metrics=self.metrics,
             extenders=self.extenders,
         )
         # Changed in place with the configuration: its holders look up pods' profiles in it.
         self.runners = dict(assemble(config, registry=registry, handle=self._handle, metrics=self.metrics))
-        self.queue = GuardedQueue(self._make_queue(config, self.runners, queue), self._clock)
+        self._plugins.contain(_plugins_of(self.runners))
+        made, self._queue_parts = self._make_queue(config, self.runners, queue)
+        self.queue = GuardedQueue(made, self._clock)
         self._wire(random.Random() if rng is None else rng, check_plans_every)
 
     def _make_queue(
@@ -140,7 +146,8 @@ class Scheduler:
         config: KubeSchedulerConfiguration,
         runners: Mapping[str, Runner],
         factory: QueueFactory | None,
-    ) -> SchedulingQueue:
+    ) -> tuple[SchedulingQueue, Components]:
+        components = self._new_components(close_unstarted=True)
         context = QueueContext(
             sort=_shared_queue_sort(runners),
             clock=self._clock,
@@ -150,7 +157,7 @@ class Scheduler:
             stores=self.stores,
             api=self._api,
             recorder=self.recorder,
-            spawn=self.spawn,
+            spawn=components.spawn,
             pre_enqueue={name: runner.run_pre_enqueue for name, runner in runners.items()},
             hints={name: runner.profile.hints for name, runner in runners.items()},
             initial_backoff_seconds=float(config.pod_initial_backoff_seconds),
@@ -166,7 +173,11 @@ class Scheduler:
                 f"the queue factory {factory!r} returned {queue!r}, which is not a "
                 "kuberth.queue.interface.SchedulingQueue"
             )
-        return queue
+        components.contain({f"queue {name_of(queue)}": queue})
+        return queue, components
+
+    def _new_components(self, *, close_unstarted: bool = False) -> Components:
+        return Components(background=self._task, job=self._job, close_unstarted=close_unstarted)
 
     def _wire(self, rng: random.Random, check_plans_every: int) -> None:
         writer = PodStatusWriter(self._api, self.spawn, self._clock, metrics=self.metrics)
@@ -301,34 +312,67 @@ class Scheduler:
 
         Pods that wait are asked at their gates and tried again by the new rules; those whose cycle has begun
         are placed by the old ones. KuberthError: it cannot be, and nothing has changed. Plugins and the queue
-        are made again, from `registry` and `queue` or as before.
+        are made again, from `registry` and `queue` or as before. They are started before they are in force;
+        old plugins are closed when the pods in flight that use them are done, and their background tasks
+        cancelled.
         """
         async with self._changing:
             registry = self._registry if registry is None else registry
             factory = self._queue_factory if queue is None else queue
             self._expect_same_gates(config)
             extenders = self.extenders
-            new_queue: SchedulingQueue | None = None
+            plugins, queue_parts = self._new_components(), None
+            new: list[Reflector[Any]] = []
             if config.extenders != self.config.extenders:
                 extenders = build_extenders(config.extenders, api=self._api, clock=self._clock)
             try:
                 with self.stores.opened():
-                    handle = replace(self._handle, extenders=extenders)
+                    handle = replace(self._handle, extenders=extenders, spawn=plugins.spawn)
                     runners = assemble(config, registry=registry, handle=handle, metrics=self.metrics)
-                    new_queue = self._make_queue(config, runners, factory)
+                    plugins.contain(_plugins_of(runners))
+                    new_queue, queue_parts = self._make_queue(config, runners, factory)
                     kinds = self._kinds_wanted(runners) - self._following.kinds()
                     new = [self._reflector(kind) for kind in sorted(kinds, key=_kind_name)]
                     if extenders is not self.extenders:
                         new += extenders.reflectors
                     await self._following.add(new)
+                if self._tasks is not None:
+                    await self._start(plugins, queue_parts)
             except BaseException:
-                if new_queue is not None:
-                    close_queue(new_queue, then="it has not come into use")
+                self._following.drop(new)
+                await plugins.close()
+                if queue_parts is not None:
+                    await queue_parts.close()
                 if extenders is not self.extenders:
                     await extenders.close()
                 raise
             self._registry, self._queue_factory = registry, factory
+            old_queue_parts, self._queue_parts = self._queue_parts, queue_parts
+            old_plugins, self._plugins = self._plugins, plugins
             self._swap(config, handle, runners, new_queue)
+            await old_queue_parts.close()
+            if self._tasks is None:
+                await old_plugins.close()
+            else:
+                retiring = self._retire_plugins(old_plugins, set(self.queue.uids_in_flight))
+                self._retiring.append(self._tasks.create_task(retiring, name="replaced plugins"))
+
+    async def _start(self, *components: Components) -> None:
+        """Start plugins and a queue; KuberthError: one of them failed."""
+        for each in components:
+            await each.start(unless=self._stopped)
+
+    async def _retire_plugins(self, plugins: Components, uids: set[str]) -> None:
+        """Close replaced plugins when no pod in flight uses them any more."""
+        try:
+            async with asyncio.timeout(LAST_PODS_SECONDS):
+                while uids := uids & self.queue.uids_in_flight:  # noqa: ASYNC110 - pods come back in many ways
+                    await asyncio.sleep(1)
+        except TimeoutError:
+            logger.warning("replaced plugins are closed while %d pods may still use them", len(uids))
+        finally:
+            await plugins.close()
+        await plugins.finish_jobs()
 
     def _expect_same_gates(self, config: KubeSchedulerConfiguration) -> None:
         wanted = effective_gates(config, self._given_gates)
@@ -374,23 +418,42 @@ class Scheduler:
         Stopping pops no more pods, sends pods that wait on Permit back, and gives bindings under way
         `grace_seconds` to end.
         """
+        failure: KuberthError | None = None
         try:
             async with asyncio.TaskGroup() as tasks:
                 self._tasks = tasks
-                self._following.start(tasks)
-                writing = tasks.create_task(self.recorder.run(), name="event writers")
-                scheduling = tasks.create_task(self._schedule(begin), name="scheduling")
-                await self._stopped.wait()
-                self.loop.stop()
-                await self._finish_work(grace_seconds)
-                self._following.stop()
-                for task in (writing, scheduling, *self._retiring):
-                    task.cancel()
+                try:
+                    async with self._changing:
+                        await self._start(self._plugins, self._queue_parts)
+                except KuberthError as exc:
+                    failure = exc  # raised below, as it is and not in a group
+                else:
+                    await self._run_until_stopped(tasks, begin, grace_seconds)
+                await self._close_components()
         finally:
             self._tasks = None
             self._binding.give_up()
             await self.extenders.close()
-            self.queue.close()
+            await self._close_components()
+        if failure is not None:
+            raise failure
+
+    async def _run_until_stopped(
+        self, tasks: asyncio.TaskGroup, begin: Awaitable[object] | None, grace_seconds: float
+    ) -> None:
+        self._following.start(tasks)
+        writing = tasks.create_task(self.recorder.run(), name="event writers")
+        scheduling = tasks.create_task(self._schedule(begin), name="scheduling")
+        await self._stopped.wait()
+        self.loop.stop()
+        await self._finish_work(grace_seconds)
+        self._following.stop()
+        for task in (writing, scheduling, *self._retiring):
+            task.cancel()
+
+    async def _close_components(self) -> None:
+        await self._plugins.close()
+        await self._queue_parts.close()
 
     async def _schedule(self, begin: Awaitable[object] | None) -> None:
         await self.wait_synced()
@@ -431,12 +494,20 @@ class Scheduler:
 
     def spawn(self, work: Coroutine[Any, Any, None], *, name: str) -> None:
         """Run `work` in a task of this scheduler; its failure is logged and stops nothing."""
+        self._job(work, name)
+
+    def _job(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        """A task that may end by itself before the scheduler does."""
+        task = self._task(work, name)
+        self._work.add(task)
+        task.add_done_callback(self._work.discard)
+        return task
+
+    def _task(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         if self._tasks is None:
             work.close()
             raise KuberthError(f"{name!r} was to be started, but the scheduler is not running")
-        task = self._tasks.create_task(_guarded(work, name), name=name)
-        self._work.add(task)
-        task.add_done_callback(self._work.discard)
+        return self._tasks.create_task(_guarded(work, name), name=name)
 
     def observe(self, observer: SchedulerObserver | None) -> None:
         """Set the observer, or None. An observer that raises is dropped."""
@@ -451,6 +522,10 @@ class Scheduler:
     def activate(self, pods: Mapping[str, Pod]) -> None:
         """Bring these pods (by namespace/name) to the active queue, as a plugin asked."""
         self.queue.activate(pods)
+
+
+def _plugins_of(runners: Mapping[str, Runner]) -> dict[str, Any]:
+    return plugins_by_name((name, runner.profile.plugins) for name, runner in runners.items())
 
 
 def _kind_name(kind: type[Any]) -> str:

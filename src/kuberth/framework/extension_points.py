@@ -52,6 +52,23 @@ class Plugin(abc.ABC):
         A plugin that needs them says so: `def __init__(self, args: MyArgs, handle: Handle) -> None`.
         """
 
+    def start(self) -> Awaitable[None] | None:
+        """Optional, plain or `async`: begin work, once, before the first pod arrives.
+
+        It runs when the scheduler starts, or before a reload puts the plugin in force. What it raises ends
+        the start of the scheduler, or refuses the reload.
+        """
+        return None
+
+    def close(self) -> Awaitable[None] | None:
+        """Optional, plain or `async`: release what `start` took, once; nothing more is called.
+
+        It runs when the scheduler ends, or after a reload has replaced the plugin and the pods in flight that
+        use it are done. Tasks that the constructor or `start` spawned are cancelled afterwards. What it
+        raises is logged.
+        """
+        return None
+
     def __new__(cls, *_args: Any, **_kwargs: Any) -> Plugin:
         for base in (QueueSortPlugin, FilterPlugin, ScorePlugin):
             if issubclass(cls, base) and not base._is_implemented(cls):

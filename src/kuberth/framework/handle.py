@@ -89,7 +89,8 @@ class Handle:
     recorder: EventRecorder
     """Writes Kubernetes events."""
     spawn: Spawner
-    """Runs work that awaits, in the background."""
+    """Runs work that awaits. Before the scheduler runs, the work is kept until then. Work that the
+    constructor or `start` spawns is cancelled after `close`; work spawned later may end by itself."""
     metrics: SchedulerMetrics
     """The scheduler's own metrics."""
     extenders: Extenders = NO_EXTENDERS

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -50,7 +50,7 @@ class GuardedQueue(SchedulingQueue):
         self._queue = queue
         self.gives_out_of_order = queue.gives_out_of_order
         self._clock = clock
-        self._name = _name_of(queue)
+        self._name = name_of(queue)
         self._notify: Callable[[], None] = lambda: None
         self._notify_due: Callable[[], None] | None = None
         self._notifies_when_ready = True
@@ -169,12 +169,12 @@ class GuardedQueue(SchedulingQueue):
             self._observer.pod_done(uid)
 
     def replace(self, queue: SchedulingQueue) -> None:
-        """Another queue takes this one's place, with all pods that wait in it."""
+        """Another queue takes this one's place, with all pods that wait in it; the caller closes the old."""
         old, waiting = (
             self._queue,
             [queued.info for pods in self.pending_pods().values() for queued in pods],
         )
-        self._queue, self._name = queue, _name_of(queue)
+        self._queue, self._name = queue, name_of(queue)
         self.gives_out_of_order = queue.gives_out_of_order
         # The new queue has to take the pods that the old one had yet to take; its other debts are void.
         self._debts = {key: debt for key, debt in self._debts.items() if key[0] == _ADDITION}
@@ -192,7 +192,6 @@ class GuardedQueue(SchedulingQueue):
         for info in waiting:
             if self.get(info.key) is None:
                 self.add(info)
-        close_queue(old, then="another one has taken its place")
         self._notify()
 
     # Events
@@ -242,6 +241,11 @@ class GuardedQueue(SchedulingQueue):
                 self._owe(key, debt.settle, failures=debt.failures + 1)
 
     # Looking in
+
+    @property
+    def uids_in_flight(self) -> Set[str]:
+        """The pods that were given out and have not come back, whatever the queue itself records."""
+        return self._in_flight
 
     def when_ready(self, notify: Callable[[], None]) -> None:
         self._notify = notify
@@ -302,9 +306,6 @@ class GuardedQueue(SchedulingQueue):
             self._log_failure(exc, "queue_of", key, then="taking it for absent")
             return ""
 
-    def close(self) -> None:
-        close_queue(self._queue, then="the scheduler ends all the same")
-
     # Failures
 
     def _log_failure(self, exc: BaseException, method: str, pod: str = "", *, then: str) -> None:
@@ -333,16 +334,8 @@ class GuardedQueue(SchedulingQueue):
         return max(0, due_ns - self._clock.now_ns()) / NANOSECONDS
 
 
-def close_queue(queue: SchedulingQueue, *, then: str) -> None:
-    """Close a queue that is used no more; what it raises is logged, with what happens `then`."""
-    try:
-        queue.close()
-    except BaseException as exc:
-        reraise_interrupt(exc)
-        logger.exception("queue %s failed in close; %s", _name_of(queue), then)
-
-
-def _name_of(queue: SchedulingQueue) -> str:
+def name_of(queue: SchedulingQueue) -> str:
+    """What the log calls a queue: its class."""
     return f"{type(queue).__module__}.{type(queue).__qualname__}"
 
 

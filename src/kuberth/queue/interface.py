@@ -7,7 +7,7 @@ state machine on one thread: no method blocks or awaits, and time comes from the
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kuberth.api.core import Pod
@@ -144,12 +144,21 @@ class SchedulingQueue(abc.ABC):
         for queued in [queued for queue in other.pending_pods().values() for queued in queue]:
             self.add(queued.info)
 
-    def close(self) -> None:  # noqa: B027  # a queue without anything to close need not say so
-        """Let go of files, threads and observers: the scheduler calls nothing more.
+    def start(self) -> Awaitable[None] | None:
+        """Optional, plain or `async`: begin work, once, before the first pod is added.
 
-        It has ended, or another queue has taken this one's place, or this one was made for a configuration
-        that could not be put in force.
+        It runs when the scheduler starts, or before a reload puts the queue in force. What it raises ends the
+        start of the scheduler, or refuses the reload.
         """
+        return None
+
+    def close(self) -> Awaitable[None] | None:
+        """Optional, plain or `async`: release files, threads and observers; nothing more is called.
+
+        The scheduler has ended, or another queue has taken this one's place, or this one was made for a
+        configuration that is not put in force, so that `start` never ran. What it raises is logged.
+        """
+        return None
 
     @abc.abstractmethod
     def when_ready(self, notify: Callable[[], None]) -> None:

@@ -87,4 +87,3 @@ def test_its_parts_are_the_schedulers() -> None:
     assert context.cluster is scheduler.cluster
     assert context.nominator is scheduler.nominator
     assert context.metrics is scheduler.metrics
-    assert context.spawn == scheduler.spawn

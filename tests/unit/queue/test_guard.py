@@ -385,21 +385,6 @@ def test_who_looks_in_sees_nothing(method: str, answer: object, caplog: pytest.L
     assert f"failed in {method}" in caplog.text
 
 
-def test_it_is_closed_once_and_may_fail_at_that(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    bench = Bench()
-    bench.queue.close()
-    assert bench.inner.closed == 1
-
-    def fail() -> NoReturn:
-        raise RuntimeError("still busy")
-
-    monkeypatch.setattr(bench.inner, "close", fail)
-    bench.queue.close()
-    assert "failed in close" in caplog.text
-
-
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("exception", [asyncio.CancelledError, SystemExit, GeneratorExit], ids=str)
 def test_nothing_passes_the_guard(method: str, exception: type[BaseException]) -> None:

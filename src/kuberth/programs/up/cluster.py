@@ -340,6 +340,8 @@ async def _scheduling(scheduler: Scheduler) -> AsyncIterator[None]:
 async def _run(scheduler: Scheduler) -> None:
     try:
         await scheduler.run(grace_seconds=5.0)
+    except KuberthError:
+        raise  # it says itself what happened
     except Exception as error:
         logger.error("the scheduler failed", exc_info=error)
         raise KuberthError("the scheduler failed, so the cluster ends; the log above says how") from error

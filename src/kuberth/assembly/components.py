@@ -1,0 +1,154 @@
+"""Plugins and queues from their start to their close, with the tasks that they spawn.
+
+In: the plugins, or the queue, that a configuration brings. Out: `start` and `close` called once each, and no
+task of a replaced plugin left behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from typing import Any, Final, Protocol
+
+from kuberth.errors import KuberthError, reraise_interrupt
+
+logger = logging.getLogger(__name__)
+
+CLOSE_SECONDS: Final = 10.0
+"""The longest that an `async` close may take."""
+JOB_SECONDS: Final = 60.0
+"""The longest that jobs of replaced plugins may go on."""
+
+TaskFactory = Callable[[Coroutine[Any, Any, None], str], asyncio.Task[None]]
+"""Runs a coroutine in a task of the scheduler, under a name; what it raises is logged."""
+
+
+class Component(Protocol):
+    """A plugin or a queue."""
+
+    def start(self) -> Awaitable[None] | None: ...
+
+    def close(self) -> Awaitable[None] | None: ...
+
+
+class Components:
+    """The plugins, or the queue, of one configuration.
+
+    Work that they spawn before they are in force (in their constructors, or in `start`) runs in the
+    background until they are closed. Work that they spawn later is a job, such as a write to the API: it may
+    end by itself.
+    """
+
+    def __init__(self, *, background: TaskFactory, job: TaskFactory, close_unstarted: bool = False) -> None:
+        self._components: Mapping[str, Component] = {}
+        self._start_background = background
+        self._start_job = job
+        self._close_unstarted = close_unstarted
+        self._kept: list[tuple[Coroutine[Any, Any, None], str]] | None = []
+        self._background: set[asyncio.Task[None]] = set()
+        self._jobs: set[asyncio.Task[None]] = set()
+        self._in_force = False
+        self._to_close: list[str] = []
+
+    def contain(self, components: Mapping[str, Component]) -> None:
+        """Name the plugins or the queue, by what the log calls them."""
+        self._components = components
+        if self._close_unstarted:
+            self._to_close = list(components)
+
+    def spawn(self, work: Coroutine[Any, Any, None], *, name: str) -> None:
+        """Run `work` in a task; before `start`, keep it until then."""
+        if self._kept is not None:
+            self._kept.append((work, name))
+            return
+        task = (self._start_job if self._in_force else self._start_background)(work, name)
+        tasks = self._jobs if self._in_force else self._background
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+
+    async def start(self, *, unless: asyncio.Event) -> None:
+        """Run what was spawned and start all components, in order, unless the event happens before.
+
+        KuberthError: one failed, and those before it are closed.
+        """
+        kept, self._kept = self._kept or [], None
+        for work, name in kept:
+            self.spawn(work, name=name)
+        for name, component in self._components.items():
+            try:
+                answer = component.start()
+                if inspect.isawaitable(answer) and not await _finished(answer, unless):
+                    return
+            except BaseException as exc:
+                reraise_interrupt(exc)
+                if isinstance(exc, asyncio.CancelledError):
+                    raise
+                logger.error("%s failed in start", name, exc_info=exc)
+                await self.close()
+                raise KuberthError(f"{name} failed in start: {type(exc).__name__}: {exc}") from exc
+            if name not in self._to_close:
+                self._to_close.append(name)
+        self._in_force = True
+
+    async def close(self) -> None:
+        """Close what was started, the last first, and cancel background tasks. Repeating it does nothing."""
+        for work, _name in self._kept or ():
+            work.close()
+        self._kept = None
+        self._in_force = True  # what is spawned from now on has no more than its own time
+        names, self._to_close = self._to_close, []
+        for name in reversed(names):
+            try:
+                answer = self._components[name].close()
+                if inspect.isawaitable(answer):
+                    async with asyncio.timeout(CLOSE_SECONDS):
+                        await answer
+            except BaseException as exc:
+                reraise_interrupt(exc)
+                if isinstance(exc, asyncio.CancelledError):
+                    raise
+                logger.error("%s failed in close", name, exc_info=exc)
+        for task in self._background:
+            task.cancel()
+
+    async def finish_jobs(self) -> None:
+        """Wait for jobs, and cancel those that take longer than `JOB_SECONDS`."""
+        if not self._jobs:
+            return
+        _done, late = await asyncio.wait(self._jobs, timeout=JOB_SECONDS)
+        if late:
+            names = ", ".join(sorted(task.get_name() for task in late))
+            logger.warning("cancelled tasks of replaced plugins after %g s: %s", JOB_SECONDS, names)
+        for task in late:
+            task.cancel()
+
+
+def plugins_by_name(plugins: Iterable[tuple[str, Mapping[str, Component]]]) -> dict[str, Component]:
+    """Every plugin once, of profiles with their plugins; in more than one profile, the profile is named."""
+    profiles = list(plugins)
+    found: dict[str, Component] = {}
+    seen: set[int] = set()
+    for profile, by_name in profiles:
+        for name, plugin in by_name.items():
+            if id(plugin) not in seen:
+                seen.add(id(plugin))
+                where = f" of profile {profile!r}" if len(profiles) > 1 else ""
+                found[f"plugin {name!r}{where}"] = plugin
+    return found
+
+
+async def _finished(work: Awaitable[None], unless: asyncio.Event) -> bool:
+    """Await `work`; False: the event came before, and the work was cancelled."""
+    working = asyncio.ensure_future(work)
+    waiting = asyncio.ensure_future(unless.wait())
+    try:
+        await asyncio.wait((working, waiting), return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            return False
+        working.result()
+        return True
+    finally:
+        working.cancel()
+        waiting.cancel()
