@@ -22,6 +22,7 @@ Tree = Mapping[str, Any]
 
 NAMES_SHOWN: Final = 3
 GROUPS_SHOWN: Final = 5
+FEASIBLE_SHOWN: Final = 20
 INDENT: Final = 2
 NARROW: Final = 60
 """On terminals with fewer columns, scores are printed line by line."""
@@ -82,6 +83,14 @@ def _waits(tree: Tree, style: _Style) -> Iterator[RenderableType]:
     waiting = tree.get("waiting")
     if waiting is None:
         return
+    if holds := waiting.get("heldBy"):
+        for hold in holds:
+            age = _age(hold["since"], style.now)
+            yield Text(
+                f"in Permit, assumed on node {waiting['node']}: {hold['plugin']} holds it since "
+                f"{hold['since']}{age}, until {hold['until']} at the latest"
+            )
+        return
     text = f"in the {waiting['queue']} queue" if waiting["queue"] != "in flight" else "being scheduled now"
     if since := waiting.get("since"):
         text += f" since {since}{_age(since, style.now)}"
@@ -90,6 +99,28 @@ def _waits(tree: Tree, style: _Style) -> Iterator[RenderableType]:
     if at := waiting.get("nextAttempt"):
         text += f"; next attempt at {at} at the latest"
     yield Text(text)
+
+
+def _nominated(tree: Tree, _style: _Style) -> Iterator[RenderableType]:
+    nomination = tree.get("nominated")
+    if nomination is None:
+        return
+    victims = ", ".join(nomination["terminating"])
+    waits = f"waits for these pods to terminate: {victims}" if victims else "no pod terminates there"
+    yield Text(f"to node {nomination['node']}; {waits}")
+
+
+def _missing(tree: Tree, _style: _Style) -> Iterator[RenderableType]:
+    for each in tree.get("missing", ()):
+        yield Text(each["text"])
+
+
+def _feasible(tree: Tree, style: _Style) -> Iterator[RenderableType]:
+    if tree.get("waiting", {}).get("heldBy"):
+        names = tree.get("feasible", ())
+        shown = names if style.names else names[:FEASIBLE_SHOWN]
+        more = f" and {len(names) - len(shown)} more (--names shows them)" if len(shown) < len(names) else ""
+        yield Text(f"{', '.join(shown)}{more}")
 
 
 def _age(stamp: str, now: float | None) -> str:
@@ -174,6 +205,9 @@ def _notes(tree: Tree, _style: _Style) -> Iterator[RenderableType]:
 
 _SECTIONS: Final[Sequence[tuple[str, Callable[[Tree, _Style], Iterator[RenderableType]]]]] = (
     ("Waiting", _waits),
+    ("Nominated", _nominated),
+    ("Missing", _missing),
+    ("Feasible nodes", _feasible),
     ("Rejected", _rejections),
     ("Nearest nodes miss", _nearest),
     ("Preemption", _preemption),

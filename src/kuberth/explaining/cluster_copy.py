@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from kuberth.api.core import Node, Pod
-from kuberth.cluster.pod_info import PodInfo
+from kuberth.cluster.pod_info import PodInfo, group_of
 from kuberth.config import FeatureGates, KubeSchedulerConfiguration
 from kuberth.evaluation import Evaluator
 from kuberth.framework.registry import Registry
@@ -67,6 +67,19 @@ class ClusterCopy:
         finally:
             self._add(found)
 
+    @contextmanager
+    def pending(self, pod: Pod) -> Iterator[None]:
+        """Count the pod among the unscheduled ones of its group while the block lasts."""
+        info, groups = PodInfo(pod), self.evaluator.cluster.pod_groups
+        if not info.group:
+            yield
+            return
+        groups.arrive(info)
+        try:
+            yield
+        finally:
+            groups.leave(info)
+
     def _add(self, obj: Any) -> None:
         if isinstance(obj, Pod):
             if obj.status.phase in FINISHED:
@@ -75,6 +88,8 @@ class ClusterCopy:
             if not obj.spec.node_name and obj.status.nominated_node_name:
                 # The scheduler counts a nominated pod on its node.
                 self.evaluator.nominator.adopt(PodInfo(obj))
+            if not obj.spec.node_name and group_of(obj):
+                self.evaluator.cluster.pod_groups.arrive(PodInfo(obj))
         self.evaluator.add(obj)
 
     def _remove(self, obj: Any) -> None:
@@ -83,4 +98,6 @@ class ClusterCopy:
                 self._finished.discard(object_key(obj))
                 return
             self.evaluator.nominator.withdraw(obj)
+            if not obj.spec.node_name and group_of(obj):
+                self.evaluator.cluster.pod_groups.leave(PodInfo(obj))
         self.evaluator.remove(obj)

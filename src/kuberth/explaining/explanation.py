@@ -9,12 +9,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from msgspec.structs import replace as with_fields
+
 from kuberth.api.core import Pod
 from kuberth.assembly.profiles import effective_gates
 from kuberth.cluster.nodes import NodeRow
 from kuberth.cluster.pod_info import PodInfo, group_of
 from kuberth.evaluation import Answer
 from kuberth.explaining.cluster_copy import ClusterCopy
+from kuberth.explaining.prerequisites import Nomination, Prerequisite, nomination, prerequisites
 from kuberth.explaining.proposals import NearNode, Proposal, proposals
 from kuberth.explaining.question import Judge, Question, Waiting, judge_of
 from kuberth.explaining.shortcomings import needs_of, shortcomings
@@ -105,6 +108,10 @@ class Explanation:
     events: Mapping[str, tuple[str, ...]] | None = None
     """By plugin: the events that requeue the pod."""
     proposals: tuple[Proposal, ...] = ()
+    missing: tuple[Prerequisite, ...] = ()
+    """Objects that keep the pod from being scheduled on any node."""
+    nominated: Nomination | None = None
+    """Set for a pod that waits for the node that preemption clears."""
     scores: ScoreTable | None = None
     notes: tuple[str, ...] = ()
 
@@ -121,7 +128,8 @@ def explain(question: Question, cluster: ClusterCopy | None = None) -> Explanati
 def _explained(question: Question, judge: Judge) -> Explanation:
     pod, evaluator = judge.pod, judge.evaluator
     gate = judge.gate(pod)
-    answer = evaluator.evaluate(pod)
+    # A pod that fits on its nominated node is tried on no other; all nodes are of interest here.
+    answer = evaluator.evaluate(_without_nomination(pod))
     found = Explanation(
         pod=object_key(question.pod),
         profile=judge.profile,
@@ -134,7 +142,15 @@ def _explained(question: Question, judge: Judge) -> Explanation:
         scores=_table(answer, judge.node) if answer.feasible else None,
         notes=(*question.notes, *_notes(pod, judge.profile, answer)),
     )
-    if found.verdict in ("placed", "fits"):
+    if found.verdict == "placed":
+        return found
+    is_held = question.waiting is not None and bool(question.waiting.held_by)
+    found = replace(
+        found,
+        missing=tuple(prerequisites(judge)),
+        nominated=None if is_held else nomination(judge),
+    )
+    if found.verdict == "fits":
         return found
     summary: PreemptionSummary | None = None
     victims: tuple[str, ...] = ()
@@ -160,6 +176,12 @@ def _explained(question: Question, judge: Judge) -> Explanation:
         events={plugin: tuple(_events(judge, plugin)) for plugin in rejectors},
         proposals=proposals(judge, tuple(near.values()), victims=victims),
     )
+
+
+def _without_nomination(pod: Pod) -> Pod:
+    if not pod.status.nominated_node_name:
+        return pod
+    return with_fields(pod, status=with_fields(pod.status, nominated_node_name=""))
 
 
 def _verdict(node: str, gate: Status | None, answer: Answer) -> str:

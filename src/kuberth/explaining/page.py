@@ -17,11 +17,11 @@ from typing import Any, Final
 
 from kuberth.api.core import Pod
 from kuberth.assembly.scheduler import Scheduler
-from kuberth.clock import NANOSECONDS
+from kuberth.clock import NANOSECONDS, Clock, SystemClock
 from kuberth.errors import KuberthError
 from kuberth.explaining.cluster_copy import ClusterCopy
 from kuberth.explaining.explanation import explain
-from kuberth.explaining.question import Question, Waiting
+from kuberth.explaining.question import PermitHold, Question, Waiting
 from kuberth.explaining.targets import ExplainTarget, unknown_pod
 from kuberth.explaining.trees import to_tree
 from kuberth.https.messages import JSON, Request, Response
@@ -33,9 +33,9 @@ KEPT_SECONDS: Final = 600.0
 """After this long without a question the copy of the cluster is dropped."""
 
 
-def explain_page(scheduler: Scheduler) -> Handler:
-    """The page of one scheduler."""
-    copy = _RunningCopy(scheduler)
+def explain_page(scheduler: Scheduler, *, clock: Clock | None = None) -> Handler:
+    """The page of one scheduler. `clock`: the scheduler's."""
+    copy, now = _RunningCopy(scheduler), SystemClock() if clock is None else clock
 
     def page(request: Request) -> Response:
         name, namespace = request.query.text("pod"), request.query.text("namespace") or "default"
@@ -47,7 +47,7 @@ def explain_page(scheduler: Scheduler) -> Handler:
         if pod is None:
             answer = partial(_unknown, pods, ExplainTarget("Pod", name), namespace)
             return Response(copy.body(answer), status=404, content_type=JSON)
-        answer = partial(copy.explained, _question(scheduler, pod))
+        answer = partial(copy.explained, _question(scheduler, pod, now))
         return Response(copy.body(answer), content_type=JSON)
 
     return page
@@ -106,7 +106,7 @@ class _RunningCopy:
         self._cluster = None
 
 
-def _question(scheduler: Scheduler, pod: Pod) -> Question:
+def _question(scheduler: Scheduler, pod: Pod, clock: Clock) -> Question:
     """The question about the pod, without the objects, which the worker adds."""
     return Question(
         pod,
@@ -114,12 +114,25 @@ def _question(scheduler: Scheduler, pod: Pod) -> Question:
         config=scheduler.config,
         registry=scheduler.registry,
         feature_gates=scheduler.feature_gates,
-        waiting=_waiting(scheduler, pod),
+        waiting=_waiting(scheduler, pod, clock),
     )
 
 
-def _waiting(scheduler: Scheduler, pod: Pod) -> Waiting | None:
+def _waiting(scheduler: Scheduler, pod: Pod, clock: Clock) -> Waiting | None:
     key, queue = object_key(pod), scheduler.queue
+    held = scheduler.waiting_pods.get(pod.metadata.uid)
+    if held is not None and (left := held.seconds_left()):
+        now = clock.now_ns() / NANOSECONDS
+        limits = held.timeouts_seconds
+        holds = [
+            PermitHold(plugin, now + left[plugin] - limits[plugin], now + left[plugin]) for plugin in left
+        ]
+        return Waiting(
+            queue="permit",
+            since=min(hold.since for hold in holds),
+            node=held.pod.spec.node_name,
+            held_by=tuple(holds),
+        )
     queued = queue.get(key)
     if queued is None:
         is_in_flight = any(other.metadata.uid == pod.metadata.uid for other in queue.in_flight())

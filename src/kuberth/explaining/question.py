@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace as with_fields
 
@@ -22,13 +22,25 @@ from kuberth.explaining.edits import Edit, EditedCluster
 from kuberth.framework.registry import Registry
 from kuberth.framework.status import Status
 
+GANGS: Final = "GangScheduling"
+"""The plugin that schedules gangs."""
+
+
+class PermitHold(NamedTuple):
+    """A plugin that holds a pod in Permit. Times are seconds since the epoch."""
+
+    plugin: str
+    since: float
+    until: float
+    """When the pod is rejected if the plugin has not allowed it before."""
+
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
     """Where the pod waits in a running scheduler. Times are seconds since the epoch."""
 
     queue: str
-    """active, backoff, unschedulable or gated; `in flight` during an attempt."""
+    """active, backoff, unschedulable or gated; `in flight` during an attempt, `permit` while Permit waits."""
     attempts: int = 0
     since: float | None = None
     """When it returned from its last attempt, or was created."""
@@ -36,6 +48,10 @@ class Waiting:
     """When it is tried again if no event requeues it before; None: only after an event."""
     rejected_by: tuple[str, ...] = ()
     """Plugins whose events requeue it."""
+    node: str = ""
+    """The node that it is assumed on."""
+    held_by: tuple[PermitHold, ...] = ()
+    """The plugins that hold it in Permit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +102,11 @@ class Judge:
         """The pods with these keys (namespace/name) that exist, without the pod in question."""
         found = map(self.evaluator.stores.of(Pod).get_by_key, keys)
         return [pod for pod in found if pod is not None]
+
+    @property
+    def knows_gangs(self) -> bool:
+        """Whether the profile schedules gangs."""
+        return GANGS in self.evaluator.runner.profile.plugins
 
     @property
     def tries(self) -> int:
@@ -143,7 +164,9 @@ def judge_of(question: Question, cluster: ClusterCopy | None = None) -> Iterator
         cluster = ClusterCopy(config, registry=question.registry, feature_gates=question.feature_gates)
     cluster.update(question.objects)
     with cluster.without(question.pod) as is_there:
-        yield Judge(question, cluster, profile=wanted, is_there=is_there)
+        judge = Judge(question, cluster, profile=wanted, is_there=is_there)
+        with cluster.pending(judge.pod):
+            yield judge
 
 
 def _unplaced(pod: Pod) -> Pod:

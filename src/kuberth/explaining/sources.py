@@ -16,6 +16,7 @@ from msgspec.structs import replace as with_fields
 
 from kuberth.api.core import Namespace, Node, Pod
 from kuberth.api.kinds import REGISTRY
+from kuberth.api.resource import ResourceClaimTemplate
 from kuberth.api.scheduling import PriorityClass
 from kuberth.api.wire import convert
 from kuberth.client.protocol import Api
@@ -43,7 +44,8 @@ async def read_cluster(api: Api, evaluator: Evaluator) -> tuple[list[Any], tuple
     """All objects that the evaluator's plugins read, and notes about kinds that could not be listed."""
     objects: list[Any] = []
     notes: list[str] = []
-    kinds: list[type[Any]] = [Namespace, Node, Pod, PriorityClass, *evaluator.stores.kinds()]
+    kinds: list[type[Any]] = [Namespace, Node, Pod, PriorityClass, ResourceClaimTemplate]
+    kinds += evaluator.stores.kinds()
     for kind in dict.fromkeys(kinds):
         selector = UNFINISHED if kind is Pod else ""
         try:

@@ -30,6 +30,12 @@ def to_tree(explanation: Explanation) -> dict[str, Any]:
         "node": explanation.node,
         "message": explanation.message,
         "waiting": None if explanation.waiting is None else _waiting(explanation.waiting),
+        "nominated": None
+        if explanation.nominated is None
+        else {"node": explanation.nominated.node, "terminating": list(explanation.nominated.terminating)},
+        "missing": [
+            {"kind": each.kind, "name": each.name, "text": each.text} for each in explanation.missing
+        ],
         "feasible": list(explanation.answer.feasible),
         "rejected": [
             {
@@ -75,6 +81,12 @@ def _waiting(waiting: Waiting) -> dict[str, Any]:
         "since": _stamp(waiting.since),
         "nextAttempt": _stamp(waiting.next),
         "rejectedBy": list(waiting.rejected_by),
+        "node": waiting.node or None,
+        "heldBy": [
+            {"plugin": hold.plugin, "since": _stamp(hold.since), "until": _stamp(hold.until)}
+            for hold in waiting.held_by
+        ]
+        or None,
     }
     return {key: value for key, value in tree.items() if value is not None}
 

@@ -22,6 +22,8 @@ class WaitingPod:
         loop = asyncio.get_running_loop()
         self.pod = pod
         """The pod that waits."""
+        self.timeouts_seconds = dict(timeouts_seconds)
+        """By plugin: how long it may hold the pod."""
         self._outcome: asyncio.Future[Status] = loop.create_future()
         self._timers = {
             plugin: loop.call_later(timeout, self._time_out, plugin, timeout)
@@ -32,6 +34,11 @@ class WaitingPod:
     def pending_plugins(self) -> tuple[str, ...]:
         """The plugins that have not allowed the pod yet."""
         return tuple(self._timers)
+
+    def seconds_left(self) -> dict[str, float]:
+        """By plugin that has not allowed the pod yet: the time until the pod is rejected."""
+        now = asyncio.get_running_loop().time()
+        return {plugin: timer.when() - now for plugin, timer in self._timers.items()}
 
     @property
     def is_allowed(self) -> bool:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import datetime
 import gc
+import io
 import json
 import sys
 import threading
@@ -13,17 +15,21 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from rich.console import Console
 
 from kuberth.api.core import Pod
 from kuberth.assembly.scheduler import Scheduler
+from kuberth.cli.explain_display import print_explanation
+from kuberth.clock import LoopClock
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.explaining import Explanation, Question, explain
 from kuberth.explaining.cluster_copy import ClusterCopy
 from kuberth.explaining.page import PATH, explain_page
+from kuberth.framework import CycleState, PermitPlugin, PermitResult
 from kuberth.https.messages import Query, Request, Response
 from kuberth.informers.store import Store
 from kuberth.serving.messages import Handler
-from kuberth.testing import make_node, make_pod, running
+from kuberth.testing import make_node, make_pod, running, running_with
 
 
 async def asked(
@@ -64,6 +70,35 @@ def test_a_gated_pod() -> None:
             _status, tree = await asked(world.scheduler, pod="p")
             assert (tree["verdict"], tree["waiting"]["queue"]) == ("gated", "gated")
             assert "nextAttempt" not in tree["waiting"]
+
+    asyncio.run(scenario())
+
+
+def test_a_pod_that_permit_holds() -> None:
+    class Hold(PermitPlugin):
+        name = "Hold"
+
+        def permit(self, _state: CycleState, _pod: Pod, _node_name: str) -> PermitResult:
+            return PermitResult.wait(90)
+
+    async def scenario() -> None:
+        async with running_with(Hold(), make_node("a"), make_node("b"), make_node("c")) as world:
+            world.api.put(make_pod("p", nodeSelector={}))
+            await world.until(lambda: len(world.scheduler.waiting_pods) == 1)
+            (held,) = world.scheduler.waiting_pods
+            page = explain_page(world.scheduler, clock=LoopClock(asyncio.get_running_loop()))
+            _status, tree = await asked(world.scheduler, page, pod="p")
+            assert (tree["verdict"], tree["feasible"]) == ("fits", ["a", "b", "c"])
+            waiting = tree["waiting"]
+            assert (waiting["queue"], waiting["node"]) == ("permit", held.pod.spec.node_name)
+            (hold,) = waiting["heldBy"]
+            begun, end = (datetime.datetime.fromisoformat(hold[key]) for key in ("since", "until"))
+            assert hold["plugin"] == "Hold"
+            assert (end - begun).total_seconds() == 90
+            text = io.StringIO()
+            print_explanation(tree, Console(file=text, width=200))
+            assert f"in Permit, assumed on node {waiting['node']}: Hold holds it since" in text.getvalue()
+            assert "Feasible nodes\n  a, b, c\n" in text.getvalue()
 
     asyncio.run(scenario())
 
