@@ -6,7 +6,7 @@ whether they do is still to be asked.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, Generic, TypeVar
 
 from kuberth.api.selectors import Operator, Selector
@@ -17,6 +17,33 @@ V = TypeVar("V")
 
 UNDEMANDING: Final[LabelPair] = ("", "")
 """Where terms are filed that demand no particular label value; no label has an empty key."""
+
+
+def _present(key: str) -> LabelPair:
+    """Stands for a label that is there, whatever its value; no key begins so."""
+    return "!" + key, ""
+
+
+def pairs_of(labels: Mapping[str, str]) -> Iterator[LabelPair]:
+    """All that labels can be filed under by `excluded_labels`."""
+    for key, value in labels.items():
+        yield key, value
+        yield _present(key)
+
+
+def excluded_labels(selector: Selector) -> tuple[LabelPair, ...] | None:
+    """What labels must not have for the selector to accept them; None: it asks for more than that."""
+    if selector.matches_nothing:
+        return None
+    pairs: dict[LabelPair, None] = {}
+    for requirement in selector.requirements:
+        if requirement.meaning is Operator.NOT_IN:
+            pairs.update(((requirement.key, value), None) for value in requirement.values)
+        elif requirement.meaning is Operator.DOES_NOT_EXIST:
+            pairs[_present(requirement.key)] = None
+        else:
+            return None
+    return tuple(pairs)
 
 
 class LabelIndex(Generic[K, V]):

@@ -14,11 +14,19 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kuberth.api.selectors import EVERYTHING
 from kuberth.cluster.arrays import Column
 from kuberth.cluster.counting import RowCounts
 from kuberth.cluster.labels import ABSENT, LabelColumn, LabelColumns
 from kuberth.cluster.pod_info import AffinityTerm, PodClass, PodInfo, PodMatcher
-from kuberth.cluster.term_index import UNDEMANDING, LabelIndex, LabelPair, demanded_labels
+from kuberth.cluster.term_index import (
+    UNDEMANDING,
+    LabelIndex,
+    LabelPair,
+    demanded_labels,
+    excluded_labels,
+    pairs_of,
+)
 
 MAX_COUNTED_TERMS: Final = 2048
 """Terms no one asked about for longest are forgotten beyond this; asking again counts afresh."""
@@ -57,12 +65,14 @@ def _sum_by_domain(label: LabelColumn, rows: NDArray[np.int64], counts: RowCount
 class Tally:
     """A count per row with its sums per domain of any topology key asked for."""
 
-    __slots__ = ("_domains", "counts")
+    __slots__ = ("_domains", "counts", "excluding")
 
     def __init__(self) -> None:
         self.counts = RowCounts()
         """The number of pods per row."""
         self._domains: dict[str, DomainSums] = {}
+        self.excluding: ExcludingTerms | None = None
+        """The terms that it is counted with, if it is that of such a term."""
 
     def add(self, row: int, number: int) -> None:
         self.counts.add(row, number)
@@ -82,10 +92,14 @@ class Tally:
 
     def is_in_any_domain(self, label: LabelColumn) -> bool:
         """Whether any of the pods is on a node that has the label."""
+        return self.in_domains(label) > 0
+
+    def in_domains(self, label: LabelColumn) -> int:
+        """How many of the pods are on nodes that have the label."""
         domain = self._domains.get(label.key)
         if domain is None or domain.version != label.version:
             domain = self._domain(label)
-        return self.counts.total > domain.absent
+        return self.counts.total - domain.absent
 
     def _domain(self, label: LabelColumn) -> DomainSums:
         domain = self._domains.get(label.key)
@@ -142,10 +156,54 @@ class CarriedTerm(NamedTuple):
     """How much a preferred term counts; negative for anti-affinity."""
 
 
+class Contribution(NamedTuple):
+    """What a term, or many of them, add to the scores of the nodes of one topology."""
+
+    topology_key: str
+    worth: Tally
+    """What counts, per row."""
+    weight: int
+    """What one of it is worth."""
+    pods: Tally
+    """The pods that carry the terms."""
+    sign: int
+    """-1: the pods of terms that are counted in another contribution and do not speak of the pod."""
+
+
+class ExcludingTerms:
+    """Terms that only exclude pods by label (NotIn, DoesNotExist), of one topology and the same namespaces.
+
+    They speak of nearly every pod, and there may be thousands: what they are worth is kept as one sum, from
+    which the few that do not speak of a pod are subtracted.
+    """
+
+    __slots__ = ("index", "matcher", "pods", "worth")
+
+    def __init__(self, matcher: PodMatcher) -> None:
+        self.matcher = matcher
+        """Speaks of the pods of the namespaces, whatever their labels."""
+        self.worth = Tally()
+        """The sum of the weights of all terms, per row."""
+        self.pods = Tally()
+        """The pods that carry them, each counted once for every term."""
+        self.index: LabelIndex[CarriedTerm, Tally] = LabelIndex()
+        """The terms by the labels that they exclude."""
+
+    def contributions(self, key: str, labels: Mapping[str, str], weight: int) -> Iterator[Contribution]:
+        """What the terms add for a pod with these labels."""
+        yield Contribution(key, self.worth, weight, self.pods, 1)
+        for carried, tally in dict(self.index.under(pairs_of(labels))).items():
+            yield Contribution(key, tally, -weight * _worth(carried), tally, -1)
+
+
+def _worth(carried: CarriedTerm) -> int:
+    return carried.weight if carried.role is Carried.PREFERRED else 1
+
+
 class CarriedTerms:
     """The distinct terms that placed pods carry in one role, with where these pods are."""
 
-    __slots__ = ("_labels", "index", "tallies", "version")
+    __slots__ = ("_labels", "excluding", "index", "tallies", "version")
 
     def __init__(self, labels: LabelColumns | None) -> None:
         self._labels = labels
@@ -154,15 +212,21 @@ class CarriedTerms:
         topology, or in none any more."""
         self.tallies: dict[CarriedTerm, Tally] = {}
         self.index: LabelIndex[CarriedTerm, Tally] = LabelIndex()
+        """The terms by the labels that they demand."""
+        self.excluding: dict[tuple[str, PodMatcher], ExcludingTerms] = {}
+        """By topology key and namespaces: terms that are not in the index."""
 
     def add(self, carried: CarriedTerm, row: int, number: int) -> None:
         tally = self.tallies.get(carried)
         if tally is None:
             tally = self.tallies[carried] = Tally()
             self.version += 1
-            self.index.file(carried, tally, demanded_labels((carried.term.pods.selector,)))
+            self._file(carried, tally)
         if self._labels is None:
             tally.add(row, number)
+            if (excluding := tally.excluding) is not None:
+                excluding.worth.add(row, number * _worth(carried))
+                excluding.pods.add(row, number)
         else:
             label = self._labels.column(carried.term.topology_key)
             was_somewhere = tally.is_in_any_domain(label)
@@ -171,7 +235,35 @@ class CarriedTerms:
         if tally.counts.total == 0:
             del self.tallies[carried]
             self.version += 1
-            self.index.remove(carried, demanded_labels((carried.term.pods.selector,)))
+            self._remove(carried)
+
+    def _file(self, carried: CarriedTerm, tally: Tally) -> None:
+        selector = carried.term.pods.selector
+        excluded = excluded_labels(selector) if self._labels is None else None
+        if excluded is None:
+            self.index.file(carried, tally, demanded_labels((selector,)))
+            return
+        key = _without_labels(carried)
+        if (excluding := self.excluding.get(key)) is None:
+            excluding = self.excluding[key] = ExcludingTerms(key[1])
+        excluding.index.file(carried, tally, excluded)
+        tally.excluding = excluding
+
+    def _remove(self, carried: CarriedTerm) -> None:
+        selector = carried.term.pods.selector
+        excluded = excluded_labels(selector) if self._labels is None else None
+        if excluded is None:
+            self.index.remove(carried, demanded_labels((selector,)))
+            return
+        excluding = self.excluding[_without_labels(carried)]
+        excluding.index.remove(carried, excluded)
+        if excluding.pods.counts.total == 0:
+            del self.excluding[_without_labels(carried)]
+
+
+def _without_labels(carried: CarriedTerm) -> tuple[str, PodMatcher]:
+    """What terms have in common that only differ in the labels of pods."""
+    return carried.term.topology_key, carried.term.pods._replace(selector=EVERYTHING)
 
 
 class Terms:
@@ -243,8 +335,17 @@ class Terms:
         """The same with their `version`, which with that of `Terms` covers what `carried_about` says."""
         return self._carried[role]
 
+    def contributions(self, role: Carried, info: PodInfo, weight: int = 1) -> Iterator[Contribution]:
+        """What the terms that speak of the pod `info` add to scores, times `weight`."""
+        for carried, tally in self.carried_about(role, info):
+            yield Contribution(carried.term.topology_key, tally, weight * _worth(carried), tally, 1)
+        namespace_labels = self._namespaces.get(info.namespace, {})
+        for (key, matcher), excluding in self._carried[role].excluding.items():
+            if matcher.matches(info.namespace, info.labels, namespace_labels):
+                yield from excluding.contributions(key, info.labels, weight)
+
     def carried_about(self, role: Carried, info: PodInfo) -> Iterator[tuple[CarriedTerm, Tally]]:
-        """Those of them that speak of the pod `info`."""
+        """Those of them that speak of the pod `info`, without the excluding ones of `contributions`."""
         namespace_labels = self._namespaces.get(info.namespace, {})
         for carried, tally in self._carried[role].index.under((*info.labels.items(), UNDEMANDING)):
             if carried.term.pods.matches(info.namespace, info.labels, namespace_labels):

@@ -14,7 +14,7 @@ from kuberth.cluster.labels import ABSENT
 from kuberth.cluster.nodes import Nodes
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.cluster.table import ClusterTable
-from kuberth.cluster.terms import Carried, Tally
+from kuberth.cluster.terms import Carried, Contribution
 from kuberth.plugins.inter_pod_affinity.incoming import asked_of_placed_pods
 
 Scores = NDArray[np.int64]
@@ -25,24 +25,24 @@ class DomainScores:
 
     def __init__(self, info: PodInfo, table: ClusterTable, *, required_affinity_weight: int) -> None:
         self._terms = [
-            (table.label_column(key), tally, weight)
-            for key, tally, weight in _weighted_tallies(info, table, required_affinity_weight)
+            (table.label_column(each.topology_key), each)
+            for each in _contributions(info, table, required_affinity_weight)
         ]
 
     @property
     def is_empty(self) -> bool:
         """Whether no term finds any pod. Terms that cancel each other out are not nothing, as upstream."""
-        for label, tally, _weight in self._terms:  # noqa: SIM110 - a generator would cost a frame a term
-            if tally.is_in_any_domain(label):
-                return False
-        return True
+        found = 0
+        for label, (_key, _worth, _weight, pods, sign) in self._terms:
+            found += sign * pods.in_domains(label)
+        return not found
 
     def over(self, nodes: Nodes) -> Scores:
         total: Scores | None = None
-        for label, tally, weight in self._terms:
-            if not tally.is_in_any_domain(label):
+        for label, (_key, worth_of, weight, pods, _sign) in self._terms:
+            if not pods.is_in_any_domain(label):
                 continue
-            ids, sums = nodes.take(label.ids), tally.by_domain(label)
+            ids, sums = nodes.take(label.ids), worth_of.by_domain(label)
             if len(sums) <= len(ids):  # few domains: weigh them, and look up what that means for the nodes
                 by_domain = sums * weight
                 by_domain[ABSENT] = 0
@@ -56,19 +56,17 @@ class DomainScores:
         return np.zeros(len(nodes), np.int64) if total is None else total
 
 
-def _weighted_tallies(
+def _contributions(
     info: PodInfo, table: ClusterTable, required_affinity_weight: int
-) -> Iterator[tuple[str, Tally, int]]:
-    """Topology key, pods, and what each of them is worth; weights of anti-affinity are negative."""
+) -> Iterator[Contribution]:
+    """What all terms add, the pod's own and those of placed pods; weights of anti-affinity are negative."""
     terms = table.terms
     for preferred in info.preferred_terms:
         tally = terms.tally(asked_of_placed_pods(preferred.term))
-        yield preferred.term.topology_key, tally, preferred.weight
-    for carried, tally in terms.carried_about(Carried.PREFERRED, info):
-        yield carried.term.topology_key, tally, carried.weight
+        yield Contribution(preferred.term.topology_key, tally, preferred.weight, tally, 1)
+    yield from terms.contributions(Carried.PREFERRED, info)
     if required_affinity_weight > 0:
-        for carried, tally in terms.carried_about(Carried.REQUIRED_AFFINITY, info):
-            yield carried.term.topology_key, tally, required_affinity_weight
+        yield from terms.contributions(Carried.REQUIRED_AFFINITY, info, required_affinity_weight)
 
 
 def scaled(scores: Scores, *, highest: int) -> Scores:
