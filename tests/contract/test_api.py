@@ -642,7 +642,7 @@ def test_a_watch_from_the_future_brings_nothing_older(run: Run) -> None:
     run(scenario)
 
 
-def test_a_watch_that_has_nothing_to_tell_gets_bookmarks(run: Run) -> None:
+def test_an_idle_watch_gets_bookmarks(run: Run) -> None:
     async def scenario(subject: Subject) -> None:
         async def keep_changing_another() -> None:
             # A real server has nothing to mark as long as nothing newer than the watch's beginning happened.

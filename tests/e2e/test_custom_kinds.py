@@ -97,7 +97,7 @@ def test_a_definition_may_come_after_the_scheduler(cluster: Cluster, start_sched
 
 
 @pytest.mark.usefixtures("budgets")
-def test_a_kind_that_may_not_be_read_holds_up_nobody(
+def test_a_kind_that_may_not_be_read_delays_no_other_pod(
     cluster: Cluster, start_scheduler: StartScheduler
 ) -> None:
     cluster.create(node("n0"))

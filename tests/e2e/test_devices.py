@@ -335,7 +335,7 @@ def test_a_restart_leaks_no_device(cluster: Cluster, start_scheduler: StartSched
     assert len(set(taken(cluster))) == len(taken(cluster)) == 32
 
 
-def test_a_claim_that_cannot_be_met_is_told_and_met_later(
+def test_an_unsatisfiable_claim_is_reported_and_satisfied_later(
     cluster: Cluster, start_scheduler: StartScheduler
 ) -> None:
     with_devices(cluster, nodes=1, devices=1)

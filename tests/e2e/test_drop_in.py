@@ -222,7 +222,7 @@ class Blocking(FilterPlugin):
 """
 
 
-def test_a_plugin_that_blocks_is_told_and_a_signal_still_ends_the_process(
+def test_a_blocking_plugin_is_logged_and_a_signal_still_ends_the_process(
     cluster: Cluster, start_scheduler: StartScheduler, tmp_path: Path
 ) -> None:
     (tmp_path / "blocking_plugin.py").write_text(BLOCKING, encoding="utf-8")

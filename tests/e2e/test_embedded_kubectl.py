@@ -143,7 +143,7 @@ def test_server_side_apply(kubectl: Kubectl) -> None:
     assert [(entry["manager"], entry["operation"]) for entry in managers] == [("kubectl", "Apply")]
 
 
-def test_diff_tells_what_apply_would_do(kubectl: Kubectl) -> None:
+def test_diff_prints_what_apply_would_change(kubectl: Kubectl) -> None:
     kubectl("apply", "-f", "-", stdin=POD)
     assert kubectl("diff", "-f", "-", stdin=POD) == ""
     done = kubectl.run("diff", "-f", "-", stdin=POD.replace("image: nginx", "image: nginx:2"), check=False)
@@ -151,7 +151,7 @@ def test_diff_tells_what_apply_would_do(kubectl: Kubectl) -> None:
     assert "+  - image: nginx:2" in done.stdout
 
 
-def test_mistakes_are_told(kubectl: Kubectl) -> None:
+def test_mistakes_are_reported(kubectl: Kubectl) -> None:
     wrong = POD.replace("containers:", "container:")
     error = kubectl.refused("apply", "-f", "-", stdin=wrong)
     assert 'strict decoding error: unknown field "spec.container"' in error

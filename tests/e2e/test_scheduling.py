@@ -16,7 +16,7 @@ from tests.e2e.waiting import stays, wait_for
 pytestmark = pytest.mark.e2e
 
 
-def test_pods_are_bound_and_events_tell_of_it(cluster: Cluster, start_scheduler: StartScheduler) -> None:
+def test_pods_are_bound_and_events_are_recorded(cluster: Cluster, start_scheduler: StartScheduler) -> None:
     cluster.create(*(node(f"n{i}", cpu="1") for i in range(3)))
     cluster.create(*(pod(f"before-{i}", scheduler="kuberth", cpu="200m") for i in range(6)))
     scheduler = start_scheduler(configuration())
@@ -104,7 +104,7 @@ def test_it_takes_the_place_of_kube_scheduler_with_its_certificate(
 
 
 @pytest.mark.usefixtures("kuberth_only")
-def test_it_tells_on_request_what_it_thinks(cluster: Cluster, start_scheduler: StartScheduler) -> None:
+def test_sigusr2_logs_the_comparison_and_a_dump(cluster: Cluster, start_scheduler: StartScheduler) -> None:
     """SIGUSR2: the cluster table is compared with the API, and table and queue go to the log."""
     cluster.create(node("n0"), pod("placed", scheduler="kuberth"), pod("huge", scheduler="kuberth", cpu="99"))
     scheduler = start_scheduler(configuration())

@@ -119,7 +119,7 @@ def test_a_deployment_does_what_people_expect(start_up: StartUp) -> None:
     assert up.end() == 0
 
 
-def test_rollouts_are_told_and_undone(start_up: StartUp) -> None:
+def test_rollout_status_history_and_undo(start_up: StartUp) -> None:
     up = start_up("--memory", "--nodes", "2")
     up.kubectl("create", "deployment", "web", "--image=nginx:1", "--replicas=2")
     up.kubectl("rollout", "status", "deployment/web", "--timeout=60s")

@@ -145,7 +145,7 @@ class Patient(Waiting):
         return Status.unresolvable("waiting")
 
 
-def test_old_and_new_objects_are_told() -> None:
+def test_hints_receive_the_old_and_the_new_object() -> None:
     async def scenario() -> None:
         plugin = Patient("garages.v1.any.kuberth.io")
         async with waiting_world(plugin) as world:
@@ -160,7 +160,7 @@ def test_old_and_new_objects_are_told() -> None:
     run_in_virtual_time(scenario)
 
 
-def test_kinds_that_are_only_looked_up_move_nobody() -> None:
+def test_kinds_that_are_only_looked_up_move_no_pod() -> None:
     """A wildcard means the events there are, not those of every kind that someone reads."""
 
     async def scenario() -> None:
@@ -206,7 +206,7 @@ def _config() -> Any:
         "",
     ],
 )
-def test_an_event_of_nothing_known_is_told_at_the_start(resource: str) -> None:
+def test_an_event_of_an_unknown_kind_is_reported_at_the_start(resource: str) -> None:
     with pytest.raises(ConfigError) as caught:
         made(plugin=lambda _args, _handle: Waiting(resource))
     told = str(caught.value)
@@ -215,7 +215,7 @@ def test_an_event_of_nothing_known_is_told_at_the_start(resource: str) -> None:
     assert '"widgets.v1.example.com"' in told
 
 
-def test_a_store_of_a_type_that_is_no_kind_is_told_at_the_start() -> None:
+def test_a_store_of_an_unregistered_type_is_reported_at_the_start() -> None:
     class Unknown(Wire):
         metadata: ObjectMeta = ObjectMeta()
 
@@ -291,7 +291,7 @@ def test_a_definition_may_come_after_the_scheduler(caplog: pytest.LogCaptureFixt
     assert "budgets.v1.example.com" in told[0]
 
 
-def test_namespaces_are_both_kept_and_told() -> None:
+def test_namespaces_are_stored_and_their_events_move_pods() -> None:
     """The cluster table needs them, whoever else asks."""
 
     async def scenario() -> None:

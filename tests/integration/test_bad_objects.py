@@ -81,7 +81,7 @@ BAD_EXPRESSION = {"matchExpressions": [{"key": "app", "operator": "Resembles", "
         ),
     ],
 )
-def test_a_pod_that_makes_no_sense_is_told_and_others_go_on(spec: dict[str, Any], told: str) -> None:
+def test_an_invalid_pod_is_reported_and_others_are_scheduled(spec: dict[str, Any], told: str) -> None:
     async def scenario() -> None:
         async with running(
             make_node("n1"),

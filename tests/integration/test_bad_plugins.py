@@ -129,7 +129,7 @@ def test_a_failing_hint_counts_as_queue(behaviour: Callable[[Pod], Any]) -> None
     run_in_virtual_time(scenario)
 
 
-def test_post_filter_that_raises_leaves_the_pod_unschedulable_and_is_told() -> None:
+def test_a_raising_post_filter_leaves_the_pod_unschedulable_and_is_reported() -> None:
     async def scenario() -> None:
         plugin = Recording()
         plugin.behave["Filter"] = lambda _pod: Status.unschedulable("no")

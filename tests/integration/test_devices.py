@@ -270,7 +270,7 @@ ABSURD: dict[str, Any] = {"sharedCounters": [{"name": "s", "counters": {"m": {"v
         ),
     ],
 )
-def test_a_pod_is_told_what_is_wrong_and_others_go_on(
+def test_a_problem_with_a_claim_is_reported_and_others_are_scheduled(
     claim: ResourceClaim, objects: Sequence[Any], told: str
 ) -> None:
     async def scenario() -> None:

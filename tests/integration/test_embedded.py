@@ -81,7 +81,7 @@ def test_scheduling_over_https_equals_scheduling_in_process(tmp_path: Path) -> N
     assert sorted(here.values()) == sorted(there.values()) == [3] * 20
 
 
-def test_the_summary_tells_who_waits_and_why() -> None:
+def test_the_summary_counts_waiting_pods_by_reason() -> None:
     async def main() -> None:
         gated = pods(1, schedulingGates=[{"name": "example.com/wait"}])
         settings = ClusterSettings(nodes=1, port=0, manifests=tuple(gated))
@@ -143,7 +143,7 @@ def test_in_memory_nothing_is_on_disk_but_the_kubeconfig(
     assert files_in(tmp_path) == []
 
 
-def test_metrics_are_for_whoever_has_the_kubeconfig(tmp_path: Path) -> None:
+def test_metrics_need_the_credentials_of_the_kubeconfig(tmp_path: Path) -> None:
     async def main() -> None:
         settings = ClusterSettings(nodes=1, port=0, data=tmp_path, manifests=tuple(pods(1)))
         async with asyncio.timeout(60), running_cluster(settings) as cluster:
@@ -180,7 +180,7 @@ def explained(*arguments: str) -> Result:
     return CliRunner().invoke(cli, ["explain", *arguments])
 
 
-def test_explain_asks_the_scheduler_that_runs_and_nobody_if_it_shall_not(tmp_path: Path) -> None:
+def test_explain_asks_the_running_scheduler_unless_forbidden(tmp_path: Path) -> None:
     async def main() -> None:
         (gated,) = pods(1, schedulingGates=[{"name": "g"}])
         settings = ClusterSettings(nodes=1, port=0, data=tmp_path, manifests=(gated,))
@@ -290,7 +290,7 @@ profiles: [{plugins: {multiPoint: {enabled: [{name: Blocking}]}}}]
 """
 
 
-def test_an_unknown_controller_is_told() -> None:
+def test_an_unknown_controller_is_refused() -> None:
     async def main() -> None:
         async with running_cluster(ClusterSettings(port=0, without=frozenset({"nonsense"}))):
             pass

@@ -177,7 +177,7 @@ def test_extenders_are_asked_in_order_those_that_may_be_ignored_last() -> None:
     run(scenario)
 
 
-def test_what_it_says_of_nodes_is_told_as_a_plugins_words_are() -> None:
+def test_reasons_of_an_extender_are_reported_like_those_of_a_plugin() -> None:
     def answer(_body: Any) -> Any:
         return {
             "NodeNames": [],
@@ -202,7 +202,7 @@ def test_what_it_says_of_nodes_is_told_as_a_plugins_words_are() -> None:
     run(scenario)
 
 
-def test_what_it_says_of_nodes_nobody_asked_about_is_not_counted() -> None:
+def test_answers_about_nodes_outside_the_request_are_not_counted() -> None:
     def answer(_body: Any) -> Any:
         return {"NodeNames": [], "FailedNodes": {"n1": "no", "n2": "no", "n3": "no", "n4": "no", "n9": "no"}}
 
@@ -249,7 +249,7 @@ def test_any_event_brings_a_pod_back_that_an_extender_turned_away() -> None:
 
 @pytest.mark.parametrize("where", ["requests", "limits"])
 @pytest.mark.parametrize("containers", ["containers", "initContainers"])
-def test_managed_resources_tell_which_pods_concern_it(where: str, containers: str) -> None:
+def test_managed_resources_select_the_pods_of_an_extender(where: str, containers: str) -> None:
     async def scenario() -> None:
         resource = {"name": "example.com/gpu", "ignoredByScheduler": True}
         async with world_with({"filter": only("n3")}, *NODES, extender={"managedResources": [resource]}) as (
@@ -421,7 +421,7 @@ def test_a_preemption_that_cannot_be(answer: Any, words: str, ignorable: bool) -
     run(scenario)
 
 
-def test_nobody_of_the_same_priority_is_evicted_whatever_it_says() -> None:
+def test_no_pod_of_the_same_priority_is_evicted_for_an_extender() -> None:
     async def scenario() -> None:
         peer = make_pod("peer", node="n1", priority=10)
         async with world_with({"preempt": lambda _body: named}, *crowded(), peer) as (world, _server):
@@ -450,7 +450,7 @@ def test_a_victim_that_left_meanwhile_is_no_reason_to_evict_others() -> None:
     run(scenario)
 
 
-def test_two_who_preempt_at_once_do_not_take_the_same_victim() -> None:
+def test_two_preemptors_at_once_choose_different_victims() -> None:
     async def scenario() -> None:
         async with world_with({"preempt": agree("n1", "n2")}, *crowded()) as (world, server):
             server.hold()
@@ -702,7 +702,7 @@ def test_a_pod_that_was_deleted_meanwhile_is_forgotten() -> None:
     run(scenario)
 
 
-def test_a_pod_made_anew_under_the_same_name_meanwhile() -> None:
+def test_a_pod_that_is_recreated_during_its_cycle() -> None:
     async def scenario() -> None:
         async with world_with({"filter": everyone}, *NODES) as (world, server):
             server.hold()
@@ -777,7 +777,7 @@ def test_the_most_important_of_those_in_line_comes_first() -> None:
     run(scenario)
 
 
-def test_who_stands_in_line_is_asked_about_by_the_extenders_in_force_at_its_turn() -> None:
+def test_a_waiting_pod_uses_the_extenders_that_are_in_force_when_it_starts() -> None:
     async def scenario() -> None:
         with serving({"filter": only("n1")}) as old, serving({"filter": only("n2")}) as new:
             async with running(*NODES, extenders=[entry(old)]) as world:

@@ -35,7 +35,7 @@ def assert_nothing_is_on_its_way(world: World) -> None:
     assert plugin._inventory.claims.in_flight == {}  # type: ignore[attr-defined]  # nobody else sees a leak
 
 
-def test_pods_of_a_gang_share_a_claim_that_nobody_had() -> None:
+def test_pods_of_a_gang_share_an_unallocated_claim() -> None:
     async def scenario() -> None:
         nodes = [make_node(name, cpu="4") for name in ("a", "b")]
         async with running(*nodes, make_class(), make_slice("b", 1), gates=GATES) as world:

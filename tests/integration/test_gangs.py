@@ -137,7 +137,7 @@ async def breaking(plugin: BreaksAtTheSecond) -> AsyncIterator[World]:
         yield world
 
 
-def test_a_failure_is_told_by_the_pod_it_happened_to_and_named_by_the_others() -> None:
+def test_a_failure_is_reported_for_its_pod_and_quoted_for_the_others() -> None:
     """Whether they had found a node before it, or were not tried any more."""
 
     async def scenario() -> None:
@@ -165,7 +165,7 @@ def test_a_failure_is_told_by_the_pod_it_happened_to_and_named_by_the_others() -
     run_in_virtual_time(scenario)
 
 
-def test_who_was_not_tried_took_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pods_that_were_not_tried_take_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "perf_counter", lambda: 1000.0)
 
     async def scenario() -> None:
@@ -296,7 +296,7 @@ def test_a_group_that_is_deleted_gates_its_pods_again() -> None:
     run_in_virtual_time(scenario)
 
 
-def test_a_group_that_is_made_anew_with_another_count() -> None:
+def test_a_group_that_is_recreated_with_another_count() -> None:
     async def scenario() -> None:
         async with running(make_node("n1", cpu="2"), gates=GATES) as world:
             world.api.put(make_group("g", min_count=3))
@@ -413,7 +413,7 @@ def test_a_gang_preempts_as_a_whole() -> None:
     run_in_virtual_time(scenario)
 
 
-def test_where_too_little_queue_can_be_made_nobody_is_evicted_for_a_gang() -> None:
+def test_no_pod_is_evicted_for_a_gang_that_would_still_not_fit() -> None:
     async def scenario() -> None:
         nodes = [make_node(name, cpu="2") for name in ("n1", "n2")]
         async with running(*nodes, gates=AS_A_WHOLE) as world:
@@ -452,7 +452,7 @@ def told_in_vain(*, gates: dict[str, bool], profile: dict[str, Any], **group: An
     return said[2]
 
 
-def test_a_group_bound_to_a_topology_is_told_that_nobody_is_evicted_for_it() -> None:
+def test_preemption_is_refused_for_a_group_with_topology_constraints() -> None:
     gates = {**AS_A_WHOLE, "TopologyAwareWorkloadScheduling": True}
     by_zone = {"topology": [{"key": "zone"}]}
     assert told_in_vain(gates=gates, profile={}, schedulingConstraints=by_zone) == (
@@ -461,7 +461,7 @@ def test_a_group_bound_to_a_topology_is_told_that_nobody_is_evicted_for_it() -> 
     )
 
 
-def test_without_the_plugin_that_preempts_a_group_is_told_so() -> None:
+def test_a_group_reports_that_the_preemption_plugin_is_missing() -> None:
     profile = {"plugins": {"multiPoint": {"disabled": [{"name": "DefaultPreemption"}]}}}
     assert told_in_vain(gates=AS_A_WHOLE, profile=profile) == (
         "pod group is unschedulable, "
@@ -500,7 +500,7 @@ def test_a_queue_that_only_pops_schedules_gangs_too() -> None:
     run_in_virtual_time(scenario)
 
 
-def test_a_scheduler_that_starts_anew_counts_those_that_are_bound() -> None:
+def test_a_restarted_scheduler_counts_bound_pods_of_a_group() -> None:
     async def scenario() -> None:
         half = [member(f"g-{number}", "g", node="n1") for number in range(2)]
         rest = [member(f"g-{number}", "g") for number in range(2, 4)]

@@ -93,7 +93,7 @@ async def devices_in_use(world: World) -> list[tuple[str, str]]:
     ]
 
 
-def test_twelve_devices_run_twelve_pods_and_each_that_ends_makes_room_for_the_next() -> None:
+def test_twelve_devices_run_twelve_pods_and_each_that_ends_frees_one_for_the_next() -> None:
     async def main() -> None:
         async with gpu_cluster() as world:
             await world.create(TEMPLATE)

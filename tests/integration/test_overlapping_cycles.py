@@ -84,7 +84,7 @@ def overcommitted(world: World) -> list[str]:
     sizes=st.lists(st.integers(1, 3), min_size=1, max_size=25),
     changes=CHANGES,
 )
-def test_nothing_is_overcommitted_and_nobody_is_lost(
+def test_nothing_is_overcommitted_and_no_pod_is_lost(
     seed: int, nodes: int, sizes: list[int], changes: list[Change]
 ) -> None:
     rng = random.Random(seed)

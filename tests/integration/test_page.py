@@ -154,7 +154,7 @@ def settings(**more: Any) -> ClusterSettings:
 # In up
 
 
-def test_what_happens_in_up_is_told_as_it_happens() -> None:
+def test_the_stream_of_up_reports_changes_as_they_happen() -> None:
     async def main() -> None:
         async with running_cluster(settings()) as cluster:
             door = door_of(cluster)
@@ -187,7 +187,7 @@ def test_what_happens_in_up_is_told_as_it_happens() -> None:
     run(main)
 
 
-def test_who_may_see_what_in_up() -> None:
+def test_access_to_the_paths_of_up() -> None:
     async def main() -> None:
         async with running_cluster(settings()) as cluster:
             door = door_of(cluster)
@@ -221,7 +221,7 @@ def test_who_may_see_what_in_up() -> None:
     run(main)
 
 
-def test_who_goes_away_is_forgotten() -> None:
+def test_a_reader_that_disconnects_is_removed() -> None:
     async def main() -> None:
         async with running_cluster(settings()) as cluster:
             assert cluster.scheduler is not None
@@ -238,7 +238,7 @@ def test_who_goes_away_is_forgotten() -> None:
     run(main)
 
 
-def test_a_cluster_ends_while_somebody_looks_on() -> None:
+def test_a_cluster_that_ends_closes_its_streams() -> None:
     async def main() -> None:
         async with running_cluster(settings()) as cluster:
             looking = await look(door_of(cluster))
@@ -251,7 +251,7 @@ def test_a_cluster_ends_while_somebody_looks_on() -> None:
     run(main)
 
 
-def test_a_slow_reader_hinders_nobody() -> None:
+def test_a_slow_reader_delays_no_other_reader() -> None:
     async def main() -> None:
         async with running_cluster(settings()) as cluster:
             door = door_of(cluster)
@@ -316,7 +316,7 @@ async def running_scheduler(cluster: EmbeddedCluster, token: str, *, page: bool)
         assert await program == 0
 
 
-def test_run_serves_it_on_request_to_who_may_see_metrics(tmp_path: Path) -> None:
+def test_run_serves_the_page_on_request_to_users_that_may_read_metrics(tmp_path: Path) -> None:
     async def main() -> None:
         given = ClusterSettings(nodes=3, port=0, with_scheduler=False, data=tmp_path)
         async with running_cluster(given) as cluster:

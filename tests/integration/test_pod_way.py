@@ -364,7 +364,7 @@ def test_each_profile_schedules_its_own_pods_and_no_one_elses() -> None:
     in_virtual_time(scenario)
 
 
-def test_higher_priority_goes_first_and_finished_pods_make_room() -> None:
+def test_higher_priority_goes_first_and_finished_pods_free_their_resources() -> None:
     async def scenario() -> None:
         async with running(make_node("n1", cpu="1"), make_pod("old", cpu="1", node="n1")) as world:
             world.api.put(make_pod("low", cpu="1", priority=0))

@@ -53,12 +53,12 @@ def messages(told: Told) -> set[str]:
     return {message for _, message, _ in told}
 
 
-def test_nothing_is_told_at_level_0(level: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_level_0_logs_nothing(level: Any, caplog: pytest.LogCaptureFixture) -> None:
     level(0)
     assert told_of_two_pods(caplog) == []
 
 
-def test_level_2_tells_how_it_ended(level: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_level_2_logs_results(level: Any, caplog: pytest.LogCaptureFixture) -> None:
     level(2)
     bound, unbound = told_of_two_pods(caplog)
     assert bound[:2] == (2, "Successfully bound pod to node")
@@ -69,7 +69,7 @@ def test_level_2_tells_how_it_ended(level: Any, caplog: pytest.LogCaptureFixture
     assert unbound[2]["err"].startswith("0/2 nodes are available: 2 Insufficient cpu.")
 
 
-def test_level_3_tells_what_is_tried(level: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_level_3_logs_attempts(level: Any, caplog: pytest.LogCaptureFixture) -> None:
     level(3)
     told = told_of_two_pods(caplog)
     assert [(message, fields["pod"].metadata.name) for number, message, fields in told if number == 3] == [
@@ -79,9 +79,7 @@ def test_level_3_tells_what_is_tried(level: Any, caplog: pytest.LogCaptureFixtur
     ]
 
 
-def test_level_4_tells_the_scores_of_the_node_that_was_chosen(
-    level: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_level_4_logs_the_scores_of_the_chosen_node(level: Any, caplog: pytest.LogCaptureFixture) -> None:
     level(4)
     told = told_of_two_pods(caplog)
     chosen = next(fields["node"] for _, message, fields in told if message.startswith("Successfully"))
@@ -96,7 +94,7 @@ def test_level_4_tells_the_scores_of_the_node_that_was_chosen(
     assert len(by_plugin) == len([1 for _, message, _ in told if message == "Plugin scored node for pod"])
 
 
-def test_level_5_tells_every_hint(level: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_level_5_logs_every_hint(level: Any, caplog: pytest.LogCaptureFixture) -> None:
     level(5)
     told = told_of_two_pods(caplog)
     answers = [fields for _, message, fields in told if message == "Queueing hint answered"]
@@ -111,7 +109,7 @@ def test_level_5_tells_every_hint(level: Any, caplog: pytest.LogCaptureFixture) 
     assert "Status after running PostFilter plugins for pod" in messages(told)
 
 
-def test_level_10_tells_the_scores_of_all_nodes(level: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_level_10_logs_the_scores_of_all_nodes(level: Any, caplog: pytest.LogCaptureFixture) -> None:
     level(10)
     told = told_of_two_pods(caplog)
     finals = [fields for _, message, fields in told if message == "Calculated node's final score for pod"]

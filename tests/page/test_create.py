@@ -25,7 +25,7 @@ def pasted(page: Page, text: str, button: str = "Apply") -> list[str]:
 POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: NAME}\nspec: {containers: [{name: main, image: nginx}]}\n"
 
 
-def test_several_documents_each_told_how_it_went(cluster: Cluster, open_page: OpenPage) -> None:
+def test_each_of_several_documents_reports_its_result(cluster: Cluster, open_page: OpenPage) -> None:
     look = open_page("#/create")
     look.expected |= {404, 422}
     page = look.page

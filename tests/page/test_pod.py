@@ -153,7 +153,7 @@ def test_cordoning_by_a_click(cluster: Cluster, open_page: OpenPage) -> None:
     assert "unschedulable" not in cluster.api.get("/api/v1/nodes/small-5")["spec"]
 
 
-def test_a_pod_that_nobody_knows_has_near_names(cluster: Cluster, open_page: OpenPage) -> None:
+def test_an_unknown_pod_suggests_similar_names(cluster: Cluster, open_page: OpenPage) -> None:
     cluster.api.create_pod("known-one")
     look = open_page()
     look.expected.add(404)

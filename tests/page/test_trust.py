@@ -28,7 +28,7 @@ def test_without_credentials_there_is_a_form_and_nothing_else(cluster: Cluster, 
     look.connected()
 
 
-def test_a_wrong_token_is_told_and_forgotten(cluster: Cluster, make_page: OpenPage) -> None:
+def test_a_wrong_token_is_reported_and_not_stored(cluster: Cluster, make_page: OpenPage) -> None:
     look = make_page(cluster.origin)
     look.expected |= {401, 403}
     page = look.open(f"{cluster.origin}/ui/#token=wrong")

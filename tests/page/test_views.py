@@ -62,7 +62,7 @@ def test_the_heat_map_is_drawn_by_any_resource_and_grouped(open_page: OpenPage) 
     expect(page.get_by_label("Grouped by")).to_have_value("pool")
 
 
-def test_pointing_at_a_cell_tells_about_its_node(open_page: OpenPage) -> None:
+def test_pointing_at_a_cell_shows_its_node(open_page: OpenPage) -> None:
     page = open_page().page
     page.locator(".heat canvas").hover(position={"x": 10, "y": 30})
     expect(page.locator(".tip")).to_contain_text(re.compile(r"^(small|gpu)-\d"))
@@ -94,7 +94,7 @@ def test_nodes_come_and_go(cluster: Cluster, open_page: OpenPage) -> None:
     expect(row(page, "passing")).to_have_count(0)
 
 
-def test_a_node_tells_its_pods_labels_and_taints(cluster: Cluster, open_page: OpenPage) -> None:
+def test_a_node_shows_its_pods_labels_and_taints(cluster: Cluster, open_page: OpenPage) -> None:
     page = open_page("#/nodes/gpu-1").page
     panel = page.get_by_role("complementary")
     expect(panel.get_by_role("heading", name="gpu-1")).to_be_focused()
@@ -131,7 +131,7 @@ def test_pods_move_through_the_queues(cluster: Cluster, open_page: OpenPage) -> 
     expect(queue(page, "Unschedulable").get_by_role("link", name="too-big")).to_have_count(0)
 
 
-def test_long_queues_show_some_and_tell_how_many_more(cluster: Cluster, open_page: OpenPage) -> None:
+def test_long_queues_show_some_pods_and_the_number_of_others(cluster: Cluster, open_page: OpenPage) -> None:
     page = open_page("#/queue").page
     cluster.api.create(
         "/apis/apps/v1/namespaces/default/deployments", deployment("crowd", replicas=70, cpu="900")
@@ -144,7 +144,7 @@ def test_long_queues_show_some_and_tell_how_many_more(cluster: Cluster, open_pag
     expect(unschedulable.locator(".count")).to_have_text("0")
 
 
-def test_the_pace_is_plotted_and_told(cluster: Cluster, open_page: OpenPage) -> None:
+def test_the_pace_is_plotted_and_listed(cluster: Cluster, open_page: OpenPage) -> None:
     page = open_page("#/pace").page
     plots = page.get_by_role("img")
     expect(plots).to_have_count(3)

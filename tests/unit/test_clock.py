@@ -172,7 +172,7 @@ def test_the_system_clock_ignores_a_jump_of_wall_time(monkeypatch: pytest.Monkey
     assert clock.now_ns() >= before
 
 
-def test_the_fake_clock_moves_when_told() -> None:
+def test_the_fake_clock_moves_only_by_advance() -> None:
     clock = FakeClock(7)
     assert clock.now_ns() == 7
     clock.advance(1.5)

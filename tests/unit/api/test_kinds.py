@@ -111,7 +111,7 @@ def test_a_struct_becomes_a_kind() -> None:
     assert (info.path, info.resource_id) == (f"/apis/{GROUP}/v1", f"gadgets.{GROUP}")
 
 
-def test_a_name_becomes_a_kind_that_all_who_name_it_share() -> None:
+def test_registering_a_name_twice_returns_the_same_kind() -> None:
     first = register_kind("Thing", group=GROUP, version="v1", plural="things", namespaced=False)
     again = register_kind("Thing", group=GROUP, version="v1", plural="things", namespaced=False)
     other = register_kind("Thing", group=GROUP, version="v2", plural="things", namespaced=False)
@@ -123,7 +123,7 @@ def test_a_name_becomes_a_kind_that_all_who_name_it_share() -> None:
     assert REGISTRY.of_event(f"{GROUP}/Thing") is REGISTRY.of(first)
 
 
-def test_a_module_that_is_loaded_again_brings_its_type_anew() -> None:
+def test_a_reloaded_module_replaces_its_type() -> None:
     def load() -> type[Wire]:
         class Reloaded(Wire):
             metadata: ObjectMeta = ObjectMeta()
@@ -190,7 +190,7 @@ def test_what_cannot_be_registered(kind: Any, place: dict[str, str], problem: st
 
 
 @pytest.mark.parametrize("change", [{"kind": "Other"}, {"namespaced": False}])
-def test_two_who_say_different_things_of_a_kind(change: dict[str, Any]) -> None:
+def test_contradicting_registrations_of_a_kind_are_refused(change: dict[str, Any]) -> None:
     registry = KindRegistry()
     wanted: dict[str, Any] = {"kind": "Own", "namespaced": True, "type": OwnPod, **PLACE}
     registry.add(KindInfo(**wanted, registered=True))

@@ -32,7 +32,7 @@ class Failing:
 
 
 @pytest.mark.parametrize("failing", [*METHODS, ""])
-def test_one_who_fails_costs_no_pod_and_is_told_nothing_more(
+def test_a_failing_observer_is_dropped_and_delays_no_pod(
     failing: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario() -> None:

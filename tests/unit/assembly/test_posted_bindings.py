@@ -108,7 +108,7 @@ def tasks_of_bindings() -> list[str]:
     return [task.get_name() for task in asyncio.all_tasks() if task.get_name().startswith("bind ")]
 
 
-def test_a_pod_is_bound_without_a_task_and_everyone_is_told() -> None:
+def test_a_pod_is_bound_without_a_task_and_its_event_is_recorded() -> None:
     async def script(scheduler: Scheduler, api: PostOffice) -> None:
         await until(lambda: api.posted)
         assert tasks_of_bindings() == []
@@ -152,7 +152,7 @@ def test_a_refused_binding_is_undone_and_tried_again() -> None:
     scheduling(script, then=refused)
 
 
-def test_a_defect_after_the_binding_is_told_and_stops_nobody(
+def test_a_defect_after_the_binding_is_logged_and_delays_no_other_pod(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def script(scheduler: Scheduler, api: PostOffice) -> None:
@@ -239,7 +239,7 @@ def test_a_scheduler_that_is_cancelled_takes_its_posts_back() -> None:
     run_in_virtual_time(main, limit_seconds=3600)
 
 
-def test_who_may_not_write_posts_nothing() -> None:
+def test_a_fenced_api_posts_nothing() -> None:
     async def main() -> None:
         api = PostOffice()
         api.put(make_node("n1"))
@@ -398,7 +398,7 @@ def test_what_a_plugin_may_answer(
     scheduling(script, **with_plugin(Answering))
 
 
-def test_who_overrides_bind_alone_is_asked_for_every_pod() -> None:
+def test_a_plugin_that_overrides_only_bind_is_called_for_every_pod() -> None:
     async def script(_scheduler: Scheduler, api: PostOffice) -> None:
         await until(lambda: api.events())
         assert (SEEN, api.bindings_posted, api.asked) == (["bind p"], [], ["bind p"])

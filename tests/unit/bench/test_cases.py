@@ -195,7 +195,7 @@ def case_with(operation: str = BASE, workload: str = "{name: w}", more: str = ""
     ],
     ids=lambda text: text[-50:].strip().replace("\n", " "),
 )
-def test_what_is_wrong_is_told_with_its_place(tmp_path: Path, text: str, told: str) -> None:
+def test_problems_are_reported_with_their_place(tmp_path: Path, text: str, told: str) -> None:
     file = written(tmp_path, text)
     with pytest.raises(ConfigError) as error:
         read_cases(file)
@@ -257,7 +257,7 @@ def test_workloads_with_devices_are_known_by_gate_operation_or_object(tmp_path: 
     assert found.has_devices
 
 
-def test_a_parameter_that_nobody_takes(tmp_path: Path) -> None:
+def test_an_unused_parameter_is_refused(tmp_path: Path) -> None:
     (found,) = of_file(written(tmp_path, case_with(workload="{name: w, params: {nodes: 1}}")))
     assert str(found.refusal()).startswith("no operation takes $nodes; is a name misspelled")
 

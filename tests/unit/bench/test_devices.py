@@ -123,7 +123,7 @@ def test_what_others_have_is_not_drawn() -> None:
         lottery.draw(claim(REQUEST))
 
 
-def test_a_claim_that_cannot_be_judged_is_told() -> None:
+def test_a_claim_of_an_unknown_class_is_refused() -> None:
     lottery = Lottery(world(1), random.Random(1))
     with pytest.raises(ConfigError, match="allocate claim: claim ns/a, request r: could not retrieve device"):
         lottery.draw(claim({"name": "r", "exactly": {"deviceClassName": "gone", "count": 1}}))

@@ -82,7 +82,7 @@ def test_throughput_and_latency_of_a_result(tmp_path: Path) -> None:
         ("gone/plot.svg", "there is no folder"),
     ],
 )
-def test_what_cannot_be_drawn_is_told_beforehand(
+def test_a_plot_that_cannot_be_drawn_is_refused_beforehand(
     tmp_path: Path, name: str, told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)

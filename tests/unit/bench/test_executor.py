@@ -114,7 +114,7 @@ def test_objects_of_any_kind_are_made_and_changed(tmp_path: Path) -> None:
     assert nodes["node-1"]["status"]["capacity"]["cpu"] == "6", "the status has a request of its own"
 
 
-def test_pods_are_changed_by_whoever_knows_nothing_of_their_account(tmp_path: Path) -> None:
+def test_pods_are_updated_by_an_operation_other_than_their_creator(tmp_path: Path) -> None:
     ran = run(
         tmp_path,
         NODES,
@@ -273,7 +273,7 @@ def failure(folder: Path, *operations: str, pace: Pace = PACE) -> str:
         ),
     ],
 )
-def test_what_fails_is_told_with_its_place(tmp_path: Path, operation: str, told: str) -> None:
+def test_failures_are_reported_with_their_place(tmp_path: Path, operation: str, told: str) -> None:
     assert told in failure(tmp_path, operation, MEASURED)
 
 

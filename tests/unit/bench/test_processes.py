@@ -24,7 +24,7 @@ def python(code: str) -> list[str]:
     return [sys.executable, "-c", code]
 
 
-def test_a_program_that_ends_is_told_with_its_last_words(tmp_path: Path) -> None:
+def test_a_program_that_ends_is_reported_with_the_end_of_its_log(tmp_path: Path) -> None:
     async def main() -> None:
         async def never() -> bool:
             return False
@@ -82,7 +82,7 @@ def test_a_program_that_is_not_there(tmp_path: Path) -> None:
         asyncio.run(main())
 
 
-def test_ports_and_who_listens() -> None:
+def test_a_port_is_free_until_a_server_listens() -> None:
     async def main() -> None:
         port = free_port()
         assert not await is_listening(port)
@@ -167,7 +167,7 @@ def test_configurations_that_are_none(tmp_path: Path, text: str, told: str) -> N
         configuration(tmp_path / "gone.yaml")
 
 
-def test_a_bench_decides_by_itself_who_leads(tmp_path: Path) -> None:
+def test_a_bench_turns_leader_election_off(tmp_path: Path) -> None:
     file = tmp_path / "scheduler.yaml"
     file.write_text("leaderElection: {leaderElect: true}\nparallelism: 4\n", encoding="utf-8")
     assert configuration(file) == {

@@ -131,7 +131,7 @@ def test_a_binding_that_does_not_start_leaves_no_pod_waiting(
 # Bound
 
 
-def test_a_bound_pod_stays_on_its_node_and_everyone_is_told() -> None:
+def test_a_bound_pod_stays_on_its_node_and_its_event_is_recorded() -> None:
     log: list[str] = []
     scheduler = run(
         *reserving("R", log=log),
@@ -256,7 +256,7 @@ def test_a_bind_that_conflicts_returns_the_pod() -> None:
         pytest.param([Status.unschedulable("full"), None], "full", id="rejects"),
     ],
 )
-def test_a_pod_nobody_binds_comes_back(answers: list[Any], note: str) -> None:
+def test_a_pod_that_no_plugin_binds_returns_to_the_queue(answers: list[Any], note: str) -> None:
     log: list[str] = []
     binders = [plugin(f"B{i}", BindPlugin, bind=answer, log=log) for i, answer in enumerate(answers)]
     scheduler = run(*reserving("R", log=log), *binders)
@@ -345,7 +345,7 @@ def test_a_pod_waits_until_all_allow_it_and_is_then_bound() -> None:
     assert scheduler.made.metrics.permit_wait_duration.values[("Success",)].count == 1
 
 
-def test_who_is_permitted_at_once_does_not_wait() -> None:
+def test_a_pod_that_is_permitted_at_once_does_not_wait() -> None:
     class Own(PermitPlugin):
         name = "Own"
 
@@ -365,7 +365,7 @@ def test_who_is_permitted_at_once_does_not_wait() -> None:
 
 
 @pytest.mark.parametrize(("seconds", "told"), [(1, False), (5, True)])
-def test_a_slow_pre_bind_is_told(seconds: float, told: bool) -> None:
+def test_a_slow_pre_bind_is_reported(seconds: float, told: bool) -> None:
     async def pre_bind(*_: object) -> None:
         await asyncio.sleep(seconds)
 

@@ -14,7 +14,7 @@ def nest(depth: int) -> int:
     return 1 + nest(depth - 1) if depth else 0
 
 
-def test_a_thread_keeps_its_room_when_another_leaves() -> None:
+def test_a_thread_keeps_its_recursion_limit_when_another_leaves() -> None:
     usual = sys.getrecursionlimit()
     is_within, other_left = Event(), Event()
 

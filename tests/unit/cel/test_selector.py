@@ -24,7 +24,7 @@ def test_equal_devices_are_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert asked.matches(device(7))
 
 
-def test_a_failure_is_remembered_and_raised_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_is_remembered_and_raised_again(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = compile_selector('device.attributes["d"].nope == 7')
     for _ in range(2):
         with pytest.raises(CelRuntimeError, match=r"^no such key: nope$"):

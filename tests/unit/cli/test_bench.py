@@ -176,7 +176,7 @@ def test_one_that_fails_does_not_lose_the_others(folder: Path, capsys: pytest.Ca
 
 
 @pytest.mark.parametrize("got, code", [(50.0, 1), (200.0, 0)])
-def test_a_missed_threshold_is_an_exit_code_for_who_asks(
+def test_a_missed_threshold_sets_the_exit_code_on_request(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, got: float, code: int
 ) -> None:
     async def ran(workload: Any, *_: Any) -> WorkloadResult:
@@ -190,7 +190,7 @@ def test_a_missed_threshold_is_an_exit_code_for_who_asks(
     assert ("> 100 missed" if code else "> 100 met") in out
 
 
-def test_the_table_has_ratios_and_a_dash_for_what_nobody_knows() -> None:
+def test_the_table_has_ratios_and_a_dash_for_unknown_values() -> None:
     attempts = Distribution(2, 1, 2, 3, 4)
     found = WorkloadResult(
         shipped()[0],

@@ -78,7 +78,7 @@ def test_json_has_kubernetes_keys() -> None:
         (record(logging.ERROR), None),
     ],
 )
-def test_json_tells_the_level_of_a_plain_line(made: logging.LogRecord, level: int | None) -> None:
+def test_json_has_the_level_of_a_plain_line(made: logging.LogRecord, level: int | None) -> None:
     assert json.loads(JsonFormatter().format(made)).get("v") == level
 
 
@@ -101,7 +101,7 @@ def test_json_keeps_a_failure_in_one_line() -> None:
         (5, {"process", "pod", "detail", "again"}),
     ],
 )
-def test_what_is_told_at_a_level(level: int, told: set[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_lines_by_verbosity_level(level: int, told: set[str], capsys: pytest.CaptureFixture[str]) -> None:
     set_up_logging(level, "text")
     logging.getLogger("kuberth.programs.run.daemon").info("process")
     logging.getLogger("kuberth.informers.reflector").info("pod")
@@ -111,7 +111,7 @@ def test_what_is_told_at_a_level(level: int, told: set[str], capsys: pytest.Capt
     assert verbosity.level == level
 
 
-def test_what_verbosity_tells_comes_from_the_callers_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_verbosity_logs_the_line_of_the_caller(capsys: pytest.CaptureFixture[str]) -> None:
     set_up_logging(3, "text")
     verbosity.log(3, "Attempting to schedule pod", pod=POD)
     line = capsys.readouterr().err

@@ -44,7 +44,7 @@ def told(tree: Any, *references: str) -> list[str]:
     return list(notices(config, registry, references=references))
 
 
-def test_nothing_to_tell() -> None:
+def test_a_plain_configuration_has_no_notices() -> None:
     assert told(document()) == []
 
 
@@ -63,7 +63,7 @@ def test_an_entry_point_under_another_name(own_module: str, monkeypatch: pytest.
     assert "is called Own by its class but Other by its entry point" in notice
 
 
-def test_the_check_of_a_configuration_tells_them_too(own_module: str) -> None:
+def test_config_validate_prints_notices_too(own_module: str) -> None:
     result = CliRunner().invoke(
         config_group, ["validate", "-", "--plugin", own_module], input=str(document())
     )

@@ -93,7 +93,7 @@ def test_flags_without_effect_are_named_once_each(tmp_path: Path) -> None:
     ]
 
 
-def test_level_1_tells_every_flag(tmp_path: Path) -> None:
+def test_level_1_logs_every_flag(tmp_path: Path) -> None:
     result = invoke("--write-config-to", str(tmp_path / "out.yaml"), "-v1", "--leader-elect=false")
     told = [line.partition("] ")[2] for line in result.stderr.splitlines()]
     assert 'FLAG: --leader-elect="false"' in told

@@ -103,7 +103,7 @@ def test_words_that_do_not_go_together(tmp_path: Path, words: tuple[str, ...], e
     assert expected in done.output
 
 
-def test_a_broken_trace_is_told_and_nothing_is_written(tmp_path: Path) -> None:
+def test_a_broken_trace_is_reported_and_nothing_is_written(tmp_path: Path) -> None:
     trace = tmp_path / "t.csv"
     trace.write_text("arrival\n1\n-1\n")
     done = ran("--nodes", 1, "--trace", trace, "--output-json", tmp_path / "o.json")

@@ -147,7 +147,7 @@ def test_a_frame_fits_the_terminal(state: str, size: tuple[int, int]) -> None:
     assert "\x1b" not in text.plain
 
 
-def test_one_frame_tells_all_in_brief() -> None:
+def test_one_frame_summarizes_the_cluster() -> None:
     text = brief(pressed(), width=100, now=NOW).plain
     for expected in (
         "5 nodes, 10 pods on them, 4 waiting",
@@ -165,7 +165,7 @@ def test_small_things() -> None:
     assert spark([], 5) == ""
 
 
-def test_a_story_is_told_in_lines() -> None:
+def test_a_history_is_printed_line_by_line() -> None:
     story = {
         "pod": {"namespace": "d", "name": "p", "node": "n1", "queue": "placed", "priority": 0, "attempts": 1},
         "moves": [
@@ -360,7 +360,7 @@ def test_without_a_terminal_one_frame_is_printed(kubeconfig: str) -> None:
     assert (len(tree["nodes"]), tree["queues"]["gated"]) == (3, 1)
 
 
-def test_what_is_wrong_is_told(kubeconfig: str, tmp_path: Path) -> None:
+def test_connection_problems_are_reported(kubeconfig: str, tmp_path: Path) -> None:
     answer = top("--kubeconfig", str(tmp_path / "none"))
     assert answer.returncode == 1
     assert str(tmp_path / "none") in answer.stderr
@@ -376,7 +376,7 @@ def test_what_is_wrong_is_told(kubeconfig: str, tmp_path: Path) -> None:
     assert "Traceback" not in answer.stderr
 
 
-def test_a_server_without_the_page_is_told(tmp_path: Path) -> None:
+def test_a_server_without_the_page_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "kubeconfig"
     command = [sys.executable, "-m", "kuberth", "up", "--memory", "--port", "0", "--no-page", "--nodes", "1"]
     with subprocess.Popen([*command, "--kubeconfig-out", str(path)], stdout=subprocess.PIPE, text=True) as up:

@@ -108,7 +108,7 @@ def test_a_port_in_use(capsys: pytest.CaptureFixture[str]) -> None:
     )
 
 
-def test_a_flag_that_is_wrong_is_click_s_to_tell(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_flag_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as exit_:
         main(args=["up", "--memory", "--remove-nodes"])
     assert exit_.value.code == 2

@@ -51,7 +51,7 @@ def test_what_is_cut_is_counted() -> None:
 
 
 @pytest.mark.parametrize("reasons", [{}, {LONG: 40}])
-def test_the_last_row_has_room_for_what_is_typed(reasons: dict[str, int]) -> None:
+def test_the_last_row_is_empty_for_typed_text(reasons: dict[str, int]) -> None:
     assert shown(Summary(1, {"Waiting": 40}, reasons), width=60, live=True)[-1] == ""
 
 

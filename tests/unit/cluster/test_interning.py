@@ -79,7 +79,7 @@ TestColumn: Any = ColumnMachine.TestCase
 TestColumn.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)
 
 
-def test_an_id_that_nobody_uses_gets_a_new_meaning() -> None:
+def test_an_unused_id_is_assigned_to_a_new_value() -> None:
     column: InternedColumn[str] = InternedColumn(4, "")
     column.set(0, "a")
     column.set(1, "b")
@@ -93,7 +93,7 @@ def test_an_id_that_nobody_uses_gets_a_new_meaning() -> None:
     assert [column.values[identity] for identity in column.ids] == ["", "b", "c", ""]
 
 
-def test_answers_are_worked_out_anew_for_an_id_with_a_new_meaning() -> None:
+def test_answers_are_recomputed_for_an_id_with_a_new_value() -> None:
     column = LabelColumn("key", 2)
     column.set(0, "a")
     assert column.answers(REQUIREMENTS[0])[column.ids].tolist() == [True, False]

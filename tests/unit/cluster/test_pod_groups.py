@@ -70,7 +70,7 @@ def test_a_forgotten_pod_has_no_node() -> None:
     assert members.unscheduled == {"p": newer}
 
 
-def test_who_waits_in_the_queue() -> None:
+def test_queued_members_of_a_group() -> None:
     groups = PodGroups()
     for name in "abc":
         groups.arrive(member(name))
@@ -125,7 +125,7 @@ def columns(table: ClusterTable) -> Any:
     return table.amounts_at(np.arange(table.slots)).tolist(), [list(table.pods_at(r)) for r in (0, 1)]
 
 
-def test_a_rehearsal_takes_everything_back() -> None:
+def test_a_logged_what_if_restores_everything() -> None:
     table, infos = ClusterTable(), [member(name) for name in "abc"]
     table.set_node(make_node("n1"))
     table.set_node(make_node("n2"))
@@ -152,7 +152,7 @@ def test_a_rehearsal_takes_everything_back() -> None:
     assert members.scheduled == 0
 
 
-def test_a_rehearsal_that_fails_takes_everything_back() -> None:
+def test_a_logged_what_if_that_fails_restores_everything() -> None:
     table, info = ClusterTable(), member()
     table.set_node(make_node("n1"))
     table.set_node(make_node("n2"))
@@ -170,7 +170,7 @@ def test_a_rehearsal_that_fails_takes_everything_back() -> None:
     assert where(table.pod_groups.get(KEY)) == "unscheduled"
 
 
-def test_the_log_tells_of_a_rehearsal_and_of_its_end() -> None:
+def test_the_change_log_records_a_what_if_and_its_end() -> None:
     """So whoever remembers something of a row looks again, twice."""
     table, info = ClusterTable(), member()
     for name in ("n1", "n2"):
@@ -184,7 +184,7 @@ def test_the_log_tells_of_a_rehearsal_and_of_its_end() -> None:
     assert told == [frozenset({1}), frozenset({1})]
 
 
-def test_observers_do_not_hear_of_rehearsals() -> None:
+def test_observers_are_not_notified_of_a_what_if() -> None:
     heard: list[str] = []
 
     class Observer:

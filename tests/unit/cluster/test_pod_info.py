@@ -64,7 +64,7 @@ def test_host_ports(spec: dict[str, Any], ports: tuple[HostPort, ...]) -> None:
         ),
     ],
 )
-def test_whom_a_term_speaks_of(term: dict[str, Any], own: bool, other: bool, labelled: bool) -> None:
+def test_pods_that_a_term_selects(term: dict[str, Any], own: bool, other: bool, labelled: bool) -> None:
     affinity = {"podAffinity": {REQUIRED: [{"topologyKey": "zone", "labelSelector": {}, **term}]}}
     (compiled,) = PodInfo(make_pod("p", affinity=affinity)).required_affinity
     assert compiled.topology_key == "zone"
@@ -118,7 +118,7 @@ def test_claims_are_named_with_their_namespace() -> None:
         ),
     ],
 )
-def test_an_unreadable_part_is_left_empty_and_told(pod: dict[str, Any], problem: str) -> None:
+def test_an_unreadable_part_is_left_empty_and_reported(pod: dict[str, Any], problem: str) -> None:
     info = PodInfo(make_pod("p", **pod))
     assert len(info.problems) == 1
     assert problem in info.problems[0]
@@ -205,7 +205,7 @@ def test_what_makes_a_new_version_another_pod_for_scheduling(change: dict[str, A
         assert all(getattr(renewed, slot) == getattr(afresh, slot) for slot in PodInfo.__slots__)
 
 
-def test_a_resize_that_turns_out_infeasible_counts_anew() -> None:
+def test_a_resize_that_turns_out_infeasible_is_counted_again() -> None:
     def pod(*reasons: str) -> Any:
         conditions = [{"type": "PodResizePending", "status": "True", "reason": each} for each in reasons]
         return make_pod("p", cpu="1", status={"containerStatuses": [REPORTED], "conditions": conditions})

@@ -47,6 +47,6 @@ def test_disks_are_counted_where_their_pods_are() -> None:
     ("read_only", "excluded"),
     [pytest.param(True, [False], id="a reader"), pytest.param(False, [False, True], id="a writer")],
 )
-def test_who_excludes_whom(read_only: bool, excluded: list[bool]) -> None:
+def test_disks_that_exclude_each_other(read_only: bool, excluded: list[bool]) -> None:
     disk = Disk("gce", ("d",), read_only)
     assert [other.read_only for other in disk.conflicting] == excluded

@@ -191,7 +191,7 @@ def test_a_pod_moves_between_nodes_that_exist_and_do_not() -> None:
     [({"cpu": "lots"}, "cpu", 0), ({"example.com/gpu": "1x"}, "example.com/gpu", 4000), ({}, None, 4000)],
     ids=["cpu", "extended", "fine"],
 )
-def test_an_unreadable_quantity_counts_as_zero_and_is_told(
+def test_an_unreadable_quantity_counts_as_zero_and_is_reported(
     allocatable: dict[str, str], problem: str | None, cpu: int
 ) -> None:
     table = ClusterTable()
@@ -290,7 +290,7 @@ class Recorder:
         self.told.append(("removed", info.uid))
 
 
-def test_observers_are_told_of_placements_but_not_of_nodes_and_questions() -> None:
+def test_observers_are_notified_of_placements_but_not_of_nodes_and_what_ifs() -> None:
     table = ClusterTable()
     table.add_pod(placed("before", "a"))
     recorder = Recorder()

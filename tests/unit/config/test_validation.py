@@ -312,7 +312,7 @@ def test_own_plugins(profiles: list[Any], errors: list[str]) -> None:
     assert errors_of(document(profiles=profiles), extension_points=OWN_POINTS) == errors
 
 
-def test_a_plugin_nobody_described_may_be_the_missing_one() -> None:
+def test_an_undescribed_plugin_may_be_the_missing_one() -> None:
     tree = with_plugins(multiPoint=[{"name": "Mystery"}])
     assert errors_of(tree, known_plugins=["Mystery"]) == []
 
@@ -422,7 +422,7 @@ def test_extenders(extenders: list[Any], errors: list[str]) -> None:
 
 
 @pytest.mark.parametrize("ignored", [True, False])
-def test_who_is_to_ignore_a_resource_must_be_there(ignored: bool) -> None:
+def test_an_ignored_resource_needs_the_plugin_that_ignores_it(ignored: bool) -> None:
     resource = {"name": "example.com/a", "ignoredByScheduler": ignored}
     tree = document(
         extenders=[{"urlPrefix": "http://x", "managedResources": [resource]}],

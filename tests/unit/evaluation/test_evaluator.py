@@ -53,7 +53,7 @@ def test_every_node_that_passes_is_named_and_scored_whatever_the_percentage() ->
     assert len(answer.feasible) == len(answer.totals) == 250
 
 
-def test_a_promised_node_that_takes_the_pod_is_the_only_answer() -> None:
+def test_a_feasible_nominated_node_is_the_only_answer() -> None:
     answer = three_nodes().evaluate(nominated("b"))
     assert answer.feasible == ("b",)
     assert answer.rejections == {}
@@ -61,7 +61,7 @@ def test_a_promised_node_that_takes_the_pod_is_the_only_answer() -> None:
 
 
 @pytest.mark.parametrize("node", ["full", "gone"])
-def test_a_promised_node_that_does_not_take_the_pod_opens_the_search(node: str) -> None:
+def test_an_infeasible_nominated_node_opens_the_search(node: str) -> None:
     answer = three_nodes().evaluate(nominated(node))
     assert answer.feasible == ("a", "b")
     assert set(answer.rejections) == {"full"}
@@ -98,7 +98,7 @@ def in_a_running_loop(question: Callable[[], Preempted]) -> Preempted:
         pytest.param(in_a_running_loop, id="in a loop"),
     ],
 )
-def test_preemption_is_told_and_taken_back(ask: Callable[[Callable[[], Preempted]], Preempted]) -> None:
+def test_preemption_is_reported_and_undone(ask: Callable[[Callable[[], Preempted]], Preempted]) -> None:
     evaluator = Evaluator([make_node("full", cpu="4"), BUSY])
     pod = make_pod("p", cpu="1", priority=10)
     for _again in range(2):
@@ -196,7 +196,7 @@ def test_objections_are_those_of_every_plugin() -> None:
     assert {name: given[0] for name, given in found.items()} == evaluator.evaluate(pod).rejections
 
 
-def test_without_pre_filter_nobody_can_object() -> None:
+def test_without_pre_filter_there_are_no_objections() -> None:
     volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "gone"}}]
     evaluator = three_nodes()
     assert evaluator.evaluate(make_pod("p", volumes=volumes)).rejected_by == ("VolumeRestrictions",)

@@ -68,7 +68,7 @@ def test_changes_of_a_node() -> None:
     ]
 
 
-def test_changes_of_who_is_there() -> None:
+def test_edits_add_and_delete_objects() -> None:
     assert changed(DeletePod("default/q", "n"))[2] == []
     _pod, nodes, _pods = changed(AddNodes("n", 2))
     assert list(nodes) == ["n", "n-added-1", "n-added-2"]

@@ -103,12 +103,12 @@ def test_a_pod_that_is_in_no_cluster_yet_asks_for_a_node_by_name() -> None:
     assert (told.verdict, told.rejected[0].plugin) == ("rejected", "NodeName")
 
 
-def test_finished_pods_take_no_room() -> None:
+def test_finished_pods_use_no_resources() -> None:
     done = make_pod("done", cpu="4", node="n", phase="Succeeded")
     assert ask(make_pod("p", cpu="4"), make_node("n", cpu="4"), done).verdict == "fits"
 
 
-def test_nodes_promised_to_others_are_taken() -> None:
+def test_nodes_nominated_for_others_are_taken() -> None:
     promised = make_pod("q", cpu="4", priority=9, status={"nominatedNodeName": "n"})
     told = ask(make_pod("p", cpu="4"), make_node("n", cpu="4"), promised)
     assert told.verdict == "rejected"

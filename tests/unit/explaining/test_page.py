@@ -116,7 +116,7 @@ def test_a_placed_pod() -> None:
     asyncio.run(scenario())
 
 
-def test_questions_are_answered_one_at_a_time_also_if_somebody_goes_away(
+def test_questions_are_answered_one_at_a_time_even_if_a_client_disconnects(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     begun, release = threading.Event(), threading.Event()

@@ -96,7 +96,7 @@ def test_a_port_names_the_pod_that_has_it() -> None:
     assert told.proposals[0].text == "delete pod default/q on node n"
 
 
-def test_a_plugin_that_nobody_described_is_quoted() -> None:
+def test_an_undescribed_plugin_is_quoted() -> None:
     term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "db"}}}
     affinity = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
     told = explain(Question(make_pod("p", affinity=affinity), [make_node("n")]))

@@ -96,13 +96,13 @@ def test_a_client_certificate(in_files: bool, tmp_path: Path) -> None:
     ],
     ids=["scheme", "brackets", "insecure CA", "no CA", "binary CA", "no file", "no pair"],
 )
-def test_what_cannot_work_is_told_at_the_start(fields: dict[str, Any], words: str) -> None:
+def test_an_invalid_extender_is_refused_at_the_start(fields: dict[str, Any], words: str) -> None:
     config = Extender(**{"url_prefix": "https://127.0.0.1:1", **fields})
     with pytest.raises(ConfigError, match=words):
         HttpExtender(config, WholeObjects(MemoryApi()), index=2, clock=SystemClock())
 
 
-def test_who_is_asked_at_which_verb() -> None:
+def test_extenders_by_verb() -> None:
     gpu = (ExtenderManagedResource(name="example.com/gpu"),)
     configs = [
         Extender(url_prefix="http://binder", bind_verb="bind", ignorable=True),

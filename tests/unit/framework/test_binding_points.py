@@ -184,7 +184,7 @@ def test_post_bind_informs_everyone_and_may_raise(caplog: pytest.LogCaptureFixtu
 # Plain functions, and times
 
 
-def test_a_plain_bind_that_blocks_stops_nobody_else() -> None:
+def test_a_blocking_synchronous_bind_does_not_block_the_loop() -> None:
     """On a real loop: the plain function waits for something that only the loop can bring."""
     done = threading.Event()
 

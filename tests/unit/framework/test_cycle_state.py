@@ -31,7 +31,7 @@ def test_what_is_written_is_read() -> None:
     assert state.get(COUNTED) is counted
 
 
-def test_what_nobody_wrote() -> None:
+def test_a_key_that_was_never_written() -> None:
     state = CycleState()
     with pytest.raises(KeyError, match="nothing was written under 'counted' in this scheduling cycle"):
         state.read(COUNTED)
@@ -93,7 +93,7 @@ def test_a_clone_knows_what_the_cycle_found(attribute: str, value: object) -> No
     assert getattr(state.clone(), attribute) is value
 
 
-def test_whom_a_plugin_wants_tried_again_in_a_what_if_is_tried_again() -> None:
+def test_pods_to_activate_of_a_clone_are_activated() -> None:
     state, other = CycleState(), make_pod("other")
     state.clone().pods_to_activate["default/other"] = other
     assert state.pods_to_activate == {"default/other": other}

@@ -115,7 +115,7 @@ def test_the_message(diagnosis: Diagnosis, nodes: int, message: str) -> None:
     assert str(FitError(diagnosis, nodes)) == message
 
 
-def test_a_rejection_that_is_no_plugins_names_nobody() -> None:
+def test_a_rejection_by_no_plugin_names_no_plugin() -> None:
     """An extender's, or what plugins left nothing of together: any event may help, not only some hint's."""
     diagnosis = told(CPU, Status.pending("soon"))
     diagnosis.reject_all(TAINT)
@@ -142,7 +142,7 @@ def test_blocks_are_counted_like_single_nodes() -> None:
     )
 
 
-def test_who_rejected_is_remembered_for_the_hints() -> None:
+def test_rejecting_plugins_are_recorded_for_the_hints() -> None:
     diagnosis = blocks()
     assert diagnosis.unschedulable_plugins == {"NodeResourcesFit", "TaintToleration", "Gang"}
     assert diagnosis.pending_plugins == {"Gang"}
@@ -169,7 +169,7 @@ def test_a_node_not_looked_at_is_out_of_reach_for_preemption() -> None:
     assert Diagnosis().status_of("any", row=0).code == Code.UNSCHEDULABLE_AND_UNRESOLVABLE
 
 
-def test_what_pre_filter_left_out_is_told_with_who_did_and_out_of_reach_too() -> None:
+def test_nodes_that_pre_filter_left_out_are_reported_with_its_plugins() -> None:
     diagnosis = told(CPU)
     diagnosis.narrow(frozenset({"node-0"}), by={"NodeAffinity", "Mine"})
     assert diagnosis.considered == frozenset({"node-0"})

@@ -72,7 +72,7 @@ def test_the_first_rejection_of_a_node_is_the_one_that_counts(first: Form, secon
 
 
 @pytest.mark.parametrize("form", [each, table])
-def test_a_node_is_counted_once_whoever_else_would_reject_it(form: Form) -> None:
+def test_a_node_is_counted_once_even_if_several_plugins_reject_it(form: Form) -> None:
     made = framework(form("A", "n1", "n2"), form("B", "n1", "n2", "n3", ""))
     made.cluster.remove_node("n2")
     diagnosis = Diagnosis()

@@ -105,7 +105,7 @@ def test_evaluations_are_counted_by_node_where_nodes_are_judged_and_by_pod_elsew
     }
 
 
-def test_whoever_skips_is_not_evaluated_further() -> None:
+def test_a_skipping_plugin_is_not_evaluated_further() -> None:
     made = framework(plugin("A", *PREPARING, pre_filter=SKIP, filter=None, pre_score=SKIP, score=1))
     assert evaluated(made) == {"A.PreFilter": 1, "A.PreScore": 1}
 

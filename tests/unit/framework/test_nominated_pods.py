@@ -61,7 +61,7 @@ def passing_nodes(made: Framework, pod: Pod, diagnosis: Diagnosis | None = None)
         pytest.param(None, False, id="none-means-zero"),
     ],
 )
-def test_nominated_pods_of_no_lower_priority_have_their_room(
+def test_nominated_pods_of_no_lower_priority_count(
     form: type[Plugin], priority: int | None, counted: bool
 ) -> None:
     made = framework(form, nodes=[make_node("n1", cpu="2"), make_node("n2", cpu="2")])
@@ -83,7 +83,7 @@ def test_a_pod_does_not_stand_in_its_own_way() -> None:
     assert passing_nodes(made, pod) == ["n1"]
 
 
-def test_several_promises_add_up() -> None:
+def test_several_nominated_pods_add_up() -> None:
     made = framework(FORMS["table"], nodes=[make_node("n1", cpu="3")])
     for name in ("a", "b"):
         made.nominator.nominate(PodInfo(make_pod(name, cpu="1", priority=9)), "n1")
@@ -126,7 +126,7 @@ class FarFromDatabase(NearDatabase):
         pytest.param(FarFromDatabase, "a database", id="must-pass-with-them-too"),
     ],
 )
-def test_a_promised_node_must_pass_with_and_without(made_of: type[Plugin], reason: str) -> None:
+def test_a_node_must_pass_with_and_without_its_nominated_pods(made_of: type[Plugin], reason: str) -> None:
     made = framework(made_of, nodes=["n1"])
     made.nominator.nominate(PodInfo(make_pod("db", labels={"app": "db"}, priority=9)), "n1")
     pod = make_pod("p")
@@ -140,7 +140,7 @@ def test_a_promised_node_must_pass_with_and_without(made_of: type[Plugin], reaso
     assert state.read(WANTED) == 0, "the cycle's own state is not the what-if's"
 
 
-def test_one_node_can_be_judged_without_its_promises() -> None:
+def test_one_node_can_be_filtered_without_its_nominated_pods() -> None:
     made = framework(FORMS["each"], nodes=[make_node("n1", cpu="2")])
     made.nominator.nominate(PodInfo(make_pod("promised", cpu="2", priority=9)), "n1")
     pod = make_pod("p", cpu="1")

@@ -14,7 +14,7 @@ def pod(name: str = "p", *, nominated: str = "", node: str = "") -> PodInfo:
     return PodInfo(make_pod(name, uid=name, node=node, status=status))
 
 
-def test_a_pod_has_one_promise() -> None:
+def test_a_pod_has_one_nomination() -> None:
     nominator = Nominator()
     nominator.nominate(pod("p"), "n1")
     nominator.nominate(pod("q"), "n1")
@@ -33,7 +33,7 @@ def test_an_empty_name_withdraws() -> None:
     assert list(nominator.nominated_nodes()) == []
 
 
-def test_a_placed_pod_needs_no_promise() -> None:
+def test_a_placed_pod_needs_no_nomination() -> None:
     nominator = Nominator()
     nominator.nominate(pod(node="n1"), "n1")
     assert nominator.nominated_on("n1") == ()
@@ -73,7 +73,7 @@ def test_update(promised: str, before: str, after: str, kept: str) -> None:
         assert nominator.nominated_on(kept) == (new,), "the promise is for the new version"
 
 
-def test_an_update_that_places_the_pod_ends_its_promise() -> None:
+def test_an_update_that_places_the_pod_ends_its_nomination() -> None:
     nominator = Nominator()
     nominator.nominate(pod(), "n1")
     nominator.update(pod().pod, pod(node="n1"))

@@ -85,7 +85,7 @@ def test_pods_that_differ_in_what_is_stated_are_not_equal(field: str) -> None:
     assert find(made, app("a", metadata={"annotations": {"x": "y"}})) is known, "nobody reads it"
 
 
-def test_pods_share_a_plan_of_nodes_if_no_kept_plugin_tells_them_apart() -> None:
+def test_pods_share_a_plan_of_nodes_if_no_kept_plugin_distinguishes_them() -> None:
     looking = plugin("Labels", PreFilterPlugin, FilterPlugin, pre_filter=None, filter=None)
     looking.inputs = Inputs({"metadata.labels"}, pre_filter=DependsOn.POD, filter=DependsOn.ANYTHING)
     made = framework(stating("Tolerations", {"spec.tolerations"}), looking)
@@ -112,7 +112,7 @@ def test_a_pod_that_cannot_be_signed_is_like_no_other() -> None:
     assert [find(made, odd) for _ in range(3)] == [None, None, None]
 
 
-def test_large_pods_are_told_apart_by_few_bytes() -> None:
+def test_large_pods_have_short_signatures() -> None:
     made = framework(LABELS)
     one, other = ({f"key-{number}": last for number in range(2000)} for last in ("x", "y"))
     for labels in (one, other, one, other):

@@ -329,7 +329,7 @@ def test_a_post_filter_answer_that_makes_no_sense(answer: Any) -> None:
     )
 
 
-def test_a_long_answer_is_told_in_short() -> None:
+def test_a_long_answer_is_shortened() -> None:
     assert len(outcome(POINTS["reserve"], "x" * 10_000).message) < 400
 
 

@@ -125,7 +125,7 @@ def test_a_constructor_that_fails(failure: Exception, message: str) -> None:
         build(made)
 
 
-def test_a_plugin_nobody_registered() -> None:
+def test_an_unregistered_plugin() -> None:
     with pytest.raises(ConfigError, match="profile 'default-scheduler': plugin 'Ghost' is not registered"):
         build(filter=["Ghost"])
 

@@ -216,7 +216,7 @@ class Typed(FilterPlugin, ScorePlugin):
         return 0
 
 
-def test_a_registry_tells_points_and_argument_types() -> None:
+def test_a_registry_lists_points_and_argument_types() -> None:
     registry = Registry({"Typed": Typed, "Made": lambda args, handle: Typed(args, handle)})
     assert registry.extension_points() == {"Typed": ("filter", "score")}
     assert registry.args_types() == {"Typed": Arguments}

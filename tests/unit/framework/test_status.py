@@ -62,7 +62,7 @@ def test_attribution_keeps_everything_else() -> None:
     assert status.by("P") is status
 
 
-def test_an_error_without_words_is_told_by_its_type() -> None:
+def test_an_error_without_a_message_is_named_by_its_type() -> None:
     assert Status.error(KeyError()).message == "KeyError"
     assert Status.error(KeyError()).code is Code.ERROR
 

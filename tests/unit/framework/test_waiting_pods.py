@@ -29,7 +29,7 @@ def test_a_pod_goes_on_once_everyone_allowed_it() -> None:
     run_in_virtual_time(main)
 
 
-def test_who_was_not_asked_to_wait_for_allows_nothing() -> None:
+def test_allowing_by_another_plugin_has_no_effect() -> None:
     async def main() -> None:
         waiting = WaitingPods().add(POD, {"A": 10})
         waiting.allow("Z")
@@ -95,7 +95,7 @@ def test_a_preempted_pod_comes_back_as_after_an_error() -> None:
     run_in_virtual_time(main)
 
 
-def test_whoever_gives_up_waiting_decides_nothing() -> None:
+def test_a_cancelled_waiter_decides_nothing() -> None:
     async def main() -> None:
         waiting = WaitingPods().add(POD, {"A": 10})
         task = asyncio.ensure_future(waiting.wait())

@@ -61,7 +61,9 @@ def test_which_one_is_dropped_for_a_new_one(inside: str, leaves: str | None) -> 
     ],
     ids=("its own oldest", "there is room", "its own are all at work"),
 )
-def test_an_address_makes_room_among_its_own(inside: str, newcomer: str, leaves: str | None) -> None:
+def test_an_address_over_its_limit_replaces_its_own_connections(
+    inside: str, newcomer: str, leaves: str | None
+) -> None:
     limit: ConnectionLimit[Visitor] = ConnectionLimit(4, per_address=2)
     guests = [visitor(text) for text in inside.split()]
     assert all(limit.admit(guest) for guest in guests)
@@ -70,7 +72,7 @@ def test_an_address_makes_room_among_its_own(inside: str, newcomer: str, leaves:
     assert left == ([leaves] if leaves not in (None, "refused") else [])
 
 
-def test_the_oldest_is_who_rests_longest() -> None:
+def test_the_oldest_connection_is_the_one_idle_longest() -> None:
     limit: ConnectionLimit[Visitor] = ConnectionLimit(3)
     first, second, third = guests = [visitor(name) for name in ("first", "second", "third")]
     assert all(limit.admit(guest) for guest in guests)

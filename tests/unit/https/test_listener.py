@@ -288,7 +288,7 @@ def test_what_drips_does_not_keep_a_connection(sent: bytes, drop: bytes, answer:
     run(main)
 
 
-def test_deadlines_are_not_for_who_waits_for_an_answer() -> None:
+def test_deadlines_do_not_apply_while_waiting_for_a_response() -> None:
     released = asyncio.Event()
 
     async def slowly() -> AsyncIterator[bytes]:
@@ -331,7 +331,9 @@ async def crowd(
     "new_loop", (asyncio.new_event_loop, uvloop.new_event_loop), ids=("asyncio", "uvloop")
 )
 @pytest.mark.parametrize("tls", (True, False), ids=("TLS", "no handshake"))
-def test_idle_connections_make_room(tls: bool, new_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+def test_idle_connections_are_closed_for_new_ones(
+    tls: bool, new_loop: Callable[[], asyncio.AbstractEventLoop]
+) -> None:
     async def main() -> None:
         async with (
             asyncio.timeout(LIMIT_SECONDS),
@@ -401,7 +403,7 @@ def test_probes_are_answered_while_everybody_is_busy() -> None:
     run(main)
 
 
-def test_who_is_known_outlasts_strangers() -> None:
+def test_authenticated_connections_outlast_anonymous_ones() -> None:
     released = asyncio.Event()
 
     async def slowly() -> AsyncIterator[bytes]:

@@ -27,7 +27,7 @@ def subject(*pairs: tuple[str, str]) -> dict[str, Any]:
     ],
     ids=("none", "empty", "no name", "empty name", "a name", "groups", "two names"),
 )
-def test_whom_a_certificate_names(certificate: dict[str, Any] | None, user: User | None) -> None:
+def test_the_user_of_a_certificate(certificate: dict[str, Any] | None, user: User | None) -> None:
     assert certified_user(certificate) == user
 
 

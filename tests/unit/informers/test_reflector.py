@@ -109,7 +109,7 @@ def test_listing_again_finds_what_was_missed() -> None:
     assert names == ["changed", "fresh", "same"]
 
 
-def test_other_kinds_are_not_told() -> None:
+def test_other_kinds_are_not_delivered() -> None:
     async def main() -> list[str]:
         api = MemoryApi()
         return await Watched(api).run(
@@ -314,7 +314,7 @@ class Silent(MemoryApi):
             self.ended.append(time())
 
 
-def test_a_watch_that_falls_silent_is_begun_anew_where_it_was() -> None:
+def test_a_silent_watch_is_restarted_where_it_was() -> None:
     async def main() -> None:
         api = Silent(1)
         api.put(pod("a", name="a"))

@@ -169,7 +169,7 @@ def test_a_nodes_way() -> None:
     }
 
 
-def test_a_node_with_an_unreadable_amount_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_node_with_an_unreadable_amount_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     desk, _notebook = noting(make_node("good"))
     assert caplog.text == ""
     desk.put(make_node("bad", cpu="much"))
@@ -202,9 +202,7 @@ PRE_CHECKS: Sequence[Any] = [
 
 
 @pytest.mark.parametrize(("pod", "node", "admitted"), PRE_CHECKS)
-def test_without_hints_a_node_is_told_only_to_pods_it_would_take(
-    pod: Pod, node: Node, admitted: bool
-) -> None:
+def test_without_hints_a_node_moves_only_pods_that_it_admits(pod: Pod, node: Node, admitted: bool) -> None:
     desk, notebook = noting(gates=OFF)
     desk.put(node)
     (check,) = notebook.checks
@@ -216,7 +214,7 @@ def test_without_hints_a_node_is_told_only_to_pods_it_would_take(
 
 
 @pytest.mark.parametrize(("pod", "node", "admitted"), PRE_CHECKS)
-def test_with_hints_a_node_is_told_to_all(pod: Pod, node: Node, admitted: bool) -> None:
+def test_with_hints_a_node_is_checked_for_no_pod(pod: Pod, node: Node, admitted: bool) -> None:
     desk, notebook = noting()
     desk.put(node)
     desk.put(version(node, "2", labels={"x": "y"}))
@@ -280,7 +278,7 @@ def test_an_update_that_changes_nothing_of_note_is_an_event_all_the_same() -> No
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-def test_a_pod_that_has_finished_takes_no_room(phase: str) -> None:
+def test_a_finished_pod_leaves_the_table(phase: str) -> None:
     pod = make_pod("p", cpu="2", node="n")
     desk, notebook = noting(make_node("n"), pod)
     desk.put(with_status(pod, phase=phase))
@@ -303,7 +301,7 @@ def test_a_pod_that_is_bound_leaves_the_queue() -> None:
     assert placed.node_name == "n"
 
 
-def test_a_pod_bound_elsewhere_than_assumed_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_pod_bound_elsewhere_than_assumed_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     pod = make_pod("p", cpu="1")
     desk, _notebook = noting(make_node("n"), make_node("m"), pod)
     desk.cluster.assume_pod(PodInfo(pod).placed_on("n"))
@@ -527,7 +525,7 @@ def test_pods_of_a_profile_that_is_gone_are_nobodys_and_those_of_a_new_one_are_q
     assert group_of(desk) == {"kept"}
 
 
-def test_a_pod_on_its_way_goes_there_whoever_sent_it() -> None:
+def test_pods_in_flight_keep_their_way_when_the_configuration_changes() -> None:
     desk, notebook = noting(make_node("n"), profiles=[profile(name="one")])
     desk.put(make_pod("tried", scheduler="one"), make_pod("assumed", scheduler="one"))
     popped = [desk.queue.pop_nowait() for _ in range(2)]

@@ -49,7 +49,7 @@ def tell(recorder: ApiEventRecorder, note: str = "no room", reason: str = "Faile
     recorder.record(PodEvent(POD, reason, "Scheduling", note, warning=True))
 
 
-def test_an_event_tells_what_happened_to_whom() -> None:
+def test_an_event_names_its_object_and_reason() -> None:
     (event,), _ = recording(tell)
     assert (event.reason, event.action, event.note, event.type) == (
         "FailedScheduling",

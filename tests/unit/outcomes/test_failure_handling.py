@@ -173,7 +173,7 @@ def test_a_pod_that_waits_already_is_not_queued_twice(caplog: pytest.LogCaptureF
         pytest.param((None, Status.unschedulable("x")), "", "", None, id="never-was"),
     ],
 )
-def test_a_promise_is_remembered_and_written(
+def test_a_nomination_is_stored_and_written(
     answer: Any, before: str, after: str, written: str | None
 ) -> None:
     pod = make_pod("p", uid="u", status={"nominatedNodeName": before} if before else None)
@@ -182,7 +182,7 @@ def test_a_promise_is_remembered_and_written(
     assert scheduler.written.writes[0][2] == written
 
 
-def test_the_condition_tells_which_version_it_is_about() -> None:
+def test_the_condition_has_the_observed_generation() -> None:
     scheduler, _queued = failed(NO_ROOM, pod=make_pod("p", metadata={"generation": 7}))
     ((_, condition, _),) = scheduler.written.writes
     assert condition is not None

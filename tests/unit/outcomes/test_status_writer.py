@@ -125,7 +125,7 @@ def test_other_conditions_stay() -> None:
         pytest.param("", "", "", 0, id="never-was"),
     ],
 )
-def test_promises(before: str, nomination: str | None, after: str, requests: int) -> None:
+def test_nominations(before: str, nomination: str | None, after: str, requests: int) -> None:
     pod, sent = written(make_pod("p", status={"nominatedNodeName": before}), nomination=nomination)
     assert (pod.status.nominated_node_name, sent) == (after, requests)
 

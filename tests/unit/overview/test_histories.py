@@ -78,7 +78,7 @@ def was_tried_again(world: World) -> bool:
     return queued is not None and queued.attempts > 1
 
 
-def test_gates_backoff_and_missed_events_are_told() -> None:
+def test_gates_backoff_and_missed_events_are_recorded() -> None:
     async def scenario() -> None:
         async with watching(make_node("n", cpu="1"), always_records=True) as watched:
             world = watched.world
@@ -108,7 +108,7 @@ def test_gates_backoff_and_missed_events_are_told() -> None:
     run_in_virtual_time(scenario)
 
 
-def test_a_pod_that_somebody_else_binds() -> None:
+def test_a_pod_bound_by_another_scheduler() -> None:
     async def scenario() -> None:
         async with watching(make_node("n", cpu="1"), always_records=True) as watched:
             world = watched.world
@@ -193,7 +193,7 @@ def test_what_is_kept_is_bounded() -> None:
 # Answers about one thing
 
 
-def test_names_that_nobody_knows() -> None:
+def test_unknown_names_suggest_similar_ones() -> None:
     async def scenario() -> None:
         async with watching(make_node("worker-1"), make_pod("web-7", cpu="99")) as watched:
             await watched.world.in_queue("web-7", "unschedulable")

@@ -74,7 +74,7 @@ def test_everything_at_first_in_order() -> None:
     run_in_virtual_time(scenario)
 
 
-def test_every_move_is_told() -> None:
+def test_every_move_is_reported() -> None:
     async def scenario() -> None:
         async with watching(make_node("n1", cpu="2")) as watched:
             world, reader = watched.world, Reader(watched.overview)
@@ -118,7 +118,7 @@ class _Hold(PermitPlugin):
         return PermitResult.wait(30.0)
 
 
-def test_a_pod_held_at_permit_has_its_room() -> None:
+def test_a_pod_held_at_permit_is_shown_as_waiting() -> None:
     async def scenario() -> None:
         plugins = {"Hold": lambda _args, _handle: _Hold()}
         profiles = [{"plugins": {"multiPoint": {"enabled": [{"name": "Hold"}]}}}]
@@ -142,7 +142,7 @@ def test_a_pod_held_at_permit_has_its_room() -> None:
     run_in_virtual_time(scenario)
 
 
-def test_a_new_resource_is_told_with_another_hello_and_all_nodes() -> None:
+def test_a_new_resource_sends_another_hello_and_all_nodes() -> None:
     async def scenario() -> None:
         async with watching(make_node("n1"), make_node("n2")) as watched:
             reader = Reader(watched.overview)
@@ -188,7 +188,7 @@ def test_pace_is_one_row_a_second_with_ten_minutes_of_the_past() -> None:
     run_in_virtual_time(scenario)
 
 
-def test_nothing_is_told_while_nothing_happens() -> None:
+def test_nothing_is_sent_while_nothing_happens() -> None:
     async def scenario() -> None:
         async with watching(make_node("n1"), make_pod("p", cpu="99")) as watched:
             await watched.world.in_queue("p", "unschedulable")
@@ -205,7 +205,7 @@ def test_nothing_is_told_while_nothing_happens() -> None:
 # Who looks on
 
 
-def test_a_slow_reader_is_told_how_it_stands_and_not_how_it_came_to_be() -> None:
+def test_a_slow_reader_receives_the_current_state_without_steps_between() -> None:
     async def scenario() -> None:
         async with watching(*(make_node(f"n{i}", cpu="64") for i in range(3))) as watched:
             world, quick, slow = watched.world, Reader(watched.overview), Reader(watched.overview)
@@ -230,7 +230,7 @@ def test_a_slow_reader_is_told_how_it_stands_and_not_how_it_came_to_be() -> None
     run_in_virtual_time(scenario)
 
 
-def test_a_reader_that_sleeps_through_very_many_departures_is_told_everything_anew(
+def test_a_reader_that_misses_many_deletions_receives_everything_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("kuberth.overview.subscriber.MOST_GONE", 3)
@@ -252,7 +252,7 @@ def test_a_reader_that_sleeps_through_very_many_departures_is_told_everything_an
     run_in_virtual_time(scenario)
 
 
-def test_of_a_crowded_queue_those_are_told_that_wait_longest(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_longest_waiting_pods_of_a_long_queue_are_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(waiting, "SHOWN_PER_QUEUE", 3)
 
     async def scenario() -> None:
@@ -305,7 +305,7 @@ def test_silence_is_broken_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None
     run_in_virtual_time(scenario)
 
 
-def test_only_so_many_look_on_at_once() -> None:
+def test_the_number_of_subscribers_is_limited() -> None:
     async def scenario() -> None:
         async with watching() as watched:
             readers = [Reader(watched.overview) for _ in range(MOST_SUBSCRIBERS)]
@@ -318,7 +318,7 @@ def test_only_so_many_look_on_at_once() -> None:
     run_in_virtual_time(scenario)
 
 
-def test_nothing_is_observed_before_anybody_came_and_long_after_the_last_has_gone() -> None:
+def test_nothing_is_observed_before_the_first_and_long_after_the_last_subscriber() -> None:
     async def scenario() -> None:
         async with watching(make_node("n1")) as watched:
             overview, world, scheduler = watched.overview, watched.world, watched.world.scheduler

@@ -33,7 +33,7 @@ def test_files_are_served_with_strict_headers_and_a_tag(tmp_path: Path) -> None:
     assert (moved.status, moved.headers["location"]) == (302, "/ui/")
 
 
-def test_without_a_built_page_it_is_told(tmp_path: Path) -> None:
+def test_a_page_that_is_not_built_is_reported(tmp_path: Path) -> None:
     answer = static_pages("/ui", tmp_path / "none")["/ui/"](Request("GET", "/ui/"))
     assert answer.status == 404
     assert isinstance(answer.body, bytes)

@@ -46,7 +46,7 @@ def pods() -> list[Pod]:
     ]
 
 
-def test_nobody_is_missed() -> None:
+def test_no_pod_that_a_claim_concerns_is_missed() -> None:
     plain = make_claim("c", exactly())
     given = replace(plain, status=replace(plain.status, allocation=AllocationResult()))
     queued = left_alone = 0
@@ -68,7 +68,7 @@ def test_nobody_is_missed() -> None:
     assert left_alone
 
 
-def test_nobody_who_uses_a_volume_claim_is_missed() -> None:
+def test_no_pod_that_uses_a_volume_claim_is_missed() -> None:
     mounted = {"name": "v", "persistentVolumeClaim": {"claimName": "c"}}
     ephemeral = {"name": "v", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}}
     candidates = [

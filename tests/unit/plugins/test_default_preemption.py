@@ -406,7 +406,7 @@ def test_a_pod_does_not_wait_for_a_node_it_cannot_have(nominated: Node) -> None:
         pytest.param(99, "a", id="a pod of lower priority does not"),
     ],
 )
-def test_room_promised_to_another_pod_is_not_taken(promised_priority: int, node: str) -> None:
+def test_resources_of_a_nominated_pod_are_not_taken(promised_priority: int, node: str) -> None:
     judge = Evaluator(
         [
             make_node("a", cpu="1"),
@@ -466,7 +466,7 @@ def test_what_was_tried_leaves_no_trace() -> None:
     assert len(list(judge.stores.of(Pod))) == 12
 
 
-def test_what_follows_a_what_if_is_told_of_every_pod() -> None:
+def test_pre_filter_extensions_are_called_for_every_pod_of_a_what_if() -> None:
     class Follower(PreFilterExtensions):
         name = "Follower"
 
@@ -521,7 +521,7 @@ def test_the_same_question_has_the_same_answer() -> None:
         assert (preemption.nominated_node, preemption.victims) == ("a", ("default/low",))
 
 
-def test_an_error_is_told_only_if_there_is_no_candidate() -> None:
+def test_an_error_is_reported_only_if_there_is_no_candidate() -> None:
     class Failing(PreFilterExtensions):
         name = "Failing"
 

@@ -94,7 +94,7 @@ FRONT = {"matchLabels": {"tier": "front"}}
         ),
     ],
 )
-def test_who_breaks_a_budget(
+def test_pods_that_violate_a_budget(
     budgets: list[PodDisruptionBudget], pods: list[PodInfo], violating: list[str]
 ) -> None:
     broken, others, _covering = Budgets(stored(*budgets)).split(pods)

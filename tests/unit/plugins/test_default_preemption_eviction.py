@@ -136,7 +136,7 @@ def preemptor(**fields: Any) -> Pod:
     return make_pod("incoming", uid="uid-incoming", priority=100, **fields)
 
 
-def test_a_victim_is_told_why_and_deleted() -> None:
+def test_a_victim_gets_a_condition_and_is_deleted() -> None:
     low = victim("low", metadata={"generation": 3})
     scene = Surroundings(low)
     scene.run(preemptor(), low)
@@ -317,7 +317,7 @@ def test_a_victim_that_no_longer_waits_is_deleted() -> None:
     asyncio.run(scenario())
 
 
-def test_lesser_promises_on_the_node_are_taken_back() -> None:
+def test_lower_priority_nominations_to_the_node_are_cleared() -> None:
     low = victim("low")
     lesser = make_pod("lesser", priority=50, status={"nominatedNodeName": "n1"})
     equal = make_pod("equal", priority=100, status={"nominatedNodeName": "n1"})
@@ -332,7 +332,7 @@ def test_lesser_promises_on_the_node_are_taken_back() -> None:
     assert scene.api.read(Pod, "default/lesser").status.nominated_node_name == ""
 
 
-def test_a_promise_that_cannot_be_taken_back_does_not_stop_the_evictions() -> None:
+def test_a_nomination_that_cannot_be_cleared_does_not_stop_the_evictions() -> None:
     low = victim("low")
     lesser = make_pod("lesser", priority=50, status={"nominatedNodeName": "n1"})
     scene = Surroundings(low, lesser)

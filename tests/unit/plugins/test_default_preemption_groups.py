@@ -84,7 +84,7 @@ def test_the_least_important_give_way() -> None:
     assert Scene(*pods, needs=2).find() == (["low-old", "low-new"], "")
 
 
-def test_nobody_of_lower_priority() -> None:
+def test_no_pod_of_lower_priority() -> None:
     words = "No preemption victims found for incoming preemptor"
     assert Scene(running("high", 90), needs=1).find() == ([], words)
     assert Scene(running("zero", 0), needs=1, priority=None).find() == ([], words)
@@ -171,7 +171,7 @@ def test_a_member_does_not_preempt_by_itself(
     assert status.message == message
 
 
-def test_many_who_can_stay_are_tried_at_once() -> None:
+def test_many_pods_that_can_stay_are_tried_at_once() -> None:
     pods = [running(f"low-{number}", 1, started=number % 60) for number in range(100)]
     scene = Scene(*pods, needs=2)
     victims, _why = scene.find()

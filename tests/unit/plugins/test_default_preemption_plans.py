@@ -462,7 +462,7 @@ def test_budgets_of_a_pod_that_left_do_not_matter_any_more() -> None:
     assert chosen(world) == "b"
 
 
-def test_a_promise_counts_for_all_but_the_pod_it_was_made_to() -> None:
+def test_a_nomination_counts_for_all_pods_but_its_own() -> None:
     world = crowded()
     assert chosen(world, 0) == "a"
     assert chosen(world, 1, promised="a") == "a"
@@ -483,7 +483,7 @@ def test_only_the_first_of_those_that_break_a_budget_are_compared() -> None:
     assert chosen(world) == "b"
 
 
-def test_victims_stand_in_the_order_of_importance_whoever_is_protected() -> None:
+def test_victims_are_in_order_of_importance_even_if_some_are_protected() -> None:
     world = crowded()
     world.remove_node("b")
     world.set_pod(0, "a", priority=0, cpu=500, gpus=0, minute=0, app="x", port=False)
@@ -494,14 +494,14 @@ def test_victims_stand_in_the_order_of_importance_whoever_is_protected() -> None
     assert decided.candidates == [("a", ["default/p1", "default/p0"], 1)]
 
 
-def test_a_new_promise_counts_at_once() -> None:
+def test_a_new_nomination_counts_at_once() -> None:
     world = crowded()
     assert chosen(world) == "a"
     world.nominate(0, "a", priority=10, cpu=1000)
     assert chosen(world) == "b"
 
 
-def test_a_promise_to_a_lesser_pod_is_none() -> None:
+def test_a_nomination_of_a_lower_priority_does_not_count() -> None:
     world = crowded()
     assert chosen(world) == "a"
     world.nominate(0, "a", priority=9, cpu=1000)

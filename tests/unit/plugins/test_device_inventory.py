@@ -158,7 +158,7 @@ class Changes:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_what_is_kept_is_what_would_be_found_anew(seed: int) -> None:
+def test_the_cached_inventory_equals_a_new_one(seed: int) -> None:
     handle = make_handle()
     handle.stores.of(DeviceClass).set(make_class())
     world = World(handle)

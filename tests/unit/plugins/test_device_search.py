@@ -220,7 +220,7 @@ def test_alternatives_are_tried_in_order() -> None:
         ),
     ],
 )
-def test_what_is_wrong_with_a_claim_is_told(claim: ResourceClaim, problem: str) -> None:
+def test_problems_of_a_claim_are_reported(claim: ResourceClaim, problem: str) -> None:
     with pytest.raises(AllocationError) as caught:
         World(make_slice("a", 3)).find(claim)
     assert caught.value.message([claim]).startswith(problem)

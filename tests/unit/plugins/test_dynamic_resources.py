@@ -202,7 +202,7 @@ def test_filter_follows_nodes_that_come_while_the_cycle_waits() -> None:
     assert nodes.at(passing).names() == ["z"]
 
 
-def test_who_is_refused_a_claim_on_its_way_leaves_it_there() -> None:
+def test_a_refused_pod_leaves_an_in_flight_claim_allocated() -> None:
     """Two pods use one claim, and the cycle of one waited while the other was given its device."""
     judge = evaluator(
         PLUGIN, make_node("a"), make_class(), make_slice("a", 1), make_claim("claim", exactly())

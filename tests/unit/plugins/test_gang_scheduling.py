@@ -161,7 +161,7 @@ def test_hints(waiting: Pod, new: Pod | PodGroup, hint: Hint) -> None:
     assert asked.hint(waiting, None, new) is hint
 
 
-def test_a_pod_of_a_gang_that_stays_incomplete_brings_nobody_back() -> None:
+def test_a_pod_of_an_incomplete_gang_requeues_no_pod() -> None:
     for objects in ([], [make_group("g", min_count=3)]):
         by_pod, _by_group = World(*objects, member("p"), member("q")).gangs.events_to_register()
         assert by_pod.hint is not None

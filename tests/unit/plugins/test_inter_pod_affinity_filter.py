@@ -273,7 +273,7 @@ BROKEN = {"matchExpressions": [{"key": "app", "operator": "Like", "values": ["x"
         ),
     ],
 )
-def test_an_unreadable_selector_is_told(affinity: dict[str, Any]) -> None:
+def test_an_unreadable_selector_is_reported(affinity: dict[str, Any]) -> None:
     answer = cluster().evaluate(make_pod("in", affinity=affinity))
     assert answer.pre_filter is not None
     assert answer.pre_filter.code == Code.UNSCHEDULABLE_AND_UNRESOLVABLE

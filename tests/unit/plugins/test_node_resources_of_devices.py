@@ -174,7 +174,7 @@ def test_with_the_gate_off_devices_take_nothing() -> None:
         pytest.param({"kubernetes.io/other": times("9")}, {"cpu": "8"}, None, id="what nobody weighs"),
     ],
 )
-def test_a_node_needs_room_for_the_pod_and_its_devices(
+def test_a_node_needs_resources_for_the_pod_and_its_devices(
     mappings: dict[str, Any], offered: dict[str, str], expected: object
 ) -> None:
     node = make_node("a", allocatable={"pods": "10", "memory": "8Gi", **offered})
@@ -199,7 +199,7 @@ def test_what_placed_pods_take_is_not_there_any_more_and_may_be_again() -> None:
     assert verdict_on(judge, user("claim")) is None
 
 
-def test_only_nodes_without_room_are_refused() -> None:
+def test_only_nodes_without_enough_resources_are_rejected() -> None:
     nodes = [make_node(name, cpu=cpu) for name, cpu in (("a", "2"), ("b", "4"), ("c", "8"))]
     slices = [make_slice(name, [device({"cpu": times(cpu)})]) for name, cpu in (("a", "2"), ("b", "2"))]
     slices.append(make_slice("c", [device({"cpu": times("8")})]))
@@ -213,7 +213,7 @@ def test_only_nodes_without_room_are_refused() -> None:
     assert_views_agree(judge, PLUGIN, user("claim"))
 
 
-def test_an_amount_that_nobody_can_tell_ends_the_cycle() -> None:
+def test_an_unknown_amount_ends_the_cycle() -> None:
     """A device that is not shared has no capacity consumed."""
     slice_ = make_slice("a", [device({"cpu": times("1", "cores")}, capacity={"cores": {"value": "4"}})])
     judge = judge_of(make_node("a"), slice_, make_claim("claim", exactly()))
@@ -308,7 +308,7 @@ def test_two_pods_do_not_take_of_a_node_by_one_claim(others: tuple[str, ...], re
     assert verdict_on(judge, user("claim")) is None
 
 
-def test_the_first_claim_that_others_use_is_told() -> None:
+def test_the_first_claim_that_others_use_is_reported() -> None:
     second = make_claim("second", exactly(), status=given("dev-0", node="a"))
     others = placed_user("one"), placed_user("two", "second"), placed_user("three", "second")
     judge = judge_of(make_node("a", cpu="8"), allocated(), second, *others)
@@ -317,7 +317,7 @@ def test_the_first_claim_that_others_use_is_told() -> None:
     assert status.reasons == ("node allocatable resource claim claim is already used by another pod",)
 
 
-def test_who_uses_a_claim_where_its_devices_are_not_is_in_nobodys_way() -> None:
+def test_a_user_of_the_claim_on_another_node_does_not_count() -> None:
     judge = judge_of(make_node("a", cpu="8"), make_node("b"), allocated(), placed_user("one", node="b"))
     assert verdict_on(judge, user("claim")) is None
     status = verdict_on(judge, user("claim"), "b")
@@ -350,7 +350,7 @@ def test_what_the_driver_says_when_the_node_is_taken_counts() -> None:
     assert status.resources == {"cpu": "2"}
 
 
-def test_who_uses_the_claim_is_told_before_devices_are_looked_for() -> None:
+def test_other_users_of_a_claim_are_reported_before_devices_are_searched() -> None:
     claims = allocated(), make_claim("more", exactly(of="none")), make_class("none", selectors=["false"])
     objects = make_slice("a", [device({"cpu": times("1")})]), *claims, placed_user("one")
     judge = judge_of(make_node("a", cpu="8"), *objects)

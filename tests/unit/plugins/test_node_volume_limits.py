@@ -146,7 +146,7 @@ def test_without_a_csi_node_there_is_no_limit() -> None:
     assert judge.evaluate(pod_with("new", aws("aws://zone/disk"))).feasible == ("n",)
 
 
-def test_a_missing_claim_is_told_by_name() -> None:
+def test_a_missing_claim_is_reported_by_name() -> None:
     judge = evaluator(PLUGIN, make_node("n"))
     status = judge.evaluate(pod_with("gone")).rejections["n"]
     assert status.code == Code.UNSCHEDULABLE_AND_UNRESOLVABLE

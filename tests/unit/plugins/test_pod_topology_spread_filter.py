@@ -223,7 +223,7 @@ def test_pre_filter_skips_without_hard_constraints(args: Any, pod: Pod, skipped:
 
 
 @pytest.mark.parametrize("action", ["DoNotSchedule", "ScheduleAnyway"])
-def test_an_unreadable_selector_is_told(action: str) -> None:
+def test_an_unreadable_selector_is_reported(action: str) -> None:
     broken = {"matchExpressions": [{"key": "app", "operator": "Like", "values": ["x"]}]}
     pod = incoming(spread(whenUnsatisfiable=action, labelSelector=broken))
     answer = evaluator(PLUGIN, *zoned(**THREE)).evaluate(pod)

@@ -91,7 +91,7 @@ def test_all_rows_some_rows_and_single_rows_agree(data: st.DataObject) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
-def test_what_a_plugin_promises_of_its_answers_is_true(data: st.DataObject) -> None:
+def test_the_inputs_that_a_plugin_states_are_true(data: st.DataObject) -> None:
     """An answer about a node does not change with what the plugin says it does not depend on."""
     case = data.draw(st.integers(0, len(corpus()) - 1).map(lambda index: corpus()[index]))
     evaluator = evaluator_of(case)

@@ -81,7 +81,7 @@ def test_nothing_is_read_while_nothing_changes() -> None:
     play(scenario)
 
 
-def test_a_change_is_read_once_and_told() -> None:
+def test_a_change_is_read_once_and_logged() -> None:
     async def scenario(scene: Scene) -> None:
         scene.version, scene.rules = 1, named("second", "third")
         await scene.world.until(lambda: scene.names() == ["second", "third"])

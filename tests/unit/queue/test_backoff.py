@@ -81,7 +81,7 @@ def test_expiry_is_failure_time_and_a_capped_power_of_two(
 
 @pytest.mark.parametrize("start_ns", [0, START_NS], ids=["virtual-clock", "real-clock"])
 @pytest.mark.parametrize("windows", [False, True], ids=["exact", "windows"])
-def test_who_never_failed_or_needs_no_backoff_does_not_wait(windows: bool, start_ns: int) -> None:
+def test_pods_that_never_failed_do_not_back_off(windows: bool, start_ns: int) -> None:
     clock = FakeClock(start_ns)
     new = failed(at_ns=start_ns)
     assert backoff(clock, windows=windows).expires_ns(new) == NO_BACKOFF
@@ -144,7 +144,7 @@ def test_priority_decides_within_one_second(windows: bool, order: list[str]) -> 
     assert [queued.pod.metadata.name for queued in popped if queued is not None] == order
 
 
-def test_a_new_version_is_sorted_anew() -> None:
+def test_a_new_version_is_sorted_again() -> None:
     queue = make_queue(FakeClock(START_NS), windows=True)
     first, second = failed("first", rejections=1, priority=5), failed("second", rejections=1, priority=1)
     queue.add(first)

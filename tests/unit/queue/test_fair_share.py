@@ -163,7 +163,7 @@ def test_each_tenants_backoff_ends_in_its_own_time() -> None:
     assert bench.queues == {"long": "active", "short": "active"}
 
 
-def test_resources_of_ones_own_count_and_those_nobody_offers_do_not() -> None:
+def test_extended_resources_count_and_those_without_capacity_do_not() -> None:
     shop = Shop()
     shop.cluster.set_node(make_node("n2", allocatable={"example.com/gpu": "10"}))
     shop.fill("gpu", 5, requests={"example.com/gpu": "1"})
@@ -175,7 +175,7 @@ def test_resources_of_ones_own_count_and_those_nobody_offers_do_not() -> None:
     assert order.count("cpu") == 3
 
 
-def test_shares_are_worked_out_anew_when_pods_finish() -> None:
+def test_shares_are_recomputed_when_pods_finish() -> None:
     shop = Shop()
     shop.fill("a", 20, cpu="1")
     shop.fill("b", 20, cpu="1")

@@ -164,7 +164,7 @@ def test_news_of_a_pod_change_what_is_owed(bench: Bench, deleted: bool) -> None:
     assert queued is None or queued.pod is new
 
 
-def test_an_update_that_fails_brings_the_pod_in_anew(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failed_update_adds_the_pod_again(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     old = bench.add("p", priority=1)
     new = with_metadata(old, labels={"a": "b"})
     bench.fail("update")
@@ -194,7 +194,7 @@ def test_an_update_that_fails_in_flight_changes_nothing(
     assert bench.queues == {"p": "active"}, "it is not in flight any more"
 
 
-def test_a_pod_popped_before_its_debt_is_settled_is_not_added_anew() -> None:
+def test_a_pod_popped_before_its_retry_is_not_added_again() -> None:
     bench = Bench()
     old = bench.add("p")
     bench.fail("update")
@@ -260,7 +260,7 @@ def test_what_is_no_pod_is_not_popped(
     assert "where a QueuedPod or None is expected" in caplog.text
 
 
-def test_a_pod_that_could_not_come_back_is_added_anew(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failed_requeue_adds_the_pod_again(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     bench.add("p")
     queued = bench.pop("p")
     bench.fail("requeue")
@@ -363,7 +363,7 @@ def test_a_tick_that_fails(caplog: pytest.LogCaptureFixture) -> None:
     assert f"queue {NAME} failed in tick; ticking again in 1 s" in caplog.text
 
 
-def test_a_queue_that_cannot_tell_when_it_is_ready_is_asked_at_every_tick() -> None:
+def test_a_queue_whose_when_ready_fails_is_tried_at_every_tick() -> None:
     bench = Bench()
     bench.fail("when_ready")
     bench.queue.when_ready(bench.tell)
@@ -376,7 +376,9 @@ def test_a_queue_that_cannot_tell_when_it_is_ready_is_asked_at_every_tick() -> N
 @pytest.mark.parametrize(
     ("method", "answer"), [("pending_pods", {}), ("in_flight", ()), ("get", None), ("queue_of", "")]
 )
-def test_who_looks_in_sees_nothing(method: str, answer: object, caplog: pytest.LogCaptureFixture) -> None:
+def test_failing_reads_return_empty_answers(
+    method: str, answer: object, caplog: pytest.LogCaptureFixture
+) -> None:
     bench = Bench()
     bench.add("p")
     bench.fail(method)
@@ -518,7 +520,7 @@ def test_a_queue_is_closed_also_when_the_scheduler_is_cancelled() -> None:
     assert made[0].closed == 1
 
 
-def test_what_a_queue_may_have_of_a_pod_is_taken_out_before_it_is_brought_anew(
+def test_a_pod_is_deleted_before_it_is_added_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     bench = Bench()

@@ -67,7 +67,7 @@ TestInFlight = InFlightMachine.TestCase
 TestInFlight.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
 
 
-def test_the_events_let_go_are_told_by_label() -> None:
+def test_released_events_are_counted_by_label() -> None:
     in_flight = InFlight()
     in_flight.start(PODS["a"])
     in_flight.note(NODE_ADD, None, 1)

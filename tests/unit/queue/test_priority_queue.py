@@ -237,7 +237,7 @@ def test_an_update_in_flight_is_judged_like_an_event() -> None:
     assert bench.queues == {"p": "backoff"}
 
 
-def test_an_event_nobody_registered_for_is_not_kept() -> None:
+def test_an_event_without_a_registered_hint_is_not_kept() -> None:
     bench = Bench(hints=on("A", NODE_ADD))
     bench.add("p")
     bench.pop("p")
@@ -717,7 +717,7 @@ PLACED_WEB = make_pod("web", labels={"app": "web"}, node="n1")
         ),
     ],
 )
-def test_without_hints_a_placed_pod_brings_back_who_looks_for_such_a_pod(
+def test_without_hints_a_placed_pod_requeues_pods_with_a_matching_affinity(
     rejectors: set[str], affinity: dict[str, Any] | None, placed: Pod, event: ClusterEvent, moves: bool
 ) -> None:
     registered = [
@@ -834,7 +834,7 @@ def test_tick_flushes_when_due_and_says_when_to_come_again() -> None:
     assert queue.tick() == pytest.approx(0.5), "a late call is not made up for"
 
 
-def test_a_queue_in_which_nobody_backs_off_need_not_be_ticked_every_second() -> None:
+def test_a_queue_without_backoff_need_not_be_ticked_every_second() -> None:
     bench = Bench(hints=on("A", NODE_ADD), pop_from_backoff=False)
     calls: list[float] = []
     began_ns = bench.clock.now_ns()
@@ -856,7 +856,7 @@ def test_a_queue_in_which_nobody_backs_off_need_not_be_ticked_every_second() -> 
 @pytest.mark.parametrize(
     ("idle", "expected"), [(12.25, 17.75), (30.0, 30.0), (90.0, 30.0), (95.5, 24.5), (7200.25, 29.75)]
 )
-def test_those_who_wait_too_long_are_looked_for_in_the_same_rhythm(idle: float, expected: float) -> None:
+def test_long_waiting_pods_are_flushed_at_the_same_intervals(idle: float, expected: float) -> None:
     """As if every tick had come though nobody waited."""
     bench = Bench(hints=on("A", NODE_ADD))
     calls: list[int] = []
@@ -906,7 +906,7 @@ def test_a_queue_of_ones_own_may_tick_otherwise() -> None:
 
 
 @pytest.mark.parametrize(("early", "told"), [(True, 1), (False, 0)], ids=["early", "not-early"])
-def test_whoever_pops_is_told_when_there_is_something(early: bool, told: int) -> None:
+def test_when_ready_is_called_when_a_pod_can_be_popped(early: bool, told: int) -> None:
     bench = Bench(hints=on("A", NODE_ADD), pop_from_backoff=early)
     calls: list[None] = []
     bench.queue.when_ready(lambda: calls.append(None))

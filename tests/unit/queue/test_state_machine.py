@@ -385,7 +385,7 @@ TestFairShareQueue.settings = settings(max_examples=150, stateful_step_count=50,
     [event for event in REGISTERED if event.action is not Action.UPDATE],
     ids=lambda event: event.label,
 )
-def test_the_model_knows_who_is_registered(event: ClusterEvent) -> None:
+def test_the_model_has_the_registrations_of_the_queue(event: ClusterEvent) -> None:
     """The one table that model and queue do not share is the same on both sides."""
     from kuberth.framework.cluster_events import concerns
 

@@ -203,7 +203,7 @@ def test_a_sort_that_fails_or_does_not_care_gives_arrival_order(
     assert all("'Broken' failed at QueueSort" in record.getMessage() for record in failures)
 
 
-def test_an_update_sorts_a_ready_pod_anew_even_without_a_sort_key() -> None:
+def test_an_update_sorts_a_ready_pod_again_even_without_a_sort_key() -> None:
     class ByLabel(QueueSortPlugin):
         name = "ByLabel"
 

@@ -93,7 +93,7 @@ def test_an_event_concerns_pods_of_its_plugins(event: ClusterEvent, names: list[
     assert concerned(of, event) == names
 
 
-def test_a_pod_is_filed_anew_and_keeps_its_place() -> None:
+def test_a_pod_added_again_keeps_its_place() -> None:
     first, second = parked("first", "A"), parked("second", "B")
     of = queue(first, second)
     first.unschedulable_plugins = {"B"}
@@ -184,9 +184,7 @@ def by_labels(info: PodInfo) -> bytes:
         pytest.param(Resource.ASSIGNED_POD, ["red-0", "blue-0"], id="of-another-pod"),
     ],
 )
-def test_of_pods_that_the_plugin_cannot_tell_apart_one_is_asked_for_all(
-    resource: str, asked: list[str]
-) -> None:
+def test_one_hint_call_answers_for_pods_with_the_same_signature(resource: str, asked: list[str]) -> None:
     seen: list[str] = []
 
     def likes_blue(pod: Pod, _old: object, _new: object) -> Hint:
@@ -324,7 +322,7 @@ def test_pods_that_an_event_is_not_about_are_left_alone() -> None:
     assert concerned(made, NODE_TAINT) == []
 
 
-def test_an_event_about_anybody_is_for_all() -> None:
+def test_an_event_without_concerned_pods_is_for_all() -> None:
     everybody = ["first", "gated", "second", "both"]
     assert concerned(concern_queue(lambda _old, _new: None), NODE_ADD) == everybody
 

@@ -98,7 +98,7 @@ def test_without_score_plugins_the_first_that_passes_is_taken_and_all_get_their_
     assert log == []
 
 
-def test_a_promise_ends_when_the_pod_is_placed() -> None:
+def test_a_nomination_ends_when_the_pod_is_placed() -> None:
     scheduler = parts()
     pod = make_pod("p", uid="u")
     scheduler.made.nominator.nominate(PodInfo(pod), "n1")
@@ -159,7 +159,7 @@ def test_a_deleted_node_is_never_chosen() -> None:
 # The node that was promised
 
 
-def test_the_promised_node_is_tried_first_and_alone() -> None:
+def test_the_nominated_node_is_tried_first_and_alone() -> None:
     log: list[str] = []
     scheduler = parts(rejecting("F", "n1", log=log), scoring("S", n3=100))
     pod = make_pod("p", status={"nominatedNodeName": "n2"})
@@ -225,7 +225,7 @@ def test_every_node_says_why() -> None:
         ),
     ],
 )
-def test_post_filter_may_make_room(answers: list[Any], nomination: str | None, message: str) -> None:
+def test_post_filter_may_nominate_a_node(answers: list[Any], nomination: str | None, message: str) -> None:
     plugins = [plugin(f"P{i}", PostFilterPlugin, post_filter=answer) for i, answer in enumerate(answers)]
     rejection = parts(rejecting("F"), *plugins).reject(make_pod("p"))
     assert rejection.nomination == nomination
@@ -260,7 +260,7 @@ def test_only_the_nodes_pre_filter_left_are_looked_at() -> None:
     assert log == ["n2", "n3"]
 
 
-def test_nodes_outside_a_narrowing_are_told_too() -> None:
+def test_nodes_that_pre_filter_left_out_are_in_the_message() -> None:
     narrowing = plugin("A", PreFilterPlugin, pre_filter=PreFilterResult(frozenset({"n2"})))
     rejection = parts(narrowing, rejecting("F")).reject(make_pod("p"))
     assert (

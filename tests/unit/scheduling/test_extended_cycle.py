@@ -63,7 +63,7 @@ def run(
     return run_in_virtual_time(cycle)
 
 
-def test_who_is_always_overtaken_goes_back_with_an_error() -> None:
+def test_a_pod_that_is_always_overtaken_returns_with_an_error() -> None:
     taken = False
 
     def full(_state: object, _pod: Pod, _node: object) -> Status | None:

@@ -179,7 +179,7 @@ def running(steps: Any, **options: Any) -> Parts:
     return run_in_virtual_time(main)
 
 
-def test_it_waits_for_pods_and_stops_when_told() -> None:
+def test_the_loop_waits_for_pods_and_stops_on_request() -> None:
     async def steps(scheduler: Parts) -> None:
         scheduler.add(make_pod("a"))
         await asyncio.sleep(0.1)

@@ -22,7 +22,7 @@ def nobody(pod: QueuedPod) -> None:
     raise AssertionError(f"{pod.key} was given back")
 
 
-def test_so_many_at_once_the_most_important_of_the_others_next() -> None:
+def test_a_limited_number_runs_at_once_and_the_most_important_is_next() -> None:
     async def scenario() -> None:
         began: list[str] = []
         doors: dict[str, asyncio.Event] = {}
@@ -147,7 +147,7 @@ def test_the_line_is_bounded_and_the_least_important_goes_back() -> None:
     assert overlapping.waiting == LONGEST_LINE
 
 
-def test_nobody_stands_in_line_for_ever() -> None:
+def test_no_pod_starves() -> None:
     """However many come that are more important."""
 
     async def scenario() -> None:

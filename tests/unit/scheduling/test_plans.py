@@ -342,7 +342,7 @@ OF_GROUPS: list[dict[str, Any]] = [
 
 @settings(max_examples=30, deadline=None)
 @given(data=st.data())
-def test_pods_of_groups_and_with_claims_are_told_from_plain_ones(data: st.DataObject) -> None:
+def test_pods_of_groups_and_with_claims_differ_from_plain_ones(data: st.DataObject) -> None:
     twins = Twins(gates=GROUP_GATES)
     group = PodGroup(metadata=ObjectMeta(name="there", namespace="default"))
     twins.both(lambda world: world.evaluator.add(group))

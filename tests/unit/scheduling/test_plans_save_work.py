@@ -127,7 +127,7 @@ def form(request: pytest.FixtureRequest) -> type[Noting]:
 
 
 @pytest.mark.parametrize("count", [FEW_NODES - 2, FEW_NODES + 12], ids=["few-nodes", "many-nodes"])
-def test_what_nobody_wrote_to_is_not_asked_about_again(form: type[Noting], count: int) -> None:
+def test_unchanged_rows_are_not_evaluated_again(form: type[Noting], count: int) -> None:
     asked = Asked(form, count)
     everyone = asked.names
     assert asked.about() == (everyone,) * 4, "like no pod before it"
@@ -284,7 +284,7 @@ def promised_again(asked: Asked, *, priority: int = 0) -> list[str]:
     return filtered
 
 
-def test_a_promise_is_looked_into_once(form: type[Noting]) -> None:
+def test_a_nomination_is_evaluated_once(form: type[Noting]) -> None:
     asked = Asked(form, FEW_NODES + 12)
     for _ in range(3):
         asked.about()
@@ -363,7 +363,7 @@ def test_neighbours_are_as_many_as_the_stretch_on_both_sides(form: type[Noting])
 
 
 @pytest.mark.parametrize("point", ["filter", "score"])
-def test_who_fails_for_a_neighbour_has_not_failed(point: str) -> None:
+def test_a_failure_on_another_node_is_no_failure(point: str) -> None:
     def failing(_self: Noting, _state: CycleState, _pod: Pod, node: NodeRow) -> int | None:
         if node.name == "n250":
             raise ValueError("not this one")

@@ -56,7 +56,7 @@ def test_the_search_ends_when_enough_are_found_and_goes_on_there() -> None:
     assert chosen(sampler, "xxxxxxx", 3) == ([6, 0, 1], 3)
 
 
-def test_who_wants_the_whole_answer_gets_every_node_that_passes_each_time() -> None:
+def test_every_node_returns_all_feasible_nodes_each_time() -> None:
     every = EveryNode()
     for _ in range(2):
         assert chosen(every, "x.xxx", 1) == ([0, 2, 3, 4], 5)

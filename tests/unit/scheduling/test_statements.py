@@ -296,7 +296,7 @@ def test_a_wrong_statement_is_found_and_the_right_answer_used(
 
 
 @pytest.mark.parametrize("every, checked", [(0, 0), (1, 10), (4, 2), (1000, 0)])
-def test_one_cycle_in_so_many_is_checked(every: int, checked: int) -> None:
+def test_one_cycle_in_every_n_is_checked(every: int, checked: int) -> None:
     evaluator, cycle = checked_cycle(every)
     seen: list[str] = []
     looked = cycle._check.finds_difference

@@ -63,7 +63,7 @@ async def never_answer(kind: str) -> None:
         ("/nothing", "boss", 404, "", ""),
     ],
 )
-def test_who_sees_what(path: str, token: str, status: int, reason: str, message: str) -> None:
+def test_access_by_path_and_token(path: str, token: str, status: int, reason: str, message: str) -> None:
     async def main() -> None:
         async with server(DelegatedAccess(Reviewer(), clock=FakeClock())) as serving:
             answer = await fetch(serving.port, path, token=token)
@@ -121,7 +121,7 @@ def test_other_verbs_need_their_own_right() -> None:
     run(main)
 
 
-def test_open_paths_ask_nobody() -> None:
+def test_open_paths_need_no_review() -> None:
     async def main() -> None:
         api = Reviewer()
         api.fault = refuse
@@ -189,7 +189,7 @@ def test_answers_are_remembered_for_ten_seconds() -> None:
 
 
 @pytest.mark.parametrize("kind", ("TokenReview", "SubjectAccessReview"))
-def test_when_the_api_cannot_be_asked_nobody_gets_in(kind: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_access_is_refused_while_the_api_fails(kind: str, caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         api = Reviewer()
 

@@ -88,7 +88,7 @@ def test_metrics() -> None:
     assert {"process_cpu_seconds", "python_info", "scheduler_preemption_attempts"} <= families
 
 
-def test_open_metrics_for_those_who_take_nothing_else() -> None:
+def test_open_metrics_for_clients_that_accept_nothing_else() -> None:
     (answer,) = get("/metrics", accept="application/openmetrics-text; version=1.0.0")
     assert answer.headers["content-type"].startswith("application/openmetrics-text; version=1.0.0")
     assert list(parse_open_metrics(answer.text))  # type: ignore[no-untyped-call]  # it has no types

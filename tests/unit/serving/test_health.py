@@ -55,7 +55,7 @@ def test_all_checks(
     assert ask("/readyz", checks, query=query) == (status, text)
 
 
-def test_one_check_tells_why() -> None:
+def test_one_check_says_why_it_fails() -> None:
     assert ask("/readyz/good", [GOOD, BAD]) == (200, "ok")
     assert ask("/readyz/bad", [GOOD, BAD]) == (
         500,

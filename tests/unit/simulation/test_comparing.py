@@ -52,6 +52,6 @@ def test_json_and_csv_hold_all_figures(comparison: Comparison) -> None:
     assert len(lines) == 1 + len(comparison.figures)
 
 
-def test_a_single_run_is_told_plainly() -> None:
+def test_a_single_run_is_one_outcome_in_json() -> None:
     outcome = simulate(scene(pod(0, 5)))
     assert msgspec.json.decode(as_json(compare({"one": [outcome]})), type=Outcome) == outcome

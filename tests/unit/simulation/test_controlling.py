@@ -48,7 +48,7 @@ def test_controllers_make_pods_of_what_arrives() -> None:
     assert outcome.seconds == pytest.approx(260, abs=3)
 
 
-def test_who_is_preempted_is_made_again_by_its_controller_alone() -> None:
+def test_a_preempted_pod_is_recreated_only_by_its_controller() -> None:
     outcome = simulate(scene(pod(100, priority=10), nodes=1, cpu="4", managed=managed(WEB)))
     assert outcome.pods == PodCounts(arrived=6, placed=5, finished=0, preempted=1, waiting=1)
     assert outcome.waits_by_priority["0"].still_waiting == 1
@@ -72,7 +72,7 @@ spec: {{minAvailable: 2, selector: {SELECTOR % "web"}}}
         assert outcome.waits_by_tenant[spared].still_waiting == 0
 
 
-def test_a_cron_job_goes_on_until_the_run_is_told_to_end() -> None:
+def test_a_cron_job_continues_until_the_end_of_the_run() -> None:
     job = template(name="tick", notes='{kuberth.dev/run-seconds: "5"}', more=", restartPolicy: Never")
     cron_job = f"""
 apiVersion: batch/v1
@@ -101,7 +101,7 @@ def test_without_anything_managed_controllers_are_on_request() -> None:
         ("replicas: 4", "replicas: many", "Deployment web.*replicas"),
     ],
 )
-def test_what_the_server_would_refuse_is_told_before_anything_runs(old: str, new: str, expected: str) -> None:
+def test_manifests_that_the_server_would_refuse_are_reported_first(old: str, new: str, expected: str) -> None:
     assert old in WEB
     with pytest.raises(ConfigError, match=expected):
         simulate(scene(managed=managed(WEB.replace(old, new))))

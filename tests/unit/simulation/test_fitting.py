@@ -19,7 +19,7 @@ ANTI_AFFINE = {
 }
 
 
-def test_as_many_as_there_is_room_for() -> None:
+def test_as_many_pods_as_fit() -> None:
     there = make_pod("there", cpu="3", node="node-1")
     fit = Fitting(scene(nodes=2, objects=[there]), pod(0, cpu="1500m")).answer()
     assert fit.fits == 2

@@ -38,7 +38,7 @@ def test_pods_run_for_their_duration_and_free_their_resources() -> None:
     assert outcome.attempts_wasted == pytest.approx(1 - 2 / (2 + outcome.attempts.unschedulable), abs=1e-6)
 
 
-def test_a_pod_that_never_fits_ends_the_run_and_is_told() -> None:
+def test_a_pod_that_never_fits_ends_the_run_and_is_counted_as_waiting() -> None:
     outcome = simulate(scene(pod(0, 10), pod(5, 10, cpu="5", priority=3, tenant="blue")))
     assert outcome.pods.waiting == 1
     assert outcome.waits.still_waiting == 1
@@ -106,7 +106,7 @@ def test_pods_that_stay_for_ever_do_not_keep_the_run_going() -> None:
     assert outcome.pods == PodCounts(arrived=3, placed=3, finished=1, preempted=0, waiting=0)
 
 
-def test_who_is_preempted_comes_again() -> None:
+def test_a_preempted_pod_is_created_again() -> None:
     outcome = simulate(scene(pod(0, 1000, cpu="3"), pod(100, 50, cpu="3", priority=10)))
     assert outcome.pods == PodCounts(arrived=3, placed=3, finished=2, preempted=1, waiting=0)
     assert outcome.waits_by_priority["10"].longest < 2
@@ -122,7 +122,7 @@ def test_a_gang_waits_until_all_of_it_fits() -> None:
     assert outcome.waits.p50 >= 50, "no member starts before the last one fits"
 
 
-def test_a_run_ends_when_it_is_told_to() -> None:
+def test_a_run_ends_at_the_given_time() -> None:
     outcome = simulate(scene(pod(0, 1e6), pod(50, 10), pod(500, 10), until=100.0))
     assert outcome.pods.arrived == 2
     assert outcome.pods.finished == 1
@@ -180,5 +180,5 @@ def test_another_seed_breaks_ties_otherwise_and_nothing_else_differs() -> None:
         ("no nodes available to schedule pods", ["no nodes available to schedule pods"]),
     ],
 )
-def test_reasons_are_told_without_numbers(note: str, expected: list[str]) -> None:
+def test_reasons_are_listed_without_numbers(note: str, expected: list[str]) -> None:
     assert reasons_in(note) == expected

@@ -68,7 +68,7 @@ def test_csv_and_json_lines_say_the_same(tmp_path: Path) -> None:
         ("t.jsonl", '{"arrival": 1, "tolerations": [{"effect": 3}]}\n', ":1:16: tolerations:"),
     ],
 )
-def test_a_broken_trace_is_told_by_line_and_column(
+def test_a_broken_trace_is_reported_by_line_and_column(
     tmp_path: Path, name: str, text: str, expected: str
 ) -> None:
     with pytest.raises(ConfigError) as told:

@@ -9,7 +9,7 @@ from kuberth.clock import NANOSECONDS, Clock, LoopClock
 from kuberth.testing import FakeClock, make_namespace, make_node, make_pod, run_in_virtual_time
 
 
-def test_a_node_has_room_and_a_hostname() -> None:
+def test_a_node_has_allocatable_resources_and_a_hostname() -> None:
     node = make_node("n1", cpu="2", labels={"zone": "a"}, taints=[{"key": "k", "effect": "NoSchedule"}])
     assert node.metadata.labels == {"kubernetes.io/hostname": "n1", "zone": "a"}
     assert milli_value(node.status.allocatable["cpu"]) == 2000
@@ -75,7 +75,7 @@ def test_a_namespace_has_labels() -> None:
     assert make_namespace("shop", labels={"team": "a"}).metadata.labels == {"team": "a"}
 
 
-def test_a_clock_stands_still_until_told() -> None:
+def test_a_clock_stands_still_until_advanced() -> None:
     clock: Clock = FakeClock(5)
     assert clock.now_ns() == clock.now_ns() == 5
     assert isinstance(clock, FakeClock)

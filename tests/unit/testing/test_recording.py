@@ -193,7 +193,7 @@ def test_a_hint_may_compare_the_pod_with_that_of_the_event() -> None:
     asserted(reading("its hint", lambda _state, pod, _new: pod.metadata.uid))
 
 
-def test_a_plugin_without_a_statement_is_told_so() -> None:
+def test_a_plugin_without_a_statement_is_refused() -> None:
     with pytest.raises(AssertionError, match="plugin 'Reader' gives no statement"):
         asserted(reading("filter", nothing, inputs=None))
 

@@ -193,7 +193,7 @@ def test_what_must_not_be_sent_any_more_is_not() -> None:
     with_api(created, test)
 
 
-def test_who_gives_up_after_sending_disturbs_nobody() -> None:
+def test_a_request_given_up_after_sending_disturbs_no_other() -> None:
     gate = asyncio.Event()
 
     async def handler(_asked: Asked, reply: Reply) -> None:
@@ -224,7 +224,7 @@ def test_who_gives_up_after_sending_disturbs_nobody() -> None:
         (429, "TooManyRequests", TooManyRequestsError),
     ],
 )
-def test_a_refusal_is_told_in_the_words_of_bind(code: int, reason: str, error: type[ApiError]) -> None:
+def test_a_refused_post_raises_the_same_error_as_bind(code: int, reason: str, error: type[ApiError]) -> None:
     async def handler(_asked: Asked, reply: Reply) -> None:
         await reply.status(code, reason=reason, message='pods "p" cannot be bound')
 

@@ -169,7 +169,7 @@ def test_what_is_no_answer_ends_the_connection(data: bytes, error: type[Exceptio
     assert isinstance(owner.errors[0], error)
 
 
-def test_an_answer_nobody_asked_for_ends_the_connection() -> None:
+def test_an_unexpected_response_ends_the_connection() -> None:
     def script(pipeline: Pipeline, owner: Watched, wire: Wire) -> None:
         pipeline.data_received(answer(201))
         assert (owner.free, wire.ended) == (1, False)

@@ -98,7 +98,7 @@ def test_no_more_connections_than_allowed_and_first_come_first_served() -> None:
     with_api(handler, test, max_connections=2)
 
 
-def test_who_is_cancelled_in_line_takes_nothing() -> None:
+def test_a_request_cancelled_while_waiting_takes_no_connection() -> None:
     gate = asyncio.Event()
 
     async def handler(_asked: Asked, reply: Reply) -> None:
@@ -119,7 +119,7 @@ def test_who_is_cancelled_in_line_takes_nothing() -> None:
     with_api(handler, test, max_connections=1)
 
 
-def test_a_cancelled_request_ends_its_connection_and_makes_room() -> None:
+def test_a_cancelled_request_ends_its_connection_and_frees_its_slot() -> None:
     async def handler(asked: Asked, reply: Reply) -> None:
         await (reply.hang() if asked.path.endswith("/slow") else reply.send(POD))
 
@@ -435,7 +435,7 @@ def test_a_refused_connection() -> None:
     run(main)
 
 
-def test_a_name_nobody_knows() -> None:
+def test_an_unknown_host_name() -> None:
     async def main() -> None:
         api = HttpApi(ClientConfig(server="https://no-such-host.invalid:6443", source="my file"))
         with pytest.raises(UnreachableError, match=r"cannot be found.*my file and the DNS"):

@@ -49,7 +49,7 @@ def test_zeros_are_client_gos_defaults() -> None:
     assert found == pytest.approx([0.0] * 10 + [0.2, 0.4], abs=1e-3)
 
 
-def test_first_come_first_served_and_who_leaves_takes_nothing() -> None:
+def test_first_come_first_served_and_cancelled_callers_take_no_token() -> None:
     async def main() -> list[tuple[str, float]]:
         limiter = RateLimiter(1, 1)
         served: list[tuple[str, float]] = []

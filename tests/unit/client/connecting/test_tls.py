@@ -46,7 +46,7 @@ def trusting(**changes: object) -> TlsSettings:
 
 
 @pytest.mark.parametrize("tls12", [False, True], ids=["TLS 1.3", "TLS 1.2"])
-def test_a_client_certificate_tells_who_we_are(tls12: bool) -> None:
+def test_a_client_certificate_identifies_the_user(tls12: bool) -> None:
     pair = client_pair()
     tls = trusting(certificate_data=pair.certificate, key_data=Secret(pair.key))
     assert run(lambda: name_seen(tls, client_ca=authority().pem, tls12=tls12)) == "kuberth"

@@ -37,7 +37,7 @@ def test_the_rest_can_be_read() -> None:
     assert "ann" in repr(CONFIG)
 
 
-def test_a_secret_is_told_only_when_asked() -> None:
+def test_a_secret_is_shown_only_by_reveal() -> None:
     secret = Secret("x")
     assert secret.reveal() == "x"
     assert secret == Secret("x")

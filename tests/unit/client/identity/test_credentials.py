@@ -47,7 +47,7 @@ def test_fixed_credentials(config: ClientConfig, expected: str) -> None:
     assert not credentials.refused(credential)
 
 
-def test_nobody_in_particular() -> None:
+def test_a_configuration_without_credentials_is_anonymous() -> None:
     credential = fixed_or_file(ClientConfig(server="https://h"), FakeClock()).current_nowait()
     assert credential is not None
     assert credential.authorization is None

@@ -89,7 +89,7 @@ def test_the_answer_is_kept_while_it_lasts(plugin: Plugin) -> None:
     assert len(plugin.told()) == 2
 
 
-def test_many_who_wait_share_one_run(plugin: Plugin) -> None:
+def test_concurrent_callers_share_one_run(plugin: Plugin) -> None:
     async def main() -> None:
         found = credentials(plugin.config())
         await asyncio.gather(*(found.current() for _ in range(5)))
@@ -98,7 +98,7 @@ def test_many_who_wait_share_one_run(plugin: Plugin) -> None:
     assert len(plugin.told()) == 1
 
 
-def test_the_plugin_is_told_what_it_asked_for(plugin: Plugin) -> None:
+def test_the_plugin_receives_its_arguments_and_the_cluster_info(plugin: Plugin) -> None:
     config = plugin.config(args=("--a", "b c"), env={"EXTRA": "more"}, cluster_info={"server": "https://h"})
     shown(credentials(config))
     (line,) = plugin.told()

@@ -442,7 +442,7 @@ def test_bookmarks() -> None:
     run(main)
 
 
-def test_a_watch_too_late_is_told_so_at_once() -> None:
+def test_a_watch_from_a_compacted_revision_is_refused_at_once() -> None:
     async def main(rig: Rig) -> None:
         await rig.pod("a")
         rig.store.compact(rig.store.revision)

@@ -65,7 +65,7 @@ def test_renewal_before_the_end(tmp_path: Path, days: int, changed: set[str]) ->
 
 
 @pytest.mark.parametrize("back", [DAY, 400 * DAY, 4000 * DAY], ids=("a day", "a year", "decades"))
-def test_a_clock_that_is_back_changes_nothing_and_is_told(
+def test_a_clock_that_is_back_changes_nothing_and_is_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, back: datetime.timedelta
 ) -> None:
     first = make(tmp_path)
@@ -86,7 +86,7 @@ def test_a_clock_that_is_back_changes_nothing_and_is_told(
         (3300, ["and is replaced by a new one: copies of the kubeconfig made before trust the server no"]),
     ],
 )
-def test_whatever_is_renewed_is_told(
+def test_renewed_credentials_are_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, days: int, told: list[str]
 ) -> None:
     make(tmp_path)
@@ -125,7 +125,7 @@ def test_a_new_name_needs_a_new_server_certificate(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("damage", [None, b"", b"nonsense"], ids=("gone", "empty", "nonsense"))
-def test_damaged_files_are_made_anew(tmp_path: Path, name: str, damage: bytes | None) -> None:
+def test_damaged_files_are_replaced(tmp_path: Path, name: str, damage: bytes | None) -> None:
     make(tmp_path)
     if damage is None:
         (tmp_path / name).unlink()

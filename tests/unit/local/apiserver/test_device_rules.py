@@ -66,7 +66,7 @@ def test_what_is_asked_for_does_not_change() -> None:
     run(main)
 
 
-def test_an_allocation_is_made_once_and_what_drivers_told_goes_with_it() -> None:
+def test_an_allocation_is_immutable_and_device_status_is_removed_with_it() -> None:
     async def main(rig: Rig) -> None:
         await rig.core.create(CLAIMS, claim(), namespace="default")
 

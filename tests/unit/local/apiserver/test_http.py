@@ -72,7 +72,7 @@ def test_wrong_credentials(authorization: str, status: int) -> None:
     run_with_server(main)
 
 
-def test_who_cannot_write_is_not_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_cannot_write_is_not_ready(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main(rig: Rig) -> None:
         monkeypatch.setattr(Core, "write_failure", property(lambda _core: "the disk is full"))
         for path, status in (("/readyz", 500), ("/readyz/etcd", 500), ("/readyz/ping", 200), ("/livez", 200)):
@@ -282,7 +282,7 @@ def test_apply_in_yaml() -> None:
         ("Odd", 422, False),
     ],
 )
-def test_fields_nobody_knows(mode: str, status: int, warned: bool) -> None:
+def test_unknown_fields_by_validation_mode(mode: str, status: int, warned: bool) -> None:
     async def main(rig: Rig) -> None:
         await prepare(rig)
         query = f"?fieldValidation={mode}" if mode else ""

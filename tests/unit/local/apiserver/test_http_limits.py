@@ -150,7 +150,7 @@ def test_strangers_neither_lock_the_admin_out_nor_end_a_watch() -> None:
     run_with_server(main, limits=replace(LIMITS, connections=20, reserved=2))
 
 
-def test_watches_leave_room_for_probes() -> None:
+def test_watches_leave_connections_for_probes() -> None:
     async def main(rig: Rig) -> None:
         async with contextlib.AsyncExitStack() as stack:
             for _ in range(4):

@@ -111,7 +111,7 @@ def test_older_updaters_are_counted_as_one() -> None:
     run(main)
 
 
-def test_nobody_keeps_book_of_what_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_managed_fields_are_not_tracked_for_large_objects(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(managers, "MAX_VALUES", 50)
 
     async def main(rig: Rig) -> None:
@@ -134,7 +134,7 @@ def test_many_appliers_cannot_own_everything_together() -> None:
     run(main)
 
 
-def test_who_writes_without_a_name_leaves_the_book_alone() -> None:
+def test_a_write_without_a_manager_keeps_managed_fields() -> None:
     async def main(rig: Rig) -> None:
         stored = await rig.core.create(
             "configmaps", config_map(a="1"), namespace="default", field_manager="first"

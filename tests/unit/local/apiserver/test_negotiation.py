@@ -52,6 +52,6 @@ def test_yaml_goes_out_as_it_would_come_in() -> None:
     ],
     ids=("yaml", "json", "none"),
 )
-def test_keys_that_are_given_twice_are_told(body: bytes, content_type: str, found: list[object]) -> None:
+def test_duplicate_keys_are_found(body: bytes, content_type: str, found: list[object]) -> None:
     read = read_body(body, content_type)
     assert [(each.path, each.value) for each in read.duplicates] == found

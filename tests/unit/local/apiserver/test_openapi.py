@@ -148,7 +148,7 @@ def test_custom_kinds_in_version_2(schema: Obj, told: Obj) -> None:
 @pytest.mark.parametrize(
     "schema", [None, {"x-kubernetes-preserve-unknown-fields": True, "properties": {"a": {"type": "string"}}}]
 )
-def test_of_what_may_hold_anything_version_2_tells_nothing(schema: Obj | None) -> None:
+def test_version_2_leaves_the_schema_of_a_free_form_kind_out(schema: Obj | None) -> None:
     assert definitions(THING, schema=schema)["org.example.v1.Thing"] == {
         "type": "object",
         "x-kubernetes-group-version-kind": [{"group": "example.org", "version": "v1", "kind": "Thing"}],

@@ -194,7 +194,7 @@ def test_a_subscription_ends_when_it_or_the_store_is_closed(path: Path | None) -
     with_store(path, test)
 
 
-def test_a_slow_reader_is_told_so_and_others_are_not_held_up(path: Path | None) -> None:
+def test_a_slow_reader_is_expired_and_delays_no_other(path: Path | None) -> None:
     async def test(store: RevisionStore) -> None:
         for number in range(5):
             await put(store, f"a/{number}")
@@ -240,7 +240,7 @@ def test_compaction_forgets_changes_and_keeps_objects(path: Path | None) -> None
     with_store(path, test)
 
 
-def test_only_so_many_changes_are_kept(path: Path | None) -> None:
+def test_a_bounded_number_of_changes_is_kept(path: Path | None) -> None:
     async def test(store: RevisionStore) -> None:
         for number in range(500):
             await put(store, f"a/{number % 7}")

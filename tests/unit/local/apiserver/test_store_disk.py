@@ -251,7 +251,7 @@ def test_a_full_disk_fails_the_writers_and_leaves_what_was_committed(path: Path)
     asyncio.run(main())
 
 
-def test_a_full_disk_while_pruning_hurts_nobody(path: Path) -> None:
+def test_a_full_disk_while_pruning_loses_nothing(path: Path) -> None:
     async def main() -> None:
         store = await RevisionStore.open(path)
         await put(store, "a/x", n=1)
@@ -286,7 +286,7 @@ def test_closing_with_a_full_disk_ends(path: Path) -> None:
     asyncio.run(main())
 
 
-def test_nobody_else_can_open_the_file(path: Path) -> None:
+def test_a_second_server_cannot_open_the_file(path: Path) -> None:
     program = (
         "import asyncio, sys; from pathlib import Path;"
         "from kuberth.local.apiserver.store.store import RevisionStore;"
@@ -401,7 +401,7 @@ async def _add(path: Path, key: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["store.db", "store.db-wal"])
-def test_a_flipped_bit_is_told_or_does_no_harm(tmp_path: Path, name: str) -> None:
+def test_a_flipped_bit_is_reported_or_does_no_harm(tmp_path: Path, name: str) -> None:
     made, copy = tmp_path / "made", tmp_path / "copy"
     made.mkdir()
     objects = asyncio.run(_filled(made / "store.db", close=name == "store.db"))
@@ -425,7 +425,7 @@ def test_a_flipped_bit_is_told_or_does_no_harm(tmp_path: Path, name: str) -> Non
     assert told > 50
 
 
-def test_a_file_that_ends_before_what_was_written_is_told(path: Path, tmp_path: Path) -> None:
+def test_a_file_that_ends_before_the_last_write_is_reported(path: Path, tmp_path: Path) -> None:
     asyncio.run(_add(path, "a/x"))
     early = path.read_bytes()
     asyncio.run(_add(path, "a/y"))
@@ -438,7 +438,7 @@ def test_a_file_that_ends_before_what_was_written_is_told(path: Path, tmp_path: 
 
 
 @pytest.mark.parametrize("content", [b"", b"nonsense", b"00000000000000000009 00000000\n"])
-def test_a_note_that_cannot_be_read_stops_nobody(path: Path, content: bytes) -> None:
+def test_an_unreadable_revision_file_is_ignored(path: Path, content: bytes) -> None:
     asyncio.run(_add(path, "a/x"))
     path.with_name("store.db-revision").write_bytes(content)
     assert len(asyncio.run(_read(path))) == 1
@@ -490,6 +490,6 @@ def test_a_store_that_cannot_write_says_so_until_it_can(path: Path) -> None:
     asyncio.run(main())
 
 
-def test_opening_without_room_fails(path: Path) -> None:
+def test_opening_on_a_full_disk_fails(path: Path) -> None:
     with no_room_on_disk(), pytest.raises(StorageError):
         asyncio.run(RevisionStore.open(path))

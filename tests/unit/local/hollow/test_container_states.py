@@ -202,7 +202,7 @@ def test_a_crash_loop_in_the_words_of_kubectl() -> None:
     virtual(main)
 
 
-def test_who_holds_out_is_forgiven() -> None:
+def test_a_long_run_resets_the_backoff() -> None:
     async def main() -> None:
         async with playing(nodes=1) as world:
             await world.create(pod("a", notes={"run-seconds": "700"}))
@@ -276,7 +276,7 @@ def test_a_pod_ends_at_its_deadline() -> None:
 # Probes
 
 
-def test_readiness_comes_when_it_is_told_to() -> None:
+def test_readiness_comes_after_the_annotated_delay() -> None:
     async def main() -> None:
         async with playing(nodes=1) as world:
             await world.create(pod("a", notes={"ready-after-seconds": "30"}))
@@ -395,7 +395,7 @@ def test_a_node_refuses_what_does_not_fit(body: Obj, reason: str, message: str |
     virtual(main)
 
 
-def test_room_is_free_again_when_a_pod_ends_or_goes() -> None:
+def test_resources_are_free_again_when_a_pod_ends_or_is_deleted() -> None:
     async def main() -> None:
         async with playing(nodes=1, binder=False) as world:
             room = {"cpu": "5"}
@@ -425,7 +425,7 @@ def test_ports_of_the_host_are_taken_once() -> None:
     virtual(main)
 
 
-def test_the_generation_that_was_acted_upon_is_told() -> None:
+def test_the_observed_generation_is_reported() -> None:
     async def main() -> None:
         async with playing(nodes=1) as world:
             await world.create(pod("a"))
@@ -486,7 +486,7 @@ def test_a_status_that_others_wrote_does_no_harm(status: Obj) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_no_crash_is_lost_or_told_twice_whatever_write_fails(seed: int) -> None:
+def test_no_crash_is_lost_or_counted_twice_if_a_write_fails(seed: int) -> None:
     """A third of the writes fails before it is done, another third after."""
 
     async def main() -> None:

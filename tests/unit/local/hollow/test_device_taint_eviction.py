@@ -73,7 +73,7 @@ async def messages(world: World) -> list[str]:
     return [each["message"] for each in found if each["reason"] == "DeviceTaintManagerEviction"]
 
 
-def test_a_taint_that_comes_evicts_who_does_not_tolerate_it() -> None:
+def test_a_new_taint_evicts_pods_that_do_not_tolerate_it() -> None:
     async def main() -> None:
         async with playing(nodes=1) as world:
             await world.create(slice_with())
@@ -99,7 +99,7 @@ def test_a_taint_that_comes_evicts_who_does_not_tolerate_it() -> None:
     virtual(main)
 
 
-def test_other_effects_and_other_devices_evict_nobody() -> None:
+def test_other_effects_and_other_devices_evict_no_pod() -> None:
     async def main() -> None:
         async with playing(nodes=1) as world:
             await world.create(slice_with({"key": "broken", "effect": "NoSchedule"}))

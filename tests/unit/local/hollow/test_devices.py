@@ -130,7 +130,7 @@ ONE = {"name": "d"}
         (driver(classes=[{"name": "a"}, {"name": "a"}]), "more than one of the classes is called a"),
     ],
 )
-def test_what_cannot_be_read_is_told_with_its_place(tree: Any, problem: str) -> None:
+def test_problems_are_reported_with_their_place(tree: Any, problem: str) -> None:
     with pytest.raises(ConfigError) as error:
         load_devices(tree)
     assert problem in str(error.value)

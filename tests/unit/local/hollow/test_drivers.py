@@ -167,7 +167,9 @@ def test_slices_of_other_drivers_are_left_alone() -> None:
         ({"drivers": [{"name": "a b", "pools": [GPUS]}]}, "spec.driver: Invalid value"),
     ],
 )
-def test_what_the_server_would_refuse_is_told_with_its_place(tree: dict[str, Any], problem: str) -> None:
+def test_slices_that_the_server_would_refuse_are_reported_with_their_place(
+    tree: dict[str, Any], problem: str
+) -> None:
     async def main() -> None:
         store = await RevisionStore.open(None)
         core = Core(store, clock=SystemClock())

@@ -128,7 +128,7 @@ def test_an_owner_that_never_was_is_absent() -> None:
     virtual(main)
 
 
-def test_what_was_deleted_while_nobody_looked() -> None:
+def test_owners_deleted_while_no_collector_ran() -> None:
     async def main() -> None:
         async with playing(controllers=()) as world:
             owner = await world.create(config_map("owner"))

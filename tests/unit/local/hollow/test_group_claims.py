@@ -216,7 +216,7 @@ def test_a_pod_that_came_without_the_scheduler_uses_the_claim_in_its_groups_name
     virtual(main)
 
 
-def test_a_taint_evicts_who_uses_the_device_as_one_of_its_group() -> None:
+def test_a_taint_evicts_a_pod_that_uses_the_device_through_its_group() -> None:
     async def main() -> None:
         async with playing(gates=GATES, nodes=1, binder=False) as world:
             group = await world.create(GROUP)

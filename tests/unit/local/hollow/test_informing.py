@@ -36,7 +36,7 @@ async def informing(*, keep_changes: int = 20_000) -> AsyncIterator[tuple[Core, 
     await store.close()
 
 
-def test_own_writes_are_seen_at_once_and_told_once() -> None:
+def test_own_writes_are_seen_at_once_and_delivered_once() -> None:
     async def main() -> None:
         async with informing() as (_, _, informer):
             told: list[tuple[str | None, str | None]] = []
@@ -75,7 +75,7 @@ def test_a_deletion_that_was_asked_for_shows_before_it_is_seen() -> None:
     virtual(main)
 
 
-def test_who_counts_hears_at_once_of_a_deletion_that_was_asked_for() -> None:
+def test_handlers_are_called_at_once_for_a_requested_deletion() -> None:
     async def main() -> None:
         async with informing() as (core, _, _):
             late = Informer(core, "configmaps")  # nobody follows for it, so that it sees nothing by itself
@@ -108,7 +108,7 @@ def test_indexes_follow() -> None:
     virtual(main)
 
 
-def test_a_conflict_is_told_and_reading_again_mends_it() -> None:
+def test_a_conflict_is_raised_and_a_fresh_read_resolves_it() -> None:
     async def main() -> None:
         async with informing() as (core, _, informer):
             made = await informer.create(config_map("a"))

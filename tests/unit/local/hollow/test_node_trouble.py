@@ -180,7 +180,7 @@ def test_a_cordoned_node_is_tainted() -> None:
     virtual(main)
 
 
-def test_a_node_nobody_plays_is_what_its_author_says() -> None:
+def test_a_node_without_a_kubelet_keeps_its_status() -> None:
     async def main() -> None:
         async with playing(nodes=0, binder=False) as world:
             ready = {"type": "Ready", "status": "True", "reason": "Mine", "message": ""}

@@ -14,7 +14,7 @@ QUOTA = {
 COUNTED = {"hard": {"configmaps": "3", "cpu": "1"}, "used": {"configmaps": "1", "cpu": "0"}}
 
 
-def test_a_status_of_somebody_else_is_counted_anew_within_five_minutes() -> None:
+def test_a_status_written_by_another_client_is_corrected_within_five_minutes() -> None:
     async def main() -> None:
         async with playing(nodes=0, controllers=["resourcequota"]) as world:
             await world.create(

@@ -119,5 +119,5 @@ def pod(**changed: Any) -> Obj:
     ],
     ids=("unassigned", "pending", "not ready", "cheap", "doubled", "ready later", "restarted", "newer"),
 )
-def test_who_goes_first(first: Obj, doubled: int) -> None:
+def test_the_order_of_deletion(first: Obj, doubled: int) -> None:
     assert deletion_order(first, doubled=doubled) < deletion_order(pod(), doubled=1)

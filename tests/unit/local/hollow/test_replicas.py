@@ -205,7 +205,7 @@ def test_a_ready_pod_becomes_available_though_nothing_about_it_changes() -> None
     asyncio.run(main())
 
 
-def test_all_are_judged_anew_by_what_the_owner_asks_now() -> None:
+def test_all_pods_are_counted_again_when_the_template_changes() -> None:
     async def main() -> None:
         pods, replicas, _ = counting(pod("p", labels=("app",)), pod("q"))
         assert (await replicas.look(settling(pods))).labelled == 1
@@ -216,7 +216,7 @@ def test_all_are_judged_anew_by_what_the_owner_asks_now() -> None:
     asyncio.run(main())
 
 
-def test_a_pod_that_somebody_here_asked_to_go_is_replaced_at_once_and_once() -> None:
+def test_a_pod_with_a_requested_deletion_is_replaced_at_once_and_once() -> None:
     async def main() -> None:
         async with playing() as world:
             template = {

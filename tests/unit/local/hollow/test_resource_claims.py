@@ -68,7 +68,7 @@ async def bind(world: World, name: str) -> None:
     await world.core.create("pods", body, namespace="default", name=name, subresource="binding")
 
 
-def test_a_claim_is_made_from_its_template_and_told_in_the_status() -> None:
+def test_a_claim_is_created_from_its_template_and_named_in_the_status() -> None:
     async def main() -> None:
         async with playing(nodes=1, binder=False) as world:
             await world.create(pod())
@@ -174,7 +174,7 @@ def test_a_pod_that_is_done_needs_no_claim_though_it_stays() -> None:
     virtual(main)
 
 
-def test_a_shared_claim_is_freed_by_the_last_who_uses_it_and_stays() -> None:
+def test_a_shared_claim_is_deallocated_after_its_last_pod_and_stays() -> None:
     async def main() -> None:
         async with playing(nodes=1, binder=False) as world:
             metadata = {"name": "shared", "namespace": "default"}
@@ -232,7 +232,7 @@ def test_a_claim_of_a_user_stays_deallocated_without_users() -> None:
     virtual(main)
 
 
-def test_who_is_no_pod_keeps_a_reservation() -> None:
+def test_a_consumer_other_than_a_pod_keeps_its_reservation() -> None:
     async def main() -> None:
         async with playing(nodes=1, binder=False) as world:
             metadata = {"name": "shared", "namespace": "default", "finalizers": [FINALIZER]}

@@ -128,7 +128,7 @@ def test_scaling_by_shares(wanted: int, new: Obj, old: list[Obj], sizes: dict[st
     assert scaling_sizes(deployment(wanted, surge=0, unavailable=1), new, old) == sizes
 
 
-def test_a_new_set_takes_the_room_the_old_ones_leave() -> None:
+def test_a_new_set_takes_the_replicas_that_old_ones_leave() -> None:
     assert first_size(deployment(10, surge=3, unavailable=0), [a_set("old", 10)]) == 3
     assert first_size(deployment(10, surge=0, unavailable=3), [a_set("old", 10)]) == 0
     assert first_size(deployment(10), []) == 10

@@ -35,7 +35,7 @@ def test_each_controller_can_be_turned_off(off: str) -> None:
     virtual(main)
 
 
-def test_an_unknown_controller_is_told() -> None:
+def test_an_unknown_controller_is_refused() -> None:
     async def main() -> None:
         store = await RevisionStore.open(None)
         core = Core(store, clock=clock())

@@ -64,11 +64,11 @@ def test_without_shapes_there_is_the_default_one() -> None:
     ],
     ids=lambda value: str(value)[:30],
 )
-def test_what_is_wrong_is_told(tree: Any, told: str) -> None:
+def test_problems_are_reported(tree: Any, told: str) -> None:
     with pytest.raises(ConfigError, match=told):
         load_shapes(tree, count=1)
 
 
-def test_a_missing_file_is_told(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot read node shapes"):
         load_shapes(tmp_path / "none.yaml", count=1)

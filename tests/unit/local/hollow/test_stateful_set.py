@@ -264,7 +264,7 @@ def test_claims_go_as_the_retention_policy_says(policy: Obj, scaled: int, delete
     virtual(main)
 
 
-def test_a_revision_somebody_else_made_does_no_harm() -> None:
+def test_a_revision_of_another_client_does_no_harm() -> None:
     async def main() -> None:
         async with keeping_revisions() as world:
             await world.create(stateful_set(replicas=1))

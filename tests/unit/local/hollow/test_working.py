@@ -154,7 +154,7 @@ def test_the_more_there_is_to_look_at_the_longer_changes_gather() -> None:
     assert coalesce_seconds(5000) == pytest.approx(1.0)
 
 
-def test_a_key_wakes_one_of_those_who_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_wakes_one_waiting_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sixty-four who wake for every key cost more than the work."""
 
     async def main() -> None:

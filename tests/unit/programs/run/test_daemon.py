@@ -193,7 +193,7 @@ async def take_the_lease(api: MemoryApi) -> None:
 @pytest.mark.parametrize(
     "end, code", [pytest.param(end_well, 0, id="asked-to-end"), pytest.param(take_the_lease, 1, id="lost")]
 )
-def test_events_say_who_leads(end: Callable[[MemoryApi], Any], code: int) -> None:
+def test_events_name_the_leader(end: Callable[[MemoryApi], Any], code: int) -> None:
     api = Failing()
 
     async def scenario(life: Life, api: Any) -> None:

@@ -15,7 +15,7 @@ def test_agreement_is_silent() -> None:
     assert list(describe_nodes(table)) == ["node n1: 1 pods; cpu 1000/4000, memory 0/8589934592"]
 
 
-def test_every_difference_is_told() -> None:
+def test_every_difference_is_reported() -> None:
     table = ClusterTable()
     table.set_node(make_node("ours"))
     moved, ghost = make_pod("moved", node="ours", uid="m"), make_pod("ghost", node="ours", uid="g")

@@ -466,7 +466,7 @@ async def test_release_does_not_take_the_lease_from_the_next_leader() -> None:
 
 
 @in_virtual_time
-async def test_release_of_what_was_never_held_asks_nobody() -> None:
+async def test_release_of_a_lease_never_held_sends_no_request() -> None:
     api = FaultyApi()
     assert await candidate(api, "a").elector.release()
     assert api.calls == []

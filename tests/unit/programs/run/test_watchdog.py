@@ -45,7 +45,7 @@ def test_a_loop_that_turns_is_not_worth_a_word(caplog: pytest.LogCaptureFixture)
     assert told(caplog) == []
 
 
-def test_a_loop_that_stands_is_told_once_and_again_after_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_blocked_loop_is_logged_once_and_again_after_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     rig = Rig()
     for _ in range(9):
         rig.after(1)
@@ -73,7 +73,7 @@ def test_a_signal_that_is_heeded_ends_nothing_by_force() -> None:
     assert rig.ends == []
 
 
-def test_a_signal_that_nobody_heeds_ends_the_process(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unhandled_signal_ends_the_process(caplog: pytest.LogCaptureFixture) -> None:
     rig = Rig()
     rig.now += 3
     rig.dog.signalled()
@@ -103,7 +103,7 @@ class Looking(FilterPlugin):
         self.look()
 
 
-def test_who_holds_the_loop_is_read_from_the_stack() -> None:
+def test_the_plugin_that_blocks_the_loop_is_read_from_the_stack() -> None:
     found: list[object] = []
     plugin = Looking(lambda: found.append(held_by(sys._getframe())))
     Calls("default-scheduler", SchedulerMetrics()).ask(plugin, "Filter", plugin.filter, None, None, None)

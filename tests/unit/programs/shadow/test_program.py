@@ -54,7 +54,7 @@ def test_it_ends_in_time() -> None:
     play(scene)
 
 
-def test_it_ends_after_so_many_pods_and_counts_no_more() -> None:
+def test_it_ends_after_the_given_number_of_pods() -> None:
     async def scene() -> None:
         api = MemoryApi()
         api.put(make_node("n1"))
@@ -72,7 +72,7 @@ def test_it_ends_after_so_many_pods_and_counts_no_more() -> None:
     play(scene)
 
 
-def test_a_scheduler_nobody_has_pods_of() -> None:
+def test_a_scheduler_name_without_pods_is_reported() -> None:
     async def scene() -> None:
         api = MemoryApi()
         api.put(make_node("n1"))

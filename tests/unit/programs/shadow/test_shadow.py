@@ -291,7 +291,7 @@ def test_a_rejection_just_before_a_node_changes_is_explained() -> None:
     play(scene)
 
 
-def test_promised_nodes_count_for_others_and_come_first_for_the_pod() -> None:
+def test_nominated_nodes_count_for_others_and_come_first_for_the_pod() -> None:
     async def scene() -> None:
         async with shadowing(
             make_node("n1"), make_node("n2"), make_pod("victim", cpu="3", node="n1", priority=1)
@@ -352,7 +352,7 @@ class Broken(FilterPlugin):
         raise RuntimeError("boom")
 
 
-def test_a_plugin_that_fails_is_told_and_stops_nothing() -> None:
+def test_a_failing_plugin_is_reported_and_stops_nothing() -> None:
     async def scene() -> None:
         tree = {
             "apiVersion": "kubescheduler.config.k8s.io/v1",

@@ -28,7 +28,7 @@ def answers() -> tuple[int, str]:
     return rule.rule(), rule.fresh_help.help()
 
 
-def test_what_changed_is_read_anew_even_if_saved_twice_in_a_second(folder: Path) -> None:
+def test_changed_modules_are_reloaded_even_if_saved_twice_in_a_second(folder: Path) -> None:
     modules = FreshModules(["fresh_rule"])
     assert answers() == (1, "old")
     json = sys.modules["json"]

@@ -44,7 +44,7 @@ def settled(
         pytest.param(0, 0, 0, id="none"),
     ],
 )
-def test_nothing_to_tell(nodes: int | None, kept: int, count: int) -> None:
+def test_an_unchanged_count_reports_nothing(nodes: int | None, kept: int, count: int) -> None:
     found, told, left = settled(nodes, kept=kept, remove=True)
     assert (found, told) == (count, [])
     assert len(left) == kept + 1
@@ -74,7 +74,7 @@ def test_shapes_count_too(tmp_path: Path) -> None:
     assert left == ["node-1", "theirs"]
 
 
-def test_a_shape_that_the_server_refuses_is_told_with_its_file(tmp_path: Path) -> None:
+def test_a_shape_that_the_server_refuses_is_reported_with_its_file(tmp_path: Path) -> None:
     shapes = tmp_path / "shapes.yaml"
     shapes.write_text("[{name: gpu, taints: [{key: a, effect: Nope}]}]", encoding="utf-8")
     with pytest.raises(

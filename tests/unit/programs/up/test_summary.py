@@ -25,7 +25,7 @@ async def tell(rig: Rig, pod: Obj, message: str) -> None:
     )
 
 
-def test_who_waits_and_why() -> None:
+def test_waiting_pods_by_reason() -> None:
     async def main(rig: Rig) -> None:
         await rig.core.create("nodes", {"metadata": {"name": "n"}})
         for number, preempting in enumerate(("", ". preemption: 0/1 nodes", ". preemption: not asked")):
@@ -45,7 +45,7 @@ def test_who_waits_and_why() -> None:
     run(main)
 
 
-def test_who_waits_in_permit() -> None:
+def test_pods_waiting_in_permit() -> None:
     async def main(rig: Rig) -> None:
         waiting_pods = WaitingPods()
         observer = Observer(rig.core, waiting_pods=waiting_pods)
@@ -61,7 +61,7 @@ def test_who_waits_in_permit() -> None:
     run(main)
 
 
-def test_who_is_placed_and_not_bound_yet() -> None:
+def test_pods_placed_and_not_yet_bound() -> None:
     async def main(rig: Rig) -> None:
         body = await rig.pod("slow")
         body = {**body, "status": {**body.get("status", {}), "nominatedNodeName": "n1"}}

@@ -64,7 +64,7 @@ def test_there_is_an_end_to_popping_ahead(monkeypatch: pytest.MonkeyPatch) -> No
     assert [queued.key for queued in Gathering(queue).gather(popped, [info("a2")])] == ["default/a1"]
 
 
-def test_by_priority_then_by_who_was_ready_first() -> None:
+def test_members_are_ordered_by_priority_then_by_first_attempt() -> None:
     queue = PriorityQueue(make_context())
     names = {"late": 0, "high": 9, "early": 0}
     for name, priority in names.items():

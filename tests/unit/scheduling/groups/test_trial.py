@@ -133,7 +133,7 @@ def test_a_group_that_preempts_in_vain() -> None:
     assert (result.waits_for_preemption, result.status.message) == (False, "pod group is unschedulable")
 
 
-def test_without_making_queue_nobody_is_evicted() -> None:
+def test_without_preemption_no_pod_is_evicted() -> None:
     low = make_pod("low", uid="low", cpu="2", priority=0, node="n1")
     rig = Rig(make_node("n1", cpu="2"), make_group("g", min_count=1), low)
     result = rig.run(member("a", priority=5), preempts=False)
@@ -252,7 +252,7 @@ def test_no_zones_at_all() -> None:
     nodes=st.lists(st.integers(1, 5), min_size=1, max_size=5),
     gangs=st.lists(st.tuples(st.integers(1, 6), st.integers(1, 6)), min_size=1, max_size=5),
 )
-def test_plans_are_exact_in_rehearsals_and_after_them(nodes: list[int], gangs: list[tuple[int, int]]) -> None:
+def test_plans_are_exact_in_a_what_if_and_after_it(nodes: list[int], gangs: list[tuple[int, int]]) -> None:
     """Two worlds, with plans and without, try the same gangs, keep those that fit, and decide alike."""
     worlds = [
         Rig(
