@@ -42,7 +42,7 @@ async def _over(cluster: EmbeddedCluster, *, https: bool) -> AsyncIterator[Api]:
 
 
 async def _all(work: Iterable[Callable[[], Awaitable[object]]]) -> float:
-    """Seconds for all of it, so many at a time."""
+    """Run the calls, a limited number at a time, and return the seconds they took."""
     rest = iter(work)
 
     async def worker() -> None:

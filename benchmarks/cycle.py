@@ -30,7 +30,7 @@ PODS_PER_NODE: Final = 2
 APPS: Final = 20
 """Distinct labels of the pods that are there already."""
 NODES_PER_PEER: Final = 10
-"""On one of so many nodes there is a pod of the kind that is measured."""
+"""Number of nodes for each pod of the kind that is measured."""
 WARM_UP: Final = 30
 
 Spec = dict[str, Any]
@@ -96,7 +96,7 @@ def _parser() -> argparse.ArgumentParser:
         type=int,
         default=1,
         metavar="N",
-        help="of so many templates in turns, which differ in a label and in what they ask for (1)",
+        help="number of pod templates, used in turn; they differ in a label and in their requests (1)",
     )
     return parser
 

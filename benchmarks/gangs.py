@@ -35,7 +35,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gangs", description=__doc__)
     parser.add_argument("--nodes", type=int, nargs="+", default=[100, 1000, 5000], metavar="N")
     parser.add_argument("--pods", type=int, default=1000, metavar="N", help="pods of the gang (1000)")
-    parser.add_argument("--rounds", type=int, default=5, metavar="N", help="of which the median is told (5)")
+    parser.add_argument(
+        "--rounds", type=int, default=5, metavar="N", help="rounds; the median is printed (5)"
+    )
     options = parser.parse_args()
     print(f"{'nodes':>7}  {'replicas':>9}  {'gang':>9}   microseconds a pod, {options.pods} pods")
     for nodes in options.nodes:
@@ -88,8 +90,8 @@ def _as_a_gang(evaluator: Evaluator, cycle: SchedulingCycle, pods: list[QueuedPo
     members = evaluator.cluster.pod_groups.get(f"default/{GROUP}")
     assert members is not None
     members.take_in_hand({queued.uid for queued in pods})
-    with evaluator.cluster.logged_what_if() as rehearsal:
-        trial = GroupTrial(pods, evaluator.runner, rehearsal, cycle=cycle, nominator=evaluator.nominator)
+    with evaluator.cluster.logged_what_if() as what_if:
+        trial = GroupTrial(pods, evaluator.runner, what_if, cycle=cycle, nominator=evaluator.nominator)
         result = trial.run(GroupAttempt(f"default/{GROUP}"))
     if not result.status.is_success:
         raise SystemExit(f"the gang does not fit: {result.status.message}")

@@ -54,7 +54,7 @@ class Kind(NamedTuple):
     replicas: bool = True
     """Whether all preemptors are of one template, so that one may profit from what another found."""
     linger: bool = False
-    """Whether victims stay for as long as the run takes, and with them the promises to preemptors."""
+    """Whether victims, and with them the nominations of preemptors, stay until the run ends."""
     cpu: str = "900m"
     hopeless: bool = False
     """Whether the pod would not fit if all pods of lower priority left."""

@@ -2,7 +2,7 @@
 
 In: the folder `api/openapi-spec/v3` of a Kubernetes source tree. Out: `go_types.json` beside the server's
 other tables: type → {"atomic": whether it is only ever replaced as a whole, "zeros": field → what Go writes
-where nobody set it}. Go leaves out an empty string or list, but never a struct that is no pointer, nor a
+where it is unset}. Go leaves out an empty string or list, but never a struct that is no pointer, nor a
 field that is required; managedFields show the difference.
 """
 

@@ -66,7 +66,7 @@ def roots() -> Iterator[str]:
 
 
 def short(name: str) -> str:
-    """`core.v1.Pod`: group, version and type are enough to tell all types apart."""
+    """`core.v1.Pod`: group, version and type are unique."""
     return ".".join(name.split(".")[-3:])
 
 

@@ -81,8 +81,8 @@ TESTS: Final[Mapping[str, Sequence[str]]] = {
 QUICK: Final = 1.0
 """Seconds. Test files that take longer go last: only mutants that all others let live meet them."""
 PATIENCE: Final = 3.0
-"""A mutant that takes so many times what all tests take without it is taken for an endless loop, and a single
-test that takes as long as all of them together: both are noticed."""
+"""A mutant that takes this many times as long as all tests without it counts as an endless loop, as does a
+single test that takes as long as all of them together."""
 PRELOADED: Final = ("pytest", "hypothesis.stateful", "numpy", "msgspec", "yaml", "click", "asyncio")
 
 PYTEST: Final = (
@@ -298,12 +298,12 @@ class Tests:
 
     @classmethod
     def measured(cls, package: str) -> Tests:
-        with tempfile.NamedTemporaryFile(prefix="mutants-") as told:
+        with tempfile.NamedTemporaryFile(prefix="mutants-") as output:
             started = time.monotonic()
-            if os.waitpid(_forked([TESTS[package]], plugins=[_Stopwatch(told.name)]), 0)[1] != 0:
+            if os.waitpid(_forked([TESTS[package]], plugins=[_Stopwatch(output.name)]), 0)[1] != 0:
                 tests = " ".join(TESTS[package])
                 raise SystemExit(f"the tests of {package} fail without any mutant; see pytest {tests}")
-            return cls(json.load(told), time.monotonic() - started)
+            return cls(json.load(output), time.monotonic() - started)
 
     def start(self, mutant: Mutant) -> int:
         """The child that tests it, group by group until a test fails."""
@@ -416,7 +416,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python hack/mutants.py", description=__doc__)
     parser.add_argument("packages", nargs="*", default=["queue", "intake"], metavar="PACKAGE")
     parser.add_argument("--module", nargs="+", metavar="NAME", help="only these modules of the packages")
-    parser.add_argument("--sample", type=int, metavar="N", help="only so many of a package, by chance")
+    parser.add_argument(
+        "--sample", type=int, metavar="N", help="number of mutants of a package, drawn at random"
+    )
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the chance (1)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, metavar="N")
     return parser

@@ -260,7 +260,7 @@ _HEAD: Final = """\
 # Reference
 
 What a plugin meets, with every name, shape and unit. This page is made from the source by `make reference`;
-[plugins.md](plugins.md) tells how to write a plugin.
+[plugins.md](plugins.md) shows how to write a plugin.
 
 """
 _WIDTH: Final = 110
@@ -274,7 +274,7 @@ _DUNDERS: Final = {
 
 
 class UndocumentedError(Exception):
-    """Names on the page of which nobody says what they are."""
+    """Names on the page have no description."""
 
 
 def page() -> str:
@@ -324,10 +324,10 @@ def _described(entry: Entry, target: griffe.Object, holes: list[str]) -> str:
         text += f"\n\n`{entry.name}{_signature(target)}`"
     elif isinstance(target, griffe.Attribute) and target.value is not None and len(str(target.value)) < 60:
         text += f", `{target.value}`"
-    told = entry.notes.get(entry.name) or (target.docstring.value if target.docstring else "")
-    if not told:
+    described = entry.notes.get(entry.name) or (target.docstring.value if target.docstring else "")
+    if not described:
         holes.append(f"{entry.module}.{entry.name}")
-    text += f"\n\n{inspect.cleandoc(told)}\n"
+    text += f"\n\n{inspect.cleandoc(described)}\n"
     if isinstance(target, griffe.Class):
         rows = list(_rows(entry, target, holes))
         if rows:
@@ -339,27 +339,27 @@ _PLAIN_BASES: Final = words(
     "abc.ABC ABC Plugin _TwoForms NamedTuple enum.Enum enum.IntEnum enum.IntFlag enum.StrEnum Protocol "
     "Generic Wire msgspec.Struct TreeHolder Mapping Exception SchedulingQueue"
 )
-"""Bases that tell the reader nothing he does not see."""
+"""Bases that say nothing new to the reader."""
 
 
 def _rows(entry: Entry, target: griffe.Class, holes: list[str]) -> Iterator[str]:
     """A row for each public member, in the order of the source."""
     init = target.members.get("__init__")
     if isinstance(init, griffe.Function) and entry.name in _MADE_BY_USERS:
-        told = init.docstring.value if init.docstring else "The constructor."
-        yield _row(f"{entry.name}{_signature(init)}", told)
+        described = init.docstring.value if init.docstring else "The constructor."
+        yield _row(f"{entry.name}{_signature(init)}", described)
     for name, member in target.members.items():
         if isinstance(member, griffe.Alias) or name in entry.omit:
             continue
         if name.startswith("_") and name not in _DUNDERS:
             continue
-        told = entry.notes.get(name) or _docstring(member)
-        if not told and name in _DUNDERS:
+        described = entry.notes.get(name) or _docstring(member)
+        if not described and name in _DUNDERS:
             continue
-        if not told:
+        if not described:
             holes.append(f"{entry.module}.{entry.name}.{name}")
             continue
-        yield _row(_head(name, member), told)
+        yield _row(_head(name, member), described)
 
 
 _MADE_BY_USERS: Final = words(
@@ -438,8 +438,8 @@ def _signature(function: griffe.Function) -> str:
     return f"({', '.join(parameters)}){returns}"
 
 
-def _row(head: str, told: str) -> str:
-    text = " ".join(told.split()).replace("|", "\\|")
+def _row(head: str, described: str) -> str:
+    text = " ".join(described.split()).replace("|", "\\|")
     return f"| `{head.replace('|', chr(92) + '|')}` | {text} |\n"
 
 
@@ -447,5 +447,5 @@ if __name__ == "__main__":
     try:
         PAGE.write_text(page(), encoding="utf-8")
     except UndocumentedError as holes:
-        sys.exit("nobody says what these are, give them docstrings: " + str(holes))
+        sys.exit("these names have no description, give them docstrings: " + str(holes))
     sys.stdout.write(f"{PAGE.relative_to(ROOT)} written\n")

@@ -44,6 +44,6 @@ def control_plane(assets: Assets, tmp_path_factory: pytest.TempPathFactory) -> I
 
 
 def pytest_collection_finish() -> None:
-    """Ten thousand tests stay until the end: nobody need look through them for garbage again and again."""
+    """Ten thousand tests stay until the end: the collector need not scan them again and again."""
     gc.collect()
     gc.freeze()

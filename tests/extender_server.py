@@ -195,7 +195,7 @@ def only(*names: str, why: str = "not this one", unresolvable: bool = False) -> 
 
 
 def everyone(body: Any) -> Any:
-    """A filter that rules nobody out."""
+    """A filter that rejects no node."""
     return only(*node_names(body))(body)
 
 

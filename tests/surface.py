@@ -1,7 +1,7 @@
 """`python -m tests.surface`: the public surface of Kuberth as text, one line a name.
 
 In: the source. Out: what `tests/public_surface.txt` holds; a test compares the two, so that a change of what
-users can call is seen in every review. Write it anew with `make surface`.
+users can call is seen in every review. Regenerate it with `make surface`.
 """
 
 from __future__ import annotations

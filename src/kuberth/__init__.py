@@ -2,7 +2,7 @@
 
 The packages read like a pod's way: `api` and `client` bring it in, `intake` sorts it into the `queue`
 or the `cluster` table, `scheduling` decides over the table with the `framework`'s `plugins`, and
-`binding` tells the API.
+`binding` writes the result to the API.
 """
 
 __version__ = "0.1.0"

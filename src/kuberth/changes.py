@@ -17,7 +17,7 @@ REMEMBERED_CHANGES: Final = 8192
 
 
 class Version:
-    """A number that grows with every change, for those who only need to know that there was one."""
+    """A number that grows with every change, for readers that only need to know that there was one."""
 
     __slots__ = ("version",)
 

@@ -91,7 +91,7 @@ class _JumpingSelector(selectors.SelectSelector):
             if self.turns > MAX_TURNS:
                 self.stalls()
         if timeout is not None and self._watches == 1 and self._calls % _LOOK_EVERY:
-            # Only the loop's own pipe is there, and what it would tell of is in the loop's hands already.
+            # Only the loop's own pipe is watched, and the loop already has the calls that it would announce.
             if timeout > 0:
                 self.now += timeout
             return []

@@ -11,13 +11,13 @@
     ├── ExtenderError        an extender cannot be reached, refused, or answered nonsense
     ├── QueueError           an operation the scheduling queue refuses
     ├── ServingError         a server cannot start (the user can mend it)
-    │   └── PortTakenError       somebody else listens on its port
+    │   └── PortTakenError       another process listens on its port
     ├── LeadershipLost       the lease could not be renewed in time: stop writing, end the process
     └── ApiError             the Kubernetes API refused or lost a request
         ├── NotFoundError
         ├── ConflictError
         │   └── AlreadyExistsError   the name is taken
-        ├── UnauthorizedError    who we are was not accepted
+        ├── UnauthorizedError    the credentials were not accepted
         ├── ForbiddenError       RBAC denies it
         ├── TooManyRequestsError even after the retries
         ├── UnreachableError     no answer, and nothing was changed
@@ -86,11 +86,11 @@ class ServingError(KuberthError):
 
 
 class PortTakenError(ServingError):
-    """Somebody else listens there already."""
+    """Another process listens on the port already."""
 
 
 class LeadershipLost(KuberthError):  # noqa: N818  # it is an outcome to act on more than a fault
-    """The lease could not be renewed before its deadline, or somebody else holds it."""
+    """The lease could not be renewed before its deadline, or another candidate holds it."""
 
 
 class ApiError(KuberthError):
@@ -117,7 +117,7 @@ class ConflictError(ApiError):
 
 
 class AnswerLostError(ApiError):
-    """A request was sent but its answer never came: only reading the object tells whether it took effect."""
+    """A request was sent but its answer never came: only reading the object shows whether it took effect."""
 
 
 class AlreadyExistsError(ConflictError):

@@ -1,7 +1,7 @@
 """Replays cases about device claims: what nodes could give, what is written before a pod is bound and taken
 back after, and what is released for a pod that fits nowhere.
 
-In: a case of kind `dra`. Out: what kube-scheduler would have answered, as the corpus tells it.
+In: a case of kind `dra`. Out: what kube-scheduler would have answered, in the form of the corpus.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def without_cel_texts(tree: Any) -> Any:
 
 
 def without_empty_conditions(tree: Any) -> Any:
-    """The same without empty fields of what drivers say of devices, which Go writes and nobody here."""
+    """The same without empty fields of device statuses, which only Go writes."""
     if isinstance(tree, dict):
         tree = {key: without_empty_conditions(value) for key, value in tree.items()}
         return {
@@ -136,54 +136,56 @@ class _Rig:
     # The cycle
 
     def answer(self) -> dict[str, Any]:
-        told: dict[str, Any] = {"feasible": [], "dra": {}}
+        outcome: dict[str, Any] = {"feasible": [], "dra": {}}
         status = self.plugin.pre_enqueue(self.pod)
         if status is not None:
-            told["dra"]["preEnqueue"] = _status(status)
+            outcome["dra"]["preEnqueue"] = _status(status)
         state, diagnosis = CycleState(self.derive(self.pod)), Diagnosis()
         found = self.cycle.search(state, self.pod, self.runner, diagnosis)
         if isinstance(found, Status):
-            return self._failed(found, told)
+            return self._failed(found, outcome)
         if diagnosis.pre_filter is not None:
-            told["preFilter"] = _status(diagnosis.pre_filter)
+            outcome["preFilter"] = _status(diagnosis.pre_filter)
         if diagnosis.considered is not None:
-            told["preFilterNodes"] = sorted(diagnosis.considered)
+            outcome["preFilterNodes"] = sorted(diagnosis.considered)
         nodes, _ = found
-        told["feasible"] = sorted(nodes.names())
+        outcome["feasible"] = sorted(nodes.names())
         rejections = dict(diagnosis.explicit)
         for rows, status in diagnosis.rows():
             rejections.update((self.cluster.names[row], status) for row in rows.tolist())
         if rejections and diagnosis.pre_filter is None:
-            told["filter"] = {name: _status(status) for name, status in rejections.items()}
+            outcome["filter"] = {name: _status(status) for name, status in rejections.items()}
             alone = self._node_by_node(state, diagnosis.considered)
-            assert alone == (told["feasible"], told["filter"]), "asked alone, nodes are judged otherwise"
-        if not told["feasible"]:
-            self._post_filter(state, diagnosis, told)
-            return told
-        self._note_allocations(state, told)
+            assert alone == (outcome["feasible"], outcome["filter"]), (
+                "asked alone, nodes are judged otherwise"
+            )
+        if not outcome["feasible"]:
+            self._post_filter(state, diagnosis, outcome)
+            return outcome
+        self._note_allocations(state, outcome)
         scores = self.cycle.rank(state, self.pod, self.runner, nodes)
         assert not isinstance(scores, Status), scores
         names = nodes.names()
-        told["scores"] = {
+        outcome["scores"] = {
             plugin: dict(zip(names, row.tolist(), strict=True)) for plugin, row in scores.by_plugin.items()
         }
-        totals = told["totals"] = dict(zip(names, scores.totals.tolist(), strict=True))
+        totals = outcome["totals"] = dict(zip(names, scores.totals.tolist(), strict=True))
         best = min(totals, key=lambda name: (-totals[name], name))
         bound = self._bind(best)
         if bound is not None:
-            told["dra"]["bind"] = bound
-        return told
+            outcome["dra"]["bind"] = bound
+        return outcome
 
-    def _failed(self, failure: Status, told: dict[str, Any]) -> dict[str, Any]:
-        """An Error ends the cycle; the corpus tells all the same what there is to say of every node."""
+    def _failed(self, failure: Status, outcome: dict[str, Any]) -> dict[str, Any]:
+        """An Error ends the cycle; the corpus states the status of every node all the same."""
         state = CycleState(self.derive(self.pod))
-        outcome = self.runner.pre_filtering.run(state, self.pod, self.cluster.all_nodes())
-        if not outcome.status.is_success:
-            told["preFilter"] = _status(failure)
-            return told
-        told["feasible"], told["filter"] = self._node_by_node(state, outcome.node_names)
-        self._note_allocations(state, told)
-        return told
+        prepared = self.runner.pre_filtering.run(state, self.pod, self.cluster.all_nodes())
+        if not prepared.status.is_success:
+            outcome["preFilter"] = _status(failure)
+            return outcome
+        outcome["feasible"], outcome["filter"] = self._node_by_node(state, prepared.node_names)
+        self._note_allocations(state, outcome)
+        return outcome
 
     def _node_by_node(
         self, state: CycleState, considered: frozenset[str] | set[str] | None
@@ -199,10 +201,10 @@ class _Rig:
                 rejected[node.name] = _status(status)
         return feasible, rejected
 
-    def _note_allocations(self, state: CycleState, told: dict[str, Any]) -> None:
+    def _note_allocations(self, state: CycleState, outcome: dict[str, Any]) -> None:
         found, taken = {}, {}
         assert state.pod_info is not None
-        for name in told["feasible"]:
+        for name in outcome["feasible"]:
             if takes := _node_resources(state.placed(state.pod_info, name).pod):
                 taken[name] = takes
             in_flight = self.inventory.claims.in_flight
@@ -214,9 +216,9 @@ class _Rig:
             for claim in made:
                 self.inventory.claims.end_pending(claim.metadata.uid)
         if found:
-            told["dra"]["allocations"] = found
+            outcome["dra"]["allocations"] = found
         if taken:
-            told["dra"]["nodeAllocatable"] = taken
+            outcome["dra"]["nodeAllocatable"] = taken
 
     # Binding
 
@@ -229,27 +231,27 @@ class _Rig:
         assert self.runner.filtering.status(state, self.pod, node).is_success
         if self.plugin.pre_bind_pre_flight(state, self.pod, node_name) is SKIP:
             return None
-        told: dict[str, Any] = {"node": node_name, "preBindPreFlight": "Success"}
+        outcome: dict[str, Any] = {"node": node_name, "preBindPreFlight": "Success"}
         pod = state.placed(info, node_name).pod
         status = self.plugin.reserve(state, pod, node_name)
         assert status is None, status
         status = run_in_virtual_time(lambda: self.plugin.pre_bind(state, pod, node_name))
-        told["preBind"] = {"code": "Success"} if status is None else _status(status)
-        told["claims"] = self._claims_now(self._own_claims())
+        outcome["preBind"] = {"code": "Success"} if status is None else _status(status)
+        outcome["claims"] = self._claims_now(self._own_claims())
         written = self._written()
         if written.status.extended_resource_claim_status is not None:
-            told["extendedResourceClaimStatus"] = _generated(
+            outcome["extendedResourceClaimStatus"] = _generated(
                 to_builtins(written.status.extended_resource_claim_status)
             )
         if takes := _node_resources(written):
-            told["nodeAllocatable"] = takes
+            outcome["nodeAllocatable"] = takes
         self.plugin.unreserve(state, pod, node_name)
         self._run_background()
-        told["afterUnreserve"] = self._claims_now(self._own_claims())
+        outcome["afterUnreserve"] = self._claims_now(self._own_claims())
         if takes := _node_resources(self._written()):
-            told["nodeAllocatableAfterUnreserve"] = takes
+            outcome["nodeAllocatableAfterUnreserve"] = takes
         assert self._is_all_landed(), "an allocation is still on its way"
-        return told
+        return outcome
 
     def _written(self) -> Pod:
         return self.api.read(Pod, f"{self.pod.metadata.namespace}/{self.pod.metadata.name}")
@@ -270,7 +272,7 @@ class _Rig:
 
     # PostFilter
 
-    def _post_filter(self, state: CycleState, diagnosis: Diagnosis, told: dict[str, Any]) -> None:
+    def _post_filter(self, state: CycleState, diagnosis: Diagnosis, outcome: dict[str, Any]) -> None:
         seen = set()
         for _ in range(_ASKED_TIMES if len(self.pod.spec.resource_claims) > 1 else 0):
             self.plugin.post_filter(state, self.pod, diagnosis)
@@ -280,18 +282,18 @@ class _Rig:
             self.background.clear()
         result, _ = self.cycle.run_post_filter(state, self.pod, self.runner, diagnosis)
         assert diagnosis.post_filter is not None
-        told["postFilter"] = _status(diagnosis.post_filter)
+        outcome["postFilter"] = _status(diagnosis.post_filter)
         if result is not None and result.nominated_node:
-            told["nominatedNode"] = result.nominated_node
+            outcome["nominatedNode"] = result.nominated_node
         others = [work for name, work in self.background if not name.startswith(_CLAIM_WORK)]
         for work in others:  # evictions, which are not compared
             work.close()
         self.background = [each for each in self.background if each[1] not in others]
         self._run_background()
         if len(seen) > 1:
-            told["dra"]["postFilterChoices"] = sorted(seen)
+            outcome["dra"]["postFilterChoices"] = sorted(seen)
         elif changed := self._claims_now(set()):
-            told["dra"]["postFilterClaims"] = changed
+            outcome["dra"]["postFilterClaims"] = changed
 
     # What stands in the API
 
@@ -311,20 +313,20 @@ class _Rig:
             )
             if not is_changed and key not in always:
                 continue
-            told: dict[str, Any] = {
+            outcome: dict[str, Any] = {
                 "name": claim.metadata.name,
                 "finalizers": list(claim.metadata.finalizers),
                 "status": _claim_status(claim),
             }
             if old is None:
-                told |= {
+                outcome |= {
                     "name": _GENERATED.sub(r"\g<1>00000", claim.metadata.name),
                     "created": True,
                     "requests": to_builtins(claim.spec.devices.requests),
                     "ownerReferences": to_builtins(claim.metadata.owner_references),
                     "annotations": to_builtins(claim.metadata.annotations),
                 }
-            found.append({name: value for name, value in told.items() if value or name == "status"})
+            found.append({name: value for name, value in outcome.items() if value or name == "status"})
         found += [
             {"name": claim.metadata.name, "deleted": True}
             for key, claim in self.before.items()
@@ -338,10 +340,10 @@ def _key(claim: ResourceClaim) -> str:
 
 
 def _allocation(claim: ResourceClaim) -> dict[str, Any]:
-    told = {"claim": claim.metadata.name, "allocation": _fixed(claim.status.allocation)}
+    outcome = {"claim": claim.metadata.name, "allocation": _fixed(claim.status.allocation)}
     if claim.metadata.generate_name and claim.spec.devices.requests:
-        told["requests"] = to_builtins(claim.spec.devices.requests)
-    return told
+        outcome["requests"] = to_builtins(claim.spec.devices.requests)
+    return outcome
 
 
 def _node_resources(pod: Pod) -> Any:
@@ -378,7 +380,7 @@ _FRAMES = {
     "PostFilter": "{problem}",
     "PreBind": 'running "{plugin}" prebind plugin: {problem}',
 }
-"""How upstream's framework tells a plugin's error."""
+"""Format a plugin's error as upstream's framework does."""
 
 
 def _status(status: Status) -> dict[str, Any]:
@@ -387,5 +389,5 @@ def _status(status: Status) -> dict[str, Any]:
         error = status.cause
         problem = str(error).partition(": ")[2]
         reasons = [_FRAMES[error.point].format(plugin=error.plugin, problem=problem)]
-    told: dict[str, Any] = {"plugin": status.plugin, "code": status.code.label, "reasons": sorted(reasons)}
-    return {key: value for key, value in told.items() if value}
+    outcome: dict[str, Any] = {"plugin": status.plugin, "code": status.code.label, "reasons": sorted(reasons)}
+    return {key: value for key, value in outcome.items() if value}

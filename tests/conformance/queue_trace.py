@@ -1,4 +1,4 @@
-"""Replays a trace of queue operations and tells where every pod is after each."""
+"""Replays a trace of queue operations and lists the queue of every pod after each."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def replay_queue(case: dict[str, Any]) -> dict[str, Any]:
     queue = _build(trace, clock)
     versions: dict[str, Pod] = {}
     popped: list[QueuedPod] = []
-    # A trace tells details only of pods that exist: not of one deleted while it was in flight.
+    # A trace has details only of pods that exist: not of one deleted while it was in flight.
     known: set[str] = set()
     steps: list[dict[str, Any]] = []
     for op in trace["ops"]:

@@ -107,44 +107,44 @@ def warmed_evaluator_of(case: Case) -> Evaluator:
 
 
 def _status(status: Status) -> dict[str, Any]:
-    told: dict[str, Any] = {"plugin": status.plugin, "code": status.code.label}
+    result: dict[str, Any] = {"plugin": status.plugin, "code": status.code.label}
     if status.reasons:
-        told["reasons"] = sorted(status.reasons)
-    return {key: value for key, value in told.items() if value}
+        result["reasons"] = sorted(status.reasons)
+    return {key: value for key, value in result.items() if value}
 
 
 def _filtering(answer: Answer) -> dict[str, Any]:
-    told: dict[str, Any] = {"feasible": list(answer.feasible)}
+    result: dict[str, Any] = {"feasible": list(answer.feasible)}
     if answer.pre_filter is not None:
-        told["preFilter"] = _status(answer.pre_filter)
+        result["preFilter"] = _status(answer.pre_filter)
     if answer.considered is not None:
-        told["preFilterNodes"] = list(answer.considered)
+        result["preFilterNodes"] = list(answer.considered)
     if answer.rejections:
-        told["filter"] = {name: _status(status) for name, status in answer.rejections.items()}
-    return told
+        result["filter"] = {name: _status(status) for name, status in answer.rejections.items()}
+    return result
 
 
 def _schedule(case: Case) -> dict[str, Any]:
     answer = warmed_evaluator_of(case).evaluate(object_of("Pod", case["pod"]))
-    told = _filtering(answer)
+    result = _filtering(answer)
     if answer.feasible:
-        told["scores"] = {plugin: dict(scores) for plugin, scores in answer.scores.items()}
-        told["totals"] = dict(answer.totals)
-    return told
+        result["scores"] = {plugin: dict(scores) for plugin, scores in answer.scores.items()}
+        result["totals"] = dict(answer.totals)
+    return result
 
 
 def _preempt(case: Case) -> dict[str, Any]:
     answer, preemption = warmed_evaluator_of(case).preempt(object_of("Pod", case["pod"]))
-    told = _filtering(answer)
+    result = _filtering(answer)
     if preemption is not None:
-        told["postFilter"] = {
+        result["postFilter"] = {
             key: value for key, value in _status(preemption.status).items() if key != "reasons"
         }
         if preemption.nominated_node:
-            told["nominatedNode"] = preemption.nominated_node
+            result["nominatedNode"] = preemption.nominated_node
         if preemption.victims:
-            told["victims"] = list(preemption.victims)
-    return told
+            result["victims"] = list(preemption.victims)
+    return result
 
 
 def _large(case: Case) -> dict[str, Any]:

@@ -36,7 +36,7 @@ def rejected(kind: str) -> dict[str, list[bytes]]:
 FAMILIES = {name: lines for kind in KINDS for name, lines in rejected(kind).items()}
 
 
-def told(case: Case) -> tuple[dict[str, Any], dict[str, Any]]:
+def actual_and_expected(case: Case) -> tuple[dict[str, Any], dict[str, Any]]:
     """The explanation of a case, and what it says of every node it looked at, in the corpus' words."""
     config = load(case["config"]) if case.get("config") else None
     tree = to_tree(explain(Question(object_of("Pod", case["pod"]), objects_of(case), config=config)))
@@ -60,7 +60,7 @@ def test_the_corpus_has_rejected_pods_of_both_kinds() -> None:
 def test_family(name: str) -> None:
     for case in map(decoded, FAMILIES[name]):
         expected = case["expect"]
-        tree, by_node = told(case)
+        tree, by_node = actual_and_expected(case)
         nodes = {node["metadata"]["name"] for node in case.get("nodes") or ()}
         assert tree["verdict"] in ("rejected", "gated"), case["id"]
         if "preFilter" in expected:

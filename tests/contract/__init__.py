@@ -1,1 +1,1 @@
-"""What every implementation of `kuberth.client.protocol.Api` promises, stated once and asked of each."""
+"""The contract of `kuberth.client.protocol.Api`, stated once and checked for every implementation."""

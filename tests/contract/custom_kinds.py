@@ -29,7 +29,7 @@ register_kind(Widget, group=GROUP, version="v1", plural="widgets")
 RawWidget = register_kind("Widget", group=GROUP, version="v1alpha1", plural="widgets")
 Planet = register_kind("Planet", group=GROUP, version="v1", plural="planets", namespaced=False)
 Nowhere = register_kind("Nowhere", group=GROUP, version="v1", plural="nowheres")
-"""Nobody defines it."""
+"""No cluster defines it."""
 CustomResourceDefinition = register_kind(
     "CustomResourceDefinition",
     group="apiextensions.k8s.io",

@@ -27,7 +27,7 @@ class Followed:
         self._came.set()
 
     def end(self, task: asyncio.Task[None]) -> None:
-        """The watch is over: whoever still waits is told at once, not after the last second."""
+        """The watch is over: waiting callers return at once, not after the last second."""
         self._ended = "cancelled" if task.cancelled() else f"ended with {task.exception()!r}"
         self._came.set()
 
@@ -36,7 +36,7 @@ class Followed:
         await self._until(lambda: len(self.events) >= number)
         return self.events[:number]
 
-    async def told(self, number: int) -> list[str]:
+    async def received(self, number: int) -> list[str]:
         """The first `number` events as `TYPE name`."""
         return [f"{event.type} {event.object.metadata.name}" for event in await self.count(number)]
 

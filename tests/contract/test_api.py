@@ -444,7 +444,7 @@ def test_a_pod_without_a_node_goes_at_once(run: Run) -> None:
         created = await subject.api.create(pod(subject))
         async with following(subject.api, Pod, created.metadata.resource_version) as followed:
             await subject.api.delete(Pod, "p", namespace=subject.namespace)
-            assert await followed.told(2) == ["MODIFIED p", "DELETED p"]
+            assert await followed.received(2) == ["MODIFIED p", "DELETED p"]
             marked, last = followed.events
             assert marked.object.metadata.deletion_grace_period_seconds == 0
             assert int(last.resource_version) > int(marked.resource_version)
@@ -468,7 +468,7 @@ def test_a_pod_on_a_node_waits_for_its_kubelet(run: Run, asked: int | None, give
             await subject.api.delete(Pod, "p", namespace=subject.namespace)
             assert await read_pod(subject) == marked
             await subject.api.delete(Pod, "p", namespace=subject.namespace, grace_period_seconds=0)
-            assert await followed.told(3) == ["MODIFIED p", "MODIFIED p", "DELETED p"]
+            assert await followed.received(3) == ["MODIFIED p", "MODIFIED p", "DELETED p"]
         with pytest.raises(NotFoundError):
             await read_pod(subject)
 
@@ -485,7 +485,7 @@ def test_finalizers_hold_an_object(run: Run) -> None:
             await subject.api.patch(Node, name, {"metadata": {"finalizers": None}})
             with pytest.raises(NotFoundError):
                 await subject.api.get(Node, name)
-            assert await followed.told(2) == [f"MODIFIED {name}", f"DELETED {name}"]
+            assert await followed.received(2) == [f"MODIFIED {name}", f"DELETED {name}"]
 
     run(scenario)
 
@@ -528,7 +528,7 @@ def test_a_watch_brings_changes_in_their_order(run: Run) -> None:
         start = await version_now(subject, Node)
         async with following(subject.api, Node, start) as followed:
             expected = await _some_changes(subject)
-            assert await followed.told(5) == expected
+            assert await followed.received(5) == expected
             versions = [int(event.resource_version) for event in followed.events]
         assert versions == sorted(set(versions))
         assert versions[0] > int(start)
@@ -543,10 +543,10 @@ def test_a_watch_can_be_resumed_after_any_event(run: Run) -> None:
         start = await version_now(subject, Node)
         expected = await _some_changes(subject)
         async with following(subject.api, Node, start) as followed:
-            assert await followed.told(5) == expected
+            assert await followed.received(5) == expected
         for number, event in enumerate(followed.events[:4], start=1):
             async with following(subject.api, Node, event.resource_version) as rest:
-                assert await rest.told(5 - number) == expected[number:]
+                assert await rest.received(5 - number) == expected[number:]
 
     run(scenario)
 
@@ -556,10 +556,10 @@ def test_a_watch_from_anywhere_begins_with_what_is_there(run: Run, version: str)
     async def scenario(subject: Subject) -> None:
         await _some_changes(subject)
         async with following(subject.api, Node, version) as followed:
-            told = await followed.told(2)
-            assert sorted(told) == [f"ADDED {subject.name('a')}", f"ADDED {subject.name('b')}"]
+            received = await followed.received(2)
+            assert sorted(received) == [f"ADDED {subject.name('a')}", f"ADDED {subject.name('b')}"]
             await subject.api.delete(Node, subject.name("a"))
-            assert (await followed.told(3))[2] == f"DELETED {subject.name('a')}"
+            assert (await followed.received(3))[2] == f"DELETED {subject.name('a')}"
 
     run(scenario)
 
@@ -576,15 +576,15 @@ def test_leaving_a_selection_is_a_deletion(run: Run) -> None:
             await api.create(pod(subject))
             await api.patch(Pod, "p", {"metadata": {"labels": {"x": "1"}}}, namespace=subject.namespace)
             await api.bind(binding(subject))
-            assert await waiting.told(3) == ["ADDED p", "MODIFIED p", "DELETED p"]
-            assert await running.told(1) == ["ADDED p"]
+            assert await waiting.received(3) == ["ADDED p", "MODIFIED p", "DELETED p"]
+            assert await running.received(1) == ["ADDED p"]
             left, came = waiting.events[2], running.events[0]
             # What it was while it was selected, at the version that took it out.
             assert left.object.spec.node_name == ""
             assert came.object.spec.node_name == "n1"
             assert left.resource_version == left.object.metadata.resource_version == came.resource_version
             await api.delete(Pod, "p", namespace=subject.namespace, grace_period_seconds=0)
-            assert (await running.told(3))[1:] == ["MODIFIED p", "DELETED p"]
+            assert (await running.received(3))[1:] == ["MODIFIED p", "DELETED p"]
             assert len(waiting.events) == 3
 
     run(scenario)
@@ -665,7 +665,7 @@ def test_an_idle_watch_gets_bookmarks(run: Run) -> None:
             subject.api, Pod, bookmark.resource_version, field_selector="metadata.name=p"
         ) as resumed:
             await subject.api.delete(Pod, "p", namespace=subject.namespace)
-            assert await resumed.told(2) == ["MODIFIED p", "DELETED p"]
+            assert await resumed.received(2) == ["MODIFIED p", "DELETED p"]
 
     run(scenario)
 
@@ -694,20 +694,20 @@ def test_an_object_that_cannot_be_read_does_not_lose_the_others(
         async with following(subject.api, Widget, start) as followed:
             for name, size in (("a", 1), ("bad", "huge"), ("c", 3)):
                 await subject.api.create(_raw(subject, name, size))
-            assert await followed.told(2) == ["ADDED a", "ADDED c"]
+            assert await followed.received(2) == ["ADDED a", "ADDED c"]
             assert len(_own_errors(caplog)) == 1
             caplog.clear()
             listed = await subject.api.list(Widget)
             own = [each for each in listed.items if each.metadata.namespace == subject.namespace]
             assert sorted((each.metadata.name, each.spec.size) for each in own) == [("a", 1), ("c", 3)]
-            (told,) = _own_errors(caplog)
-            assert f"Widget {subject.namespace}/bad" in told
-            assert "spec.size" in told
+            (received,) = _own_errors(caplog)
+            assert f"Widget {subject.namespace}/bad" in received
+            assert "spec.size" in received
             with pytest.raises(ApiError, match=f"Widget {subject.namespace}/bad"):
                 await subject.api.get(Widget, "bad", namespace=subject.namespace)
-            # Once it is gone, whoever knew an earlier version of it must hear so.
+            # Once it is gone, watches that delivered an earlier version must deliver the deletion.
             await subject.api.delete(RawWidget, "bad", namespace=subject.namespace)
-            assert (await followed.told(3))[2] == "DELETED bad"
+            assert (await followed.received(3))[2] == "DELETED bad"
 
     run(scenario)
 
@@ -736,7 +736,7 @@ def test_kinds_of_others_have_all_verbs(run: Run) -> None:
             with pytest.raises(ConflictError):
                 await api.patch(Widget, "w", {"metadata": {"uid": "another"}}, namespace=namespace)
             await api.delete(Widget, "w", namespace=namespace, uid=created.metadata.uid)
-            assert await followed.told(4) == ["ADDED w", "MODIFIED w", "MODIFIED w", "DELETED w"]
+            assert await followed.received(4) == ["ADDED w", "MODIFIED w", "MODIFIED w", "DELETED w"]
 
     run(scenario)
 
@@ -784,7 +784,7 @@ def test_pods_and_nodes_can_be_had_whole(run: Run) -> None:
             listed = await api.list(WholePod)
             assert made.metadata.name in {each.metadata.name for each in listed.items}
             await api.delete(Pod, "p", namespace=namespace, grace_period_seconds=0)
-            assert (await followed.told(3))[2] == "DELETED p"
+            assert (await followed.received(3))[2] == "DELETED p"
         await api.create(node(subject))
         whole_node = await api.get(WholeNode, subject.name("n"))
         assert whole_node.tree["metadata"]["name"] == subject.name("n")

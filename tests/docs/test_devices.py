@@ -1,4 +1,4 @@
-"""The page about devices tells every field of the file."""
+"""The page about devices documents every field of the file."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ PAGE = Path("docs/dynamic-resources.md")
 def test_every_field_is_in_the_tables() -> None:
     section = (ROOT / PAGE).read_text(encoding="utf-8").partition("### The file\n")[2].partition("\n## ")[0]
     cells = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
-    told = [name.strip().strip("`") for cell in cells for name in cell.split(",")]
-    assert sorted(told) == sorted((*DRIVER_FIELDS, *POOL_FIELDS, *DEVICE_FIELDS))
+    documented = [name.strip().strip("`") for cell in cells for name in cell.split(",")]
+    assert sorted(documented) == sorted((*DRIVER_FIELDS, *POOL_FIELDS, *DEVICE_FIELDS))

@@ -1,4 +1,4 @@
-"""The page about node shapes tells every field."""
+"""The page about node shapes documents every field."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ from tests.docs.pages import table
 
 
 def test_every_field_is_in_the_table() -> None:
-    told = [row[0].strip("`") for row in table(Path("docs/node-shapes.md"), "Fields")]
-    assert sorted(told) == sorted(field.name for field in fields(Shape))
+    documented = [row[0].strip("`") for row in table(Path("docs/node-shapes.md"), "Fields")]
+    assert sorted(documented) == sorted(field.name for field in fields(Shape))

@@ -1,4 +1,4 @@
-"""The tables of metrics tell what is served, no more and no less."""
+"""The tables of metrics list what is served, no more and no less."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ def described(families: Iterable[Family]) -> set[tuple[str, str, tuple[str, ...]
 
 @pytest.mark.parametrize("heading", SERVED)
 def test_every_family_is_in_the_table(heading: str) -> None:
-    told = {
+    documented = {
         (name.strip("`"), kind, tuple(labels.split(", ")) if labels else ())
         for name, kind, labels, _meaning in table(PAGE, heading)
     }
-    assert told == described(SERVED[heading])
+    assert documented == described(SERVED[heading])
 
 
 def test_every_family_has_a_meaning() -> None:

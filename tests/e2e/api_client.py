@@ -104,7 +104,7 @@ class ApiClient:
         return decoded
 
     def create_raw(self, path: str, body: bytes) -> None:
-        """Create an object from JSON that is not to be spelled anew."""
+        """Create an object from JSON text as it is."""
         status, raw = self._exchange("POST", path, body, "application/json")
         if status >= 400:
             raise RefusedError(status, raw.decode(errors="replace"))
@@ -121,7 +121,7 @@ class ApiClient:
                 return response.status, response.read()
             except (http.client.HTTPException, OSError):
                 self.close()
-                # Only a kept connection may have died of age; a fresh one tells the truth.
+                # Only a kept connection may have died of age; a fresh one fails for a real reason.
                 if last_try or kept is None:
                     raise
         raise AssertionError("unreachable")

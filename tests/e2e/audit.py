@@ -1,4 +1,4 @@
-"""What the API server itself recorded: who bound which pod, and whom it refused.
+"""What the API server itself recorded: which user bound which pod, and which requests it refused.
 
 The strongest witness for "bound once, by its own scheduler": it sees every request, also those whose
 answers were lost.

@@ -34,7 +34,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Any:
-    """Show the schedulers' logs with a failure; tell skips from one place, so that they fold into a line."""
+    """Show the schedulers' logs with a failure; report skips from one place, so that they fold into one."""
     report = yield
     if report.skipped and isinstance(report.longrepr, tuple):
         report.longrepr = (str(Path(__file__).parent), None, report.longrepr[2])

@@ -175,7 +175,7 @@ class ControlPlane:
         self._api_server = None
 
     def compact(self) -> None:
-        """Have etcd forget all history up to now, so that whoever stayed behind must list again."""
+        """Compact etcd's history up to now, so that watches that stayed behind must list again."""
         revision = int(self._ask_etcd("/v3/maintenance/status")["header"]["revision"])
         self._ask_etcd("/v3/kv/compaction", {"revision": str(revision), "physical": True})
 

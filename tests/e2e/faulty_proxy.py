@@ -145,7 +145,7 @@ class FaultyProxy:
         return self._call(cut())
 
     def cut_next_watch_event(self) -> None:
-        """Break the next watch that has something to tell in the middle of telling it."""
+        """Break the next watch that delivers an event in the middle of the event."""
         self._cut_next_watch_event = True
 
     @property

@@ -69,7 +69,7 @@ class RunningScheduler:
         self.config_file.write_text(
             json.dumps({"clientConnection": connection, **config}, indent=2), encoding="utf-8"
         )
-        # Its own requests may go through a faulty proxy; whom it lets read its metrics need not.
+        # Its own requests may go through a faulty proxy; access reviews for its metrics need not.
         review = control_plane.kubeconfig(user)
         command = [
             *command_of(program, control_plane.assets),

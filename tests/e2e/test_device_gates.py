@@ -56,7 +56,7 @@ def using(name: str, *claims: str, cpu: str = "1", **spec: Any) -> Object:
     return made
 
 
-def told(cluster: Cluster) -> dict[str, object]:
+def outcome(cluster: Cluster) -> dict[str, object]:
     """What the pods' status says of their devices."""
     return {
         name: found["status"].get("nodeAllocatableResourceClaimStatuses")
@@ -98,7 +98,7 @@ def devices_take_of_their_node(cluster: Cluster) -> object:
     message = cluster.wait_unschedulable("third")
     cluster.create(pod("plain", scheduler=NAME, cpu="3"))
     cluster.wait_bound("plain")
-    return told(cluster), users(cluster), message
+    return outcome(cluster), users(cluster), message
 
 
 def a_gang_shares_its_groups_claim(cluster: Cluster) -> object:

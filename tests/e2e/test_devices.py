@@ -179,7 +179,7 @@ def story(cluster: Cluster) -> Iterator[Sequence[str]]:
     yield ["extended"]
 
 
-def told(cluster: Cluster) -> Any:
+def outcome(cluster: Cluster) -> Any:
     """Everything that the scheduler wrote, without what is different every time."""
     uids = {each["metadata"]["uid"]: name for name, each in cluster.pods().items()}
     claims = claims_of(cluster)
@@ -224,12 +224,12 @@ def _fields(tree: Any, uids: dict[str, str]) -> str:
     return json.dumps(json.loads(text), sort_keys=True)
 
 
-def told_by(program: str, cluster: Cluster, start_scheduler: StartScheduler) -> Any:
+def outcome_of(program: str, cluster: Cluster, start_scheduler: StartScheduler) -> Any:
     scheduler = start_scheduler(QUICK, program=program, name=program)
     for names in story(cluster):
         cluster.wait_bound(*names, seconds=60)
     scheduler.kill()
-    found = told(cluster)
+    found = outcome(cluster)
     assert len(taken(cluster)) == len(set(taken(cluster))), "a device was given twice"
     return found
 
@@ -241,12 +241,12 @@ def test_claims_are_written_as_upstream_writes_them(
     peer: str,
     kuberth_only: None,
 ) -> None:
-    ours = told_by(KUBERTH, cluster, start_scheduler)
+    ours = outcome_of(KUBERTH, cluster, start_scheduler)
     cluster.clean_up()
     again = Cluster(control_plane)
     again.api.close()
     cluster.namespace = again.namespace
-    theirs = told_by(peer, cluster, start_scheduler)
+    theirs = outcome_of(peer, cluster, start_scheduler)
     assert ours == theirs
 
 
@@ -304,7 +304,7 @@ def test_lost_answers_leak_no_device(
 
 
 def test_conflicts_are_tried_again(cluster: Cluster, start_scheduler: StartScheduler) -> None:
-    """Somebody else writes to the claims all the time."""
+    """Another client writes to the claims all the time."""
     with_devices(cluster)
     start_scheduler(QUICK)
     names = [f"p{number}" for number in range(8)]

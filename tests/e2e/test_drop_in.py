@@ -120,7 +120,7 @@ def test_flagz_and_statusz_say_what_kube_schedulers_say(start_scheduler: StartSc
 KLOG = re.compile(r"([IWEF])\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ [\w.-]+:\d+] (.*)")
 
 
-def told(scheduler: RunningScheduler, pod_key: str) -> dict[str, str]:
+def dumped(scheduler: RunningScheduler, pod_key: str) -> dict[str, str]:
     """Message → fields of klog's lines about one pod."""
     found: dict[str, str] = {}
     for line in scheduler.process.output().splitlines():
@@ -148,7 +148,7 @@ def test_log_lines_about_a_pod_are_kube_schedulers(
         for words in ("no fit", "Successfully bound"):
             wait_for(f"the line with {words}", partial(_has, scheduler, words))
         scheduler.kill()
-        about = [told(scheduler, f"{cluster.namespace}/{name}") for name in (fits, big)]
+        about = [dumped(scheduler, f"{cluster.namespace}/{name}") for name in (fits, big)]
         lines.append({**about[0], **about[1]})
     ours, theirs = lines
     for message in (
@@ -238,7 +238,7 @@ def test_a_blocking_plugin_is_logged_and_a_signal_still_ends_the_process(
         seconds=60,
         explain=scheduler.process.tail,
     )
-    assert "blocking_plugin.py" in scheduler.process.output(), "the stack is told"
+    assert "blocking_plugin.py" in scheduler.process.output(), "the stack is logged"
     with pytest.raises((OSError, http.client.HTTPException)):
         scheduler.serves("/livez")
     scheduler.process.signal(signal.SIGTERM)

@@ -363,7 +363,7 @@ def test_custom_kinds(kubectl: Kubectl) -> None:
     assert lines(kubectl("get", "th"))[1][:2] == ["t", "4"]
     assert "How large it is." in kubectl("explain", "thing.spec")
     kubectl("delete", "crd", "things.example.org")
-    # kubectl remembers for hours what there is; it asks anew when its cache is gone.
+    # kubectl caches discovery for hours; it asks again when its cache is gone.
     forgetful = Kubectl(kubectl.program, kubectl.cluster, kubectl.cache.with_name("other"))
     assert "the server doesn't have a resource type" in forgetful.refused("get", "things")
 
@@ -420,7 +420,7 @@ def test_server_side_apply_conflicts_and_takes_over(kubectl: Kubectl) -> None:
     kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=DEPLOYMENT)
     assert read(kubectl, "deployment", "web")["spec"]["replicas"] == 2
     assert owners(kubectl, "deployment", "web") == {("kubectl", "Apply")}
-    # Who no longer applies a field gives it up, and with nobody else to ask for it, it is gone.
+    # A manager that no longer applies a field gives it up; without another owner it is removed.
     kubectl("apply", "--server-side", "-f", "-", stdin=DEPLOYMENT.replace("  replicas: 2\n", ""))
     assert read(kubectl, "deployment", "web")["spec"]["replicas"] == 1
     error = kubectl.refused(

@@ -164,7 +164,7 @@ SCENES = {
         {"filter": only(why="no card", unresolvable=True)}, [*NODES, *FULL], series(1), unplaced=["p0"]
     ),
     "refused": Scene({"filter": Raw(b"later", status=503)}, NODES, series(1), unplaced=["p0"]),
-    "a node nobody asked about": Scene(
+    "a node outside the request": Scene(
         {"filter": lambda _body: {"NodeNames": ["n9"]}}, NODES, series(1), unplaced=["p0"]
     ),
     "ignorable": Scene({"filter": Raw(status=500)}, [node("n1"), *FULL], series(1), {"ignorable": True}),
@@ -273,7 +273,7 @@ def test_overlapping_cycles_share_no_queue_and_others_do_not_wait(
             pods = cluster.pods()
             return all(pods[name]["spec"].get("nodeName") or is_refused(pods[name]) for name in names)
 
-        wait_for("every pod to be placed or told why not", decided, seconds=60)
+        wait_for("every pod to be placed or rejected", decided, seconds=60)
         taken = Counter(where for name, where in cluster.placements().items() if name in names)
         assert taken == queue
 
@@ -307,7 +307,7 @@ def play(scene: Scene, cluster: Cluster, start_scheduler: StartScheduler, progra
             first=normalized(server.asked[0]) if server.asked else None,
             asked=unrepeated(server),
             placements=cluster.placements(),
-            conditions={name: told(cluster, name, server) for name in scene.unplaced},
+            conditions={name: outcome(cluster, name, server) for name in scene.unplaced},
         )
         scheduler.kill()
     for api_version, kind in (("v1", "Pod"), ("v1", "Node"), ("scheduling.k8s.io/v1", "PriorityClass")):
@@ -326,7 +326,7 @@ def wait_decided(cluster: Cluster, name: str, *, is_placed: bool) -> None:
         )
 
 
-def told(cluster: Cluster, name: str, server: ExtenderServer) -> tuple[str, str]:
+def outcome(cluster: Cluster, name: str, server: ExtenderServer) -> tuple[str, str]:
     condition = cluster.condition(name)
     # Kuberth says of every failure of a plugin which it was.
     message = condition["message"].replace("plugin 'DefaultPreemption' at PostFilter: ", "")
@@ -360,7 +360,7 @@ def unrepeated(server: ExtenderServer) -> list[tuple[str, Any]]:
     for asked in server.asked:
         question = (asked.verb, normalized(asked))
         if "Pod" in asked.body:
-            # What it is told of an attempt before, and whether there was one, is a matter of luck.
+            # What it receives about an attempt before, and whether there was one, depends on timing.
             question[1]["Pod"]["status"].pop("conditions", None)
         if question not in found:
             found.append(question)

@@ -107,7 +107,7 @@ class Stage:
         )
 
     def outcome(self, *groups: str) -> object:
-        """Who is bound, what is said of whom, in a form that does not depend on who was tried first."""
+        """Bound pods and messages, in a form that does not depend on the pod that was tried first."""
         pods = self.cluster.pods()
         said: Counter[tuple[str, ...]] = Counter()
         for name, found in pods.items():
@@ -128,7 +128,7 @@ class Stage:
         }
 
 
-# Scenarios: what upstream's integration tests of pod groups do, told from outside
+# Scenarios: what upstream's integration tests of pod groups do, seen from outside
 
 
 def fits(stage: Stage) -> object:

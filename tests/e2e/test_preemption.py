@@ -1,4 +1,4 @@
-"""Preemption: who has to go, what they are told, and when the preemptor may come."""
+"""Preemption: the victims, their conditions, and when the preemptor is bound."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_the_victim_that_no_budget_protects_is_taken(
     start_scheduler(configuration())
     cluster.create(pod("urgent", scheduler="kuberth", cpu="900m", priorityClassName="high"))
 
-    # The victim is told why, asked to end, and its node is kept for the preemptor meanwhile.
+    # The victim gets a condition and is deleted, and its node is nominated for the preemptor meanwhile.
     wait_for("the victim to be asked to end", lambda: "deletionTimestamp" in cluster.pod("batch")["metadata"])
     wait_for("the nomination", lambda: cluster.pod("urgent")["status"].get("nominatedNodeName") == "open")
     condition = cluster.condition("batch", "DisruptionTarget")

@@ -93,7 +93,7 @@ def path_of(resource: str, name: str = "") -> str:
     return f"{root}/namespaces/{NAMESPACE}/{plural}" + (f"/{name}" if name else "")
 
 
-def told(reply: Reply) -> Any:
+def comparable(reply: Reply) -> Any:
     """What must be the same: the outcome, who owns what, and every word of a refusal."""
     body = reply.body
     if isinstance(body, dict) and body.get("status") == "Failure":
@@ -183,7 +183,7 @@ MANAGED = {
             {"spec": {"template": {"spec": {"containers": [{"name": "side", "image": "y"}]}}}},
             STRATEGIC,
         ),
-        # It goes although somebody set its image: nobody else asked for the container.
+        # It is removed although another manager set its image: no other manager applied the container.
         ("PATCH", f"{WEB}?fieldManager=al", changed(DEPLOYMENT, lambda d: containers(d).pop()), APPLY),
         (
             "PATCH",
@@ -288,7 +288,7 @@ MANAGED = {
 def test_managed_fields(both: tuple[Ask, Ask], requests: list[Any]) -> None:
     theirs, ours = both
     for request in requests:
-        assert told(ours(*request)) == told(theirs(*request)), request[:2]
+        assert comparable(ours(*request)) == comparable(theirs(*request)), request[:2]
 
 
 PORTS = {
@@ -379,7 +379,7 @@ BOATS = {
 
 
 def knows_boats(ask: Ask) -> bool:
-    """The kind is served, and whoever applies is held to its schema."""
+    """The kind is served, and its schema is enforced when objects are applied."""
     trial = f"{BOAT}?dryRun=All&fieldManager=a"
     return ask("PATCH", trial, boat(), APPLY).status < 300 <= ask("PATCH", trial, boat(sails=1), APPLY).status
 
@@ -396,7 +396,7 @@ def test_managed_fields_of_a_custom_kind(both: tuple[Ask, Ask], requests: list[A
             if their.status == 500:  # for what the types cannot hold; here that is no failure of the server
                 assert (our.status, our.body["message"]) == (400, their.body["message"])
             else:
-                assert told(our) == told(their), request[:2]
+                assert comparable(our) == comparable(their), request[:2]
     finally:
         theirs("DELETE", BOAT)
         theirs("DELETE", f"{KINDS}/boats.same.example.com")
@@ -431,7 +431,7 @@ def test_field_validation(both: tuple[Ask, Ask], request_: tuple[Any, ...], mode
     wanted, found = (ask(method, path.format(mode), *rest) for ask in both)
     # Several warnings may be in one header, or in one header each.
     assert ", ".join(found.warnings) == ", ".join(wanted.warnings)
-    assert told(found._replace(warnings=[])) == told(wanted._replace(warnings=[]))
+    assert comparable(found._replace(warnings=[])) == comparable(wanted._replace(warnings=[]))
 
 
 @pytest.mark.parametrize("mode", ["Warn", "Ignore"])
@@ -489,7 +489,7 @@ REFUSED = {
 @pytest.mark.parametrize("request_", REFUSED.values(), ids=REFUSED)
 def test_refusals(both: tuple[Ask, Ask], request_: tuple[Any, ...]) -> None:
     theirs, ours = both
-    assert told(ours(*request_)) == told(theirs(*request_))
+    assert comparable(ours(*request_)) == comparable(theirs(*request_))
 
 
 def test_too_little_time(both: tuple[Ask, Ask]) -> None:

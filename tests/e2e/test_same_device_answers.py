@@ -297,7 +297,7 @@ USER = {"resource": "pods", "name": "p", "uid": "u"}
 
 
 def test_the_life_of_a_claim(both: tuple[Ask, Ask]) -> None:
-    """Allocated once, reserved, told about and freed; what it asks for stays."""
+    """Allocated once, reserved, given a device status and deallocated; its requests stay."""
     status, own = f"{CLAIMS}/c/status", f"{CLAIMS}/c"
     steps: list[tuple[Any, ...]] = [
         ("POST", CLAIMS, claim(request())),

@@ -95,8 +95,8 @@ def running(up: Up, count: int, *args: str) -> Callable[[], bool]:
 def test_a_deployment_does_what_people_expect(start_up: StartUp) -> None:
     up = start_up("--memory", "--nodes", "6")
     up.kubectl("create", "deployment", "web", "--image=nginx", "--replicas=20")
-    told = up.kubectl("rollout", "status", "deployment/web", "--timeout=60s")
-    assert "successfully rolled out" in told
+    output = up.kubectl("rollout", "status", "deployment/web", "--timeout=60s")
+    assert "successfully rolled out" in output
     assert running(up, 20)()
     assert len({pod["spec"]["nodeName"] for pod in up.items("pods")}) == 6
     up.kubectl("scale", "deployment/web", "--replicas=3")

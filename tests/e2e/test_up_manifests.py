@@ -52,16 +52,16 @@ class Cluster:
         assert (done.returncode != 0) is refused, (
             f"kubectl {' '.join(args)}: {done.stdout}{done.stderr}\n{self.process.tail()}"
         )
-        # Warnings would tell of fields that are dropped.
+        # Warnings would name fields that are dropped.
         assert refused or "unknown field" not in done.stderr, done.stderr
         return done.stderr if refused else done.stdout
 
     def apply(self, name: str) -> None:
         path = MANIFESTS / name
-        told = self("apply", "-f", str(path)).splitlines()
+        reported = self("apply", "-f", str(path)).splitlines()
         count = sum(tree is not None for tree in yaml.safe_load_all(path.read_text(encoding="utf-8")))
-        assert len(told) == count, told
-        assert all(line.endswith("created") for line in told), told
+        assert len(reported) == count, reported
+        assert all(line.endswith("created") for line in reported), reported
         # What the server made of it and what was asked for do not drift apart. Only of claim templates (a
         # list that is replaced as a whole) and stringData kubectl cannot know that they have not changed.
         again = self("apply", "-f", str(path)).splitlines()
@@ -186,11 +186,11 @@ def test_quota_and_limits(up: Cluster) -> None:
     pod = up.items("pods", "-n", "tenant")[0]
     assert pod["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "250m", "memory": "128Mi"}
 
-    def told() -> bool:
+    def reported() -> bool:
         found = up.items("replicasets", "-n", "tenant")[0]["status"].get("conditions", [])
         return any("exceeded quota: compute, requested: pods=1" in each["message"] for each in found)
 
-    up.wait("the refusal to be told", told)
+    up.wait("the refusal to be reported", reported)
     assert "pods: 2/2, requests.cpu: 500m/1" in up("get", "quota", "-n", "tenant")
     error = up("run", "big", "--image=nginx", "-n", "tenant", "--overrides", json.dumps(big()), refused=True)
     assert "maximum cpu usage per Container is 1, but limit is 2" in error

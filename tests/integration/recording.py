@@ -1,4 +1,4 @@
-"""A plugin that serves every extension point, notes each call, and can be told to misbehave."""
+"""A plugin that serves every extension point, notes each call, and can be made to misbehave."""
 
 from __future__ import annotations
 

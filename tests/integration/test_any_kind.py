@@ -179,9 +179,9 @@ def test_kinds_that_are_only_looked_up_move_no_pod() -> None:
             assert world.scheduler.stores.of(Garage).get("g") is not None
             world.api.put(make_node("n2"))
             await world.quiet()
-            told = [type(new).__name__ for _old, new in plugin.seen]
-            assert "Node" in told
-            assert "Garage" not in told
+            reported = [type(new).__name__ for _old, new in plugin.seen]
+            assert "Node" in reported
+            assert "Garage" not in reported
 
     run_in_virtual_time(scenario)
 
@@ -209,10 +209,10 @@ def _config() -> Any:
 def test_an_event_of_an_unknown_kind_is_reported_at_the_start(resource: str) -> None:
     with pytest.raises(ConfigError) as caught:
         made(plugin=lambda _args, _handle: Waiting(resource))
-    told = str(caught.value)
-    assert f"plugin 'Waiting' registers events of {resource!r}" in told
-    assert 'register_kind("Widget", group="example.com", version="v1", plural="widgets")' in told
-    assert '"widgets.v1.example.com"' in told
+    reported = str(caught.value)
+    assert f"plugin 'Waiting' registers events of {resource!r}" in reported
+    assert 'register_kind("Widget", group="example.com", version="v1", plural="widgets")' in reported
+    assert '"widgets.v1.example.com"' in reported
 
 
 def test_a_store_of_an_unregistered_type_is_reported_at_the_start() -> None:
@@ -286,13 +286,13 @@ def test_a_definition_may_come_after_the_scheduler(caplog: pytest.LogCaptureFixt
                 await api.list(Budget)
 
     run_in_virtual_time(scenario)
-    told = [record.getMessage() for record in caplog.records if "is not served" in record.getMessage()]
-    assert told[0].startswith("Budget is not served by the API server")
-    assert "budgets.v1.example.com" in told[0]
+    reported = [record.getMessage() for record in caplog.records if "is not served" in record.getMessage()]
+    assert reported[0].startswith("Budget is not served by the API server")
+    assert "budgets.v1.example.com" in reported[0]
 
 
 def test_namespaces_are_stored_and_their_events_move_pods() -> None:
-    """The cluster table needs them, whoever else asks."""
+    """The cluster table needs them, whichever plugin registers for them."""
 
     async def scenario() -> None:
         plugin = Waiting("Namespace")

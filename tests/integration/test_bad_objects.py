@@ -36,7 +36,7 @@ BAD_EXPRESSION = {"matchExpressions": [{"key": "app", "operator": "Resembles", "
 
 
 @pytest.mark.parametrize(
-    ("spec", "told"),
+    ("spec", "expected"),
     [
         pytest.param({"cpu": "a lot"}, "a lot", id="quantity"),
         pytest.param({"affinity": affinity("podAffinity", BAD_EXPRESSION)}, "Resembles", id="pod affinity"),
@@ -81,7 +81,7 @@ BAD_EXPRESSION = {"matchExpressions": [{"key": "app", "operator": "Resembles", "
         ),
     ],
 )
-def test_an_invalid_pod_is_reported_and_others_are_scheduled(spec: dict[str, Any], told: str) -> None:
+def test_an_invalid_pod_is_reported_and_others_are_scheduled(spec: dict[str, Any], expected: str) -> None:
     async def scenario() -> None:
         async with running(
             make_node("n1"),
@@ -90,7 +90,7 @@ def test_an_invalid_pod_is_reported_and_others_are_scheduled(spec: dict[str, Any
         ) as world:
             world.api.put(make_pod("bad", **spec))
             await world.until(lambda: bool(world.events("FailedScheduling")))
-            assert told in world.events("FailedScheduling")[0]
+            assert expected in world.events("FailedScheduling")[0]
             condition = next(c for c in world.pod("bad").status.conditions if c.type == "PodScheduled")
             assert (condition.status, condition.reason) == ("False", "Unschedulable")
             world.api.put(make_pod("good", cpu="1"))

@@ -106,7 +106,7 @@ def test_a_pod_waits_for_the_claim_of_its_template() -> None:
 
 
 def test_an_idle_claim_of_another_node_is_released() -> None:
-    """The claim has a device of a node that is full; nobody uses it."""
+    """The claim has a device of a node that is full; no pod uses it."""
 
     async def scenario() -> None:
         idle = make_claim("c", exactly(), status=given("dev-0", node="full"))
@@ -204,8 +204,8 @@ def test_devices_that_do_not_become_ready_are_counted(condition: str, status: st
             def broken(claim: ResourceClaim) -> ResourceClaim:
                 tree = to_builtins(claim)
                 device = {"driver": "gpu.example.com", "pool": "a", "device": "dev-0"}
-                told = [{"type": condition, "status": "True"}]
-                tree["status"]["devices"] = [{**device, "conditions": told}]
+                reported = [{"type": condition, "status": "True"}]
+                tree["status"]["devices"] = [{**device, "conditions": reported}]
                 return convert(ResourceClaim, tree)
 
             if condition:
@@ -223,7 +223,7 @@ ABSURD: dict[str, Any] = {"sharedCounters": [{"name": "s", "counters": {"m": {"v
 
 
 @pytest.mark.parametrize(
-    ("claim", "objects", "told"),
+    ("claim", "objects", "reported"),
     [
         pytest.param(
             make_claim("c", exactly(selectors=[{"cel": {"expression": "device.driver =="}}])),
@@ -271,12 +271,12 @@ ABSURD: dict[str, Any] = {"sharedCounters": [{"name": "s", "counters": {"m": {"v
     ],
 )
 def test_a_problem_with_a_claim_is_reported_and_others_are_scheduled(
-    claim: ResourceClaim, objects: Sequence[Any], told: str
+    claim: ResourceClaim, objects: Sequence[Any], reported: str
 ) -> None:
     async def scenario() -> None:
         async with running(make_node("a"), make_class(), make_slice("a", 2), claim, *objects) as world:
             world.api.put(asking("p", "c"))
-            await world.until(lambda: told in message_of(world, "p"))
+            await world.until(lambda: reported in message_of(world, "p"))
             world.api.put(make_claim("fine", exactly()))
             world.api.put(asking("q", "fine"))
             world.api.put(make_pod("plain"))
@@ -308,7 +308,7 @@ def test_thousands_of_devices_on_a_node() -> None:
 
 
 class Interfering(MemoryApi):
-    """An API whose writes to claims go wrong as told."""
+    """An API whose writes to claims fail on request."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -364,7 +364,7 @@ def test_lost_answers_leak_nothing(times: int, before: int, happens_anyway: bool
 
 
 def test_what_is_in_doubt_stays_taken_until_the_api_can_be_asked() -> None:
-    """The only device may have been given: nobody else gets it before that is known."""
+    """The only device may have been allocated: no other pod gets it before that is known."""
 
     class Silent(Interfering):
         silent = False
@@ -500,11 +500,11 @@ def test_what_devices_take_of_a_node_counts_there_and_stands_in_the_pods_status(
 
 def test_a_pod_that_is_not_bound_takes_nothing() -> None:
     class Refusing(MemoryApi):
-        told: Any = None
+        reported: Any = None
 
         async def bind(self, binding: Binding) -> None:
-            if self.told is None:
-                self.told = self.read(Pod, "default/p").status.node_allocatable_resource_claim_statuses
+            if self.reported is None:
+                self.reported = self.read(Pod, "default/p").status.node_allocatable_resource_claim_statuses
                 raise ConflictError("not now")
             await super().bind(binding)
 
@@ -514,11 +514,11 @@ def test_a_pod_that_is_not_bound_takes_nothing() -> None:
         async with running(*objects, gates=NODE_RESOURCES, api=api) as world:
             world.api.put(make_claim("c", exactly()))
             world.api.put(using("p", "c"))
-            await world.until(lambda: api.told is not None)
-            assert [dict(each.resources) for each in api.told] == [{"cpu": "2"}]
+            await world.until(lambda: api.reported is not None)
+            assert [dict(each.resources) for each in api.reported] == [{"cpu": "2"}]
             await world.until(lambda: not taken_by(world, "p"))
             assert world.scheduler.cluster.requested[0, 0] == 0
-            # Its claim is allocated by now, and what was allocated before is not told again: as upstream.
+            # Its claim is allocated by now, and what was allocated before is not reported again: as upstream.
             await world.bound("p")
             assert not taken_by(world, "p")
 
@@ -565,8 +565,8 @@ def test_each_pod_of_a_gang_takes_by_a_claim_that_they_share(cpu: str, fits: boo
                 assert world.scheduler.cluster.requested[0, 0] == 6000
             else:
                 await world.in_queue("p1", "backoff")
-                told = {message_of(world, name).partition(".")[0] for name in ("p0", "p1")}
-                assert "0/1 nodes are available: 1 Insufficient cpu" in told
+                reported = {message_of(world, name).partition(".")[0] for name in ("p0", "p1")}
+                assert "0/1 nodes are available: 1 Insufficient cpu" in reported
                 assert claim_in(world, "c").status.allocation is None
 
     run_in_virtual_time(scenario)

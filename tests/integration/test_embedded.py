@@ -188,15 +188,15 @@ def test_explain_asks_the_running_scheduler_unless_forbidden(tmp_path: Path) -> 
             await waiting(cluster, "default/p0")
             door = ("--kubeconfig", str(cluster.kubeconfig_path), "-o", "json")
 
-            async def told(*arguments: str) -> Any:
+            async def explained_json(*arguments: str) -> Any:
                 result = await asyncio.to_thread(explained, *arguments, *door)
                 assert result.exit_code == 0, result.exception
                 return json.loads(result.stdout)
 
-            asked = await told("pod", "p0")
+            asked = await explained_json("pod", "p0")
             assert (asked["verdict"], asked["waiting"]["queue"]) == ("gated", "gated")
             assert asked["proposals"][0]["changes"] == [{"kind": "RemoveGate", "gate": "g"}]
-            dry = await told("pod", "p0", "--dry-run")
+            dry = await explained_json("pod", "p0", "--dry-run")
             assert "waiting" not in dry
             assert dry["proposals"] == asked["proposals"]
             for more in ((), ("--dry-run",), ("--server", cluster.url)):

@@ -244,7 +244,7 @@ def test_any_event_brings_a_pod_back_that_an_extender_turned_away() -> None:
     run(scenario)
 
 
-# Whom it concerns
+# Which pods it concerns
 
 
 @pytest.mark.parametrize("where", ["requests", "limits"])
@@ -459,10 +459,10 @@ def test_two_preemptors_at_once_choose_different_victims() -> None:
             await world.until(lambda: server.at_once == 2)
             server.release()
 
-            def promised() -> list[str]:
+            def nominated() -> list[str]:
                 return sorted(world.pod(name).status.nominated_node_name for name in ("first", "second"))
 
-            await world.until(lambda: promised() == ["n1", "n2"])
+            await world.until(lambda: nominated() == ["n1", "n2"])
             assert len(world.events("Preempted")) == 2
 
     run(scenario)
@@ -509,7 +509,7 @@ BAD_ANSWERS: Mapping[str, tuple[Any, str]] = {
     "refusal with a text": (Raw(b"the dog ate it", status=500), "code 500"),
     "cut": (Raw(cut=True), "was lost"),
     "its own error": (lambda _body: {"Error": "out of cards"}, "failed filter: out of cards"),
-    "a node nobody asked about": (
+    "a node outside the request": (
         lambda _body: {"NodeNames": ["n1", "n9"]},
         'claims a filtered node "n9" which is not found in the input node list',
     ),
@@ -589,7 +589,7 @@ def test_an_extender_that_is_not_there_or_too_slow() -> None:
         pytest.param({"caData": "theirs", "serverName": "elsewhere"}, "not for 'elsewhere'", id="wrong name"),
         pytest.param({"caData": "others"}, "a certificate that our CA did not sign", id="wrong CA"),
         pytest.param({"insecure": True}, "", id="insecure"),
-        pytest.param(None, "", id="enableHTTPS alone trusts anybody"),
+        pytest.param(None, "", id="enableHTTPS alone trusts any server"),
     ],
 )
 def test_tls(tls: dict[str, Any] | None, words: str) -> None:

@@ -32,7 +32,7 @@ def users(claim: ResourceClaim) -> list[str]:
 
 def assert_nothing_is_on_its_way(world: World) -> None:
     plugin = world.scheduler.runners["default-scheduler"].profile.plugins["DynamicResources"]
-    assert plugin._inventory.claims.in_flight == {}  # type: ignore[attr-defined]  # nobody else sees a leak
+    assert plugin._inventory.claims.in_flight == {}  # type: ignore[attr-defined]  # only this shows a leak
 
 
 def test_pods_of_a_gang_share_an_unallocated_claim() -> None:
@@ -172,7 +172,7 @@ def test_a_pod_that_is_not_bound_leaves_the_groups_claim_to_the_others() -> None
 
 
 def test_a_group_that_cannot_run_gets_other_devices() -> None:
-    """Its claim is allocated on a node that is full: the group lets it go, then it is allocated anew."""
+    """Its claim is allocated on a node that is full: the group deallocates it, then it is allocated again."""
 
     async def scenario() -> None:
         nodes = make_node("a", cpu="1"), make_node("b", cpu="8")

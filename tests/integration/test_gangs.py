@@ -78,7 +78,7 @@ def test_a_gang_that_fits_is_bound_and_its_group_says_so() -> None:
             assert condition(world, "g") == ("True", "Scheduled", "")
             stored = world.api.read(PodGroup, "default/g").status.conditions[0]
             assert (stored.observed_generation, stored.last_transition_time is not None) == (1, True)
-            # Nobody had to wait for anybody, so nobody was promised a node.
+            # No pod had to wait for another, so no pod has a nominated node.
             assert all(not pod.status.nominated_node_name for pod in world.api.all(Pod))
             assert len(world.scheduler.waiting_pods) == 0
 
@@ -94,8 +94,8 @@ def test_a_gang_that_does_not_fit_waits_as_a_whole() -> None:
             await world.until(lambda: condition(world, "g") is not None)
             assert condition(world, "g") == ("False", "Unschedulable", "pod group is unschedulable")
             assert not bound(world)
-            told = Counter(message(world, f"g-{number}").partition(".")[0] for number in range(3))
-            assert told == {
+            reported = Counter(message(world, f"g-{number}").partition(".")[0] for number in range(3))
+            assert reported == {
                 "pod group is unschedulable, waiting for minCount pods from a gang to be scheduled, "
                 "one or more plugins asked to wait and no plugin rejected pod": 2,
                 "0/1 nodes are available: 1 Insufficient cpu": 1,
@@ -123,7 +123,7 @@ class BreaksAtTheSecond(FilterPlugin):
 
 @asynccontextmanager
 async def breaking(plugin: BreaksAtTheSecond) -> AsyncIterator[World]:
-    """A gang of three that the plugin breaks, when all of them were told of it."""
+    """A gang of three that the plugin breaks, once all its pods have a message."""
     async with running(
         make_node("n1", cpu="4"),
         profiles=[{"plugins": {"multiPoint": {"enabled": [{"name": plugin.name}]}}}],
@@ -188,8 +188,8 @@ def test_of_a_hundred_gangs_sixty_run_and_none_in_part() -> None:
             await world.until(lambda: sum(bound(world).values()) == 600)
             await world.quiet(seconds=120)
             assert sorted(bound(world).values()) == [10] * 60
-            told = Counter(condition(world, f"g{gang}") for gang in range(100))
-            assert told == {
+            reported = Counter(condition(world, f"g{gang}") for gang in range(100))
+            assert reported == {
                 ("True", "Scheduled", ""): 60,
                 ("False", "Unschedulable", "pod group is unschedulable"): 40,
             }
@@ -332,7 +332,7 @@ def test_the_gang_of_higher_priority_goes_first() -> None:
                     world.api.put(pod)
             await world.until(lambda: condition(world, "low") is not None)
             assert not bound(world)
-            # Both wait out their backoff; the node brings nobody back before that.
+            # Both wait out their backoff; the node requeues neither before that.
             world.api.put(make_node("n1", cpu="3", labels={"queue": "yes"}))
             await world.until(lambda: bool(bound(world)), seconds=120)
             await world.quiet(seconds=1)
@@ -368,8 +368,8 @@ def test_a_gang_preempts_and_is_bound_when_its_victims_are_gone() -> None:
                 "Unschedulable",
                 "pod group is unschedulable, pod group is waiting for preemption to complete",
             )
-            told = Counter(message(world, f"g-{number}").partition(":")[0] for number in range(4))
-            assert told == {
+            reported = Counter(message(world, f"g-{number}").partition(":")[0] for number in range(4))
+            assert reported == {
                 "pod group is unschedulable, pod group is waiting for preemption to complete": 2,
                 "0/1 nodes are available": 2,
             }
@@ -424,15 +424,15 @@ def test_no_pod_is_evicted_for_a_gang_that_would_still_not_fit() -> None:
             for pod in members("g", 2, cpu="2", priority=100):
                 world.api.put(pod)
             await world.until(lambda: condition(world, "g") is not None)
-            told = condition(world, "g")
-            assert told is not None
-            assert told[:2] == ("False", "Unschedulable")
+            reported = condition(world, "g")
+            assert reported is not None
+            assert reported[:2] == ("False", "Unschedulable")
             assert world.pod("low").metadata.deletion_timestamp is None
 
     run_in_virtual_time(scenario)
 
 
-def told_in_vain(*, gates: dict[str, bool], profile: dict[str, Any], **group: Any) -> str:
+def message_without_preemption(*, gates: dict[str, bool], profile: dict[str, Any], **group: Any) -> str:
     """What a group's condition says where only a preemption could make room."""
     said: list[str] = []
 
@@ -455,7 +455,7 @@ def told_in_vain(*, gates: dict[str, bool], profile: dict[str, Any], **group: An
 def test_preemption_is_refused_for_a_group_with_topology_constraints() -> None:
     gates = {**AS_A_WHOLE, "TopologyAwareWorkloadScheduling": True}
     by_zone = {"topology": [{"key": "zone"}]}
-    assert told_in_vain(gates=gates, profile={}, schedulingConstraints=by_zone) == (
+    assert message_without_preemption(gates=gates, profile={}, schedulingConstraints=by_zone) == (
         "0/1 placements are available, first placement status: pod group is unschedulable, "
         "workload aware preemption is not supported for pod groups with scheduling constraints"
     )
@@ -463,19 +463,19 @@ def test_preemption_is_refused_for_a_group_with_topology_constraints() -> None:
 
 def test_a_group_reports_that_the_preemption_plugin_is_missing() -> None:
     profile = {"plugins": {"multiPoint": {"disabled": [{"name": "DefaultPreemption"}]}}}
-    assert told_in_vain(gates=AS_A_WHOLE, profile=profile) == (
+    assert message_without_preemption(gates=AS_A_WHOLE, profile=profile) == (
         "pod group is unschedulable, "
         "default preemption plugin is not registered, workload aware preemption is disabled"
     )
 
 
 class Turn(PriorityQueue):
-    """A queue that gives out pods in its own order only, as one of somebody's own may."""
+    """A queue that pops pods in its own order only, as a custom queue may."""
 
     gives_out_of_order = False
 
     def take_nowait(self, pod: Pod) -> QueuedPod | None:
-        raise AssertionError("nobody said that this queue can do that")
+        raise AssertionError("this queue does not say that it can do that")
 
 
 def test_a_queue_that_only_pops_schedules_gangs_too() -> None:
@@ -527,11 +527,11 @@ def test_permit_gives_up_after_five_minutes() -> None:
             assert len(world.scheduler.waiting_pods) == 2
             timeout = "rejected due to timeout after waiting 5m0s at plugin GangScheduling"
 
-            def is_told() -> bool:
+            def is_reported() -> bool:
                 return any(timeout in message(world, f"g-{number}") for number in range(3))
 
-            assert not is_told()
-            await world.until(is_told, seconds=30)
+            assert not is_reported()
+            await world.until(is_reported, seconds=30)
             assert not bound(world)
             world.api.put(make_node("n2", cpu="2"))
             await world.bound("g-0", "g-1", "g-2", seconds=900)
@@ -568,7 +568,7 @@ def test_a_member_that_is_being_deleted_is_not_bound_with_its_gang() -> None:
             skipped = ["skip schedule deleting pod: default/leaving"]
             await world.until(lambda: world.events("FailedScheduling") == skipped)
             attempts = world.scheduler.metrics.schedule_attempts.values
-            assert attempts == {("scheduled", "default-scheduler"): 2}, "nobody tried to bind it"
+            assert attempts == {("scheduled", "default-scheduler"): 2}, "there was no attempt to bind it"
 
     run_in_virtual_time(scenario)
 

@@ -53,7 +53,7 @@ class Slow(HttpExtender):
 
 
 class Change(NamedTuple):
-    """Something that happens `after` so many seconds."""
+    """Something that happens `after` this number of seconds."""
 
     after: float
     what: str
@@ -187,7 +187,7 @@ def test_one_at_a_time_it_decides_as_the_cycle_that_never_waits() -> None:
 
 
 def test_no_device_is_given_to_two_pods() -> None:
-    """Devices are promised at Reserve, which is in one step with judging the node again."""
+    """Devices are assumed at Reserve, in one step with filtering the node again."""
 
     async def scenario() -> None:
         nodes = ("a", "b", "c")

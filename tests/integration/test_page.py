@@ -198,7 +198,7 @@ def test_access_to_the_paths_of_up() -> None:
                 "/ui/search?q=x",
                 "/explain?pod=p",
             ):
-                # As an API server has it: nobody in particular may not, a wrong token is nobody's.
+                # As in an API server: an anonymous user is forbidden, a wrong token is unauthorized.
                 assert (await door.get(path, token=None)).status == 403
                 assert (await door.get(path, token="wrong")).status == 401
             for path in ("/ui/", "/ui"):
@@ -271,11 +271,11 @@ def test_the_port_of_the_page() -> None:
     async def main() -> None:
         with socket.create_server(("127.0.0.1", 0)) as taken:
             port = taken.getsockname()[1]
-            told: list[str] = []
+            results: list[str] = []
             other = ClusterSettings(nodes=1, port=0, page=PageSettings(port))
-            async with running_cluster(other, progress=told.append) as cluster:
+            async with running_cluster(other, progress=results.append) as cluster:
                 assert door_of(cluster).port != port
-                assert f"port {port} is taken" in " ".join(told)
+                assert f"port {port} is taken" in " ".join(results)
             with pytest.raises(PortTakenError, match="--page-port"):
                 async with running_cluster(ClusterSettings(port=0, page=PageSettings(port, or_any=False))):
                     pass
@@ -336,7 +336,7 @@ def test_run_serves_the_page_on_request_to_users_that_may_read_metrics(tmp_path:
                 looking = await look(door, **{"accept-encoding": "gzip"})
                 await looking.until(lambda: looking.seen.queues["placed"] == 1)
                 assert (looking.seen.hello["program"], looking.seen.hello["writable"]) == ("run", False)
-                # Nobody looked on when it came; with --page histories are recorded all the same.
+                # No page was open when it came; with --page histories are recorded all the same.
                 history = (await door.get("/ui/history?pod=early")).tree
                 assert [move["to"] for move in history["moves"]] == ["active", "inflight", "placed"]
                 ended = asyncio.create_task(looking.to_the_end())

@@ -79,7 +79,7 @@ class Broken(FilterPlugin):
 
 
 class Claims(FilterPlugin):
-    """Wants to see claims, which nobody else here does."""
+    """Registers for claims, which no other plugin here does."""
 
     name = "Claims"
 

@@ -63,9 +63,9 @@ async def eventually(is_so: Callable[[], bool]) -> None:
         await asyncio.sleep(0.02)
 
 
-async def until(told: list[str], words: str) -> None:
-    await eventually(lambda: any(words in line for line in told))
-    told.clear()
+async def until(reports: list[str], words: str) -> None:
+    await eventually(lambda: any(words in line for line in reports))
+    reports.clear()
 
 
 async def failed(cluster: EmbeddedCluster, *, times: int) -> None:
@@ -85,7 +85,7 @@ Scenario = Callable[[EmbeddedCluster, list[str]], Awaitable[None]]
 def play(scenario: Scenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, nodes: str = "1") -> None:
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "saved_rule.py").write_text(MODULE.replace("WANTED", nodes))
-    told: list[str] = []
+    reports: list[str] = []
     registry = build_registry(Extras(), ["saved_rule:OnlyOne"])
     reading = RuleReader(
         Extras(),
@@ -101,8 +101,8 @@ def play(scenario: Scenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *,
     )
 
     async def scene() -> None:
-        async with asyncio.timeout(60), running_cluster(settings, progress=told.append) as cluster:
-            await scenario(cluster, told)
+        async with asyncio.timeout(60), running_cluster(settings, progress=reports.append) as cluster:
+            await scenario(cluster, reports)
 
     try:
         asyncio.run(scene())
@@ -111,9 +111,9 @@ def play(scenario: Scenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *,
 
 
 def test_an_edited_config_map_is_in_force_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scenario(cluster: EmbeddedCluster, told: list[str]) -> None:
+    async def scenario(cluster: EmbeddedCluster, reports: list[str]) -> None:
         await config_map(cluster, {"config.yaml": CONFIG})
-        await until(told, "in force (ConfigMap kube-system/kuberth-scheduler)")
+        await until(reports, "in force (ConfigMap kube-system/kuberth-scheduler)")
         assert {await pod_on(cluster, f"p{number}") for number in range(4)} == {"node-1"}
         unknown, elsewhere = {"config.yaml": CONFIG.replace("OnlyOne", "Nobody")}, {"other.yaml": CONFIG}
         for failures, bad in enumerate((unknown, elsewhere), start=1):
@@ -121,7 +121,7 @@ def test_an_edited_config_map_is_in_force_at_once(tmp_path: Path, monkeypatch: p
             await failed(cluster, times=failures)
             assert await pod_on(cluster, f"after-{failures}") == "node-1"
         await cluster.core.delete("configmaps", "kuberth-scheduler", namespace="kube-system")
-        await until(told, "in force")
+        await until(reports, "in force")
         spread = {await pod_on(cluster, f"free-{number}") for number in range(6)}
         assert len(spread) > 1
         while True:
@@ -133,19 +133,19 @@ def test_an_edited_config_map_is_in_force_at_once(tmp_path: Path, monkeypatch: p
 
 
 def test_a_saved_module_decides_the_next_pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scenario(cluster: EmbeddedCluster, told: list[str]) -> None:
+    async def scenario(cluster: EmbeddedCluster, reports: list[str]) -> None:
         await config_map(cluster, {"config.yaml": CONFIG})
-        await until(told, "in force")
+        await until(reports, "in force")
         assert await pod_on(cluster, "first") == "node-1"
         module = tmp_path / "saved_rule.py"
         module.write_text(MODULE.replace("WANTED", "2"))
-        await until(told, "in force (plugin modules)")
+        await until(reports, "in force (plugin modules)")
         assert await pod_on(cluster, "second") == "node-2"
         module.write_text("this is no Python")
         await failed(cluster, times=1)
         assert await pod_on(cluster, "third") == "node-2"
         module.write_text(MODULE.replace("WANTED", "3"))
-        await until(told, "in force (plugin modules)")
+        await until(reports, "in force (plugin modules)")
         assert await pod_on(cluster, "fourth") == "node-3"
 
     play(scenario, tmp_path, monkeypatch)

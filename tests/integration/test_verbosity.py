@@ -1,4 +1,4 @@
-"""What a scheduler tells of a pod's way at each level, in kube-scheduler's words."""
+"""What a scheduler logs about a pod at each level, in kube-scheduler's words."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kuberth.observe import verbosity
 from kuberth.testing import make_node, make_pod
 from kuberth.testing.harness import running
 
-Told = list[tuple[int, str, dict[str, Any]]]
+Lines = list[tuple[int, str, dict[str, Any]]]
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def level() -> Iterator[Any]:
     verbosity.level = 0
 
 
-def told_of_two_pods(caplog: pytest.LogCaptureFixture) -> Told:
+def log_of_two_pods(caplog: pytest.LogCaptureFixture) -> Lines:
     """One pod that fits, one that fits only the node that comes later, and an event that is no help."""
 
     async def scenario() -> None:
@@ -49,18 +49,18 @@ def told_of_two_pods(caplog: pytest.LogCaptureFixture) -> Told:
     ]
 
 
-def messages(told: Told) -> set[str]:
-    return {message for _, message, _ in told}
+def messages(lines: Lines) -> set[str]:
+    return {message for _, message, _ in lines}
 
 
 def test_level_0_logs_nothing(level: Any, caplog: pytest.LogCaptureFixture) -> None:
     level(0)
-    assert told_of_two_pods(caplog) == []
+    assert log_of_two_pods(caplog) == []
 
 
 def test_level_2_logs_results(level: Any, caplog: pytest.LogCaptureFixture) -> None:
     level(2)
-    bound, unbound = told_of_two_pods(caplog)
+    bound, unbound = log_of_two_pods(caplog)
     assert bound[:2] == (2, "Successfully bound pod to node")
     assert bound[2]["pod"].metadata.name == "fits"
     assert bound[2]["node"] in ("n0", "n1")
@@ -71,8 +71,8 @@ def test_level_2_logs_results(level: Any, caplog: pytest.LogCaptureFixture) -> N
 
 def test_level_3_logs_attempts(level: Any, caplog: pytest.LogCaptureFixture) -> None:
     level(3)
-    told = told_of_two_pods(caplog)
-    assert [(message, fields["pod"].metadata.name) for number, message, fields in told if number == 3] == [
+    lines = log_of_two_pods(caplog)
+    assert [(message, fields["pod"].metadata.name) for number, message, fields in lines if number == 3] == [
         ("Attempting to schedule pod", "fits"),
         ("Attempting to bind pod to node", "fits"),
         ("Attempting to schedule pod", "big"),
@@ -81,36 +81,36 @@ def test_level_3_logs_attempts(level: Any, caplog: pytest.LogCaptureFixture) -> 
 
 def test_level_4_logs_the_scores_of_the_chosen_node(level: Any, caplog: pytest.LogCaptureFixture) -> None:
     level(4)
-    told = told_of_two_pods(caplog)
-    chosen = next(fields["node"] for _, message, fields in told if message.startswith("Successfully"))
+    lines = log_of_two_pods(caplog)
+    chosen = next(fields["node"] for _, message, fields in lines if message.startswith("Successfully"))
     by_plugin = {
         fields["plugin"]: fields["score"]
-        for _, message, fields in told
+        for _, message, fields in lines
         if message == "Plugin scored node for pod" and fields["node"] == chosen
     }
-    finals = [fields for _, message, fields in told if message == "Calculated node's final score for pod"]
+    finals = [fields for _, message, fields in lines if message == "Calculated node's final score for pod"]
     assert by_plugin["TaintToleration"] == 300
     assert [(final["node"], final["score"]) for final in finals] == [(chosen, sum(by_plugin.values()))]
-    assert len(by_plugin) == len([1 for _, message, _ in told if message == "Plugin scored node for pod"])
+    assert len(by_plugin) == len([1 for _, message, _ in lines if message == "Plugin scored node for pod"])
 
 
 def test_level_5_logs_every_hint(level: Any, caplog: pytest.LogCaptureFixture) -> None:
     level(5)
-    told = told_of_two_pods(caplog)
-    answers = [fields for _, message, fields in told if message == "Queueing hint answered"]
+    lines = log_of_two_pods(caplog)
+    answers = [fields for _, message, fields in lines if message == "Queueing hint answered"]
     assert {
         (fields["pod"].metadata.name, fields["plugin"], fields["event"], fields["hint"]) for fields in answers
     } >= {("big", "NodeResourcesFit", "NodeAdd", "QueueSkip")}
     assert ("big", "NodeAdd") in {
         (fields["pod"].metadata.name, fields["event"])
-        for _, message, fields in told
+        for _, message, fields in lines
         if message == "Event is not making pod schedulable"
     }
-    assert "Status after running PostFilter plugins for pod" in messages(told)
+    assert "Status after running PostFilter plugins for pod" in messages(lines)
 
 
 def test_level_10_logs_the_scores_of_all_nodes(level: Any, caplog: pytest.LogCaptureFixture) -> None:
     level(10)
-    told = told_of_two_pods(caplog)
-    finals = [fields for _, message, fields in told if message == "Calculated node's final score for pod"]
+    lines = log_of_two_pods(caplog)
+    finals = [fields for _, message, fields in lines if message == "Calculated node's final score for pod"]
     assert {final["node"] for final in finals} == {"n0", "n1"}

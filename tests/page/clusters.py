@@ -69,7 +69,7 @@ class Api:
         return {node["metadata"]["name"] for node in self.get(NODES)["items"]}
 
     def clear(self, nodes: set[str]) -> None:
-        """No pod is left in the namespace default, nobody who would make one, and no other node."""
+        """No pod, no controller that would create one, and no other node is left in the namespace default."""
         for name in self.nodes() - nodes:
             self.delete(f"{NODES}/{name}")
         self.delete(f"{DEPLOYMENTS}?propagationPolicy=Background")

@@ -70,7 +70,7 @@ class Look:
         return self.page
 
     def blameless(self) -> None:
-        """It was content, and asked nobody else for anything."""
+        """It reported no error, and sent no request to another server."""
         assert not self.complaints, self.complaints
         elsewhere = [url for url in self.requests if not url.startswith((f"{self.origin}/", "data:"))]
         assert not elsewhere, elsewhere

@@ -1,4 +1,4 @@
-"""Objects from what somebody pastes."""
+"""Objects from pasted text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.browser
 
 
 def pasted(page: Page, text: str, button: str = "Apply") -> list[str]:
-    """What is told of each document."""
+    """The result that is shown for each document."""
     page.get_by_label("Manifests").fill(text)
     page.get_by_role("button", name=button, exact=True).click()
     expect(page.get_by_role("button", name="Apply", exact=True)).to_be_enabled()
@@ -41,14 +41,14 @@ def test_each_of_several_documents_reports_its_result(cluster: Cluster, open_pag
             POD.replace("{name: NAME}", "{generateName: named-by-server-}"),
         ]
     )
-    told = pasted(page, text)
-    assert [line.split()[0] for line in told] == ["✓", "✓", "✓", "✗", "✗", "✗", "✓", "✓"]
-    assert told[0] == "✓ Namespace pasted created"
-    assert told[1] == "✓ Pod default/first-pasted created"
-    assert "lowercase RFC 1123" in told[3]
-    assert told[4] == "✗ Thing thing the server knows no kind Thing in example.com/v1"
-    assert told[5].startswith("✗ Document 6 ")
-    assert "named-by-server-" in told[7]
+    reported = pasted(page, text)
+    assert [line.split()[0] for line in reported] == ["✓", "✓", "✓", "✗", "✗", "✗", "✓", "✓"]
+    assert reported[0] == "✓ Namespace pasted created"
+    assert reported[1] == "✓ Pod default/first-pasted created"
+    assert "lowercase RFC 1123" in reported[3]
+    assert reported[4] == "✗ Thing thing the server knows no kind Thing in example.com/v1"
+    assert reported[5].startswith("✗ Document 6 ")
+    assert "named-by-server-" in reported[7]
     assert cluster.api.get("/api/v1/namespaces/pasted/pods/inside")["metadata"]["name"] == "inside"
 
     again = pasted(page, POD.replace("NAME", "first-pasted"))

@@ -19,7 +19,7 @@ from tests.page.looking import queue
 pytestmark = pytest.mark.browser
 
 VIEWS = ("#/nodes", "#/nodes?as=table", "#/queue", "#/pace")
-# The times between frames for so many seconds, in milliseconds, in order.
+# The times between frames during `seconds`, in milliseconds, sorted.
 FRAMES = """seconds => new Promise(done => {
   const times = [];
   let last = performance.now();
@@ -96,24 +96,24 @@ def test_frame_times_with_5000_nodes_and_20000_pods(make_cluster: MakeCluster, m
     page = look.open(cluster.link)
     look.connected()
     expect(page.locator(".summary")).to_contain_text("5,000 nodes")
-    told = []
+    measured = []
     with pods_coming_and_going(cluster.api, replicas=1000):
         begun = time.monotonic()
         for route in VIEWS:
             look.go(route)
             times = frame_times(page, 10)
             middle, high = times[len(times) // 2], times[int(len(times) * 0.95)]
-            told.append((route, len(times), middle, high, times[-1]))
+            measured.append((route, len(times), middle, high, times[-1]))
         # The latest rows, and no more of them than seconds were measured: before that the 20,000 were made.
         seconds = int(time.monotonic() - begun)
         assert seconds < 60
         moved = [int(row[1].replace(",", "")) for row in pace_rows(look.go("#/pace"))[:seconds]]
-    for route, frames, middle, high, longest in told:
+    for route, frames, middle, high, longest in measured:
         print(
             f"{route}: {frames} frames, median {middle:.1f} ms, p95 {high:.1f} ms, longest {longest:.1f} ms"
         )
     print(f"scheduled a second over {len(moved)} s: most {max(moved)}, mean {sum(moved) / len(moved):.0f}")
-    assert max(high for _, _, _, high, _ in told) <= 50.0
+    assert max(high for _, _, _, high, _ in measured) <= 50.0
 
 
 def pace_rows(page: Page) -> list[list[str]]:

@@ -38,14 +38,14 @@ def test_the_heat_map_is_walked_with_arrow_keys(open_page: OpenPage) -> None:
     page = open_page().page
     expect(page.locator(".heat canvas")).to_be_visible()
     tab_to(page, ".heat")
-    told = page.locator("#heat-current")
-    expect(told).to_have_text(re.compile(r"^gpu-1, cpu \d+ %, .* of 64, tainted$"))
+    current = page.locator("#heat-current")
+    expect(current).to_have_text(re.compile(r"^gpu-1, cpu \d+ %, .* of 64, tainted$"))
     page.keyboard.press("ArrowRight")
-    expect(told).to_have_text(re.compile("^gpu-2,"))
+    expect(current).to_have_text(re.compile("^gpu-2,"))
     page.keyboard.press("End")
-    expect(told).to_have_text(re.compile("^small-6,"))
+    expect(current).to_have_text(re.compile("^small-6,"))
     page.keyboard.press("Home")
-    expect(told).to_have_text(re.compile("^gpu-1,"))
+    expect(current).to_have_text(re.compile("^gpu-1,"))
     page.keyboard.press("ArrowRight")
     page.keyboard.press("Enter")
     panel = page.get_by_role("complementary")
@@ -53,7 +53,7 @@ def test_the_heat_map_is_walked_with_arrow_keys(open_page: OpenPage) -> None:
     page.keyboard.press("Escape")
     expect(panel).to_have_count(0)
     expect(page.locator(".heat")).to_be_focused()
-    expect(told).to_have_text(re.compile("^gpu-2,"))
+    expect(current).to_have_text(re.compile("^gpu-2,"))
 
 
 def test_from_search_to_a_deleted_pod_by_keys_alone(cluster: Cluster, open_page: OpenPage) -> None:

@@ -65,7 +65,7 @@ def test_time_limits_are_virtual_too() -> None:
     assert run_in_virtual_time(main) == pytest.approx(3600)
 
 
-@pytest.mark.parametrize("limit_seconds", [None, 10.0], ids=["a-day", "as-told"])
+@pytest.mark.parametrize("limit_seconds", [None, 10.0], ids=["a-day", "as-given"])
 def test_waiting_for_what_never_comes_ends(limit_seconds: float | None) -> None:
     ended: list[float] = []
 
@@ -96,7 +96,7 @@ def test_small_steps_add_up_however_late_it_is() -> None:
 
 
 def test_no_timer_is_early_by_the_breadth_of_a_float() -> None:
-    """Somebody else's timer a hair before it: whoever waits until a time finds that it has come."""
+    """With another timer just before it, a task that waits until a time finds that it has come."""
 
     async def scenario() -> None:
         loop = asyncio.get_running_loop()

@@ -45,7 +45,7 @@ def _documents_itself(method: griffe.Function) -> bool:
         return True
     owner = method.parent
     assert isinstance(owner, griffe.Class)
-    # Whoever implements the API need not say again what its verbs do.
+    # Implementations of the API need not document its verbs again.
     for base in (*owner.mro(), module_of("client.protocol")["Api"]):
         inherited = base.members.get(method.name)
         if isinstance(inherited, griffe.Function) and inherited.docstring is not None:

@@ -70,13 +70,13 @@ class ImageColumns:
         column = self._columns.get(name)
         if column is None:
             if len(self._columns) >= self._limit:
-                self._forget_those_nobody_has()
+                self._forget_unused()
             column = self._columns[name] = ImageColumn(self._capacity)
             for row, sizes in self._images.items():
                 column.set(row, sizes.get(name))
         return column
 
-    def _forget_those_nobody_has(self) -> None:
+    def _forget_unused(self) -> None:
         """Pods may name whatever images they like; what counts is what nodes have."""
         self._columns = {name: column for name, column in self._columns.items() if column.node_count}
         self._limit = len(self._columns) + MAX_UNKNOWN

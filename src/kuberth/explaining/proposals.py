@@ -81,7 +81,7 @@ def proposals(
             break
         needed = minimal(edits, judge.frees)
         # A deletion by hand of a pod that the scheduler would evict anyway is the same proposal.
-        if needed and (key := frozenset(map(_by_anybody, needed))) not in found:
+        if needed and (key := frozenset(map(_without_preemptor, needed))) not in found:
             found[key] = Proposal(tuple(needed))
     return tuple(sorted(_best(_without_worse_scales(list(found.values()))), key=_harm))
 
@@ -271,7 +271,7 @@ def _owners(pod: Pod) -> set[tuple[str, str, str]]:
     return found
 
 
-def _by_anybody(edit: Edit) -> Edit:
+def _without_preemptor(edit: Edit) -> Edit:
     return replace(edit, preempted=False) if isinstance(edit, DeletePod) else edit
 
 

@@ -1,6 +1,6 @@
 """Issues certificates: for an authority, a server or a client, signed by an authority or by themselves.
 
-In: names and the signer. Out: a `KeyPair`, which also checks whether it covers names and who signed it.
+In: names and the signer. Out: a `KeyPair`, which also checks its names and the authority that signed it.
 """
 
 from __future__ import annotations

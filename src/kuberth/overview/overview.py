@@ -181,7 +181,7 @@ class Overview:
         if second > self._second:
             self._second = second
             rows = (self.pace.sample(second),)
-            if self._waiting is not None and not self.scheduler.queue.tells_moves:
+            if self._waiting is not None and not self.scheduler.queue.reports_moves:
                 for queued, queue in self._waiting.scan_queue():
                     self.histories.moved(queued, queue, UNTOLD)
         if self._subscribers:

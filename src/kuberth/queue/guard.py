@@ -58,7 +58,7 @@ class GuardedQueue(SchedulingQueue):
         self._in_flight: set[str] = set()
         self._debts: dict[tuple[str, str], _Debt] = {}
         self._observer: QueueObserver | None = None
-        self.tells_moves = False
+        self.reports_moves = False
         """Whether the queue reports moves to its observer; if not, only its pending pods can be looked at."""
 
     # Pods come and go
@@ -69,12 +69,12 @@ class GuardedQueue(SchedulingQueue):
             self._queue.add(info)
         except BaseException as exc:
             self._log_failure(exc, "add", info.key, then="it will be added again")
-            self._owe(_addition(info.key), partial(self._bring_anew, info))
+            self._owe(_addition(info.key), partial(self._add_again, info))
 
     def update(self, old: Pod, new: PodInfo) -> None:
         owed = self._debts.get(_addition(new.key))
         if owed is not None:
-            self._debts[_addition(new.key)] = owed._replace(settle=partial(self._bring_anew, new))
+            self._debts[_addition(new.key)] = owed._replace(settle=partial(self._add_again, new))
             return
         try:
             self._queue.update(old, new)
@@ -83,7 +83,7 @@ class GuardedQueue(SchedulingQueue):
                 self._log_failure(exc, "update", new.key, then="its attempt goes on")
                 return
             self._log_failure(exc, "update", new.key, then="it will be added again")
-            self._owe(_addition(new.key), partial(self._bring_anew, new))
+            self._owe(_addition(new.key), partial(self._add_again, new))
 
     def delete(self, pod: Pod) -> None:
         key = object_key(pod)
@@ -96,7 +96,7 @@ class GuardedQueue(SchedulingQueue):
         if self._observer is not None:
             self._observer.pod_deleted(pod.metadata.uid)
 
-    def _bring_anew(self, info: PodInfo) -> None:
+    def _add_again(self, info: PodInfo) -> None:
         # How far the queue came before it failed is unknown.
         self._queue.done(info.uid)
         self._queue.delete(info.pod)
@@ -156,7 +156,7 @@ class GuardedQueue(SchedulingQueue):
                 raise  # it waits already, as the interface has it
             self._log_failure(exc, "requeue", queued.key, then="it will be added again")
             self.done(queued.uid)
-            self._owe(_addition(queued.key), partial(self._bring_anew, queued.info))
+            self._owe(_addition(queued.key), partial(self._add_again, queued.info))
 
     def done(self, uid: str) -> None:
         self._in_flight.discard(uid)
@@ -265,11 +265,11 @@ class GuardedQueue(SchedulingQueue):
     def observe(self, observer: QueueObserver | None) -> bool:
         self._observer = observer
         try:
-            self.tells_moves = self._queue.observe(observer)
+            self.reports_moves = self._queue.observe(observer)
         except BaseException as exc:
             self._log_failure(exc, "observe", then="polling its pending pods instead")
-            self.tells_moves = False
-        return self.tells_moves
+            self.reports_moves = False
+        return self.reports_moves
 
     def waiting_count(self) -> int:
         try:

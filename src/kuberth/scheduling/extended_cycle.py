@@ -166,7 +166,7 @@ class _Attempt:
 
     def _search(self) -> tuple[Nodes, int] | Status:
         return self._cycle.nodes.run(
-            self._state, self._pod, self._runner, self._diagnosis, promised_first=False, tells_all=True
+            self._state, self._pod, self._runner, self._diagnosis, nominated_first=False, diagnoses_all=True
         )
 
     # Waiting for filters

@@ -41,7 +41,7 @@ class Sampler:
     first stretch is about as long as the last search was: pods come in series.
     """
 
-    tells_all = False
+    diagnoses_all = False
 
     def __init__(self) -> None:
         self.position = 0
@@ -92,7 +92,7 @@ class Sampler:
 class EveryNode:
     """No sampling: every node that passes, for callers that want the whole answer."""
 
-    tells_all = True
+    diagnoses_all = True
     position = 0
 
     def choose(

@@ -33,7 +33,7 @@ class Sampling(Protocol):
     """Where the next search starts, which decides what it finds."""
 
     @property
-    def tells_all(self) -> bool:
+    def diagnoses_all(self) -> bool:
         """Whether it matters why nodes do not pass even if others do."""
         ...
 
@@ -76,12 +76,12 @@ class NodeSearch:
         runner: Runner,
         diagnosis: Diagnosis,
         *,
-        promised_first: bool = True,
-        tells_all: bool = False,
+        nominated_first: bool = True,
+        diagnoses_all: bool = False,
     ) -> tuple[Nodes, int] | Status:
         """The nodes to score, and how many were looked at; a Status aborts the cycle.
 
-        `tells_all`: why nodes do not pass goes to `diagnosis` even if others do.
+        `diagnoses_all`: why nodes do not pass goes to `diagnosis` even if others do.
         """
         cluster = self._cluster
         only = None if state.group is None else state.group.nodes
@@ -95,7 +95,7 @@ class NodeSearch:
             return self._none(), 0
         if outcome.node_names is not None:
             diagnosis.narrow(outcome.node_names, by=outcome.narrowed_by)
-        if promised_first and pod.status.nominated_node_name:
+        if nominated_first and pod.status.nominated_node_name:
             nominated = self.nominated_node(state, pod, runner)
             if nominated is not None:
                 return nominated, 1
@@ -109,8 +109,8 @@ class NodeSearch:
             order = NodeOrder(rows, cluster.slots)
         if not order.count:
             return self._none(), 0
-        tells_all = tells_all or self._sampling.tells_all
-        return self._filter(state, pod, runner, order, diagnosis, tells_all=tells_all, total=total)
+        diagnoses_all = diagnoses_all or self._sampling.diagnoses_all
+        return self._filter(state, pod, runner, order, diagnosis, diagnoses_all=diagnoses_all, total=total)
 
     def still_passing(
         self, state: CycleState, pod: Pod, runner: Runner, names: Sequence[str]
@@ -152,7 +152,7 @@ class NodeSearch:
         order: NodeOrder,
         diagnosis: Diagnosis,
         *,
-        tells_all: bool,
+        diagnoses_all: bool,
         total: int,
     ) -> tuple[Nodes, int] | Status:
         started = time.perf_counter()
@@ -175,7 +175,7 @@ class NodeSearch:
         places, looked_at = chosen
         nodes = Nodes(cluster, order.twice[places], places if is_whole else None)
         status = SUCCESS
-        if tells_all or not len(nodes):
+        if diagnoses_all or not len(nodes):
             for judgement in judgements:
                 status = filtering.report(judgement, diagnosis)
                 if not status.is_success:

@@ -172,7 +172,7 @@ def _moment(rng: random.Random, seconds: float) -> float:
 
 
 def shapes_for(mix: Mix, nodes: int) -> list[dict[str, Any]]:
-    """So many nodes in the mix's proportions."""
+    """Return shapes for `nodes` nodes in the mix's proportions."""
     whole = sum(int(shape["count"]) for shape in mix.shapes)
     counts = [nodes * int(shape["count"]) // whole for shape in mix.shapes]
     counts[0] += nodes - sum(counts)

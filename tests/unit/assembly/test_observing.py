@@ -17,14 +17,14 @@ class Failing:
 
     def __init__(self, failing: str) -> None:
         self._failing = failing
-        self.told: list[str] = []
+        self.calls: list[str] = []
 
     def __getattr__(self, name: str) -> Any:
         if name not in METHODS:
             raise AttributeError(name)
 
-        def method(*_told: Any) -> None:
-            self.told.append(name)
+        def method(*_args: Any) -> None:
+            self.calls.append(name)
             if name == self._failing:
                 raise RuntimeError("a defect")
 
@@ -46,10 +46,10 @@ def test_a_failing_observer_is_dropped_and_delays_no_pod(
             world.api.replace(make_node("n", cpu="8"))
             await world.bound("large")
             if failing in ("", "pod_held"):
-                assert set(observer.told) == {*METHODS} - {"pod_held"}
+                assert set(observer.calls) == {*METHODS} - {"pod_held"}
             else:
-                assert observer.told[-1] == failing
-                assert observer.told.count(failing) == 1
+                assert observer.calls[-1] == failing
+                assert observer.calls.count(failing) == 1
                 assert "failed and is dropped" in caplog.text
 
     run_in_virtual_time(scenario)

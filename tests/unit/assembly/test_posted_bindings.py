@@ -366,7 +366,7 @@ def fails() -> Any:
 
 
 @pytest.mark.parametrize(
-    "answers, bound, told",
+    "answers, bound, logged",
     [
         pytest.param(lambda: None, True, "", id="leaves-it-to-bind"),
         pytest.param(fails, True, "bind_nowait is broken", id="raises"),
@@ -380,7 +380,7 @@ def fails() -> Any:
     ],
 )
 def test_what_a_plugin_may_answer(
-    answers: Callable[[], Any], bound: bool, told: str, caplog: pytest.LogCaptureFixture
+    answers: Callable[[], Any], bound: bool, logged: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def script(scheduler: Scheduler, api: PostOffice) -> None:
         await until(api.events)
@@ -388,7 +388,7 @@ def test_what_a_plugin_may_answer(
         assert SEEN[:2] == (["bind_nowait", "bind"] if bound else ["bind_nowait"])
         (event,) = api.all(Event)
         assert event.reason == ("Scheduled" if bound else "FailedScheduling")
-        assert told in caplog.text if bound else told in event.note
+        assert logged in caplog.text if bound else logged in event.note
         assert (scheduler.cluster.placed("u") is not None) is bound
 
     class Answering(Quick):

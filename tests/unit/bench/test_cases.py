@@ -122,7 +122,7 @@ def case_with(operation: str = BASE, workload: str = "{name: w}", more: str = ""
 
 
 @pytest.mark.parametrize(
-    "text, told",
+    "text, expected",
     [
         ("5", "expected a list of test cases"),
         ("[]", "expected a list of test cases"),
@@ -195,16 +195,16 @@ def case_with(operation: str = BASE, workload: str = "{name: w}", more: str = ""
     ],
     ids=lambda text: text[-50:].strip().replace("\n", " "),
 )
-def test_problems_are_reported_with_their_place(tmp_path: Path, text: str, told: str) -> None:
+def test_problems_are_reported_with_their_place(tmp_path: Path, text: str, expected: str) -> None:
     file = written(tmp_path, text)
     with pytest.raises(ConfigError) as error:
         read_cases(file)
     assert str(file) in str(error.value)
-    assert told in str(error.value)
+    assert expected in str(error.value)
 
 
 @pytest.mark.parametrize(
-    "operation, workload, told",
+    "operation, workload, expected",
     [
         (
             "{opcode: createPods, countParam: $many}",
@@ -233,12 +233,12 @@ def test_problems_are_reported_with_their_place(tmp_path: Path, text: str, told:
         ("{opcode: createPods, steadyState: true, duration: 1s}", "{name: w}", "a count above zero"),
     ],
 )
-def test_parameters_that_do_not_fit(tmp_path: Path, operation: str, workload: str, told: str) -> None:
+def test_parameters_that_do_not_fit(tmp_path: Path, operation: str, workload: str, expected: str) -> None:
     (found,) = of_file(written(tmp_path, case_with(operation, workload)))
     with pytest.raises(ConfigError) as error:
         found.steps()
     assert "case C: workload w: op 0" in str(error.value)
-    assert told in str(error.value)
+    assert expected in str(error.value)
 
 
 def test_workloads_with_devices_are_known_by_gate_operation_or_object(tmp_path: Path) -> None:
@@ -282,14 +282,14 @@ def test_choosing_by_name(tmp_path: Path) -> None:
     assert [str(each) for each in select(workloads, "Whole")] == ["Whole/a/b", "Whole/plain"]
     assert [str(each) for each in select(workloads, "Whole/a/b")] == ["Whole/a/b"]
     assert [str(each) for each in select(workloads, labels="short")] == ["Whole/a/b"]
-    for name, told in (
+    for name, expected in (
         ("Whol", 'there is no case Whol; did you mean "Whole"?'),
         ("Zzz", "there is no case Zzz; there are Whole; --list shows all"),
         ("Whole/plane", 'has no workload plane; did you mean "plain"?'),
     ):
         with pytest.raises(ConfigError) as error:
             select(workloads, name)
-        assert told in str(error.value)
+        assert expected in str(error.value)
     with pytest.raises(ConfigError, match="no workload passes the filter of labels 'slow'"):
         select(workloads, labels="slow")
 

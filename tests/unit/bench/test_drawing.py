@@ -75,7 +75,7 @@ def test_throughput_and_latency_of_a_result(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name, told",
+    "name, expected",
     [
         ("plot.pdf", "ends with .svg or .png"),
         ("plot.png", "a PNG needs matplotlib: pip install 'kuberth[plot]', or write an .svg"),
@@ -83,12 +83,12 @@ def test_throughput_and_latency_of_a_result(tmp_path: Path) -> None:
     ],
 )
 def test_a_plot_that_cannot_be_drawn_is_refused_beforehand(
-    tmp_path: Path, name: str, told: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, name: str, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(ConfigError) as error:
         expect_drawable(tmp_path / name)
-    assert told in str(error.value)
+    assert expected in str(error.value)
 
 
 def busy_here(until: threading.Event) -> None:

@@ -136,7 +136,7 @@ def test_pods_are_updated_by_an_operation_other_than_their_creator(tmp_path: Pat
     ],
 )
 def test_pods_are_deleted(tmp_path: Path, operation: str, left: int) -> None:
-    # Pods that were never bound are gone at once; nobody has to confirm.
+    # Pods that were never bound are gone at once; no kubelet has to confirm.
     ran = run(
         tmp_path,
         NODES,
@@ -244,7 +244,7 @@ def failure(folder: Path, *operations: str, pace: Pace = PACE) -> str:
 
 
 @pytest.mark.parametrize(
-    "operation, told",
+    "operation, message",
     [
         ("{opcode: stopCollectingMetrics}", "op 0 (stopCollectingMetrics): no metrics are being collected"),
         (
@@ -273,24 +273,25 @@ def failure(folder: Path, *operations: str, pace: Pace = PACE) -> str:
         ),
     ],
 )
-def test_failures_are_reported_with_their_place(tmp_path: Path, operation: str, told: str) -> None:
-    assert told in failure(tmp_path, operation, MEASURED)
+def test_failures_are_reported_with_their_place(tmp_path: Path, operation: str, message: str) -> None:
+    assert message in failure(tmp_path, operation, MEASURED)
 
 
 def test_collecting_that_never_stops(tmp_path: Path) -> None:
-    told = failure(
+    message = failure(
         tmp_path,
         "{opcode: startCollectingMetrics, namespaces: [a]}",
         "{opcode: stopCollectingMetrics}",
         "{opcode: startCollectingMetrics, namespaces: [a]}",
     )
-    assert "startCollectingMetrics has no stopCollectingMetrics" in told
+    assert "startCollectingMetrics has no stopCollectingMetrics" in message
 
 
 def test_pods_that_never_fit_are_given_up(tmp_path: Path) -> None:
     pace = Pace(sample_seconds=0.02, look_seconds=0.01, patience_seconds=0.2)
-    told = failure(tmp_path, MEASURED, pace=pace)
+    message = failure(tmp_path, MEASURED, pace=pace)
     assert (
-        "op 0 (createPods): only 0 of 3 pods in measured were scheduled within 0.2 s; measured/pod-" in told
+        "op 0 (createPods): only 0 of 3 pods in measured were scheduled within 0.2 s; measured/pod-"
+        in message
     )
-    assert "is a longer --timeout needed?" in told
+    assert "is a longer --timeout needed?" in message

@@ -77,7 +77,7 @@ def test_a_program_that_is_not_there(tmp_path: Path) -> None:
         async with running("p", [str(tmp_path / "gone")], folder=tmp_path) as program:
             await program.until_ready(never, seconds=60)
 
-    # Whoever starts it, we or setpriv for us, says so.
+    # The error comes from our own start or from setpriv.
     with pytest.raises(KuberthError, match="gone"):
         asyncio.run(main())
 
@@ -155,14 +155,16 @@ def test_a_peer_needs_a_server_to_talk_to(tmp_path: Path) -> None:
         expect_https(Arena(HttpAccess(api, admits_pods=True), tmp_path), "blind")
 
 
-@pytest.mark.parametrize("text, told", [("[", "is no YAML"), ("[1]", "expected a Kube"), ("a: 1\na: 2", "a")])
-def test_configurations_that_are_none(tmp_path: Path, text: str, told: str) -> None:
+@pytest.mark.parametrize(
+    "text, expected", [("[", "is no YAML"), ("[1]", "expected a Kube"), ("a: 1\na: 2", "a")]
+)
+def test_configurations_that_are_none(tmp_path: Path, text: str, expected: str) -> None:
     file = tmp_path / "scheduler.yaml"
     file.write_text(text, encoding="utf-8")
     with pytest.raises(ConfigError) as error:
         configuration(file)
     assert str(file) in str(error.value)
-    assert told in str(error.value)
+    assert expected in str(error.value)
     with pytest.raises(ConfigError, match="No such file"):
         configuration(tmp_path / "gone.yaml")
 

@@ -228,7 +228,7 @@ def test_a_failing_pre_bind_returns_the_pod(form: Any, answer: Any, reason: str,
     ((_, condition, nomination),) = scheduler.written.writes
     assert condition is not None
     assert condition.reason == reason
-    assert nomination == "", "a promise of an earlier attempt is taken back"
+    assert nomination == "", "the nomination of an earlier attempt is cleared"
 
 
 def test_a_bind_that_conflicts_returns_the_pod() -> None:
@@ -364,8 +364,8 @@ def test_a_pod_that_is_permitted_at_once_does_not_wait() -> None:
     assert [event.reason for event in scheduler.made.outside.events] == ["Scheduled"]
 
 
-@pytest.mark.parametrize(("seconds", "told"), [(1, False), (5, True)])
-def test_a_slow_pre_bind_is_reported(seconds: float, told: bool) -> None:
+@pytest.mark.parametrize(("seconds", "reported"), [(1, False), (5, True)])
+def test_a_slow_pre_bind_is_reported(seconds: float, reported: bool) -> None:
     async def pre_bind(*_: object) -> None:
         await asyncio.sleep(seconds)
 
@@ -375,7 +375,7 @@ def test_a_slow_pre_bind_is_reported(seconds: float, told: bool) -> None:
     scheduler = run(plugin("P", PreBindPlugin, pre_bind=pre_bind), steps=steps)
     slow = ("p", "WaitingOnPreBind", "Placed on n1, PreBind has not finished yet")
     bound = ("p", "Scheduled", "Successfully assigned default/p to n1")
-    assert scheduler.made.outside.events == ([slow, bound] if told else [bound])
+    assert scheduler.made.outside.events == ([slow, bound] if reported else [bound])
 
 
 def test_events_are_kept_for_a_pod_that_waits_and_not_for_one_that_is_bound() -> None:

@@ -130,7 +130,7 @@ def test_costs_are_upstreams(expression: str, cost: int) -> None:
 
 
 def test_a_changed_quantity_is_changed_for_one_evaluation_only() -> None:
-    """Upstream changes what the device points to, for good; here the next evaluation starts anew."""
+    """Upstream changes what the device points to, for good; here the next evaluation starts afresh."""
     changing = compile_selector('device.capacity["gpu.example.com"].bw.add(1) == quantity("0")')
     fresh = compile_selector(
         'device.capacity["gpu.example.com"].bw == quantity("12345678901234567890") || false'

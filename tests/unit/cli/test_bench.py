@@ -117,7 +117,7 @@ def bench_list(capsys: pytest.CaptureFixture[str], *args: str) -> str:
 
 
 @pytest.mark.parametrize(
-    "args, told",
+    "args, expected",
     [
         (["gone.yaml"], "gone.yaml: No such file or directory"),
         (["cases.yaml", "Tini"], 'there is no case Tini; did you mean "Tiny"?'),
@@ -147,12 +147,12 @@ def test_what_is_wrong_is_one_line(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
     args: list[str],
-    told: str,
+    expected: str,
 ) -> None:
     monkeypatch.setenv("GOMODCACHE", str(folder / "no-modules"))
     code, _, err = bench(capsys, *args)
     assert code in (1, 2)
-    assert told in err
+    assert expected in err
 
 
 def test_workloads_that_cannot_run_are_left_out_of_many(

@@ -74,7 +74,7 @@ def test_for_people(dump: str) -> None:
     assert "a toleration of the taint dedicated=gpu:NoSchedule on node gpu" in lines
     assert "• scale the cpu request of container main from 1400m to 1" in lines
     assert "• remove the taint dedicated=gpu:NoSchedule from node gpu" in lines
-    assert "\x1b" not in result.output  # no colours where nobody sees them
+    assert "\x1b" not in result.output  # no colours without a terminal
     assert all(line == line.rstrip() for line in result.output.splitlines())
 
 

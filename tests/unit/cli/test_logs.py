@@ -87,13 +87,13 @@ def test_json_keeps_a_failure_in_one_line() -> None:
         raise ValueError("no")
     except ValueError as error:
         made = record(logging.ERROR, exc_info=(type(error), error, error.__traceback__))
-    told = json.loads(JsonFormatter().format(made))
-    assert told["err"] == "ValueError: no"
-    assert "Traceback" in told["stacktrace"]
+    logged = json.loads(JsonFormatter().format(made))
+    assert logged["err"] == "ValueError: no"
+    assert "Traceback" in logged["stacktrace"]
 
 
 @pytest.mark.parametrize(
-    "level, told",
+    "level, logged",
     [
         (0, {"process"}),
         (2, {"process", "pod"}),
@@ -101,13 +101,13 @@ def test_json_keeps_a_failure_in_one_line() -> None:
         (5, {"process", "pod", "detail", "again"}),
     ],
 )
-def test_lines_by_verbosity_level(level: int, told: set[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_lines_by_verbosity_level(level: int, logged: set[str], capsys: pytest.CaptureFixture[str]) -> None:
     set_up_logging(level, "text")
     logging.getLogger("kuberth.programs.run.daemon").info("process")
     logging.getLogger("kuberth.informers.reflector").info("pod")
     logging.getLogger("kuberth.informers.reflector").debug("detail")
     logging.getLogger("kuberth.outcomes.failure_handling").info("again")
-    assert {line.partition("] ")[2] for line in capsys.readouterr().err.splitlines()} == told
+    assert {line.partition("] ")[2] for line in capsys.readouterr().err.splitlines()} == logged
     assert verbosity.level == level
 
 

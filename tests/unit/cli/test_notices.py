@@ -1,4 +1,4 @@
-"""What was asked for but will not happen is told at the start, and where plugins are looked for."""
+"""Notices at the start: requests that have no effect, and where plugins are looked for."""
 
 from __future__ import annotations
 
@@ -38,28 +38,28 @@ def own_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "noticed_plugin:Own"
 
 
-def told(tree: Any, *references: str) -> list[str]:
+def notices_of(tree: Any, *references: str) -> list[str]:
     registry = build_registry(Extras(), references)
     config = load(tree, known_plugins=registry.names(), extension_points=registry.extension_points())
     return list(notices(config, registry, references=references))
 
 
 def test_a_plain_configuration_has_no_notices() -> None:
-    assert told(document()) == []
+    assert notices_of(document()) == []
 
 
 def test_a_plugin_that_no_profile_enables(own_module: str) -> None:
-    (notice,) = told(document(), own_module)
+    (notice,) = notices_of(document(), own_module)
     assert notice.startswith(f"plugin Own, given with --plugin {own_module}, is enabled in no profile")
-    assert told(with_plugins(multiPoint={"enabled": [{"name": "Own"}]}), own_module) == []
-    assert told(with_plugins(filter={"enabled": [{"name": "Own"}]}), own_module) == []
+    assert notices_of(with_plugins(multiPoint={"enabled": [{"name": "Own"}]}), own_module) == []
+    assert notices_of(with_plugins(filter={"enabled": [{"name": "Own"}]}), own_module) == []
 
 
 def test_an_entry_point_under_another_name(own_module: str, monkeypatch: pytest.MonkeyPatch) -> None:
     resolve_reference(own_module, option="--plugin")
     entry = importlib.metadata.EntryPoint("Other", own_module, ENTRY_POINT_GROUP)
     monkeypatch.setattr(kuberth.framework.registry, "installed_plugins", lambda: [entry])
-    (notice,) = told(document())
+    (notice,) = notices_of(document())
     assert "is called Own by its class but Other by its entry point" in notice
 
 

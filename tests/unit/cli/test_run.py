@@ -87,18 +87,18 @@ def test_a_flag_takes_the_words_that_are_its_own(tmp_path: Path, args: list[str]
 def test_flags_without_effect_are_named_once_each(tmp_path: Path) -> None:
     ignored = ["--profiling=false", "--cert-dir", "/x", "--tls-sni-cert-key=a,b", "--tls-sni-cert-key=c,d"]
     result = invoke("--write-config-to", str(tmp_path / "out.yaml"), *ignored)
-    told = [line.partition("] ")[2] for line in result.stderr.splitlines()]
-    assert sorted(told) == [
+    logged = [line.partition("] ")[2] for line in result.stderr.splitlines()]
+    assert sorted(logged) == [
         f"flag --{name} has no effect here" for name in ("cert-dir", "profiling", "tls-sni-cert-key")
     ]
 
 
 def test_level_1_logs_every_flag(tmp_path: Path) -> None:
     result = invoke("--write-config-to", str(tmp_path / "out.yaml"), "-v1", "--leader-elect=false")
-    told = [line.partition("] ")[2] for line in result.stderr.splitlines()]
-    assert 'FLAG: --leader-elect="false"' in told
-    assert 'FLAG: --secure-port="10259"' in told
-    assert len(told) == len(FLAGS) + 2
+    logged = [line.partition("] ")[2] for line in result.stderr.splitlines()]
+    assert 'FLAG: --leader-elect="false"' in logged
+    assert 'FLAG: --secure-port="10259"' in logged
+    assert len(logged) == len(FLAGS) + 2
 
 
 def test_feature_gates_can_be_given_again(tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_version_says_both() -> None:
 
 
 @pytest.mark.parametrize(
-    ("args", "told"),
+    ("args", "logged"),
     [
         (["--leader-elekt=false"], "unknown flag --leader-elekt; did you mean --leader-elect?"),
         (["--konfig", "x"], "did you mean --config?"),
@@ -159,10 +159,10 @@ def test_version_says_both() -> None:
         (["--feature-gates", "Nonsense=true", "--write-config-to", "/dev/null"], "Nonsense"),
     ],
 )
-def test_a_wrong_flag_gets_a_clear_line(args: list[str], told: str) -> None:
+def test_a_wrong_flag_gets_a_clear_line(args: list[str], logged: str) -> None:
     result = invoke(*args)
     assert result.exit_code != 0
-    assert told in result.output + str(result.exception)
+    assert logged in result.output + str(result.exception)
 
 
 @pytest.mark.parametrize(

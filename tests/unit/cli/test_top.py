@@ -33,14 +33,14 @@ LIMIT_SECONDS = 60
 
 
 def seen() -> StreamState:
-    told = StreamState()
-    told.take("hello", {"cluster": "c", "now": NOW, "resources": ["cpu", "memory", "pods", "gpu"]})
+    stream_state = StreamState()
+    stream_state.take("hello", {"cluster": "c", "now": NOW, "resources": ["cpu", "memory", "pods", "gpu"]})
     nodes = [
         [f"node-{number}", "a", "blue", flags, [8.0, 1 << 34, 110, 0], [float(number), 1 << 30, number, 0]]
         for number, flags in enumerate((0, 1, 2, 4, 0))
     ]
-    told.take("nodes", {"set": nodes, "gone": [], "all": True})
-    told.take(
+    stream_state.take("nodes", {"set": nodes, "gone": [], "all": True})
+    stream_state.take(
         "queues",
         {"active": 1, "backoff": 0, "unschedulable": 2, "gated": 1, "inflight": 0, "permit": 0, "placed": 10},
     )
@@ -50,9 +50,9 @@ def seen() -> StreamState:
         ["u3", "other", "db\x1b[31m", "gated", 0, 0, NOW - 10, "example.com/wait", "p"],
         ["u4", "other", "new", "active", 5, 0, NOW - 1, "", "p"],
     ]
-    told.take("pods", {"set": pods, "gone": [], "all": True})
-    told.take("pace", {"rows": [[1, 5, 1, 0, 0.5, 2.0, 3], [2, 0, 0, 0, None, None, 4]], "all": True})
-    return told
+    stream_state.take("pods", {"set": pods, "gone": [], "all": True})
+    stream_state.take("pace", {"rows": [[1, 5, 1, 0, 0.5, 2.0, 3], [2, 0, 0, 0, None, None, 4]], "all": True})
+    return stream_state
 
 
 def pressed(*keys: str, view: str = "queue") -> TopModel:
@@ -304,7 +304,7 @@ def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             yield str(path)
         finally:
             up.terminate()
-            assert up.wait(LIMIT_SECONDS) == 0, "it ends though somebody looked on"
+            assert up.wait(LIMIT_SECONDS) == 0, "it ends although a client is connected"
 
 
 def test_keys_in_a_terminal(kubeconfig: str) -> None:

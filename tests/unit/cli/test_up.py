@@ -92,9 +92,9 @@ def test_what_is_wrong_is_one_line(capsys: pytest.CaptureFixture[str], args: str
     memory = [] if "--data" in args else ["--memory"]
     code, error = failure(capsys, *memory, *args.split())
     assert code == 1
-    [told] = [each for each in error.splitlines() if each.startswith("Error: ")]
-    assert line in told
-    assert told.split()[1].startswith((line.split()[0], str(Path.cwd())))
+    [message] = [each for each in error.splitlines() if each.startswith("Error: ")]
+    assert line in message
+    assert message.split()[1].startswith((line.split()[0], str(Path.cwd())))
 
 
 def test_a_port_in_use(capsys: pytest.CaptureFixture[str]) -> None:

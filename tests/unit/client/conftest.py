@@ -7,7 +7,7 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def _away_from_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No test sees the kubeconfig, proxies or pod of whoever runs it."""
+    """No test sees the kubeconfig, proxies or pod of the user that runs it."""
     for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT", "POD_NAMESPACE"):
         monkeypatch.delenv(name, raising=False)
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"):

@@ -1,4 +1,4 @@
-"""A small HTTPS server that does as it is told, also badly: slow, cut off, garbled, demanding."""
+"""A small HTTPS server whose behaviour tests choose, also badly: slow, cut off, garbled, demanding."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Asked:
 
 
 class Reply:
-    """The way back to whoever asked."""
+    """The way back to the client."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader

@@ -579,7 +579,7 @@ def test_objects_survive_the_way() -> None:
     with_api(handler, test)
 
 
-# What it tells of itself
+# What it says about itself
 
 
 def test_every_request_is_measured() -> None:

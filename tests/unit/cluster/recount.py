@@ -100,7 +100,7 @@ def _offered(node: Node) -> dict[str, int]:
 
 
 def _expected(node: Node, pods: Sequence[PodInfo], counted: set[str]) -> dict[str, Any]:
-    """`counted` are the resources that some node offers; of others nobody keeps count."""
+    """`counted` are the resources that some node offers; others are not counted."""
     offered = _offered(node)
     allowed = offered.pop("pods", 0)
     requested: Counter[str] = Counter()

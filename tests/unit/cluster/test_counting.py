@@ -18,7 +18,7 @@ def counted(numbers: dict[int, int]) -> RowCounts:
     return counts
 
 
-def told(counts: RowCounts) -> dict[int, int]:
+def as_dict(counts: RowCounts) -> dict[int, int]:
     rows = counts.rows()
     return dict(zip(rows.tolist(), counts.at(rows).tolist(), strict=True))
 
@@ -27,7 +27,7 @@ def told(counts: RowCounts) -> dict[int, int]:
 def test_counts_are_the_same_sparse_and_dense(rows: int) -> None:
     expected = {3 * row: row + 1 for row in range(rows)}
     counts = counted(expected)
-    assert told(counts) == expected
+    assert as_dict(counts) == expected
     assert counts.total == sum(expected.values())
     column = counts.column(3 * MANY)
     assert {row: int(number) for row, number in enumerate(column) if number} == expected
@@ -38,7 +38,7 @@ def test_counts_are_the_same_sparse_and_dense(rows: int) -> None:
 def test_a_count_that_returns_to_zero_leaves_no_row() -> None:
     counts = counted({4: 2, 9: 1})
     counts.add(4, -2)
-    assert told(counts) == {9: 1}
+    assert as_dict(counts) == {9: 1}
     assert counts.total == 1
 
 
@@ -57,9 +57,9 @@ numbers = st.dictionaries(st.integers(0, 300), st.integers(1, 9), max_size=2 * M
 def test_adding_all_of_another_adds_row_by_row(one: dict[int, int], other: dict[int, int]) -> None:
     counts, others = counted(one), counted(other)
     counts.add_all(others)
-    assert told(counts) == {row: one.get(row, 0) + other.get(row, 0) for row in {*one, *other}}
+    assert as_dict(counts) == {row: one.get(row, 0) + other.get(row, 0) for row in {*one, *other}}
     assert counts.total == sum(one.values()) + sum(other.values())
-    assert told(others) == other
+    assert as_dict(others) == other
 
 
 @given(numbers)
@@ -68,7 +68,7 @@ def test_a_whole_column_can_become_a_count(expected: dict[int, int]) -> None:
     for row, number in expected.items():
         column[row] = number
     counts = RowCounts.of(column)
-    assert told(counts) == expected
+    assert as_dict(counts) == expected
     assert counts.total == sum(expected.values())
     counts.add(0, 1)
     assert counts[0] == expected.get(0, 0) + 1

@@ -118,7 +118,7 @@ def test_the_table_moves_pods() -> None:
     assert table.pod_groups.get(KEY) is None
 
 
-# Rehearsals
+# Logged what-ifs
 
 
 def columns(table: ClusterTable) -> Any:
@@ -171,7 +171,7 @@ def test_a_logged_what_if_that_fails_restores_everything() -> None:
 
 
 def test_the_change_log_records_a_what_if_and_its_end() -> None:
-    """So whoever remembers something of a row looks again, twice."""
+    """So caches of a row are refreshed twice."""
     table, info = ClusterTable(), member()
     for name in ("n1", "n2"):
         table.set_node(make_node(name))
@@ -180,8 +180,8 @@ def test_the_change_log_records_a_what_if_and_its_end() -> None:
         what_if.assume_pod(info.placed_on("n2"))
         versions.append(table.changes.version)
     versions.append(table.changes.version)
-    told = [table.changes.since(version) for version in versions[:2]]
-    assert told == [frozenset({1}), frozenset({1})]
+    logged = [table.changes.since(version) for version in versions[:2]]
+    assert logged == [frozenset({1}), frozenset({1})]
 
 
 def test_observers_are_not_notified_of_a_what_if() -> None:

@@ -281,13 +281,13 @@ def test_taints_are_equal_whenever_they_were_added() -> None:
 
 class Recorder:
     def __init__(self) -> None:
-        self.told: list[tuple[str, str]] = []
+        self.calls: list[tuple[str, str]] = []
 
     def pod_placed(self, info: PodInfo) -> None:
-        self.told.append(("placed", info.uid))
+        self.calls.append(("placed", info.uid))
 
     def pod_removed(self, info: PodInfo) -> None:
-        self.told.append(("removed", info.uid))
+        self.calls.append(("removed", info.uid))
 
 
 def test_observers_are_notified_of_placements_but_not_of_nodes_and_what_ifs() -> None:
@@ -295,18 +295,18 @@ def test_observers_are_notified_of_placements_but_not_of_nodes_and_what_ifs() ->
     table.add_pod(placed("before", "a"))
     recorder = Recorder()
     table.observe(recorder)
-    assert recorder.told == [("placed", "before")]
-    recorder.told.clear()
+    assert recorder.calls == [("placed", "before")]
+    recorder.calls.clear()
     table.set_node(make_node("a"))
     with table.what_if() as question:
         question.add_pod(placed("guest", "a"), 0)
     table.remove_node("a")
-    assert recorder.told == []
+    assert recorder.calls == []
     table.assume_pod(placed("p", "a"))
     table.add_pod(placed("p", "a"))
     table.remove_pod("p")
     table.remove_pod("p")
-    assert recorder.told == [("placed", "p"), ("removed", "p"), ("placed", "p"), ("removed", "p")]
+    assert recorder.calls == [("placed", "p"), ("removed", "p"), ("placed", "p"), ("removed", "p")]
 
 
 def test_a_question_can_swap_a_pod_for_its_new_version() -> None:

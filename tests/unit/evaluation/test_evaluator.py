@@ -174,7 +174,7 @@ def test_extenders_that_are_not_asked_are_named() -> None:
     )
     evaluator = three_nodes(config=config)
     assert evaluator.evaluate(make_pod("p")).not_asked == ("http://any",)
-    # What extenders look after, NodeResourcesFit does not, whoever asks.
+    # NodeResourcesFit ignores resources that extenders manage, for every caller.
     answer = evaluator.evaluate(make_pod("p", requests={"example.com/gpu": "1"}))
     assert answer.not_asked == ("http://gpu", "http://any")
     assert answer.feasible == ("a", "b", "full")

@@ -22,48 +22,48 @@ def ask(pod: Any, *objects: Any, **more: Any) -> Explanation:
 
 def test_a_rejected_pod() -> None:
     pod = make_pod("p", cpu="2")
-    told = ask(pod, pod, make_node("a", cpu="1"), make_node("b", cpu="1"), make_node("c", taints=TAINT))
-    assert (told.pod, told.verdict, told.nodes, told.node) == ("default/p", "rejected", 3, "")
-    assert [(group.plugin, group.reasons, group.nodes) for group in told.rejected] == [
+    answer = ask(pod, pod, make_node("a", cpu="1"), make_node("b", cpu="1"), make_node("c", taints=TAINT))
+    assert (answer.pod, answer.verdict, answer.nodes, answer.node) == ("default/p", "rejected", 3, "")
+    assert [(group.plugin, group.reasons, group.nodes) for group in answer.rejected] == [
         ("NodeResourcesFit", ("Insufficient cpu",), ("a", "b")),
         ("TaintToleration", ("node(s) had untolerated taint(s)",), ("c",)),
     ]
-    assert told.message.startswith(
+    assert answer.message.startswith(
         "0/3 nodes are available: 1 node(s) had untolerated taint(s), 2 Insufficient cpu."
     )
-    assert told.events is not None
-    assert told.events["TaintToleration"] == ("Node: Add, UpdateNodeTaint", "Pod: UpdatePodToleration")
-    assert told.preemption is not None
-    assert (told.preemption.nodes_that_could_help, told.preemption.nodes_beyond_help) == (0, 3)
-    assert told.scores is None
+    assert answer.events is not None
+    assert answer.events["TaintToleration"] == ("Node: Add, UpdateNodeTaint", "Pod: UpdatePodToleration")
+    assert answer.preemption is not None
+    assert (answer.preemption.nodes_that_could_help, answer.preemption.nodes_beyond_help) == (0, 3)
+    assert answer.scores is None
 
 
 def test_preemption_that_would_happen() -> None:
-    told = ask(
+    answer = ask(
         make_pod("p", cpu="2", priority=5),
         make_node("n", cpu="2"),
         make_pod("q", cpu="1", node="n", priority=1),
     )
-    assert told.preemption is not None
-    assert (told.preemption.nominated_node, told.preemption.victims) == ("n", ("default/q",))
+    assert answer.preemption is not None
+    assert (answer.preemption.nominated_node, answer.preemption.victims) == ("n", ("default/q",))
 
 
 def test_a_gated_pod_is_judged_all_the_same() -> None:
-    told = ask(make_pod("p", gates=["g"]), make_node("n"))
-    assert (told.verdict, told.message) == ("gated", "waiting for scheduling gates: [g]")
-    assert told.events == {"SchedulingGates": ("Pod: UpdatePodSchedulingGatesEliminated",)}
-    assert told.answer.feasible == ("n",)
+    answer = ask(make_pod("p", gates=["g"]), make_node("n"))
+    assert (answer.verdict, answer.message) == ("gated", "waiting for scheduling gates: [g]")
+    assert answer.events == {"SchedulingGates": ("Pod: UpdatePodSchedulingGatesEliminated",)}
+    assert answer.answer.feasible == ("n",)
 
 
 def test_a_placed_pod_is_judged_as_if_it_were_not() -> None:
     pod = make_pod("p", cpu="3", node="n")
-    told = ask(pod, pod, make_node("n", cpu="4"), make_node("m", cpu="16"))
-    assert (told.verdict, told.node) == ("placed", "n")
-    assert told.scores is not None
-    assert told.scores.winner == "n"
-    assert set(told.scores.nodes) == {"n", "m"}
-    assert told.scores.reason.startswith("now m would score ")
-    assert told.scores.totals == tuple(map(sum, told.scores.scores))
+    answer = ask(pod, pod, make_node("n", cpu="4"), make_node("m", cpu="16"))
+    assert (answer.verdict, answer.node) == ("placed", "n")
+    assert answer.scores is not None
+    assert answer.scores.winner == "n"
+    assert set(answer.scores.nodes) == {"n", "m"}
+    assert answer.scores.reason.startswith("now m would score ")
+    assert answer.scores.totals == tuple(map(sum, answer.scores.scores))
 
 
 @pytest.mark.parametrize(
@@ -75,32 +75,32 @@ def test_a_placed_pod_is_judged_as_if_it_were_not() -> None:
     ],
 )
 def test_why_the_winner_won(objects: list[Any], reason: str) -> None:
-    told = ask(make_pod("p", cpu="1"), *objects)
-    assert told.verdict == "fits"
-    assert told.scores is not None
-    assert told.scores.reason.startswith(reason)
+    answer = ask(make_pod("p", cpu="1"), *objects)
+    assert answer.verdict == "fits"
+    assert answer.scores is not None
+    assert answer.scores.reason.startswith(reason)
 
 
 def test_a_node_that_would_not_take_its_pod_any_more() -> None:
     pod = make_pod("p", node="n")
-    told = ask(pod, pod, make_node("n", taints=TAINT), make_node("m"))
-    assert told.scores is not None
-    assert told.scores.reason == "n is not feasible for the pod now"
+    answer = ask(pod, pod, make_node("n", taints=TAINT), make_node("m"))
+    assert answer.scores is not None
+    assert answer.scores.reason == "n is not feasible for the pod now"
 
 
 def test_the_table_has_the_best_nodes_and_the_pods_own() -> None:
     pod = make_pod("p", cpu="1", node="z")
     nodes = [make_node(f"n{number:02}", cpu="64") for number in range(20)]
-    told = ask(pod, pod, *nodes, make_node("z", cpu="2"))
-    assert told.scores is not None
-    assert len(told.scores.nodes) == BEST_NODES
-    assert told.scores.nodes[-1] == "z"
-    assert told.scores.feasible == 21
+    answer = ask(pod, pod, *nodes, make_node("z", cpu="2"))
+    assert answer.scores is not None
+    assert len(answer.scores.nodes) == BEST_NODES
+    assert answer.scores.nodes[-1] == "z"
+    assert answer.scores.feasible == 21
 
 
 def test_a_pod_that_is_in_no_cluster_yet_asks_for_a_node_by_name() -> None:
-    told = ask(make_pod("p", node="n"), make_node("m"))
-    assert (told.verdict, told.rejected[0].plugin) == ("rejected", "NodeName")
+    answer = ask(make_pod("p", node="n"), make_node("m"))
+    assert (answer.verdict, answer.rejected[0].plugin) == ("rejected", "NodeName")
 
 
 def test_finished_pods_use_no_resources() -> None:
@@ -109,31 +109,31 @@ def test_finished_pods_use_no_resources() -> None:
 
 
 def test_nodes_nominated_for_others_are_taken() -> None:
-    promised = make_pod("q", cpu="4", priority=9, status={"nominatedNodeName": "n"})
-    told = ask(make_pod("p", cpu="4"), make_node("n", cpu="4"), promised)
-    assert told.verdict == "rejected"
-    assert told.near[0].nodes == ("n",)
+    nominated = make_pod("q", cpu="4", priority=9, status={"nominatedNodeName": "n"})
+    answer = ask(make_pod("p", cpu="4"), make_node("n", cpu="4"), nominated)
+    assert answer.verdict == "rejected"
+    assert answer.near[0].nodes == ("n",)
 
 
 def test_nodes_the_pod_does_not_name_are_not_looked_at() -> None:
     terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["a"]}]}]
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
     pod = make_pod("p", cpu="9", affinity={"nodeAffinity": required})
-    told = ask(pod, make_node("a"), make_node("b"))
-    assert [(group.plugin, group.nodes) for group in told.rejected] == [
+    answer = ask(pod, make_node("a"), make_node("b"))
+    assert [(group.plugin, group.nodes) for group in answer.rejected] == [
         ("NodeResourcesFit", ("a",)),
         ("", ("b",)),
     ]
-    assert [group.nodes for group in told.near] == [("a",)]
+    assert [group.nodes for group in answer.near] == [("a",)]
 
 
 def test_what_pre_filter_rejects_is_rejected_everywhere() -> None:
     volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "gone"}}]
-    told = ask(make_pod("p", volumes=volumes), make_node("a"), make_node("b"))
-    assert [(group.nodes, group.reasons) for group in told.rejected] == [
+    answer = ask(make_pod("p", volumes=volumes), make_node("a"), make_node("b"))
+    assert [(group.nodes, group.reasons) for group in answer.rejected] == [
         (("a", "b"), ('persistentvolumeclaim "gone" not found',))
     ]
-    assert told.near == ()
+    assert answer.near == ()
 
 
 def test_nothing_is_changed_by_asking() -> None:
@@ -148,16 +148,16 @@ def test_a_scheduler_that_the_configuration_does_not_know() -> None:
 
 
 def test_without_a_configuration_the_default_one_judges_and_says_so() -> None:
-    told = ask(make_pod("p", scheduler="volcano"), make_node("n"))
-    assert (told.verdict, told.profile) == ("fits", "default-scheduler")
-    assert told.notes == (
+    answer = ask(make_pod("p", scheduler="volcano"), make_node("n"))
+    assert (answer.verdict, answer.profile) == ("fits", "default-scheduler")
+    assert answer.notes == (
         "the pod waits for the scheduler volcano; it was judged by the profile default-scheduler",
     )
 
 
 def test_a_pod_of_a_group_is_judged_alone_and_that_is_said() -> None:
-    told = ask(make_pod("p", schedulingGroup={"podGroupName": "g"}), make_node("n"))
-    assert told.notes == ("the pod is in the group default/g and was judged without the group",)
+    answer = ask(make_pod("p", schedulingGroup={"podGroupName": "g"}), make_node("n"))
+    assert answer.notes == ("the pod is in the group default/g and was judged without the group",)
 
 
 def test_the_profile_is_the_pods_own() -> None:

@@ -40,8 +40,8 @@ def ask(pod: Pod, *objects: Any) -> Explanation:
     return explain(Question(pod, objects))
 
 
-def edits(told: Explanation) -> list[tuple[Edit, ...]]:
-    return [proposal.edits for proposal in told.proposals]
+def edits(answer: Explanation) -> list[tuple[Edit, ...]]:
+    return [proposal.edits for proposal in answer.proposals]
 
 
 def takes(pod: Pod, objects: Iterable[Any], changes: Iterable[Edit]) -> bool:
@@ -127,8 +127,8 @@ def test_proposals(pod: Pod, objects: list[Any], expected: set[tuple[Edit, ...]]
 
 
 def test_what_a_node_misses_is_made_up_for_together() -> None:
-    told = ask(make_pod("p", cpu="3"), make_node("n", cpu="2", taints=[GPU, BROKEN], unschedulable=True))
-    found = [set(changes) for changes in edits(told)]
+    answer = ask(make_pod("p", cpu="3"), make_node("n", cpu="2", taints=[GPU, BROKEN], unschedulable=True))
+    found = [set(changes) for changes in edits(answer)]
     assert {
         ScaleRequest("main", "cpu", "3", "2"),
         RemoveTaint("n", "gpu", "a", "NoSchedule"),
@@ -246,15 +246,15 @@ def test_several_containers_give_way_the_largest_first() -> None:
         {"name": "small", "resources": {"requests": {"cpu": "500m"}}},
         {"name": "large", "resources": {"requests": {"cpu": "2"}}},
     ]
-    told = ask(make_pod("p", containers=containers), make_node("n", cpu="400m"))
-    assert edits(told) == [
+    answer = ask(make_pod("p", containers=containers), make_node("n", cpu="400m"))
+    assert edits(answer) == [
         (ScaleRequest("large", "cpu", "2", "0"), ScaleRequest("small", "cpu", "500m", "400m"))
     ]
 
 
 def test_a_text_lists_all_changes() -> None:
-    told = ask(make_pod("p", gates=["a", "b"]), make_node("n"))
-    assert told.proposals[0].text == "remove the scheduling gate a and remove the scheduling gate b"
+    answer = ask(make_pod("p", gates=["a", "b"]), make_node("n"))
+    assert answer.proposals[0].text == "remove the scheduling gate a and remove the scheduling gate b"
 
 
 @pytest.mark.parametrize("number", [3, TRIED_IN_FULL, TRIED_IN_FULL + 3])
@@ -368,11 +368,11 @@ def pending(draw: st.DrawFn) -> Pod:
 @given(pending(), clusters())
 @settings(deadline=None, max_examples=15, suppress_health_check=[HealthCheck.too_slow])
 def test_every_proposal_helps_and_none_is_superfluous(pod: Pod, objects: list[Any]) -> None:
-    told = ask(pod, *objects)
-    assert (told.verdict == "fits") == takes(pod, objects, ())
-    if told.verdict == "fits":
-        assert told.proposals == ()
-    for proposal in told.proposals:
+    answer = ask(pod, *objects)
+    assert (answer.verdict == "fits") == takes(pod, objects, ())
+    if answer.verdict == "fits":
+        assert answer.proposals == ()
+    for proposal in answer.proposals:
         assert takes(pod, objects, proposal.edits), proposal
         for size in range(len(proposal.edits)):
             for part in combinations(proposal.edits, size):

@@ -91,16 +91,16 @@ def test_what_a_node_misses(pod: Pod, node: dict[str, Any], expected: list[str])
 
 def test_a_port_names_the_pod_that_has_it() -> None:
     objects = [make_node("n"), make_pod("q", node="n", containers=PORT)]
-    told = explain(Question(make_pod("p", containers=PORT), objects))
-    assert told.near[0].misses == ("the host port 80/TCP, which pod default/q has",)
-    assert told.proposals[0].text == "delete pod default/q on node n"
+    answer = explain(Question(make_pod("p", containers=PORT), objects))
+    assert answer.near[0].misses == ("the host port 80/TCP, which pod default/q has",)
+    assert answer.proposals[0].text == "delete pod default/q on node n"
 
 
 def test_an_undescribed_plugin_is_quoted() -> None:
     term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "db"}}}
     affinity = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
-    told = explain(Question(make_pod("p", affinity=affinity), [make_node("n")]))
-    assert told.near[0].misses == ("node(s) didn't match pod affinity rules",)
+    answer = explain(Question(make_pod("p", affinity=affinity), [make_node("n")]))
+    assert answer.near[0].misses == ("node(s) didn't match pod affinity rules",)
 
 
 def test_nodes_that_miss_least_come_first_and_equal_ones_together() -> None:
@@ -111,8 +111,8 @@ def test_nodes_that_miss_least_come_first_and_equal_ones_together() -> None:
         make_node("near-2", cpu="1900m"),
         make_node("near-1", cpu="1900m"),
     ]
-    told = explain(Question(make_pod("p", cpu="2"), nodes))
-    assert [(group.misses, group.nodes) for group in told.near] == [
+    answer = explain(Question(make_pod("p", cpu="2"), nodes))
+    assert [(group.misses, group.nodes) for group in answer.near] == [
         (("100m cpu short",), ("near-1", "near-2")),
         (("1 cpu short",), ("far",)),
         (("a toleration of the taint a:NoSchedule", "1 cpu short"), ("both",)),

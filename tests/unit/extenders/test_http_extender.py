@@ -1,4 +1,4 @@
-"""One extender: how it is reached, whom it concerns, and which configurations cannot be."""
+"""One extender: how it is reached, which pods it concerns, and which configurations are refused."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def test_a_user_in_the_url_is_shown_to_the_server_alone() -> None:
         url = server.url.replace("://", "://me:s%20cret@")
         extender = made(url, api, filter_verb="filter", node_cache_capable=True)
         asyncio.run(asked_once(extender, api))
-        told = base64.b64encode(b"me:s cret").decode()
-        assert server.asked[0].headers["Authorization"] == f"Basic {told}"
+        encoded = base64.b64encode(b"me:s cret").decode()
+        assert server.asked[0].headers["Authorization"] == f"Basic {encoded}"
         assert extender.name == server.url
         assert "cret" not in repr(extender)
 

@@ -61,7 +61,7 @@ def test_requests() -> None:
             {},
             {},
             "",
-            id="nodes, and a field nobody knows",
+            id="nodes, and an unknown field",
         ),
         pytest.param(
             {"FailedNodes": {"a": "x", "b": None}, "FailedAndUnresolvableNodes": {"c": "y"}},

@@ -99,7 +99,7 @@ def test_a_cancelled_binding_cycle_is_cancelled() -> None:
         pytest.param([], Code.SKIP, "", id="no-plugins"),
         pytest.param([SKIP, SKIP], Code.SKIP, "AB", id="nothing-to-do"),
         pytest.param([SKIP, None], Code.SUCCESS, "A", id="one-has-something-to-do"),
-        pytest.param([None, SKIP], Code.SUCCESS, "B", id="whoever-it-is"),
+        pytest.param([None, SKIP], Code.SUCCESS, "B", id="any-plugin"),
         pytest.param([Status(Code.SKIP, "no volumes"), None], Code.SUCCESS, "A", id="a-skip-may-say-why"),
         pytest.param([Status.error("x"), None], Code.ERROR, "", id="error"),
         pytest.param([SKIP, ValueError("x")], Code.ERROR, "A", id="raises"),

@@ -17,7 +17,7 @@ TAINT = Status.unresolvable("node(s) had untolerated taint(s)")
 NOT_HELPFUL = "preemption: 0/{0} nodes are available: {0} Preemption is not helpful for scheduling."
 
 
-def told(
+def diagnosis_of(
     *statuses: Status, pre_filter: str = "", post_filter: str = "", absent: Status | None = None
 ) -> Diagnosis:
     """A diagnosis of nodes node-0, node-1 and so on."""
@@ -36,65 +36,67 @@ def told(
 @pytest.mark.parametrize(
     ("diagnosis", "nodes", "message"),
     [
-        pytest.param(told(CPU), 1, "0/1 nodes are available: 1 Insufficient cpu.", id="one node"),
+        pytest.param(diagnosis_of(CPU), 1, "0/1 nodes are available: 1 Insufficient cpu.", id="one node"),
         pytest.param(
-            told(CPU_AND_MEMORY),
+            diagnosis_of(CPU_AND_MEMORY),
             1,
             "0/1 nodes are available: 1 Insufficient cpu, 1 Insufficient memory.",
             id="one node, two reasons",
         ),
         pytest.param(
-            told(CPU, TAINT, CPU),
+            diagnosis_of(CPU, TAINT, CPU),
             3,
             "0/3 nodes are available: 1 node(s) had untolerated taint(s), 2 Insufficient cpu.",
             id="reasons are counted and sorted",
         ),
         pytest.param(
-            told(*[CPU] * 10, *[TAINT] * 9),
+            diagnosis_of(*[CPU] * 10, *[TAINT] * 9),
             19,
             "0/19 nodes are available: 10 Insufficient cpu, 9 node(s) had untolerated taint(s).",
             id="sorted as text, not as numbers",
         ),
         pytest.param(
-            told(CPU_AND_MEMORY, CPU),
+            diagnosis_of(CPU_AND_MEMORY, CPU),
             2,
             "0/2 nodes are available: 1 Insufficient memory, 2 Insufficient cpu.",
             id="a node counts for each of its reasons",
         ),
         pytest.param(
-            told(CPU),
+            diagnosis_of(CPU),
             3,
             "0/3 nodes are available: 1 Insufficient cpu.",
             id="nodes not looked at have no reason",
         ),
         pytest.param(
-            told(CPU, absent=Status.unresolvable("node(s) didn't satisfy plugin(s) [NodeAffinity]")),
+            diagnosis_of(CPU, absent=Status.unresolvable("node(s) didn't satisfy plugin(s) [NodeAffinity]")),
             3,
             "0/3 nodes are available: 1 Insufficient cpu, 2 node(s) didn't satisfy plugin(s) [NodeAffinity].",
             id="nodes that PreFilter ruled out",
         ),
         pytest.param(
-            told(pre_filter='persistentvolumeclaim "data" not found'),
+            diagnosis_of(pre_filter='persistentvolumeclaim "data" not found'),
             4,
             '0/4 nodes are available: persistentvolumeclaim "data" not found.',
             id="PreFilter rejected the pod",
         ),
         pytest.param(
-            told(pre_filter="all in vain", absent=Status.unresolvable("all in vain")),
+            diagnosis_of(pre_filter="all in vain", absent=Status.unresolvable("all in vain")),
             4,
             "0/4 nodes are available: all in vain.",
-            id="what PreFilter said is told once, not by node",
+            id="the reason of PreFilter is stated once, not by node",
         ),
-        pytest.param(told(), 2, "0/2 nodes are available:", id="no reason at all"),
+        pytest.param(diagnosis_of(), 2, "0/2 nodes are available:", id="no reason at all"),
         pytest.param(
-            told(CPU, post_filter=NOT_HELPFUL.format(1)),
+            diagnosis_of(CPU, post_filter=NOT_HELPFUL.format(1)),
             1,
             "0/1 nodes are available: 1 Insufficient cpu. "
             "preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling.",
             id="one node, and preemption",
         ),
         pytest.param(
-            told(CPU, TAINT, CPU, post_filter="no new claims to deallocate, " + NOT_HELPFUL.format(3)),
+            diagnosis_of(
+                CPU, TAINT, CPU, post_filter="no new claims to deallocate, " + NOT_HELPFUL.format(3)
+            ),
             3,
             "0/3 nodes are available: 1 node(s) had untolerated taint(s), 2 Insufficient cpu. "
             "no new claims to deallocate, "
@@ -102,7 +104,7 @@ def told(
             id="many nodes, and two PostFilter plugins",
         ),
         pytest.param(
-            told(pre_filter="no", post_filter=NOT_HELPFUL.format(2)),
+            diagnosis_of(pre_filter="no", post_filter=NOT_HELPFUL.format(2)),
             2,
             "0/2 nodes are available: no. "
             "preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling.",
@@ -117,7 +119,7 @@ def test_the_message(diagnosis: Diagnosis, nodes: int, message: str) -> None:
 
 def test_a_rejection_by_no_plugin_names_no_plugin() -> None:
     """An extender's, or what plugins left nothing of together: any event may help, not only some hint's."""
-    diagnosis = told(CPU, Status.pending("soon"))
+    diagnosis = diagnosis_of(CPU, Status.pending("soon"))
     diagnosis.reject_all(TAINT)
     assert diagnosis.unschedulable_plugins == set()
     assert diagnosis.pending_plugins == set()
@@ -170,7 +172,7 @@ def test_a_node_not_looked_at_is_out_of_reach_for_preemption() -> None:
 
 
 def test_nodes_that_pre_filter_left_out_are_reported_with_its_plugins() -> None:
-    diagnosis = told(CPU)
+    diagnosis = diagnosis_of(CPU)
     diagnosis.narrow(frozenset({"node-0"}), by={"NodeAffinity", "Mine"})
     assert diagnosis.considered == frozenset({"node-0"})
     left_out = "node(s) didn't satisfy plugin(s) [Mine NodeAffinity]"

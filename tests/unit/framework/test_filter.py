@@ -27,7 +27,7 @@ POD = make_pod("p")
 
 
 def each(name: str, *rejected: str, asked: list[str] | None = None) -> type[Plugin]:
-    """A per-node filter that rejects these nodes and notes whom it was asked about."""
+    """A per-node filter that rejects these nodes and notes which ones it was called for."""
 
     def judge(_state: object, _pod: object, node: NodeRow) -> Status | None:
         if asked is not None:

@@ -1,4 +1,4 @@
-"""What kube-scheduler's metrics tell of plugins: how often they are asked, and how long a point took."""
+"""kube-scheduler's metrics of plugins: how often they are called, and how long a point took."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_evaluations_are_counted_by_node_where_nodes_are_judged_and_by_pod_elsew
         "A.PreFilter": 1,
         "B.PreFilter": 1,
         "A.Filter": count,
-        "B.Filter": count - 1,  # whom A rejected nobody else is asked about
+        "B.Filter": count - 1,  # no other plugin is called for nodes that A rejected
         "A.PreScore": 1,
         "B.PreScore": 1,
         "A.Score": count - 1,

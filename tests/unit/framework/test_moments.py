@@ -25,7 +25,7 @@ def what_if(handle: Handle) -> None:
 CHANGES: dict[str, tuple[Callable[[Handle], object], bool]] = {
     "a pod is placed": (lambda handle: handle.cluster.add_pod(PodInfo(make_pod("q", node="n1"))), True),
     "a node changes": (lambda handle: handle.cluster.set_node(make_node("n1", cpu="9")), True),
-    "a node is promised": (lambda handle: handle.nominator.nominate(PodInfo(make_pod("q")), "n1"), True),
+    "a node is nominated": (lambda handle: handle.nominator.nominate(PodInfo(make_pod("q")), "n1"), True),
     "a claim changes": (
         lambda handle: handle.stores.of(PersistentVolumeClaim).set(
             PersistentVolumeClaim(metadata=ObjectMeta(name="c", namespace="d"))
@@ -35,7 +35,7 @@ CHANGES: dict[str, tuple[Callable[[Handle], object], bool]] = {
     "a namespace changes": (lambda handle: handle.stores.of(Namespace).set(make_namespace("d")), True),
     "a pod is seen in a newer version": (lambda handle: handle.stores.of(Pod).set(make_pod("q")), False),
     "a node reports": (lambda handle: handle.stores.of(Node).set(make_node("n1")), False),
-    "somebody asks what if": (what_if, False),
+    "a what-if is open": (what_if, False),
 }
 
 

@@ -1,4 +1,4 @@
-"""A node promised to another pod is judged twice: with that pod and without it."""
+"""A node with a nominated pod is filtered twice: with that pod and without it."""
 
 from __future__ import annotations
 
@@ -65,13 +65,13 @@ def test_nominated_pods_of_no_lower_priority_count(
     form: type[Plugin], priority: int | None, counted: bool
 ) -> None:
     made = framework(form, nodes=[make_node("n1", cpu="2"), make_node("n2", cpu="2")])
-    made.nominator.nominate(PodInfo(make_pod("promised", cpu="1500m", priority=priority)), "n1")
+    made.nominator.nominate(PodInfo(make_pod("nominated", cpu="1500m", priority=priority)), "n1")
     diagnosis = Diagnosis()
     pod = make_pod("p", cpu="1", priority=5)
     assert passing_nodes(made, pod, diagnosis) == (["n2"] if counted else ["n1", "n2"])
     status = diagnosis.status_of("n1", row=made.cluster.row_of("n1"))
     assert (status.plugin == "Fit") is counted
-    # The promise was only supposed.
+    # The nominated pod was only added for the filter.
     assert made.node("n1").requested("cpu") == 0
     assert made.node("n1").pod_count == 0
 
@@ -95,7 +95,7 @@ WANTED = StateKey[int]("pods of app=db per cycle")
 
 
 class NearDatabase(PreFilterExtensions, FilterPlugin):
-    """Passes only where PreFilter data knows of a database; a promised one may never come."""
+    """Passes only where PreFilter data contains a database; a nominated one may never come."""
 
     name = "NearDatabase"
 
@@ -142,7 +142,7 @@ def test_a_node_must_pass_with_and_without_its_nominated_pods(made_of: type[Plug
 
 def test_one_node_can_be_filtered_without_its_nominated_pods() -> None:
     made = framework(FORMS["each"], nodes=[make_node("n1", cpu="2")])
-    made.nominator.nominate(PodInfo(make_pod("promised", cpu="2", priority=9)), "n1")
+    made.nominator.nominate(PodInfo(make_pod("nominated", cpu="2", priority=9)), "n1")
     pod = make_pod("p", cpu="1")
     state = state_of(pod)
     assert made.runner.filtering.status(state, pod, made.node("n1")).code is Code.UNSCHEDULABLE
@@ -169,13 +169,13 @@ def test_one_node_can_be_filtered_without_its_nominated_pods() -> None:
 def test_a_plugin_that_cannot_follow_aborts_the_search(answer: Any, message: str) -> None:
     near = plugin("Near", PreFilterExtensions, pre_filter=None, add_pod=answer, remove_pod=answer)
     made = framework(near, nodes=["n1"])
-    promised = PodInfo(make_pod("promised", priority=9))
-    made.nominator.nominate(promised, "n1")
+    nominated = PodInfo(make_pod("nominated", priority=9))
+    made.nominator.nominate(nominated, "n1")
     pod = make_pod("p")
     status = made.runner.filtering.run(state_of(pod), pod, made.nodes, Diagnosis())
     assert isinstance(status, Status)
     assert status.code is Code.ERROR
     assert message in status.message
     assert made.node("n1").pod_count == 0, "the what-if is undone"
-    removal = made.runner.filtering.run_remove_pod(state_of(pod), pod, promised, made.node("n1"))
+    removal = made.runner.filtering.run_remove_pod(state_of(pod), pod, nominated, made.node("n1"))
     assert message.replace("ExtensionAddPod", "ExtensionRemovePod") in removal.message

@@ -40,37 +40,37 @@ def test_a_placed_pod_needs_no_nomination() -> None:
 
 
 @pytest.mark.parametrize(
-    ("promised", "nominated", "kept"),
+    ("stored", "nominated", "kept"),
     [("", "n2", "n2"), ("n1", "n2", "n2"), ("n1", "", "n1"), ("", "", "")],
     ids=["status", "status-wins", "no-status-keeps", "nothing"],
 )
-def test_adopt(promised: str, nominated: str, kept: str) -> None:
+def test_adopt(stored: str, nominated: str, kept: str) -> None:
     nominator = Nominator()
-    nominator.nominate(pod(), promised)
+    nominator.nominate(pod(), stored)
     nominator.adopt(pod(nominated=nominated))
     assert nominator.node_of("p") == kept
 
 
 @pytest.mark.parametrize(
-    ("promised", "before", "after", "kept"),
+    ("stored", "before", "after", "kept"),
     [
         pytest.param("", "", "n1", "n1", id="status-is-set"),
         pytest.param("n1", "n1", "n2", "n2", id="status-changes"),
         pytest.param("n1", "n1", "", "", id="status-is-cleared"),
-        pytest.param("n1", "", "", "n1", id="own-promise-on-its-way"),
-        pytest.param("n1", "n2", "", "", id="cleared-though-promised-otherwise"),
+        pytest.param("n1", "", "", "n1", id="own-nomination-not-yet-written"),
+        pytest.param("n1", "n2", "", "", id="cleared-though-nominated-otherwise"),
         pytest.param("", "n1", "n1", "n1", id="unchanged-status"),
         pytest.param("", "", "", "", id="never"),
     ],
 )
-def test_update(promised: str, before: str, after: str, kept: str) -> None:
+def test_update(stored: str, before: str, after: str, kept: str) -> None:
     nominator = Nominator()
-    nominator.nominate(pod(), promised)
+    nominator.nominate(pod(), stored)
     new = pod(nominated=after)
     nominator.update(pod(nominated=before).pod, new)
     assert nominator.node_of("p") == kept
     if kept:
-        assert nominator.nominated_on(kept) == (new,), "the promise is for the new version"
+        assert nominator.nominated_on(kept) == (new,), "the nomination has the new version"
 
 
 def test_an_update_that_places_the_pod_ends_its_nomination() -> None:
@@ -91,8 +91,8 @@ def test_both_directions_agree(steps: list[tuple[str, str]]) -> None:
     for uid, node in steps:
         nominator.nominate(pod(uid), node)
         expected[uid] = node
-    promised = {uid: node for uid, node in expected.items() if node}
+    stored = {uid: node for uid, node in expected.items() if node}
     assert {uid: nominator.node_of(uid) for uid in expected} == expected
     assert {
         info.uid: node for node in nominator.nominated_nodes() for info in nominator.nominated_on(node)
-    } == promised
+    } == stored

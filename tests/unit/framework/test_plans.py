@@ -82,7 +82,7 @@ def test_pods_that_differ_in_what_is_stated_are_not_equal(field: str) -> None:
     known = second(made, app("a"))
     given = {"labels": {"app": "a"}, field: differs[field]}
     assert find(made, PodInfo(make_pod("other", **given))) is None
-    assert find(made, app("a", metadata={"annotations": {"x": "y"}})) is known, "nobody reads it"
+    assert find(made, app("a", metadata={"annotations": {"x": "y"}})) is known, "no plugin reads it"
 
 
 def test_pods_share_a_plan_of_nodes_if_no_kept_plugin_distinguishes_them() -> None:
@@ -143,7 +143,7 @@ def test_signatures_seen_once_are_forgotten_in_the_end() -> None:
 
 
 def limited(max_plans: int, nodes: int) -> Framework:
-    """So many plans fit over a table of so many nodes."""
+    """A framework whose cache holds `max_plans` plans for `nodes` nodes."""
     made = framework(LABELS, nodes=[f"n{number}" for number in range(nodes)])
     plans_of(made)._max_bytes = max_plans * plan_bytes(len(made.cluster.live), 0)
     return made

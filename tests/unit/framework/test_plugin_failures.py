@@ -342,7 +342,7 @@ def test_a_long_answer_is_shortened() -> None:
     ids=["unreserve", "post_bind"],
 )
 @pytest.mark.parametrize(
-    "answer, told",
+    "answer, expected",
     [
         pytest.param(RuntimeError("boom"), "plugin 'Bad' failed at {point}", id="raises"),
         pytest.param(
@@ -355,7 +355,7 @@ def test_it_is_logged(
     point: str,
     rest: dict[str, Any],
     answer: Any,
-    told: str,
+    expected: str,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     method = {"Unreserve": "unreserve", "PostBind": "post_bind"}[point]
@@ -365,7 +365,7 @@ def test_it_is_logged(
     ]
     with caplog.at_level(logging.ERROR):
         run(state_of(POD), POD, "n1")
-    assert told.format(point=point) in caplog.text
+    assert expected.format(point=point) in caplog.text
 
 
 # Outside the cycles
@@ -444,4 +444,4 @@ def test_the_first_refusal_ends_pre_enqueue() -> None:
     )
     assert made.runner.run_pre_enqueue(POD) == Status.unresolvable("closed").by("A")
     assert made.runner.run_pre_enqueue(POD, first="B") == Status.unresolvable("closed").by("B")
-    assert log == ["A.pre_enqueue", "B.pre_enqueue"], "whoever refused last time is asked first"
+    assert log == ["A.pre_enqueue", "B.pre_enqueue"], "the plugin that rejected last time is called first"

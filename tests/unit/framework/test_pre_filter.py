@@ -28,7 +28,7 @@ def only(*names: str) -> PreFilterResult:
 @pytest.mark.parametrize(
     "answers, status, node_names, narrowed_by",
     [
-        pytest.param([None, None], None, None, "", id="nobody-narrows"),
+        pytest.param([None, None], None, None, "", id="none-narrows"),
         pytest.param([PreFilterResult(), None], None, None, "", id="all-nodes-is-no-narrowing"),
         pytest.param([only("n1", "n2"), None], None, {"n1", "n2"}, "A", id="one-narrows"),
         pytest.param([only("n1", "n2"), only("n2", "n3")], None, {"n2"}, "AB", id="narrowings-intersect"),
@@ -89,7 +89,7 @@ def test_nothing_left_cannot_be_resolved_and_ends_the_phase() -> None:
             "ABC",
             Code.UNSCHEDULABLE,
             "B",
-            id="the-last-unschedulable-is-told",
+            id="the-last-unschedulable-is-reported",
         ),
         pytest.param(
             [Status.unschedulable("a"), Status.unresolvable("b"), None],

@@ -127,7 +127,7 @@ def test_halfway_through_a_rotation_the_old_one_stays(
 
 
 def test_a_client_certificate_is_still_asked_for_after_a_rotation(tmp_path: Path) -> None:
-    async def tell(request: Request) -> Response:
+    async def serve(request: Request) -> Response:
         return Response.text(str(request.certificate))
 
     async def main() -> None:
@@ -135,7 +135,7 @@ def test_a_client_certificate_is_still_asked_for_after_a_rotation(tmp_path: Path
         files = authority.issue("first", stem="tls")
         files_and_ca = CertificateFiles(*files, client_ca=authority.path)
         own = authority.trusted(authority.issue("jane", client=True))
-        async with listening({"/page": tell}, certificates=files_and_ca) as serving:
+        async with listening({"/page": serve}, certificates=files_and_ca) as serving:
             for name in ("first", "second"):
                 authority.issue(name, stem="tls")
                 assert "jane" in (await fetch(serving.port, "/page", context=own, host="localhost")).text

@@ -15,19 +15,19 @@ from kuberth.testing import MemoryApi, make_node, make_pod, run_in_virtual_time
 
 
 class Watched:
-    """A reflector of pods that notes what its handler is told, and what the store held then."""
+    """A reflector of pods that notes the calls of its handler, and what the store held then."""
 
     def __init__(self, api: MemoryApi, *, optional: bool = False) -> None:
         self.store = Store[Pod]()
-        self.told: list[str] = []
+        self.calls: list[str] = []
         self.reflector = Reflector(api, Pod, self.store, self._handle, optional=optional)
 
     def _handle(self, old: Pod | None, new: Pod | None) -> None:
-        self.told.append(f"{_uid(old)} -> {_uid(new)}")
+        self.calls.append(f"{_uid(old)} -> {_uid(new)}")
         key = (new or old).metadata.name  # type: ignore[union-attr]  # one of the two is there
         in_store = self.store.get(key, namespace="default")
         if new is not None:
-            assert in_store is new, "the store is current before anyone is told"
+            assert in_store is new, "the store is current before handlers are called"
 
     async def run(self, *steps: Callable[[], Any]) -> list[str]:
         task = asyncio.ensure_future(self.reflector.run())
@@ -37,7 +37,7 @@ class Watched:
             await asyncio.sleep(1)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-        return self.told
+        return self.calls
 
 
 def _uid(pod: Pod | None) -> str:
@@ -63,13 +63,13 @@ def test_additions_updates_and_deletions() -> None:
     async def main() -> list[str]:
         api = MemoryApi()
         watched = Watched(api)
-        told = await watched.run(
+        calls = await watched.run(
             lambda: api.put(pod("a")),
             lambda: api.replace(pod("a", "2")),
             lambda: api.remove(Pod, "default/p"),
         )
         assert len(watched.store) == 0
-        return told
+        return calls
 
     assert run_in_virtual_time(main) == ["none -> a@1", "a@1 -> a@2", "a@2 -> none"]
 
@@ -85,7 +85,7 @@ def test_made_again_under_the_same_name_is_another_object() -> None:
         api.remove(Pod, "default/p")
         api.put(pod("new", "2"))
         await watched.reflector.sync()
-        return watched.told
+        return watched.calls
 
     assert run_in_virtual_time(main) == ["none -> old@1", "old@1 -> none", "none -> new@2"]
 
@@ -97,15 +97,15 @@ def test_listing_again_finds_what_was_missed() -> None:
             api.put(pod(name, name=name))
         watched = Watched(api)
         await watched.reflector.sync()
-        watched.told.clear()
+        watched.calls.clear()
         api.remove(Pod, "default/gone")
         api.replace(pod("changed", "2", name="changed"))
         api.put(pod("fresh", name="fresh"))
         await watched.reflector.sync()
-        return watched.told, sorted(each.metadata.name for each in watched.store)
+        return watched.calls, sorted(each.metadata.name for each in watched.store)
 
-    told, names = run_in_virtual_time(main)
-    assert told == ["changed@1 -> changed@2", "same@1 -> same@1", "none -> fresh@1", "gone@1 -> none"]
+    calls, names = run_in_virtual_time(main)
+    assert calls == ["changed@1 -> changed@2", "same@1 -> same@1", "none -> fresh@1", "gone@1 -> none"]
     assert names == ["changed", "fresh", "same"]
 
 
@@ -173,7 +173,7 @@ def test_a_watch_that_ends_goes_on_where_it_was() -> None:
         api = Cutting()
         watched = Watched(api)
         await watched.run(*(lambda name=name: api.put(pod(name, name=name)) for name in "abc"))
-        assert watched.told == ["none -> a@1", "none -> b@1", "none -> c@1"]
+        assert watched.calls == ["none -> a@1", "none -> b@1", "none -> c@1"]
         return api
 
     api = run_in_virtual_time(main)
@@ -195,7 +195,7 @@ def test_a_watch_that_fails_is_made_up_for_by_a_list(failure: ApiError, version:
         api.put(pod("a", name="a"))
         watched = Watched(api)
         await watched.run(lambda: api.put(pod("b", name="b")), lambda: None, lambda: None)
-        assert [told for told in watched.told if told.startswith("none")] == ["none -> a@1", "none -> b@1"]
+        assert [call for call in watched.calls if call.startswith("none")] == ["none -> a@1", "none -> b@1"]
         return api
 
     api = run_in_virtual_time(main)
@@ -242,18 +242,18 @@ def test_an_optional_kind_that_appears_later(code: int, caplog: pytest.LogCaptur
         watched = Watched(api, optional=True)
         task = asyncio.ensure_future(watched.reflector.run())
         await watched.reflector.synced.wait()
-        assert asyncio.get_running_loop().time() == 0, "nobody waits for a kind that may never come"
-        assert watched.told == []
+        assert asyncio.get_running_loop().time() == 0, "nothing waits for a kind that may never come"
+        assert watched.calls == []
         await asyncio.sleep(60)
-        assert watched.told == ["none -> a@1"]
+        assert watched.calls == ["none -> a@1"]
         api.put(pod("b", name="b"))
         await asyncio.sleep(1)
-        assert watched.told == ["none -> a@1", "none -> b@1"]
+        assert watched.calls == ["none -> a@1", "none -> b@1"]
         task.cancel()
 
     run_in_virtual_time(main)
     warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-    assert len(warnings) == 1, "told once, however often it is tried"
+    assert len(warnings) == 1, "logged once, however often it is tried"
     assert ("pods.v1." if code == 404 else 'resources: ["pods"]') in warnings[0]
 
 
@@ -280,7 +280,7 @@ def test_a_kind_that_is_no_longer_served_has_no_objects() -> None:
         assert len(watched.store) == 0
         await asyncio.sleep(60)
         task.cancel()
-        return watched.told
+        return watched.calls
 
     assert run_in_virtual_time(main) == ["none -> a@1", "a@1 -> none", "none -> a@1"]
 
@@ -323,9 +323,9 @@ def test_a_silent_watch_is_restarted_where_it_was() -> None:
         await watched.reflector.synced.wait()
         api.put(pod("b", name="b"))
         await asyncio.sleep(SILENT_SECONDS - 1)
-        assert watched.told == ["none -> a@1"]
+        assert watched.calls == ["none -> a@1"]
         await asyncio.sleep(2)
-        assert watched.told == ["none -> a@1", "none -> b@1"]
+        assert watched.calls == ["none -> a@1", "none -> b@1"]
         assert api.begun == [(0, "2"), (SILENT_SECONDS, "2")]
         assert api.ended == [SILENT_SECONDS]
         assert api.lists == 1
@@ -344,7 +344,7 @@ def test_a_watch_that_is_silent_again_is_made_up_for_by_a_list() -> None:
         await watched.reflector.synced.wait()
         api.put(pod("a", name="a"))
         await asyncio.sleep(2 * SILENT_SECONDS + 1)
-        assert watched.told == ["none -> a@1"]
+        assert watched.calls == ["none -> a@1"]
         assert api.lists == 2
         task.cancel()
 
@@ -361,7 +361,7 @@ def test_a_steady_api_may_be_silent_for_as_long_as_it_likes() -> None:
         assert bookmarks == []
         api.put(pod("a", name="a"))
         await asyncio.sleep(1)
-        assert watched.told == ["none -> a@1"]
+        assert watched.calls == ["none -> a@1"]
         task.cancel()
 
     run_in_virtual_time(main)
@@ -415,7 +415,7 @@ def test_a_watch_is_silent_from_its_last_event_on() -> None:
         begun, version = api.begun[1]
         assert begun == pytest.approx(50 + SILENT_SECONDS)
         assert version == "6"
-        assert watched.told[-1] == "none -> late@1"
+        assert watched.calls[-1] == "none -> late@1"
         task.cancel()
 
     run_in_virtual_time(main)

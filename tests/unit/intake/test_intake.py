@@ -37,7 +37,7 @@ NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 
 
 class Notebook(PriorityQueue):
-    """Notes what it is told."""
+    """Notes its calls."""
 
     def __init__(self, context: QueueContext) -> None:
         super().__init__(context)
@@ -209,8 +209,8 @@ def test_without_hints_a_node_moves_only_pods_that_it_admits(pod: Pod, node: Nod
     assert check is not None
     assert check(pod) is admitted
     desk.remove(node)
-    assert notebook.checks[1] is None, "a node that goes is told to all"
-    assert check(pod) is True, "nobody knows about a node that is gone"
+    assert notebook.checks[1] is None, "a deleted node is checked for no pod"
+    assert check(pod) is True, "nothing is known about a deleted node"
 
 
 @pytest.mark.parametrize(("pod", "node", "admitted"), PRE_CHECKS)
@@ -294,7 +294,7 @@ def test_a_pod_that_is_bound_leaves_the_queue() -> None:
     desk.put(bound)
     assert desk.queues == {}
     assert notebook.pods == ["delete default/p"]
-    assert notebook.events == [("AssignedPodAdd", None, bound)], "no promise ended: it was kept"
+    assert notebook.events == [("AssignedPodAdd", None, bound)], "no nomination ended: it was kept"
     assert desk.scheduler.nominator.nominated_on("n") == ()
     placed = desk.cluster.placed(pod.metadata.uid)
     assert placed is not None
@@ -391,16 +391,16 @@ def test_pending_pods_are_counted_by_queue() -> None:
 def test_an_ended_nomination_frees_queue_for_pods_of_no_higher_priority(
     way: str, priority: int, helped: bool
 ) -> None:
-    promised = make_pod("promised", priority=5, cpu="3", gates=["wait"], status={"nominatedNodeName": "n"})
+    nominated = make_pod("nominated", priority=5, cpu="3", gates=["wait"], status={"nominatedNodeName": "n"})
     waiting = make_pod("waiting", priority=priority, cpu="3")
-    desk, notebook = noting(make_node("n"), make_node("m"), promised, waiting)
+    desk, notebook = noting(make_node("n"), make_node("m"), nominated, waiting)
     desk.reject("waiting", "NodeResourcesFit")
     if way == "gone":
-        desk.remove(promised)
+        desk.remove(nominated)
     else:
         node = "m" if way == "moved" else ""
-        desk.put(with_status(version(promised, "2"), nominated_node_name=node))
-    assert notebook.events == [("AssignedPodDelete", promised, None)]
+        desk.put(with_status(version(nominated, "2"), nominated_node_name=node))
+    assert notebook.events == [("AssignedPodDelete", nominated, None)]
     assert desk.queues["waiting"] == ("backoff" if helped else "unschedulable")
     check = notebook.checks[0]
     assert check is not None
@@ -416,7 +416,7 @@ def test_a_nomination_that_stays_or_is_new_ends_nothing(*, kept: bool) -> None:
     desk.put(with_status(version(pod, "2"), nominated_node_name="n"))
     assert notebook.events == []
     desk.remove(make_pod("another", gates=["wait"]))
-    assert notebook.events == [], "who had no promise leaves none"
+    assert notebook.events == [], "a pod without a nomination leaves none"
 
 
 @pytest.mark.parametrize("way", ["deleted", "being-deleted"])
@@ -434,7 +434,7 @@ def test_a_pod_deleted_on_its_way_to_a_node_frees_it_at_once(way: str) -> None:
     ((label, old, new),) = notebook.events[:1]
     assert (label, new) == ("AssignedPodDelete", None)
     assert isinstance(old, Pod)
-    assert old.spec.node_name == "n", "hints are told where it was"
+    assert old.spec.node_name == "n", "hints get the pod's former node"
     assert notebook.checks[0] is None, "all pods may profit, not only the lesser"
 
 
@@ -508,9 +508,9 @@ def take_over(desk: Desk, other: Desk) -> None:
 
 def test_pods_of_a_profile_that_is_gone_are_nobodys_and_those_of_a_new_one_are_queued() -> None:
     desk, notebook = noting(make_node("n"), profiles=[profile(name="one"), profile(name="both")], gates=GANGS)
-    promised = {"nominatedNodeName": "n"}
+    nominated = {"nominatedNodeName": "n"}
     desk.put(
-        make_pod("old", scheduler="one", status=promised, schedulingGroup={"podGroupName": "g"}),
+        make_pod("old", scheduler="one", status=nominated, schedulingGroup={"podGroupName": "g"}),
         make_pod("kept", scheduler="both", schedulingGroup={"podGroupName": "g"}),
         make_pod("new", scheduler="two"),
         make_pod("placed", scheduler="two", node="n"),
@@ -565,4 +565,4 @@ def test_plugins_of_new_profiles_hear_of_what_they_registered_for() -> None:
     notebook.events.clear()
     take_over(desk, Desk(profiles=[profile()], plugins=plugins))
     handle(shelf, None)
-    assert notebook.events == [], "nobody is left who wants to hear of it"
+    assert notebook.events == [], "no plugin is left that registered for it"

@@ -339,7 +339,7 @@ NODE_ADD = sorted(
 @pytest.mark.parametrize("plugin", NODE_ADD)
 @pytest.mark.parametrize("how", ["labels", "taints"])
 def test_without_hints_a_node_that_comes_to_suit_a_pod_brings_it_back(plugin: str, how: str) -> None:
-    """The pod is not told of a node that would not take it; so it must be told when the node has changed."""
+    """A node that does not admit the pod does not move it; so a change of the node must move it."""
     desk = Desk(N1, gates={"SchedulerQueueingHints": False})
     desk.put(wanting_zone("b"))
     desk.reject("p", plugin)

@@ -45,12 +45,14 @@ def recording(
     return list(api.all(Event)), recorder
 
 
-def tell(recorder: ApiEventRecorder, note: str = "no room", reason: str = "FailedScheduling") -> None:
+def record_failure(
+    recorder: ApiEventRecorder, note: str = "no room", reason: str = "FailedScheduling"
+) -> None:
     recorder.record(PodEvent(POD, reason, "Scheduling", note, warning=True))
 
 
 def test_an_event_names_its_object_and_reason() -> None:
-    (event,), _ = recording(tell)
+    (event,), _ = recording(record_failure)
     assert (event.reason, event.action, event.note, event.type) == (
         "FailedScheduling",
         "Scheduling",
@@ -70,7 +72,7 @@ def test_an_event_names_its_object_and_reason() -> None:
 def test_the_same_news_becomes_a_series() -> None:
     async def thrice(recorder: ApiEventRecorder) -> None:
         for note in ("first", "second", "third"):
-            tell(recorder, note)
+            record_failure(recorder, note)
             await asyncio.sleep(60)
 
     (event,), _ = recording(thrice)
@@ -81,32 +83,32 @@ def test_the_same_news_becomes_a_series() -> None:
 
 def test_the_same_news_after_a_long_while_is_a_new_event() -> None:
     async def twice(recorder: ApiEventRecorder) -> None:
-        tell(recorder)
+        record_failure(recorder)
         await asyncio.sleep(events.SERIES_SECONDS + 1)
-        tell(recorder)
+        record_failure(recorder)
 
-    told, _ = recording(twice)
-    assert [event.series for event in told] == [None, None]
+    recorded, _ = recording(twice)
+    assert [event.series for event in recorded] == [None, None]
 
 
 def test_other_news_are_events_of_their_own() -> None:
     def both(recorder: ApiEventRecorder) -> None:
-        tell(recorder)
-        tell(recorder, reason="Preempted")
+        record_failure(recorder)
+        record_failure(recorder, reason="Preempted")
 
-    told, _ = recording(both)
-    assert sorted(event.reason for event in told) == ["FailedScheduling", "Preempted"]
+    recorded, _ = recording(both)
+    assert sorted(event.reason for event in recorded) == ["FailedScheduling", "Preempted"]
 
 
 def test_a_series_goes_on_in_a_new_object_when_the_old_one_expired() -> None:
     api = MemoryApi()
 
     async def script(recorder: ApiEventRecorder) -> None:
-        tell(recorder)
+        record_failure(recorder)
         await recorder.drain()
         (event,) = api.all(Event)
         api.remove(Event, f"default/{event.metadata.name}")
-        tell(recorder)
+        record_failure(recorder)
 
     (event,), _ = recording(script, api=api)
     assert event.series is not None
@@ -118,10 +120,10 @@ def test_news_are_dropped_and_counted_beyond_the_bound(monkeypatch: pytest.Monke
 
     def many(recorder: ApiEventRecorder) -> None:
         for number in range(25):
-            tell(recorder, reason=f"Reason{number}")
+            record_failure(recorder, reason=f"Reason{number}")
 
-    told, recorder = recording(many)
-    assert len(told) == 10
+    recorded, recorder = recording(many)
+    assert len(recorded) == 10
     assert recorder.dropped == 15
 
 
@@ -133,11 +135,11 @@ def test_a_failing_api_costs_only_that_event() -> None:
             return await super().create(obj)
 
     def both(recorder: ApiEventRecorder) -> None:
-        tell(recorder, reason="Bad")
-        tell(recorder, reason="Good")
+        record_failure(recorder, reason="Bad")
+        record_failure(recorder, reason="Good")
 
-    told, _ = recording(both, api=Failing())
-    assert [event.reason for event in told] == ["Good"]
+    recorded, _ = recording(both, api=Failing())
+    assert [event.reason for event in recorded] == ["Good"]
 
 
 @pytest.mark.parametrize(
@@ -145,7 +147,7 @@ def test_a_failing_api_costs_only_that_event() -> None:
     [
         pytest.param("second", None, "second", id="own-profile"),
         pytest.param("kuberth", None, "kuberth", id="first-profile"),
-        pytest.param("elsewhere", None, "kuberth", id="nobody-of-ours"),
+        pytest.param("elsewhere", None, "kuberth", id="no-component-of-ours"),
         pytest.param("elsewhere", "second", "second", id="victim-of-another-scheduler"),
         pytest.param("kuberth", "second", "second", id="victim-of-another-profile"),
         pytest.param("second", "elsewhere", "second", id="related-to-a-stranger"),
@@ -178,12 +180,12 @@ def test_an_events_name_is_one_that_the_server_takes(name: str, is_kept: bool) -
         for reason in ("Scheduled", "Preempted"):
             recorder.record(PodEvent(make_pod(name, uid="u1"), reason, "Binding", ""))
 
-    told, _ = recording(twice)
-    names = [event.metadata.name for event in told]
+    recorded, _ = recording(twice)
+    names = [event.metadata.name for event in recorded]
     assert len(set(names)) == 2
     assert [subdomain_problems(each) for each in names] == [[], []]
     assert [each.startswith(f"{name}.") for each in names] == [is_kept, is_kept]
-    assert [event.regarding.name for event in told] == [name, name]
+    assert [event.regarding.name for event in recorded] == [name, name]
 
 
 # An API that takes posts
@@ -222,8 +224,8 @@ class Posting(MemoryApi):
 
 
 def test_a_posted_event_is_the_one_that_would_be_created() -> None:
-    (posted,), _ = recording(tell, api=Posting())
-    (created,), _ = recording(tell)
+    (posted,), _ = recording(record_failure, api=Posting())
+    (created,), _ = recording(record_failure)
     for event in (posted, created):
         assert event.metadata.name.startswith("web.")
     plain = {"metadata": ObjectMeta(), "regarding": created.regarding}
@@ -232,7 +234,7 @@ def test_a_posted_event_is_the_one_that_would_be_created() -> None:
 
 
 @pytest.mark.parametrize(
-    "fate, posted, created, told",
+    "fate, posted, created, recorded",
     [
         pytest.param("written", 1, 0, 1, id="written"),
         pytest.param("busy", 0, 1, 1, id="the-long-way"),
@@ -241,10 +243,10 @@ def test_a_posted_event_is_the_one_that_would_be_created() -> None:
         pytest.param("refused", 1, 0, 0, id="refused"),
     ],
 )
-def test_an_event_is_written_once(fate: str, posted: int, created: int, told: int) -> None:
+def test_an_event_is_written_once(fate: str, posted: int, created: int, recorded: int) -> None:
     api = Posting(fate)
-    found, _ = recording(tell, api=api)
-    assert (len(found), api.posted, api.created) == (told, posted, created)
+    found, _ = recording(record_failure, api=api)
+    assert (len(found), api.posted, api.created) == (recorded, posted, created)
 
 
 @pytest.mark.parametrize("fate", ["written", "lost", "written-but-lost", "refused"])
@@ -253,7 +255,7 @@ def test_a_series_does_not_overtake_its_posted_event(fate: str) -> None:
 
     def thrice(recorder: ApiEventRecorder) -> None:
         for note in ("first", "second", "third"):
-            tell(recorder, note)
+            record_failure(recorder, note)
 
     (event,), _ = recording(thrice, api=api)
     assert event.note == "first"
@@ -267,7 +269,7 @@ def test_posts_count_among_what_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def many(recorder: ApiEventRecorder) -> None:
         for number in range(25):
-            tell(recorder, reason=f"Reason{number}")
+            record_failure(recorder, reason=f"Reason{number}")
 
-    told, recorder = recording(many, api=Posting())
-    assert (len(told), recorder.dropped) == (10, 15)
+    recorded, recorder = recording(many, api=Posting())
+    assert (len(recorded), recorder.dropped) == (10, 15)

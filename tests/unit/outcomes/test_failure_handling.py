@@ -160,14 +160,14 @@ def test_a_pod_that_waits_already_is_not_queued_twice(caplog: pytest.LogCaptureF
     assert "pod default/p cannot be queued again" in caplog.text
 
 
-# Promises
+# Nominations
 
 
 @pytest.mark.parametrize(
     "answer, before, after, written",
     [
-        pytest.param((PostFilterResult("n2"), None), "", "n2", "n2", id="promised"),
-        pytest.param((PostFilterResult("n2"), None), "n1", "n2", "n2", id="promised-another"),
+        pytest.param((PostFilterResult("n2"), None), "", "n2", "n2", id="nominated"),
+        pytest.param((PostFilterResult("n2"), None), "n1", "n2", "n2", id="nominated-another"),
         pytest.param((PostFilterResult(""), Status.unschedulable("x")), "n1", "", "", id="taken-back"),
         pytest.param((None, Status.unschedulable("x")), "n1", "n1", None, id="left-as-it-is"),
         pytest.param((None, Status.unschedulable("x")), "", "", None, id="never-was"),

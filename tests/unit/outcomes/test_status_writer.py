@@ -117,8 +117,8 @@ def test_other_conditions_stay() -> None:
 @pytest.mark.parametrize(
     "before, nomination, after, requests",
     [
-        pytest.param("", "n1", "n1", 1, id="promised"),
-        pytest.param("n1", "n2", "n2", 1, id="promised-another"),
+        pytest.param("", "n1", "n1", 1, id="nominated"),
+        pytest.param("n1", "n2", "n2", 1, id="nominated-another"),
         pytest.param("n1", "", "", 1, id="taken-back"),
         pytest.param("n1", None, "n1", 0, id="left-as-it-is"),
         pytest.param("n1", "n1", "n1", 0, id="the-same"),
@@ -223,8 +223,8 @@ def writing(script: Callable[[PodStatusWriter], Any], api: MemoryApi) -> float:
     "writes, message, nomination, requests",
     [
         pytest.param([(saying("one"), None), (saying("two"), None)], "two", "", 2, id="conditions"),
-        pytest.param([(None, "n1"), (None, "n2")], "old", "n2", 2, id="promises"),
-        pytest.param([(None, "n1"), (None, "")], "old", "", 2, id="a-promise-taken-back"),
+        pytest.param([(None, "n1"), (None, "n2")], "old", "n2", 2, id="nominations"),
+        pytest.param([(None, "n1"), (None, "")], "old", "", 2, id="a-cleared-nomination"),
         pytest.param([(saying("one"), None), (saying("old"), None)], "old", "", 2, id="as-it-was-before"),
         pytest.param([(saying("one"), None), (None, "n1")], "one", "n1", 2, id="one-of-each"),
         pytest.param(
@@ -252,8 +252,8 @@ def test_what_was_written_last_stays(
     api.put(pod)
 
     async def script(writer: PodStatusWriter) -> None:
-        for condition, promised in writes:
-            writer.write(pod, condition=condition, nomination=promised)
+        for condition, nominated in writes:
+            writer.write(pod, condition=condition, nomination=nominated)
             await asyncio.sleep(0.001)
 
     writing(script, api)
@@ -271,7 +271,7 @@ def test_conditions_of_different_types_wait_together() -> None:
 
     async def script(writer: PodStatusWriter) -> None:
         for type_ in ("First", "Second", "Third"):
-            writer.write(pod, condition=saying("told", type=type_), nomination=None)
+            writer.write(pod, condition=saying("said", type=type_), nomination=None)
 
     writing(script, api)
     conditions = api.read(Pod, "default/p").status.conditions

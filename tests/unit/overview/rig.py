@@ -15,7 +15,7 @@ from kuberth.testing import World, running
 
 
 class Reader:
-    """One who looks on: takes what there is when told to, and puts it together."""
+    """A subscriber: `read` takes the pending messages and merges them."""
 
     def __init__(self, overview: Overview) -> None:
         self.subscriber: Subscriber = overview.subscribe()

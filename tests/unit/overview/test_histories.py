@@ -90,15 +90,15 @@ def test_gates_backoff_and_missed_events_are_recorded() -> None:
             world.api.replace(make_node("n", cpu="4", unschedulable=True))
             await world.until(lambda: was_tried_again(world))
             await world.in_queue("p", "unschedulable")
-            told = watched.moves("p")
-            assert told[:3] == [
+            seen_moves = watched.moves("p")
+            assert seen_moves[:3] == [
                 ("gated", "UnschedulablePod/Add"),
                 ("active", "UnschedulablePod/UpdatePodSchedulingGatesEliminated"),
                 ("inflight", "attempt 1"),
             ]
-            assert ("unschedulable", "its attempt failed") in told
-            assert ("backoff", "Node/UpdateNodeAllocatable") in told
-            assert ("inflight", "attempt 2") in told
+            assert ("unschedulable", "its attempt failed") in seen_moves
+            assert ("backoff", "Node/UpdateNodeAllocatable") in seen_moves
+            assert ("inflight", "attempt 2") in seen_moves
             world.api.remove(Pod, "default/p")
             await world.quiet()
             assert watched.moves("p")[-1] == ("deleted", "")
@@ -203,7 +203,7 @@ def test_unknown_names_suggest_similar_ones() -> None:
                 history_tree(watched.overview, "default", "web-8")
             with pytest.raises(LookupError, match="there is no node worker-2; did you mean worker-1"):
                 node_tree(watched.overview, "worker-2")
-            # Nobody looks on, so there is no history; but the pod is known.
+            # There is no subscriber, so there is no history; but the pod is known.
             tree = history_tree(watched.overview, "default", "web-7")
             assert (tree["pod"]["queue"], tree["moves"], tree["cycles"]) == ("unschedulable", [], [])
 

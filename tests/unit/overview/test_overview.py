@@ -1,4 +1,4 @@
-"""The overview of a whole scheduler: what each who looks on is told, and that it adds up."""
+"""The overview of a whole scheduler: what each subscriber receives, and that it adds up."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def queue_in(reader: Reader, name: str) -> str:
     return next((row[3] for row in reader.seen.pods.values() if row[2] == name), "")
 
 
-# What is told
+# What is sent
 
 
 def test_everything_at_first_in_order() -> None:
@@ -364,7 +364,7 @@ def _expect_truth(watched: Watched, readers: list[Reader]) -> None:
         assert reader.seen.nodes == fresh.seen.nodes
         assert reader.seen.pods == fresh.seen.pods
         assert reader.seen.hello["resources"] == fresh.seen.hello["resources"]
-    # And against what the scheduler itself says, which nobody told.
+    # And against the scheduler's own state.
     scheduler = watched.world.scheduler
     looked_up = QueueView(scheduler)
     assert fresh.seen.queues == looked_up.counts()
@@ -373,20 +373,20 @@ def _expect_truth(watched: Watched, readers: list[Reader]) -> None:
     assert fresh.seen.nodes == {name: list(row) for name, row in NodeRows(scheduler.cluster).rows.items()}
 
 
-class _Untelling(PriorityQueue):
-    """A queue of somebody who has not heard of observers."""
+class _Silent(PriorityQueue):
+    """A custom queue without support for observers."""
 
     def observe(self, observer: Any) -> bool:
         return False
 
 
-@pytest.mark.parametrize("queue", [None, _Untelling], ids=["telling", "untelling"])
-@pytest.mark.parametrize("told", [2000, 4], ids=["all-told", "cut"])
+@pytest.mark.parametrize("queue", [None, _Silent], ids=["reporting", "silent"])
+@pytest.mark.parametrize("shown", [2000, 4], ids=["all", "cut"])
 @pytest.mark.parametrize("seed", range(4))
 def test_after_any_changes_the_deltas_add_up_to_a_fresh_whole(
-    monkeypatch: pytest.MonkeyPatch, seed: int, told: int, queue: type[PriorityQueue] | None
+    monkeypatch: pytest.MonkeyPatch, seed: int, shown: int, queue: type[PriorityQueue] | None
 ) -> None:
-    monkeypatch.setattr(waiting, "SHOWN_PER_QUEUE", told)
+    monkeypatch.setattr(waiting, "SHOWN_PER_QUEUE", shown)
     rng = random.Random(seed)
     names = iter(range(10_000))
 

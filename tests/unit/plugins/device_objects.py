@@ -12,8 +12,8 @@ DRIVER = "gpu.example.com"
 
 
 def make_class(name: str = "gpu", *, selectors: Sequence[str] = (), **spec: Any) -> DeviceClass:
-    told = [{"cel": {"expression": expression}} for expression in selectors]
-    return convert(DeviceClass, {"metadata": {"name": name}, "spec": {"selectors": told, **spec}})
+    entries = [{"cel": {"expression": expression}} for expression in selectors]
+    return convert(DeviceClass, {"metadata": {"name": name}, "spec": {"selectors": entries, **spec}})
 
 
 def make_slice(
@@ -28,7 +28,9 @@ def make_slice(
     **spec: Any,
 ) -> ResourceSlice:
     """`devices`: how many, or what they are."""
-    told = [{"name": f"dev-{index}"} for index in range(devices)] if isinstance(devices, int) else [*devices]
+    entries = (
+        [{"name": f"dev-{index}"} for index in range(devices)] if isinstance(devices, int) else [*devices]
+    )
     where = {"allNodes": True} if node is None else {"nodeName": node}
     return convert(
         ResourceSlice,
@@ -37,7 +39,7 @@ def make_slice(
             "spec": {
                 "driver": driver,
                 "pool": {"name": pool or node, "generation": generation, "resourceSliceCount": count},
-                "devices": told,
+                "devices": entries,
                 **({} if spec.get("nodeSelector") or spec.get("perDeviceNodeSelection") else where),
                 **spec,
             },

@@ -1,4 +1,4 @@
-"""Events of claims are told only to pods they can be about: nobody whom the hint would queue is missed."""
+"""Events of claims move only pods that they can concern: no pod that the hint would queue is missed."""
 
 from __future__ import annotations
 
@@ -60,10 +60,10 @@ def test_no_pod_that_a_claim_concerns_is_missed() -> None:
             claims = cast("KnownClaims", Claims(new))
             hint = after_claim_change(claims, pod, old, new)
             keys = users_of(old, new)
-            is_told = keys is None or bool(set(keys) & set(claims_named_by(pod)))
-            assert is_told or hint is Hint.SKIP, (pod.metadata.name, owner, before, after)
+            is_concerned = keys is None or bool(set(keys) & set(claims_named_by(pod)))
+            assert is_concerned or hint is Hint.SKIP, (pod.metadata.name, owner, before, after)
             queued += hint is Hint.QUEUE
-            left_alone += not is_told
+            left_alone += not is_concerned
     assert queued
     assert left_alone
 

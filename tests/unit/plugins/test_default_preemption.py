@@ -1,4 +1,4 @@
-"""Whole decisions: whom a pod evicts, where, and what is said when it cannot."""
+"""Whole decisions: which pods a pod evicts, where, and the message when it cannot."""
 
 from __future__ import annotations
 
@@ -400,13 +400,13 @@ def test_a_pod_does_not_wait_for_a_node_it_cannot_have(nominated: Node) -> None:
 
 
 @pytest.mark.parametrize(
-    ("promised_priority", "node"),
+    ("nominated_priority", "node"),
     [
-        pytest.param(100, "b", id="a pod of equal priority keeps its promise"),
+        pytest.param(100, "b", id="a pod of equal priority keeps its nomination"),
         pytest.param(99, "a", id="a pod of lower priority does not"),
     ],
 )
-def test_resources_of_a_nominated_pod_are_not_taken(promised_priority: int, node: str) -> None:
+def test_resources_of_a_nominated_pod_are_not_taken(nominated_priority: int, node: str) -> None:
     judge = Evaluator(
         [
             make_node("a", cpu="1"),
@@ -415,7 +415,7 @@ def test_resources_of_a_nominated_pod_are_not_taken(promised_priority: int, node
             running("higher", "b", cpu="1", priority=50),
         ]
     )
-    judge.nominator.nominate(PodInfo(make_pod("other", cpu="1", priority=promised_priority)), "a")
+    judge.nominator.nominate(PodInfo(make_pod("other", cpu="1", priority=nominated_priority)), "a")
     _answer, preemption = judge.preempt(incoming())
     assert preemption is not None
     assert preemption.nominated_node == node
@@ -585,7 +585,7 @@ class Fixed(random.Random):
         super().__init__()
         self._start = start
 
-    def randrange(self, *_args: int) -> int:  # type: ignore[override]  # not by lot
+    def randrange(self, *_args: int) -> int:  # type: ignore[override]  # not random
         return self._start
 
 

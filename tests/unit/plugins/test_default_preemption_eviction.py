@@ -33,7 +33,7 @@ MESSAGE = "default-scheduler: preempting to accommodate a higher priority pod"
 
 
 class WatchedApi(MemoryApi):
-    """Tells what was asked of it, holds requests back or refuses them."""
+    """Records its calls, delays requests or refuses them."""
 
     def __init__(self) -> None:
         super().__init__()

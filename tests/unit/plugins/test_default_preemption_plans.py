@@ -1,6 +1,6 @@
 """What is remembered between equal preemptors, and columns instead of pods, change no decision.
 
-The reference is preemption as it is told: row by row, pod by pod, every candidate compared to every other.
+The reference is preemption as documented: row by row, pod by pod, every candidate compared to every other.
 """
 
 from __future__ import annotations
@@ -143,16 +143,16 @@ def reference(
     enough = min(enough, len(rows))
     harmless: list[tuple[str, Sequence[PodInfo], int]] = []
     harmful: list[tuple[str, Sequence[PodInfo], int]] = []
-    told = Diagnosis()
-    told.absent_status = NOT_HELPFUL
+    not_helped = Diagnosis()
+    not_helped.absent_status = NOT_HELPFUL
     errors = []
     for row in turned:
         if not any(info.priority < priority for info in judge.cluster.pods_at(row)):
-            told.set(names[row], NO_VICTIMS)
+            not_helped.set(names[row], NO_VICTIMS)
             continue
         found = victims_on(judge, state, pod, row, priority)
         if isinstance(found, Status):
-            told.set(names[row], found)
+            not_helped.set(names[row], found)
             errors += [found.message] if not found.is_rejected else []
             continue
         victims, violations = found
@@ -170,7 +170,7 @@ def reference(
         distinct = list(dict.fromkeys(errors))
         why = distinct[0] if len(distinct) == 1 else f"[{', '.join(distinct)}]"
     else:
-        why = told.message(judge.cluster.node_count)
+        why = not_helped.message(judge.cluster.node_count)
     return Decision([], None, f"preemption: {why}")
 
 
@@ -187,7 +187,7 @@ class Noted(Evictions):
 
 
 class Watched(DefaultPreemption):
-    """The plugin, with what it found and whom it would evict."""
+    """The plugin, with what it found and which pods it would evict."""
 
     def __init__(self, judge: Evaluator, *, enough: int) -> None:
         present = judge.runner.profile.plugins["DefaultPreemption"]
@@ -219,13 +219,13 @@ class Watched(DefaultPreemption):
 
 
 class _Turn(random.Random):
-    """Begins where it is told to."""
+    """Starts at a given row."""
 
     def __init__(self, plugin: Watched) -> None:
         super().__init__()
         self._plugin = plugin
 
-    def randrange(self, stop: int) -> int:  # type: ignore[override]  # not by lot
+    def randrange(self, stop: int) -> int:  # type: ignore[override]  # not random
         return self._plugin.begin_at % stop
 
 
@@ -310,14 +310,14 @@ class World:
     def nominate_preemptor(self, number: int, node: str) -> None:
         self.judge.nominator.nominate(PodInfo(self.preemptor(number)), node)
 
-    def preempt(self, number: int, start: int, promised: str) -> Decision | None:
-        """A preemptor like all the others, perhaps with a promise of its own. None: it fits somewhere."""
+    def preempt(self, number: int, start: int, nominated: str) -> Decision | None:
+        """A preemptor like all the others, perhaps with a nomination of its own. None: it fits somewhere."""
         pod = self.preemptor(number)
         judge = self.judge
         judge.stores.of(Pod).set(pod)
         state, diagnosis = CycleState(PodInfo(pod)), Diagnosis()
-        if promised:
-            self.nominate_preemptor(number, promised)
+        if nominated:
+            self.nominate_preemptor(number, nominated)
         found = judge._cycle.search(state, pod, judge.runner, diagnosis)
         state.equal_pods = equal_pods_with(self.memory, pod.spec.priority or 0)
         if isinstance(found, Status) or len(found[0]) or not len(resolvable_rows(diagnosis, judge.cluster)):
@@ -417,9 +417,9 @@ def crowded(*, enough: int = 100) -> World:
     return world
 
 
-def chosen(world: World, number: int = 0, *, promised: str = "") -> str:
+def chosen(world: World, number: int = 0, *, nominated: str = "") -> str:
     """The node that a preemptor gets, found out twice: by the reference and with what is remembered."""
-    expected = world.preempt(number, 0, promised)
+    expected = world.preempt(number, 0, nominated)
     assert expected is not None
     return expected.best[0] if expected.best else ""
 
@@ -465,7 +465,7 @@ def test_budgets_of_a_pod_that_left_do_not_matter_any_more() -> None:
 def test_a_nomination_counts_for_all_pods_but_its_own() -> None:
     world = crowded()
     assert chosen(world, 0) == "a"
-    assert chosen(world, 1, promised="a") == "a"
+    assert chosen(world, 1, nominated="a") == "a"
     assert chosen(world, 2) == "b"
     assert chosen(world, 1) == "a"
     assert chosen(world, 2) == "b"
@@ -516,7 +516,7 @@ def test_a_nomination_of_a_lower_priority_does_not_count() -> None:
 
 
 class Moody(PreFilterPlugin, FilterPlugin):
-    """Says what it is told to say, of pods that ask for it in a label."""
+    """Returns a given answer for pods with a label."""
 
     name = "Moody"
     inputs = Inputs({"metadata.labels"}, pre_filter=DependsOn.POD, filter=DependsOn.NODE)
@@ -570,7 +570,7 @@ def plans_in(memory: Memory) -> list[VictimPlan]:
 
 
 def test_an_equal_preemptor_is_not_judged_again() -> None:
-    """The proof that anything is remembered: a plugin that breaks its promise is not heard."""
+    """The proof that anything is remembered: a plugin that violates its inputs is not called."""
     scene = Scene()
     assert scene.decide().best is not None
     scene.moody.answer = Status.unschedulable("no")

@@ -1,4 +1,4 @@
-"""The inventory follows changes: what it knows then is what one made anew would know."""
+"""The inventory follows changes: it then equals a new one."""
 
 from __future__ import annotations
 
@@ -52,19 +52,19 @@ class World:
                 self.inventory.claims.add_pending(claim)
         self.judgements = Judgements(self.inventory)
 
-    def told(self, *claims: ResourceClaim) -> dict[str, Any]:
+    def devices_found(self, *claims: ResourceClaim) -> dict[str, Any]:
         self.inventory.refresh()
         table, judged = self.handle.cluster, self.judgements.of([claim.spec for claim in claims])
-        told = {}
+        devices_found = {}
         for node in table.all_nodes():
             site = int(self.inventory.sites.of_row[node.row])
             judged.judge(np.array([site]), SearchBudget(None))
             found = judged.found[site]
-            told[node.name] = (
+            devices_found[node.name] = (
                 judged.codes[site],
                 found and [[pick.device.id for pick in picks] for picks in found.picks],
             )
-        return told
+        return devices_found
 
 
 DEMANDS = (
@@ -166,8 +166,8 @@ def test_the_cached_inventory_equals_a_new_one(seed: int) -> None:
     for _ in range(40):
         changes.happen()
         for claims in DEMANDS:
-            told = world.told(*claims)
-            assert told == World(handle, like=world.inventory.claims).told(*claims)
+            devices_found = world.devices_found(*claims)
+            assert devices_found == World(handle, like=world.inventory.claims).devices_found(*claims)
 
 
 def test_nodes_without_devices_are_one_site() -> None:
@@ -206,8 +206,8 @@ def test_rules_taint_devices_while_they_are_there() -> None:
     world = World(handle)
 
     def given_on(*names: str) -> None:
-        told = world.told(make_claim("one", exactly()))
-        assert {name for name, (code, _found) in told.items() if not code} == set(names)
+        devices_found = world.devices_found(make_claim("one", exactly()))
+        assert {name for name, (code, _found) in devices_found.items() if not code} == set(names)
 
     rules = handle.stores.of(DeviceTaintRule)
     tree = {

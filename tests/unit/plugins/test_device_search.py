@@ -64,7 +64,7 @@ def devices(found: Found) -> list[list[str]]:
 
 
 def attributed(*values: str) -> list[dict[str, Any]]:
-    """Devices with an attribute each, and a serial number that tells them apart."""
+    """Devices with an attribute each, and a unique serial number."""
     return [
         {
             "name": f"dev-{index}",

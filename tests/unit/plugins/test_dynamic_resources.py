@@ -50,7 +50,7 @@ def test_a_pod_without_claims_passes_and_every_node_scores_zero() -> None:
         pytest.param(
             claiming(TEMPLATE, resolved={"nic": "theirs"}),
             "ResourceClaim default/theirs was not created for Pod default/p (Pod is not owner)",
-            id="somebody else's claim",
+            id="a claim of another pod",
         ),
         pytest.param(
             claiming({"name": "old", "resourceClaimName": "leaving"}),

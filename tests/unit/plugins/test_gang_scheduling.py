@@ -100,7 +100,7 @@ TOO_FEW = "waiting for minCount pods from a gang to appear in scheduling queue"
             [make_group("g", min_count=1)],
             Code.ERROR,
             "pod group state not found for pod group default/g",
-            id="nobody-saw-the-pod-come",
+            id="the-pod-was-not-seen",
         ),
     ],
 )
@@ -252,14 +252,16 @@ def proposals(world: World, *counts: int) -> list[ProposedPlacement]:
 def test_more_pods_are_better() -> None:
     world = World(*zones(), make_group("g", min_count=1, **TOPOLOGY), member("p"))
     assert scores(world, "PodGroupPodsCount", *proposals(world, 3, 2)) == [100, 66]
-    nobody = world.plugins["PodGroupPodsCount"]
-    status = cast(PlacementScorePlugin, nobody).normalize_placement_scores(CycleState(), "default/g", [0, 0])
+    counting = world.plugins["PodGroupPodsCount"]
+    status = cast(PlacementScorePlugin, counting).normalize_placement_scores(
+        CycleState(), "default/g", [0, 0]
+    )
     assert isinstance(status, Status)
     assert status.message == "no pods from pod group are assigned to any of the candidate placements"
 
 
 def test_a_fuller_placement_is_better() -> None:
-    """Four cores a node, eight a zone; memory is 16Gi and nobody asks for any, so the default counts."""
+    """Four cores a node, eight a zone; memory is 16Gi and no pod requests any, so the default counts."""
     objects = [*zones(), make_group("g", min_count=1, **TOPOLOGY), member("p")]
     world = World(*objects, make_pod("old", cpu="2", memory="4Gi", node="b2"))
     # a: (1 of 8 cores, 200 MB of 16 GiB) → (12 + 1) / 2; b: (3 of 8, 4.2 of 16) → (37 + 26) / 2.

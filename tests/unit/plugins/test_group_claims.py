@@ -32,25 +32,25 @@ GROUP_USER = {
 
 
 def member(*claims: dict[str, str], made: str = "claim", group: str = "team", **spec: Any) -> Pod:
-    told = [
+    statuses = [
         {"name": each["name"], "resourceClaimName": made}
         for each in claims
         if "resourceClaimTemplateName" in each
     ]
     grouped: dict[str, Any] = {"schedulingGroup": {"podGroupName": group}} if group else {}
     return make_pod(
-        "p", uid="me", resourceClaims=[*claims], status={"resourceClaimStatuses": told}, **grouped, **spec
+        "p", uid="me", resourceClaims=[*claims], status={"resourceClaimStatuses": statuses}, **grouped, **spec
     )
 
 
 def group(*claims: dict[str, str], made: str = "") -> PodGroup:
-    told = [{"name": each["name"], "resourceClaimName": made} for each in claims] if made else []
+    statuses = [{"name": each["name"], "resourceClaimName": made} for each in claims] if made else []
     return convert(
         PodGroup,
         {
             "metadata": {"name": "team", "namespace": "default", "uid": "uid-of-team"},
             "spec": {"schedulingPolicy": {"basic": {}}, "resourceClaims": [*claims]},
-            "status": {"resourceClaimStatuses": told},
+            "status": {"resourceClaimStatuses": statuses},
         },
     )
 
@@ -155,8 +155,8 @@ def test_a_new_claim_of_the_group_helps_its_pods(on: bool) -> None:
     event = ("resource.k8s.io/ResourceClaim", Action.ADD)
     expected = Hint.QUEUE if on else Hint.SKIP
     assert hint(judge, member(TEMPLATE), event, None, owned()) is expected
-    told = ("Pod", Action.UPDATE_POD_GENERATED_RESOURCE_CLAIM)
-    assert hint(judge, member(TEMPLATE), told, member(TEMPLATE), member(TEMPLATE)) is expected
+    statuses = ("Pod", Action.UPDATE_POD_GENERATED_RESOURCE_CLAIM)
+    assert hint(judge, member(TEMPLATE), statuses, member(TEMPLATE), member(TEMPLATE)) is expected
 
 
 def test_the_queue_finds_the_pods_that_a_groups_claim_concerns() -> None:

@@ -112,7 +112,9 @@ def test_hint_after_a_placed_pod_is_deleted(
     [
         pytest.param(with_ports("o", port(80)), Hint.SKIP, id="never had a node"),
         pytest.param(
-            with_ports("o", port(80), status={"nominatedNodeName": "n"}), Hint.QUEUE, id="was promised a node"
+            with_ports("o", port(80), status={"nominatedNodeName": "n"}),
+            Hint.QUEUE,
+            id="has a nominated node",
         ),
         pytest.param(make_pod("o", node="n"), Hint.SKIP, id="held no port"),
     ],

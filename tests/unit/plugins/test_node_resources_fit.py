@@ -66,7 +66,7 @@ def outcome(rejection: Status | None) -> tuple[Code, tuple[str, ...]] | None:
             ({"cpu": "4", "memory": "8Gi"},),
             {"cpu": "1", "memory": "1Gi"},
             (NOW, ("Too many pods", "Insufficient cpu", "Insufficient memory")),
-            id="every reason is told",
+            id="every reason is reported",
         ),
         pytest.param(
             {},
@@ -262,12 +262,12 @@ def test_all_rows_and_single_rows_agree() -> None:
     assert plugin.pre_filter(state, pod, everything) is None
     verdict = plugin.filter_nodes(state, pod, everything)
     assert verdict is not None
-    told = set()
+    hints = set()
     for position, code in enumerate(verdict.codes.tolist()):
         alone = plugin.filter_nodes(state, pod, everything.node(position).alone)
         single = 0 if alone is None else int(alone.codes[0])
         assert bool(single) == bool(code)
         if alone is not None and single:
             assert alone.status(single) == verdict.status(code)
-            told.add(verdict.status(code))
-    assert len(told) > 5
+            hints.add(verdict.status(code))
+    assert len(hints) > 5

@@ -49,7 +49,7 @@ def test_events_without_hints_and_device_classes() -> None:
     "deleted, expected",
     (
         pytest.param({"node": "n1"}, QUEUE, id="had a node"),
-        pytest.param({"status": {"nominatedNodeName": "n1"}}, QUEUE, id="was promised a node"),
+        pytest.param({"status": {"nominatedNodeName": "n1"}}, QUEUE, id="has a nominated node"),
         pytest.param({}, SKIP, id="had none"),
     ),
 )

@@ -157,7 +157,7 @@ def test_with_the_gate_off_devices_take_nothing() -> None:
                 Code.UNSCHEDULABLE_AND_UNRESOLVABLE,
                 ("Insufficient memory", "Insufficient ephemeral-storage"),
             ),
-            id="each of them is told",
+            id="each of them is reported",
         ),
         pytest.param(
             {"hugepages-2Mi": times("4Mi")},
@@ -171,7 +171,7 @@ def test_with_the_gate_off_devices_take_nothing() -> None:
             (Code.UNSCHEDULABLE_AND_UNRESOLVABLE, ("Insufficient hugepages-2Mi",)),
             id="what no node offers",
         ),
-        pytest.param({"kubernetes.io/other": times("9")}, {"cpu": "8"}, None, id="what nobody weighs"),
+        pytest.param({"kubernetes.io/other": times("9")}, {"cpu": "8"}, None, id="an unscored resource"),
     ],
 )
 def test_a_node_needs_resources_for_the_pod_and_its_devices(
@@ -284,7 +284,7 @@ def allocated() -> ResourceClaim:
 @pytest.mark.parametrize(
     ("others", "reason"),
     [
-        pytest.param((), None, id="nobody"),
+        pytest.param((), None, id="no user"),
         pytest.param(
             ("one",), "node allocatable resource claim claim is already used by another pod", id="one"
         ),
@@ -402,7 +402,7 @@ def test_what_was_decided_before_is_looked_up(names: tuple[str, ...], expected: 
 
 
 def test_the_devices_of_extended_resources_cannot_take_of_a_node() -> None:
-    """Nobody but the scheduler knows their claim, and no container can refer to it."""
+    """Only the scheduler knows their claim, and no container can refer to it."""
     class_ = make_class("gpu", extendedResourceName="example.com/gpu")
     judge = evaluator(
         PLUGIN,

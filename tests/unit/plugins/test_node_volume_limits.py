@@ -44,7 +44,7 @@ COUNTS = [
     pytest.param(1, [], ("new",), True, id="one of one"),
     pytest.param(0, [], ("new",), False, id="none allowed"),
     pytest.param(1, ["a"], ("new",), False, id="one more than allowed"),
-    pytest.param(None, ["a", "b"], ("new",), True, id="no limit told"),
+    pytest.param(None, ["a", "b"], ("new",), True, id="no limit stated"),
     pytest.param(2, ["a"], ("new", "b"), False, id="two new ones, room for one"),
     pytest.param(1, ["new"], ("new",), True, id="a volume counts once on a node"),
     pytest.param(1, [], ("new", "new"), True, id="a volume counts once in a pod"),
@@ -316,7 +316,7 @@ POD_DELETED = ("Pod", Action.DELETE)
             pod_with("x", name="user", status={"nominatedNodeName": "n"}),
             None,
             Hint.QUEUE,
-            id="a pod that was promised a node",
+            id="a pod with a nominated node",
         ),
         pytest.param(POD_DELETED, make_pod("user", node="n"), None, Hint.SKIP, id="a pod without volumes"),
         pytest.param(

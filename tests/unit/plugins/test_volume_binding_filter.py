@@ -408,7 +408,7 @@ def of_zone(zone: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("capacities", "feasible"),
     [
-        pytest.param([], (), id="none told"),
+        pytest.param([], (), id="none stated"),
         pytest.param([make_capacity(capacity="5Gi", **of_zone("za"))], ("a",), id="enough in one zone"),
         pytest.param([make_capacity(capacity="4Gi", **of_zone("za"))], (), id="too little"),
         pytest.param([make_capacity(capacity="5Gi", nodeTopology={})], ("a", "b"), id="enough for all"),

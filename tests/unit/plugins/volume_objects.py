@@ -95,7 +95,7 @@ def make_volume(
     handle: str | None = None,
     **spec: Any,
 ) -> PersistentVolume:
-    """A CSI volume whose handle is its name if not told otherwise; with `claim` it is bound to it."""
+    """A CSI volume whose handle is its name by default; with `claim` it is bound to it."""
     tree: dict[str, Any] = {
         "metadata": {"name": name, "labels": dict(labels or {}), **(metadata or {})},
         "spec": {

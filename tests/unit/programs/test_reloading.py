@@ -1,4 +1,4 @@
-"""When a configuration is read again, and what is told of it."""
+"""When a configuration is read again, and what is reported about it."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class Scene:
         self.version = 0
         self.rules: KubeSchedulerConfiguration | ConfigError = named("first")
         self.reads = 0
-        self.told: list[str] = []
+        self.reports: list[str] = []
         self.reloading = Reloading(
             world.scheduler,
             self.read,
             sources=[RuleSource("the source", self.look)],
             regarding=LEASE,
-            report=self.told.append,
+            report=self.reports.append,
         )
 
     async def look(self) -> object:
@@ -88,7 +88,7 @@ def test_a_change_is_read_once_and_logged() -> None:
         await scene.world.quiet(seconds=60)
         assert scene.reads == 1
         assert scene.counted() == {("success",): 1}
-        assert scene.told == ["a new configuration is in force (the source); profiles: second, third"]
+        assert scene.reports == ["a new configuration is in force (the source); profiles: second, third"]
         assert scene.world.events("ConfigurationReloaded") == [
             "A new configuration is in force; profiles: second, third"
         ]
@@ -101,7 +101,7 @@ def test_it_can_be_asked_for() -> None:
         scene.rules = named("second")
         scene.reloading.ask()
         await scene.world.until(lambda: scene.names() == ["second"], seconds=LOOK_SECONDS)
-        assert "it was asked for" in scene.told[0]
+        assert "it was asked for" in scene.reports[0]
 
     play(scenario)
 
@@ -113,7 +113,7 @@ def test_bad_rules_change_nothing_and_say_why(caplog: pytest.LogCaptureFixture) 
         await scene.world.quiet()
         assert scene.names() == ["first"]
         assert scene.counted() == {("error",): 1}
-        assert scene.told == []
+        assert scene.reports == []
         assert "the old one stays: config.yaml: profiles[0]: no such thing" in caplog.text
         assert scene.world.events("ConfigurationRejected") == [
             "The old configuration stays in force: config.yaml: profiles[0]: no such thing"
@@ -137,7 +137,7 @@ def test_what_counts_from_the_next_start_on_is_said(caplog: pytest.LogCaptureFix
 
 
 def test_a_file_is_seen_to_change(tmp_path: Path) -> None:
-    """Written anew, replaced, a link that leads elsewhere, gone."""
+    """Rewritten, replaced, a link that leads elsewhere, gone."""
     first, second, link = tmp_path / "first", tmp_path / "second", tmp_path / "link"
     first.write_text("a")
     second.write_text("a")

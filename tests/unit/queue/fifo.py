@@ -1,4 +1,4 @@
-"""A whole queue of one's own in a screenful: first come, first served, whoever fails goes to the back.
+"""A whole custom queue in a screenful: first come, first served, pods that fail go to the back.
 
 Built on the public interface only, to see that it is enough.
 """

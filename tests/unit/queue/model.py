@@ -89,7 +89,7 @@ class Model:
         return [known for known in self.queues.values() if known.queue in queues]
 
     def may_be_popped(self, share: Callable[[Known], float] = lambda _known: 0.0) -> list[Known]:
-        """The pods that are first; more than one if the rules do not tell them apart.
+        """The pods that are first; more than one if the rules do not order them.
 
         Whose tenant has the smallest share comes before anything else.
         """

@@ -56,7 +56,7 @@ def test_first_come_first_served() -> None:
     queue.move(NODE_ADD, None, None)
     assert queue.tick() == RETRY_SECONDS
     names = [queued.pod.metadata.name for _ in range(4) if (queued := queue.pop_nowait()) is not None]
-    assert names == ["two", "gated", "one"], "whoever has waited longer comes back first"
+    assert names == ["two", "gated", "one"], "the pod that has waited longer comes back first"
     assert queue.get("default/one") is None
 
 

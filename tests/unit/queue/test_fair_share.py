@@ -143,7 +143,7 @@ def test_shares_hold_when_pods_are_popped_before_their_backoff_is_over(weight: i
 
 
 def test_each_tenants_backoff_ends_in_its_own_time() -> None:
-    """Whoever's delay is over leaves the queue, also from behind a tenant that waits longer."""
+    """A pod whose delay is over leaves the queue, also from behind a tenant that waits longer."""
     bench = Bench(make=FairShareQueue)
     long = bench.add("long", namespace="a")
     for _ in range(3):
@@ -206,7 +206,7 @@ def test_forgotten_confirmed_and_moved_pods_count_once() -> None:
     assert queue.usage.share("a", capacity) == pytest.approx(2 / 200)
     with shop.cluster.what_if() as question:
         question.add_pod(placed[0], 0)
-        assert queue.usage.share("a", capacity) == pytest.approx(2 / 200), "a question places nobody"
+        assert queue.usage.share("a", capacity) == pytest.approx(2 / 200), "a what-if places no pod"
 
 
 def test_pods_placed_before_the_queue_began_count() -> None:

@@ -69,11 +69,11 @@ class Bench:
         self.inner = Fragile(make_context(self.clock, hints=on("A", NODE_ADD)))
         self.inner.after = after
         self.queue: SchedulingQueue = GuardedQueue(self.inner, self.clock)
-        self.told = 0
-        self.queue.when_ready(self.tell)
+        self.ready_calls = 0
+        self.queue.when_ready(self.count_ready)
 
-    def tell(self) -> None:
-        self.told += 1
+    def count_ready(self) -> None:
+        self.ready_calls += 1
 
     def fail(self, method: str, times: int = 1) -> None:
         self.inner.failing[method] = times
@@ -241,13 +241,13 @@ def test_a_pop_that_fails_is_asked_again_at_the_next_tick(
     bench.inner.after = False
     bench.add("p")
     bench.fail("pop_nowait")
-    told = bench.told
+    ready_calls = bench.ready_calls
     assert bench.queue.pop_nowait() is None
     assert f"queue {NAME} failed in pop_nowait; asking again at its next tick" in caplog.text
     bench.wait(1)
-    assert bench.told == told + 1
+    assert bench.ready_calls == ready_calls + 1
     bench.wait(1)
-    assert bench.told == told + 1
+    assert bench.ready_calls == ready_calls + 1
     bench.pop("p")
 
 
@@ -366,11 +366,11 @@ def test_a_tick_that_fails(caplog: pytest.LogCaptureFixture) -> None:
 def test_a_queue_whose_when_ready_fails_is_tried_at_every_tick() -> None:
     bench = Bench()
     bench.fail("when_ready")
-    bench.queue.when_ready(bench.tell)
-    before = bench.told
+    bench.queue.when_ready(bench.count_ready)
+    before = bench.ready_calls
     for _ in range(3):
         bench.wait(1)
-    assert bench.told == before + 3
+    assert bench.ready_calls == before + 3
 
 
 @pytest.mark.parametrize(
@@ -454,7 +454,7 @@ def test_a_scheduler_goes_on_with_a_queue_that_fails(
 
 
 def test_a_queue_is_given_what_it_needs_and_closed() -> None:
-    """Stores (with a kind nobody else asks for), the API, events and tasks of its own."""
+    """Stores (with a kind that nothing else watches), the API, events and tasks of its own."""
     from kuberth.api.storage import StorageClass
 
     seen: list[str] = []

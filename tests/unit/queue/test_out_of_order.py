@@ -14,8 +14,8 @@ from tests.unit.queue.building import NODE_ADD, POD_ALL, Bench, on, queue_of_eac
 
 
 def test_take_from_every_queue() -> None:
-    bench = Bench(hints=on("Somebody", NODE_ADD))
-    bench.fail("unschedulable", "Somebody")
+    bench = Bench(hints=on("Custom", NODE_ADD))
+    bench.fail("unschedulable", "Custom")
     bench.fail("backoff")
     bench.add("active")
     assert bench.queues == {"active": "active", "backoff": "backoff", "unschedulable": "unschedulable"}
@@ -41,11 +41,11 @@ def test_an_unknown_pod_is_not_given() -> None:
 
 
 def test_a_pod_that_was_taken_goes_its_way() -> None:
-    bench = Bench(hints=on("Somebody", NODE_ADD))
+    bench = Bench(hints=on("Custom", NODE_ADD))
     taken = bench.queue.take_nowait(bench.add("p"))
     assert taken is not None
     bench.queue.move(NODE_ADD, None, None)
-    bench.reject(taken, "Somebody")
+    bench.reject(taken, "Custom")
     assert bench.queues == {"p": "backoff"}  # the event that it missed was kept for it
 
 
@@ -55,7 +55,7 @@ GROUP = {"podGroupName": "g"}
 def test_pods_of_a_group_come_back_by_their_backoff_alone() -> None:
     """An empty active queue does not cut it short: a group comes back after every attempt."""
     bench = Bench(pod_groups=True)
-    bench.fail("p", "Somebody", schedulingGroup=GROUP)
+    bench.fail("p", "Custom", schedulingGroup=GROUP)
     assert bench.queues == {"p": "backoff"}
     assert bench.queue.pop_nowait() is None
     bench.clock.advance(2.0)
@@ -65,13 +65,13 @@ def test_pods_of_a_group_come_back_by_their_backoff_alone() -> None:
 
 def test_without_the_gate_they_wait_for_an_event() -> None:
     bench = Bench()
-    bench.fail("p", "Somebody", schedulingGroup=GROUP)
+    bench.fail("p", "Custom", schedulingGroup=GROUP)
     assert bench.queues == {"p": "unschedulable"}
 
 
 def test_others_are_still_popped_early() -> None:
-    bench = Bench(pod_groups=True, hints=on("Somebody", NODE_ADD))
-    bench.fail("p", "Somebody")
+    bench = Bench(pod_groups=True, hints=on("Custom", NODE_ADD))
+    bench.fail("p", "Custom")
     bench.queue.move(NODE_ADD, None, None)
     assert bench.queues == {"p": "backoff"}
     bench.pop("p")
@@ -116,7 +116,7 @@ def test_the_guard_passes_it_on_and_catches_what_is_raised() -> None:
     def broken(pod: Pod) -> None:
         raise RuntimeError("no")
 
-    bench.queue.take_nowait = broken  # type: ignore[method-assign]  # a queue of somebody's own may raise
+    bench.queue.take_nowait = broken  # type: ignore[method-assign]  # a custom queue may raise
     other = bench.add("q")
     assert guard.take_nowait(other) is None
     assert queue_of_each(guard) == {"q": "active"}

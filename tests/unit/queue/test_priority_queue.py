@@ -537,7 +537,7 @@ def test_without_hints_an_event_during_the_attempt_brings_the_pod_back() -> None
     one = bench.pop("one")
     bench.queue.move(NODE_ADD, None, None)
     bench.reject(one, "B")
-    assert bench.queues["one"] == "backoff", "whoever rejected it"
+    assert bench.queues["one"] == "backoff", "any rejecting plugin"
     two = bench.pop("two")
     bench.reject(two, "A")
     assert bench.queues["two"] == "unschedulable", "the event was before its attempt"
@@ -803,7 +803,7 @@ def test_a_gated_pod_is_asked_again_once_per_timeout() -> None:
     assert not queued.was_flushed, "no attempt followed from it"
     bench.clock.advance(30)
     bench.queue.flush_unschedulable_leftover()
-    assert door.asked == 2, "the flush starts the wait anew"
+    assert door.asked == 2, "the flush restarts the wait"
     door.closed = False
     bench.clock.advance(301)
     bench.queue.flush_unschedulable_leftover()
@@ -839,10 +839,10 @@ def test_a_queue_without_backoff_need_not_be_ticked_every_second() -> None:
     calls: list[float] = []
     began_ns = bench.clock.now_ns()
     bench.queue.when_due(lambda: calls.append((bench.clock.now_ns() - began_ns) / NANOSECONDS))
-    assert bench.queue.tick() == pytest.approx(3600.0), "nobody waits for anything"
+    assert bench.queue.tick() == pytest.approx(3600.0), "no pod waits"
     bench.clock.advance(12.25)
     bench.fail("p")
-    assert calls == [12.25], "somebody waits for time to pass"
+    assert calls == [12.25], "a pod waits for time to pass"
     assert bench.queue.tick() == pytest.approx(0.75), "whole seconds are where they were"
     bench.fail("q")
     assert len(calls) == 1, "the next tick is near enough"
@@ -857,7 +857,7 @@ def test_a_queue_without_backoff_need_not_be_ticked_every_second() -> None:
     ("idle", "expected"), [(12.25, 17.75), (30.0, 30.0), (90.0, 30.0), (95.5, 24.5), (7200.25, 29.75)]
 )
 def test_long_waiting_pods_are_flushed_at_the_same_intervals(idle: float, expected: float) -> None:
-    """As if every tick had come though nobody waited."""
+    """As if every tick had come though no pod waited."""
     bench = Bench(hints=on("A", NODE_ADD))
     calls: list[int] = []
     bench.queue.when_due(lambda: calls.append(bench.clock.now_ns()))
@@ -905,8 +905,8 @@ def test_a_queue_of_ones_own_may_tick_otherwise() -> None:
 # Readiness, queues and counts
 
 
-@pytest.mark.parametrize(("early", "told"), [(True, 1), (False, 0)], ids=["early", "not-early"])
-def test_when_ready_is_called_when_a_pod_can_be_popped(early: bool, told: int) -> None:
+@pytest.mark.parametrize(("early", "more_calls"), [(True, 1), (False, 0)], ids=["early", "not-early"])
+def test_when_ready_is_called_when_a_pod_can_be_popped(early: bool, more_calls: int) -> None:
     bench = Bench(hints=on("A", NODE_ADD), pop_from_backoff=early)
     calls: list[None] = []
     bench.queue.when_ready(lambda: calls.append(None))
@@ -915,10 +915,10 @@ def test_when_ready_is_called_when_a_pod_can_be_popped(early: bool, told: int) -
     bench.fail("p", "A")
     assert len(calls) == 1
     bench.queue.move(NODE_ADD, None, None)
-    assert len(calls) == 1 + told
+    assert len(calls) == 1 + more_calls
     bench.clock.advance(2)
     bench.queue.flush_backoff_completed()
-    assert len(calls) == 2 + told
+    assert len(calls) == 2 + more_calls
 
 
 def test_queues_and_get() -> None:

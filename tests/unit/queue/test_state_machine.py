@@ -83,7 +83,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.cluster.set_node(make_node("n1", cpu="64"))
         self.pods: dict[str, Pod] = {}
         self.flying: dict[str, QueuedPod] = {}
-        self.is_told = False
+        self.is_notified = False
         registered = [
             RegisteredHint(plugin, event, hint_of(plugin) if hints else None)
             for plugin, event in (
@@ -107,7 +107,7 @@ class QueueMachine(RuleBasedStateMachine):
             pop_from_backoff=early,
         )
         self.queue = type(self).make(self.context)
-        self.queue.when_ready(self.tell)
+        self.queue.when_ready(self.notify)
         self.model = Model(
             hints=hints,
             early=early,
@@ -117,8 +117,8 @@ class QueueMachine(RuleBasedStateMachine):
             now_ns=start_ns,
         )
 
-    def tell(self) -> None:
-        self.is_told = True
+    def notify(self) -> None:
+        self.is_notified = True
 
     def pre_enqueue(self, pod: Pod, first: str) -> Status:
         door = Status.unschedulable("closed").by(DOOR)
@@ -132,7 +132,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(name=NAMES, priority=st.integers(0, 2), gated=st.booleans(), door=st.booleans())
     def add(self, name: str, *, priority: int, gated: bool, door: bool) -> None:
-        """A new pod, or one that replaces another of its name whose deletion nobody saw."""
+        """A new pod, or one that replaces another of its name whose deletion was missed."""
         namespace, _, short = name.partition("/")
         pod = self.pods[name] = make_pod(
             short,
@@ -185,7 +185,7 @@ class QueueMachine(RuleBasedStateMachine):
         queued = self.queue.pop_nowait()
         if queued is None:
             assert not expected
-            self.is_told = False
+            self.is_notified = False
             return
         assert queued.key in expected
         assert not queued.gated
@@ -329,8 +329,8 @@ class QueueMachine(RuleBasedStateMachine):
         }
 
     @invariant()
-    def whoever_pops_was_told(self) -> None:
-        assert self.is_told or not self.first()
+    def when_ready_was_called(self) -> None:
+        assert self.is_notified or not self.first()
 
     def teardown(self) -> None:
         """Drain the queue: nothing may be left in it, nor in its gauges."""

@@ -81,7 +81,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(timestamp_ns=st.integers(0, 3))
     def one_that_left_changes(self, timestamp_ns: int) -> None:
-        """Whoever is in another queue now must not disturb the order here."""
+        """A pod that is in another queue now must not disturb the order here."""
         for name, queued in self.pods.items():
             if name not in self.arrivals:
                 queued.timestamp_ns = timestamp_ns

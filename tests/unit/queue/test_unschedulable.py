@@ -80,7 +80,7 @@ def concerned(of: UnschedulablePods, event: ClusterEvent) -> list[str]:
     ],
 )
 def test_an_event_concerns_pods_of_its_plugins(event: ClusterEvent, names: list[str]) -> None:
-    """In the order they came; a gated pod only by its gate; pods nobody speaks for by any event."""
+    """In the order they came; a gated pod only by its gate; pods without rejecting plugins by any event."""
     of = queue(
         parked("a", "A"),
         parked("b", "B"),
@@ -97,7 +97,7 @@ def test_a_pod_added_again_keeps_its_place() -> None:
     first, second = parked("first", "A"), parked("second", "B")
     of = queue(first, second)
     first.unschedulable_plugins = {"B"}
-    assert concerned(of, NODE_TAINT) == ["second"], "nobody told the queue"
+    assert concerned(of, NODE_TAINT) == ["second"], "the queue does not know yet"
     assert of.add(first) is False
     assert concerned(of, NODE_TAINT) == ["first", "second"]
     first.unschedulable_plugins = {"C"}
@@ -112,7 +112,7 @@ def test_a_pod_added_again_keeps_its_place() -> None:
 
 
 def test_gated_pods_are_not_looked_at_by_events_that_cannot_open_their_gates() -> None:
-    """However many they are: nobody asks their hints, their PreEnqueue or a PreCheck about them."""
+    """However many they are: their hints, PreEnqueue and PreChecks are not called."""
     asked: list[str] = []
 
     def pre_enqueue(pod: Pod, first: str) -> Status:

@@ -156,7 +156,7 @@ def test_a_deleted_node_is_never_chosen() -> None:
     assert placement.choice.evaluated_nodes == 2
 
 
-# The node that was promised
+# The nominated node
 
 
 def test_the_nominated_node_is_tried_first_and_alone() -> None:
@@ -167,10 +167,10 @@ def test_the_nominated_node_is_tried_first_and_alone() -> None:
     assert log == ["n2"]
 
 
-@pytest.mark.parametrize("promised", ["n1", "n9"], ids=["does-not-pass", "is-gone"])
-def test_otherwise_all_nodes_are_searched(promised: str) -> None:
+@pytest.mark.parametrize("nominated", ["n1", "n9"], ids=["does-not-pass", "is-gone"])
+def test_otherwise_all_nodes_are_searched(nominated: str) -> None:
     scheduler = parts(rejecting("F", "n1"), scoring("S", n3=100))
-    pod = make_pod("p", status={"nominatedNodeName": promised})
+    pod = make_pod("p", status={"nominatedNodeName": nominated})
     assert scheduler.place(pod).choice == Choice("n3", 3, 2)
 
 
@@ -203,7 +203,7 @@ def test_every_node_says_why() -> None:
             [(PostFilterResult("n2"), None)],
             "n2",
             "0/3 nodes are available: 3 F says no.",
-            id="a-node-is-promised",
+            id="a-node-is-nominated",
         ),
         pytest.param(
             [(None, Status.unschedulable("preemption: no victims"))],
@@ -215,13 +215,13 @@ def test_every_node_says_why() -> None:
             [(PostFilterResult(""), Status.unschedulable("preemption: not eligible"))],
             "",
             "0/3 nodes are available: 3 F says no. preemption: not eligible",
-            id="an-earlier-promise-is-taken-back",
+            id="an-earlier-nomination-is-cleared",
         ),
         pytest.param(
             [ValueError("lost")],
             None,
             "0/3 nodes are available: 3 F says no. plugin 'P0' at PostFilter: lost",
-            id="a-failure-is-told-and-changes-nothing",
+            id="a-failure-is-reported-and-changes-nothing",
         ),
     ],
 )
@@ -394,8 +394,10 @@ def test_plugins_see_the_pod_on_its_node_from_reserve_on() -> None:
     assert seen == [("n1", "n1"), ("n1", "n1")]
 
 
-@pytest.mark.parametrize("rejected, told", [("n1", []), ("n1 n2", [1])], ids=["others-pass", "none-passes"])
-def test_why_a_node_does_not_pass_is_asked_only_if_none_does(rejected: str, told: list[int]) -> None:
+@pytest.mark.parametrize(
+    "rejected, evaluated", [("n1", []), ("n1 n2", [1])], ids=["others-pass", "none-passes"]
+)
+def test_why_a_node_does_not_pass_is_asked_only_if_none_does(rejected: str, evaluated: list[int]) -> None:
     asked: list[int] = []
 
     def why(code: int) -> Status:
@@ -407,7 +409,7 @@ def test_why_a_node_does_not_pass_is_asked_only_if_none_does(rejected: str, told
 
     scheduler = parts(plugin("F", FilterPlugin, filter_nodes=judge), nodes=["n1", "n2"])
     scheduler.decide(make_pod("p"))
-    assert sorted(set(asked)) == told
+    assert sorted(set(asked)) == evaluated
 
 
 class Always(random.Random):

@@ -18,7 +18,7 @@ def queued(name: str, priority: int = 0) -> QueuedPod:
     return QueuedPod(PodInfo(make_pod(name, priority=priority)), timestamp_ns=0)
 
 
-def nobody(pod: QueuedPod) -> None:
+def forget(pod: QueuedPod) -> None:
     raise AssertionError(f"{pod.key} was given back")
 
 
@@ -36,7 +36,7 @@ def test_a_limited_number_runs_at_once_and_the_most_important_is_next() -> None:
             def spawn(work: Coroutine[Any, Any, None], *, name: str) -> None:
                 tasks.create_task(work, name=name)
 
-            overlapping = Overlapping(attend, spawn=spawn, limit=2, give_back=nobody)
+            overlapping = Overlapping(attend, spawn=spawn, limit=2, give_back=forget)
             for name, priority in (("a", 0), ("b", 0), ("c", 1), ("d", 5), ("e", 5)):
                 overlapping.add(queued(name, priority))
             await asyncio.sleep(0)
@@ -69,7 +69,7 @@ def test_the_limit_moves_while_cycles_run() -> None:
             def spawn(work: Coroutine[Any, Any, None], *, name: str) -> None:
                 tasks.create_task(work, name=name)
 
-            overlapping = Overlapping(attend, spawn=spawn, limit=1, give_back=nobody)
+            overlapping = Overlapping(attend, spawn=spawn, limit=1, give_back=forget)
             for name in "abcd":
                 overlapping.add(queued(name, 0))
             await asyncio.sleep(0)
@@ -100,7 +100,7 @@ def test_a_cycle_that_fails_leaves_its_place() -> None:
             attend,
             spawn=lambda work, *, name: tasks.append(asyncio.ensure_future(work)),
             limit=1,
-            give_back=nobody,
+            give_back=forget,
         )
         for name in ("a", "b"):
             overlapping.add(queued(name))
@@ -119,7 +119,7 @@ def test_a_place_that_could_not_be_used_is_not_counted() -> None:
     async def attend(_pod: QueuedPod) -> None:
         raise AssertionError
 
-    overlapping = Overlapping(attend, spawn=spawn, limit=1, give_back=nobody)
+    overlapping = Overlapping(attend, spawn=spawn, limit=1, give_back=forget)
     with pytest.raises(KuberthError):
         overlapping.add(queued("a"))
     assert overlapping.running == 0
@@ -162,7 +162,7 @@ def test_no_pod_starves() -> None:
             attend,
             spawn=lambda work, *, name: tasks.append(asyncio.ensure_future(work)),
             limit=1,
-            give_back=nobody,
+            give_back=forget,
         )
         overlapping.add(queued("first", priority=9))
         overlapping.add(queued("patient"))

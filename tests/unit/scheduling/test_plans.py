@@ -52,7 +52,7 @@ APP = {"matchLabels": {"app": "a"}}
 class _Few:
     """Ends a search early, in clusters as small as these."""
 
-    tells_all = False
+    diagnoses_all = False
 
     def __init__(self) -> None:
         self._sampler = Sampler()
@@ -92,7 +92,7 @@ class World:
         )
 
     def answer(self, pod: Pod) -> object:
-        """Everything that can be told of all nodes."""
+        """Everything that can be said about all nodes."""
         if not self.cluster.node_count:
             return None
         return self.evaluator.evaluate(pod)
@@ -105,9 +105,11 @@ class World:
             return found, ""
         nodes, looked_at = found
         if not len(nodes):
-            told = {name: diagnosis.status_of(name, row=self.cluster.row_of(name)) for name in self._names()}
+            statuses = {
+                name: diagnosis.status_of(name, row=self.cluster.row_of(name)) for name in self._names()
+            }
             return (
-                told,
+                statuses,
                 diagnosis.message(99),
                 diagnosis.unschedulable_plugins,
                 diagnosis.pending_plugins,
@@ -272,7 +274,9 @@ def live(
 
 def _change(twins: Twins, data: st.DataObject) -> None:
     what = data.draw(
-        st.sampled_from(["node", "add", "gone", "pod", "left", "renew", "promise", "kept", "namespace", "if"])
+        st.sampled_from(
+            ["node", "add", "gone", "pod", "left", "renew", "nominate", "kept", "namespace", "if"]
+        )
     )
     if what == "node" and twins.nodes:
         twins.set_node(data.draw(nodes(data.draw(st.sampled_from(twins.nodes)))))
@@ -292,11 +296,11 @@ def _change(twins: Twins, data: st.DataObject) -> None:
         newer = replace(old.pod, metadata=replace(old.pod.metadata, annotations=mood))
         twins.placed[twins.placed.index(old)] = PodInfo(newer)
         twins.both(lambda world: world.cluster.renew_pod(newer))
-    elif what == "promise" and twins.nodes:
-        promised = PodInfo(_pod(twins.name(), data.draw(st.sampled_from(TEMPLATES))))
+    elif what == "nominate" and twins.nodes:
+        nominee = PodInfo(_pod(twins.name(), data.draw(st.sampled_from(TEMPLATES))))
         node = data.draw(st.sampled_from([*twins.nodes, "nowhere"]))
-        twins.nominated.append(promised)
-        twins.both(lambda world: world.evaluator.nominator.nominate(promised, node))
+        twins.nominated.append(nominee)
+        twins.both(lambda world: world.evaluator.nominator.nominate(nominee, node))
     elif what == "kept" and twins.nominated:
         kept = twins.nominated.pop()
         twins.both(lambda world: world.evaluator.nominator.withdraw(kept.pod))

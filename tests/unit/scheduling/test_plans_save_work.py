@@ -1,4 +1,4 @@
-"""What plans are for: an equal pod costs what changed since the last one, and nobody is asked twice."""
+"""What plans are for: an equal pod costs what changed since the last one, and no plugin is called twice."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ def test_what_is_prepared_from_the_pod_alone_is_prepared_once(depends_on: Depend
 
 
 def test_what_one_plugin_writes_is_not_kept_as_anothers() -> None:
-    """Who is asked anew may write nothing this time; then nothing is there."""
+    """A plugin that is called again may write nothing this time; then nothing is there."""
     moods, seen = iter((True, True, False)), list[str | None]()
 
     class Moody(PreFilterPlugin):
@@ -278,7 +278,7 @@ def test_refusals_in_ever_new_words_are_not_all_kept() -> None:
     assert len(equal_pods.plan._rejections) <= 11
 
 
-def promised_again(asked: Asked, *, priority: int = 0) -> list[str]:
+def evaluated_again(asked: Asked, *, priority: int = 0) -> list[str]:
     """About which nodes a filter was asked by the next equal pod."""
     filtered, _by_pods, _scored, _by_pods_scored = asked.about(priority=priority)
     return filtered
@@ -288,16 +288,16 @@ def test_a_nomination_is_evaluated_once(form: type[Noting]) -> None:
     asked = Asked(form, FEW_NODES + 12)
     for _ in range(3):
         asked.about()
-    promised = PodInfo(make_pod("promised", priority=9))
-    asked.evaluator.nominator.nominate(promised, "n03")
-    assert promised_again(asked) == ["n03"]
-    assert promised_again(asked) == []
+    nominated = PodInfo(make_pod("nominated", priority=9))
+    asked.evaluator.nominator.nominate(nominated, "n03")
+    assert evaluated_again(asked) == ["n03"]
+    assert evaluated_again(asked) == []
     asked.place("n03", "n04")
-    assert promised_again(asked) == ["n03"], "with the new pod there, the promise may mean something else"
-    asked.evaluator.nominator.nominate(promised, "n05")
-    assert promised_again(asked) == ["n05"]
-    asked.evaluator.nominator.withdraw(promised.pod)
-    assert promised_again(asked) == []
+    assert evaluated_again(asked) == ["n03"], "with the new pod there, the nomination may mean something else"
+    asked.evaluator.nominator.nominate(nominated, "n05")
+    assert evaluated_again(asked) == ["n05"]
+    asked.evaluator.nominator.withdraw(nominated.pod)
+    assert evaluated_again(asked) == []
 
 
 def test_a_nomination_is_judged_once_for_each_priority(form: type[Noting]) -> None:
@@ -305,15 +305,15 @@ def test_a_nomination_is_judged_once_for_each_priority(form: type[Noting]) -> No
     for priority in (1, 9, 10):
         for _ in range(3):
             asked.about(priority=priority)
-    asked.evaluator.nominator.nominate(PodInfo(make_pod("promised", priority=9)), "n03")
+    asked.evaluator.nominator.nominate(PodInfo(make_pod("nominated", priority=9)), "n03")
     for expected in (["n03"], []):
-        assert promised_again(asked, priority=1) == expected
-        assert promised_again(asked, priority=9) == expected
-        assert promised_again(asked, priority=10) == [], "it may push the nominated pod aside"
+        assert evaluated_again(asked, priority=1) == expected
+        assert evaluated_again(asked, priority=9) == expected
+        assert evaluated_again(asked, priority=10) == [], "it may push the nominated pod aside"
 
 
 class Stretches(Asked):
-    """So many nodes that a search looks at a third of them only."""
+    """Enough nodes that a search looks at only a third of them."""
 
     def __init__(self, form: type[Noting], nodes: int = 300) -> None:
         super().__init__(form, nodes)

@@ -221,8 +221,8 @@ class World:
         nodes, looked_at = found
         if not len(nodes):
             rows = {name: self.cluster.row_of(name) for name in self.cluster.all_nodes().names()}
-            told = {name: diagnosis.status_of(name, row=row) for name, row in rows.items()}
-            return told, diagnosis.message(9), diagnosis.unschedulable_plugins
+            statuses = {name: diagnosis.status_of(name, row=row) for name, row in rows.items()}
+            return statuses, diagnosis.message(9), diagnosis.unschedulable_plugins
         scores = self.cycle.rank(state, pod, runner, nodes)
         if isinstance(scores, Status):
             return scores

@@ -1,4 +1,4 @@
-"""Several runs beside each other, and how they are told."""
+"""Several runs beside each other, and how they are printed."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ def test_a_preempted_pod_is_created_again() -> None:
     assert outcome.pods == PodCounts(arrived=3, placed=3, finished=2, preempted=1, waiting=0)
     assert outcome.waits_by_priority["10"].longest < 2
     assert outcome.waits_by_priority["0"].longest > 45
-    # It begins anew.
+    # It starts again.
     assert outcome.seconds > 1100
 
 

@@ -21,12 +21,12 @@ VARIANTS = {"few": partial(small, nodes=1), "many": partial(small, nodes=5)}
 
 
 def test_processes_answer_as_one_does_alone() -> None:
-    told: list[int] = []
+    done: list[int] = []
     alone = run_all(VARIANTS, [1, 2], processes=1)
-    spread = run_all(VARIANTS, [1, 2], processes=2, on_finished=told.append)
+    spread = run_all(VARIANTS, [1, 2], processes=2, on_finished=done.append)
     assert msgspec.json.encode(alone) == msgspec.json.encode(spread)
     assert [each.seed for each in alone["many"]] == [1, 2]
-    assert told == [1, 2, 3, 4]
+    assert done == [1, 2, 3, 4]
 
 
 def test_dask_is_asked_for_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:

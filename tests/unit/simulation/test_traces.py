@@ -71,10 +71,10 @@ def test_csv_and_json_lines_say_the_same(tmp_path: Path) -> None:
 def test_a_broken_trace_is_reported_by_line_and_column(
     tmp_path: Path, name: str, text: str, expected: str
 ) -> None:
-    with pytest.raises(ConfigError) as told:
+    with pytest.raises(ConfigError) as caught:
         read_trace(written(tmp_path, name, text))
-    assert expected in str(told.value)
-    assert name in str(told.value)
+    assert expected in str(caught.value)
+    assert name in str(caught.value)
 
 
 def test_a_file_that_is_no_text(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ def nothing(*_: object) -> object:
 
 
 class Reader(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, EnqueueExtensions):
-    """Reads what it is told to read, where it is told to."""
+    """Reads given fields at a given extension point."""
 
     name = "Reader"
     inputs: Inputs | None = Inputs(

@@ -86,7 +86,7 @@ def test_a_tag_constructs_nothing(text: str, value: Any) -> None:
 
 
 # Where Kubernetes' reader is not followed, each for its reason.
-_STRICT = "a key given twice is told, as Kubernetes does when it is strict"
+_STRICT = "a duplicate key is reported, as Kubernetes does when it is strict"
 _OWN_KEYS = "an own key beats a merged one, wherever it stands, and the first of two merges the second"
 DIFFERENCES = {
     "1: a\n'1': b": _STRICT,
@@ -95,9 +95,9 @@ DIFFERENCES = {
     "yes: a\ntrue: b": _STRICT,
     "x: &x {b: 1}\na:\n  b: 2\n  <<: *x": _OWN_KEYS,
     "x: &x {b: 1}\ny: &y {b: 2}\na:\n  <<: *x\n  <<: *y": _OWN_KEYS,
-    "---\na: 1\n---\nb: 2\n": "a second document is told, not passed over",
+    "---\na: 1\n---\nb: 2\n": "a second document is reported, not ignored",
     "%YAML 1.2\n---\na: on": "a file may say that it is YAML 1.2",
-    "a: ! 12": "libyaml does not tell `!` from no tag",
+    "a: ! 12": "libyaml does not distinguish `!` from no tag",
     ".inf: a": "no field has such a name",
     "18446744073709551615: a": "a number like any other",
 }
@@ -125,7 +125,7 @@ def test_reads_yaml_as_kubernetes_does(fact: dict[str, Any]) -> None:
 
 
 def in_order_of(like: Any, tree: Any) -> Any:
-    """`tree` with its keys in the order of another: repr then tells 1 from True and from 1.0."""
+    """`tree` with its keys in the order of another: repr then distinguishes 1 from True and from 1.0."""
     if isinstance(tree, dict) and isinstance(like, dict) and tree.keys() == like.keys():
         return {key: in_order_of(like[key], tree[key]) for key in like}
     return tree

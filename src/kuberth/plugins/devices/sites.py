@@ -116,7 +116,7 @@ class Sites:
         if not (self._slice_changes.is_current and self._rule_changes.is_current):
             nodes = self._read_slices()
             if nodes is None:
-                self._start_anew()
+                self._reset()
             else:
                 rows = [row for name in nodes if (row := table.row_of(name)) is not None]
         if len(self.of_row) < len(table.live):
@@ -128,7 +128,7 @@ class Sites:
             rows = {*rows, *renewed}
             self._selection_version, self._generation = table.selection.version, table.generation
         if len(self.sites) > table.slots + _ABANDONED:
-            self._start_anew()
+            self._reset()
         if self._site_of == {}:
             rows = range(table.slots)
         if rows:
@@ -201,7 +201,7 @@ class Sites:
 
     # Sites
 
-    def _start_anew(self) -> None:
+    def _reset(self) -> None:
         self.epoch += 1
         self.sites = []
         self._pools, self._site_of, self._sites_with = {}, {}, {}

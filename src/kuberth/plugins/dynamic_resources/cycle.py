@@ -76,8 +76,8 @@ class Cycle:
     """UIDs of the pod's own claims, by the names that containers call them."""
     footprints: dict[tuple[int, int], Footprint] = field(default_factory=dict)
     """What the pod needs of nodes, by variant and by what devices take there."""
-    is_told: bool = False
-    """Whether the pod's status may say what its devices take of a node."""
+    has_patched_status: bool = False
+    """Whether the pod's status may state what its devices take of a node."""
 
     @property
     def user_claims(self) -> Sequence[ResourceClaim]:

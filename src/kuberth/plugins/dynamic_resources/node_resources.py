@@ -1,7 +1,7 @@
 """What devices take of the node's own resources, like its CPU (gate DRANodeAllocatableResources).
 
 In: the devices that claims would have on a node, and the pod. Out: what each claim takes, as the pod's status
-will tell it, and what the pod needs of a node with all of it, or why it cannot have it.
+will state it, and what the pod needs of a node with all of it, or why it cannot have it.
 """
 
 from __future__ import annotations

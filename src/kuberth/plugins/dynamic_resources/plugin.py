@@ -598,7 +598,7 @@ class DynamicResources(
             if special.metadata.name != IN_MEMORY_NAME:
                 self._spawn(self._writer.delete(special), name=f"delete {special.metadata.name}")
 
-        if cycle.is_told:
+        if cycle.has_patched_status:
             self._spawn(self._writer.clear_pod_status(pod), name=f"clear status of {pod.metadata.name}")
         cycle.pending.clear()
 
@@ -629,7 +629,7 @@ class DynamicResources(
                 if not is_reserved_for(pod, claim, with_groups=self._with_groups):
                     cycle.claims[index] = await self._bind(cycle, index, pod)
             if self._weighing is not None and pod.status.node_allocatable_resource_claim_statuses:
-                cycle.is_told = True
+                cycle.has_patched_status = True
                 await self._writer.patch_node_resources(pod)
             if self._features.has_conditions and any(map(has_conditions, cycle.claims)):
                 await self._wait_and_count(cycle, pod, node_name)

@@ -47,8 +47,10 @@ class Weighing:
     def users_elsewhere(
         self, cycle: Cycle, pod: Pod, nodes: Nodes, where: Mask
     ) -> Iterable[tuple[Status, Mask]]:
-        """Nodes where other pods take something by a claim that this one shares with them: nobody could say
-        how much of it is whose."""
+        """Yield nodes where other pods use a claim that this pod shares with them.
+
+        The share of each pod is unknown there.
+        """
         in_use = nodes.table.device_claims
         if not in_use:
             return

@@ -121,7 +121,7 @@ class LeaderElector:
             await asyncio.sleep(pause)
         self._report()
         self._metrics.master_status.set((self._name,), 1)
-        self._tell("became leader")
+        self._record_event("became leader")
         logger.info("leading: the lease %s is ours", self)
 
     async def hold(self) -> None:
@@ -271,7 +271,7 @@ class LeaderElector:
         if self._leading:
             self._leading = False
             self._metrics.master_status.set((self._name,), 0)
-            self._tell("stopped leading")
+            self._record_event("stopped leading")
 
     def _report(self) -> None:
         if self.leader == self._reported:
@@ -282,7 +282,7 @@ class LeaderElector:
         if self._on_new_leader is not None:
             self._on_new_leader(self.leader)
 
-    def _tell(self, what: str) -> None:
+    def _record_event(self, what: str) -> None:
         if self._on_event is not None and self._lease is not None:
             self._on_event(self._lease, f"{self.identity} {what}")
 

@@ -55,7 +55,7 @@ class Watchdog:
         self._now = now
         self._end = end
         self._beat_at = now()
-        self._told_at: float | None = None
+        self._logged_at: float | None = None
         self._signalled_at: float | None = None
 
     # In the event loop
@@ -77,17 +77,17 @@ class Watchdog:
         now, beat_at = self._now(), self._beat_at
         silent = now - beat_at
         if silent < self._patience.blocked:
-            if self._told_at is not None:
+            if self._logged_at is not None:
                 logger.warning("the event loop turns again")
-                self._told_at = None
-        elif self._told_at is None or now - self._told_at >= self._patience.again:
-            self._told_at = now
-            self._tell(silent)
+                self._logged_at = None
+        elif self._logged_at is None or now - self._logged_at >= self._patience.again:
+            self._logged_at = now
+            self._log_blocked(silent)
         asked_at = self._signalled_at
         if asked_at is not None and beat_at < asked_at and now - asked_at >= self._patience.signal:
             self._finish(f"a signal came {now - asked_at:.0f} s ago and {_blame()}; ending without it")
 
-    def _tell(self, silent: float) -> None:
+    def _log_blocked(self, silent: float) -> None:
         frame = _main_frame()
         stack = "".join(traceback.format_stack(frame)) if frame is not None else ""
         logger.error(

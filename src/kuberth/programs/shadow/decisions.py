@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 KEPT_DIFFERENCES: Final = 1000
-"""So many of the last differences nothing explains are kept for the final report."""
+"""Number of the last unexplained differences that are kept for the final report."""
 
 
 class Agreement(enum.StrEnum):

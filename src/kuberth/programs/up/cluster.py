@@ -131,7 +131,7 @@ async def running_cluster(
     load_shapes(settings.shapes, count=0)  # errors are reported before anything is created
     drivers = None if settings.devices is None else load_devices(settings.devices)
     async with AsyncExitStack() as stack:
-        with _files_told(settings):
+        with _naming_files(settings):
             store = await RevisionStore.open(_database(settings.data))
             stack.push_async_callback(store.close)
             credentials = _credentials(settings)
@@ -154,7 +154,7 @@ async def running_cluster(
                 open_pages=open_pages,
             )
         )
-        with _files_told(settings):
+        with _naming_files(settings):
             kubeconfig_path = stack.enter_context(
                 _kubeconfig_file(settings, kubeconfig_tree(server.url, credentials))
             )
@@ -254,7 +254,7 @@ def _kubeconfig_file(settings: ClusterSettings, tree: Obj) -> Iterator[Path]:
 
 
 @contextmanager
-def _files_told(settings: ClusterSettings) -> Iterator[None]:
+def _naming_files(settings: ClusterSettings) -> Iterator[None]:
     """An OS error about a file, with the file's name and what to do."""
     try:
         yield

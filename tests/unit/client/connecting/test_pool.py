@@ -405,7 +405,7 @@ async def _failure(work: Coroutine[Any, Any, Any]) -> str:
 
 def test_connecting_counts_too() -> None:
     async def main() -> None:
-        # Nobody ever accepts here, so the TLS handshake is never answered.
+        # This listener never accepts, so the TLS handshake is never answered.
         with socket.create_server(("127.0.0.1", 0)) as silent:
             api = HttpApi(
                 ClientConfig(server=f"https://127.0.0.1:{silent.getsockname()[1]}"), timeout_seconds=3

@@ -9,7 +9,7 @@ from kuberth.testing import run_in_virtual_time
 
 
 async def moments(limiter: RateLimiter, number: int) -> list[float]:
-    """When each of so many who come together gets its token."""
+    """When each of `number` concurrent callers gets its token."""
     loop = asyncio.get_running_loop()
     found: list[float] = []
 

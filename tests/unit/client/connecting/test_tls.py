@@ -32,7 +32,7 @@ async def pod(_asked: Asked, reply: Reply) -> None:
 
 
 async def name_seen(server_tls: TlsSettings, **options: object) -> str:
-    """Whom the server takes us for."""
+    """The user that the server sees."""
     async with serve(pod, **options) as server:  # type: ignore[arg-type]  # a table's keywords
         api = HttpApi(server.config(tls=server_tls))
         try:

@@ -24,14 +24,14 @@ ISSUED = 1_700_000_000
 
 
 class Plugin:
-    """A shell script that answers what is in a file, and writes down what it was told."""
+    """A shell script that prints a file's content and writes down its arguments."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._script = folder / "login"
         lines = (
             "#!/bin/sh",
-            f"echo \"$KUBERNETES_EXEC_INFO $EXTRA $*\" >> '{folder}/told'",
+            f"echo \"$KUBERNETES_EXEC_INFO $EXTRA $*\" >> '{folder}/received'",
             f"cat '{folder}/answer'",
             f"exit $(cat '{folder}/code')",
         )
@@ -47,8 +47,8 @@ class Plugin:
         (self._folder / "answer").write_text(text, encoding="utf-8")
         (self._folder / "code").write_text(str(code), encoding="utf-8")
 
-    def told(self) -> list[str]:
-        path = self._folder / "told"
+    def received(self) -> list[str]:
+        path = self._folder / "received"
         return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
 
     def config(self, **changes: Any) -> ExecPlugin:
@@ -77,7 +77,7 @@ def test_the_answer_is_kept_while_it_lasts(plugin: Plugin) -> None:
     found = credentials(plugin.config(), clock)
     assert found.current_nowait() is None
     assert shown(found) == shown(found) == "Bearer one"
-    assert len(plugin.told()) == 1
+    assert len(plugin.received()) == 1
     plugin.answers({"token": "two"})
     clock.advance(59)
     assert shown(found) == "Bearer one"
@@ -86,7 +86,7 @@ def test_the_answer_is_kept_while_it_lasts(plugin: Plugin) -> None:
     assert shown(found) == "Bearer two"
     clock.advance(1e6)
     assert shown(found) == "Bearer two"
-    assert len(plugin.told()) == 2
+    assert len(plugin.received()) == 2
 
 
 def test_concurrent_callers_share_one_run(plugin: Plugin) -> None:
@@ -95,13 +95,13 @@ def test_concurrent_callers_share_one_run(plugin: Plugin) -> None:
         await asyncio.gather(*(found.current() for _ in range(5)))
 
     run(main)
-    assert len(plugin.told()) == 1
+    assert len(plugin.received()) == 1
 
 
 def test_the_plugin_receives_its_arguments_and_the_cluster_info(plugin: Plugin) -> None:
     config = plugin.config(args=("--a", "b c"), env={"EXTRA": "more"}, cluster_info={"server": "https://h"})
     shown(credentials(config))
-    (line,) = plugin.told()
+    (line,) = plugin.received()
     info, rest = json.JSONDecoder().raw_decode(line)
     assert line[rest:].split() == ["more", "--a", "b", "c"]
     assert info == {

@@ -1,4 +1,4 @@
-"""Objects as nobody would write them: of the right shape mostly, with whatever in it."""
+"""Objects as no user would write them: mostly of the right shape, with random values."""
 
 from __future__ import annotations
 

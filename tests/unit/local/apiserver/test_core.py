@@ -239,8 +239,8 @@ def test_a_report_cannot_leave_out_what_the_server_knows() -> None:
 def test_events_are_selected_by_their_source() -> None:
     async def main(rig: Rig) -> None:
         about = {"kind": "Pod", "namespace": "default", "name": "p", "uid": "u"}
-        told: Obj = {"involvedObject": about, "type": "Normal", "reason": "R"}
-        old = {"metadata": {"name": "old"}, **told, "source": {"component": "kubelet"}}
+        recorded: Obj = {"involvedObject": about, "type": "Normal", "reason": "R"}
+        old = {"metadata": {"name": "old"}, **recorded, "source": {"component": "kubelet"}}
         new = {
             "metadata": {"name": "new"},
             "regarding": about,

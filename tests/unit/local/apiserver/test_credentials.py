@@ -78,7 +78,7 @@ def test_a_clock_that_is_back_changes_nothing_and_is_logged(
 
 
 @pytest.mark.parametrize(
-    ("days", "told"),
+    ("days", "logged"),
     [
         (0, []),
         (340, ["admin.crt ends on 2027-06-01", "server.crt ends on 2027-06-01"]),
@@ -87,12 +87,12 @@ def test_a_clock_that_is_back_changes_nothing_and_is_logged(
     ],
 )
 def test_renewed_credentials_are_logged(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, days: int, told: list[str]
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, days: int, logged: list[str]
 ) -> None:
     make(tmp_path)
     make(tmp_path, now=NOW + days * DAY)
-    assert len(caplog.messages) == len(told)
-    for words, line in zip(told, sorted(caplog.messages), strict=True):
+    assert len(caplog.messages) == len(logged)
+    for words, line in zip(logged, sorted(caplog.messages), strict=True):
         assert words in line
 
 

@@ -88,8 +88,8 @@ def test_an_allocation_is_immutable_and_device_status_is_removed_with_it() -> No
         await write(allocation={"devices": {"results": [RESULT]}}, reservedFor=[user])
         with pytest.raises(StatusError, match=r"status.allocation: Invalid value: .*: field is immutable"):
             await write(allocation={"devices": {"results": [{**RESULT, "device": "y"}]}})
-        told = {"driver": "d.example", "pool": "p", "device": "x"}
-        assert (await write(devices=[told]))["devices"] == [told]
+        reported = {"driver": "d.example", "pool": "p", "device": "x"}
+        assert (await write(devices=[reported]))["devices"] == [reported]
         assert await write(allocation=None, reservedFor=None) == {}
 
     run(main)
@@ -246,7 +246,7 @@ def test_what_a_device_cannot_take(mappings: Obj, problem: str) -> None:
 TAKEN: Obj = {"resourceClaimName": "c", "containers": ["main"], "resources": {"cpu": "1"}}
 
 
-async def tell(rig: Rig, *taken: Obj) -> Any:
+async def write_status(rig: Rig, *taken: Obj) -> Any:
     patch = {"status": {"nodeAllocatableResourceClaimStatuses": [*taken]}}
     pod, _ = await rig.core.patch(
         "pods", "p", patch, namespace="default", subresource="status", content_type=MERGE_PATCH
@@ -257,8 +257,8 @@ async def tell(rig: Rig, *taken: Obj) -> Any:
 def test_what_devices_take_is_kept_in_a_pods_status() -> None:
     async def main(rig: Rig) -> None:
         await rig.pod("p", resourceClaims=[{"name": "gpu", "resourceClaimName": "c"}])
-        assert await tell(rig, TAKEN) == [TAKEN]
-        assert await tell(rig) is None
+        assert await write_status(rig, TAKEN) == [TAKEN]
+        assert await write_status(rig) is None
 
     run(main, feature_gates=NODE_RESOURCES)
 
@@ -266,7 +266,7 @@ def test_what_devices_take_is_kept_in_a_pods_status() -> None:
 def test_with_the_gate_off_it_is_not() -> None:
     async def main(rig: Rig) -> None:
         await rig.pod("p", resourceClaims=[{"name": "gpu", "resourceClaimName": "c"}])
-        assert await tell(rig, TAKEN) is None
+        assert await write_status(rig, TAKEN) is None
 
     run(main)
 
@@ -292,7 +292,7 @@ def test_what_a_pods_status_cannot_say_of_devices(taken: Obj, problem: str) -> N
     async def main(rig: Rig) -> None:
         await rig.pod("p", resourceClaims=[{"name": "gpu", "resourceClaimName": "c"}])
         with pytest.raises(StatusError) as refusal:
-            await tell(rig, {**TAKEN, **taken})
+            await write_status(rig, {**TAKEN, **taken})
         assert f"status.nodeAllocatableResourceClaimStatuses[0].{problem}" in str(refusal.value)
 
     run(main, feature_gates=NODE_RESOURCES)
@@ -305,6 +305,6 @@ def test_a_claim_made_from_a_template_may_take_too() -> None:
         await rig.core.patch(
             "pods", "p", made, namespace="default", subresource="status", content_type=MERGE_PATCH
         )
-        assert await tell(rig, TAKEN) == [TAKEN]
+        assert await write_status(rig, TAKEN) == [TAKEN]
 
     run(main, feature_gates=NODE_RESOURCES)

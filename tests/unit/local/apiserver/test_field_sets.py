@@ -18,5 +18,5 @@ def test_fields_come_by_name_then_entries_by_the_values_of_their_keys() -> None:
 
 
 def test_entries_without_their_key_come_first() -> None:
-    """What somebody patched in need not have the key that the list goes by."""
+    """An item that was patched in need not have the key of the list."""
     assert list(in_order({'k:{"name":""}': {}, "k:{}": {}})) == ["k:{}", 'k:{"name":""}']

@@ -1,4 +1,4 @@
-"""What one client may cost: sizes, times and numbers are bounded, and what is beyond them is told."""
+"""What one client may cost: sizes, times and numbers are bounded, and excess is reported."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ def keys(tree: Any) -> Iterator[str]:
 
 
 @pytest.mark.parametrize(
-    ("schema", "told"),
+    ("schema", "expected"),
     [
         ({"type": "string", "pattern": "a|b", "anyOf": [{}]}, {"type": "string", "pattern": "a|b"}),
         ({"type": "object", "nullable": True, "properties": {"a": {}}}, {}),
@@ -138,11 +138,11 @@ def keys(tree: Any) -> Iterator[str]:
         ({"type": "object", "additionalProperties": True}, {"type": "object", "additionalProperties": True}),
     ],
 )
-def test_custom_kinds_in_version_2(schema: Obj, told: Obj) -> None:
+def test_custom_kinds_in_version_2(schema: Obj, expected: Obj) -> None:
     found = definitions(THING, schema={"description": "A thing.", "properties": {"spec": schema}})
     thing = found["org.example.v1.Thing"]
     assert thing["description"] == "A thing."
-    assert thing["properties"]["spec"] == told
+    assert thing["properties"]["spec"] == expected
 
 
 @pytest.mark.parametrize(

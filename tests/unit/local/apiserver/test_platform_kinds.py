@@ -476,9 +476,9 @@ def test_node_ports() -> None:
         for port, words in ((80, "The range of valid ports is 30000-32767"), (30000, "already allocated")):
             attempt = create(rig, "services", spec({"port": 1, "nodePort": port}), name="u")
             assert f"spec.ports[0].nodePort: Invalid value: {port}: provided port" in (
-                told := str(await refused(attempt, 422))
+                message := str(await refused(attempt, 422))
             )
-            assert words in told
+            assert words in message
         # A writer that does not know of them changes nothing, another type gives them back.
         for port in made["spec"]["ports"]:
             del port["nodePort"]

@@ -212,8 +212,8 @@ def test_the_status_is_written_through_its_own_door_and_shown() -> None:
 SHARED: dict[str, Any] = {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "t"}]}
 
 
-async def tell(rig: Rig, *statuses: Obj) -> Obj:
-    """What a group's status says of its claims, after somebody told it."""
+async def write_status(rig: Rig, *statuses: Obj) -> Obj:
+    """Write a group's claim statuses, and return what its status says then."""
     patch = {"status": {"resourceClaimStatuses": [*statuses]}}
     written, _ = await rig.core.patch(
         GROUPS,
@@ -231,13 +231,13 @@ def test_the_claims_made_for_a_group_stand_in_its_status() -> None:
     async def test(rig: Rig) -> None:
         await create(rig, group(**SHARED))
         made = {"name": "gpu", "resourceClaimName": "g-gpu-x"}
-        assert await tell(rig, made) == {"resourceClaimStatuses": [made]}
-        error = await refused(tell(rig, {"name": "nic"}), 422)
+        assert await write_status(rig, made) == {"resourceClaimStatuses": [made]}
+        error = await refused(write_status(rig, {"name": "nic"}), 422)
         why = 'name: Invalid value: "nic": must match the name of an entry in `spec.resourceClaims`'
         assert f"status.resourceClaimStatuses[0].{why}" in str(error)
-        error = await refused(tell(rig, {"name": "gpu", "resourceClaimName": "No Name"}), 422)
+        error = await refused(write_status(rig, {"name": "gpu", "resourceClaimName": "No Name"}), 422)
         assert "status.resourceClaimStatuses[0].resourceClaimName: Invalid value" in str(error)
-        error = await refused(tell(rig, *[{"name": "gpu"}] * 5), 422)
+        error = await refused(write_status(rig, *[{"name": "gpu"}] * 5), 422)
         assert "status.resourceClaimStatuses: Too many: 5: must have at most 4 items" in str(error)
 
     run(test, feature_gates=ALL)
@@ -246,6 +246,6 @@ def test_the_claims_made_for_a_group_stand_in_its_status() -> None:
 def test_with_the_gate_off_they_do_not() -> None:
     async def test(rig: Rig) -> None:
         await create(rig, group(**SHARED))
-        assert await tell(rig, {"name": "gpu", "resourceClaimName": "g-gpu-x"}) == {}
+        assert await write_status(rig, {"name": "gpu", "resourceClaimName": "g-gpu-x"}) == {}
 
     run(test, feature_gates=ON)

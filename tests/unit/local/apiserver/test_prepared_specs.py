@@ -159,7 +159,7 @@ def test_what_is_refused_is_refused_after_its_like_was_not(good: Obj, bad: Obj) 
     "body",
     [
         pytest.param({**pod("a"), "status": {"phase": "Running"}}, id="a status"),
-        pytest.param(pod("a", schedulingGates=[{"name": "g"}]), id="gates: the condition tells the time"),
+        pytest.param(pod("a", schedulingGates=[{"name": "g"}]), id="gates: the condition has the time"),
         pytest.param(pod("a", metadata={"managedFields": []}), id="managers of its own"),
         pytest.param(
             pod("a", metadata={"annotations": {"kubernetes.io/config.mirror": "x"}}), id="a mirror pod"

@@ -59,7 +59,7 @@ METADATA = (1, message((1, "web"), (3, ""), (5, ""), (7, 0), (8, b"")))
         (
             "apps/v1",
             "Deployment",
-            # A pointer to zero replicas stays, minReadySeconds that nobody set does not.
+            # A pointer to zero replicas stays, an unset minReadySeconds does not.
             message(METADATA, (2, message((1, 0), (5, 0), (6, 0), (7, 0)))),
             {"metadata": {"name": "web"}, "spec": {"replicas": 0, "revisionHistoryLimit": 0}},
         ),

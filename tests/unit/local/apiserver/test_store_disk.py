@@ -151,7 +151,7 @@ def test_a_group_is_written_whole_or_not_at_all(path: Path) -> None:
 
 
 def test_pruning_may_be_cut_short_anywhere(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whichever rows are gone when the process is killed, the others still tell the same objects."""
+    """Whichever rows are gone when the process is killed, the others still hold the same objects."""
     monkeypatch.setattr("kuberth.local.apiserver.store.store.PRUNE_ROWS", 1)
     written: list[Row] = []
     pruned: list[int] = []
@@ -407,7 +407,7 @@ def test_a_flipped_bit_is_reported_or_does_no_harm(tmp_path: Path, name: str) ->
     objects = asyncio.run(_filled(made / "store.db", close=name == "store.db"))
     source = made if name == "store.db" else tmp_path / "killed"
     whole = (source / name).read_bytes()
-    rng, told = random.Random(5), 0
+    rng, reported = random.Random(5), 0
     for _ in range(150):
         copy.mkdir()
         for each in source.iterdir():
@@ -417,12 +417,12 @@ def test_a_flipped_bit_is_reported_or_does_no_harm(tmp_path: Path, name: str) ->
         (copy / name).write_bytes(flipped)
         found = asyncio.run(_read_or_refusal(copy / "store.db"))
         if isinstance(found, str):
-            told += 1
+            reported += 1
             assert str(copy / "store.db") in found
         else:
             assert found == objects
         shutil.rmtree(copy)
-    assert told > 50
+    assert reported > 50
 
 
 def test_a_file_that_ends_before_the_last_write_is_reported(path: Path, tmp_path: Path) -> None:
@@ -480,7 +480,7 @@ def test_a_store_that_cannot_write_says_so_until_it_can(path: Path) -> None:
                 await put(store, "a/x")
             assert is_failing(store)
             assert str(path) in (core.write_failure or "")
-        for _ in range(6000):  # nobody writes: the store itself finds out
+        for _ in range(6000):  # without a write: the store itself finds out
             if is_failing(store):
                 await asyncio.sleep(0.01)
         assert not is_failing(store)

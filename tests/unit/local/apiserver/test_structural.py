@@ -114,7 +114,7 @@ def test_pruned_and_filled_in() -> None:
         )
         for path in ("spec.extra", "spec.ports[0].x", "other"):
             assert f'unknown field "{path}"' in str(error)
-        told, _ = await rig.core.patch(
+        comparable, _ = await rig.core.patch(
             CRONTABS,
             "x",
             {"status": {"replicas": 3, "more": 1}, "spec": {"replicas": 5}},
@@ -122,7 +122,7 @@ def test_pruned_and_filled_in() -> None:
             namespace="default",
             subresource="status",
         )
-        assert (told["status"], told["spec"]["replicas"]) == ({"replicas": 3}, 1)
+        assert (comparable["status"], comparable["spec"]["replicas"]) == ({"replicas": 3}, 1)
         attempt = rig.core.patch(
             CRONTABS,
             "x",
@@ -309,14 +309,14 @@ def test_what_is_stored_is_served_by_the_present_schema() -> None:
         ]
         await rig.core.patch(CRDS, CRONTABS, patch, content_type="application/json-patch+json")
 
-        def told(obj: Obj) -> dict[str, Any]:
+        def comparable(obj: Obj) -> dict[str, Any]:
             return {name: obj[name] for name in ("a", "b", "c") if name in obj}
 
-        assert told(await rig.core.get(CRONTABS, "x", namespace="default")) == {"a": "A"}
+        assert comparable(await rig.core.get(CRONTABS, "x", namespace="default")) == {"a": "A"}
         (listed,) = (await rig.core.list(CRONTABS))["items"]
-        assert told(listed) == {"a": "A"}
+        assert comparable(listed) == {"a": "A"}
         changed, _ = await rig.core.patch(CRONTABS, "x", {"b": "B"}, content_type=MERGE, namespace="default")
-        assert told(changed) == {"a": "A", "b": "B"}
+        assert comparable(changed) == {"a": "A", "b": "B"}
 
     run(test)
 

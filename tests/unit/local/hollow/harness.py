@@ -204,7 +204,7 @@ class _Faults(logging.Handler):
 
 
 async def bind_all(core: Core) -> None:
-    """Binds every pending pod to some node, one after the other; nodes that nobody plays take no pods."""
+    """Binds every pending pod to some node, one after the other; nodes without a kubelet take no pods."""
     turn = 0
     async for type_, pod in core.watch("pods"):
         if type_ == "DELETED" or pod["spec"].get("nodeName") or pod["spec"].get("schedulingGates"):

@@ -187,8 +187,8 @@ def test_a_crash_loop_in_the_words_of_kubectl() -> None:
             assert state["state"]["waiting"] == {"reason": "CrashLoopBackOff", "message": message}
             assert state["lastState"]["terminated"]["exitCode"] == 2
             assert state["lastState"]["terminated"]["reason"] == "Error"
-            told = await events(world, "BackOff")
-            assert told == [f"Back-off restarting failed container main in pod {who}"]
+            recorded = await events(world, "BackOff")
+            assert recorded == [f"Back-off restarting failed container main in pod {who}"]
             ready = next(one for one in found["status"]["conditions"] if one["type"] == "Ready")
             assert (ready["reason"], ready["message"]) == (
                 "ContainersNotReady",
@@ -380,17 +380,17 @@ def test_a_node_refuses_what_does_not_fit(body: Obj, reason: str, message: str |
                 requests = {"cpu": "2", "memory": "1Ki"}
                 await world.create(pod(f"on-{node}", nodeName=node, requests=requests))
                 await world.status("Pod", f"on-{node}", phase="Running")
-            # What only a scheduler minds, and what nobody here counts, is no reason.
+            # What only a scheduler checks, and what is not counted here, is no reason.
             await world.create(pod("fine", nodeName="node-1", requests={"example.com/dongle": "1"}))
             await world.status("Pod", "fine", phase="Running")
             await world.create(body)
             found = await world.status("Pod", "misfit", phase="Failed")
             assert found["status"]["reason"] == reason == pod_status(found)
-            told = await events(world, reason)
-            assert len(told) == 1
-            assert found["status"]["message"] == f"Pod was rejected: {told[0]}"
+            recorded = await events(world, reason)
+            assert len(recorded) == 1
+            assert found["status"]["message"] == f"Pod was rejected: {recorded[0]}"
             if message is not None:
-                assert told == [message]
+                assert recorded == [message]
 
     virtual(main)
 

@@ -1,4 +1,4 @@
-"""The file of devices: what it says, and what is told of one that cannot be read."""
+"""The file of devices: its content, and the errors for one that cannot be read."""
 
 from __future__ import annotations
 

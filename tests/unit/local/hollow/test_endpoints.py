@@ -1,4 +1,4 @@
-"""Which pods stand behind a service, told in both ways."""
+"""The pods behind a service, as Endpoints and as EndpointSlices."""
 
 from __future__ import annotations
 

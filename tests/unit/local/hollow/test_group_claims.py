@@ -27,7 +27,7 @@ def member(name: str, **spec: Any) -> Obj:
     return pod(name, schedulingGroup={"podGroupName": "team"}, **spec)
 
 
-async def told(world: World, kind: str, name: str) -> str:
+async def claim_in_status(world: World, kind: str, name: str) -> str:
     """The claim in the status of a pod or a group, once it is there."""
 
     async def there() -> bool:
@@ -71,9 +71,13 @@ def test_one_claim_is_made_for_all_pods_of_a_group() -> None:
                 )
             }
             await world.create(TEMPLATE)
-            name = await told(world, "PodGroup", "team")
+            name = await claim_in_status(world, "PodGroup", "team")
             await world.create(member("late"))
-            assert await told(world, "Pod", "early") == await told(world, "Pod", "late") == name
+            assert (
+                await claim_in_status(world, "Pod", "early")
+                == await claim_in_status(world, "Pod", "late")
+                == name
+            )
             (claim,) = await world.all("ResourceClaim")
             assert name_of(claim).startswith("team-gpu-")
             assert claim["metadata"]["annotations"] == {"c": "d", POD_CLAIM_NAME: "gpu"}
@@ -113,7 +117,7 @@ def test_with_the_gate_off_every_pod_has_a_claim_of_its_own() -> None:
             group = await world.create(GROUP)
             assert "resourceClaims" not in group["spec"]
             await world.create(member("p"))
-            name = await told(world, "Pod", "p")
+            name = await claim_in_status(world, "Pod", "p")
             claim = await world.get("ResourceClaim", name)
             assert claim["metadata"]["ownerReferences"][0]["kind"] == "Pod"
 
@@ -125,13 +129,16 @@ def test_a_claim_that_was_deleted_is_made_again() -> None:
         async with playing(gates=GATES, nodes=1, binder=False) as world:
             await world.create(TEMPLATE)
             await world.create(GROUP)
-            first = await told(world, "PodGroup", "team")
+            first = await claim_in_status(world, "PodGroup", "team")
             await world.create(member("p"))
-            await told(world, "Pod", "p")
+            await claim_in_status(world, "Pod", "p")
             await world.delete("ResourceClaim", first)
 
             async def again() -> bool:
-                names = {await told(world, "PodGroup", "team"), await told(world, "Pod", "p")}
+                names = {
+                    await claim_in_status(world, "PodGroup", "team"),
+                    await claim_in_status(world, "Pod", "p"),
+                }
                 return len(names) == 1 and first not in names
 
             await world.until(again)
@@ -146,9 +153,9 @@ def test_the_group_uses_its_claim_until_it_is_gone() -> None:
         async with playing(gates=GATES, nodes=1, binder=False) as world:
             await world.create(TEMPLATE)
             group = await world.create(GROUP)
-            name = await told(world, "PodGroup", "team")
+            name = await claim_in_status(world, "PodGroup", "team")
             await world.create(member("p"))
-            await told(world, "Pod", "p")
+            await claim_in_status(world, "Pod", "p")
             await allocate(world, name, user(group))
             await bind(world, "p")
 
@@ -203,7 +210,7 @@ def test_a_pod_that_came_without_the_scheduler_uses_the_claim_in_its_groups_name
         async with playing(gates=GATES, nodes=1, binder=False) as world:
             await world.create(TEMPLATE)
             group = await world.create(GROUP)
-            name = await told(world, "PodGroup", "team")
+            name = await claim_in_status(world, "PodGroup", "team")
             await allocate(world, name)
             await world.create(member("p", nodeName="node-1"))
 

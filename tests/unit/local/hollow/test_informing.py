@@ -39,9 +39,9 @@ async def informing(*, keep_changes: int = 20_000) -> AsyncIterator[tuple[Core, 
 def test_own_writes_are_seen_at_once_and_delivered_once() -> None:
     async def main() -> None:
         async with informing() as (_, _, informer):
-            told: list[tuple[str | None, str | None]] = []
+            calls: list[tuple[str | None, str | None]] = []
             informer.add_handler(
-                lambda old, new: told.append(
+                lambda old, new: calls.append(
                     (old["metadata"]["resourceVersion"] if old else None, name_of(new) if new else None)
                 )
             )
@@ -53,7 +53,7 @@ def test_own_writes_are_seen_at_once_and_delivered_once() -> None:
             await asyncio.sleep(1)
             assert informer.get("default/a") is None
             version = [one["metadata"]["resourceVersion"] for one in (made, changed)]
-            assert told == [(None, "a"), (version[0], "a"), (version[1], None)]
+            assert calls == [(None, "a"), (version[0], "a"), (version[1], None)]
 
     virtual(main)
 
@@ -78,12 +78,12 @@ def test_a_deletion_that_was_asked_for_shows_before_it_is_seen() -> None:
 def test_handlers_are_called_at_once_for_a_requested_deletion() -> None:
     async def main() -> None:
         async with informing() as (core, _, _):
-            late = Informer(core, "configmaps")  # nobody follows for it, so that it sees nothing by itself
+            late = Informer(core, "configmaps")  # it is not started, so that it sees nothing by itself
             made = await late.create(config_map("a"))
-            told: list[tuple[bool, bool]] = []
-            late.add_handler(lambda old, new: told.append((old is new, late.is_leaving(new or {}))))
+            calls: list[tuple[bool, bool]] = []
+            late.add_handler(lambda old, new: calls.append((old is new, late.is_leaving(new or {}))))
             await late.delete(made)
-            assert told == [(False, False), (True, True)]
+            assert calls == [(False, False), (True, True)]
 
     virtual(main)
 
@@ -159,7 +159,7 @@ def test_a_resync_shows_everything_again() -> None:
 def test_a_handler_or_index_that_fails_is_named_and_tried_again(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         async with informing() as (core, _, informer):
-            told: list[str] = []
+            calls: list[str] = []
             tries: list[float] = []
 
             def picky(old: Obj | None, new: Obj | None) -> None:
@@ -172,12 +172,12 @@ def test_a_handler_or_index_that_fails_is_named_and_tried_again(caplog: pytest.L
                 return [obj["data"]["x"]]
 
             informer.add_handler(picky)
-            informer.add_handler(lambda old, new: told.append(name_of(new or old or {})))
+            informer.add_handler(lambda old, new: calls.append(name_of(new or old or {})))
             informer.add_index("x", index)
             for name, data in (("bad", {}), ("good", {"x": "1"})):
                 await core.create("configmaps", config_map(name, **data), namespace="default")
             await asyncio.sleep(60)
-            assert told == ["bad", "good"]
+            assert calls == ["bad", "good"]
             assert len(tries) == 4
             assert [name_of(obj) for obj in informer.by("x", "1")] == ["good"]
 

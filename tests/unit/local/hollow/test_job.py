@@ -308,10 +308,10 @@ def test_pod_failure_policies(rule: Obj, code: int, reason: str, failed: int) ->
             if reason == "PodFailurePolicy":
                 (pod,) = await world.all("Pod")
                 who = f"pod default/{pod['metadata']['name']}"
-                told = (
+                message = (
                     f"Container main for {who} failed with exit code {code} matching FailJob rule at index 0"
                 )
-                assert condition["message"] == told
+                assert condition["message"] == message
 
     virtual(main)
 
@@ -438,7 +438,7 @@ def test_too_many_failed_indexes_end_it() -> None:
 
 
 def test_a_job_is_over_when_its_pods_are() -> None:
-    """The target is told at once, the end when the last pod has stopped."""
+    """The target is reported at once, the end when the last pod has stopped."""
 
     async def main() -> None:
         async with playing() as world:

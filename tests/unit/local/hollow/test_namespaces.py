@@ -48,8 +48,10 @@ def test_a_finalizer_inside_holds_it() -> None:
             await world.delete("Namespace", "team", namespace="")
             await world.quiet(seconds=30)
             found = await world.get("Namespace", "team", namespace="")
-            told = {one["type"]: (one["status"], one["message"]) for one in found["status"]["conditions"]}
-            assert told == {
+            conditions = {
+                one["type"]: (one["status"], one["message"]) for one in found["status"]["conditions"]
+            }
+            assert conditions == {
                 "NamespaceDeletionDiscoveryFailure": ("False", "All resources successfully discovered"),
                 "NamespaceDeletionGroupVersionParsingFailure": (
                     "False",
@@ -100,9 +102,9 @@ def test_pods_go_first() -> None:
             await world.quiet(seconds=15)
             assert await world.there("ConfigMap", "settings", namespace="team")
             found = await world.get("Namespace", "team", namespace="")
-            told = {one["type"]: one["message"] for one in found["status"]["conditions"]}
+            conditions = {one["type"]: one["message"] for one in found["status"]["conditions"]}
             expected = "Some resources are remaining: pods. has 1 resource instances"
-            assert told["NamespaceContentRemaining"] == expected
+            assert conditions["NamespaceContentRemaining"] == expected
             await world.gone("Namespace", "team", namespace="", seconds=20)
 
     virtual(main)

@@ -43,7 +43,7 @@ async def is_ready(world: World, name: str) -> bool:
     return any(one["type"] == "Ready" and one["status"] == "True" for one in status["conditions"])
 
 
-async def told(world: World, reason: str) -> list[str]:
+async def messages(world: World, reason: str) -> list[str]:
     return [one["message"] for one in await world.all("Event") if one["reason"] == reason]
 
 
@@ -64,7 +64,7 @@ def test_a_node_that_says_it_is_not_ready_and_comes_back() -> None:
             assert await is_ready(world, "a")
             await world.quiet(seconds=400)
             assert await world.there("Pod", "a")
-            assert await told(world, "TaintManagerEviction") == ["Cancelling deletion of Pod default/a"]
+            assert await messages(world, "TaintManagerEviction") == ["Cancelling deletion of Pod default/a"]
 
     virtual(main)
 
@@ -86,7 +86,7 @@ def test_pods_of_a_node_that_is_not_ready_go_after_their_tolerance() -> None:
             await world.gone("Pod", "usual", seconds=20)
             await world.quiet(seconds=600)
             assert await world.there("Pod", "patient")
-            assert sorted(await told(world, "TaintManagerEviction")) == [
+            assert sorted(await messages(world, "TaintManagerEviction")) == [
                 "Marking for deletion Pod default/hasty",
                 "Marking for deletion Pod default/usual",
             ]
@@ -107,11 +107,11 @@ def test_a_silent_node_is_found_out_and_its_pods_wait_for_it() -> None:
             assert set((await conditions(world)).values()) == {("Unknown", "NodeStatusUnknown")}
             assert await taints(world) == {(UNREACHABLE, "NoSchedule"), (UNREACHABLE, "NoExecute")}
             assert not await is_ready(world, "a")
-            assert sorted(await told(world, "NodeNotReady")) == [
+            assert sorted(await messages(world, "NodeNotReady")) == [
                 "Node is not ready",
                 "Node node-1 status is now: NodeNotReady",
             ]
-            # A pod that comes now is not begun, and one that is to go has nobody to end it.
+            # A pod that is bound now is not started, and a deleted one is not ended.
             await world.create(pod("late"))
             await world.quiet(seconds=310)
             leaving = await world.get("Pod", "a")

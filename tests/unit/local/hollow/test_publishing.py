@@ -1,4 +1,4 @@
-"""What pods are told of the API server."""
+"""What is published for pods about the API server."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ OWNER: Obj = {
 
 
 class Pods:
-    """As much of an informer as a claim and a count ask for; what is told is noted at once."""
+    """As much of an informer as a claim and a count need; changes are noted at once."""
 
     def __init__(self) -> None:
         self.objects: dict[str, Obj] = {}

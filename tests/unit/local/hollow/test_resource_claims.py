@@ -38,10 +38,10 @@ def shared_pod(name: str, **spec: Any) -> Obj:
 async def claim_of(world: World, name: str = "p") -> Obj:
     """The claim in a pod's status, once it is there."""
 
-    async def told() -> bool:
+    async def recorded() -> bool:
         return bool((await world.get("Pod", name))["status"].get("resourceClaimStatuses"))
 
-    await world.until(told)
+    await world.until(recorded)
     (status,) = (await world.get("Pod", name))["status"]["resourceClaimStatuses"]
     assert status["name"] == "gpu"
     return await world.get("ResourceClaim", status["resourceClaimName"])
@@ -119,10 +119,10 @@ def test_a_pod_starts_when_its_claim_is_allocated_and_reserved_for_it() -> None:
             waiting = (await world.get("Pod", "p"))["status"]
             assert waiting["phase"] == "Pending"
             assert waiting["containerStatuses"][0]["state"] == {"waiting": {"reason": "ContainerCreating"}}
-            told = [event for event in await world.all("Event") if event["type"] == "Warning"]
-            assert {event["reason"] for event in told} == {"FailedPrepareDynamicResources"}
-            assert f"is not allowed to use ResourceClaim {claim}" in told[0]["message"]
-            assert len(told) == 1
+            recorded = [event for event in await world.all("Event") if event["type"] == "Warning"]
+            assert {event["reason"] for event in recorded} == {"FailedPrepareDynamicResources"}
+            assert f"is not allowed to use ResourceClaim {claim}" in recorded[0]["message"]
+            assert len(recorded) == 1
             await allocate(world, claim, "p")
             await world.status("Pod", "p", phase="Running")
 

@@ -62,7 +62,7 @@ def test_nodes_alone() -> None:
 
 
 class TroubledCore(Core):
-    """Refuses every third write, as if somebody else had written first."""
+    """Refuses every third write, as if another client had written first."""
 
     rng = random.Random(7)
 

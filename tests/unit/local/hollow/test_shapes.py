@@ -49,7 +49,7 @@ def test_without_shapes_there_is_the_default_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tree", "told"),
+    ("tree", "expected"),
     [
         ("text", "expected a list"),
         ([1], "expected a mapping"),
@@ -64,8 +64,8 @@ def test_without_shapes_there_is_the_default_one() -> None:
     ],
     ids=lambda value: str(value)[:30],
 )
-def test_problems_are_reported(tree: Any, told: str) -> None:
-    with pytest.raises(ConfigError, match=told):
+def test_problems_are_reported(tree: Any, expected: str) -> None:
+    with pytest.raises(ConfigError, match=expected):
         load_shapes(tree, count=1)
 
 

@@ -91,8 +91,8 @@ def test_an_event_whose_answer_is_lost_is_written_once(caplog: pytest.LogCapture
         writing.cancel()
         await events.flush()
 
-    told = recording(script, api=Slow())
-    assert [event.message for event in told] == ["me became leader", "me stopped leading"]
+    recorded = recording(script, api=Slow())
+    assert [event.message for event in recorded] == ["me became leader", "me stopped leading"]
     assert not caplog.records
 
 

@@ -274,7 +274,7 @@ async def test_renewals_are_single_updates_every_retry_period() -> None:
     assert api.lease.spec.acquire_time == NOON
     assert me.metrics.slowpath.values == {}
     await stop(task)
-    assert me.elector.may_write(), "being told to stop is not losing: what is under way may end"
+    assert me.elector.may_write(), "stopping is not losing: what is under way may end"
 
 
 @in_virtual_time
@@ -537,7 +537,7 @@ def test_never_two_leaders_at_the_same_moment(seed: int, replicas: int, trouble:
                 if fate == 0:
                     await asyncio.sleep(rng.uniform(0, 20))
                 elif fate == 1:
-                    raise ConflictError("somebody else was faster")
+                    raise ConflictError("another candidate was faster")
                 elif fate == 2:
                     raise NotFoundError("a stale cache")
                 else:

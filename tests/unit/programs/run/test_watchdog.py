@@ -33,7 +33,7 @@ class Rig:
         self.dog.check()
 
 
-def told(caplog: pytest.LogCaptureFixture) -> list[str]:
+def logged(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.message.splitlines()[0] for record in caplog.records]
 
 
@@ -42,24 +42,24 @@ def test_a_loop_that_turns_is_not_worth_a_word(caplog: pytest.LogCaptureFixture)
     for _ in range(100):
         rig.dog.beat()
         rig.after(1)
-    assert told(caplog) == []
+    assert logged(caplog) == []
 
 
 def test_a_blocked_loop_is_logged_once_and_again_after_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     rig = Rig()
     for _ in range(9):
         rig.after(1)
-    assert told(caplog) == []
+    assert logged(caplog) == []
     for _ in range(60):
         rig.after(1)
-    (line,) = told(caplog)
+    (line,) = logged(caplog)
     assert line.startswith("the event loop has not turned for 10 s: no plugin is running. ")
     assert "test_watchdog.py" in caplog.text, "the stack is part of it"
     rig.after(1)
-    assert len(told(caplog)) == 2
+    assert len(logged(caplog)) == 2
     rig.dog.beat()
     rig.after(1)
-    assert told(caplog)[2:] == ["the event loop turns again"]
+    assert logged(caplog)[2:] == ["the event loop turns again"]
 
 
 def test_a_signal_that_is_heeded_ends_nothing_by_force() -> None:
@@ -81,7 +81,7 @@ def test_an_unhandled_signal_ends_the_process(caplog: pytest.LogCaptureFixture) 
     assert rig.ends == []
     rig.after(1)
     assert rig.ends == [1]
-    assert told(caplog)[-1] == "a signal came 5 s ago and no plugin is running; ending without it"
+    assert logged(caplog)[-1] == "a signal came 5 s ago and no plugin is running; ending without it"
 
 
 def test_the_second_signal_ends_at_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -90,7 +90,7 @@ def test_the_second_signal_ends_at_once(caplog: pytest.LogCaptureFixture) -> Non
     assert rig.ends == []
     rig.dog.signalled()
     assert rig.ends == [1]
-    assert told(caplog) == ["second signal; ending at once"]
+    assert logged(caplog) == ["second signal; ending at once"]
 
 
 class Looking(FilterPlugin):

@@ -18,16 +18,18 @@ from kuberth.programs.shadow.program import QUIET_SECONDS, ShadowRun, ShadowSett
 from kuberth.testing import MemoryApi, make_node, make_pod, run_in_virtual_time
 
 
-class Told:
+class Reports:
     def __init__(self) -> None:
         self.decisions: list[ShadowDecision] = []
         self.sentences: list[str] = []
 
 
-def shadow_run(api: MemoryApi, **settings: Any) -> tuple[ShadowRun, Told]:
-    told = Told()
+def shadow_run(api: MemoryApi, **settings: Any) -> tuple[ShadowRun, Reports]:
+    reports = Reports()
     made = ShadowSettings(config=default_configuration(), registry=full_registry(), **settings)
-    return ShadowRun(made, api, on_decision=told.decisions.append, on_message=told.sentences.append), told
+    return ShadowRun(
+        made, api, on_decision=reports.decisions.append, on_message=reports.sentences.append
+    ), reports
 
 
 async def bind(api: MemoryApi, name: str) -> None:
@@ -43,13 +45,13 @@ def test_it_ends_in_time() -> None:
     async def scene() -> None:
         api = MemoryApi()
         api.put(make_node("n1"))
-        run, told = shadow_run(api, for_seconds=100)
+        run, reports = shadow_run(api, for_seconds=100)
         loop = asyncio.get_running_loop()
         started = loop.time()
         report = await run.until_end()
         assert loop.time() - started == pytest.approx(100)
         assert report.decisions == 0
-        assert told.sentences[0].startswith("following 1 nodes and 0 placed pods; deciding beside")
+        assert reports.sentences[0].startswith("following 1 nodes and 0 placed pods; deciding beside")
 
     play(scene)
 
@@ -58,7 +60,7 @@ def test_it_ends_after_the_given_number_of_pods() -> None:
     async def scene() -> None:
         api = MemoryApi()
         api.put(make_node("n1"))
-        run, told = shadow_run(api, pods=2)
+        run, reports = shadow_run(api, pods=2)
         ending = asyncio.ensure_future(run.until_end())
         await run.shadow.synced.wait()
         for name in "abc":
@@ -66,7 +68,7 @@ def test_it_ends_after_the_given_number_of_pods() -> None:
             await asyncio.sleep(0.01)
             await bind(api, name)
         report = await ending
-        assert [each.pod for each in told.decisions] == ["default/a", "default/b"]
+        assert [each.pod for each in reports.decisions] == ["default/a", "default/b"]
         assert report.placed == 2
 
     play(scene)
@@ -78,20 +80,20 @@ def test_a_scheduler_name_without_pods_is_reported() -> None:
         api.put(make_node("n1"))
         for i in range(3):
             api.put(make_pod(f"p{i}", scheduler="default-scheduler"))
-        run, told = shadow_run(api, scheduler_name="defualt-scheduler", for_seconds=3 * QUIET_SECONDS)
+        run, reports = shadow_run(api, scheduler_name="defualt-scheduler", for_seconds=3 * QUIET_SECONDS)
         await run.until_end()
-        assert "no pod of scheduler 'defualt-scheduler' was seen" in told.sentences[-1]
-        assert "default-scheduler (3)" in told.sentences[-1]
-        assert "--scheduler-name" in told.sentences[-1]
+        assert "no pod of scheduler 'defualt-scheduler' was seen" in reports.sentences[-1]
+        assert "default-scheduler (3)" in reports.sentences[-1]
+        assert "--scheduler-name" in reports.sentences[-1]
 
     play(scene)
 
 
 def test_an_empty_cluster() -> None:
     async def scene() -> None:
-        run, told = shadow_run(MemoryApi(), for_seconds=3 * QUIET_SECONDS)
+        run, reports = shadow_run(MemoryApi(), for_seconds=3 * QUIET_SECONDS)
         await run.until_end()
-        assert "there are no pods" in told.sentences[-1]
+        assert "there are no pods" in reports.sentences[-1]
 
     play(scene)
 
@@ -102,9 +104,9 @@ def test_a_cluster_that_cannot_be_listed() -> None:
             await asyncio.Event().wait()
 
     async def scene() -> None:
-        run, told = shadow_run(Silent(), for_seconds=2 * QUIET_SECONDS)
+        run, reports = shadow_run(Silent(), for_seconds=2 * QUIET_SECONDS)
         assert (await run.until_end()).decisions == 0
-        assert [sentence.partition(" within")[0] for sentence in told.sentences] == [
+        assert [sentence.partition(" within")[0] for sentence in reports.sentences] == [
             "not everything could be listed"
         ]
 

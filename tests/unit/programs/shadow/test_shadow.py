@@ -307,7 +307,7 @@ def test_nominated_nodes_count_for_others_and_come_first_for_the_pod() -> None:
             await world.bind("big", "n1")
             rejected, p, big = await world.settled()
             assert rejected.agreement is Agreement.SAME_VERDICT
-            assert (p.agreement, p.passing) == (Agreement.SAME, 1), "n1 is promised"
+            assert (p.agreement, p.passing) == (Agreement.SAME, 1), "n1 is nominated"
             assert (big.agreement, big.attempts) == (Agreement.SAME, 2)
 
     play(scene)

@@ -1,4 +1,4 @@
-"""Modules are read anew with what they import from their folder, all or none."""
+"""Modules are reloaded with what they import from their folder, all or none."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def test_what_others_have_is_kept(tmp_path: Path) -> None:
         "users": [{"name": "me", "user": {"token": "mine"}}, *ours()["users"]],
         "contexts": [
             {"name": "work", "context": {"cluster": "work", "user": "me"}},
-            # The namespace that somebody chose stays.
+            # The namespace that a user chose stays.
             {
                 "name": "kuberth",
                 "context": {"cluster": "kuberth", "user": "kuberth-admin", "namespace": "mine"},

@@ -19,16 +19,18 @@ async def names(rig: Rig) -> list[str]:
 def settled(
     nodes: int | None, *, kept: int = 0, remove: bool = False, shapes: Path | None = None
 ) -> tuple[int, list[str], list[str]]:
-    """How many are to be registered, what was told, and which of the nodes from before are still there."""
+    """The number of nodes to register, the reports, and the nodes from before that are still there."""
 
     async def main(rig: Rig) -> tuple[int, list[str], list[str]]:
         for node in make_nodes(load_shapes(None, count=kept), now=NOW):
             await rig.core.create("nodes", node)
         theirs = {"name": "theirs", "annotations": {HOLLOW: "true"}}
         await rig.core.create("nodes", {"metadata": theirs})
-        told: list[str] = []
-        count = await settle(rig.core, nodes=nodes, shapes=shapes, remove=remove, now=NOW, report=told.append)
-        return count, told, await names(rig)
+        reports: list[str] = []
+        count = await settle(
+            rig.core, nodes=nodes, shapes=shapes, remove=remove, now=NOW, report=reports.append
+        )
+        return count, reports, await names(rig)
 
     return run(main)
 
@@ -38,22 +40,22 @@ def settled(
     [
         pytest.param(None, 0, 5, id="a new cluster"),
         pytest.param(None, 10, 0, id="as it was"),
-        pytest.param(7, 0, 7, id="so many"),
+        pytest.param(7, 0, 7, id="a given number"),
         pytest.param(7, 3, 7, id="more than there are"),
         pytest.param(3, 3, 3, id="just as many"),
         pytest.param(0, 0, 0, id="none"),
     ],
 )
 def test_an_unchanged_count_reports_nothing(nodes: int | None, kept: int, count: int) -> None:
-    found, told, left = settled(nodes, kept=kept, remove=True)
-    assert (found, told) == (count, [])
+    found, reports, left = settled(nodes, kept=kept, remove=True)
+    assert (found, reports) == (count, [])
     assert len(left) == kept + 1
 
 
 def test_fewer_than_there_are_says_so_and_removes_none() -> None:
-    count, told, left = settled(3, kept=10)
+    count, reports, left = settled(3, kept=10)
     assert count == 3
-    assert told == [
+    assert reports == [
         "10 hollow nodes are kept from before, 7 more than asked for: all stay; --remove-nodes removes "
         "node-4, node-5, node-6 and 4 more with the pods on them"
     ]
@@ -61,16 +63,16 @@ def test_fewer_than_there_are_says_so_and_removes_none() -> None:
 
 
 def test_fewer_when_asked_for_but_never_nodes_that_people_made() -> None:
-    _, told, left = settled(3, kept=6, remove=True)
-    assert told == ["3 hollow nodes beyond the 3 asked for removed: node-4, node-5, node-6"]
+    _, reports, left = settled(3, kept=6, remove=True)
+    assert reports == ["3 hollow nodes beyond the 3 asked for removed: node-4, node-5, node-6"]
     assert left == ["node-1", "node-2", "node-3", "theirs"]
 
 
 def test_shapes_count_too(tmp_path: Path) -> None:
     shapes = tmp_path / "shapes.yaml"
     shapes.write_text("[{name: node, count: 1}, {name: gpu, count: 1}]", encoding="utf-8")
-    _, told, left = settled(None, kept=2, remove=True, shapes=shapes)
-    assert told == ["1 hollow node beyond the 2 asked for removed: node-2"]
+    _, reports, left = settled(None, kept=2, remove=True, shapes=shapes)
+    assert reports == ["1 hollow node beyond the 2 asked for removed: node-2"]
     assert left == ["node-1", "theirs"]
 
 

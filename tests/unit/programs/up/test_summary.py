@@ -17,7 +17,7 @@ class Time:
         return self.now
 
 
-async def tell(rig: Rig, pod: Obj, message: str) -> None:
+async def write_message(rig: Rig, pod: Obj, message: str) -> None:
     condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
     status = {**pod["status"], "conditions": [condition]}
     await rig.core.update(
@@ -29,7 +29,9 @@ def test_waiting_pods_by_reason() -> None:
     async def main(rig: Rig) -> None:
         await rig.core.create("nodes", {"metadata": {"name": "n"}})
         for number, preempting in enumerate(("", ". preemption: 0/1 nodes", ". preemption: not asked")):
-            await tell(rig, await rig.pod(f"w{number}"), f"0/1 nodes are available: 1 Too small{preempting}")
+            await write_message(
+                rig, await rig.pod(f"w{number}"), f"0/1 nodes are available: 1 Too small{preempting}"
+            )
         await rig.pod("fresh")
         await rig.pod("gated", schedulingGates=[{"name": "a/b"}, {"name": "c/d"}])
         await rig.pod("bound", bound="n")
@@ -82,7 +84,7 @@ def test_pods_bound_a_second_over_the_last_seconds() -> None:
                 await rig.pod(f"p{second}-{number}", bound="n")
             rates.append((await observer.look()).bound_per_second)
             time.now += 1.0
-        # Pods that had their node before anybody looked do not count; after five seconds nothing does.
+        # Pods that had their node before the first look do not count; after five seconds nothing does.
         assert rates == [0.0, 10.0, 10.0, 20 / 3, 5.0, 4.0, 4.0 / 2, 0.0, 0.0]
 
     run(main)

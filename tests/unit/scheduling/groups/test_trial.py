@@ -63,12 +63,12 @@ class Rig:
             trial = GroupTrial(queued, runner, what_if, cycle=self.cycle, nominator=self.evaluator.nominator)
             result = trial.run(GroupAttempt(KEY, preempts=preempts))
         assert set(members.assumed) == before
-        for work in self.evaluator._background:  # evictions, which nobody carries out here
+        for work in self.evaluator._background:  # evictions, which are not carried out here
             work.close()
         return result
 
 
-def told(result: GroupResult) -> list[tuple[str, str, str]]:
+def results_of(result: GroupResult) -> list[tuple[str, str, str]]:
     """Of each pod: its node, its status' first words, what Permit said."""
     return [
         (
@@ -84,14 +84,14 @@ def test_a_gang_can_go_with_its_last_pod_that_counts() -> None:
     rig = Rig(make_node("n1", cpu="4"), make_group("g", min_count=2))
     result = rig.run(member("a"), member("b"), member("c"))
     assert result.status.is_success
-    assert told(result) == [("n1", "", f"{WAITING}, {ASKED}"), ("n1", "", ""), ("n1", "", "")]
+    assert results_of(result) == [("n1", "", f"{WAITING}, {ASKED}"), ("n1", "", ""), ("n1", "", "")]
 
 
 def test_a_gang_that_does_not_fit() -> None:
     rig = Rig(make_node("n1", cpu="1"), make_group("g", min_count=2))
     result = rig.run(member("a"), member("b"))
     assert (result.status.code, result.status.message) == (Code.UNSCHEDULABLE, "pod group is unschedulable")
-    assert told(result) == [
+    assert results_of(result) == [
         ("n1", "", f"{WAITING}, {ASKED}"),
         ("", "0/1 nodes are available: 1 Insufficient cpu", ""),
     ]
@@ -101,7 +101,7 @@ def test_a_pod_that_does_not_fit_does_not_stop_the_others() -> None:
     rig = Rig(make_node("n1", cpu="4"), make_group("g", min_count=2))
     result = rig.run(member("a", cpu="9"), member("b"), member("c"))
     assert result.status.is_success
-    assert [node for node, _why, _permit in told(result)] == ["", "n1", "n1"]
+    assert [node for node, _why, _permit in results_of(result)] == ["", "n1", "n1"]
 
 
 def test_those_that_run_count() -> None:
@@ -111,7 +111,7 @@ def test_those_that_run_count() -> None:
 
 def test_no_nodes() -> None:
     result = Rig(make_group("g", min_count=1)).run(member("a"))
-    assert told(result) == [("", "no nodes available to schedule pods", "")]
+    assert results_of(result) == [("", "no nodes available to schedule pods", "")]
     assert result.status.is_rejected
 
 
@@ -137,7 +137,7 @@ def test_without_preemption_no_pod_is_evicted() -> None:
     low = make_pod("low", uid="low", cpu="2", priority=0, node="n1")
     rig = Rig(make_node("n1", cpu="2"), make_group("g", min_count=1), low)
     result = rig.run(member("a", priority=5), preempts=False)
-    assert told(result) == [("", "0/1 nodes are available: 1 Insufficient cpu", "")]
+    assert results_of(result) == [("", "0/1 nodes are available: 1 Insufficient cpu", "")]
 
 
 class Odd(ReservePlugin, PermitPlugin):
@@ -235,7 +235,7 @@ def test_no_zone_takes_the_group() -> None:
     assert result.status.message == (
         "0/2 placements are available, first placement status: pod group is unschedulable"
     )
-    assert told(result)[1][1] == "0/1 nodes are available: 1 Insufficient cpu"
+    assert results_of(result)[1][1] == "0/1 nodes are available: 1 Insufficient cpu"
 
 
 def test_no_zones_at_all() -> None:
@@ -267,7 +267,7 @@ def test_plans_are_exact_in_a_what_if_and_after_it(nodes: list[int], gangs: list
         for rig in worlds:
             pods = [member(f"p{index}-{number}") for number in range(count)]
             result = rig.run(*pods)
-            found.append(told(result))
+            found.append(results_of(result))
             if sum(each.choice is not None for each in result.members) >= enough:
                 for each in result.members:
                     if each.choice is not None:

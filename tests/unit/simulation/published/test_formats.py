@@ -56,9 +56,9 @@ def test_alibabas_pods_and_nodes(tmp_path: Path) -> None:
     ],
 )
 def test_alibabas_pods_broken(tmp_path: Path, old: str, new: str, expected: str) -> None:
-    with pytest.raises(ConfigError) as told:
+    with pytest.raises(ConfigError) as caught:
         alibaba_gpu.read_pods(written(tmp_path, "p.csv", PODS.replace(old, new, 1)))
-    assert expected in str(told.value)
+    assert expected in str(caught.value)
 
 
 INSTANCES = """time,type,collection_id,scheduling_class,collection_type,priority,instance_index,\
