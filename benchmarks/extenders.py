@@ -1,4 +1,4 @@
-"""`python -m benchmarks.extenders`: how many round trips to a slow extender overlap, and who waits for them.
+"""`python -m benchmarks.extenders`: how many round trips to a slow extender overlap, and which pods wait.
 
 In: a whole scheduler over a cluster in memory, and a real HTTP extender that thinks for a while about every
 filter and every prioritize. Out: for each parallelism how long all pods took, as a share of what they would

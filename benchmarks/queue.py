@@ -140,7 +140,7 @@ def _actions(scheduler: Scheduler) -> Mapping[str, Action]:
         return act
 
     def resize(turn: int) -> None:
-        """A node that is too small for those who wait comes, and goes again."""
+        """Add a node that is too small for the waiting pods, and remove it again."""
         node = make_node(f"small-{turn}", cpu="1")
         scheduler.intake.node(None, node)
         scheduler.intake.node(node, None)

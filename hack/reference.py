@@ -29,7 +29,7 @@ class Entry:
     module: str
     name: str
     omit: frozenset[str] = frozenset()
-    """Members that are not for those who read this page."""
+    """Members that are not for readers of this page."""
     notes: Mapping[str, str] = field(default_factory=dict)
     """Descriptions of members whose meaning is their name, and that have no docstring."""
 

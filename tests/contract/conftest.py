@@ -1,6 +1,6 @@
 """Fixtures of the contract: each runs a scenario on one implementation after the other.
 
-The real kube-apiserver is one of them, for those who ask for the tests marked e2e.
+The real kube-apiserver is one of them, with the tests marked e2e.
 """
 
 from __future__ import annotations

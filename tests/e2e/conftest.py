@@ -24,7 +24,7 @@ def cluster(control_plane: ControlPlane) -> Iterator[Cluster]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """The scale test runs only for who asks for it by name."""
+    """The scale test runs only if it is selected by name."""
     if "scale" not in config.getoption("markexpr"):
         skip = pytest.mark.skip(reason="only on request: -m scale")
         for item in items:

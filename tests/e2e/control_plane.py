@@ -34,9 +34,9 @@ def service_account(namespace: str, name: str) -> str:
 
 
 SECOND_SCHEDULER = service_account("kuberth-system", "kuberth")
-"""Who deploy/second-scheduler runs as."""
+"""The user of deploy/second-scheduler."""
 REPLACEMENT = service_account("kube-system", "kuberth-default")
-"""Who deploy/replace runs as."""
+"""The user of deploy/replace."""
 BARE = service_account("bare", "bare")
 """A service account that no one gave any rights."""
 

@@ -125,7 +125,7 @@ def test_beside_kube_scheduler_on_a_real_api_server(
         assert row["podsPerSecond"]["average"] > 0
         assert row["peakMiB"] > 10
         assert row["cpuMsPerPod"] is not None
-        assert (row["attemptMs"] is None) == (name == "blind"), "who decides nothing attempts nothing"
+        assert (row["attemptMs"] is None) == (name == "blind"), "the blind binder reports no attempts"
     assert rows["kuberth"]["ratioToFirstPeer"] is not None
     assert (folder / "plot.svg").exists()
     assert " 0 samples" not in (folder / "flame.svg").read_text(encoding="utf-8")

@@ -65,7 +65,7 @@ def outcome(cluster: Cluster) -> dict[str, object]:
 
 
 def users(cluster: Cluster) -> dict[str, object]:
-    """By claim: who uses it, and what it has."""
+    """By claim: its consumers and its devices."""
     return {
         name: (
             sorted((user["resource"], user["name"]) for user in found["status"].get("reservedFor", ())),

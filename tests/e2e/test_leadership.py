@@ -1,4 +1,4 @@
-"""Two replicas and one lease: who schedules, and what happens when it dies, stops or leaves."""
+"""Two replicas and one lease: which one schedules, and what happens when it dies, stops or leaves."""
 
 from __future__ import annotations
 

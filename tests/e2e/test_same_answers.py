@@ -94,7 +94,7 @@ def path_of(resource: str, name: str = "") -> str:
 
 
 def comparable(reply: Reply) -> Any:
-    """What must be the same: the outcome, who owns what, and every word of a refusal."""
+    """What must be the same: the outcome, the owners of fields, and every word of a refusal."""
     body = reply.body
     if isinstance(body, dict) and body.get("status") == "Failure":
         # Among several managers upstream names now this one first, now that one.

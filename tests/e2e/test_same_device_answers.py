@@ -91,7 +91,7 @@ GOOD = {
     "a toleration": (CLAIMS, claim(request(tolerations=[{"key": "k", "operator": "Exists"}]))),
     "many tolerations": (CLAIMS, claim(request(tolerations=[{"operator": "Exists"}] * 17))),
     "a toleration without an operator": (CLAIMS, claim(request(tolerations=[{"key": "k"}]))),
-    "a status is not for those who create": (CLAIMS, {**claim(request()), "status": {"reservedFor": []}}),
+    "a status is ignored at creation": (CLAIMS, {**claim(request()), "status": {"reservedFor": []}}),
     "no requests": (CLAIMS, claim()),
     "no spec": (CLAIMS, {"metadata": {"name": "c"}}),
     "constraints and configuration": (

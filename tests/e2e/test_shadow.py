@@ -33,7 +33,7 @@ TAINT = {"key": "dedicated", "value": "batch", "effect": "NoSchedule"}
 
 @pytest.fixture
 def reader(cluster: Cluster) -> Iterator[Path]:
-    """The kubeconfig of a user who has the documented ClusterRole."""
+    """The kubeconfig of a user with the documented ClusterRole."""
     text = (REPOSITORY / "docs" / "shadow.md").read_text(encoding="utf-8")
     role: Object = yaml.safe_load(text.partition("```yaml\n")[2].partition("```")[0])
     binding: Object = {

@@ -118,7 +118,7 @@ def test_a_claim_of_the_group_is_reserved_for_the_group() -> None:
             (late,) = members("late", 1, resourceClaims=CLAIMS)
             world.api.put(replace(late, spec=replace(late.spec, scheduling_group=pod.spec.scheduling_group)))
             await world.bound("late-0")
-            # Neither does one that calls the claim otherwise: it is among those who may use it.
+            # Neither does one that calls the claim otherwise: it is among the consumers of the claim.
             otherwise = [{**CLAIMS[0], "name": "other"}]
             (last,) = members("last", 1, resourceClaims=otherwise)
             world.api.put(replace(last, spec=replace(last.spec, scheduling_group=pod.spec.scheduling_group)))

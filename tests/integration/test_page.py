@@ -85,7 +85,7 @@ async def pieces(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
 
 
 class Looking:
-    """One who looks on."""
+    """A client of the stream."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.seen = StreamState()

@@ -1,4 +1,4 @@
-"""Who may look, what a name may do, and what happens when the server goes away."""
+"""Access to the page, names with special characters, and a server that goes away."""
 
 from __future__ import annotations
 

@@ -183,7 +183,7 @@ class KindRegistry:
         return self._by_event.get(resource)
 
     def add(self, info: KindInfo) -> KindInfo:
-        """Take in a row. One place in the API has one type, which everybody shares; TypeError otherwise."""
+        """Add a row. A place in the API has one type, shared by all users of it; TypeError otherwise."""
         place = (info.group, info.version, info.plural)
         present = self._by_place.get(place)
         if present is not None and not _same(present, info):

@@ -174,7 +174,7 @@ class PodInfo:
         self.attachable_volumes = tuple(filter(is_attachable, spec.volumes))
         """A tuple of volumes of its spec: those that a CSI driver may have to attach."""
         self.disks = disks(spec.volumes)
-        """A tuple of `Disk`: those it names itself that not everybody can share (GCE, AWS, iSCSI, RBD)."""
+        """A tuple of `Disk`: those in its spec that not all pods can share (GCE, AWS, iSCSI, RBD)."""
         self.problems: tuple[str, ...] = tuple(problems)
         """What could not be read, a text each; a pod with problems is rejected with them."""
 

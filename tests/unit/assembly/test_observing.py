@@ -1,4 +1,4 @@
-"""Who looks on at a scheduler must not hurt it."""
+"""Observers cannot disturb a scheduler."""
 
 from __future__ import annotations
 

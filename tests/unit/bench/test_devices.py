@@ -1,4 +1,4 @@
-"""Workloads with devices: drivers, claims, and who sees to them."""
+"""Workloads with devices: drivers, claims, and their controller."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conditions and logic: who is looked at, and which errors are absorbed."""
+"""Conditions and logic: which operands are evaluated, and which errors are absorbed."""
 
 from __future__ import annotations
 

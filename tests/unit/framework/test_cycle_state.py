@@ -81,7 +81,7 @@ def test_a_clone_changes_alone() -> None:
     "attribute, value",
     [
         pytest.param("group", object(), id="it-is-one-of-a-group"),
-        pytest.param("missed_pre_filter", frozenset("m"), id="who-was-not-asked-at-pre-filter"),
+        pytest.param("missed_pre_filter", frozenset("m"), id="not-called-at-pre-filter"),
         pytest.param("scores_bare_nodes", True, id="nodes-are-an-extender's"),
         pytest.param("placing", PodInfo.placed_on, id="how-it-counts-on-a-node"),
     ],

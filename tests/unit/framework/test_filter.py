@@ -50,7 +50,7 @@ def table(name: str, *rejected: str, asked: list[str] | None = None) -> type[Plu
 
 
 def judged(made: Framework) -> tuple[list[str], dict[str, str]]:
-    """The nodes that pass, and who rejected the others."""
+    """The nodes that pass, and the plugins that rejected the others."""
     diagnosis = Diagnosis()
     passing = made.runner.filtering.run(state_of(POD), POD, made.nodes, diagnosis)
     assert not isinstance(passing, Status), passing

@@ -520,7 +520,7 @@ def test_pods_of_a_profile_that_is_gone_are_nobodys_and_those_of_a_new_one_are_q
     notebook.pods.clear()
     take_over(desk, Desk(profiles=[profile(name="two"), profile(name="both")], gates=GANGS))
     assert desk.queues.keys() == {"kept", "new"}
-    assert notebook.pods == ["delete default/old", "add default/new"], "who stays is left in peace"
+    assert notebook.pods == ["delete default/old", "add default/new"], "pods that stay are not touched"
     assert desk.scheduler.nominator.nominated_on("n") == ()
     assert group_of(desk) == {"kept"}
 

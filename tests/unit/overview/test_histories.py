@@ -86,7 +86,7 @@ def test_gates_backoff_and_missed_events_are_recorded() -> None:
             await world.in_queue("p", "gated")
             world.api.change(Pod, "default/p", ungated)
             await world.in_queue("p", "unschedulable")
-            # An event that may help, as far as who rejected it knows, comes before its backoff is over.
+            # An event that may help, according to the rejecting plugin, comes before its backoff is over.
             world.api.replace(make_node("n", cpu="4", unschedulable=True))
             await world.until(lambda: was_tried_again(world))
             await world.in_queue("p", "unschedulable")

@@ -202,7 +202,7 @@ def test_nothing_is_sent_while_nothing_happens() -> None:
     run_in_virtual_time(scenario)
 
 
-# Who looks on
+# Subscribers
 
 
 def test_a_slow_reader_receives_the_current_state_without_steps_between() -> None:
@@ -348,7 +348,7 @@ def test_nothing_is_observed_before_the_first_and_long_after_the_last_subscriber
 
 
 def _settled(rows: Any) -> dict[str, list[Any]]:
-    """Rows without what only those know who saw the attempt begin."""
+    """Rows without the fields that only observers of the attempt's start have."""
     return {row[0]: list(row) for row in rows if row[3] not in ("inflight", "permit")}
 
 

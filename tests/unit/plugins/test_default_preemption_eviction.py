@@ -450,7 +450,7 @@ def test_a_cancelled_preemption_leaves_the_gate_open() -> None:
 
 
 def test_victims_are_not_remembered_for_ever() -> None:
-    """Who left only after its preemption was over is dropped in time."""
+    """A victim that ended only after its preemption was over is dropped in time."""
     victims = [victim(f"low-{index}") for index in range(4 * FEW_CONDEMNED)]
     scene = Surroundings(*victims)
     for low in victims:

@@ -58,7 +58,7 @@ class Scene:
         started: list[Sequence[PodInfo]] = []
 
         class Noting:
-            """Notes who is evicted, not how."""
+            """Notes which pods are evicted, not how."""
 
             def start_for(self, _preemptor: object, victims: Sequence[PodInfo], *, node_name: str) -> None:
                 started.append(victims)

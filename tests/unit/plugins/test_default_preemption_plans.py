@@ -655,7 +655,7 @@ def test_refusals_in_many_words_are_bounded() -> None:
 
 
 def test_a_plugin_that_fails_for_one_node_fails_for_it_alone() -> None:
-    """Over columns all nodes are asked at once; then each on its own shows who it fails for."""
+    """All nodes are evaluated at once over columns; then one by one, to find the node that it fails for."""
     with patch(
         "kuberth.framework.statements.checked_inputs", restated(only="Moody", filter=DependsOn.REQUESTS)
     ):

@@ -134,7 +134,7 @@ def test_a_hundred_claims_of_a_pod_are_no_deep_recursion() -> None:
 
 
 def test_too_few_devices_for_all_hide_no_error() -> None:
-    """Three are asked for, two are there; who tries the first one for the second request meets an error."""
+    """Three are requested, two exist; trying the first one for the second request is an error."""
     world = World(make_slice("a", attributed("x", "y")))
     board = 'device.attributes["gpu.example.com"].board'
     picky = [{"cel": {"expression": f'{board} == "y" || {board}.nosuch == 1'}}]

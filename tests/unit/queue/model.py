@@ -37,7 +37,7 @@ REGISTERED: Final[Mapping[ClusterEvent, frozenset[str]]] = {
         {"A", "B", GATES}
     ),
 }
-"""Who is interested in which event."""
+"""Plugins that registered for each event."""
 
 
 def key_of(pod: Pod) -> str:

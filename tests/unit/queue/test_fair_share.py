@@ -124,7 +124,7 @@ def test_pods_without_requests_share_the_number_of_pods() -> None:
 
 @pytest.mark.parametrize("weight", [1, 3])
 def test_shares_hold_when_pods_are_popped_before_their_backoff_is_over(weight: int) -> None:
-    """Everyone has failed once and waits in one window; who has the higher priority gets no more for it."""
+    """All pods have failed once and wait in one window; a higher priority gets no more for it."""
     shop = Shop(weights={"b": weight})
     shop.fill("a", 30, cpu="1", priority=9)
     shop.fill("b", 30, cpu="1")

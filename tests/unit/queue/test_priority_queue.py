@@ -642,7 +642,7 @@ def test_without_hints_an_update_counts_unless_it_is_bookkeeping(
 
 
 def test_without_hints_an_update_in_flight_queues_the_pod_beside_its_attempt() -> None:
-    """The queue does not know who is in flight then; the scheduling loop skips pods that are assumed."""
+    """The queue does not track pods in flight then; the scheduling loop skips pods that are assumed."""
     bench = Bench(queueing_hints=False)
     pod = bench.add("p")
     queued = bench.pop("p")

@@ -312,7 +312,7 @@ class QueueMachine(RuleBasedStateMachine):
     @invariant()
     def in_flight_is_what_was_popped(self) -> None:
         in_flight = {pod.metadata.uid for pod in self.queue.in_flight()}
-        # Without hints a queue does not know who is in flight.
+        # Without hints a queue does not know which pods are in flight.
         assert in_flight == (set(self.flying) if self.model.hints else set())
 
     @invariant()

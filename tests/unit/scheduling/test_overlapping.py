@@ -78,7 +78,7 @@ def test_the_limit_moves_while_cycles_run() -> None:
             await asyncio.sleep(0)
             assert began == ["a", "b", "c"]
             overlapping.allow(1)
-            assert (overlapping.running, overlapping.waiting) == (3, 1), "who is under way goes on"
+            assert (overlapping.running, overlapping.waiting) == (3, 1), "running cycles continue"
             overlapping.stop()
             overlapping.allow(5)
             door.set()

@@ -134,7 +134,9 @@ def test_unchanged_rows_are_not_evaluated_again(form: type[Noting], count: int) 
     assert asked.about() == (everyone,) * 4, "a second one like it: from now on it is worth remembering"
     assert asked.about() == ([],) * 4
     asked.place("n01")
-    assert asked.about() == ([], ["n01"], [], ["n01"]), "a pod came: nothing new for who looks at the object"
+    assert asked.about() == ([], ["n01"], [], ["n01"]), (
+        "a pod came: nothing new for a plugin that reads the object"
+    )
     asked.evaluator.add(make_node("n02", labels={"disk": "ssd"}))
     assert asked.about() == (["n02"],) * 4
     assert asked.about() == ([],) * 4

@@ -1,4 +1,4 @@
-"""The protocol, over real HTTPS: who may ask, in which form answers come, how failures look."""
+"""The protocol, over real HTTPS: access, formats of answers, and failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who manages which fields, with every write and within bounds; tests/e2e compares it with upstream."""
+"""Managers of fields, with every write and within bounds; tests/e2e compares them with upstream."""
 
 from __future__ import annotations
 

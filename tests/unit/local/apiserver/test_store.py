@@ -329,7 +329,7 @@ def test_closing_commits_what_is_staged_and_ends_writing(path: Path | None) -> N
 
 
 def test_history_is_bounded_by_bytes_too() -> None:
-    """Hundreds of versions of one large object are not kept; who fell behind lists again."""
+    """Hundreds of versions of one large object are not kept; a watch that fell behind lists again."""
 
     async def main() -> None:
         store = await RevisionStore.open(None, keep_bytes=1_000_000)

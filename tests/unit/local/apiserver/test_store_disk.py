@@ -1,4 +1,4 @@
-"""The store's file: who may open it, what a restart brings back, and what a failing disk does."""
+"""The store's file: its lock, what a restart restores, and what a failing disk does."""
 
 from __future__ import annotations
 
@@ -432,7 +432,7 @@ def test_a_file_that_ends_before_the_last_write_is_reported(path: Path, tmp_path
     path.write_bytes(early)
     with pytest.raises(StorageError, match="it ends at revision 2, but 3 was written; put a copy"):
         asyncio.run(_read(path))
-    # For who wants to go on with what is there.
+    # For users that want to continue with what is there.
     (tmp_path / "store.db-revision").unlink()
     assert [obj["metadata"]["name"] for obj in asyncio.run(_read(path))] == ["a/x"]
 

@@ -1,4 +1,4 @@
-"""Replica sets: counts, adoption, and who goes first."""
+"""Replica sets: counts, adoption, and the order of deletion."""
 
 from __future__ import annotations
 

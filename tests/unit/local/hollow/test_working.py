@@ -155,7 +155,7 @@ def test_the_more_there_is_to_look_at_the_longer_changes_gather() -> None:
 
 
 def test_a_key_wakes_one_waiting_worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sixty-four who wake for every key cost more than the work."""
+    """Sixty-four workers that wake for every key cost more than the work."""
 
     async def main() -> None:
         async with working(lambda key: asyncio.sleep(0), parallel=64) as worker:

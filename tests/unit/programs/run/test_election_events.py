@@ -1,4 +1,4 @@
-"""Events about who leads: what they say, and that the election does without them."""
+"""Events about the leader: what they say, and that the election works without them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The shadow's metrics, and who may see them."""
+"""The shadow's metrics, and access to them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One pass over a group: who is placed, what the group's status is, and that nothing of it remains."""
+"""One pass over a group: which pods are placed, the group's status, and that nothing of it remains."""
 
 from __future__ import annotations
 
