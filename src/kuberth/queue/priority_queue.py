@@ -37,7 +37,7 @@ _POD_SCHEDULED: Final = "PodScheduled"
 
 FLUSH_BACKOFF_NS: Final = NANOSECONDS
 FLUSH_UNSCHEDULABLE_NS: Final = 30 * NANOSECONDS
-NOBODY_WAITS_NS: Final = 3600 * NANOSECONDS
+IDLE_TICK_NS: Final = 3600 * NANOSECONDS
 """When to look again while every queue is empty; a pod that enters one sets the next time."""
 POD_POPPED: Final = "PodPopped"
 """How a pod in flight counts in the inflight_events metric."""
@@ -322,7 +322,7 @@ class PriorityQueue(SchedulingQueue):
             self._pass_flushes(now_ns)
         due_ns = self._next_unschedulable_flush_ns
         if not len(self._unschedulable) and self._notify_due is not None:
-            due_ns = now_ns + NOBODY_WAITS_NS
+            due_ns = now_ns + IDLE_TICK_NS
         if len(self._backing_off) or self._notify_due is None:
             due_ns = min(due_ns, self._next_backoff_flush_ns)
         return max(0, due_ns - now_ns) / NANOSECONDS

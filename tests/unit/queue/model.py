@@ -15,7 +15,7 @@ from kuberth.api.core import Pod
 from kuberth.clock import NANOSECONDS
 from kuberth.framework import cluster_events
 from kuberth.framework.cluster_events import Action, ClusterEvent, Resource
-from tests.unit.queue.building import GATES, NODE_ADD, NODE_LABEL, NODE_TAINT
+from tests.unit.queue.building import GATES, NODE_ADD, NODE_LABEL, NODE_TAINT, with_status
 
 Queue = Literal["active", "backoff", "error", "unschedulable", "gated"]
 Worth = Literal["nothing", "after backoff", "at once"]
@@ -274,7 +274,12 @@ def answer(plugin: str, pod: Pod, new: object) -> str:
 
 
 def changes(old: Pod, new: Pod) -> list[ClusterEvent]:
-    """The events of a pod's update, for the few changes that the tests make."""
+    """The events of a pod's update, for the few changes that the tests make.
+
+    A nomination is what a scheduler writes itself, so it is no event.
+    """
+    if old != new and with_status(old, nominated_node_name=new.status.nominated_node_name) == new:
+        return []
     found: list[Action] = []
     if old.metadata.labels != new.metadata.labels:
         found.append(Action.UPDATE_POD_LABEL)

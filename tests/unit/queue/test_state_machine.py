@@ -12,7 +12,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from kuberth.api.core import Pod
+from kuberth.api.core import Pod, PodCondition
 from kuberth.clock import NANOSECONDS
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.cluster.table import ClusterTable
@@ -44,6 +44,10 @@ PLUGINS = st.sets(st.sampled_from(["A", "B"]))
 ANSWERS = st.dictionaries(st.sampled_from(["A", "B", DOOR]), st.sampled_from(["queue", "skip", "raise"]))
 EVENTS = st.sampled_from([event for event in REGISTERED if event.resource != Resource.UNSCHEDULABLE_POD])
 SECONDS = st.sampled_from([0.001, 0.25, 0.999, 1.0, 1.5, 3.0, 31.0])
+
+NOMINATION = {"nominated_node_name": "n1"}
+CONDITION = {"conditions": (PodCondition(type="example.com/Checked", status="True"),)}
+STATUSES = st.sampled_from([NOMINATION, CONDITION])
 
 INITIAL_SECONDS, MAX_SECONDS, PATIENCE_SECONDS = 1, 5, 20
 
@@ -156,11 +160,11 @@ class QueueMachine(RuleBasedStateMachine):
             new = msgspec.structs.replace(new, spec=msgspec.structs.replace(new.spec, scheduling_gates=()))
         self._update(name, old, new)
 
-    @rule(name=NAMES)
-    def update_of_status(self, name: str) -> None:
+    @rule(name=NAMES, status=STATUSES)
+    def update_of_status(self, name: str, status: Mapping[str, Any]) -> None:
         old = self.pods.get(name)
         if old is not None:
-            self._update(name, old, with_status(old, nominated_node_name="n1"))
+            self._update(name, old, with_status(old, **status))
 
     def _update(self, name: str, old: Pod, new: Pod) -> None:
         self.pods[name] = new
