@@ -15,9 +15,8 @@ from kuberth.errors import ConfigError
 from kuberth.framework import cluster_events
 from kuberth.framework.queued_pod import QueuedPod
 from kuberth.queue.fair_share import FairShareQueue, by_namespace, fair_share
-from kuberth.queue.guard import GuardedQueue
 from kuberth.queue.interface import SchedulingQueue
-from kuberth.testing import FakeClock, make_node, make_pod
+from kuberth.testing import make_node, make_pod
 from tests.unit.queue.building import Bench, ByPriority, make_context
 from tests.unit.queue.test_sub_queues import LessOnly
 
@@ -290,16 +289,7 @@ def test_the_queue_holds_what_came() -> None:
     assert bench.queues == {}
 
 
-@pytest.mark.parametrize(
-    "end",
-    [
-        pytest.param(lambda queue, _guarded: queue.close(), id="closed"),
-        pytest.param(lambda _queue, guarded: guarded.replace(FairShareQueue(make_context())), id="replaced"),
-    ],
-)
-def test_a_queue_that_ended_follows_the_cluster_no_longer(
-    end: Callable[[SchedulingQueue, GuardedQueue], None],
-) -> None:
+def test_a_closed_queue_follows_the_cluster_no_longer() -> None:
     counted: list[str] = []
 
     def tenant_of(pod: Pod) -> str:
@@ -310,6 +300,6 @@ def test_a_queue_that_ended_follows_the_cluster_no_longer(
     cluster.set_node(NODE)
     queue = FairShareQueue(make_context(cluster=cluster), tenant_of=tenant_of)
     cluster.assume_pod(PodInfo(make_pod("before")).placed_on("n1"))
-    end(queue, GuardedQueue(queue, FakeClock()))
+    queue.close()
     cluster.assume_pod(PodInfo(make_pod("after")).placed_on("n1"))
     assert counted == ["before"]
