@@ -6,13 +6,14 @@ proposal consists of edits; trying it and checking it apply the same ones.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Final, Protocol
 
 from msgspec.structs import replace as with_fields
 
 from kuberth.api.core import Container, Node, Pod, Taint, Toleration
+from kuberth.api.resource import ResourceClaim, ResourceClaimStatus
 from kuberth.informers.store import object_key
 
 HOSTNAME: Final = "kubernetes.io/hostname"
@@ -263,6 +264,19 @@ def taint_text(key: str, value: str, effect: str) -> str:
     return f"{key}={value}:{effect}" if value else f"{key}:{effect}"
 
 
+def released(
+    claims: Iterable[ResourceClaim], gone: Collection[str]
+) -> list[tuple[ResourceClaim, ResourceClaim]]:
+    """Claims whose last pods are gone, each before and after Kubernetes takes back its devices."""
+    found = []
+    for claim in claims if gone else ():
+        reserved = claim.status.reserved_for
+        keys = {f"{claim.metadata.namespace}/{each.name}" for each in reserved if each.resource == "pods"}
+        if keys and len(keys) == len(reserved) and keys <= set(gone):
+            found.append((claim, with_fields(claim, status=ResourceClaimStatus())))
+    return found
+
+
 def applied(edited: EditedCluster, objects: list[Any]) -> tuple[Pod, list[Any]]:
     """The pod and all objects of its cluster after the changes."""
     kept = [
@@ -271,4 +285,7 @@ def applied(edited: EditedCluster, objects: list[Any]) -> tuple[Pod, list[Any]]:
         if not (isinstance(obj, Node) and obj.metadata.name in edited.nodes)
         and not (isinstance(obj, Pod) and object_key(obj) in edited.gone)
     ]
+    claims = [obj for obj in kept if isinstance(obj, ResourceClaim)]
+    after = {object_key(old): new for old, new in released(claims, edited.gone)}
+    kept = [after.get(object_key(obj), obj) if isinstance(obj, ResourceClaim) else obj for obj in kept]
     return edited.pod, [*kept, *edited.nodes.values()]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Final
 
 from msgspec.structs import replace as with_fields
@@ -17,6 +18,7 @@ from kuberth.cluster.nodes import NodeRow
 from kuberth.cluster.pod_info import PodInfo, group_of
 from kuberth.evaluation import Answer
 from kuberth.explaining.cluster_copy import ClusterCopy
+from kuberth.explaining.devices import DeviceCounts
 from kuberth.explaining.prerequisites import Nomination, Prerequisite, nomination, prerequisites
 from kuberth.explaining.proposals import NearNode, Proposal, proposals
 from kuberth.explaining.question import Judge, Question, Waiting, judge_of
@@ -244,7 +246,11 @@ def _near(question: Question, judge: Judge, answer: Answer) -> list[NearNode]:
         reasons = {name: sum(len(one.reasons) for one in statuses) for name, statuses in against.items()}
         nearest = sorted(against, key=lambda name: (reasons[name], name))[:NEAREST_LOOKED_AT]
     gates = effective_gates(question.configuration, question.feature_gates)
-    needs = needs_of(PodInfo(judge.pod), compares_taints=gates.enabled("TaintTolerationComparisonOperators"))
+    needs = needs_of(
+        PodInfo(judge.pod),
+        compares_taints=gates.enabled("TaintTolerationComparisonOperators"),
+        devices=cache(lambda: DeviceCounts(evaluator, judge.pod, gates)),
+    )
     found = []
     for name in nearest:
         row = evaluator.cluster.row_of(name)

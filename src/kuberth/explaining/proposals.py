@@ -178,7 +178,13 @@ def _patterns(near: Sequence[Sequence[NearNode]]) -> list[list[NearNode]]:
 def _remedied(judge: Judge, nodes: Sequence[NearNode], gates: Remedy) -> Iterator[Sequence[Edit]]:
     """Candidates that remedy every shortcoming of the first node, or delete pods of one of the nodes."""
     for node in nodes:
-        ways = [(*missed.remedies, *([()] if missed.deletion_helps else [])) for missed in node.misses]
+        ways = [
+            (
+                *(remedy for remedy in missed.remedies if _is_proposable(judge, remedy)),
+                *([()] if missed.deletion_helps else []),
+            )
+            for missed in node.misses
+        ]
         if not all(ways):
             return
         was_cleared = False
@@ -252,6 +258,11 @@ def _may_go(pod: Pod, pending: Pod) -> bool:
     if any(owner.kind in ("DaemonSet", "Node") for owner in pod.metadata.owner_references):
         return False
     return not _is_sibling(pod, pending)
+
+
+def _is_proposable(judge: Judge, remedy: Remedy) -> bool:
+    deleted = judge.other_pods(edit.pod for edit in remedy if isinstance(edit, DeletePod))
+    return all(_may_go(pod, judge.pod) for pod in deleted)
 
 
 def _is_sibling(pod: Pod, pending: Pod) -> bool:

@@ -14,11 +14,12 @@ from typing import Any, Final, NamedTuple
 from msgspec.structs import replace as with_fields
 
 from kuberth.api.core import Node, Pod
+from kuberth.api.resource import ResourceClaim
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.config import FeatureGates, KubeSchedulerConfiguration, default_configuration
 from kuberth.errors import ConfigError
 from kuberth.explaining.cluster_copy import ClusterCopy
-from kuberth.explaining.edits import Edit, EditedCluster
+from kuberth.explaining.edits import Edit, EditedCluster, released
 from kuberth.framework.registry import Registry
 from kuberth.framework.status import Status
 
@@ -134,7 +135,9 @@ class Judge:
             return False
         gone = self.other_pods(sorted(edited.gone))
         before = [(node, self.node_named(name)) for name, node in edited.nodes.items()]
+        claims = released(self.evaluator.stores.of(ResourceClaim), edited.gone)
         self.evaluator.remove(*gone)
+        self.evaluator.add(*(new for _old, new in claims))
         self.evaluator.add(*(node for node, _old in before))
         try:
             return bool(self.evaluator.feasible(edited.pod))
@@ -144,7 +147,7 @@ class Judge:
                     self.evaluator.remove(node)
                 else:
                     self.evaluator.add(old)
-            self.evaluator.add(*gone)
+            self.evaluator.add(*gone, *(old for old, _new in claims))
 
 
 @contextmanager

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
 
-from kuberth.api.core import Container, NodeSelector, NodeSelectorTerm, Pod
+from kuberth.api.core import Container, NodeSelector, NodeSelectorTerm, Pod, PodAffinityTerm
+from kuberth.api.meta import LabelSelector, LabelSelectorRequirement
 from kuberth.api.nodes import NodeSelectorRequirement
 from kuberth.api.pod_resources import has_pod_level_requests
 from kuberth.api.quantity import Quantity, QuantityFormat, format_quantity, milli_value, value
@@ -19,11 +20,13 @@ from kuberth.api.selectors import CompiledNodeSelector, compile_node_selector
 from kuberth.api.selectors.labels import parse_int64
 from kuberth.api.taints import find_untolerated
 from kuberth.cluster.nodes import NodeRow
-from kuberth.cluster.pod_info import PodInfo
+from kuberth.cluster.pod_info import AffinityTerm, PodInfo
 from kuberth.errors import QuantityError
+from kuberth.explaining.devices import DeviceCounts, DeviceShortage
 from kuberth.explaining.edits import (
     CORDON_TAINT,
     PROBLEM_TAINTS,
+    DeletePod,
     DropNodeSelector,
     Edit,
     RemoveTaint,
@@ -34,9 +37,13 @@ from kuberth.explaining.edits import (
     taint_text,
 )
 from kuberth.framework.status import Code, Status
+from kuberth.informers.store import object_key
+from kuberth.text.figures import count as counted
 
 Remedy = tuple[Edit, ...]
 
+MOST_HOLDERS: Final = 3
+"""Claims named that hold devices of a node."""
 PODS: Final = "pods"
 """The kind of a shortcoming that any pod's deletion remedies."""
 _BYTES: Final = ("memory", "ephemeral-storage", "hugepages-")
@@ -77,6 +84,10 @@ class PodNeeds:
     """Requests by resource, in the units of the columns."""
     compares_taints: bool = False
     """Feature gate TaintTolerationComparisonOperators."""
+    devices: Callable[[], DeviceCounts | None] = lambda: None
+    """Returns the counts of devices, which few pods need."""
+    domains: dict[str, frozenset[str]] = field(default_factory=dict, compare=False)
+    """By topology key of pod affinity: its values on nodes with a pod that the terms select."""
     shortages: dict[tuple[str, str, int, bool], Shortcoming] = field(default_factory=dict, compare=False)
     """Cache by plugin, resource, missing amount, and whether an empty node would be large enough."""
 
@@ -85,12 +96,17 @@ class PodNeeds:
         return self.info.pod
 
 
-def needs_of(info: PodInfo, *, compares_taints: bool = False) -> PodNeeds:
+def needs_of(
+    info: PodInfo,
+    *,
+    compares_taints: bool = False,
+    devices: Callable[[], DeviceCounts | None] = lambda: None,
+) -> PodNeeds:
     request = info.request
     amounts = {"cpu": request.milli_cpu, "memory": request.memory} | dict(request.scalars)
     amounts["ephemeral-storage"] = request.ephemeral_storage
     amounts = {name: amount for name, amount in amounts.items() if amount > 0}
-    return PodNeeds(info, amounts, compares_taints=compares_taints)
+    return PodNeeds(info, amounts, compares_taints=compares_taints, devices=devices)
 
 
 def shortcomings(needs: PodNeeds, node: NodeRow, statuses: Iterable[Status]) -> tuple[Shortcoming, ...]:
@@ -272,7 +288,7 @@ def _satisfying(requirement: NodeSelectorRequirement) -> tuple[str | None] | Non
             return None
 
 
-def _requirement_text(requirement: NodeSelectorRequirement) -> str:
+def _requirement_text(requirement: NodeSelectorRequirement | LabelSelectorRequirement) -> str:
     values = ", ".join(requirement.values)
     match requirement.operator:
         case "In":
@@ -306,6 +322,95 @@ def _name(needs: PodNeeds, _node: NodeRow, status: Status) -> Iterator[Shortcomi
     yield Shortcoming(status.plugin, f"the name {needs.pod.spec.node_name}, which the pod requests")
 
 
+def _devices(needs: PodNeeds, node: NodeRow, status: Status) -> Iterator[Shortcoming]:
+    counts = needs.devices()
+    for found in () if counts is None else counts.shortages(node.row):
+        held = "; ".join(holder.text for holder in found.holders[:MOST_HOLDERS])
+        more = len(found.holders) - MOST_HOLDERS
+        text = (
+            f"{counted(found.needed, 'free device')} for request {found.request} "
+            f"of ResourceClaim {found.claim} "
+            f"({found.matching} match, {found.free} free"
+            + (f", held by {held}" if held else "")
+            + (f" and {more} more)" if more > 0 else ")")
+        )
+        yield Shortcoming(
+            status.plugin,
+            text,
+            remedies=tuple(_clearing(found)),
+            distance=(found.needed - found.free) / found.needed,
+            never=found.matching < found.needed,
+            pattern=f"{found.claim} {found.request} {found.needed - found.free}",
+        )
+
+
+def _clearing(shortage: DeviceShortage) -> Iterator[Remedy]:
+    """Deletions of pods that hold enough devices: of one claim's pods, or of several claims'."""
+    short = shortage.needed - shortage.free
+    together: list[Edit] = []
+    left = short
+    for holder in (each for each in shortage.holders[:MOST_HOLDERS] if each.pods):
+        deletions = [DeletePod(object_key(pod), pod.spec.node_name) for pod in holder.pods]
+        if holder.devices >= short:
+            yield tuple(deletions)
+        elif left > 0:
+            together += deletions
+            left -= holder.devices
+    if together and left <= 0:
+        yield tuple(dict.fromkeys(together))
+
+
+def _pod_affinity(needs: PodNeeds, node: NodeRow, status: Status) -> Iterator[Shortcoming]:
+    if status.code != Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+        return  # anti-affinity: the plugin's own reason
+    affinity = needs.pod.spec.affinity
+    if affinity is None or affinity.pod_affinity is None:
+        return
+    given = affinity.pod_affinity.required_during_scheduling_ignored_during_execution
+    # Only pods that all terms select count.
+    wanted = " and ".join(dict.fromkeys(map(_term_text, given, needs.info.required_affinity)))
+    for key in dict.fromkeys(term.topology_key for term in needs.info.required_affinity):
+        value = node.labels.get(key)
+        if value is None:
+            yield Shortcoming(status.plugin, f"the label {key}, the topology key of the pod's affinity")
+            continue
+        if key not in needs.domains:
+            needs.domains[key] = frozenset(_domains(key, needs.info.required_affinity, node))
+        if value not in needs.domains[key]:
+            text = f"a pod with {wanted} on a node with {key}={value}"
+            yield Shortcoming(status.plugin, text, pattern=key)
+
+
+def _term_text(given: PodAffinityTerm, term: AffinityTerm) -> str:
+    where = f"in namespace {' or '.join(sorted(term.pods.namespaces))}"
+    if given.namespace_selector is not None:
+        where = f"in a namespace with {selector_text(given.namespace_selector)}"
+    return f"{selector_text(given.label_selector)} {where}"
+
+
+def _domains(key: str, terms: Sequence[AffinityTerm], node: NodeRow) -> Iterator[str]:
+    """Values of the topology key on nodes with a pod that all terms select."""
+    table = node.table
+    for row, name in enumerate(table.names):
+        value = NodeRow(table, row).labels.get(key) if name else None
+        if value is None:
+            continue
+        for metadata in (info.pod.metadata for info in table.pods_at(row)):
+            about = table.terms.namespace_labels(metadata.namespace)
+            if all(term.pods.matches(metadata.namespace, metadata.labels, about) for term in terms):
+                yield value
+                break
+
+
+def selector_text(selector: LabelSelector | None) -> str:
+    """`app=db, tier in (a, b)`."""
+    if selector is None:
+        return "no labels that could match"
+    parts = [f"{key}={wanted}" for key, wanted in selector.match_labels.items()]
+    parts += map(_requirement_text, selector.match_expressions)
+    return ", ".join(parts) or "any labels"
+
+
 _BY_PLUGIN: Final[Mapping[str, Callable[[PodNeeds, NodeRow, Status], Iterator[Shortcoming]]]] = {
     "NodeResourcesFit": _resources,
     "TaintToleration": _taints,
@@ -313,6 +418,8 @@ _BY_PLUGIN: Final[Mapping[str, Callable[[PodNeeds, NodeRow, Status], Iterator[Sh
     "NodeAffinity": _labels,
     "NodePorts": _ports,
     "NodeName": _name,
+    "DynamicResources": _devices,
+    "InterPodAffinity": _pod_affinity,
 }
 
 

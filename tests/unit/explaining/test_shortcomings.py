@@ -96,11 +96,55 @@ def test_a_port_names_the_pod_that_has_it() -> None:
     assert answer.proposals[0].text == "delete pod default/q on node n"
 
 
+def affinity(kind: str, *terms: dict[str, Any]) -> dict[str, Any]:
+    return {kind: {"requiredDuringSchedulingIgnoredDuringExecution": list(terms)}}
+
+
+def near_to(labels: dict[str, str], *, key: str = "zone", **more: Any) -> dict[str, Any]:
+    return {"topologyKey": key, "labelSelector": {"matchLabels": labels}, **more}
+
+
 def test_an_undescribed_plugin_is_quoted() -> None:
-    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "db"}}}
-    affinity = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
-    answer = explain(Question(make_pod("p", affinity=affinity), [make_node("n")]))
-    assert answer.near[0].misses == ("node(s) didn't match pod affinity rules",)
+    apart = affinity("podAntiAffinity", near_to({"app": "db"}))
+    objects = [make_node("n", labels={"zone": "a"}), make_pod("q", node="n", labels={"app": "db"})]
+    explanation = explain(Question(make_pod("p", affinity=apart), objects))
+    assert explanation.near[0].misses == ("node(s) didn't match pod anti-affinity rules",)
+
+
+NO_RACK = "the label rack, the topology key of the pod's affinity"
+TAINTED = "a toleration of the taint t:NoSchedule"
+BOTH = "a pod with app=db in namespace default and tier=x in namespace other on a node with"
+
+
+@pytest.mark.parametrize(
+    "terms, of_a, of_b",
+    [
+        pytest.param(
+            [near_to({"app": "db"})],
+            ["a pod with app=db in namespace default on a node with zone=a"],
+            [TAINTED],
+            id="one-term",
+        ),
+        pytest.param(
+            [near_to({"app": "db"}), near_to({"tier": "x"}, namespaces=["other"])],
+            [f"{BOTH} zone=a"],
+            [TAINTED, f"{BOTH} zone=b"],
+            id="two-terms",
+        ),
+        pytest.param([near_to({"app": "db"}, key="rack")], [NO_RACK], [TAINTED, NO_RACK], id="topology-key"),
+    ],
+)
+def test_pod_affinity_names_the_pods_that_are_missing(
+    terms: list[dict[str, Any]], of_a: list[str], of_b: list[str]
+) -> None:
+    objects = [
+        make_node("a", labels={"zone": "a"}),
+        make_node("b", labels={"zone": "b"}, taints=[{"key": "t", "effect": "NoSchedule"}]),
+        make_pod("q", node="b", labels={"app": "db"}),
+    ]
+    explanation = explain(Question(make_pod("p", affinity=affinity("podAffinity", *terms)), objects))
+    found = {name: list(group.misses) for group in explanation.near for name in group.nodes}
+    assert found == {"a": of_a, "b": of_b}
 
 
 def test_nodes_that_miss_least_come_first_and_equal_ones_together() -> None:
