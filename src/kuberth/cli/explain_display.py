@@ -152,14 +152,17 @@ def _preemption(tree: Tree, _style: _Style) -> Iterator[RenderableType]:
     if story is None:
         return
     if story["nominatedNode"]:
-        yield Text(f"would clear node {story['nominatedNode']} by evicting {', '.join(story['victims'])}")
+        victims = ", ".join(story["victims"])
+        how = f"by evicting {victims}" if victims else "without evicting more pods: some terminate already"
+        yield Text(f"would clear node {story['nominatedNode']} {how}")
         return
     if "not eligible" not in story["message"]:
-        yield Text(
-            "does not help: on "
-            f"{count(story['nodesThatCouldHelp'], 'node')} evicting pods of lower priority does not suffice, "
-            f"on {count(story['nodesBeyondHelp'], 'node')} no eviction helps"
-        )
+        parts = {
+            "evicting pods of lower priority does not suffice": story["nodesThatCouldHelp"],
+            "no eviction helps": story["nodesBeyondHelp"],
+        }
+        found = [f"on {count(number, 'node')} {what}" for what, number in parts.items() if number]
+        yield Text(f"does not help: {', '.join(found)}" if found else "does not help")
     if story["message"]:
         yield Text(story["message"])
 

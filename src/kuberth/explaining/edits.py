@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final, Protocol
 
 from msgspec.structs import replace as with_fields
 
-from kuberth.api.core import Container, Node, Pod, Taint, Toleration
+from kuberth.api.core import Container, Node, Pod, ResourceRequirements, Taint, Toleration
 from kuberth.api.resource import ResourceClaim, ResourceClaimStatus
 from kuberth.informers.store import object_key
 
@@ -63,7 +63,7 @@ class Edit(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ScaleRequest:
-    """Lower a request of one of the pod's containers."""
+    """Lower a request of one of the pod's containers, or of the pod itself if `container` is ""."""
 
     harm: ClassVar = 1
     container: str
@@ -73,13 +73,13 @@ class ScaleRequest:
 
     @property
     def text(self) -> str:
-        return (
-            f"scale the {self.resource} request of container {self.container} "
-            f"from {self.before} to {self.after}"
-        )
+        whose = f"container {self.container}" if self.container else "the pod"
+        return f"scale the {self.resource} request of {whose} from {self.before} to {self.after}"
 
     def apply(self, edited: EditedCluster) -> EditedCluster:
         spec = edited.pod.spec
+        if not self.container and spec.resources is not None:
+            return edited.with_spec(resources=self._lowered(spec.resources))
         return edited.with_spec(
             containers=tuple(map(self._scaled, spec.containers)),
             init_containers=tuple(map(self._scaled, spec.init_containers)),
@@ -88,13 +88,15 @@ class ScaleRequest:
     def _scaled(self, container: Container) -> Container:
         if container.name != self.container:
             return container
-        resources = container.resources
+        return with_fields(container, resources=self._lowered(container.resources))
+
+    def _lowered(self, resources: ResourceRequirements) -> ResourceRequirements:
         requests = {**resources.requests, self.resource: self.after}
         limits = resources.limits
         # Resources that cannot be overcommitted need limits equal to their requests.
         if limits.get(self.resource) == self.before and "/" in self.resource:
             limits = {**limits, self.resource: self.after}
-        return with_fields(container, resources=with_fields(resources, requests=requests, limits=limits))
+        return with_fields(resources, requests=requests, limits=limits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,12 +251,12 @@ class AddNodes:
             if HOSTNAME in labels:
                 labels[HOSTNAME] = name
             metadata = with_fields(model.metadata, name=name, uid=name, labels=labels)
-            spec = with_fields(model.spec, unschedulable=False, taints=_lasting(model.spec.taints))
+            spec = with_fields(model.spec, unschedulable=False, taints=lasting(model.spec.taints))
             edited = edited.with_node(with_fields(model, metadata=metadata, spec=spec))
         return edited
 
 
-def _lasting(taints: tuple[Taint, ...]) -> tuple[Taint, ...]:
+def lasting(taints: tuple[Taint, ...]) -> tuple[Taint, ...]:
     """The taints without those for a node's own problems, which a new node does not have."""
     return tuple(taint for taint in taints if not taint.key.startswith(PROBLEM_TAINTS))
 

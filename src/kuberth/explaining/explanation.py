@@ -163,8 +163,9 @@ def _explained(question: Question, judge: Judge) -> Explanation:
         if preemption is not None:
             victims = preemption.victims
             summary = PreemptionSummary(
-                preemption.status.message,
-                *_helpful(answer),
+                # After a rejection by PreFilter there are no nodes that PostFilter could say anything about.
+                preemption.status.message if answer.pre_filter is None else "",
+                *_helpful(answer, found.nodes),
                 nominated_node=preemption.nominated_node,
                 victims=preemption.victims,
             )
@@ -226,7 +227,10 @@ def _notes(pod: Pod, profile: str, answer: Answer) -> Iterator[str]:
         yield f"the extender {url} takes part for this pod and was not called"
 
 
-def _helpful(answer: Answer) -> tuple[int, int]:
+def _helpful(answer: Answer, nodes: int) -> tuple[int, int]:
+    """Numbers of nodes that evictions could make feasible, and of the others that were looked at."""
+    if answer.pre_filter is not None:
+        return 0, nodes
     codes = [status.code for status in answer.rejections.values()]
     hopeless = codes.count(Code.UNSCHEDULABLE_AND_UNRESOLVABLE)
     return len(codes) - hopeless, hopeless

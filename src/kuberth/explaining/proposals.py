@@ -17,7 +17,7 @@ from kuberth.api.core import Node, Pod
 from kuberth.api.pod_resources import pod_priority
 from kuberth.api.quantity import parse
 from kuberth.cluster.pod_info import PodInfo
-from kuberth.explaining.edits import AddNodes, DeletePod, Edit, RemoveGate, ScaleRequest
+from kuberth.explaining.edits import AddNodes, DeletePod, Edit, RemoveGate, ScaleRequest, lasting
 from kuberth.explaining.question import Judge
 from kuberth.explaining.shortcomings import Remedy, Shortcoming
 from kuberth.informers.store import object_key
@@ -303,7 +303,7 @@ def _shapes(judge: Judge, near: Iterable[Sequence[NearNode]]) -> Iterator[str]:
 
 
 def _shape(node: Node) -> Any:
-    taints = frozenset((taint.key, taint.value, taint.effect) for taint in node.spec.taints)
+    taints = frozenset((taint.key, taint.value, taint.effect) for taint in lasting(node.spec.taints))
     return frozenset(node.status.allocatable.items()), taints
 
 

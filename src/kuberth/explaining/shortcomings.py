@@ -14,7 +14,7 @@ from typing import Final
 from kuberth.api.core import Container, NodeSelector, NodeSelectorTerm, Pod, PodAffinityTerm
 from kuberth.api.meta import LabelSelector, LabelSelectorRequirement
 from kuberth.api.nodes import NodeSelectorRequirement
-from kuberth.api.pod_resources import has_pod_level_requests
+from kuberth.api.pod_resources import is_pod_level_resource
 from kuberth.api.quantity import Quantity, QuantityFormat, format_quantity, milli_value, value
 from kuberth.api.selectors import CompiledNodeSelector, compile_node_selector
 from kuberth.api.selectors.labels import parse_int64
@@ -167,8 +167,6 @@ def scaled_requests(info: PodInfo, resource: str, short: int) -> Remedy:
     The largest containers give way first. An init container is lowered where it alone requests too much.
     """
     pod = info.pod
-    if has_pod_level_requests(pod):
-        return ()
     read = milli_value if resource == "cpu" else value
 
     def requested(container: Container) -> int:
@@ -184,6 +182,12 @@ def scaled_requests(info: PodInfo, resource: str, short: int) -> Remedy:
     sidecars = [each for each in pod.spec.init_containers if each.restart_policy == "Always"]
     lasting = [*pod.spec.containers, *sidecars]
     together = sum(map(requested, lasting))
+    own = None if pod.spec.resources is None else pod.spec.resources.requests.get(resource)
+    if own is not None and is_pod_level_resource(resource):
+        # The API requires the pod's own request to cover those of its containers.
+        after = read(own) - short
+        is_valid = after >= together and after > 0
+        return (ScaleRequest("", resource, str(own), amount_text(resource, after)),) if is_valid else ()
     first = [(requested(each), each) for each in pod.spec.init_containers if each not in sidecars]
     largest = max(together, *(amount for amount, _container in first)) if first else together
     most = largest - short
@@ -377,7 +381,7 @@ def _pod_affinity(needs: PodNeeds, node: NodeRow, status: Status) -> Iterator[Sh
         if key not in needs.domains:
             needs.domains[key] = frozenset(_domains(key, needs.info.required_affinity, node))
         if value not in needs.domains[key]:
-            text = f"a pod with {wanted} on a node with {key}={value}"
+            text = f"a pod with {wanted} within {key}={value}"
             yield Shortcoming(status.plugin, text, pattern=key)
 
 

@@ -119,6 +119,45 @@ def test_no_line_is_wider_than_the_terminal(dump: str, width: int) -> None:
         assert max(map(len, text.getvalue().splitlines())) <= width
 
 
+@pytest.mark.parametrize(
+    "preemption, expected",
+    [
+        pytest.param(
+            {"nominatedNode": "n", "victims": ["d/q"]}, ["would clear node n by evicting d/q"], id="victims"
+        ),
+        pytest.param(
+            {"nominatedNode": "n"},
+            ["would clear node n without evicting more pods: some terminate already"],
+            id="terminating-victims",
+        ),
+        pytest.param(
+            {"nodesThatCouldHelp": 1, "nodesBeyondHelp": 2},
+            [
+                "does not help: on 1 node evicting pods of lower priority does not suffice, on 2 nodes no "
+                "eviction helps"
+            ],
+            id="both",
+        ),
+        pytest.param(
+            {"nodesBeyondHelp": 2}, ["does not help: on 2 nodes no eviction helps"], id="beyond-help"
+        ),
+        pytest.param(
+            {"nodesThatCouldHelp": 1, "message": "not eligible due to preemptionPolicy=Never."},
+            ["not eligible due to preemptionPolicy=Never."],
+            id="not-eligible",
+        ),
+    ],
+)
+def test_preemption_in_words(preemption: dict[str, Any], expected: list[str]) -> None:
+    empty = {"message": "", "nodesThatCouldHelp": 0, "nodesBeyondHelp": 0, "nominatedNode": "", "victims": []}
+    tree = {"pod": {"namespace": "d", "name": "p"}, "verdict": "rejected", "nodes": 3}
+    text = io.StringIO()
+    print_explanation({**tree, "preemption": {**empty, **preemption}}, Console(file=text, width=200))
+    lines = [line.strip() for line in text.getvalue().splitlines()]
+    begin = lines.index("Preemption") + 1
+    assert lines[begin : begin + len(expected) + 1] == [*expected, ""]
+
+
 def test_nodes_are_named_on_request() -> None:
     tree = {
         "pod": {"namespace": "d", "name": "p"},

@@ -134,6 +134,9 @@ def test_what_pre_filter_rejects_is_rejected_everywhere() -> None:
         (("a", "b"), ('persistentvolumeclaim "gone" not found',))
     ]
     assert answer.near == ()
+    assert answer.preemption is not None
+    assert answer.preemption.nodes_beyond_help == 2
+    assert answer.preemption.message == ""
 
 
 def test_nothing_is_changed_by_asking() -> None:

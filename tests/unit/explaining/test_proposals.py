@@ -236,6 +236,20 @@ def test_init_containers_are_scaled_where_they_request_most() -> None:
     assert edits(explanation) == [(ScaleRequest("init", "cpu", "4", "2"),)]
 
 
+def test_the_request_of_the_pod_itself_is_scaled() -> None:
+    resources = {"requests": {"cpu": "4"}}
+    explanation = ask(make_pod("p", cpu="1", resources=resources), make_node("n", cpu="2"))
+    assert edits(explanation) == [(ScaleRequest("", "cpu", "4", "2"),)]
+    assert explanation.proposals[0].text == "scale the cpu request of the pod from 4 to 2"
+
+
+def test_problems_of_a_node_are_no_part_of_its_shape() -> None:
+    taints = [{"key": CORDON_TAINT, "effect": "NoSchedule"}]
+    nodes = [make_node("a", unschedulable=True, taints=taints), make_node("b", unschedulable=True)]
+    found = edits(ask(make_pod("p"), *nodes))
+    assert [changes for changes in found if isinstance(changes[0], AddNodes)] == [(AddNodes("a", 1),)]
+
+
 def test_the_mildest_scale_is_proposed_alone() -> None:
     nodes = [make_node(f"n{cpu}", cpu=str(cpu)) for cpu in (1, 2, 3)]
     assert edits(ask(make_pod("p", cpu="4"), *nodes)) == [(ScaleRequest("main", "cpu", "4", "3"),)]

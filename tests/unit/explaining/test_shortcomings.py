@@ -113,7 +113,7 @@ def test_an_undescribed_plugin_is_quoted() -> None:
 
 NO_RACK = "the label rack, the topology key of the pod's affinity"
 TAINTED = "a toleration of the taint t:NoSchedule"
-BOTH = "a pod with app=db in namespace default and tier=x in namespace other on a node with"
+BOTH = "a pod with app=db in namespace default and tier=x in namespace other within"
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ BOTH = "a pod with app=db in namespace default and tier=x in namespace other on 
     [
         pytest.param(
             [near_to({"app": "db"})],
-            ["a pod with app=db in namespace default on a node with zone=a"],
+            ["a pod with app=db in namespace default within zone=a"],
             [TAINTED],
             id="one-term",
         ),
