@@ -142,6 +142,6 @@ def test_a_raising_post_filter_leaves_the_pod_unschedulable_and_is_reported() ->
             await world.in_queue("victim", "unschedulable")
             (note,) = world.events("FailedScheduling")
             assert "0/1 nodes are available: 1 no." in note
-            assert "plugin 'Recording' at PostFilter: the plugin divided by zero" in note
+            assert "plugin 'Recording' at PostFilter: ZeroDivisionError: the plugin divided by zero" in note
 
     run_in_virtual_time(scenario)

@@ -137,6 +137,7 @@ class Scheduler:
         # Changed in place with the configuration: its holders look up pods' profiles in it.
         self.runners = dict(assemble(config, registry=registry, handle=self._handle, metrics=self.metrics))
         self._plugins.contain(_plugins_of(self.runners))
+        _log_warnings(self.runners)
         made, self._queue_parts = self._make_queue(config, self.runners, queue)
         self.queue = GuardedQueue(made, self._clock)
         self._wire(random.Random() if rng is None else rng, check_plans_every)
@@ -350,6 +351,7 @@ class Scheduler:
             old_queue_parts, self._queue_parts = self._queue_parts, queue_parts
             old_plugins, self._plugins = self._plugins, plugins
             self._swap(config, handle, runners, new_queue)
+            _log_warnings(runners)
             await old_queue_parts.close()
             if self._tasks is None:
                 await old_plugins.close()
@@ -526,6 +528,12 @@ class Scheduler:
 
 def _plugins_of(runners: Mapping[str, Runner]) -> dict[str, Any]:
     return plugins_by_name((name, runner.profile.plugins) for name, runner in runners.items())
+
+
+def _log_warnings(runners: Mapping[str, Runner]) -> None:
+    for name, runner in runners.items():
+        for warning in runner.profile.warnings:
+            logger.warning("profile %r: %s", name, warning)
 
 
 def _kind_name(kind: type[Any]) -> str:

@@ -6,7 +6,7 @@ in order at each of its extension points, with weights and the events it registe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -14,7 +14,7 @@ from kuberth.api.core import Pod
 from kuberth.config.decoding import Decoder
 from kuberth.config.resolve import plugins_named, resolve_profile
 from kuberth.config.types import KubeSchedulerProfile
-from kuberth.errors import ConfigError
+from kuberth.errors import ConfigError, KuberthError
 from kuberth.framework.cluster_events import (
     ALL_EVENTS,
     Action,
@@ -51,6 +51,7 @@ from kuberth.framework.registry import Registry
 from kuberth.framework.signatures import signer
 from kuberth.framework.statements import Statements
 from kuberth.framework.status import Status
+from kuberth.framework.unheard_events import unheard
 
 _IMPLIED_BY_NODE_ADD: Final = {
     # A new node is usually not ready at first; its pods must get a second look when the taint goes.
@@ -60,6 +61,8 @@ _IMPLIED_BY_NODE_ADD: Final = {
     False: (Action.UPDATE_NODE_LABEL, Action.UPDATE_NODE_TAINT),
 }
 """What registering for new nodes implies, with hints and without."""
+GANG_PLUGIN: Final = "GangScheduling"
+"""The plugin, and its feature gate: only with it are new pods without a node events."""
 EXTENDER: Final = "Extender"
 """Stands for all extenders where a plugin's name is expected: among the plugins that rejected a pod."""
 _MAY_REJECT = (PreEnqueuePlugin, PreFilterPlugin, FilterPlugin, ReservePlugin, PermitPlugin)
@@ -107,6 +110,8 @@ class Profile:
     hints: Sequence[RegisteredHint]
     statements: Statements
     """What the plugins say their answers depend on."""
+    warnings: Sequence[str] = ()
+    """What a plugin's author should know, one sentence each."""
 
 
 def build_profile(config: KubeSchedulerProfile, registry: Registry, handle: Handle) -> Profile:
@@ -157,6 +162,7 @@ def build_profile(config: KubeSchedulerProfile, registry: Registry, handle: Hand
         placement_score_weights=dict(resolved.placement_score_weights),
         hints=tuple(hints),
         statements=statements,
+        warnings=tuple(_warnings(plugins, hints, gangs=handle.feature_gates.enabled(GANG_PLUGIN))),
         **by_point,
     )
 
@@ -166,7 +172,7 @@ def _instantiate(name: str, registry: Registry, args: object, handle: Handle) ->
     try:
         plugin = factory(_typed(args, getattr(factory, "args_type", None)), handle)
     except Exception as exc:
-        raise ConfigError(f"plugin {name!r} cannot be initialized: {exc}") from exc
+        raise ConfigError(f"plugin {name!r} cannot be initialized: {_described(exc)}") from exc
     if not isinstance(plugin, Plugin):
         raise ConfigError(
             f"plugin {name!r}: its factory returned {plugin!r}, which is not a kuberth.framework.Plugin"
@@ -178,6 +184,11 @@ def _instantiate(name: str, registry: Registry, args: object, handle: Handle) ->
             "register it under the name it has"
         )
     return plugin
+
+
+def _described(exc: Exception) -> str:
+    """The exception with its type, unless it is one of ours, whose text says it all."""
+    return f"{exc}" if isinstance(exc, KuberthError) else f"{type(exc).__name__}: {exc}"
 
 
 def _typed(args: object, args_type: type | None) -> object:
@@ -201,7 +212,9 @@ def _registered_hints(
         try:
             events = tuple(plugin.events_to_register())
         except Exception as exc:
-            raise ConfigError(f"plugin {plugin.name!r} failed in events_to_register: {exc}") from exc
+            raise ConfigError(
+                f"plugin {plugin.name!r} failed in events_to_register: {_described(exc)}"
+            ) from exc
         for event in events:
             if not _is_registration(event):
                 raise ConfigError(
@@ -229,6 +242,21 @@ def _registered_hints(
             if not any(action & implied for action in node_actions)
         ]
     return registered
+
+
+def _warnings(
+    plugins: Mapping[str, Plugin], hints: Iterable[RegisteredHint], *, gangs: bool
+) -> Iterator[str]:
+    for name, plugin in plugins.items():
+        if isinstance(plugin, EnqueueExtensions) and not isinstance(plugin, _MAY_REJECT):
+            yield (
+                f"plugin {name!r} registers events, but serves no extension point that rejects pods: "
+                "its events move no pod; remove events_to_register"
+            )
+    for hint in hints:
+        if not hint.implied and isinstance(plugins.get(hint.plugin), EnqueueExtensions):
+            for problem in unheard(hint.event, gangs=gangs or GANG_PLUGIN in plugins):
+                yield f"plugin {hint.plugin!r} registers an event that never comes: {problem}"
 
 
 def _signer_for(plugin: str, statements: Statements) -> Signer | None:

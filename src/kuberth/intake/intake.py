@@ -23,7 +23,7 @@ from kuberth.framework import cluster_events
 from kuberth.framework.cluster_events import Action, ClusterEvent, Resource
 from kuberth.framework.nominator import Nominator
 from kuberth.framework.object_changes import node_changes, pod_changes
-from kuberth.framework.profile import RegisteredHint
+from kuberth.framework.profile import GANG_PLUGIN, RegisteredHint
 from kuberth.framework.runner import Runner
 from kuberth.framework.waiting_pods import WaitingPods
 from kuberth.observe.metrics import SchedulerMetrics
@@ -37,9 +37,6 @@ _NO_KINDS: Final = frozenset({Resource.ANY, Resource.ASSIGNED_POD, Resource.UNSC
 
 ADMISSION_FILTERS: Final = frozenset({"NodeResourcesFit", "NodeAffinity", "NodeName", "NodePorts"})
 """Filters about a node alone, as a kubelet applies them; what they refuse, other changes cannot mend."""
-
-GANG_PLUGIN: Final = "GangScheduling"
-"""The plugin, and its feature gate: only it waits for events of pods without a node."""
 
 
 def event_kinds(runners: Iterable[Runner]) -> frozenset[type[Any]]:

@@ -209,7 +209,9 @@ def test_pods_a_plugin_wants_tried_again_once_this_one_is_bound() -> None:
     "answer, reason, note",
     [
         pytest.param(Status.error("no disk"), "SchedulerError", "plugin 'B' at PreBind: no disk", id="error"),
-        pytest.param(ValueError("no disk"), "SchedulerError", "plugin 'B' at PreBind: no disk", id="raises"),
+        pytest.param(
+            ValueError("no disk"), "SchedulerError", "plugin 'B' at PreBind: ValueError: no disk", id="raises"
+        ),
         pytest.param(Status.unschedulable("no disk"), "Unschedulable", "no disk", id="rejects"),
     ],
 )
@@ -252,7 +254,7 @@ def test_a_bind_that_conflicts_returns_the_pod() -> None:
         pytest.param(
             [SKIP, SKIP], "no bind plugin of profile 'default-scheduler' took the pod", id="all-skip"
         ),
-        pytest.param([SKIP, ValueError("lost")], "plugin 'B1' at Bind: lost", id="raises"),
+        pytest.param([SKIP, ValueError("lost")], "plugin 'B1' at Bind: ValueError: lost", id="raises"),
         pytest.param([Status.unschedulable("full"), None], "full", id="rejects"),
     ],
 )
@@ -521,6 +523,6 @@ def test_a_failing_look_ahead_returns_the_pod(wait: bool) -> None:
         announce_nomination=True,
     )
     assert scheduler.made.outside.events == [
-        ("p", "FailedScheduling", "plugin 'P' at PreBindPreFlight: lost")
+        ("p", "FailedScheduling", "plugin 'P' at PreBindPreFlight: ValueError: lost")
     ]
     expect_undone(scheduler, queue="backoff", rejectors=set())

@@ -156,7 +156,7 @@ class Nowhere(PreFilterPlugin):
 
 def test_a_plugin_that_fails_is_an_error_with_its_name() -> None:
     evaluator = three_nodes(config=with_plugin(Nowhere), plugins={"Nowhere": Nowhere})
-    with pytest.raises(KuberthError, match="plugin 'Nowhere' at PreFilter: lost the map"):
+    with pytest.raises(KuberthError, match="plugin 'Nowhere' at PreFilter: RuntimeError: lost the map"):
         evaluator.evaluate(make_pod("p"))
 
 

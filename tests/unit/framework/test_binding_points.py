@@ -53,11 +53,15 @@ def bound(made: Framework) -> Status:
     [
         pytest.param(None, Code.SUCCESS, "", id="done"),
         pytest.param(Status.error("no disk"), Code.ERROR, "plugin 'B' at PreBind: no disk", id="error"),
-        pytest.param(ValueError("no disk"), Code.ERROR, "plugin 'B' at PreBind: no disk", id="raises"),
+        pytest.param(
+            ValueError("no disk"), Code.ERROR, "plugin 'B' at PreBind: ValueError: no disk", id="raises"
+        ),
         pytest.param(TimeoutError(), Code.ERROR, "plugin 'B' at PreBind: TimeoutError", id="times-out"),
         pytest.param(Status.unschedulable("no disk"), Code.UNSCHEDULABLE, "no disk", id="rejects"),
         pytest.param(Status.pending("soon"), Code.PENDING, "soon", id="pending"),
-        pytest.param(SKIP, Code.ERROR, "plugin 'B' at PreBind: answered 'Skip' where another", id="skips"),
+        pytest.param(
+            SKIP, Code.ERROR, "plugin 'B' at PreBind: answered 'Skip' where a Status with code", id="skips"
+        ),
         pytest.param("ok", Code.ERROR, "plugin 'B' at PreBind: answered 'ok' where a Status", id="nonsense"),
     ],
 )

@@ -153,7 +153,9 @@ def test_one_node_can_be_filtered_without_its_nominated_pods() -> None:
     "answer, message",
     [
         pytest.param(
-            ValueError("lost count"), "plugin 'Near' at PreFilterExtensionAddPod: lost count", id="raises"
+            ValueError("lost count"),
+            "plugin 'Near' at PreFilterExtensionAddPod: ValueError: lost count",
+            id="raises",
         ),
         pytest.param(
             Status.error("lost count"), "plugin 'Near' at PreFilterExtensionAddPod: lost count", id="error"

@@ -53,7 +53,7 @@ def test_raw_scores_may_be_anything_that_normalizing_brings_into_range() -> None
     "answer, problem",
     [
         pytest.param(Status.error("no map"), "no map", id="error"),
-        pytest.param(ValueError("no map"), "no map", id="raises"),
+        pytest.param(ValueError("no map"), "ValueError: no map", id="raises"),
         pytest.param("ten", "answered 'ten' where", id="nonsense"),
     ],
 )

@@ -70,7 +70,7 @@ NO, NEVER = Status.unschedulable("no"), Status.unresolvable("never")
             "AB",
             None,
             Code.ERROR,
-            ("plugin 'B' at PostFilter: x",),
+            ("plugin 'B' at PostFilter: ValueError: x",),
             "B",
             id="exception-ends",
         ),

@@ -88,7 +88,8 @@ WAIT = PermitResult.wait(5)
             {"A": 900.0},
             id="for-ever-is-capped",
         ),
-        pytest.param([Status.wait(), None], "AB", Code.WAIT, "", {"A": 0.0}, id="wait-without-a-limit"),
+        pytest.param([Status.wait(), None], "A", Code.ERROR, "A", {}, id="wait-without-a-limit"),
+        pytest.param([PermitResult.wait(0), None], "AB", Code.WAIT, "", {"A": 0.0}, id="no-wait"),
         pytest.param([PermitResult.wait(-1), None], "A", Code.ERROR, "A", {}, id="a-negative-limit"),
         pytest.param([PermitResult.wait(float("nan")), None], "A", Code.ERROR, "A", {}, id="no-number"),
         pytest.param(
@@ -115,6 +116,32 @@ def test_permit(
     assert log == [f"{name}.permit" for name in asked]
     assert (status.code, status.plugin) == (code, plugin_name)
     assert found == timeouts
+
+
+def test_a_wait_without_a_limit_is_an_error_that_says_what_to_answer() -> None:
+    made = framework(plugin("A", PermitPlugin, permit=Status.wait("for a quota")))
+    status, _timeouts = made.runner.reserving.run_permit(state_of(POD), POD, "n1")
+    assert status.message == (
+        "plugin 'A' at Permit: answered <Wait: for a quota> where PermitResult.wait(seconds) is expected"
+    )
+
+
+@pytest.mark.parametrize(
+    "interface, method, expected",
+    [
+        (PermitPlugin, "permit", "a PermitResult, a Status or None"),
+        (ReservePlugin, "reserve", "a Status or None"),
+    ],
+)
+def test_a_wrong_type_names_all_that_are_allowed(interface: type[Any], method: str, expected: str) -> None:
+    rest = {"unreserve": None} if interface is ReservePlugin else {}
+    methods: dict[str, Any] = {method: "yes", **rest}
+    made = framework(plugin("A", interface, **methods))
+    if interface is PermitPlugin:
+        status, _timeouts = made.runner.reserving.run_permit(state_of(POD), POD, "n1")
+    else:
+        status = made.runner.reserving.run_reserve(state_of(POD), POD, "n1")
+    assert status.message.endswith(f"answered 'yes' where {expected} is expected")
 
 
 def test_the_longest_wait_is_fifteen_minutes() -> None:

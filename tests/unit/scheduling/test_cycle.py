@@ -220,7 +220,7 @@ def test_every_node_says_why() -> None:
         pytest.param(
             [ValueError("lost")],
             None,
-            "0/3 nodes are available: 3 F says no. plugin 'P0' at PostFilter: lost",
+            "0/3 nodes are available: 3 F says no. plugin 'P0' at PostFilter: ValueError: lost",
             id="a-failure-is-reported-and-changes-nothing",
         ),
     ],
@@ -335,7 +335,7 @@ def test_a_failing_plugin_aborts_the_cycle(bad: type[Plugin], point: str) -> Non
             id="for-good",
         ),
         pytest.param(Status.pending("soon"), Code.PENDING, "0/1 nodes are available: 1 soon.", id="pending"),
-        pytest.param(ValueError("lost"), Code.ERROR, "plugin 'B' at {point}: lost", id="raises"),
+        pytest.param(ValueError("lost"), Code.ERROR, "plugin 'B' at {point}: ValueError: lost", id="raises"),
     ],
 )
 def test_a_pod_refused_its_node_leaves_no_trace(point: str, answer: Any, code: Code, message: str) -> None:

@@ -114,14 +114,14 @@ def test_a_plugin_that_fails_at_the_second_look_fails_the_cycle() -> None:
     extender = Scripted(lambda: scheduler.made.cluster.set_node(scheduler.made.node("n1").node))
     outcome = run(scheduler, extender, make_pod("p"))
     assert isinstance(outcome, Rejection)
-    assert "plugin 'F' at Filter: broken" in outcome.status.message
+    assert "plugin 'F' at Filter: RuntimeError: broken" in outcome.status.message
 
 
 def test_a_plugin_that_fails_to_score_fails_the_cycle() -> None:
     scheduler = parts(plugin("S", ScorePlugin, score=RuntimeError("broken")), nodes=["n1", "n2"])
     outcome = run(scheduler, Scripted(), make_pod("p"))
     assert isinstance(outcome, Rejection)
-    assert "plugin 'S' at Score: broken" in outcome.status.message
+    assert "plugin 'S' at Score: RuntimeError: broken" in outcome.status.message
 
 
 class Giving(Scripted):
@@ -229,5 +229,5 @@ def test_a_post_filter_that_fails_while_it_waits_is_named() -> None:
     no = plugin("F", FilterPlugin, filter=Status.unschedulable("no"))
     outcome = run(parts(no, Mine, nodes=["n1"]), Scripted(), make_pod("p"))
     assert isinstance(outcome, Rejection)
-    assert "plugin 'Mine' at PostFilter: broken" in outcome.status.message
+    assert "plugin 'Mine' at PostFilter: RuntimeError: broken" in outcome.status.message
     assert outcome.nomination is None

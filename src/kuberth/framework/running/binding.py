@@ -13,7 +13,7 @@ from kuberth.extenders import Extenders
 from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.extension_points import BindPlugin
 from kuberth.framework.profile import Profile
-from kuberth.framework.running.calls import PRE_FLIGHT, Calls, nonsense, raised
+from kuberth.framework.running.calls import PRE_FLIGHT, Calls, allowed_codes, nonsense, raised
 from kuberth.framework.status import SKIP, SUCCESS, Code, Status
 from kuberth.observe.metrics import SchedulerMetrics
 
@@ -123,7 +123,7 @@ class BindingPoints:
         except BaseException as exc:
             answer = raised(plugin, "Bind", exc)
         if isinstance(answer, Status) and answer.code == Code.SKIP:
-            status = nonsense(plugin, "Bind", answer.code.label, "another status code")
+            status = nonsense(plugin, "Bind", answer.code.label, allowed_codes("Bind", without=Code.SKIP))
         else:
             status = self._calls.checked(plugin, "Bind", answer)
         if state.record_plugin_metrics:

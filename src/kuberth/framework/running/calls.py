@@ -41,6 +41,14 @@ _ALLOWED: Final[dict[str, frozenset[Code]]] = {
 }
 """Which codes besides Success and Error a plugin may answer, at every point and every part of one."""
 
+STATUS: Final = "a Status or None"
+ANSWERS: Final = {
+    "PreFilter": "a PreFilterResult, a Status or None",
+    "PostFilter": "a tuple (PostFilterResult or None, Status or None), or a Status",
+    "Permit": "a PermitResult, a Status or None",
+}
+"""Which types a plugin may answer, where that is more than a status."""
+
 
 class Calls:
     """Calls the plugins of one profile."""
@@ -139,7 +147,7 @@ class Calls:
         if answer is None:
             return SUCCESS
         if not isinstance(answer, Status):
-            return nonsense(plugin, point, answer, "a Status or None")
+            return nonsense(plugin, point, answer, ANSWERS.get(point, STATUS))
         if answer.is_success:
             return SUCCESS
         if answer.is_skip and Code.SKIP in _ALLOWED[point]:
@@ -149,7 +157,7 @@ class Calls:
                 return answer
             return failure(plugin, point, answer.cause or answer.message)
         if answer.code not in _ALLOWED[point]:
-            return nonsense(plugin, point, answer.code.label, "another status code")
+            return nonsense(plugin, point, answer.code.label, allowed_codes(point))
         return answer.by(plugin.name)
 
     def evaluated(self, plugin: str, point: str, times: int = 1) -> None:
@@ -180,17 +188,24 @@ class Calls:
 def raised(plugin: Plugin, point: str, exc: BaseException) -> Status:
     """What a plugin raised, SystemExit and its like included, as an Error status: it ends no loop."""
     reraise_interrupt(exc)
-    logger.error("plugin %r failed at %s", plugin.name, point, exc_info=exc)
-    return failure(plugin, point, exc)
+    problem = f"{type(exc).__name__}: {exc}" if f"{exc}" else type(exc).__name__
+    logger.error("plugin %r failed at %s: %s", plugin.name, point, problem, exc_info=exc)
+    return failure(plugin, point, exc, problem=problem)
 
 
-def failure(plugin: Plugin, point: str, cause: BaseException | str) -> Status:
-    """The Error status that names plugin and point."""
-    problem = cause if isinstance(cause, str) else f"{cause}" or type(cause).__name__
+def failure(plugin: Plugin, point: str, cause: BaseException | str, *, problem: str = "") -> Status:
+    """The Error status that names plugin and point; `problem` says more than the exception itself."""
+    problem = problem or f"{cause}" or type(cause).__name__
     error = PluginError(plugin.name, point, problem)
     if isinstance(cause, BaseException):
         error.__cause__ = cause
     return Status.error(error, plugin=plugin.name)
+
+
+def allowed_codes(point: str, *, without: Code | None = None) -> str:
+    """The codes of a Status that the point allows, for a message."""
+    codes = [code.label for code in sorted({Code.SUCCESS, Code.ERROR, *_ALLOWED[point]} - {without})]
+    return f"a Status with code {', '.join(codes[:-1])} or {codes[-1]}"
 
 
 def nonsense(plugin: Plugin, point: str, answer: object, expected: str) -> Status:

@@ -92,7 +92,12 @@ class Filters:
                 if isinstance(answer, Status) and answer.code == Code.ERROR:
                     return self._calls.checked(plugin, "Filter", answer)
                 if not isinstance(answer, Verdict) or not _is_over(answer, len(nodes)):
-                    return nonsense(plugin, "Filter", answer, f"a Verdict over {len(nodes)} nodes")
+                    return nonsense(
+                        plugin,
+                        "Filter",
+                        answer,
+                        f"a Verdict over {len(nodes)} nodes, an Error status or None",
+                    )
                 verdict = answer
             rejected = verdict.codes != 0
             if left < len(alive):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from kuberth.cluster.nodes import Nodes
 from kuberth.cluster.pod_info import PodInfo
@@ -22,6 +23,8 @@ from kuberth.framework.profile import Profile
 from kuberth.framework.running.calls import Calls, nonsense
 from kuberth.framework.scores import MAX_NODE_SCORE, MIN_NODE_SCORE
 from kuberth.framework.status import SUCCESS, Status
+
+_CANDIDATES: Final = "a sequence of PlacementCandidate, or a Status that says why there are none,"
 
 NO_PLACEMENTS = "no feasible placements found"
 
@@ -73,11 +76,11 @@ class Placing:
         if isinstance(answer, Status):
             outcome = self._calls.checked(plugin, "PlacementGenerate", answer)
             if outcome.is_success:
-                outcome = nonsense(plugin, "PlacementGenerate", answer, "placements, or why there are none")
+                outcome = nonsense(plugin, "PlacementGenerate", answer, _CANDIDATES)
         elif not isinstance(answer, Sequence) or not all(
             isinstance(candidate, PlacementCandidate) for candidate in answer
         ):
-            outcome = nonsense(plugin, "PlacementGenerate", answer, "a sequence of PlacementCandidate")
+            outcome = nonsense(plugin, "PlacementGenerate", answer, _CANDIDATES)
         else:
             outcome = answer or Status.unschedulable(NO_PLACEMENTS).by(plugin.name)
         status = outcome if isinstance(outcome, Status) else SUCCESS
@@ -119,7 +122,7 @@ class Placing:
                 if not status.is_success:
                     return status
             if not isinstance(answer, int) or isinstance(answer, bool):
-                return nonsense(plugin, "PlacementScore", answer, "a whole number")
+                return nonsense(plugin, "PlacementScore", answer, "a whole number or an Error status")
             scores.append(answer)
         normalized = self._calls.ask(
             plugin,
@@ -136,7 +139,12 @@ class Placing:
             normalized = None
         final = scores if normalized is None else normalized
         if not isinstance(final, Sequence) or len(final) != len(scores):
-            return nonsense(plugin, "PlacementScore", final, f"{len(scores)} scores")
+            return nonsense(
+                plugin,
+                "PlacementScore",
+                final,
+                f"a sequence of {len(scores)} scores, an Error status or None",
+            )
         for score in final:
             if not isinstance(score, int) or not MIN_NODE_SCORE <= score <= MAX_NODE_SCORE:
                 return nonsense(plugin, "PlacementScore", score, "a score from 0 to 100 after normalising")

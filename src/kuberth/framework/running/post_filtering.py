@@ -13,7 +13,7 @@ from kuberth.api.core import Pod
 from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.diagnosis import Diagnosis
 from kuberth.framework.extension_points import PostFilterPlugin, PostFilterResult
-from kuberth.framework.running.calls import Calls, nonsense
+from kuberth.framework.running.calls import ANSWERS, Calls, nonsense
 from kuberth.framework.status import Code, Status
 
 
@@ -89,4 +89,4 @@ class _Tries:
             given, status = answer
             if given is None or isinstance(given, PostFilterResult):
                 return given, self._calls.checked(plugin, "PostFilter", status)
-        return None, nonsense(plugin, "PostFilter", answer, "(PostFilterResult or None, Status or None)")
+        return None, nonsense(plugin, "PostFilter", answer, ANSWERS["PostFilter"])

@@ -75,6 +75,9 @@ class Reserving:
             timeout = 0.0
             if isinstance(answer, PermitResult):
                 answer, timeout = answer
+            elif isinstance(answer, Status) and answer.is_wait:
+                outcome = nonsense(plugin, "Permit", answer, "PermitResult.wait(seconds)")
+                break
             status = self._calls.checked(plugin, "Permit", answer)
             if status.is_wait:
                 if not isinstance(timeout, int | float) or not timeout >= 0:

@@ -126,11 +126,11 @@ class Scorers:
         scores = np.zeros(len(nodes), np.int64)
         for position in range(len(nodes)):
             score = self._ask(scorer, state, pod, nodes.node(position))
-            if isinstance(score, Status):
+            if isinstance(score, Status) and not score.is_success:
                 return score
             number = _whole_number(score)
             if number is None:
-                return nonsense(scorer.plugin, "Score", score, "a whole number")
+                return nonsense(scorer.plugin, "Score", score, "a whole number or an Error status")
             scores[position] = number
         return scores
 
@@ -139,18 +139,21 @@ class Scorers:
             return answer
         if isinstance(answer, Status):
             status = self._calls.checked(plugin, point, answer)
-            return (
-                nonsense(plugin, point, answer, "scores or an Error status") if status.is_success else status
-            )
+            return nonsense(plugin, point, answer, _array_of(length, point)) if status.is_success else status
         try:
             scores: NDArray[np.generic] = np.asarray(answer)
         except ValueError:  # lists of different lengths
-            return nonsense(plugin, point, answer, f"{length} whole numbers")
+            return nonsense(plugin, point, answer, _array_of(length, point))
         if scores.shape != (length,) or not np.issubdtype(scores.dtype, np.integer):
             if length == 0 and scores.shape == (0,):
                 return np.zeros(0, np.int64)
-            return nonsense(plugin, point, answer, f"{length} whole numbers")
+            return nonsense(plugin, point, answer, _array_of(length, point))
         return scores.astype(np.int64, copy=False)
+
+
+def _array_of(length: int, point: str) -> str:
+    nothing = "or None" if point == NORMALIZE else "or SKIP"
+    return f"an array of {length} whole numbers, an Error status {nothing}"
 
 
 def _whole_number(answer: object) -> int | None:
