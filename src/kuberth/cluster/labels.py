@@ -6,8 +6,10 @@ distinct values, so that a selector is evaluated once per value and gathered ove
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Final
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,10 +26,11 @@ _MAX_CACHED_ANSWERS: Final = 512
 class LabelColumn(InternedColumn[str | None]):
     """One label key; value id 0, None, means the label is absent. Value ids double as topology domains."""
 
-    __slots__ = ("_answers", "key")
+    __slots__ = ("__weakref__", "_answers", "key")
 
-    def __init__(self, key: str, capacity: int) -> None:
-        super().__init__(capacity, None)
+    def __init__(self, key: str, ids: NDArray[np.int32]) -> None:
+        super().__init__(0, None)
+        self.ids = ids
         self.key = key
         """The label key whose values these are."""
         self._answers: dict[Requirement, tuple[int, NDArray[np.bool_]]] = {}
@@ -47,32 +50,71 @@ class LabelColumn(InternedColumn[str | None]):
 
 
 class LabelColumns:
-    """The columns of all label keys in use; a key's column is made when it is first asked for."""
+    """The columns of all label keys in use; a key's column is made when it is first asked for.
+
+    Terms of pods can name any number of keys that no node has. The columns of such keys share their ids, and
+    live only as long as they are in use.
+    """
 
     def __init__(self, capacity: int) -> None:
-        self._capacity = capacity
         self._columns: dict[str, LabelColumn] = {}
+        """Of keys that nodes have or had."""
+        self._unused: WeakValueDictionary[str, LabelColumn] = WeakValueDictionary()
+        """Of other keys."""
+        self._no_ids = _absent_everywhere(capacity)
         self._labels: dict[int, Mapping[str, str]] = {}
+        self.keys: Counter[str] = Counter()
+        """The keys that nodes have, and how many nodes."""
 
     def set(self, row: int, labels: Mapping[str, str]) -> None:
+        self._replace(row, labels)
         self._labels[row] = labels
-        for key, column in self._columns.items():
-            column.set(row, labels.get(key))
 
     def clear(self, row: int) -> None:
+        self._replace(row, {})
         self._labels.pop(row, None)
-        for column in self._columns.values():
-            column.clear(row)
+
+    def _replace(self, row: int, labels: Mapping[str, str]) -> None:
+        before = self._labels.get(row, {})
+        for key in before.keys() - labels.keys():
+            self.keys[key] -= 1
+            if not self.keys[key]:
+                del self.keys[key]
+            if (column := self._columns.get(key)) is not None:
+                column.set(row, None)
+        for key, value in labels.items():
+            if key not in before:
+                self.keys[key] += 1
+            column = self._columns.get(key)
+            if column is None:
+                column = self._unused.pop(key, None)
+                if column is None:
+                    continue
+                self._columns[key] = column
+                column.ids = np.zeros_like(self._no_ids)
+            column.set(row, value)
 
     def column(self, key: str) -> LabelColumn:
         column = self._columns.get(key)
-        if column is None:
-            column = self._columns[key] = LabelColumn(key, self._capacity)
+        if column is None and key in self.keys:
+            column = self._columns[key] = LabelColumn(key, np.zeros_like(self._no_ids))
             for row, labels in self._labels.items():
                 column.set(row, labels.get(key))
+        elif column is None:
+            column = self._unused.get(key)
+            if column is None:
+                column = self._unused[key] = LabelColumn(key, self._no_ids)
         return column
 
     def grow(self, capacity: int) -> None:
-        self._capacity = capacity
+        self._no_ids = _absent_everywhere(capacity)
         for column in self._columns.values():
             column.grow(capacity)
+        for column in self._unused.values():
+            column.ids = self._no_ids
+
+
+def _absent_everywhere(capacity: int) -> NDArray[np.int32]:
+    ids = np.zeros(capacity, np.int32)
+    ids.setflags(write=False)
+    return ids

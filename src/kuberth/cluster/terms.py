@@ -177,11 +177,9 @@ class ExcludingTerms:
     which the few that do not speak of a pod are subtracted.
     """
 
-    __slots__ = ("index", "matcher", "pods", "worth")
+    __slots__ = ("index", "pods", "worth")
 
-    def __init__(self, matcher: PodMatcher) -> None:
-        self.matcher = matcher
-        """Speaks of the pods of the namespaces, whatever their labels."""
+    def __init__(self) -> None:
         self.worth = Tally()
         """The sum of the weights of all terms, per row."""
         self.pods = Tally()
@@ -200,21 +198,43 @@ def _worth(carried: CarriedTerm) -> int:
     return carried.weight if carried.role is Carried.PREFERRED else 1
 
 
+class TopologyTerms:
+    """The carried terms of one topology key."""
+
+    __slots__ = ("excluding", "index", "number")
+
+    def __init__(self) -> None:
+        self.number = 0
+        """How many terms there are."""
+        self.index: LabelIndex[CarriedTerm, Tally] = LabelIndex()
+        """The terms by the labels that they demand."""
+        self.excluding: dict[PodMatcher, ExcludingTerms] = {}
+        """By a matcher of their namespaces: terms that are not in the index."""
+
+
 class CarriedTerms:
     """The distinct terms that placed pods carry in one role, with where these pods are."""
 
-    __slots__ = ("_labels", "excluding", "index", "tallies", "version")
+    __slots__ = ("_by_topology", "_follows_domains", "_labels", "tallies", "version")
 
-    def __init__(self, labels: LabelColumns | None) -> None:
+    def __init__(self, labels: LabelColumns, *, follows_domains: bool) -> None:
         self._labels = labels
+        self._follows_domains = follows_domains
         self.version = 0
-        """Grows when a term comes or goes; with `labels` also when its pods come to be in some domain of its
-        topology, or in none any more."""
+        """Grows when a term comes or goes; with `follows_domains` also when its pods come to be in some
+        domain of its topology, or in none any more."""
         self.tallies: dict[CarriedTerm, Tally] = {}
-        self.index: LabelIndex[CarriedTerm, Tally] = LabelIndex()
-        """The terms by the labels that they demand."""
-        self.excluding: dict[tuple[str, PodMatcher], ExcludingTerms] = {}
-        """By topology key and namespaces: terms that are not in the index."""
+        self._by_topology: dict[str, TopologyTerms] = {}
+
+    def topologies(self) -> Iterator[tuple[str, TopologyTerms]]:
+        """The terms of topology keys that some node has: no others can matter."""
+        wanted: Iterable[str] = self._by_topology
+        if len(self._labels.keys) < len(self._by_topology):
+            wanted = self._labels.keys
+        for key in wanted:
+            terms = self._by_topology.get(key)
+            if terms is not None and key in self._labels.keys:
+                yield key, terms
 
     def add(self, carried: CarriedTerm, row: int, number: int) -> None:
         tally = self.tallies.get(carried)
@@ -222,7 +242,7 @@ class CarriedTerms:
             tally = self.tallies[carried] = Tally()
             self.version += 1
             self._file(carried, tally)
-        if self._labels is None:
+        if not self._follows_domains:
             tally.add(row, number)
             if (excluding := tally.excluding) is not None:
                 excluding.worth.add(row, number * _worth(carried))
@@ -238,32 +258,34 @@ class CarriedTerms:
             self._remove(carried)
 
     def _file(self, carried: CarriedTerm, tally: Tally) -> None:
-        selector = carried.term.pods.selector
-        excluded = excluded_labels(selector) if self._labels is None else None
+        key, pods = carried.term.topology_key, carried.term.pods
+        if (terms := self._by_topology.get(key)) is None:
+            terms = self._by_topology[key] = TopologyTerms()
+        terms.number += 1
+        excluded = None if self._follows_domains else excluded_labels(pods.selector)
         if excluded is None:
-            self.index.file(carried, tally, demanded_labels((selector,)))
+            terms.index.file(carried, tally, demanded_labels((pods.selector,)))
             return
-        key = _without_labels(carried)
-        if (excluding := self.excluding.get(key)) is None:
-            excluding = self.excluding[key] = ExcludingTerms(key[1])
+        matcher = pods._replace(selector=EVERYTHING)
+        if (excluding := terms.excluding.get(matcher)) is None:
+            excluding = terms.excluding[matcher] = ExcludingTerms()
         excluding.index.file(carried, tally, excluded)
         tally.excluding = excluding
 
     def _remove(self, carried: CarriedTerm) -> None:
-        selector = carried.term.pods.selector
-        excluded = excluded_labels(selector) if self._labels is None else None
+        key, pods = carried.term.topology_key, carried.term.pods
+        terms = self._by_topology[key]
+        terms.number -= 1
+        excluded = None if self._follows_domains else excluded_labels(pods.selector)
         if excluded is None:
-            self.index.remove(carried, demanded_labels((selector,)))
-            return
-        excluding = self.excluding[_without_labels(carried)]
-        excluding.index.remove(carried, excluded)
-        if excluding.pods.counts.total == 0:
-            del self.excluding[_without_labels(carried)]
-
-
-def _without_labels(carried: CarriedTerm) -> tuple[str, PodMatcher]:
-    """What terms have in common that only differ in the labels of pods."""
-    return carried.term.topology_key, carried.term.pods._replace(selector=EVERYTHING)
+            terms.index.remove(carried, demanded_labels((pods.selector,)))
+        else:
+            matcher = pods._replace(selector=EVERYTHING)
+            terms.excluding[matcher].index.remove(carried, excluded)
+            if terms.excluding[matcher].pods.counts.total == 0:
+                del terms.excluding[matcher]
+        if not terms.number:
+            del self._by_topology[key]
 
 
 class Terms:
@@ -277,7 +299,8 @@ class Terms:
         self._counted_by_label: LabelIndex[CountedTerm, Tally] = LabelIndex()
         # Only of anti-affinity it matters before nodes are looked at whether its pods are in any domain.
         self._carried = {
-            role: CarriedTerms(labels if role is Carried.REQUIRED_ANTI_AFFINITY else None) for role in Carried
+            role: CarriedTerms(labels, follows_domains=role is Carried.REQUIRED_ANTI_AFFINITY)
+            for role in Carried
         }
         self.version = 0
         """Grows whenever a tally that was given out is kept up to date no longer, or a namespace changes."""
@@ -340,16 +363,22 @@ class Terms:
         for carried, tally in self.carried_about(role, info):
             yield Contribution(carried.term.topology_key, tally, weight * _worth(carried), tally, 1)
         namespace_labels = self._namespaces.get(info.namespace, {})
-        for (key, matcher), excluding in self._carried[role].excluding.items():
-            if matcher.matches(info.namespace, info.labels, namespace_labels):
-                yield from excluding.contributions(key, info.labels, weight)
+        for key, terms in self._carried[role].topologies():
+            for matcher, excluding in terms.excluding.items():
+                if matcher.matches(info.namespace, info.labels, namespace_labels):
+                    yield from excluding.contributions(key, info.labels, weight)
 
     def carried_about(self, role: Carried, info: PodInfo) -> Iterator[tuple[CarriedTerm, Tally]]:
-        """Those of them that speak of the pod `info`, without the excluding ones of `contributions`."""
+        """Those of them that speak of the pod `info` and have a topology key that some node has.
+
+        Without the excluding ones of `contributions`.
+        """
         namespace_labels = self._namespaces.get(info.namespace, {})
-        for carried, tally in self._carried[role].index.under((*info.labels.items(), UNDEMANDING)):
-            if carried.term.pods.matches(info.namespace, info.labels, namespace_labels):
-                yield carried, tally
+        pairs = (*info.labels.items(), UNDEMANDING)
+        for _key, terms in self._carried[role].topologies():
+            for carried, tally in terms.index.under(pairs):
+                if carried.term.pods.matches(info.namespace, info.labels, namespace_labels):
+                    yield carried, tally
 
     def namespace_labels(self, namespace: str) -> Mapping[str, str]:
         """The labels of a namespace; none if it is not known."""

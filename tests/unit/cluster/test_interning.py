@@ -28,7 +28,7 @@ class ColumnMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.column = LabelColumn("key", 6)
+        self.column = LabelColumn("key", np.zeros(6, np.int32))
         self.rows: list[str | None] = [None] * 6
         self.version = 0
 
@@ -94,7 +94,7 @@ def test_an_unused_id_is_assigned_to_a_new_value() -> None:
 
 
 def test_answers_are_recomputed_for_an_id_with_a_new_value() -> None:
-    column = LabelColumn("key", 2)
+    column = LabelColumn("key", np.zeros(2, np.int32))
     column.set(0, "a")
     assert column.answers(REQUIREMENTS[0])[column.ids].tolist() == [True, False]
     column.set(0, "c")
@@ -103,7 +103,7 @@ def test_answers_are_recomputed_for_an_id_with_a_new_value() -> None:
 
 
 def test_answers_are_kept_for_some_requirements_only() -> None:
-    column = LabelColumn("key", 1)
+    column = LabelColumn("key", np.zeros(1, np.int32))
     column.set(0, "5")
     for number in range(2000):
         requirement = new_requirement("key", Operator.GREATER_THAN, values=[str(number)])

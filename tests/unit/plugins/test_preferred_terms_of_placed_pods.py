@@ -106,4 +106,4 @@ def test_sums_and_single_terms_give_the_same_scores(
     for info in pods:
         table.remove_pod(info.uid)
     assert DomainScores(incoming, table, required_affinity_weight=HARD_WEIGHT).is_empty
-    assert not any(table.terms.carried_in(role).excluding for role in Carried)
+    assert not any(table.terms.carried_in(role)._by_topology for role in Carried)
