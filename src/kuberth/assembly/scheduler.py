@@ -137,7 +137,6 @@ class Scheduler:
         # Changed in place with the configuration: its holders look up pods' profiles in it.
         self.runners = dict(assemble(config, registry=registry, handle=self._handle, metrics=self.metrics))
         self._plugins.contain(_plugins_of(self.runners))
-        _log_warnings(self.runners)
         made, self._queue_parts = self._make_queue(config, self.runners, queue)
         self.queue = GuardedQueue(made, self._clock)
         self._wire(random.Random() if rng is None else rng, check_plans_every)
@@ -420,6 +419,7 @@ class Scheduler:
         Stopping pops no more pods, sends pods that wait on Permit back, and gives bindings under way
         `grace_seconds` to end.
         """
+        _log_warnings(self.runners)
         failure: KuberthError | None = None
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -439,6 +439,11 @@ class Scheduler:
             await self._close_components()
         if failure is not None:
             raise failure
+
+    async def discard(self) -> None:
+        """Release what the constructor took, for a scheduler that never runs."""
+        await self.extenders.close()
+        await self._close_components()
 
     async def _run_until_stopped(
         self, tasks: asyncio.TaskGroup, begin: Awaitable[object] | None, grace_seconds: float

@@ -6,6 +6,7 @@ line; `print` writes the configuration with all defaults.
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -19,13 +20,16 @@ from kuberth.cli.context import (
     notices,
     output_option,
     plugin_option,
+    queue_factory,
+    queue_option,
 )
-from kuberth.errors import ConfigError
+from kuberth.errors import ConfigError, KuberthError
 from kuberth.text.figures import count
 
 if TYPE_CHECKING:
     from kuberth.config import KubeSchedulerConfiguration
     from kuberth.framework.registry import Registry
+    from kuberth.queue.interface import QueueFactory
 
 
 @click.group("config", help="Validate and print scheduler configurations.")
@@ -37,15 +41,28 @@ def config_group() -> None:
 @click.argument("file", metavar="FILE")
 @feature_gates_option
 @plugin_option
+@queue_option
 @click.pass_obj
 def validate_command(
-    extras: Extras | None, file: str, feature_gates: str, plugin_references: tuple[str, ...]
+    extras: Extras | None,
+    file: str,
+    feature_gates: str,
+    plugin_references: tuple[str, ...],
+    queue_reference: str | None,
 ) -> None:
-    """Validate FILE (- for standard input); list every problem and exit with 1 if there are any."""
+    """Validate FILE (- for standard input); list every problem and exit with 1 if there are any.
+
+    Plugins and the queue are constructed, as a scheduler would, but not started.
+    """
     from kuberth.config import resolve_profile
 
     config, registry = _load(extras, file, feature_gates, plugin_references)
-    for notice in notices(config, registry, references=plugin_references):
+    try:
+        factory = queue_factory(extras or Extras(), queue_reference)
+        warnings = asyncio.run(_construct(config, registry, factory))
+    except KuberthError as error:
+        _fail(_title(file), [str(error)])
+    for notice in (*notices(config, registry, references=plugin_references), *warnings):
         click.echo(f"{_title(file)}: {notice}", err=True)
     names = {
         name
@@ -75,6 +92,18 @@ def print_command(
 
     config, _ = _load(extras, file, feature_gates, plugin_references)
     click.echo(to_json(config) if output == "json" else to_yaml(config), nl=False)
+
+
+async def _construct(
+    config: KubeSchedulerConfiguration, registry: Registry, queue: QueueFactory | None
+) -> list[str]:
+    """Make a scheduler that never runs; return what its profiles warn of. KuberthError: it cannot be made."""
+    from kuberth.assembly.scheduler import Scheduler
+    from kuberth.local.memory_api import MemoryApi
+
+    scheduler = Scheduler(MemoryApi(), config=config, registry=registry, queue=queue)
+    await scheduler.discard()
+    return [warning for runner in scheduler.runners.values() for warning in runner.profile.warnings]
 
 
 def _load(

@@ -10,6 +10,7 @@ import importlib
 import importlib.metadata
 import inspect
 import sys
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Any
@@ -61,8 +62,8 @@ class Registry:
                 factory = entry.load()
             except Exception as exc:
                 raise ConfigError(
-                    f"plugin {entry.name!r} of {origin} cannot be loaded from {entry.value}: {exc}; "
-                    "mend or uninstall the package"
+                    f"plugin {entry.name!r} of {origin} cannot be loaded from {entry.value}: "
+                    f"{_import_problem(exc)}; mend or uninstall the package"
                 ) from exc
             self.register(entry.name, factory, origin=origin)
 
@@ -137,14 +138,9 @@ def resolve_reference(reference: str, *, option: str) -> Any:
         sys.path.append("")
     try:
         target: Any = importlib.import_module(module_name)
-    except ImportError as exc:
-        raise ConfigError(
-            f"{option} {reference}: module {module_name!r} cannot be imported: {exc}; "
-            "is it installed, or on PYTHONPATH?"
-        ) from exc
     except Exception as exc:  # whatever a module does when it is imported
         raise ConfigError(
-            f"{option} {reference}: module {module_name!r} cannot be imported: {type(exc).__name__}: {exc}"
+            f"{option} {reference}: module {module_name!r} cannot be imported: {_import_problem(exc)}"
         ) from exc
     for part in attribute.split("."):
         try:
@@ -152,3 +148,23 @@ def resolve_reference(reference: str, *, option: str) -> Any:
         except AttributeError:
             raise ConfigError(f"{option} {reference}: module {module_name!r} has no {attribute!r}") from None
     return target
+
+
+def _import_problem(exc: Exception) -> str:
+    """What went wrong in an import, with the file and the line in which it did."""
+    if isinstance(exc, SyntaxError):
+        return f"{type(exc).__name__}: {exc.msg} ({exc.filename}, line {exc.lineno})"
+    frames = [
+        frame
+        for frame in traceback.extract_tb(exc.__traceback__)
+        if not frame.filename.startswith("<frozen ")
+        and frame.filename not in (__file__, importlib.__file__, importlib.metadata.__file__)
+    ]
+    where = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
+    if "partially initialized module" in str(exc):
+        return (
+            f"circular import: {exc}{where}; move the import into the function that uses it, "
+            "or what both modules need into a third one"
+        )
+    missing = "; is it installed, or on PYTHONPATH?" if isinstance(exc, ModuleNotFoundError) else ""
+    return f"{type(exc).__name__}: {exc}{where}{missing}"

@@ -133,3 +133,67 @@ def test_plugins_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         "does not implement score, only filter"
         in run("validate", wrong, "--plugin", "own_plugin_module:Own").stderr
     )
+
+
+OWN = """
+from kuberth.framework import Action, ClusterEvent, EnqueueExtensions, EventWithHint, FilterPlugin, Resource
+from kuberth.queue import PriorityQueue
+
+
+class Own(FilterPlugin, EnqueueExtensions):
+    name = "Own"
+
+    def __init__(self, args, handle):
+        {constructor}
+
+    def filter(self, state, pod, node):
+        return None
+
+    def events_to_register(self):
+        return [EventWithHint(ClusterEvent({event}))]
+
+
+class Queue(PriorityQueue):
+    def close(self):
+        print("closed")
+
+
+def no_queue(context):
+    return 5
+"""
+
+
+@pytest.mark.parametrize(
+    "number, constructor, event, queue, code, message",
+    [
+        (1, "pass", "Resource.NODE, Action.ADD", "Queue", 0, "closed"),
+        (
+            2,
+            "1 / 0",
+            "Resource.NODE, Action.ADD",
+            "Queue",
+            1,
+            "'Own' cannot be initialized: ZeroDivisionError",
+        ),
+        (3, "pass", "'no.v1.kind', Action.ADD", "Queue", 1, "plugin 'Own' registers events of 'no.v1.kind'"),
+        (4, "pass", "Resource.NODE, Action.ADD", "no_queue", 1, "is not a kuberth.queue.interface"),
+        (5, "pass", "Resource.UNSCHEDULABLE_POD, Action.ADD", "Queue", 0, "an event that never comes"),
+    ],
+)
+def test_validate_makes_plugins_and_the_queue(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    number: int,
+    constructor: str,
+    event: str,
+    queue: str,
+    code: int,
+    message: str,
+) -> None:
+    module = f"made_by_validate_{number}"
+    (tmp_path / f"{module}.py").write_text(OWN.format(constructor=constructor, event=event))
+    monkeypatch.syspath_prepend(tmp_path)
+    file = written(tmp_path / "a.yaml", with_plugins(multiPoint={"enabled": [{"name": "Own"}]}))
+    result = run("validate", file, "--plugin", f"{module}:Own", "--queue", f"{module}:{queue}")
+    assert result.exit_code == code, result.output
+    assert message in result.output

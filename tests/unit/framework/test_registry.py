@@ -134,6 +134,33 @@ def test_packages_that_cannot_be_used(packages: Path, entry_point: str, module: 
 # module:Class
 
 
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        (
+            "\n\nimport no_such_module_at_all\n",
+            "No module named 'no_such_module_at_all' .*odd.py, line 3.*installed",
+        ),
+        ("x = 1\ny = x.z\n", "AttributeError: .* .*odd.py, line 2"),
+        ("x = (\n", "SyntaxError: .* was never closed .*odd.py, line 1"),
+        (
+            "from other import A\nB = 1\n",
+            "circular import: cannot import name 'B' .*other.py, line 1.; move the import",
+        ),
+    ],
+    ids=["missing", "raises", "syntax", "circular"],
+)
+def test_an_import_that_fails_says_where(packages: Path, text: str, message: str) -> None:
+    (packages / "odd.py").write_text(text)
+    (packages / "other.py").write_text("from odd import B\nA = 1\n")
+    try:
+        with pytest.raises(ConfigError, match=message):
+            Registry().load_reference("odd:Fine")
+    finally:
+        sys.modules.pop("odd", None)
+        sys.modules.pop("other", None)
+
+
 def test_a_plugin_by_reference(packages: Path) -> None:
     install(packages)
     registry = Registry()

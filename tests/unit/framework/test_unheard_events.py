@@ -19,7 +19,7 @@ from kuberth.framework import (
     ScorePlugin,
 )
 from kuberth.framework.unheard_events import unheard
-from kuberth.testing import MemoryApi, profile
+from kuberth.testing import MemoryApi, profile, run_in_virtual_time
 from tests.unit.framework.rig import framework, plugin
 
 
@@ -98,6 +98,12 @@ def test_the_scheduler_logs_them(caplog: pytest.LogCaptureFixture) -> None:
 
     tree = {"apiVersion": API_VERSION, "kind": "KubeSchedulerConfiguration", "profiles": [profile("P")]}
     made = registering(FilterPlugin, event=ClusterEvent(Resource.NODE, Action.UPDATE_POD_LABEL), filter=None)
+
+    async def scenario() -> None:
+        scheduler = Scheduler(MemoryApi(), config=load(tree), plugins={"P": made})
+        scheduler.stop()
+        await scheduler.run()
+
     with caplog.at_level(logging.WARNING):
-        Scheduler(MemoryApi(), config=load(tree), plugins={"P": made})
+        run_in_virtual_time(scenario)
     assert "profile 'default-scheduler': plugin 'P' registers an event that never comes" in caplog.text
