@@ -35,7 +35,7 @@ from kuberth.scheduling.cycle import SchedulingCycle
 from kuberth.scheduling.sampling import EveryNode
 from kuberth.testing import MemoryApi
 from tests.conformance.cases import Case
-from tests.unit.framework.rig import Outside
+from tests.unit.framework.harness import Outside
 
 _CEL_ERROR = re.compile(r"(CEL (?:compile|runtime) error:).*", re.DOTALL)
 """What cel-go itself says behind it is not compared."""

@@ -23,7 +23,7 @@ from kuberth.queue.interface import QueueContext
 from kuberth.queue.priority_queue import PriorityQueue
 from kuberth.testing import MemoryApi
 from kuberth.testing.clock import FakeClock
-from tests.unit.framework.rig import Outside
+from tests.unit.framework.harness import Outside
 
 EPOCH_NS = 1_700_000_000 * NANOSECONDS
 _PROFILES = ("", "default-scheduler")

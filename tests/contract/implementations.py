@@ -32,7 +32,7 @@ from kuberth.local.in_process import InProcessApi
 from kuberth.testing import MemoryApi
 from tests.contract.custom_kinds import DEFINITIONS, Planet, Widget
 from tests.e2e.control_plane import ADMIN, ControlPlane
-from tests.unit.local.apiserver.http_rig import shared_credentials
+from tests.unit.local.apiserver.harness import shared_credentials
 
 BOUND_SECONDS = 240.0
 _names = itertools.count(1)

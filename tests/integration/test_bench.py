@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.unit.bench.rig import FILES
+from tests.unit.bench.harness import FILES
 
 CASES = """
 - name: Over HTTPS

@@ -23,7 +23,7 @@ from kuberth.queue.interface import PreCheck, QueueContext
 from kuberth.queue.priority_queue import PriorityQueue
 from kuberth.simulation.arrivals import Arrival
 from kuberth.simulation.running import Scenario, SimulationApi, SimulationRun
-from tests.unit.simulation.scenes import scene
+from tests.unit.simulation.harness import scene
 
 BATCHES, BATCH = 20, 15
 PERIOD = 1.13

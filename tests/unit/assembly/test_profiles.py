@@ -11,7 +11,7 @@ from kuberth.errors import ConfigError
 from kuberth.framework import FilterPlugin, Handle, Plugin, QueueSortPlugin, Registry
 from kuberth.plugins import IN_TREE
 from kuberth.testing import MemoryApi
-from tests.unit.framework.rig import ApiBinder, Arrival, make_handle, plugin, profile_config
+from tests.unit.framework.harness import ApiBinder, Arrival, make_handle, plugin, profile_config
 
 OTHER_SORT = plugin("OtherSort", QueueSortPlugin, less=False)
 

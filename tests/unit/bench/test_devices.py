@@ -13,7 +13,7 @@ from kuberth.api.wire import convert
 from kuberth.bench.devices import DeviceWorld, Lottery
 from kuberth.errors import ConfigError
 from kuberth.testing.factories import make_node
-from tests.unit.bench.rig import MEASURED, Ran, run
+from tests.unit.bench.harness import MEASURED, Ran, run
 
 NODES = "{opcode: createNodes, count: 2}"
 DRIVER = "{opcode: createResourceDriver, driverName: d.example.com, nodes: node-0-*, maxClaimsPerNode: 3}"

@@ -8,7 +8,7 @@ import pytest
 
 from kuberth.bench.executor import Pace, WorkloadFailed
 from kuberth.errors import ConfigError, KuberthError
-from tests.unit.bench.rig import MEASURED, PACE, run
+from tests.unit.bench.harness import MEASURED, PACE, run
 
 NODES = "{opcode: createNodes, count: 3}"
 

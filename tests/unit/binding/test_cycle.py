@@ -28,17 +28,17 @@ from kuberth.framework import (
     Status,
 )
 from kuberth.testing import make_node, make_pod, run_in_virtual_time
-from tests.unit.framework.rig import Outside, plugin
-from tests.unit.queue.building import kept_events
-from tests.unit.scheduling.parts import Parts, parts
+from tests.unit.framework.harness import Outside, plugin
+from tests.unit.queue.harness import kept_events
+from tests.unit.scheduling.harness import CycleHarness, make_harness
 
-Steps = Callable[[Parts], Coroutine[Any, Any, None]]
-
-
-async def nothing(_scheduler: Parts) -> None: ...
+Steps = Callable[[CycleHarness], Coroutine[Any, Any, None]]
 
 
-async def bound(scheduler: Parts, pod: Pod, steps: Steps = nothing) -> None:
+async def nothing(_scheduler: CycleHarness) -> None: ...
+
+
+async def bound(scheduler: CycleHarness, pod: Pod, steps: Steps = nothing) -> None:
     """One pod through both cycles; `steps` happen while it is being bound."""
     placement = scheduler.place(pod)
     scheduler.binding.start_waiting(placement)
@@ -52,17 +52,21 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
-def run(*plugins: type[Plugin], steps: Steps = nothing, pod: Pod | None = None, **options: Any) -> Parts:
-    async def main() -> Parts:
+def run(
+    *plugins: type[Plugin], steps: Steps = nothing, pod: Pod | None = None, **options: Any
+) -> CycleHarness:
+    async def main() -> CycleHarness:
         options.setdefault("nodes", ["n1"])
-        scheduler = parts(*plugins, clock=LoopClock(asyncio.get_running_loop(), epoch_ns=10**12), **options)
+        scheduler = make_harness(
+            *plugins, clock=LoopClock(asyncio.get_running_loop(), epoch_ns=10**12), **options
+        )
         await bound(scheduler, make_pod("p", uid="u", cpu="1") if pod is None else pod, steps)
         return scheduler
 
     return run_in_virtual_time(main)
 
 
-def is_bound(scheduler: Parts, name: str = "p") -> str:
+def is_bound(scheduler: CycleHarness, name: str = "p") -> str:
     return scheduler.made.api.read(Pod, f"default/{name}").spec.node_name
 
 
@@ -80,7 +84,7 @@ def reserving(*names: str, log: list[str]) -> list[type[Plugin]]:
     return [plugin(name, ReservePlugin, reserve=None, unreserve=None, log=log) for name in names]
 
 
-def expect_undone(scheduler: Parts, *, queue: str, rejectors: set[str]) -> None:
+def expect_undone(scheduler: CycleHarness, *, queue: str, rejectors: set[str]) -> None:
     """The pod is off its node and back in the queue."""
     assert scheduler.queues() == {queue: ["p"]}
     queued = scheduler.queue.get("default/p")
@@ -96,8 +100,8 @@ def expect_undone(scheduler: Parts, *, queue: str, rejectors: set[str]) -> None:
 
 
 def test_a_binding_that_may_have_to_wait_has_a_task() -> None:
-    async def main() -> Parts:
-        scheduler = parts(waiting("A", 60), nodes=["n1"])
+    async def main() -> CycleHarness:
+        scheduler = make_harness(waiting("A", 60), nodes=["n1"])
         scheduler.binding.start(scheduler.place(make_pod("p", uid="u")))
         (held,) = scheduler.made.waiting_pods
         held.allow("A")
@@ -120,7 +124,7 @@ def test_a_binding_that_does_not_start_leaves_no_pod_waiting(
     monkeypatch.setattr(Outside, "spawn", refuse)
 
     async def main() -> None:
-        scheduler = parts(waiting("A", 60), nodes=["n1"])
+        scheduler = make_harness(waiting("A", 60), nodes=["n1"])
         with pytest.raises(type(error), match=str(error)):
             scheduler.binding.start(scheduler.place(make_pod("p", uid="u")))
         assert len(scheduler.made.waiting_pods) == 0
@@ -167,7 +171,7 @@ def test_post_bind_may_raise_without_harm(caplog: pytest.LogCaptureFixture) -> N
 
 def test_bindings_run_side_by_side() -> None:
     async def main() -> float:
-        scheduler = parts(
+        scheduler = make_harness(
             plugin("B", PreBindPlugin, pre_bind=later(None)),
             nodes=["n1"],
             clock=LoopClock(asyncio.get_running_loop()),
@@ -191,8 +195,8 @@ def test_pods_a_plugin_wants_tried_again_once_this_one_is_bound() -> None:
         filter=lambda _s, pod, _n: None if pod.metadata.name == "p" else Status.unschedulable("not p"),
     )
 
-    async def main() -> Parts:
-        scheduler = parts(only_p, plugin("A", PreBindPlugin, pre_bind=activate), nodes=["n1"])
+    async def main() -> CycleHarness:
+        scheduler = make_harness(only_p, plugin("A", PreBindPlugin, pre_bind=activate), nodes=["n1"])
         scheduler.failures.handle(scheduler.reject(other))
         assert scheduler.queues() == {"unschedulable": ["other"]}
         await bound(scheduler, make_pod("p"))
@@ -237,7 +241,7 @@ def test_a_bind_that_conflicts_returns_the_pod() -> None:
     """Someone else bound the pod; the API refuses the second binding, and the pod is not ours any more."""
     log: list[str] = []
 
-    async def steps(scheduler: Parts) -> None:
+    async def steps(scheduler: CycleHarness) -> None:
         assigned = make_pod("p", uid="u", node="n9")
         scheduler.pods.set(scheduler.made.api.replace(assigned))
 
@@ -268,8 +272,8 @@ def test_a_pod_that_no_plugin_binds_returns_to_the_queue(answers: list[Any], not
 
 
 def test_a_defect_of_ours_does_not_lose_the_pod(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def main() -> Parts:
-        scheduler = parts(nodes=["n1"])
+    async def main() -> CycleHarness:
+        scheduler = make_harness(nodes=["n1"])
 
         async def fail(*_: object) -> NoReturn:
             raise RuntimeError("our own mistake")
@@ -300,8 +304,8 @@ def test_the_queue_it_leaves_is_an_event_for_others(rejected: bool) -> None:
         events_to_register=[QUEUE_MAKER],
     )
 
-    async def main() -> Parts:
-        scheduler = parts(fit, group, nodes=[make_node("n1", cpu="1")])
+    async def main() -> CycleHarness:
+        scheduler = make_harness(fit, group, nodes=[make_node("n1", cpu="1")])
         placement = scheduler.place(make_pod("p", uid="u", cpu="1"))
         scheduler.binding.start_waiting(placement)
         scheduler.failures.handle(scheduler.reject(make_pod("other", cpu="1")))
@@ -327,7 +331,7 @@ def waiting(name: str, seconds: float, log: list[str] | None = None) -> type[Plu
 def test_a_pod_waits_until_all_allow_it_and_is_then_bound() -> None:
     log: list[str] = []
 
-    async def steps(scheduler: Parts) -> None:
+    async def steps(scheduler: CycleHarness) -> None:
         (held,) = scheduler.made.waiting_pods
         assert held.pod.metadata.name == "p"
         assert held.pod.spec.node_name == "n1"
@@ -371,7 +375,7 @@ def test_a_slow_pre_bind_is_reported(seconds: float, reported: bool) -> None:
     async def pre_bind(*_: object) -> None:
         await asyncio.sleep(seconds)
 
-    async def steps(_scheduler: Parts) -> None:
+    async def steps(_scheduler: CycleHarness) -> None:
         await asyncio.sleep(10)
 
     scheduler = run(plugin("P", PreBindPlugin, pre_bind=pre_bind), steps=steps)
@@ -384,7 +388,7 @@ def test_events_are_kept_for_a_pod_that_waits_and_not_for_one_that_is_bound() ->
     """Once Permit let it go no event can help the pod any more, so the queue need not keep any."""
     seen: list[float] = []
 
-    async def steps(scheduler: Parts) -> None:
+    async def steps(scheduler: CycleHarness) -> None:
         scheduler.queue.move(ClusterEvent(Resource.NODE, Action.ADD), None, make_node("n2"))
         seen.append(kept_events(scheduler.made.metrics))
         for held in scheduler.made.waiting_pods:
@@ -397,7 +401,7 @@ def test_events_are_kept_for_a_pod_that_waits_and_not_for_one_that_is_bound() ->
     assert seen == [1, 0, 0]
 
 
-def reject(scheduler: Parts) -> None:
+def reject(scheduler: CycleHarness) -> None:
     assert scheduler.made.waiting_pods.reject("u", "group is incomplete", plugin="Group")
 
 
@@ -424,7 +428,7 @@ def test_a_denied_pod_comes_back(decide: Any, rejectors: set[str], note: str, to
     log: list[str] = []
     ended: list[float] = []
 
-    async def steps(scheduler: Parts) -> None:
+    async def steps(scheduler: CycleHarness) -> None:
         if decide is not None:
             decide(scheduler)
 
@@ -471,7 +475,7 @@ def test_a_pod_can_gather_others_and_let_them_go_together() -> None:
             return None
 
     async def main() -> list[str]:
-        scheduler = parts(Group, nodes=["n1"])
+        scheduler = make_harness(Group, nodes=["n1"])
         async with asyncio.TaskGroup() as tasks:
             for name in "abc":
                 placement = scheduler.place(make_pod(name))
@@ -500,7 +504,7 @@ def test_a_pod_can_gather_others_and_let_them_go_together() -> None:
 def test_a_long_way_is_announced(announce: bool, pre_flight: Any, wait: bool, announced: bool) -> None:
     log: list[str] = []
 
-    async def steps(scheduler: Parts) -> None:
+    async def steps(scheduler: CycleHarness) -> None:
         for held in scheduler.made.waiting_pods:
             held.allow("A")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.cel.asking import COMPILE, RUN, Table, answer
+from tests.unit.cel.harness import COMPILE, RUN, Table, answer
 
 ANSWERS: Table = (
     ("true ? 1 == 1 : 2", COMPILE),

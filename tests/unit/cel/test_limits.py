@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from tests.unit.cel.asking import COMPILE, RUN, Answer, answer
+from tests.unit.cel.harness import COMPILE, RUN, Answer, answer
 
 _MOST_SECONDS = 30.0  # of processor time; they take one at most, on any machine that is not broken
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.cel.asking import COMPILE, Table, answer
+from tests.unit.cel.harness import COMPILE, Table, answer
 
 ANSWERS: Table = (
     ('"\\x41\\u0042\\U00000043\\103\\a\\b\\f\\n\\r\\t\\v\\\\\\"\\\'\\`\\?" == "ABC"', False),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.cel.asking import COMPILE, RUN, Table, answer
+from tests.unit.cel.harness import COMPILE, RUN, Table, answer
 
 ANSWERS: Table = (
     ("[1, 2, 3].all(x, x > 0)", True),

@@ -6,7 +6,7 @@ import pytest
 
 from kuberth.cel import CelCompileError, CelRuntimeError, DeviceContent, compile_selector, selector
 from kuberth.cel.values import WORK
-from tests.unit.cel.asking import DEVICE
+from tests.unit.cel.harness import DEVICE
 
 
 def device(index: int) -> DeviceContent:

@@ -10,7 +10,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from kuberth.cli.config import config_group
-from tests.unit.config.documents_of import document, with_plugins
+from tests.unit.config.harness import document, with_plugins
 
 
 def run(*arguments: str, text: str | None = None) -> Result:

@@ -15,7 +15,7 @@ from kuberth.cli.config import config_group
 from kuberth.cli.context import Extras, build_registry, notices
 from kuberth.config import load
 from kuberth.framework.registry import ENTRY_POINT_GROUP, resolve_reference
-from tests.unit.config.documents_of import document, with_plugins
+from tests.unit.config.harness import document, with_plugins
 
 PLUGIN = """
 from kuberth.framework.extension_points import FilterPlugin

@@ -20,7 +20,7 @@ from kuberth.config.plugin_args import (
     VolumeBindingArgs,
 )
 from kuberth.config.types import PluginRef, PluginSet
-from tests.unit.config.documents_of import document, one_profile, with_args
+from tests.unit.config.harness import document, one_profile, with_args
 
 DEFAULT_PLUGINS = [
     ("SchedulingGates", 0),

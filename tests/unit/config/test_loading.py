@@ -18,7 +18,7 @@ from kuberth.config.in_tree import IN_TREE_POINTS
 from kuberth.config.plugin_args import InterPodAffinityArgs
 from kuberth.config.types import KubeSchedulerConfiguration, PluginRef, PluginSet
 from kuberth.errors import ConfigError
-from tests.unit.config.documents_of import document, errors_of, one_profile, with_args, with_plugins
+from tests.unit.config.harness import document, errors_of, one_profile, with_args, with_plugins
 
 TEXT = """
 apiVersion: kubescheduler.config.k8s.io/v1

@@ -33,7 +33,7 @@ from kuberth.config.types import (
     Plugins,
     PluginSet,
 )
-from tests.unit.config.documents_of import document, one_profile
+from tests.unit.config.harness import document, one_profile
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 name = st.text(string.ascii_letters + "*é-. 0", min_size=1, max_size=8)

@@ -7,7 +7,7 @@ import pytest
 from kuberth.config import load, resolve_profile
 from kuberth.config.in_tree import IN_TREE_POINTS
 from kuberth.config.resolve import ResolvedProfile, plugins_named
-from tests.unit.config.documents_of import document, one_profile
+from tests.unit.config.harness import document, one_profile
 
 POINTS = {
     **IN_TREE_POINTS,

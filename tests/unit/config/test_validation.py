@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from kuberth.config import default_configuration, validate
 from kuberth.config.types import KubeSchedulerConfiguration, PluginRef, Plugins, PluginSet
-from tests.unit.config.documents_of import document, errors_of, one_profile, with_args, with_plugins
+from tests.unit.config.harness import document, errors_of, one_profile, with_args, with_plugins
 
 
 def enabled(*plugins: str, **weights: int) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import pytest
 
 from kuberth.framework import SKIP, BindPlugin, Code, PostBindPlugin, PreBindPlugin, Status
 from kuberth.testing import make_pod, run_in_virtual_time
-from tests.unit.framework.rig import Framework, framework, plugin, state_of
+from tests.unit.framework.harness import Framework, framework, plugin, state_of
 
 POD = make_pod("p")
 

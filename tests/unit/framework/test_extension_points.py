@@ -25,7 +25,7 @@ from kuberth.framework import (
     Status,
 )
 from kuberth.framework.extension_points import EXTENSION_POINTS, points_of
-from tests.unit.framework.rig import build, plugin
+from tests.unit.framework.harness import build, plugin
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from kuberth.framework import (
     PreScorePlugin,
     ScorePlugin,
 )
-from tests.unit.framework.rig import build, plugin
+from tests.unit.framework.harness import build, plugin
 
 POINTS: dict[str, type[Plugin]] = {
     "pre_filter": PreFilterPlugin,

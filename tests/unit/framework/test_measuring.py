@@ -31,7 +31,7 @@ from kuberth.framework import (
 )
 from kuberth.framework.running.calls import FEW_NODES
 from kuberth.testing import make_pod
-from tests.unit.framework.rig import Framework, framework, plugin, state_of
+from tests.unit.framework.harness import Framework, framework, plugin, state_of
 
 POD = make_pod("p")
 PROFILE = "default-scheduler"

@@ -10,7 +10,7 @@ from kuberth.cluster.pod_info import PodInfo
 from kuberth.framework.handle import Handle
 from kuberth.framework.moments import moment
 from kuberth.testing import make_namespace, make_node, make_pod
-from tests.unit.framework.rig import make_handle
+from tests.unit.framework.harness import make_handle
 
 
 def now(handle: Handle) -> tuple[int, int, int]:

@@ -22,7 +22,7 @@ from kuberth.framework import (
     Verdict,
 )
 from kuberth.testing import make_node, make_pod
-from tests.unit.framework.rig import Framework, framework, plugin, state_of
+from tests.unit.framework.harness import Framework, framework, plugin, state_of
 
 
 def fits(_state: object, pod: Pod, node: NodeRow) -> Status | None:

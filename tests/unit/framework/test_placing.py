@@ -14,7 +14,7 @@ from kuberth.framework.extension_points import (
     PlacementScorePlugin,
     ProposedPlacement,
 )
-from tests.unit.framework.rig import Framework, framework, plugin
+from tests.unit.framework.harness import Framework, framework, plugin
 
 GROUP = GroupAttempt("default/g")
 

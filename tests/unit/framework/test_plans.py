@@ -26,7 +26,7 @@ from kuberth.framework import (
 from kuberth.framework.plan import plan_bytes
 from kuberth.framework.plans import EqualPods, Plans
 from kuberth.testing import make_node, make_pod
-from tests.unit.framework.rig import Framework, framework, plugin, state_of
+from tests.unit.framework.harness import Framework, framework, plugin, state_of
 
 
 def stating(name: str, fields: set[str], **phases: Any) -> type[Plugin]:

@@ -47,7 +47,7 @@ from kuberth.framework import (
 from kuberth.queue.hints import Hints, Worth
 from kuberth.queue.sub_queues import OrderedSubQueue, sort_value_of
 from kuberth.testing import make_pod, run_in_virtual_time
-from tests.unit.framework.rig import Framework, build, framework, plugin, state_of
+from tests.unit.framework.harness import Framework, build, framework, plugin, state_of
 
 POD = make_pod("p")
 

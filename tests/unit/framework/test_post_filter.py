@@ -6,7 +6,7 @@ import pytest
 
 from kuberth.framework import Code, Diagnosis, PostFilterPlugin, PostFilterResult, Status
 from kuberth.testing import make_pod
-from tests.unit.framework.rig import framework, plugin, state_of
+from tests.unit.framework.harness import framework, plugin, state_of
 
 POD = make_pod("p")
 N1, N2 = PostFilterResult("n1"), PostFilterResult("n2")

@@ -16,7 +16,7 @@ from kuberth.framework import (
     Status,
 )
 from kuberth.testing import make_pod
-from tests.unit.framework.rig import framework, plugin, state_of
+from tests.unit.framework.harness import framework, plugin, state_of
 
 POD = make_pod("p")
 

@@ -33,7 +33,7 @@ from kuberth.framework import (
 from kuberth.framework.cluster_events import ALL_EVENTS
 from kuberth.framework.profile import build_profile
 from kuberth.framework.registry import Registry
-from tests.unit.framework.rig import ApiBinder, Arrival, build, make_handle, plugin, profile_config
+from tests.unit.framework.harness import ApiBinder, Arrival, build, make_handle, plugin, profile_config
 
 MADE: list[tuple[Any, Handle]] = []
 EVERYWHERE = plugin(

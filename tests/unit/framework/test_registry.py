@@ -14,7 +14,7 @@ from kuberth.framework import FilterPlugin, Plugin, Registry, ReservePlugin, Sco
 from kuberth.framework.extension_points import points_of
 from kuberth.framework.registry import PluginFactory, resolve_reference
 from kuberth.plugins import IN_TREE, in_tree_registry
-from tests.unit.framework.rig import build, make_handle, plugin
+from tests.unit.framework.harness import build, make_handle, plugin
 
 FINE = """
 from kuberth.framework import FilterPlugin

@@ -8,7 +8,7 @@ import pytest
 from kuberth.framework import SUCCESS, Code, PermitPlugin, PermitResult, ReservePlugin, Status
 from kuberth.framework.running.reserving import MAX_PERMIT_SECONDS
 from kuberth.testing import make_pod
-from tests.unit.framework.rig import framework, plugin, state_of
+from tests.unit.framework.harness import framework, plugin, state_of
 
 POD = make_pod("p")
 

@@ -9,7 +9,7 @@ from kuberth.errors import PluginError
 from kuberth.framework import SKIP, SUCCESS, Code, Plugin, PreScorePlugin, ScorePlugin, Status
 from kuberth.framework.running.scoring import NodeScores
 from kuberth.testing import make_pod
-from tests.unit.framework.rig import Framework, framework, plugin, state_of
+from tests.unit.framework.harness import Framework, framework, plugin, state_of
 
 POD = make_pod("p")
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from kuberth.https.application import Application
 from kuberth.https.limits import Limits
 from kuberth.https.messages import Message, Request, Response
-from tests.unit.https.rig import Site, run
+from tests.unit.https.harness import Site, run
 
 
 def test_a_stream_that_begins_while_the_server_ends_is_an_empty_one() -> None:

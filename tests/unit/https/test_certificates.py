@@ -15,7 +15,7 @@ from kuberth.errors import ServingError
 from kuberth.https.certificates import CertificateFiles, CertificateInMemory, SelfSigned
 from kuberth.https.issuing import issue
 from kuberth.https.messages import Request, Response
-from tests.unit.https.rig import Authority, fetch, listening, run
+from tests.unit.https.harness import Authority, fetch, listening, run
 
 
 async def presented(port: int) -> x509.Certificate:

@@ -17,7 +17,7 @@ from kuberth.api.core import Node, Pod
 from kuberth.config.in_tree import IN_TREE_PLUGINS
 from kuberth.framework.cluster_events import Action, Resource
 from kuberth.testing import make_node, make_pod
-from tests.unit.intake.desk import Desk
+from tests.unit.intake.harness import IntakeHarness
 from tests.unit.plugins import device_objects
 from tests.unit.plugins.volume_objects import (
     DRIVER,
@@ -29,17 +29,17 @@ from tests.unit.plugins.volume_objects import (
     make_volume,
     pod_with,
 )
-from tests.unit.queue.building import ungated, with_metadata, with_spec, with_status
+from tests.unit.queue.harness import ungated, with_metadata, with_spec, with_status
 
-Change = Callable[[Desk], None]
+Change = Callable[[IntakeHarness], None]
 
 
 def put(*objects: Any) -> Change:
-    return lambda desk: desk.put(*objects)
+    return lambda harness: harness.put(*objects)
 
 
 def remove(*objects: Any) -> Change:
-    return lambda desk: desk.remove(*objects)
+    return lambda harness: harness.remove(*objects)
 
 
 def next_version(pod: Pod) -> Pod:
@@ -275,25 +275,25 @@ CASES = [
 IDS = [case.plugin for case in CASES]
 
 
-def rejected(case: Case, **options: Any) -> Desk:
-    desk = Desk(*case.before, **options)
-    desk.put(case.pod)
+def rejected(case: Case, **options: Any) -> IntakeHarness:
+    harness = IntakeHarness(*case.before, **options)
+    harness.put(case.pod)
     if case.queue == "unschedulable":
-        queued = desk.attempt("p") if case.real else desk.reject("p", case.plugin, *case.also)
+        queued = harness.attempt("p") if case.real else harness.reject("p", case.plugin, *case.also)
         assert queued.rejectors == {case.plugin, *case.also}
-    assert desk.queues["p"] == case.queue
-    return desk
+    assert harness.queues["p"] == case.queue
+    return harness
 
 
-def came_back(desk: Desk) -> bool:
-    return desk.queues["p"] in ("active", "backoff")
+def came_back(harness: IntakeHarness) -> bool:
+    return harness.queues["p"] in ("active", "backoff")
 
 
 @pytest.mark.parametrize("case", CASES, ids=IDS)
 def test_what_helps_brings_it_back(case: Case) -> None:
-    desk = rejected(case)
-    case.helps(desk)
-    assert came_back(desk)
+    harness = rejected(case)
+    case.helps(harness)
+    assert came_back(harness)
 
 
 @pytest.mark.parametrize(
@@ -305,24 +305,24 @@ def test_what_helps_brings_it_back(case: Case) -> None:
     ],
 )
 def test_what_does_not_help_leaves_it(case: Case, change: Change) -> None:
-    desk = rejected(case)
-    change(desk)
-    assert desk.queues["p"] == case.queue
+    harness = rejected(case)
+    change(harness)
+    assert harness.queues["p"] == case.queue
 
 
 @pytest.mark.parametrize("case", CASES, ids=IDS)
 def test_without_hints_what_helps_brings_it_back_too(case: Case) -> None:
-    desk = rejected(case, gates={"SchedulerQueueingHints": False})
-    case.helps(desk)
+    harness = rejected(case, gates={"SchedulerQueueingHints": False})
+    case.helps(harness)
     if case.plugin in ("InterPodAffinity",):
         # Without hints a placed pod brings back only those that want to be near it.
-        assert desk.queues["p"] == "unschedulable"
+        assert harness.queues["p"] == "unschedulable"
     else:
-        assert came_back(desk)
+        assert came_back(harness)
 
 
 def test_every_plugin_that_registers_events_is_here() -> None:
-    runner = Desk().scheduler.runners["default-scheduler"]
+    runner = IntakeHarness().scheduler.runners["default-scheduler"]
     assert {registered.plugin for registered in runner.profile.hints} == set(IDS)
     assert set(IDS) <= set(IN_TREE_PLUGINS)
 
@@ -330,7 +330,7 @@ def test_every_plugin_that_registers_events_is_here() -> None:
 NODE_ADD = sorted(
     {
         registered.plugin
-        for registered in Desk().scheduler.runners["default-scheduler"].profile.hints
+        for registered in IntakeHarness().scheduler.runners["default-scheduler"].profile.hints
         if registered.event.resource == Resource.NODE and registered.event.action & Action.ADD
     }
 )
@@ -340,25 +340,25 @@ NODE_ADD = sorted(
 @pytest.mark.parametrize("how", ["labels", "taints"])
 def test_without_hints_a_node_that_comes_to_suit_a_pod_brings_it_back(plugin: str, how: str) -> None:
     """A node that does not admit the pod does not move it; so a change of the node must move it."""
-    desk = Desk(N1, gates={"SchedulerQueueingHints": False})
-    desk.put(wanting_zone("b"))
-    desk.reject("p", plugin)
-    desk.put(make_node("n2", labels={} if how == "labels" else {ZONE: "b"}, taints=TAINT))
-    assert desk.queues == {"p": "unschedulable"}, "kept from it by the pre-check"
+    harness = IntakeHarness(N1, gates={"SchedulerQueueingHints": False})
+    harness.put(wanting_zone("b"))
+    harness.reject("p", plugin)
+    harness.put(make_node("n2", labels={} if how == "labels" else {ZONE: "b"}, taints=TAINT))
+    assert harness.queues == {"p": "unschedulable"}, "kept from it by the pre-check"
     if how == "labels":
-        desk.put(make_node("n2", taints=TAINT, labels={"x": "y"}))
-        assert desk.queues == {"p": "unschedulable"}
-        desk = Desk(N1, gates={"SchedulerQueueingHints": False})
-        desk.put(wanting_zone("b"))
-        desk.reject("p", plugin)
-        desk.put(make_node("n2"))
-        assert desk.queues == {"p": "unschedulable"}
-    desk.put(make_node("n2", labels={ZONE: "b"}))
-    assert desk.queues == {"p": "backoff"}
+        harness.put(make_node("n2", taints=TAINT, labels={"x": "y"}))
+        assert harness.queues == {"p": "unschedulable"}
+        harness = IntakeHarness(N1, gates={"SchedulerQueueingHints": False})
+        harness.put(wanting_zone("b"))
+        harness.reject("p", plugin)
+        harness.put(make_node("n2"))
+        assert harness.queues == {"p": "unschedulable"}
+    harness.put(make_node("n2", labels={ZONE: "b"}))
+    assert harness.queues == {"p": "backoff"}
 
 
 def test_a_change_of_status_alone_does_not_bring_a_gated_pod_back() -> None:
-    desk = Desk(N1)
-    desk.put(GATED)
-    desk.put(with_status(with_spec(GATED), nominated_node_name="n1"))
-    assert desk.queues == {"p": "gated"}
+    harness = IntakeHarness(N1)
+    harness.put(GATED)
+    harness.put(with_status(with_spec(GATED), nominated_node_name="n1"))
+    assert harness.queues == {"p": "gated"}

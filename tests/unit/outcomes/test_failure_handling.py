@@ -10,13 +10,13 @@ from kuberth.framework import FilterPlugin, PostFilterPlugin, PostFilterResult, 
 from kuberth.outcomes.failure_handling import NOTE_LIMIT, shortened
 from kuberth.outcomes.rejection import NO_NODES
 from kuberth.testing import make_pod
-from tests.unit.framework.rig import plugin
-from tests.unit.scheduling.parts import Parts, parts
+from tests.unit.framework.harness import plugin
+from tests.unit.scheduling.harness import CycleHarness, make_harness
 
 
-def failed(*plugins: Any, pod: Pod | None = None, **options: Any) -> tuple[Parts, QueuedPod]:
+def failed(*plugins: Any, pod: Pod | None = None, **options: Any) -> tuple[CycleHarness, QueuedPod]:
     """A pod that fails in a scheduler of these plugins, already handled."""
-    scheduler = parts(*plugins, **options)
+    scheduler = make_harness(*plugins, **options)
     rejection = scheduler.reject(make_pod("p", uid="u") if pod is None else pod)
     scheduler.failures.handle(rejection)
     return scheduler, rejection.queued
@@ -67,7 +67,7 @@ def test_a_pod_goes_back_with_the_plugins_that_rejected_it(
 
 
 def test_plugins_of_an_earlier_attempt_are_forgotten() -> None:
-    scheduler = parts(plugin("Fit", FilterPlugin, filter=Status.error("lost")))
+    scheduler = make_harness(plugin("Fit", FilterPlugin, filter=Status.error("lost")))
     rejection = scheduler.reject(make_pod("p"))
     rejection.queued.unschedulable_plugins = {"Earlier"}
     rejection.queued.pending_plugins = {"Earlier"}
@@ -98,7 +98,7 @@ def test_no_nodes_is_nobodys_rejection() -> None:
 def test_a_step_that_fails_costs_neither_the_pod_nor_the_other_steps(
     of: str, method: str, step: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    scheduler = parts(NO_ROOM)
+    scheduler = make_harness(NO_ROOM)
     rejection = scheduler.reject(make_pod("p", uid="u"))
 
     def fail(*_: object, **__: object) -> NoReturn:
@@ -118,8 +118,8 @@ def test_a_step_that_fails_costs_neither_the_pod_nor_the_other_steps(
 # The pod meanwhile
 
 
-def handled_after(change: Any) -> Parts:
-    scheduler = parts(NO_ROOM)
+def handled_after(change: Any) -> CycleHarness:
+    scheduler = make_harness(NO_ROOM)
     rejection = scheduler.reject(make_pod("p", uid="u"))
     change(scheduler.pods)
     scheduler.failures.handle(rejection)
@@ -151,7 +151,7 @@ def test_its_present_version_goes_back() -> None:
 
 
 def test_a_pod_that_waits_already_is_not_queued_twice(caplog: pytest.LogCaptureFixture) -> None:
-    scheduler = parts(NO_ROOM)
+    scheduler = make_harness(NO_ROOM)
     pod = make_pod("p", uid="u")
     rejection = scheduler.reject(pod)
     scheduler.queue.add(PodInfo(pod))

@@ -14,7 +14,7 @@ from kuberth.errors import ApiError, KuberthError
 from kuberth.observe.metrics import SchedulerMetrics
 from kuberth.outcomes.status_writer import PodStatusWriter
 from kuberth.testing import FakeClock, MemoryApi, make_pod, run_in_virtual_time
-from tests.unit.framework.rig import Outside
+from tests.unit.framework.harness import Outside
 
 NOON = datetime.datetime(2025, 1, 1, 12, tzinfo=datetime.UTC)
 EARLIER = "2025-01-01T09:00:00Z"

@@ -20,8 +20,8 @@ from kuberth.queue import PriorityQueue
 from kuberth.queue.observing import UNTOLD
 from kuberth.testing import FakeClock, make_node, make_pod
 from kuberth.testing.harness import World
-from tests.unit.overview.rig import Reader, watching
-from tests.unit.queue.building import ungated, with_spec
+from tests.unit.overview.harness import Reader, watching
+from tests.unit.queue.harness import ungated, with_spec
 
 
 def test_a_pod_that_had_to_wait_for_a_node() -> None:

@@ -20,8 +20,8 @@ from kuberth.overview.overview import MOST_SUBSCRIBERS, TooManySubscribers
 from kuberth.overview.waiting import QueueView
 from kuberth.queue import PriorityQueue
 from kuberth.testing import make_node, make_pod
-from tests.unit.overview.rig import Reader, Watched, watching
-from tests.unit.queue.building import ungated
+from tests.unit.overview.harness import Reader, Watched, watching
+from tests.unit.queue.harness import ungated
 
 ZONE = "topology.kubernetes.io/zone"
 

@@ -25,7 +25,7 @@ from kuberth.framework.status import Code, Status
 from kuberth.plugins.default_preemption.candidates import resolvable_rows
 from kuberth.plugins.default_preemption.plugin import DefaultPreemption
 from kuberth.testing.factories import make_node, make_pod
-from tests.unit.framework.rig import restated
+from tests.unit.framework.harness import restated
 
 WAYS = {"node by node": DependsOn.ANYTHING, "many nodes at once": DependsOn.NODE, "over columns": None}
 

@@ -40,7 +40,7 @@ from kuberth.plugins.default_preemption.eviction import Evictions
 from kuberth.plugins.default_preemption.plans import VictimPlan
 from kuberth.plugins.default_preemption.plugin import DefaultPreemption
 from kuberth.testing.factories import make_node, make_pod
-from tests.unit.framework.rig import restated
+from tests.unit.framework.harness import restated
 
 NODES = ("a", "b", "c", "d")
 GPU = "example.com/gpu"

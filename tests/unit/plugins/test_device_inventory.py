@@ -21,7 +21,7 @@ from kuberth.plugins.dynamic_resources.judging import Judgements
 from kuberth.plugins.dynamic_resources.searching import SearchBudget
 from kuberth.testing import FakeClock
 from kuberth.testing.factories import make_node
-from tests.unit.framework.rig import make_handle
+from tests.unit.framework.harness import make_handle
 from tests.unit.plugins.device_objects import (
     DRIVER,
     exactly,

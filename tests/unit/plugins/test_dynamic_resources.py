@@ -15,7 +15,7 @@ from kuberth.framework.diagnosis import Diagnosis
 from kuberth.framework.status import Code, Status
 from kuberth.testing.factories import make_node, make_pod
 from tests.unit.plugins.device_objects import exactly, make_claim, make_class, make_slice
-from tests.unit.plugins.single_plugin import assert_views_agree, evaluator, hint
+from tests.unit.plugins.harness import assert_views_agree, evaluator, hint
 
 PLUGIN = "DynamicResources"
 NAMED = {"name": "gpu", "resourceClaimName": "claim"}

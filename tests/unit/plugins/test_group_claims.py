@@ -17,7 +17,7 @@ from kuberth.plugins.dynamic_resources.finding import user_for
 from kuberth.plugins.dynamic_resources.hints import claims_named_by, users_of
 from kuberth.testing.factories import make_node, make_pod
 from tests.unit.plugins.device_objects import exactly, given, make_claim, make_class, make_slice
-from tests.unit.plugins.single_plugin import evaluator, hint
+from tests.unit.plugins.harness import evaluator, hint
 
 PLUGIN = "DynamicResources"
 ON = {"GenericWorkload": True, "DRAWorkloadResourceClaims": True}

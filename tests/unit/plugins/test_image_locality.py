@@ -7,7 +7,7 @@ import pytest
 from kuberth.api.core import Node
 from kuberth.plugins.image_locality.plugin import normalized_image_name
 from kuberth.testing.factories import make_node, make_pod
-from tests.unit.plugins.single_plugin import assert_views_agree, evaluator
+from tests.unit.plugins.harness import assert_views_agree, evaluator
 
 PLUGIN = "ImageLocality"
 MIB = 1024 * 1024

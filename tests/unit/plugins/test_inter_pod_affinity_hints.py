@@ -8,7 +8,7 @@ import pytest
 from kuberth.api.core import Node, Pod
 from kuberth.framework.cluster_events import Action, Hint, Resource
 from kuberth.testing.factories import make_node, make_pod
-from tests.unit.plugins.single_plugin import evaluator, hint
+from tests.unit.plugins.harness import evaluator, hint
 
 PLUGIN = "InterPodAffinity"
 WEB: Mapping[str, str] = {"app": "web"}

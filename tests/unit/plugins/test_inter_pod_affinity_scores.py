@@ -12,7 +12,7 @@ from kuberth.api.core import Pod
 from kuberth.evaluation import Evaluator
 from kuberth.plugins.inter_pod_affinity.scoring import scaled
 from kuberth.testing.factories import make_namespace, make_node, make_pod
-from tests.unit.plugins.single_plugin import assert_views_agree, evaluator
+from tests.unit.plugins.harness import assert_views_agree, evaluator
 
 PLUGIN = "InterPodAffinity"
 HOST = "kubernetes.io/hostname"

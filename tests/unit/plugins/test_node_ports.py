@@ -11,7 +11,7 @@ from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.status import SKIP, Code
 from kuberth.plugins.node_ports.plugin import NodePorts
 from kuberth.testing.factories import make_node, make_pod
-from tests.unit.plugins.single_plugin import assert_views_agree, evaluator, hint
+from tests.unit.plugins.harness import assert_views_agree, evaluator, hint
 
 PLUGIN = "NodePorts"
 

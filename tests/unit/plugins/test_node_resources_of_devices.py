@@ -19,7 +19,7 @@ from kuberth.plugins.dynamic_resources.node_resources import ClaimTake, take_of_
 from kuberth.plugins.dynamic_resources.plugin import DynamicResources
 from kuberth.testing.factories import make_node, make_pod
 from tests.unit.plugins.device_objects import exactly, given, make_claim, make_class, make_slice
-from tests.unit.plugins.single_plugin import assert_views_agree, evaluator
+from tests.unit.plugins.harness import assert_views_agree, evaluator
 
 PLUGIN = "DynamicResources"
 ON = {"DRANodeAllocatableResources": True}

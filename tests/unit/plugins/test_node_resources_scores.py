@@ -17,7 +17,7 @@ from kuberth.evaluation import Evaluator
 from kuberth.plugins.node_resources_fit.strategies import strategy_of
 from kuberth.testing import make_node, make_pod
 from tests.unit.plugins.device_objects import make_class, make_slice
-from tests.unit.plugins.single_plugin import assert_views_agree, evaluator
+from tests.unit.plugins.harness import assert_views_agree, evaluator
 
 FIT = "NodeResourcesFit"
 BALANCED = "NodeResourcesBalancedAllocation"

@@ -8,7 +8,7 @@ from kuberth.api.core import Node
 from kuberth.framework.cluster_events import Action, Hint
 from kuberth.framework.status import Code
 from kuberth.testing.factories import make_node, make_pod
-from tests.unit.plugins.single_plugin import assert_views_agree, evaluator, hint
+from tests.unit.plugins.harness import assert_views_agree, evaluator, hint
 
 KEY = "node.kubernetes.io/unschedulable"
 PLUGIN = "NodeUnschedulable"

@@ -13,7 +13,7 @@ from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.status import SKIP, Code
 from kuberth.plugins.node_volume_limits.plugin import NodeVolumeLimits
 from kuberth.testing.factories import make_node, make_pod
-from tests.unit.plugins.single_plugin import assert_views_agree, evaluator, hint
+from tests.unit.plugins.harness import assert_views_agree, evaluator, hint
 from tests.unit.plugins.volume_objects import (
     DRIVER,
     ephemeral,

@@ -11,7 +11,7 @@ from kuberth.evaluation import Evaluator
 from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.status import Code
 from kuberth.testing.factories import make_node, make_pod
-from tests.unit.plugins.single_plugin import assert_views_agree, evaluator
+from tests.unit.plugins.harness import assert_views_agree, evaluator
 
 PLUGIN = "PodTopologySpread"
 ZONE = "topology.kubernetes.io/zone"

@@ -12,7 +12,7 @@ from kuberth.api.apps import ReplicaSet, StatefulSet
 from kuberth.api.core import Node, Pod, ReplicationController, Service
 from kuberth.api.wire import convert
 from kuberth.testing.factories import make_node, make_pod
-from tests.unit.plugins.single_plugin import assert_views_agree, evaluator
+from tests.unit.plugins.harness import assert_views_agree, evaluator
 
 PLUGIN = "PodTopologySpread"
 ZONE = "topology.kubernetes.io/zone"

@@ -7,7 +7,7 @@ import pytest
 from kuberth.framework.cluster_events import Action, Hint
 from kuberth.framework.status import Code
 from kuberth.testing.factories import make_node, make_pod
-from tests.unit.plugins.single_plugin import assert_views_agree, evaluator, hint
+from tests.unit.plugins.harness import assert_views_agree, evaluator, hint
 
 PLUGIN = "TaintToleration"
 Tree = dict[str, Any]

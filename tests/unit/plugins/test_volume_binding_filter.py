@@ -11,7 +11,7 @@ from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.extension_points import FilterPlugin, PreFilterPlugin
 from kuberth.framework.status import SKIP, Code
 from kuberth.testing.factories import make_node
-from tests.unit.plugins.single_plugin import assert_views_agree, evaluator
+from tests.unit.plugins.harness import assert_views_agree, evaluator
 from tests.unit.plugins.volume_objects import (
     DRIVER,
     HOST,

@@ -6,7 +6,7 @@ import pytest
 
 from kuberth.framework.cluster_events import Action, Hint
 from kuberth.testing.factories import make_node
-from tests.unit.plugins.single_plugin import evaluator, hint
+from tests.unit.plugins.harness import evaluator, hint
 from tests.unit.plugins.volume_objects import (
     DRIVER,
     ZONE,

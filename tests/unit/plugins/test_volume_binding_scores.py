@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from kuberth.testing.factories import make_node
-from tests.unit.plugins.single_plugin import assert_views_agree, evaluator
+from tests.unit.plugins.harness import assert_views_agree, evaluator
 from tests.unit.plugins.volume_objects import (
     HOST,
     in_zone,

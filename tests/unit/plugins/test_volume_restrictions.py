@@ -10,7 +10,7 @@ from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.status import SKIP, Code
 from kuberth.plugins.volume_restrictions.plugin import VolumeRestrictions
 from kuberth.testing.factories import make_node, make_pod
-from tests.unit.plugins.single_plugin import assert_views_agree, evaluator, hint
+from tests.unit.plugins.harness import assert_views_agree, evaluator, hint
 from tests.unit.plugins.volume_objects import claim_volume, make_claim, pod_with
 
 PLUGIN = "VolumeRestrictions"

@@ -15,7 +15,7 @@ from kuberth.api.core import Pod
 from kuberth.clock import NANOSECONDS
 from kuberth.framework import cluster_events
 from kuberth.framework.cluster_events import Action, ClusterEvent, Resource
-from tests.unit.queue.building import GATES, NODE_ADD, NODE_LABEL, NODE_TAINT, with_status
+from tests.unit.queue.harness import GATES, NODE_ADD, NODE_LABEL, NODE_TAINT, with_status
 
 Queue = Literal["active", "backoff", "error", "unschedulable", "gated"]
 Worth = Literal["nothing", "after backoff", "at once"]

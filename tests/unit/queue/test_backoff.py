@@ -9,7 +9,7 @@ from kuberth.cluster.pod_info import PodInfo
 from kuberth.framework.queued_pod import QueuedPod
 from kuberth.queue.backoff import NO_BACKOFF, Backoff, BackoffQueue
 from kuberth.testing import FakeClock, make_pod
-from tests.unit.queue.building import START_NS
+from tests.unit.queue.harness import START_NS
 
 
 def failed(

@@ -17,8 +17,8 @@ from kuberth.queue.fair_share import FairShareQueue, fair_share
 from kuberth.queue.interface import QueueFactory, SchedulingQueue
 from kuberth.queue.priority_queue import PriorityQueue
 from kuberth.testing import MemoryApi, make_namespace, make_node, make_pod, run_in_virtual_time
-from tests.unit.queue.building import NODE_ADD, make_context, queue_of_each, ungated
 from tests.unit.queue.fifo import RETRY_SECONDS, Fifo
+from tests.unit.queue.harness import NODE_ADD, make_context, queue_of_each, ungated
 
 
 def test_it_knows_nothing_but_the_interface() -> None:

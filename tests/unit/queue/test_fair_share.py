@@ -17,7 +17,7 @@ from kuberth.framework.queued_pod import QueuedPod
 from kuberth.queue.fair_share import FairShareQueue, by_namespace, fair_share
 from kuberth.queue.interface import SchedulingQueue
 from kuberth.testing import make_node, make_pod
-from tests.unit.queue.building import Bench, ByPriority, make_context
+from tests.unit.queue.harness import ByPriority, QueueHarness, make_context
 from tests.unit.queue.test_sub_queues import LessOnly
 
 NODE = make_node("n1", cpu="100", memory="100Gi", pods="1000")
@@ -143,23 +143,23 @@ def test_shares_hold_when_pods_are_popped_before_their_backoff_is_over(weight: i
 
 def test_each_tenants_backoff_ends_in_its_own_time() -> None:
     """A pod whose delay is over leaves the queue, also from behind a tenant that waits longer."""
-    bench = Bench(make=FairShareQueue)
-    long = bench.add("long", namespace="a")
+    harness = QueueHarness(make=FairShareQueue)
+    long = harness.add("long", namespace="a")
     for _ in range(3):
-        queued = bench.pop("long")
-        bench.queue.activate({"a/long": long})
-        bench.reject(queued, "A")
-    bench.add("short", namespace="b")
-    short = bench.pop("short")
-    bench.queue.activate({"b/short": short.pod})
-    bench.reject(short, "A")
-    assert bench.queues == {"long": "backoff", "short": "backoff"}
-    bench.clock.advance(2)
-    bench.queue.flush_backoff_completed()
-    assert bench.queues == {"long": "backoff", "short": "active"}
-    bench.clock.advance(4)
-    bench.queue.flush_backoff_completed()
-    assert bench.queues == {"long": "active", "short": "active"}
+        queued = harness.pop("long")
+        harness.queue.activate({"a/long": long})
+        harness.reject(queued, "A")
+    harness.add("short", namespace="b")
+    short = harness.pop("short")
+    harness.queue.activate({"b/short": short.pod})
+    harness.reject(short, "A")
+    assert harness.queues == {"long": "backoff", "short": "backoff"}
+    harness.clock.advance(2)
+    harness.queue.flush_backoff_completed()
+    assert harness.queues == {"long": "backoff", "short": "active"}
+    harness.clock.advance(4)
+    harness.queue.flush_backoff_completed()
+    assert harness.queues == {"long": "active", "short": "active"}
 
 
 def test_extended_resources_count_and_those_without_capacity_do_not() -> None:
@@ -221,11 +221,11 @@ def test_pods_placed_before_the_queue_began_count() -> None:
 
 
 def test_a_tenants_own_pods_keep_their_order() -> None:
-    bench = Bench(make=FairShareQueue)
-    bench.add("low", namespace="a", priority=1)
-    bench.add("high", namespace="a", priority=9)
-    bench.add("other", namespace="b", priority=5)
-    assert bench.pop_names() == ["high", "other", "low"], "without any share the order is that of all pods"
+    harness = QueueHarness(make=FairShareQueue)
+    harness.add("low", namespace="a", priority=1)
+    harness.add("high", namespace="a", priority=9)
+    harness.add("other", namespace="b", priority=5)
+    assert harness.pop_names() == ["high", "other", "low"], "without any share the order is that of all pods"
 
 
 def test_an_update_can_change_the_tenant() -> None:
@@ -268,25 +268,27 @@ def test_weights_must_be_positive(weight: float, make: Callable[[Mapping[str, fl
 
 @pytest.mark.parametrize("sort", [ByPriority(), LessOnly()], ids=["key", "less-only"])
 def test_an_empty_cluster_falls_back_to_the_sort(sort: Any) -> None:
-    bench = Bench(make=FairShareQueue, sort=sort)
+    harness = QueueHarness(make=FairShareQueue, sort=sort)
     for name, priority in (("p1", 1), ("p3", 3), ("p2", 2)):
-        bench.add(name, namespace=name, priority=priority)
-    assert bench.pop_names() == ["p3", "p2", "p1"]
-    assert bench.queue.pop_nowait() is None
+        harness.add(name, namespace=name, priority=priority)
+    assert harness.pop_names() == ["p3", "p2", "p1"]
+    assert harness.queue.pop_nowait() is None
 
 
 def test_the_queue_holds_what_came() -> None:
-    bench = Bench(make=FairShareQueue)
-    pods = [bench.add(name, namespace=namespace) for name, namespace in (("p", "a"), ("q", "a"), ("p2", "b"))]
-    assert bench.queues == {"p": "active", "q": "active", "p2": "active"}
-    found = bench.queue.get("a/q")
+    harness = QueueHarness(make=FairShareQueue)
+    pods = [
+        harness.add(name, namespace=namespace) for name, namespace in (("p", "a"), ("q", "a"), ("p2", "b"))
+    ]
+    assert harness.queues == {"p": "active", "q": "active", "p2": "active"}
+    found = harness.queue.get("a/q")
     assert found is not None
     assert found.pod is pods[1]
-    assert bench.queue.get("b/q") is None
+    assert harness.queue.get("b/q") is None
     for pod in pods:
-        bench.queue.delete(pod)
-        bench.queue.delete(pod)
-    assert bench.queues == {}
+        harness.queue.delete(pod)
+        harness.queue.delete(pod)
+    assert harness.queues == {}
 
 
 def test_a_closed_queue_follows_the_cluster_no_longer() -> None:

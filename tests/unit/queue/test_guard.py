@@ -22,7 +22,7 @@ from kuberth.queue.interface import QueueContext, SchedulingQueue
 from kuberth.queue.priority_queue import PriorityQueue
 from kuberth.testing import FakeClock, MemoryApi, make_node, make_pod, run_in_virtual_time
 from kuberth.testing.harness import World, running
-from tests.unit.queue.building import NODE_ADD, START_NS, make_context, on, queue_of_each, with_metadata
+from tests.unit.queue.harness import NODE_ADD, START_NS, make_context, on, queue_of_each, with_metadata
 
 NAME = "tests.unit.queue.test_guard.Fragile"
 
@@ -61,7 +61,7 @@ for _method in (*METHODS, "when_ready", "pending_pods", "in_flight", "get", "que
     setattr(Fragile, _method, _fragile(_method))
 
 
-class Bench:
+class GuardHarness:
     """A fragile queue behind its guard, on a clock that stands still."""
 
     def __init__(self, *, after: bool = False) -> None:
@@ -107,235 +107,239 @@ class Bench:
 
 
 @pytest.fixture(params=[False, True], ids=["before", "after"])
-def bench(request: pytest.FixtureRequest) -> Bench:
+def harness(request: pytest.FixtureRequest) -> GuardHarness:
     """The queue raises before it has done anything, or when all is done."""
-    return Bench(after=request.param)
+    return GuardHarness(after=request.param)
 
 
-def test_a_pod_that_could_not_be_added_is_added_again(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
-    bench.fail("add", 2)
-    bench.add("p")
+def test_a_pod_that_could_not_be_added_is_added_again(
+    harness: GuardHarness, caplog: pytest.LogCaptureFixture
+) -> None:
+    harness.fail("add", 2)
+    harness.add("p")
     assert f"queue {NAME} failed in add for pod default/p; it will be added again" in caplog.text
-    bench.add("q")
-    bench.wait(0.5)
-    assert bench.inner.failing == {"add": 0}, "the second pod took the second failure"
-    bench.wait(1)
-    assert bench.queues == {"p": "active", "q": "active"}
+    harness.add("q")
+    harness.wait(0.5)
+    assert harness.inner.failing == {"add": 0}, "the second pod took the second failure"
+    harness.wait(1)
+    assert harness.queues == {"p": "active", "q": "active"}
 
 
 def test_debts_are_settled_with_growing_delays(caplog: pytest.LogCaptureFixture) -> None:
-    bench = Bench()
-    bench.fail("add", 9)
-    bench.add("p")
+    harness = GuardHarness()
+    harness.fail("add", 9)
+    harness.add("p")
     tries: list[int] = []
     for second in range(1, 191):
-        before = bench.inner.failing["add"]
-        bench.wait(1)
-        if bench.inner.failing["add"] < before:
+        before = harness.inner.failing["add"]
+        harness.wait(1)
+        if harness.inner.failing["add"] < before:
             tries.append(second)
     assert tries == [1, 3, 7, 15, 31, 63, 123, 183]
     assert f"queue {NAME} failed in the addition it owes for pod default/p; it will be asked again" in (
         caplog.text
     )
-    bench.wait(60)
-    assert bench.queues == {"p": "active"}
+    harness.wait(60)
+    assert harness.queues == {"p": "active"}
 
 
 def test_a_tick_is_asked_for_when_a_debt_is_due() -> None:
-    bench = Bench()
-    bench.fail("add")
-    bench.add("p")
-    bench.clock.advance(0.75)
-    assert bench.queue.tick() == pytest.approx(0.25)
+    harness = GuardHarness()
+    harness.fail("add")
+    harness.add("p")
+    harness.clock.advance(0.75)
+    assert harness.queue.tick() == pytest.approx(0.25)
 
 
 @pytest.mark.parametrize("deleted", [False, True], ids=["stays", "goes"])
-def test_news_of_a_pod_change_what_is_owed(bench: Bench, deleted: bool) -> None:
-    bench.fail("add")
-    old = bench.add("p")
+def test_news_of_a_pod_change_what_is_owed(harness: GuardHarness, deleted: bool) -> None:
+    harness.fail("add")
+    old = harness.add("p")
     new = with_metadata(old, labels={"a": "b"})
-    bench.queue.update(old, PodInfo(new))
+    harness.queue.update(old, PodInfo(new))
     if deleted:
-        bench.queue.delete(new)
-    bench.wait(5)
-    assert bench.queues == ({} if deleted else {"p": "active"})
-    queued = bench.queue.get("default/p")
+        harness.queue.delete(new)
+    harness.wait(5)
+    assert harness.queues == ({} if deleted else {"p": "active"})
+    queued = harness.queue.get("default/p")
     assert (queued is None) == deleted
     assert queued is None or queued.pod is new
 
 
-def test_a_failed_update_adds_the_pod_again(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
-    old = bench.add("p", priority=1)
+def test_a_failed_update_adds_the_pod_again(harness: GuardHarness, caplog: pytest.LogCaptureFixture) -> None:
+    old = harness.add("p", priority=1)
     new = with_metadata(old, labels={"a": "b"})
-    bench.fail("update")
-    bench.queue.update(old, PodInfo(new))
+    harness.fail("update")
+    harness.queue.update(old, PodInfo(new))
     assert "failed in update for pod default/p; it will be added again" in caplog.text
-    bench.wait(1)
-    queued = bench.queue.get("default/p")
+    harness.wait(1)
+    queued = harness.queue.get("default/p")
     assert queued is not None
     assert queued.pod is new
-    assert bench.queues == {"p": "active"}
+    assert harness.queues == {"p": "active"}
 
 
 def test_an_update_that_fails_in_flight_changes_nothing(
-    bench: Bench, caplog: pytest.LogCaptureFixture
+    harness: GuardHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
-    old = bench.add("p")
-    queued = bench.pop("p")
-    bench.fail("update")
-    bench.queue.update(old, PodInfo(with_metadata(old, labels={"a": "b"})))
+    old = harness.add("p")
+    queued = harness.pop("p")
+    harness.fail("update")
+    harness.queue.update(old, PodInfo(with_metadata(old, labels={"a": "b"})))
     assert "failed in update for pod default/p; its attempt goes on" in caplog.text
-    bench.wait(5)
-    assert (bench.queues, bench.flying) == ({}, ["p"])
-    bench.queue.done(queued.uid)
-    bench.fail("update")
-    bench.queue.update(old, PodInfo(old))
-    bench.wait(5)
-    assert bench.queues == {"p": "active"}, "it is not in flight any more"
+    harness.wait(5)
+    assert (harness.queues, harness.flying) == ({}, ["p"])
+    harness.queue.done(queued.uid)
+    harness.fail("update")
+    harness.queue.update(old, PodInfo(old))
+    harness.wait(5)
+    assert harness.queues == {"p": "active"}, "it is not in flight any more"
 
 
 def test_a_pod_popped_before_its_retry_is_not_added_again() -> None:
-    bench = Bench()
-    old = bench.add("p")
-    bench.fail("update")
-    bench.queue.update(old, PodInfo(with_metadata(old, labels={"a": "b"})))
-    bench.pop("p")
-    bench.wait(5)
-    assert (bench.queues, bench.flying) == ({}, ["p"])
+    harness = GuardHarness()
+    old = harness.add("p")
+    harness.fail("update")
+    harness.queue.update(old, PodInfo(with_metadata(old, labels={"a": "b"})))
+    harness.pop("p")
+    harness.wait(5)
+    assert (harness.queues, harness.flying) == ({}, ["p"])
 
 
-def test_a_deletion_that_fails_is_tried_again(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
-    pod = bench.add("p")
-    bench.fail("delete")
-    bench.queue.delete(pod)
+def test_a_deletion_that_fails_is_tried_again(
+    harness: GuardHarness, caplog: pytest.LogCaptureFixture
+) -> None:
+    pod = harness.add("p")
+    harness.fail("delete")
+    harness.queue.delete(pod)
     assert "failed in delete for pod default/p; it will be deleted again" in caplog.text
-    bench.wait(1)
-    assert bench.queues == {}
+    harness.wait(1)
+    assert harness.queues == {}
 
 
 def test_a_pod_that_should_have_been_deleted_is_not_popped() -> None:
-    bench = Bench()
-    pod = bench.add("p", priority=9)
-    bench.add("q")
-    bench.fail("delete")
-    bench.queue.delete(pod)
-    bench.pop("q")
-    assert bench.flying == ["q"]
-    bench.wait(5)
-    assert bench.queues == {}
+    harness = GuardHarness()
+    pod = harness.add("p", priority=9)
+    harness.add("q")
+    harness.fail("delete")
+    harness.queue.delete(pod)
+    harness.pop("q")
+    assert harness.flying == ["q"]
+    harness.wait(5)
+    assert harness.queues == {}
 
 
 def test_a_deletion_owed_does_not_take_the_next_pod_of_that_name() -> None:
-    bench = Bench()
-    pod = bench.add("p")
-    bench.fail("delete")
-    bench.queue.delete(pod)
-    again = bench.add("p")
-    bench.wait(5)
-    assert bench.pop("p").pod is again
+    harness = GuardHarness()
+    pod = harness.add("p")
+    harness.fail("delete")
+    harness.queue.delete(pod)
+    again = harness.add("p")
+    harness.wait(5)
+    assert harness.pop("p").pod is again
 
 
 def test_a_pop_that_fails_is_asked_again_at_the_next_tick(
-    bench: Bench, caplog: pytest.LogCaptureFixture
+    harness: GuardHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
-    bench.inner.after = False
-    bench.add("p")
-    bench.fail("pop_nowait")
-    ready_calls = bench.ready_calls
-    assert bench.queue.pop_nowait() is None
+    harness.inner.after = False
+    harness.add("p")
+    harness.fail("pop_nowait")
+    ready_calls = harness.ready_calls
+    assert harness.queue.pop_nowait() is None
     assert f"queue {NAME} failed in pop_nowait; asking again at its next tick" in caplog.text
-    bench.wait(1)
-    assert bench.ready_calls == ready_calls + 1
-    bench.wait(1)
-    assert bench.ready_calls == ready_calls + 1
-    bench.pop("p")
+    harness.wait(1)
+    assert harness.ready_calls == ready_calls + 1
+    harness.wait(1)
+    assert harness.ready_calls == ready_calls + 1
+    harness.pop("p")
 
 
 def test_what_is_no_pod_is_not_popped(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    bench = Bench()
-    monkeypatch.setattr(bench.inner, "pop_nowait", lambda: make_pod("p"))
-    assert bench.queue.pop_nowait() is None
+    harness = GuardHarness()
+    monkeypatch.setattr(harness.inner, "pop_nowait", lambda: make_pod("p"))
+    assert harness.queue.pop_nowait() is None
     assert "where a QueuedPod or None is expected" in caplog.text
 
 
-def test_a_failed_requeue_adds_the_pod_again(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
-    bench.add("p")
-    queued = bench.pop("p")
-    bench.fail("requeue")
-    bench.reject(queued, "A")
+def test_a_failed_requeue_adds_the_pod_again(harness: GuardHarness, caplog: pytest.LogCaptureFixture) -> None:
+    harness.add("p")
+    queued = harness.pop("p")
+    harness.fail("requeue")
+    harness.reject(queued, "A")
     assert "failed in requeue for pod default/p; it will be added again" in caplog.text
-    assert bench.flying == []
-    bench.wait(1)
-    assert bench.queues == {"p": "active"}
+    assert harness.flying == []
+    harness.wait(1)
+    assert harness.queues == {"p": "active"}
 
 
 def test_a_pod_that_waits_already_is_refused_as_the_interface_has_it() -> None:
-    bench = Bench()
-    pod = bench.add("p")
-    queued = bench.pop("p")
-    bench.queue.add(PodInfo(pod))
+    harness = GuardHarness()
+    pod = harness.add("p")
+    queued = harness.pop("p")
+    harness.queue.add(PodInfo(pod))
     with pytest.raises(QueueError, match="already present"):
-        bench.reject(queued, "A")
-    bench.wait(5)
-    assert (bench.queues, bench.flying) == ({"p": "active"}, [])
+        harness.reject(queued, "A")
+    harness.wait(5)
+    assert (harness.queues, harness.flying) == ({"p": "active"}, [])
 
 
 def test_a_queue_error_of_another_kind_is_a_failure(caplog: pytest.LogCaptureFixture) -> None:
-    bench = Bench()
-    bench.add("p")
-    queued = bench.pop("p")
-    bench.inner.raises = lambda: QueueError("not today")
-    bench.fail("requeue")
-    bench.reject(queued, "A")
+    harness = GuardHarness()
+    harness.add("p")
+    queued = harness.pop("p")
+    harness.inner.raises = lambda: QueueError("not today")
+    harness.fail("requeue")
+    harness.reject(queued, "A")
     assert "not today" in caplog.text
-    bench.wait(1)
-    assert bench.queues == {"p": "active"}
+    harness.wait(1)
+    assert harness.queues == {"p": "active"}
 
 
-def test_a_pod_is_not_in_flight_for_ever(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
-    bench.add("p")
-    queued = bench.pop("p")
-    bench.fail("done")
-    bench.queue.done(queued.uid)
+def test_a_pod_is_not_in_flight_for_ever(harness: GuardHarness, caplog: pytest.LogCaptureFixture) -> None:
+    harness.add("p")
+    queued = harness.pop("p")
+    harness.fail("done")
+    harness.queue.done(queued.uid)
     assert f"failed in done for pod with uid {queued.uid}; it will be repeated" in caplog.text
-    bench.wait(1)
-    assert bench.flying == []
+    harness.wait(1)
+    assert harness.flying == []
 
 
 @pytest.mark.parametrize("method", ["move", "activate"])
 def test_pods_that_waited_for_a_lost_event_are_tried_again(
     method: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    bench = Bench()
-    pod = bench.add("p")
-    bench.reject(bench.pop("p"), "A")
-    assert bench.queues == {"p": "unschedulable"}
-    bench.fail(method)
+    harness = GuardHarness()
+    pod = harness.add("p")
+    harness.reject(harness.pop("p"), "A")
+    assert harness.queues == {"p": "unschedulable"}
+    harness.fail(method)
     if method == "move":
-        bench.queue.move(NODE_ADD, None, None)
+        harness.queue.move(NODE_ADD, None, None)
         assert "failed in move at event NodeAdd; all pending pods are tried again" in caplog.text
     else:
-        bench.queue.activate({"default/p": pod})
+        harness.queue.activate({"default/p": pod})
         assert "failed in activate for pod default/p; all pending pods" in caplog.text
-    assert bench.queues == {"p": "unschedulable"}
-    bench.wait(1)
-    assert bench.queues == {"p": "backoff"}
+    assert harness.queues == {"p": "unschedulable"}
+    harness.wait(1)
+    assert harness.queues == {"p": "backoff"}
 
 
 def test_one_lost_event_stands_for_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    bench = Bench()
+    harness = GuardHarness()
     seen: list[object] = []
 
     def move(event: object, *_: object, **__: object) -> NoReturn:
         seen.append(event)
         raise RuntimeError("never")
 
-    monkeypatch.setattr(bench.inner, "move", move)
+    monkeypatch.setattr(harness.inner, "move", move)
     for _ in range(12):
-        bench.queue.move(NODE_ADD, None, None)
-        bench.wait(0.3)
+        harness.queue.move(NODE_ADD, None, None)
+        harness.wait(0.3)
     assert seen.count(LOST_EVENT) == 2, "after one second and two more"
 
 
@@ -343,34 +347,34 @@ def test_one_lost_event_stands_for_many(monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_tick_that_answers_nonsense(
     answer: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    bench = Bench()
-    monkeypatch.setattr(bench.inner, "tick", lambda: answer)
-    assert bench.queue.tick() == 1.0
+    harness = GuardHarness()
+    monkeypatch.setattr(harness.inner, "tick", lambda: answer)
+    assert harness.queue.tick() == 1.0
     assert "where a number of seconds is expected" in caplog.text
 
 
 @pytest.mark.parametrize("answer", [0, 0.25, 30])
 def test_a_tick_that_says_when(answer: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    bench = Bench()
-    monkeypatch.setattr(bench.inner, "tick", lambda: answer)
-    assert bench.queue.tick() == answer
+    harness = GuardHarness()
+    monkeypatch.setattr(harness.inner, "tick", lambda: answer)
+    assert harness.queue.tick() == answer
 
 
 def test_a_tick_that_fails(caplog: pytest.LogCaptureFixture) -> None:
-    bench = Bench()
-    bench.fail("tick")
-    assert bench.queue.tick() == 1.0
+    harness = GuardHarness()
+    harness.fail("tick")
+    assert harness.queue.tick() == 1.0
     assert f"queue {NAME} failed in tick; ticking again in 1 s" in caplog.text
 
 
 def test_a_queue_whose_when_ready_fails_is_tried_at_every_tick() -> None:
-    bench = Bench()
-    bench.fail("when_ready")
-    bench.queue.when_ready(bench.count_ready)
-    before = bench.ready_calls
+    harness = GuardHarness()
+    harness.fail("when_ready")
+    harness.queue.when_ready(harness.count_ready)
+    before = harness.ready_calls
     for _ in range(3):
-        bench.wait(1)
-    assert bench.ready_calls == before + 3
+        harness.wait(1)
+    assert harness.ready_calls == before + 3
 
 
 @pytest.mark.parametrize(
@@ -379,10 +383,10 @@ def test_a_queue_whose_when_ready_fails_is_tried_at_every_tick() -> None:
 def test_failing_reads_return_empty_answers(
     method: str, answer: object, caplog: pytest.LogCaptureFixture
 ) -> None:
-    bench = Bench()
-    bench.add("p")
-    bench.fail(method)
-    look = getattr(bench.queue, method)
+    harness = GuardHarness()
+    harness.add("p")
+    harness.fail(method)
+    look = getattr(harness.queue, method)
     assert (look("default/p") if method in ("get", "queue_of") else look()) == answer
     assert f"failed in {method}" in caplog.text
 
@@ -390,24 +394,24 @@ def test_failing_reads_return_empty_answers(
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("exception", [asyncio.CancelledError, SystemExit, GeneratorExit], ids=str)
 def test_nothing_passes_the_guard(method: str, exception: type[BaseException]) -> None:
-    bench = Bench()
-    bench.inner.raises = exception
-    pod = bench.add("p")
-    queued = bench.pop("p") if method in ("requeue", "done") else None
-    bench.fail(method)
+    harness = GuardHarness()
+    harness.inner.raises = exception
+    pod = harness.add("p")
+    queued = harness.pop("p") if method in ("requeue", "done") else None
+    harness.fail(method)
     calls: dict[str, Callable[[], object]] = {
-        "add": lambda: bench.add("q"),
-        "update": lambda: bench.queue.update(pod, PodInfo(pod)),
-        "delete": lambda: bench.queue.delete(pod),
-        "pop_nowait": bench.queue.pop_nowait,
-        "requeue": lambda: bench.queue.requeue(queued),  # type: ignore[arg-type]
-        "done": lambda: bench.queue.done(pod.metadata.uid),
-        "move": lambda: bench.queue.move(NODE_ADD, None, None),
-        "activate": lambda: bench.queue.activate({"default/p": pod}),
-        "tick": bench.queue.tick,
+        "add": lambda: harness.add("q"),
+        "update": lambda: harness.queue.update(pod, PodInfo(pod)),
+        "delete": lambda: harness.queue.delete(pod),
+        "pop_nowait": harness.queue.pop_nowait,
+        "requeue": lambda: harness.queue.requeue(queued),  # type: ignore[arg-type]
+        "done": lambda: harness.queue.done(pod.metadata.uid),
+        "move": lambda: harness.queue.move(NODE_ADD, None, None),
+        "activate": lambda: harness.queue.activate({"default/p": pod}),
+        "tick": harness.queue.tick,
     }
     calls[method]()
-    assert bench.inner.failing == {method: 0}
+    assert harness.inner.failing == {method: 0}
 
 
 # In a whole scheduler
@@ -489,16 +493,16 @@ def test_a_queue_is_given_what_it_needs_and_closed() -> None:
 
 
 def test_time_in_the_guard_is_the_clocks() -> None:
-    bench = Bench()
-    bench.fail("add")
-    bench.add("p")
-    assert bench.clock.now_ns() == START_NS
-    assert bench.queue.tick() == 1.0
-    assert bench.queues == {}
-    bench.clock.advance(1)
-    assert bench.clock.now_ns() == START_NS + NANOSECONDS
-    bench.queue.tick()
-    assert bench.queues == {"p": "active"}
+    harness = GuardHarness()
+    harness.fail("add")
+    harness.add("p")
+    assert harness.clock.now_ns() == START_NS
+    assert harness.queue.tick() == 1.0
+    assert harness.queues == {}
+    harness.clock.advance(1)
+    assert harness.clock.now_ns() == START_NS + NANOSECONDS
+    harness.queue.tick()
+    assert harness.queues == {"p": "active"}
 
 
 def test_a_queue_is_closed_also_when_the_scheduler_is_cancelled() -> None:
@@ -523,12 +527,12 @@ def test_a_queue_is_closed_also_when_the_scheduler_is_cancelled() -> None:
 def test_a_pod_is_deleted_before_it_is_added_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    bench = Bench()
-    bench.fail("add")
-    pod = bench.add("p")
+    harness = GuardHarness()
+    harness.fail("add")
+    pod = harness.add("p")
     calls: list[tuple[str, object]] = []
-    monkeypatch.setattr(bench.inner, "done", lambda uid: calls.append(("done", uid)))
-    monkeypatch.setattr(bench.inner, "delete", lambda gone: calls.append(("delete", gone)))
-    monkeypatch.setattr(bench.inner, "add", lambda info: calls.append(("add", info.pod)))
-    bench.wait(1)
+    monkeypatch.setattr(harness.inner, "done", lambda uid: calls.append(("done", uid)))
+    monkeypatch.setattr(harness.inner, "delete", lambda gone: calls.append(("delete", gone)))
+    monkeypatch.setattr(harness.inner, "add", lambda info: calls.append(("add", info.pod)))
+    harness.wait(1)
     assert calls == [("done", pod.metadata.uid), ("delete", pod), ("add", pod)]

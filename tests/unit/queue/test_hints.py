@@ -14,7 +14,7 @@ from kuberth.framework.queued_pod import QueuedPod
 from kuberth.observe.metrics import SchedulerMetrics
 from kuberth.queue.hints import Hints, Worth
 from kuberth.testing import make_node, make_pod
-from tests.unit.queue.building import NODE_ADD, NODE_LABEL, NODE_TAINT, SCHEDULER, always, failing, on
+from tests.unit.queue.harness import NODE_ADD, NODE_LABEL, NODE_TAINT, SCHEDULER, always, failing, on
 
 QUEUE, SKIP = always(Hint.QUEUE), always(Hint.SKIP)
 

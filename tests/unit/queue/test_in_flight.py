@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from kuberth.framework.cluster_events import ClusterEvent
 from kuberth.queue.in_flight import InFlight
 from kuberth.testing import make_pod
-from tests.unit.queue.building import NODE_ADD, NODE_TAINT
+from tests.unit.queue.harness import NODE_ADD, NODE_TAINT
 
 PODS = {name: make_pod(name, uid=name) for name in "abcd"}
 

@@ -25,7 +25,7 @@ from kuberth.queue.fair_share import FairShareQueue
 from kuberth.queue.interface import QueueContext
 from kuberth.queue.priority_queue import POD_POPPED, PriorityQueue
 from kuberth.testing import FakeClock, make_node, make_pod
-from tests.unit.queue.building import (
+from tests.unit.queue.harness import (
     GATES,
     NODE_ADD,
     NODE_TAINT,

@@ -13,7 +13,7 @@ from kuberth.framework.extension_points import QueueSortPlugin
 from kuberth.framework.queued_pod import QueuedPod
 from kuberth.queue.sub_queues import OrderedSubQueue, SortValue, sort_value_of
 from kuberth.testing import make_pod
-from tests.unit.queue.building import Bench, ByPriority
+from tests.unit.queue.harness import ByPriority, QueueHarness
 
 
 class LessOnly(QueueSortPlugin):
@@ -182,22 +182,22 @@ def test_the_order_holds_when_dead_entries_are_swept_out(seed: int) -> None:
     ids=lambda plugin: str(plugin.name),
 )
 def test_queue_order_with_and_without_a_sort_key(plugin: QueueSortPlugin) -> None:
-    bench = Bench(sort=plugin)
+    harness = QueueHarness(sort=plugin)
     for name, priority in (("low", 1), ("high", 5), ("low-too", 1), ("highest", 9)):
-        bench.add(name, priority=priority)
-        bench.clock.advance(1)
-    assert bench.pop_names() == ["highest", "high", "low", "low-too"]
+        harness.add(name, priority=priority)
+        harness.clock.advance(1)
+    assert harness.pop_names() == ["highest", "high", "low", "low-too"]
 
 
 @pytest.mark.parametrize("plugin", [Broken(), Indifferent()], ids=lambda plugin: str(plugin.name))
 def test_a_sort_that_fails_or_does_not_care_gives_arrival_order(
     plugin: QueueSortPlugin, caplog: pytest.LogCaptureFixture
 ) -> None:
-    bench = Bench(sort=plugin)
+    harness = QueueHarness(sort=plugin)
     names = [f"p{number}" for number in range(20)]
     for name in names:
-        bench.add(name)
-    assert bench.pop_names() == names
+        harness.add(name)
+    assert harness.pop_names() == names
     failures = [record for record in caplog.records if record.levelno == logging.ERROR]
     assert bool(failures) == isinstance(plugin, Broken)
     assert all("'Broken' failed at QueueSort" in record.getMessage() for record in failures)
@@ -210,8 +210,8 @@ def test_an_update_sorts_a_ready_pod_again_even_without_a_sort_key() -> None:
         def less(self, first: QueuedPod, second: QueuedPod) -> bool:
             return first.info.labels["rank"] < second.info.labels["rank"]
 
-    bench = Bench(sort=ByLabel())
-    pods = {name: bench.add(name, labels={"rank": name}) for name in "bcdefgh"}
-    bench.update(pods["b"], make_pod("b", uid=pods["b"].metadata.uid, labels={"rank": "z"}))
-    bench.update(pods["h"], make_pod("h", uid=pods["h"].metadata.uid, labels={"rank": "a"}))
-    assert bench.pop_names() == ["h", "c", "d", "e", "f", "g", "b"]
+    harness = QueueHarness(sort=ByLabel())
+    pods = {name: harness.add(name, labels={"rank": name}) for name in "bcdefgh"}
+    harness.update(pods["b"], make_pod("b", uid=pods["b"].metadata.uid, labels={"rank": "z"}))
+    harness.update(pods["h"], make_pod("h", uid=pods["h"].metadata.uid, labels={"rank": "a"}))
+    assert harness.pop_names() == ["h", "c", "d", "e", "f", "g", "b"]

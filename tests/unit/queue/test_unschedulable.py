@@ -17,14 +17,14 @@ from kuberth.observe.metrics import SchedulerMetrics
 from kuberth.queue.hints import Hints
 from kuberth.queue.unschedulable import UnschedulablePods
 from kuberth.testing import make_node, make_pod
-from tests.unit.queue.building import (
+from tests.unit.queue.harness import (
     GATES,
     GATES_GONE,
     NODE_ADD,
     NODE_LABEL,
     NODE_TAINT,
     SCHEDULER,
-    Bench,
+    QueueHarness,
     after_own_gates_are_gone,
     always,
     kept_events,
@@ -123,33 +123,35 @@ def test_gated_pods_are_not_looked_at_by_events_that_cannot_open_their_gates() -
         checked.append(pod.metadata.name)
         return True
 
-    bench = Bench(hints=on("A", NODE_ADD, NODE_TAINT), pre_enqueue=pre_enqueue)
+    harness = QueueHarness(hints=on("A", NODE_ADD, NODE_TAINT), pre_enqueue=pre_enqueue)
     for number in range(50):
-        bench.add(f"gated-{number}", gates=["wait"])
-    bench.fail("p", "A")
+        harness.add(f"gated-{number}", gates=["wait"])
+    harness.fail("p", "A")
     asked.clear()
     checked: list[str] = []
     for event in (NODE_TAINT, NODE_LABEL, events.ASSIGNED_POD_DELETE, events.ASSIGNED_POD_ADD):
-        bench.queue.move(event, None, make_node("n"), pre_check=pre_check)
+        harness.queue.move(event, None, make_node("n"), pre_check=pre_check)
     assert asked == ["PreEnqueue"]
     assert checked == ["p"]
-    assert bench.queues["p"] == "backoff"
-    assert bench.metrics.queueing_hint_execution_duration.values[("A", NODE_TAINT.label, "Queue")].count == 1
+    assert harness.queues["p"] == "backoff"
+    assert (
+        harness.metrics.queueing_hint_execution_duration.values[("A", NODE_TAINT.label, "Queue")].count == 1
+    )
 
 
 def test_what_is_kept_for_pods_in_flight_does_not_grow_with_gated_pods() -> None:
     kept: dict[int, float] = {}
     for gated in (0, 40):
-        bench = Bench(hints=on("A", NODE_ADD, NODE_TAINT))
-        bench.add("flying")
-        bench.pop("flying")
-        pods = [bench.add(f"gated-{number}", gates=["wait"]) for number in range(gated)]
+        harness = QueueHarness(hints=on("A", NODE_ADD, NODE_TAINT))
+        harness.add("flying")
+        harness.pop("flying")
+        pods = [harness.add(f"gated-{number}", gates=["wait"]) for number in range(gated)]
         for event in (NODE_ADD, NODE_LABEL, NODE_TAINT):
-            bench.queue.move(event, None, None)
+            harness.queue.move(event, None, None)
         for pod in pods:
-            bench.queue.delete(bench.update(pod, ungated(pod)))
-        kept[gated] = kept_events(bench.metrics)
-        assert len(bench.queue.in_flight()) == 1
+            harness.queue.delete(harness.update(pod, ungated(pod)))
+        kept[gated] = kept_events(harness.metrics)
+        assert len(harness.queue.in_flight()) == 1
     assert kept == {0: 2, 40: 2}
 
 
@@ -161,16 +163,16 @@ def test_a_pod_that_is_gated_later_waits_for_its_gate_only() -> None:
         return Status.unschedulable("closed").by("Door") if closed else SUCCESS
 
     hints = [*on("A", NODE_ADD, hint=always(Hint.QUEUE)), *on("Door", NODE_TAINT)]
-    bench = Bench(hints=hints, pre_enqueue=pre_enqueue)
-    bench.fail("p", "A")
+    harness = QueueHarness(hints=hints, pre_enqueue=pre_enqueue)
+    harness.fail("p", "A")
     closed = True
-    bench.queue.move(NODE_ADD, None, None)
-    assert bench.queues == {"p": "gated"}
+    harness.queue.move(NODE_ADD, None, None)
+    assert harness.queues == {"p": "gated"}
     closed = False
-    bench.queue.move(NODE_ADD, None, None)
-    assert bench.queues == {"p": "gated"}, "not an event of the door"
-    bench.queue.move(NODE_TAINT, None, None)
-    assert bench.queues == {"p": "backoff"}
+    harness.queue.move(NODE_ADD, None, None)
+    assert harness.queues == {"p": "gated"}, "not an event of the door"
+    harness.queue.move(NODE_TAINT, None, None)
+    assert harness.queues == {"p": "backoff"}
 
 
 def by_labels(info: PodInfo) -> bytes:

@@ -28,8 +28,8 @@ from kuberth.framework import (
 from kuberth.outcomes.placement import Choice
 from kuberth.outcomes.rejection import NO_NODES, Rejection
 from kuberth.testing import make_pod
-from tests.unit.framework.rig import plugin
-from tests.unit.scheduling.parts import parts
+from tests.unit.framework.harness import plugin
+from tests.unit.scheduling.harness import make_harness
 
 
 def rejecting(name: str, *nodes: str, log: list[str] | None = None) -> type[Plugin]:
@@ -54,7 +54,7 @@ def fit_error(rejection: Rejection) -> FitError:
 
 
 def test_a_placed_pod_is_counted_on_its_node_at_once() -> None:
-    scheduler = parts(scoring("S", n2=5))
+    scheduler = make_harness(scoring("S", n2=5))
     placement = scheduler.place(make_pod("p", cpu="1", uid="u"))
     assert (placement.node_name, placement.pod.spec.node_name) == ("n2", "n2")
     assert scheduler.made.cluster.is_assumed("u")
@@ -64,7 +64,7 @@ def test_a_placed_pod_is_counted_on_its_node_at_once() -> None:
 
 
 def test_the_highest_total_wins() -> None:
-    scheduler = parts(
+    scheduler = make_harness(
         scoring("A", n1=50, n2=10), scoring("B", n2=30, n3=20), rejecting("F", "n3"), weights={"A": 1, "B": 2}
     )
     placement = scheduler.place(make_pod("p"))
@@ -73,7 +73,7 @@ def test_the_highest_total_wins() -> None:
 
 def test_among_equals_the_lot_decides() -> None:
     chosen = {
-        parts(scoring("S", n1=7, n3=7), rng=random.Random(seed)).place(make_pod("p")).node_name
+        make_harness(scoring("S", n1=7, n3=7), rng=random.Random(seed)).place(make_pod("p")).node_name
         for seed in range(20)
     }
     assert chosen == {"n1", "n3"}
@@ -81,7 +81,7 @@ def test_among_equals_the_lot_decides() -> None:
 
 def test_a_single_node_needs_no_scores() -> None:
     log: list[str] = []
-    scheduler = parts(
+    scheduler = make_harness(
         rejecting("F", "n1", "n3"),
         plugin("S", PreScorePlugin, ScorePlugin, pre_score=None, score=0, log=log),
     )
@@ -91,7 +91,7 @@ def test_a_single_node_needs_no_scores() -> None:
 
 def test_without_score_plugins_the_first_that_passes_is_taken_and_all_get_their_turn() -> None:
     log: list[str] = []
-    scheduler = parts(plugin("S", PreScorePlugin, pre_score=None, log=log))
+    scheduler = make_harness(plugin("S", PreScorePlugin, pre_score=None, log=log))
     chosen = [scheduler.place(make_pod(name)).choice for name in "abcd"]
     assert [choice.evaluated_nodes for choice in chosen] == [1, 1, 1, 1]
     assert [choice.node_name for choice in chosen] == ["n1", "n2", "n3", "n1"]
@@ -99,7 +99,7 @@ def test_without_score_plugins_the_first_that_passes_is_taken_and_all_get_their_
 
 
 def test_a_nomination_ends_when_the_pod_is_placed() -> None:
-    scheduler = parts()
+    scheduler = make_harness()
     pod = make_pod("p", uid="u")
     scheduler.made.nominator.nominate(PodInfo(pod), "n1")
     scheduler.place(pod)
@@ -122,7 +122,7 @@ def test_a_nomination_ends_when_the_pod_is_placed() -> None:
     ],
 )
 def test_enough_nodes_end_the_search(of_all: int | None, of_profile: int | None, looked_at: int) -> None:
-    scheduler = parts(
+    scheduler = make_harness(
         scoring("S"),
         nodes=[f"n{number}" for number in range(300)],
         percentage_of_all=of_all,
@@ -140,7 +140,7 @@ def test_the_next_search_starts_where_the_last_one_ended() -> None:
         pre_score=lambda _s, _p, nodes: seen.append(set(nodes.names())),
         score=0,
     )
-    scheduler = parts(noting, nodes=[f"n{number}" for number in range(200)], percentage=50)
+    scheduler = make_harness(noting, nodes=[f"n{number}" for number in range(200)], percentage=50)
     for name in "abc":
         scheduler.place(make_pod(name))
     assert len(seen[0]) == len(seen[1]) == 100
@@ -149,7 +149,7 @@ def test_the_next_search_starts_where_the_last_one_ended() -> None:
 
 
 def test_a_deleted_node_is_never_chosen() -> None:
-    scheduler = parts(scoring("S", n2=9))
+    scheduler = make_harness(scoring("S", n2=9))
     scheduler.made.cluster.remove_node("n2")
     placement = scheduler.place(make_pod("p"))
     assert placement.node_name in ("n1", "n3")
@@ -161,7 +161,7 @@ def test_a_deleted_node_is_never_chosen() -> None:
 
 def test_the_nominated_node_is_tried_first_and_alone() -> None:
     log: list[str] = []
-    scheduler = parts(rejecting("F", "n1", log=log), scoring("S", n3=100))
+    scheduler = make_harness(rejecting("F", "n1", log=log), scoring("S", n3=100))
     pod = make_pod("p", status={"nominatedNodeName": "n2"})
     assert scheduler.place(pod).choice == Choice("n2", 1, 1)
     assert log == ["n2"]
@@ -169,7 +169,7 @@ def test_the_nominated_node_is_tried_first_and_alone() -> None:
 
 @pytest.mark.parametrize("nominated", ["n1", "n9"], ids=["does-not-pass", "is-gone"])
 def test_otherwise_all_nodes_are_searched(nominated: str) -> None:
-    scheduler = parts(rejecting("F", "n1"), scoring("S", n3=100))
+    scheduler = make_harness(rejecting("F", "n1"), scoring("S", n3=100))
     pod = make_pod("p", status={"nominatedNodeName": nominated})
     assert scheduler.place(pod).choice == Choice("n3", 3, 2)
 
@@ -179,7 +179,7 @@ def test_otherwise_all_nodes_are_searched(nominated: str) -> None:
 
 def test_no_nodes_at_all() -> None:
     log: list[str] = []
-    scheduler = parts(plugin("P", PostFilterPlugin, post_filter=(None, None), log=log), nodes=[])
+    scheduler = make_harness(plugin("P", PostFilterPlugin, post_filter=(None, None), log=log), nodes=[])
     rejection = scheduler.reject(make_pod("p"))
     assert rejection.status == Status.unresolvable(NO_NODES)
     assert rejection.nomination == ""
@@ -187,7 +187,7 @@ def test_no_nodes_at_all() -> None:
 
 
 def test_every_node_says_why() -> None:
-    scheduler = parts(rejecting("A", "n1"), rejecting("B", "n2", "n3"))
+    scheduler = make_harness(rejecting("A", "n1"), rejecting("B", "n2", "n3"))
     rejection = scheduler.reject(make_pod("p"))
     assert rejection.status.code is Code.UNSCHEDULABLE
     assert rejection.status.message == "0/3 nodes are available: 1 A says no, 2 B says no."
@@ -227,7 +227,7 @@ def test_every_node_says_why() -> None:
 )
 def test_post_filter_may_nominate_a_node(answers: list[Any], nomination: str | None, message: str) -> None:
     plugins = [plugin(f"P{i}", PostFilterPlugin, post_filter=answer) for i, answer in enumerate(answers)]
-    rejection = parts(rejecting("F"), *plugins).reject(make_pod("p"))
+    rejection = make_harness(rejecting("F"), *plugins).reject(make_pod("p"))
     assert rejection.nomination == nomination
     assert rejection.status.message == message
     assert rejection.status.code is Code.UNSCHEDULABLE
@@ -235,13 +235,13 @@ def test_post_filter_may_nominate_a_node(answers: list[Any], nomination: str | N
 
 def test_post_filter_is_not_asked_when_there_is_a_place() -> None:
     log: list[str] = []
-    parts(plugin("P", PostFilterPlugin, post_filter=(None, None), log=log)).place(make_pod("p"))
+    make_harness(plugin("P", PostFilterPlugin, post_filter=(None, None), log=log)).place(make_pod("p"))
     assert log == []
 
 
 def test_a_rejection_by_pre_filter_spares_the_nodes() -> None:
     log: list[str] = []
-    scheduler = parts(
+    scheduler = make_harness(
         plugin("A", PreFilterPlugin, pre_filter=Status.unresolvable("no such claim")),
         rejecting("F", log=log),
         plugin("P", PostFilterPlugin, post_filter=(None, Status.unschedulable("nor preemption")), log=log),
@@ -255,14 +255,14 @@ def test_a_rejection_by_pre_filter_spares_the_nodes() -> None:
 def test_only_the_nodes_pre_filter_left_are_looked_at() -> None:
     log: list[str] = []
     narrowing = plugin("A", PreFilterPlugin, pre_filter=PreFilterResult(frozenset({"n2", "n3", "gone"})))
-    scheduler = parts(narrowing, rejecting("F", "n2", log=log), scoring("S"))
+    scheduler = make_harness(narrowing, rejecting("F", "n2", log=log), scoring("S"))
     assert scheduler.place(make_pod("p")).choice == Choice("n3", 2, 1)
     assert log == ["n2", "n3"]
 
 
 def test_nodes_that_pre_filter_left_out_are_in_the_message() -> None:
     narrowing = plugin("A", PreFilterPlugin, pre_filter=PreFilterResult(frozenset({"n2"})))
-    rejection = parts(narrowing, rejecting("F")).reject(make_pod("p"))
+    rejection = make_harness(narrowing, rejecting("F")).reject(make_pod("p"))
     assert (
         rejection.status.message
         == "0/3 nodes are available: 1 F says no, 2 node(s) didn't satisfy plugin(s) [A]."
@@ -272,7 +272,7 @@ def test_nodes_that_pre_filter_left_out_are_in_the_message() -> None:
 
 def test_a_narrowing_to_nodes_that_are_gone() -> None:
     narrowing = plugin("A", PreFilterPlugin, pre_filter=PreFilterResult(frozenset({"gone"})))
-    rejection = parts(narrowing).reject(make_pod("p"))
+    rejection = make_harness(narrowing).reject(make_pod("p"))
     assert rejection.status.message == "0/3 nodes are available: 3 node(s) didn't satisfy plugin(s) [A]."
     assert fit_error(rejection).diagnosis.unschedulable_plugins == {"A"}
 
@@ -298,7 +298,7 @@ def test_a_narrowing_to_nodes_that_are_gone() -> None:
 )
 def test_a_failing_plugin_aborts_the_cycle(bad: type[Plugin], point: str) -> None:
     log: list[str] = []
-    scheduler = parts(
+    scheduler = make_harness(
         bad,
         scoring("S"),
         plugin(
@@ -341,7 +341,7 @@ def test_a_failing_plugin_aborts_the_cycle(bad: type[Plugin], point: str) -> Non
 def test_a_pod_refused_its_node_leaves_no_trace(point: str, answer: Any, code: Code, message: str) -> None:
     log: list[str] = []
     answers = {"reserve": None, "permit": None, point: answer}
-    scheduler = parts(
+    scheduler = make_harness(
         plugin("A", ReservePlugin, reserve=None, unreserve=None, log=log),
         plugin("B", ReservePlugin, PermitPlugin, unreserve=ValueError("stuck"), log=log, **answers),
         plugin("C", ReservePlugin, reserve=None, unreserve=None, log=log),
@@ -365,7 +365,7 @@ def test_a_pod_refused_its_node_leaves_no_trace(point: str, answer: Any, code: C
 
 def test_a_pod_that_has_to_wait_keeps_its_node() -> None:
     log: list[str] = []
-    scheduler = parts(
+    scheduler = make_harness(
         plugin(
             "A",
             ReservePlugin,
@@ -388,7 +388,7 @@ def test_plugins_see_the_pod_on_its_node_from_reserve_on() -> None:
     def note(_state: object, pod: Any, node_name: str) -> None:
         seen.append((pod.spec.node_name, node_name))
 
-    parts(
+    make_harness(
         plugin("A", ReservePlugin, PermitPlugin, reserve=note, unreserve=note, permit=note), nodes=["n1"]
     ).place(make_pod("p"))
     assert seen == [("n1", "n1"), ("n1", "n1")]
@@ -407,7 +407,7 @@ def test_why_a_node_does_not_pass_is_asked_only_if_none_does(rejected: str, eval
     def judge(_state: object, _pod: object, nodes: Nodes) -> Verdict:
         return Verdict(np.array([name in rejected.split() for name in nodes.names()], np.int64), why)
 
-    scheduler = parts(plugin("F", FilterPlugin, filter_nodes=judge), nodes=["n1", "n2"])
+    scheduler = make_harness(plugin("F", FilterPlugin, filter_nodes=judge), nodes=["n1", "n2"])
     scheduler.decide(make_pod("p"))
     assert sorted(set(asked)) == evaluated
 
@@ -420,6 +420,6 @@ class Always(random.Random):
 
 
 def test_some_cycles_time_single_plugins() -> None:
-    scheduler = parts(rejecting("F"), rng=Always())
+    scheduler = make_harness(rejecting("F"), rng=Always())
     scheduler.reject(make_pod("p"))
     assert ("F", "Filter", "Unschedulable") in scheduler.made.metrics.plugin_execution_duration.values

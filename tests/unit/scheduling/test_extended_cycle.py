@@ -29,8 +29,8 @@ from kuberth.outcomes.placement import Placement
 from kuberth.outcomes.rejection import Rejection
 from kuberth.scheduling.extended_cycle import MAX_ROUNDS
 from kuberth.testing import make_pod
-from tests.unit.framework.rig import plugin
-from tests.unit.scheduling.parts import Parts, parts
+from tests.unit.framework.harness import plugin
+from tests.unit.scheduling.harness import CycleHarness, make_harness
 
 
 class Scripted(HttpExtender):
@@ -50,7 +50,7 @@ class Scripted(HttpExtender):
 
 
 def run(
-    scheduler: Parts, extender: HttpExtender | Sequence[HttpExtender], pod: Pod
+    scheduler: CycleHarness, extender: HttpExtender | Sequence[HttpExtender], pod: Pod
 ) -> Placement | Rejection | None:
     scheduler.runner.extenders = Extenders([extender] if isinstance(extender, HttpExtender) else extender)
     stored = scheduler.made.api.put(pod)
@@ -85,7 +85,9 @@ def test_a_pod_that_is_always_overtaken_returns_with_an_error() -> None:
         turns.append(1)
         return len(turns) % 2 == 0
 
-    scheduler = parts(plugin("F", PreFilterPlugin, FilterPlugin, pre_filter=begin, filter=full), nodes=["n1"])
+    scheduler = make_harness(
+        plugin("F", PreFilterPlugin, FilterPlugin, pre_filter=begin, filter=full), nodes=["n1"]
+    )
     extender = Scripted(meanwhile)
     outcome = run(scheduler, extender, make_pod("p"))
     assert isinstance(outcome, Rejection)
@@ -97,7 +99,7 @@ def test_a_pod_that_is_always_overtaken_returns_with_an_error() -> None:
 
 def test_nothing_is_judged_again_if_nothing_changed() -> None:
     log: list[str] = []
-    scheduler = parts(plugin("F", FilterPlugin, log=log, filter=None), nodes=["n1"])
+    scheduler = make_harness(plugin("F", FilterPlugin, log=log, filter=None), nodes=["n1"])
     assert isinstance(run(scheduler, Scripted(), make_pod("p")), Placement)
     assert log == ["F.filter"]
 
@@ -110,7 +112,7 @@ def test_a_plugin_that_fails_at_the_second_look_fails_the_cycle() -> None:
         if len(looks) > 1:
             raise RuntimeError("broken")
 
-    scheduler = parts(plugin("F", FilterPlugin, filter=judge), nodes=["n1"])
+    scheduler = make_harness(plugin("F", FilterPlugin, filter=judge), nodes=["n1"])
     extender = Scripted(lambda: scheduler.made.cluster.set_node(scheduler.made.node("n1").node))
     outcome = run(scheduler, extender, make_pod("p"))
     assert isinstance(outcome, Rejection)
@@ -118,7 +120,7 @@ def test_a_plugin_that_fails_at_the_second_look_fails_the_cycle() -> None:
 
 
 def test_a_plugin_that_fails_to_score_fails_the_cycle() -> None:
-    scheduler = parts(plugin("S", ScorePlugin, score=RuntimeError("broken")), nodes=["n1", "n2"])
+    scheduler = make_harness(plugin("S", ScorePlugin, score=RuntimeError("broken")), nodes=["n1", "n2"])
     outcome = run(scheduler, Scripted(), make_pod("p"))
     assert isinstance(outcome, Rejection)
     assert "plugin 'S' at Score: RuntimeError: broken" in outcome.status.message
@@ -153,7 +155,7 @@ def test_nodes_that_came_back_as_objects_are_scored_as_if_they_held_nothing(
         seen[node.name] = node.pod_count
         return 0
 
-    scheduler = parts(plugin("S", ScorePlugin, score=score), nodes=["n1", "n2"])
+    scheduler = make_harness(plugin("S", ScorePlugin, score=score), nodes=["n1", "n2"])
     scheduler.made.place(make_pod("placed", node="n1", cpu="1"))
     outcome = run(scheduler, [Giving(by_name=each) for each in by_name], make_pod("p"))
     assert isinstance(outcome, Placement)
@@ -161,13 +163,13 @@ def test_nodes_that_came_back_as_objects_are_scored_as_if_they_held_nothing(
 
 
 def test_without_nodes() -> None:
-    outcome = run(parts(nodes=[]), Scripted(), make_pod("p"))
+    outcome = run(make_harness(nodes=[]), Scripted(), make_pod("p"))
     assert isinstance(outcome, Rejection)
     assert outcome.status.message == "no nodes available to schedule pods"
 
 
 def test_a_pod_that_is_gone_before_its_turn() -> None:
-    scheduler = parts(nodes=["n1"])
+    scheduler = make_harness(nodes=["n1"])
     scheduler.runner.extenders = Extenders([Scripted()])
     scheduler.queue.add(PodInfo(make_pod("p")))
 
@@ -178,7 +180,7 @@ def test_a_pod_that_is_gone_before_its_turn() -> None:
 
 
 def test_a_pod_whose_profile_is_gone_when_its_turn_comes_is_let_go(caplog: pytest.LogCaptureFixture) -> None:
-    scheduler = parts(nodes=["n1"])
+    scheduler = make_harness(nodes=["n1"])
     scheduler.runner.extenders = Extenders([Scripted()])
     scheduler.add(make_pod("p"))
     assert scheduler.loop.schedule_one(), "it stands in line for the extender's answer"
@@ -208,7 +210,7 @@ def test_post_filter_plugins_of_either_form(waits: bool) -> None:
             return PostFilterResult("n2"), None
 
     no = plugin("F", FilterPlugin, filter=Status.unschedulable("no"))
-    outcome = run(parts(no, Patient if waits else Mine, nodes=["n1", "n2"]), Scripted(), make_pod("p"))
+    outcome = run(make_harness(no, Patient if waits else Mine, nodes=["n1", "n2"]), Scripted(), make_pod("p"))
     assert isinstance(outcome, Rejection)
     assert outcome.nomination == ("n2" if waits else "n1")
 
@@ -227,7 +229,7 @@ def test_a_post_filter_that_fails_while_it_waits_is_named() -> None:
             raise RuntimeError("broken")
 
     no = plugin("F", FilterPlugin, filter=Status.unschedulable("no"))
-    outcome = run(parts(no, Mine, nodes=["n1"]), Scripted(), make_pod("p"))
+    outcome = run(make_harness(no, Mine, nodes=["n1"]), Scripted(), make_pod("p"))
     assert isinstance(outcome, Rejection)
     assert "plugin 'Mine' at PostFilter: RuntimeError: broken" in outcome.status.message
     assert outcome.nomination is None

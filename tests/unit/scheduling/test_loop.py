@@ -9,8 +9,8 @@ from kuberth.clock import LoopClock
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.framework import CycleState, FilterPlugin, ReservePlugin, Status
 from kuberth.testing import make_pod, run_in_virtual_time
-from tests.unit.framework.rig import plugin
-from tests.unit.scheduling.parts import Parts, parts
+from tests.unit.framework.harness import plugin
+from tests.unit.scheduling.harness import CycleHarness, make_harness
 
 
 def broken(*_: object, **__: object) -> NoReturn:
@@ -18,14 +18,14 @@ def broken(*_: object, **__: object) -> NoReturn:
 
 
 def test_one_pod_after_the_other() -> None:
-    scheduler = parts(nodes=["n1"])
+    scheduler = make_harness(nodes=["n1"])
     scheduler.add(make_pod("a"), make_pod("b"))
     assert [scheduler.loop.schedule_one() for _ in range(3)] == [True, True, False]
     assert [placement.pod.metadata.name for placement in scheduler.placements] == ["a", "b"]
 
 
 def test_a_rejected_pod_goes_back() -> None:
-    scheduler = parts(plugin("F", FilterPlugin, filter=Status.unschedulable("no")))
+    scheduler = make_harness(plugin("F", FilterPlugin, filter=Status.unschedulable("no")))
     scheduler.add(make_pod("p"))
     assert scheduler.loop.schedule_one()
     assert scheduler.placements == []
@@ -33,7 +33,7 @@ def test_a_rejected_pod_goes_back() -> None:
 
 
 def test_a_pod_of_another_scheduler_is_let_go(caplog: pytest.LogCaptureFixture) -> None:
-    scheduler = parts()
+    scheduler = make_harness()
     scheduler.add(make_pod("p", scheduler="someone-else"))
     assert scheduler.loop.schedule_one()
     assert (scheduler.placements, scheduler.queues(), scheduler.queue.in_flight()) == ([], {}, ())
@@ -41,7 +41,7 @@ def test_a_pod_of_another_scheduler_is_let_go(caplog: pytest.LogCaptureFixture) 
 
 
 def test_a_pod_that_is_being_deleted_is_let_go() -> None:
-    scheduler = parts()
+    scheduler = make_harness()
     scheduler.add(make_pod("p", metadata={"deletionTimestamp": "2025-01-01T00:00:00Z"}))
     assert scheduler.loop.schedule_one()
     assert (scheduler.placements, scheduler.queues(), scheduler.queue.in_flight()) == ([], {}, ())
@@ -51,7 +51,7 @@ def test_a_pod_that_is_being_deleted_is_let_go() -> None:
 
 
 def test_a_pod_that_is_on_its_way_already_is_let_go() -> None:
-    scheduler = parts(nodes=["n1"])
+    scheduler = make_harness(nodes=["n1"])
     pod = make_pod("p", uid="u")
     scheduler.made.cluster.assume_pod(PodInfo(pod).placed_on("n1"))
     scheduler.add(pod)
@@ -61,7 +61,7 @@ def test_a_pod_that_is_on_its_way_already_is_let_go() -> None:
 
 
 def test_a_defect_costs_no_one_their_pod(monkeypatch: pytest.MonkeyPatch) -> None:
-    scheduler = parts(nodes=["n1"])
+    scheduler = make_harness(nodes=["n1"])
     scheduler.add(make_pod("p", uid="u"), make_pod("q"))
 
     def fail(*_: object) -> NoReturn:
@@ -87,7 +87,7 @@ def test_a_binding_that_does_not_start_gives_the_pod_back(
     reserving = plugin(
         "R", ReservePlugin, reserve=None, unreserve=lambda _s, pod, _n: undone.append(pod.metadata.name)
     )
-    scheduler = parts(reserving, nodes=["n1"])
+    scheduler = make_harness(reserving, nodes=["n1"])
     scheduler.add(make_pod("p", uid="u"), make_pod("q"))
 
     def fail(_placement: object) -> NoReturn:
@@ -108,7 +108,7 @@ def test_a_binding_that_does_not_start_gives_the_pod_back(
 def test_an_event_that_cannot_be_recorded_keeps_no_pod_in_flight(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    scheduler = parts()
+    scheduler = make_harness()
     scheduler.add(make_pod("p", metadata={"deletionTimestamp": "2025-01-01T00:00:00Z"}))
     monkeypatch.setattr(scheduler.made.outside, "record", broken)
     assert scheduler.loop.schedule_one()
@@ -119,7 +119,7 @@ def test_an_event_that_cannot_be_recorded_keeps_no_pod_in_flight(
 def test_whatever_else_fails_gives_the_pod_back(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    scheduler = parts(plugin("F", FilterPlugin, filter=Status.unschedulable("no")))
+    scheduler = make_harness(plugin("F", FilterPlugin, filter=Status.unschedulable("no")))
     scheduler.add(make_pod("p"))
     monkeypatch.setattr(scheduler.failures, "handle", broken)
     assert scheduler.loop.schedule_one()
@@ -128,7 +128,7 @@ def test_whatever_else_fails_gives_the_pod_back(
 
 
 def test_a_pod_that_waits_again_when_something_fails_waits_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    scheduler = parts(plugin("F", FilterPlugin, filter=Status.unschedulable("no")))
+    scheduler = make_harness(plugin("F", FilterPlugin, filter=Status.unschedulable("no")))
     scheduler.add(make_pod("p"))
     handle = scheduler.failures.handle
 
@@ -152,7 +152,9 @@ def test_pods_a_plugin_wants_tried_again_are_activated() -> None:
         FilterPlugin,
         filter=lambda _s, pod, _n: Status.unschedulable("no") if pod.metadata.name == "other" else None,
     )
-    scheduler = parts(refusing, plugin("A", ReservePlugin, reserve=activate, unreserve=None), nodes=["n1"])
+    scheduler = make_harness(
+        refusing, plugin("A", ReservePlugin, reserve=activate, unreserve=None), nodes=["n1"]
+    )
     scheduler.add(other)
     scheduler.loop.schedule_one()
     assert scheduler.queues() == {"unschedulable": ["other"]}
@@ -165,9 +167,9 @@ def test_pods_a_plugin_wants_tried_again_are_activated() -> None:
 # Running
 
 
-def running(steps: Any, **options: Any) -> Parts:
-    async def main() -> Parts:
-        scheduler = parts(nodes=["n1"], clock=LoopClock(asyncio.get_running_loop()), **options)
+def running(steps: Any, **options: Any) -> CycleHarness:
+    async def main() -> CycleHarness:
+        scheduler = make_harness(nodes=["n1"], clock=LoopClock(asyncio.get_running_loop()), **options)
         async with asyncio.TaskGroup() as tasks:
             loops = [tasks.create_task(scheduler.loop.run()), tasks.create_task(scheduler.loop.run_ticks())]
             await asyncio.sleep(1)
@@ -180,7 +182,7 @@ def running(steps: Any, **options: Any) -> Parts:
 
 
 def test_the_loop_waits_for_pods_and_stops_on_request() -> None:
-    async def steps(scheduler: Parts) -> None:
+    async def steps(scheduler: CycleHarness) -> None:
         scheduler.add(make_pod("a"))
         await asyncio.sleep(0.1)
         assert len(scheduler.placements) == 1
@@ -192,7 +194,7 @@ def test_the_loop_waits_for_pods_and_stops_on_request() -> None:
 
 
 def test_after_stop_no_pod_is_popped() -> None:
-    async def steps(scheduler: Parts) -> None:
+    async def steps(scheduler: CycleHarness) -> None:
         scheduler.loop.stop()
         scheduler.add(make_pod("late"))
         await asyncio.sleep(0.1)
@@ -201,7 +203,7 @@ def test_after_stop_no_pod_is_popped() -> None:
 
 
 def test_others_get_their_turn_between_two_pods() -> None:
-    async def steps(scheduler: Parts) -> None:
+    async def steps(scheduler: CycleHarness) -> None:
         turns: list[int] = []
         scheduler.add(*(make_pod(f"p{number}") for number in range(5)))
         while len(scheduler.placements) < 5:

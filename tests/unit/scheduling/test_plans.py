@@ -43,7 +43,7 @@ from kuberth.framework.status import SKIP
 from kuberth.scheduling.cycle import SchedulingCycle
 from kuberth.scheduling.sampling import Judge, Sampler
 from kuberth.testing import ReadRecorder, make_node, make_pod
-from tests.unit.framework.rig import profile_config
+from tests.unit.framework.harness import profile_config
 
 ZONE, HOST, DISK = "topology.kubernetes.io/zone", "kubernetes.io/hostname", "disk"
 APP = {"matchLabels": {"app": "a"}}

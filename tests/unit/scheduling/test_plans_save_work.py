@@ -29,7 +29,7 @@ from kuberth.framework.running.calls import FEW_NODES
 from kuberth.scheduling.cycle import SchedulingCycle
 from kuberth.scheduling.sampling import Sampler
 from kuberth.testing import make_node, make_pod
-from tests.unit.framework.rig import profile_config
+from tests.unit.framework.harness import profile_config
 
 LABELS = {"app": "a"}
 

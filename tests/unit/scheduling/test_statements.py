@@ -35,7 +35,7 @@ from kuberth.queue.hints import Hints
 from kuberth.queue.unschedulable import UnschedulablePods
 from kuberth.scheduling.cycle import SchedulingCycle
 from kuberth.testing import make_node, make_pod
-from tests.unit.framework.rig import profile_config
+from tests.unit.framework.harness import profile_config
 
 # A plan in use, and a pod that differs in what a plugin reads
 

@@ -13,7 +13,7 @@ from kuberth.https.messages import Request
 from kuberth.serving import CertificateFiles, Certificates, DelegatedAccess, SelfSigned, Server
 from kuberth.serving.expiring import ExpiringCache
 from kuberth.serving.messages import failure
-from tests.unit.serving.rig import Authority, FakeClock, Reviewer, fetch, page, run
+from tests.unit.serving.harness import Authority, FakeClock, Reviewer, fetch, page, run
 
 ROUTES = {path: page(f"page {path}") for path in ("/healthz", "/livez", "/readyz", "/readyz/x", "/metrics")}
 

@@ -24,7 +24,7 @@ from kuberth.serving import HealthCheck, SelfSigned, Server, scheduler_routes
 from kuberth.serving.metrics_pages import PODS_PER_PIECE, feature_families, wants_open_metrics
 from kuberth.serving.page_service import PageService
 from kuberth.testing import make_pod
-from tests.unit.serving.rig import Answer, FakeClock, Open, fetch, run
+from tests.unit.serving.harness import Answer, FakeClock, Open, fetch, run
 
 PROMETHEUS = (
     "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,"

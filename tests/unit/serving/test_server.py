@@ -12,8 +12,8 @@ from kuberth.https.messages import Request, Response
 from kuberth.serving import Limits, SelfSigned, Server
 from kuberth.serving.messages import Handler
 from kuberth.serving.server import LIMITS
-from tests.unit.https.rig import close, open_tls
-from tests.unit.serving.rig import Open, fetch, page, run
+from tests.unit.https.harness import close, open_tls
+from tests.unit.serving.harness import Open, fetch, page, run
 
 
 def server(routes: dict[str, Handler], *, limits: Limits = LIMITS, port: int = 0) -> Server:

@@ -11,7 +11,7 @@ from kuberth.simulation.comparing import Comparison, compare
 from kuberth.simulation.outcomes import Outcome
 from kuberth.simulation.reporting import as_csv, as_html, as_json
 from kuberth.simulation.running import simulate
-from tests.unit.simulation.scenes import pod, scene
+from tests.unit.simulation.harness import pod, scene
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import pytest
 from kuberth.errors import ConfigError
 from kuberth.simulation.outcomes import PodCounts
 from kuberth.simulation.running import simulate
-from tests.unit.simulation.scenes import managed, pod, scene, template
+from tests.unit.simulation.harness import managed, pod, scene, template
 
 SELECTOR = "{matchLabels: {app: %s}}"
 RUNS = '{kuberth.dev/run-seconds: "100"}'

@@ -8,7 +8,7 @@ from kuberth.errors import ConfigError
 from kuberth.simulation.arrivals import Arrival
 from kuberth.simulation.fitting import Fitting, NodesNeeded, expect_pod
 from kuberth.testing import make_pod
-from tests.unit.simulation.scenes import pod, scene
+from tests.unit.simulation.harness import pod, scene
 
 ANTI_AFFINE = {
     "podAntiAffinity": {

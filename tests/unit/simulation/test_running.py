@@ -22,7 +22,7 @@ from kuberth.simulation.kubelets import Kubelets
 from kuberth.simulation.outcomes import Outcome, PodCounts
 from kuberth.simulation.running import SimulationApi, reasons_in, simulate
 from kuberth.testing import make_pod, run_in_virtual_time
-from tests.unit.simulation.scenes import crowd, managed, pod, scene, template
+from tests.unit.simulation.harness import crowd, managed, pod, scene, template
 
 
 def test_pods_run_for_their_duration_and_free_their_resources() -> None:

@@ -10,7 +10,7 @@ import pytest
 from kuberth.errors import ConfigError
 from kuberth.simulation.running import Scenario
 from kuberth.simulation.sweeping import run_all
-from tests.unit.simulation.scenes import crowd
+from tests.unit.simulation.harness import crowd
 
 
 def small(seed: int, *, nodes: int) -> Scenario:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.cel.asking import COMPILE, RUN, Table, answer
+from tests.unit.cel.harness import COMPILE, RUN, Table, answer
 
 ANSWERS: Table = (
     ('{1: "a"}[1] == "a"', True),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.cel.asking import Table, answer
+from tests.unit.cel.harness import Table, answer
 
 ANSWERS: Table = (
     ('format.dns1123Label().validate("abc").hasValue()', False),

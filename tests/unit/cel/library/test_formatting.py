@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.cel.asking import COMPILE, RUN, Table, answer
+from tests.unit.cel.harness import COMPILE, RUN, Table, answer
 
 ANSWERS: Table = (
     ('"%s %d %f %e %b %x %X %o %%".format(["a", 1, 1.5, 1.5, 5, 255, 255, 8]) == "a"', False),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.cel.asking import COMPILE, Table, answer
+from tests.unit.cel.harness import COMPILE, Table, answer
 
 ANSWERS: Table = (
     ("sets.contains([1, 2], [1])", True),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.cel.asking import RUN, Table, answer
+from tests.unit.cel.harness import RUN, Table, answer
 
 ANSWERS: Table = (
     ('isURL("https://example.com/path?q=1#f")', True),

@@ -11,7 +11,7 @@ from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.schema.catalogue import ROWS
 from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.apiserver.verbs.bodies import FieldValidation
-from tests.unit.local.apiserver.core_rig import Rig, make_deployment, make_pod, refused, run
+from tests.unit.local.apiserver.harness import CoreHarness, make_deployment, make_pod, refused, run
 
 STRATEGIC = "application/strategic-merge-patch+json"
 MERGE = "application/merge-patch+json"
@@ -26,14 +26,14 @@ async def collect(events: Any) -> list[tuple[str, str]]:
 
 
 def test_a_cluster_starts_with_its_namespaces_and_system_priorities() -> None:
-    async def main(rig: Rig) -> None:
-        assert names(await rig.core.list("namespaces")) == [
+    async def main(harness: CoreHarness) -> None:
+        assert names(await harness.core.list("namespaces")) == [
             "default",
             "kube-node-lease",
             "kube-public",
             "kube-system",
         ]
-        classes = await rig.core.list("priorityclasses.scheduling.k8s.io")
+        classes = await harness.core.list("priorityclasses.scheduling.k8s.io")
         assert {item["metadata"]["name"]: item["value"] for item in classes["items"]} == {
             "system-cluster-critical": 2_000_000_000,
             "system-node-critical": 2_000_001_000,
@@ -43,9 +43,9 @@ def test_a_cluster_starts_with_its_namespaces_and_system_priorities() -> None:
 
 
 def test_every_row_stores_and_lists() -> None:
-    async def main(rig: Rig) -> None:
+    async def main(harness: CoreHarness) -> None:
         for row in ROWS:
-            listed = await rig.core.list(row.id)
+            listed = await harness.core.list(row.id)
             assert listed["kind"] == row.list_kind
             assert row.schema
             assert row.columns
@@ -54,28 +54,28 @@ def test_every_row_stores_and_lists() -> None:
 
 
 def test_create_sets_what_the_server_owns() -> None:
-    async def main(rig: Rig) -> None:
+    async def main(harness: CoreHarness) -> None:
         body = make_pod()
         body["metadata"] |= {"uid": "mine", "creationTimestamp": "2000-01-01T00:00:00Z", "generation": 9}
         body["status"] = {"phase": "Running"}
-        pod = await rig.core.create("pods", body, namespace="default")
+        pod = await harness.core.create("pods", body, namespace="default")
         assert pod["metadata"]["uid"] != "mine"
         assert pod["metadata"]["creationTimestamp"] == "2023-11-14T22:13:20Z"
         assert pod["metadata"]["generation"] == 1
         assert pod["metadata"]["namespace"] == "default"
         assert pod["status"] == {"phase": "Pending", "qosClass": "BestEffort"}
         assert body["metadata"]["uid"] == "mine"  # what was sent is not touched
-        assert await rig.core.get("pods", "p", namespace="default") == pod
+        assert await harness.core.get("pods", "p", namespace="default") == pod
 
     run(main)
 
 
 def test_generate_name() -> None:
-    async def main(rig: Rig) -> None:
+    async def main(harness: CoreHarness) -> None:
         body = make_pod()
         body["metadata"] = {"generateName": "web-"}
-        first = await rig.core.create("pods", body, namespace="default")
-        second = await rig.core.create("pods", body, namespace="default")
+        first = await harness.core.create("pods", body, namespace="default")
+        second = await harness.core.create("pods", body, namespace="default")
         found = {first["metadata"]["name"], second["metadata"]["name"]}
         assert len(found) == 2
         assert all(name.startswith("web-") and len(name) == 9 for name in found)
@@ -84,9 +84,9 @@ def test_generate_name() -> None:
 
 
 def test_create_refusals() -> None:
-    async def main(rig: Rig) -> None:
-        core = rig.core
-        await rig.pod()
+    async def main(harness: CoreHarness) -> None:
+        core = harness.core
+        await harness.pod()
         taken = await refused(core.create("pods", make_pod(), namespace="default"), 409)
         assert (taken.reason, str(taken)) == ("AlreadyExists", 'pods "p" already exists')
         missing = await refused(core.create("pods", make_pod(), namespace="nowhere"), 404)
@@ -114,13 +114,13 @@ def test_create_refusals() -> None:
 
 
 def test_dry_run_changes_nothing() -> None:
-    async def main(rig: Rig) -> None:
-        before = rig.store.revision
-        pod = await rig.core.create("pods", make_pod(), namespace="default", dry_run=True)
+    async def main(harness: CoreHarness) -> None:
+        before = harness.store.revision
+        pod = await harness.core.create("pods", make_pod(), namespace="default", dry_run=True)
         assert pod["spec"]["schedulerName"] == "default-scheduler"
-        await refused(rig.core.get("pods", "p", namespace="default"), 404)
-        await rig.pod()
-        await rig.core.patch(
+        await refused(harness.core.get("pods", "p", namespace="default"), 404)
+        await harness.pod()
+        await harness.core.patch(
             "pods",
             "p",
             {"metadata": {"labels": {"a": "b"}}},
@@ -128,46 +128,48 @@ def test_dry_run_changes_nothing() -> None:
             namespace="default",
             dry_run=True,
         )
-        await rig.core.delete("pods", "p", namespace="default", dry_run=True)
-        await rig.core.delete("pods", "p", namespace="default", options={"dryRun": ["All"]})
-        assert "labels" not in (await rig.core.get("pods", "p", namespace="default"))["metadata"]
-        assert rig.store.revision == before + 1
+        await harness.core.delete("pods", "p", namespace="default", dry_run=True)
+        await harness.core.delete("pods", "p", namespace="default", options={"dryRun": ["All"]})
+        assert "labels" not in (await harness.core.get("pods", "p", namespace="default"))["metadata"]
+        assert harness.store.revision == before + 1
 
     run(main)
 
 
 def test_update_checks_the_version_and_keeps_the_status() -> None:
-    async def main(rig: Rig) -> None:
-        deployment = await rig.core.create("deployments.apps", make_deployment(), namespace="default")
+    async def main(harness: CoreHarness) -> None:
+        deployment = await harness.core.create("deployments.apps", make_deployment(), namespace="default")
         assert deployment["metadata"]["generation"] == 1
         changed = {**deployment, "spec": {**deployment["spec"], "replicas": 3}, "status": {"replicas": 9}}
-        updated = await rig.core.update("deployments.apps", "web", changed, namespace="default")
+        updated = await harness.core.update("deployments.apps", "web", changed, namespace="default")
         assert updated["metadata"]["generation"] == 2
         assert "replicas" not in updated["status"]
-        stale = await refused(rig.core.update("deployments.apps", "web", changed, namespace="default"), 409)
+        stale = await refused(
+            harness.core.update("deployments.apps", "web", changed, namespace="default"), 409
+        )
         assert "the object has been modified" in str(stale)
         status = {**updated, "spec": {}, "status": {"replicas": 3}}
-        reported = await rig.core.update(
+        reported = await harness.core.update(
             "deployments.apps", "web", status, namespace="default", subresource="status"
         )
         assert reported["status"] == {"replicas": 3}
         assert reported["spec"]["replicas"] == 3
         assert reported["metadata"]["generation"] == 2
         # Nothing changes: no new version.
-        same = await rig.core.update("deployments.apps", "web", reported, namespace="default")
+        same = await harness.core.update("deployments.apps", "web", reported, namespace="default")
         assert same["metadata"]["resourceVersion"] == reported["metadata"]["resourceVersion"]
         other = {**reported, "metadata": {**reported["metadata"], "uid": "another"}}
-        await refused(rig.core.update("deployments.apps", "web", other, namespace="default"), 409)
-        await refused(rig.core.update("deployments.apps", "wep", reported, namespace="default"), 404)
+        await refused(harness.core.update("deployments.apps", "web", other, namespace="default"), 409)
+        await refused(harness.core.update("deployments.apps", "wep", reported, namespace="default"), 404)
         renamed = {**reported, "metadata": {**reported["metadata"], "name": "x"}}
-        await refused(rig.core.update("deployments.apps", "web", renamed, namespace="default"), 400)
+        await refused(harness.core.update("deployments.apps", "web", renamed, namespace="default"), 400)
 
     run(main)
 
 
 def test_a_namespace_named_by_an_object_that_has_none_is_left_out() -> None:
-    async def main(rig: Rig) -> None:
-        core, kind = rig.core, "clusterroles.rbac.authorization.k8s.io"
+    async def main(harness: CoreHarness) -> None:
+        core, kind = harness.core, "clusterroles.rbac.authorization.k8s.io"
         made = await core.create(kind, {"metadata": {"name": "r", "namespace": "default"}, "rules": []})
         assert "namespace" not in made["metadata"]
         metadata = {**made["metadata"], "namespace": "elsewhere", "labels": {"a": "b"}}
@@ -182,9 +184,9 @@ def test_a_namespace_named_by_an_object_that_has_none_is_left_out() -> None:
 
 @pytest.mark.parametrize("verb", ["put", "patch"])
 def test_a_write_of_the_status_may_change_the_metadata_beside_it(verb: str) -> None:
-    async def main(rig: Rig) -> None:
-        core = rig.core
-        await rig.pod("p", labels={"app": "x"})
+    async def main(harness: CoreHarness) -> None:
+        core = harness.core
+        await harness.pod("p", labels={"app": "x"})
         labelled = {**make_deployment(), "metadata": {"name": "web", "labels": {"app": "x"}}}
         await core.create("deployments.apps", labelled, namespace="default")
         await core.create("customresourcedefinitions.apiextensions.k8s.io", CRD)
@@ -220,16 +222,16 @@ def test_a_write_of_the_status_may_change_the_metadata_beside_it(verb: str) -> N
 
 
 def test_a_report_cannot_leave_out_what_the_server_knows() -> None:
-    async def main(rig: Rig) -> None:
-        await rig.pod("p", bound="n1")
+    async def main(harness: CoreHarness) -> None:
+        await harness.pod("p", bound="n1")
         where: Any = {"namespace": "default", "subresource": "status"}
-        present = await rig.core.get("pods", "p", namespace="default")
+        present = await harness.core.get("pods", "p", namespace="default")
         seen = {"type": "Ready", "status": "True", "observedGeneration": 1}
         body = {**present, "status": {"observedGeneration": 1, "conditions": [seen]}}
-        await rig.core.update("pods", "p", body, **where)
+        await harness.core.update("pods", "p", body, **where)
         body = {**present, "status": {"conditions": [{"type": "Ready", "status": "False"}]}}
         del body["metadata"]["resourceVersion"]
-        found = (await rig.core.update("pods", "p", body, **where))["status"]
+        found = (await harness.core.update("pods", "p", body, **where))["status"]
         assert (found["qosClass"], found["observedGeneration"]) == ("BestEffort", 1)
         assert found["conditions"] == [{"type": "Ready", "status": "False", "observedGeneration": 1}]
 
@@ -237,7 +239,7 @@ def test_a_report_cannot_leave_out_what_the_server_knows() -> None:
 
 
 def test_events_are_selected_by_their_source() -> None:
-    async def main(rig: Rig) -> None:
+    async def main(harness: CoreHarness) -> None:
         about = {"kind": "Pod", "namespace": "default", "name": "p", "uid": "u"}
         recorded: Obj = {"involvedObject": about, "type": "Normal", "reason": "R"}
         old = {"metadata": {"name": "old"}, **recorded, "source": {"component": "kubelet"}}
@@ -251,8 +253,8 @@ def test_events_are_selected_by_their_source() -> None:
             "reportingInstance": "here",
             "eventTime": "2023-11-14T22:13:20.000000Z",
         }
-        await rig.core.create("events", old, namespace="default")
-        await rig.core.create("events.events.k8s.io", new, namespace="default")
+        await harness.core.create("events", old, namespace="default")
+        await harness.core.create("events.events.k8s.io", new, namespace="default")
         for selector, expected in (
             ("source=kubelet", ["old"]),
             ("source=default-scheduler", ["new"]),
@@ -261,21 +263,21 @@ def test_events_are_selected_by_their_source() -> None:
             ("involvedObject.uid=u,involvedObject.kind=Pod,reason=R,type=Normal", ["new", "old"]),
             ("involvedObject.name=q", []),
         ):
-            assert names(await rig.core.list("events", field_selector=selector)) == expected
+            assert names(await harness.core.list("events", field_selector=selector)) == expected
 
     run(main)
 
 
 def test_leases_need_a_version() -> None:
-    async def main(rig: Rig) -> None:
+    async def main(harness: CoreHarness) -> None:
         body = {
             "metadata": {"name": "l"},
             "spec": {"holderIdentity": "a", "renewTime": "2024-01-01T00:00:00.5Z"},
         }
-        lease = await rig.core.create("leases.coordination.k8s.io", body, namespace="default")
+        lease = await harness.core.create("leases.coordination.k8s.io", body, namespace="default")
         assert lease["spec"]["renewTime"] == "2024-01-01T00:00:00.500000Z"
         error = await refused(
-            rig.core.update("leases.coordination.k8s.io", "l", body, namespace="default"), 422
+            harness.core.update("leases.coordination.k8s.io", "l", body, namespace="default"), 422
         )
         assert error.causes[0].field == "metadata.resourceVersion"
 
@@ -283,17 +285,17 @@ def test_leases_need_a_version() -> None:
 
 
 def test_scale() -> None:
-    async def main(rig: Rig) -> None:
-        await rig.core.create("deployments.apps", make_deployment(), namespace="default")
-        scale = await rig.core.get("deployments.apps", "web", namespace="default", subresource="scale")
+    async def main(harness: CoreHarness) -> None:
+        await harness.core.create("deployments.apps", make_deployment(), namespace="default")
+        scale = await harness.core.get("deployments.apps", "web", namespace="default", subresource="scale")
         assert scale["spec"] == {"replicas": 1}
         assert scale["status"] == {"replicas": 0, "selector": "app=web"}
         scale["spec"]["replicas"] = 5
-        answered = await rig.core.update(
+        answered = await harness.core.update(
             "deployments.apps", "web", scale, namespace="default", subresource="scale"
         )
         assert answered["spec"] == {"replicas": 5}
-        patched, _ = await rig.core.patch(
+        patched, _ = await harness.core.patch(
             "deployments.apps",
             "web",
             {"spec": {"replicas": 7}},
@@ -302,40 +304,41 @@ def test_scale() -> None:
             subresource="scale",
         )
         assert patched["spec"] == {"replicas": 7}
-        deployment = await rig.core.get("deployments.apps", "web", namespace="default")
+        deployment = await harness.core.get("deployments.apps", "web", namespace="default")
         assert (deployment["spec"]["replicas"], deployment["metadata"]["generation"]) == (7, 3)
         await refused(
-            rig.core.update("deployments.apps", "web", scale, namespace="default", subresource="scale"), 409
+            harness.core.update("deployments.apps", "web", scale, namespace="default", subresource="scale"),
+            409,
         )
-        await refused(rig.core.get("pods", "p", namespace="default", subresource="scale"), 404)
+        await refused(harness.core.get("pods", "p", namespace="default", subresource="scale"), 404)
 
     run(main)
 
 
 def test_lists_in_chunks_show_one_moment() -> None:
-    async def main(rig: Rig) -> None:
+    async def main(harness: CoreHarness) -> None:
         for name in "abcdef":
-            await rig.pod(name)
-        first = await rig.core.list("pods", namespace="default", limit=2)
+            await harness.pod(name)
+        first = await harness.core.list("pods", namespace="default", limit=2)
         assert names(first) == ["a", "b"]
         assert first["metadata"]["remainingItemCount"] == 4
-        await rig.core.delete("pods", "c", namespace="default")
-        await rig.pod("d2")
-        await rig.core.patch(
+        await harness.core.delete("pods", "c", namespace="default")
+        await harness.pod("d2")
+        await harness.core.patch(
             "pods", "e", {"metadata": {"labels": {"x": "y"}}}, content_type=MERGE, namespace="default"
         )
-        rest = await rig.core.list("pods", continue_token=first["metadata"]["continue"], limit=10)
+        rest = await harness.core.list("pods", continue_token=first["metadata"]["continue"], limit=10)
         assert names(rest) == ["c", "d", "e", "f"]
         assert all("labels" not in item["metadata"] for item in rest["items"])
         assert rest["metadata"]["resourceVersion"] == first["metadata"]["resourceVersion"]
         version = first["metadata"]["resourceVersion"]
-        exact = await rig.core.list("pods", resource_version=version, resource_version_match="Exact")
+        exact = await harness.core.list("pods", resource_version=version, resource_version_match="Exact")
         assert names(exact) == list("abcdef")
-        newest = await rig.core.list("pods", resource_version=version)
+        newest = await harness.core.list("pods", resource_version=version)
         assert names(newest) == ["a", "b", "d", "d2", "e", "f"]
-        rig.store.compact(rig.store.revision)
+        harness.store.compact(harness.store.revision)
         expired = await refused(
-            rig.core.list("pods", continue_token=first["metadata"]["continue"], limit=10), 410
+            harness.core.list("pods", continue_token=first["metadata"]["continue"], limit=10), 410
         )
         assert expired.reason == "Expired"
 
@@ -359,17 +362,17 @@ def test_lists_in_chunks_show_one_moment() -> None:
     ),
 )
 def test_list_options_that_are_refused(options: dict[str, str], code: int) -> None:
-    async def main(rig: Rig) -> None:
-        await refused(rig.core.list("pods", **options), code)  # type: ignore[arg-type]  # all are text
+    async def main(harness: CoreHarness) -> None:
+        await refused(harness.core.list("pods", **options), code)  # type: ignore[arg-type]  # all are text
 
     run(main)
 
 
 def test_selectors() -> None:
-    async def main(rig: Rig) -> None:
-        await rig.pod("a", labels={"app": "x"})
-        await rig.pod("b", labels={"app": "y"}, bound="n1")
-        list_ = rig.core.list
+    async def main(harness: CoreHarness) -> None:
+        await harness.pod("a", labels={"app": "x"})
+        await harness.pod("b", labels={"app": "y"}, bound="n1")
+        list_ = harness.core.list
         assert names(await list_("pods", label_selector="app in (x,z)")) == ["a"]
         assert names(await list_("pods", field_selector="spec.nodeName=n1")) == ["b"]
         assert names(await list_("pods", field_selector="spec.nodeName=")) == ["a"]
@@ -386,24 +389,26 @@ def test_selectors() -> None:
 
 
 def test_watch_from_a_version_and_from_now() -> None:
-    async def main(rig: Rig) -> None:
-        await rig.pod("a")
-        version = (await rig.core.list("pods"))["metadata"]["resourceVersion"]
-        await rig.bind("a", "n1")
-        await rig.pod("b")
-        await rig.core.delete("pods", "b", namespace="default")
-        since = await collect(rig.core.watch("pods", resource_version=version, timeout_seconds=5))
+    async def main(harness: CoreHarness) -> None:
+        await harness.pod("a")
+        version = (await harness.core.list("pods"))["metadata"]["resourceVersion"]
+        await harness.bind("a", "n1")
+        await harness.pod("b")
+        await harness.core.delete("pods", "b", namespace="default")
+        since = await collect(harness.core.watch("pods", resource_version=version, timeout_seconds=5))
         assert since == [("MODIFIED", "a"), ("ADDED", "b"), ("MODIFIED", "b"), ("DELETED", "b")]
-        now = await collect(rig.core.watch("pods", timeout_seconds=5))
+        now = await collect(harness.core.watch("pods", timeout_seconds=5))
         assert now == [("ADDED", "a")]
         unbound = await collect(
-            rig.core.watch(
+            harness.core.watch(
                 "pods", resource_version=version, field_selector="spec.nodeName=", timeout_seconds=5
             )
         )
         assert unbound == [("DELETED", "a"), ("ADDED", "b"), ("MODIFIED", "b"), ("DELETED", "b")]
         named = await collect(
-            rig.core.watch("pods", namespace="default", name="b", resource_version=version, timeout_seconds=5)
+            harness.core.watch(
+                "pods", namespace="default", name="b", resource_version=version, timeout_seconds=5
+            )
         )
         assert named == [("ADDED", "b"), ("MODIFIED", "b"), ("DELETED", "b")]
 
@@ -411,44 +416,46 @@ def test_watch_from_a_version_and_from_now() -> None:
 
 
 def test_watch_delivers_what_comes_later() -> None:
-    async def main(rig: Rig) -> None:
-        events = rig.core.watch("pods", timeout_seconds=60)
+    async def main(harness: CoreHarness) -> None:
+        events = harness.core.watch("pods", timeout_seconds=60)
         async with asyncio.TaskGroup() as tasks:
             reading = tasks.create_task(collect(events))
             await asyncio.sleep(1)
-            await rig.pod("a")
+            await harness.pod("a")
             await asyncio.sleep(1)
-            await rig.core.delete("pods", "a", namespace="default")
+            await harness.core.delete("pods", "a", namespace="default")
         assert reading.result() == [("ADDED", "a"), ("MODIFIED", "a"), ("DELETED", "a")]
 
     run(main)
 
 
 def test_bookmarks() -> None:
-    async def main(rig: Rig) -> None:
-        await rig.pod("a")
+    async def main(harness: CoreHarness) -> None:
+        await harness.pod("a")
         events = [
             event
-            async for event in rig.core.watch(
+            async for event in harness.core.watch(
                 "pods", allow_bookmarks=True, send_initial_events=True, timeout_seconds=90
             )
         ]
         assert [kind for kind, _ in events] == ["ADDED", "BOOKMARK", "BOOKMARK", "BOOKMARK"]
         end = events[1][1]["metadata"]
         assert end["annotations"] == {"k8s.io/initial-events-end": "true"}
-        assert {event["metadata"]["resourceVersion"] for _, event in events[1:]} == {str(rig.store.revision)}
+        assert {event["metadata"]["resourceVersion"] for _, event in events[1:]} == {
+            str(harness.store.revision)
+        }
         assert events[2][1]["kind"] == "Pod"
 
     run(main)
 
 
 def test_a_watch_from_a_compacted_revision_is_refused_at_once() -> None:
-    async def main(rig: Rig) -> None:
-        await rig.pod("a")
-        rig.store.compact(rig.store.revision)
+    async def main(harness: CoreHarness) -> None:
+        await harness.pod("a")
+        harness.store.compact(harness.store.revision)
         for version in ("2", "99999"):
             with pytest.raises(StatusError) as caught:
-                rig.core.watch("pods", resource_version=version)
+                harness.core.watch("pods", resource_version=version)
             assert (caught.value.code, caught.value.reason) == (410, "Expired")
 
     run(main)
@@ -458,11 +465,11 @@ def test_a_watch_from_a_compacted_revision_is_refused_at_once() -> None:
 def test_a_patch_cannot_change_the_uid(subresource: str) -> None:
     """An update of another UID is a conflict; a patch, to upstream, is an attempt to change it."""
 
-    async def main(rig: Rig) -> None:
-        pod = await rig.pod()
+    async def main(harness: CoreHarness) -> None:
+        pod = await harness.pod()
         patch = {"metadata": {"uid": "other"}, "status": {"nominatedNodeName": "n1"}}
         wrong = await refused(
-            rig.core.patch(
+            harness.core.patch(
                 "pods",
                 "p",
                 patch,
@@ -474,7 +481,7 @@ def test_a_patch_cannot_change_the_uid(subresource: str) -> None:
         )
         assert 'metadata.uid: Invalid value: "other": field is immutable' in str(wrong)
         await refused(
-            rig.core.update(
+            harness.core.update(
                 "pods",
                 "p",
                 {**pod, "metadata": {**pod["metadata"], "uid": "other"}},
@@ -488,78 +495,82 @@ def test_a_patch_cannot_change_the_uid(subresource: str) -> None:
 
 
 def test_binding() -> None:
-    async def main(rig: Rig) -> None:
-        pod = await rig.pod()
+    async def main(harness: CoreHarness) -> None:
+        pod = await harness.pod()
         uid = pod["metadata"]["uid"]
-        wrong = await refused(rig.bind("p", "n1", uid="other"), 409)
+        wrong = await refused(harness.bind("p", "n1", uid="other"), 409)
         assert "Precondition failed: UID in precondition: other" in str(wrong)
-        assert (await rig.bind("p", "n1", uid=uid, annotations={"a": "b"}))["status"] == "Success"
-        bound = await rig.core.get("pods", "p", namespace="default")
+        assert (await harness.bind("p", "n1", uid=uid, annotations={"a": "b"}))["status"] == "Success"
+        bound = await harness.core.get("pods", "p", namespace="default")
         assert bound["spec"]["nodeName"] == "n1"
         assert bound["metadata"]["annotations"] == {"a": "b"}
         (condition,) = bound["status"]["conditions"]
         assert (condition["type"], condition["status"]) == ("PodScheduled", "True")
-        again = await refused(rig.bind("p", "n2"), 409)
+        again = await refused(harness.bind("p", "n2"), 409)
         assert str(again) == (
             'Operation cannot be fulfilled on pods/binding "p": pod p is already assigned to node "n1"'
         )
-        await refused(rig.bind("nobody", "n2"), 404)
-        await rig.pod("gated", schedulingGates=[{"name": "a"}])
-        assert "non-empty .spec.schedulingGates" in str(await refused(rig.bind("gated", "n1"), 409))
-        await rig.pod("q")
-        await refused(rig.bind("q", ""), 422)
+        await refused(harness.bind("nobody", "n2"), 404)
+        await harness.pod("gated", schedulingGates=[{"name": "a"}])
+        assert "non-empty .spec.schedulingGates" in str(await refused(harness.bind("gated", "n1"), 409))
+        await harness.pod("q")
+        await refused(harness.bind("q", ""), 422)
 
     run(main)
 
 
 def test_a_bound_pod_dies_slowly() -> None:
-    async def main(rig: Rig) -> None:
-        await rig.pod("waiting")
-        await rig.core.delete("pods", "waiting", namespace="default")
-        await refused(rig.core.get("pods", "waiting", namespace="default"), 404)
-        await rig.pod("p", bound="n1")
-        dying = await rig.core.delete("pods", "p", namespace="default")
+    async def main(harness: CoreHarness) -> None:
+        await harness.pod("waiting")
+        await harness.core.delete("pods", "waiting", namespace="default")
+        await refused(harness.core.get("pods", "waiting", namespace="default"), 404)
+        await harness.pod("p", bound="n1")
+        dying = await harness.core.delete("pods", "p", namespace="default")
         assert dying["metadata"]["deletionGracePeriodSeconds"] == 30
         assert dying["metadata"]["deletionTimestamp"] == "2023-11-14T22:13:50Z"
-        rig.clock.seconds += 5
-        again = await rig.core.delete("pods", "p", namespace="default")
+        harness.clock.seconds += 5
+        again = await harness.core.delete("pods", "p", namespace="default")
         assert again["metadata"]["deletionTimestamp"] == "2023-11-14T22:13:50Z"
-        sooner = await rig.core.delete("pods", "p", namespace="default", options={"gracePeriodSeconds": 5})
+        sooner = await harness.core.delete(
+            "pods", "p", namespace="default", options={"gracePeriodSeconds": 5}
+        )
         assert sooner["metadata"]["deletionGracePeriodSeconds"] == 5
-        await rig.core.delete("pods", "p", namespace="default", options={"gracePeriodSeconds": 0})
-        await refused(rig.core.get("pods", "p", namespace="default"), 404)
+        await harness.core.delete("pods", "p", namespace="default", options={"gracePeriodSeconds": 0})
+        await refused(harness.core.get("pods", "p", namespace="default"), 404)
 
     run(main)
 
 
 def test_preconditions_of_a_deletion() -> None:
-    async def main(rig: Rig) -> None:
-        pod = await rig.pod()
+    async def main(harness: CoreHarness) -> None:
+        pod = await harness.pod()
         for wanted in ({"uid": "other"}, {"resourceVersion": "1"}):
             options = {"preconditions": wanted}
-            await refused(rig.core.delete("pods", "p", namespace="default", options=options), 409)
+            await refused(harness.core.delete("pods", "p", namespace="default", options=options), 409)
         metadata = pod["metadata"]
         both = {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
-        gone = await rig.core.delete("pods", "p", namespace="default", options={"preconditions": both})
+        gone = await harness.core.delete("pods", "p", namespace="default", options={"preconditions": both})
         assert gone["metadata"]["name"] == "p"
 
     run(main)
 
 
 def test_finalizers_hold_an_object() -> None:
-    async def main(rig: Rig) -> None:
+    async def main(harness: CoreHarness) -> None:
         body = {"metadata": {"name": "c", "finalizers": ["example.com/keep"]}}
-        await rig.core.create("configmaps", body, namespace="default")
-        held = await rig.core.delete("configmaps", "c", namespace="default")
+        await harness.core.create("configmaps", body, namespace="default")
+        held = await harness.core.delete("configmaps", "c", namespace="default")
         assert held["metadata"]["deletionTimestamp"]
         more = {"metadata": {"finalizers": ["example.com/keep", "example.com/more"]}}
-        await refused(rig.core.patch("configmaps", "c", more, content_type=MERGE, namespace="default"), 422)
+        await refused(
+            harness.core.patch("configmaps", "c", more, content_type=MERGE, namespace="default"), 422
+        )
         version = held["metadata"]["resourceVersion"]
-        await rig.core.patch(
+        await harness.core.patch(
             "configmaps", "c", {"metadata": {"finalizers": None}}, content_type=MERGE, namespace="default"
         )
-        await refused(rig.core.get("configmaps", "c", namespace="default"), 404)
-        seen = await collect(rig.core.watch("configmaps", resource_version=version, timeout_seconds=1))
+        await refused(harness.core.get("configmaps", "c", namespace="default"), 404)
+        seen = await collect(harness.core.watch("configmaps", resource_version=version, timeout_seconds=1))
         assert seen == [("DELETED", "c")]
 
     run(main)
@@ -580,18 +591,18 @@ def test_finalizers_hold_an_object() -> None:
 def test_propagation_is_left_to_the_garbage_collector(
     resource: str, options: Obj, finalizers: list[str] | None
 ) -> None:
-    async def main(rig: Rig) -> None:
+    async def main(harness: CoreHarness) -> None:
         body = make_deployment()
         if resource == "jobs.batch":
             body = {
                 "metadata": {"name": "web"},
                 "spec": {"template": {"spec": make_pod(restartPolicy="Never")["spec"]}},
             }
-        await rig.core.create(resource, body, namespace="default")
-        answer = await rig.core.delete(resource, "web", namespace="default", options=options)
+        await harness.core.create(resource, body, namespace="default")
+        answer = await harness.core.delete(resource, "web", namespace="default", options=options)
         if finalizers is None:
             assert (answer["kind"], answer["status"]) == ("Status", "Success")
-            await refused(rig.core.get(resource, "web", namespace="default"), 404)
+            await refused(harness.core.get(resource, "web", namespace="default"), 404)
         else:
             assert answer["metadata"]["finalizers"] == finalizers
             assert answer["metadata"]["deletionTimestamp"]
@@ -600,33 +611,33 @@ def test_propagation_is_left_to_the_garbage_collector(
 
 
 def test_a_namespace_ends_by_its_finalizer() -> None:
-    async def main(rig: Rig) -> None:
-        await rig.core.create("namespaces", {"metadata": {"name": "n"}})
-        ended = await rig.core.delete("namespaces", "n")
+    async def main(harness: CoreHarness) -> None:
+        await harness.core.create("namespaces", {"metadata": {"name": "n"}})
+        ended = await harness.core.delete("namespaces", "n")
         assert ended["status"]["phase"] == "Terminating"
-        error = await refused(rig.core.create("pods", make_pod(), namespace="n"), 403)
+        error = await refused(harness.core.create("pods", make_pod(), namespace="n"), 403)
         assert "because it is being terminated" in str(error)
         assert error.causes[0].reason == "NamespaceTerminating"
-        await rig.core.update("namespaces", "n", {**ended, "spec": {}}, subresource="finalize")
-        await refused(rig.core.get("namespaces", "n"), 404)
-        await refused(rig.core.delete("namespaces", "default"), 403)
+        await harness.core.update("namespaces", "n", {**ended, "spec": {}}, subresource="finalize")
+        await refused(harness.core.get("namespaces", "n"), 404)
+        await refused(harness.core.delete("namespaces", "default"), 403)
 
     run(main)
 
 
 def test_delete_collection() -> None:
-    async def main(rig: Rig) -> None:
+    async def main(harness: CoreHarness) -> None:
         for name, app in (("a", "x"), ("b", "x"), ("c", "y")):
-            await rig.pod(name, labels={"app": app})
-        gone = await rig.core.delete_collection("pods", namespace="default", label_selector="app=x")
+            await harness.pod(name, labels={"app": app})
+        gone = await harness.core.delete_collection("pods", namespace="default", label_selector="app=x")
         assert names(gone) == ["a", "b"]
-        assert names(await rig.core.list("pods")) == ["c"]
+        assert names(await harness.core.list("pods")) == ["c"]
 
     run(main)
 
 
 def test_events_are_the_same_objects_in_both_groups() -> None:
-    async def main(rig: Rig) -> None:
+    async def main(harness: CoreHarness) -> None:
         core_event = {
             "metadata": {"name": "one"},
             "involvedObject": {"kind": "Pod", "name": "p", "namespace": "default"},
@@ -635,8 +646,8 @@ def test_events_are_the_same_objects_in_both_groups() -> None:
             "type": "Normal",
             "count": 2,
         }
-        await rig.core.create("events", core_event, namespace="default")
-        new = await rig.core.get("events.events.k8s.io", "one", namespace="default")
+        await harness.core.create("events", core_event, namespace="default")
+        new = await harness.core.get("events.events.k8s.io", "one", namespace="default")
         assert (new["apiVersion"], new["note"], new["deprecatedCount"]) == ("events.k8s.io/v1", "hello", 2)
         assert new["regarding"]["name"] == "p"
         body = {
@@ -646,13 +657,15 @@ def test_events_are_the_same_objects_in_both_groups() -> None:
             "note": "new",
             "reportingController": "sched",
         }
-        await rig.core.create("events.events.k8s.io", body, namespace="default")
-        old = await rig.core.list("events", field_selector="involvedObject.name=p,reportingComponent=sched")
+        await harness.core.create("events.events.k8s.io", body, namespace="default")
+        old = await harness.core.list(
+            "events", field_selector="involvedObject.name=p,reportingComponent=sched"
+        )
         assert names(old) == ["two"]
         assert old["items"][0]["message"] == "new"
-        both = await rig.core.list("events.events.k8s.io", field_selector="regarding.name=p")
+        both = await harness.core.list("events.events.k8s.io", field_selector="regarding.name=p")
         assert [item["note"] for item in both["items"]] == ["hello", "new"]
-        patched, _ = await rig.core.patch(
+        patched, _ = await harness.core.patch(
             "events.events.k8s.io",
             "two",
             {"series": {"count": 3, "lastObservedTime": "2024-01-01T00:00:01Z"}},
@@ -696,8 +709,8 @@ CRD = {
 
 
 def test_custom_kinds_are_served() -> None:
-    async def main(rig: Rig) -> None:
-        core = rig.core
+    async def main(harness: CoreHarness) -> None:
+        core = harness.core
         changed = core.resources.changed
         crd = await core.create("customresourcedefinitions.apiextensions.k8s.io", CRD)
         assert {each["type"]: each["status"] for each in crd["status"]["conditions"]} == {
@@ -726,17 +739,17 @@ def test_custom_kinds_are_served() -> None:
         assert refusal.reason == "UnsupportedMediaType"
         await core.delete("customresourcedefinitions.apiextensions.k8s.io", "widgets.example.com")
         await refused(core.list("widgets.example.com"), 404)
-        assert rig.store.list("widgets.example.com") == []
+        assert harness.store.list("widgets.example.com") == []
 
     run(main)
 
 
 def test_custom_kinds_survive_a_restart() -> None:
-    async def main(rig: Rig) -> None:
+    async def main(harness: CoreHarness) -> None:
         from kuberth.local.apiserver.verbs.core import Core
 
-        await rig.core.create("customresourcedefinitions.apiextensions.k8s.io", CRD)
-        again = Core(rig.store, clock=rig.clock)
+        await harness.core.create("customresourcedefinitions.apiextensions.k8s.io", CRD)
+        again = Core(harness.store, clock=harness.clock)
         assert (await again.list("widgets.example.com"))["kind"] == "WidgetList"
 
     run(main)
@@ -746,8 +759,8 @@ PDB = {"metadata": {"name": "b"}, "spec": {"minAvailable": 1, "selector": {"matc
 
 
 def test_evictions_honour_budgets() -> None:
-    async def main(rig: Rig) -> None:
-        core = rig.core
+    async def main(harness: CoreHarness) -> None:
+        core = harness.core
 
         async def report(resource: str, name: str, status: Obj) -> None:
             await core.patch(
@@ -766,7 +779,7 @@ def test_evictions_honour_budgets() -> None:
         await core.create("poddisruptionbudgets.policy", PDB, namespace="default")
         running = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
         for name in ("a", "b"):
-            await rig.pod(name, labels={"app": "x"}, bound="n1")
+            await harness.pod(name, labels={"app": "x"}, bound="n1")
             await report("pods", name, running)
         early = await refused(evict("a"), 429)
         assert str(early) == "Cannot evict pod as it would violate the pod's disruption budget."
@@ -783,7 +796,7 @@ def test_evictions_honour_budgets() -> None:
         await report("poddisruptionbudgets.policy", "b", {"currentHealthy": 1})
         late = await refused(evict("b"), 429)
         assert late.causes[0].message == "The disruption budget b needs 1 healthy pods and has 1 currently"
-        await rig.pod("pending", labels={"app": "x"})
+        await harness.pod("pending", labels={"app": "x"})
         await evict("pending")
         await refused(core.get("pods", "pending", namespace="default"), 404)
         await refused(evict("nobody"), 404)
@@ -792,9 +805,9 @@ def test_evictions_honour_budgets() -> None:
 
 
 def test_an_answer_comes_only_after_the_commit() -> None:
-    async def main(rig: Rig) -> None:
-        pod = await rig.pod()
-        assert rig.store.revision >= int(pod["metadata"]["resourceVersion"])
-        assert rig.store.get("pods", "default/p") == pod
+    async def main(harness: CoreHarness) -> None:
+        pod = await harness.pod()
+        assert harness.store.revision >= int(pod["metadata"]["resourceVersion"])
+        assert harness.store.get("pods", "default/p") == pod
 
     run(main)

@@ -10,7 +10,7 @@ import pytest
 from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.patching.patching import MERGE_PATCH
 from kuberth.local.apiserver.status_errors import StatusError
-from tests.unit.local.apiserver.core_rig import Rig, run
+from tests.unit.local.apiserver.harness import CoreHarness, run
 
 CLAIMS, TEMPLATES, SLICES, CLASSES = (
     f"{plural}.resource.k8s.io"
@@ -33,9 +33,9 @@ def slice_of(**spec: Any) -> Obj:
 
 
 def test_a_request_is_completed() -> None:
-    async def main(rig: Rig) -> None:
+    async def main(harness: CoreHarness) -> None:
         body = claim(tolerations=[{"key": "k"}])
-        made = await rig.core.create(CLAIMS, {**body, "status": {"reservedFor": []}}, namespace="default")
+        made = await harness.core.create(CLAIMS, {**body, "status": {"reservedFor": []}}, namespace="default")
         (request,) = made["spec"]["devices"]["requests"]
         assert request["exactly"]["allocationMode"] == "ExactCount"
         assert request["exactly"]["count"] == 1
@@ -43,35 +43,35 @@ def test_a_request_is_completed() -> None:
         assert made["status"] == {}
         everything = claim(allocationMode="All")
         everything["metadata"]["name"] = "all"
-        made = await rig.core.create(CLAIMS, everything, namespace="default")
+        made = await harness.core.create(CLAIMS, everything, namespace="default")
         assert "count" not in made["spec"]["devices"]["requests"][0]["exactly"]
 
     run(main)
 
 
 def test_what_is_asked_for_does_not_change() -> None:
-    async def main(rig: Rig) -> None:
-        await rig.core.create(CLAIMS, claim(), namespace="default")
+    async def main(harness: CoreHarness) -> None:
+        await harness.core.create(CLAIMS, claim(), namespace="default")
         template = {"metadata": {"name": "t"}, "spec": {"spec": claim()["spec"]}}
-        await rig.core.create(TEMPLATES, template, namespace="default")
+        await harness.core.create(TEMPLATES, template, namespace="default")
         for resource, name, patch in (
             (CLAIMS, "c", {"spec": {"devices": {"requests": []}}}),
             (TEMPLATES, "t", {"spec": {"spec": {"devices": {"requests": []}}}}),
         ):
             with pytest.raises(StatusError, match=r"spec: Invalid value: .*: field is immutable"):
-                await rig.core.patch(resource, name, patch, content_type=MERGE_PATCH, namespace="default")
+                await harness.core.patch(resource, name, patch, content_type=MERGE_PATCH, namespace="default")
             labels = {"metadata": {"labels": {"a": "b"}}}
-            await rig.core.patch(resource, name, labels, content_type=MERGE_PATCH, namespace="default")
+            await harness.core.patch(resource, name, labels, content_type=MERGE_PATCH, namespace="default")
 
     run(main)
 
 
 def test_an_allocation_is_immutable_and_device_status_is_removed_with_it() -> None:
-    async def main(rig: Rig) -> None:
-        await rig.core.create(CLAIMS, claim(), namespace="default")
+    async def main(harness: CoreHarness) -> None:
+        await harness.core.create(CLAIMS, claim(), namespace="default")
 
         async def write(**status: Any) -> Obj:
-            written, _ = await rig.core.patch(
+            written, _ = await harness.core.patch(
                 CLAIMS,
                 "c",
                 {"status": status},
@@ -96,18 +96,18 @@ def test_an_allocation_is_immutable_and_device_status_is_removed_with_it() -> No
 
 
 def test_devices_of_others_need_a_label() -> None:
-    async def main(rig: Rig) -> None:
+    async def main(harness: CoreHarness) -> None:
         with pytest.raises(StatusError, match="admin access to devices requires"):
-            await rig.core.create(CLAIMS, claim(adminAccess=True), namespace="default")
+            await harness.core.create(CLAIMS, claim(adminAccess=True), namespace="default")
         labels = {"metadata": {"labels": {"resource.kubernetes.io/admin-access": "true"}}}
-        await rig.core.patch("namespaces", "default", labels, content_type=MERGE_PATCH)
-        await rig.core.create(CLAIMS, claim(adminAccess=True), namespace="default")
+        await harness.core.patch("namespaces", "default", labels, content_type=MERGE_PATCH)
+        await harness.core.create(CLAIMS, claim(adminAccess=True), namespace="default")
 
     run(main)
 
 
 def test_fields_behind_gates_that_are_off_are_dropped() -> None:
-    async def main(rig: Rig) -> None:
+    async def main(harness: CoreHarness) -> None:
         mapping = {"cpu": {"allocationMultiplier": "1"}}
         device = {
             "name": "x",
@@ -115,7 +115,7 @@ def test_fields_behind_gates_that_are_off_are_dropped() -> None:
             "nodeAllocatableResourceMappings": mapping,
             "taints": [{"key": "k", "effect": "NoSchedule"}],
         }
-        made = await rig.core.create(SLICES, slice_of(devices=[device]))
+        made = await harness.core.create(SLICES, slice_of(devices=[device]))
         (found,) = made["spec"]["devices"]
         assert found["attributes"] == {"a": {"string": "b"}}
         assert "nodeAllocatableResourceMappings" not in found
@@ -158,13 +158,13 @@ def test_fields_behind_gates_that_are_off_are_dropped() -> None:
     ],
 )
 def test_refusals(resource: str, body: Obj, problem: str) -> None:
-    async def main(rig: Rig) -> None:
+    async def main(harness: CoreHarness) -> None:
         namespace = "default" if resource == CLAIMS else ""
         if not problem:  # a step of nothing ends kube-apiserver's request in a panic; here it is no step
-            await rig.core.create(resource, body, namespace=namespace)
+            await harness.core.create(resource, body, namespace=namespace)
             return
         with pytest.raises(StatusError, match=re.escape(problem)):
-            await rig.core.create(resource, body, namespace=namespace)
+            await harness.core.create(resource, body, namespace=namespace)
 
     run(main)
 
@@ -187,13 +187,13 @@ GPU = {"name": "gpu", "resourceClaimTemplateName": "t"}
     ],
 )
 def test_claims_of_pods(claims: list[Obj], uses: list[Obj], problem: str) -> None:
-    async def main(rig: Rig) -> None:
+    async def main(harness: CoreHarness) -> None:
         containers = [{"name": "c", "image": "i", "resources": {"claims": uses}}]
         if not problem:
-            await rig.pod(containers=containers, resourceClaims=claims)
+            await harness.pod(containers=containers, resourceClaims=claims)
             return
         with pytest.raises(StatusError, match=re.escape(problem)):
-            await rig.pod(containers=containers, resourceClaims=claims)
+            await harness.pod(containers=containers, resourceClaims=claims)
 
     run(main)
 
@@ -206,8 +206,10 @@ def mapped(mappings: Obj, **device: Any) -> Obj:
 
 
 def test_a_device_takes_as_much_as_there_are_of_it() -> None:
-    async def main(rig: Rig) -> None:
-        made = await rig.core.create(SLICES, mapped({"cpu": {}, "memory": {"allocationMultiplier": "2Gi"}}))
+    async def main(harness: CoreHarness) -> None:
+        made = await harness.core.create(
+            SLICES, mapped({"cpu": {}, "memory": {"allocationMultiplier": "2Gi"}})
+        )
         assert made["spec"]["devices"][0]["nodeAllocatableResourceMappings"] == {
             "cpu": {"allocationMultiplier": "1"},
             "memory": {"allocationMultiplier": "2Gi"},
@@ -235,9 +237,9 @@ def test_a_device_takes_as_much_as_there_are_of_it() -> None:
     ],
 )
 def test_what_a_device_cannot_take(mappings: Obj, problem: str) -> None:
-    async def main(rig: Rig) -> None:
+    async def main(harness: CoreHarness) -> None:
         with pytest.raises(StatusError) as refusal:
-            await rig.core.create(SLICES, mapped(mappings, capacity={"other": {"value": "1"}}))
+            await harness.core.create(SLICES, mapped(mappings, capacity={"other": {"value": "1"}}))
         assert f"spec.devices[0].nodeAllocatableResourceMappings{problem}" in str(refusal.value)
 
     run(main, feature_gates=NODE_RESOURCES)
@@ -246,27 +248,27 @@ def test_what_a_device_cannot_take(mappings: Obj, problem: str) -> None:
 TAKEN: Obj = {"resourceClaimName": "c", "containers": ["main"], "resources": {"cpu": "1"}}
 
 
-async def write_status(rig: Rig, *taken: Obj) -> Any:
+async def write_status(harness: CoreHarness, *taken: Obj) -> Any:
     patch = {"status": {"nodeAllocatableResourceClaimStatuses": [*taken]}}
-    pod, _ = await rig.core.patch(
+    pod, _ = await harness.core.patch(
         "pods", "p", patch, namespace="default", subresource="status", content_type=MERGE_PATCH
     )
     return pod["status"].get("nodeAllocatableResourceClaimStatuses")
 
 
 def test_what_devices_take_is_kept_in_a_pods_status() -> None:
-    async def main(rig: Rig) -> None:
-        await rig.pod("p", resourceClaims=[{"name": "gpu", "resourceClaimName": "c"}])
-        assert await write_status(rig, TAKEN) == [TAKEN]
-        assert await write_status(rig) is None
+    async def main(harness: CoreHarness) -> None:
+        await harness.pod("p", resourceClaims=[{"name": "gpu", "resourceClaimName": "c"}])
+        assert await write_status(harness, TAKEN) == [TAKEN]
+        assert await write_status(harness) is None
 
     run(main, feature_gates=NODE_RESOURCES)
 
 
 def test_with_the_gate_off_it_is_not() -> None:
-    async def main(rig: Rig) -> None:
-        await rig.pod("p", resourceClaims=[{"name": "gpu", "resourceClaimName": "c"}])
-        assert await write_status(rig, TAKEN) is None
+    async def main(harness: CoreHarness) -> None:
+        await harness.pod("p", resourceClaims=[{"name": "gpu", "resourceClaimName": "c"}])
+        assert await write_status(harness, TAKEN) is None
 
     run(main)
 
@@ -289,22 +291,22 @@ def test_with_the_gate_off_it_is_not() -> None:
     ],
 )
 def test_what_a_pods_status_cannot_say_of_devices(taken: Obj, problem: str) -> None:
-    async def main(rig: Rig) -> None:
-        await rig.pod("p", resourceClaims=[{"name": "gpu", "resourceClaimName": "c"}])
+    async def main(harness: CoreHarness) -> None:
+        await harness.pod("p", resourceClaims=[{"name": "gpu", "resourceClaimName": "c"}])
         with pytest.raises(StatusError) as refusal:
-            await write_status(rig, {**TAKEN, **taken})
+            await write_status(harness, {**TAKEN, **taken})
         assert f"status.nodeAllocatableResourceClaimStatuses[0].{problem}" in str(refusal.value)
 
     run(main, feature_gates=NODE_RESOURCES)
 
 
 def test_a_claim_made_from_a_template_may_take_too() -> None:
-    async def main(rig: Rig) -> None:
-        await rig.pod("p", resourceClaims=[{"name": "gpu", "resourceClaimTemplateName": "t"}])
+    async def main(harness: CoreHarness) -> None:
+        await harness.pod("p", resourceClaims=[{"name": "gpu", "resourceClaimTemplateName": "t"}])
         made = {"status": {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "c"}]}}
-        await rig.core.patch(
+        await harness.core.patch(
             "pods", "p", made, namespace="default", subresource="status", content_type=MERGE_PATCH
         )
-        assert await write_status(rig, TAKEN) == [TAKEN]
+        assert await write_status(harness, TAKEN) == [TAKEN]
 
     run(main, feature_gates=NODE_RESOURCES)

@@ -10,7 +10,7 @@ import pytest
 
 from kuberth.local.apiserver.http.credentials import ClusterCredentials
 from kuberth.local.apiserver.verbs.core import Core
-from tests.unit.local.apiserver.http_rig import Rig, pod, run_with_server
+from tests.unit.local.apiserver.harness import ServerHarness, pod, run_with_server
 
 PODS = "/api/v1/namespaces/default/pods"
 TABLE = (
@@ -20,9 +20,9 @@ TABLE = (
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
 
-async def prepare(rig: Rig, *names: str) -> None:
+async def prepare(harness: ServerHarness, *names: str) -> None:
     for name in names:
-        await rig.core.create("pods", pod(name), namespace="default")
+        await harness.core.create("pods", pod(name), namespace="default")
 
 
 @pytest.mark.parametrize(
@@ -44,8 +44,8 @@ async def prepare(rig: Rig, *names: str) -> None:
     ],
 )
 def test_what_everybody_may_see(path: str, status: int) -> None:
-    async def main(rig: Rig) -> None:
-        answer = await rig.fetch("GET", path, anonymous=True)
+    async def main(harness: ServerHarness) -> None:
+        answer = await harness.fetch("GET", path, anonymous=True)
         assert answer.status == status
         if status == 403:
             assert 'User "system:anonymous" cannot get path' in answer.json()["message"]
@@ -64,20 +64,22 @@ def test_what_everybody_may_see(path: str, status: int) -> None:
     ],
 )
 def test_wrong_credentials(authorization: str, status: int) -> None:
-    async def main(rig: Rig) -> None:
+    async def main(harness: ServerHarness) -> None:
         for path in ("/api", "/healthz"):
-            answer = await rig.fetch("GET", path, headers={"authorization": authorization}, anonymous=True)
+            answer = await harness.fetch(
+                "GET", path, headers={"authorization": authorization}, anonymous=True
+            )
             assert (answer.status, answer.json()["reason"]) == (status, "Unauthorized")
 
     run_with_server(main)
 
 
 def test_a_server_that_cannot_write_is_not_ready(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def main(rig: Rig) -> None:
+    async def main(harness: ServerHarness) -> None:
         monkeypatch.setattr(Core, "write_failure", property(lambda _core: "the disk is full"))
         for path, status in (("/readyz", 500), ("/readyz/etcd", 500), ("/readyz/ping", 200), ("/livez", 200)):
-            assert (await rig.fetch("GET", path, anonymous=True)).status == status, path
-        assert b"[-]etcd failed: the disk is full" in (await rig.fetch("GET", "/readyz")).body
+            assert (await harness.fetch("GET", path, anonymous=True)).status == status, path
+        assert b"[-]etcd failed: the disk is full" in (await harness.fetch("GET", "/readyz")).body
 
     run_with_server(main)
 
@@ -89,9 +91,9 @@ def load(context: ssl.SSLContext, credentials: ClusterCredentials, folder: Path)
 
 
 def test_the_certificate_is_enough(tmp_path: Path) -> None:
-    async def main(rig: Rig) -> None:
-        load(rig.context, rig.credentials, tmp_path)
-        answer = await rig.fetch(
+    async def main(harness: ServerHarness) -> None:
+        load(harness.context, harness.credentials, tmp_path)
+        answer = await harness.fetch(
             "POST",
             "/apis/authentication.k8s.io/v1/selfsubjectreviews",
             {"kind": "SelfSubjectReview"},
@@ -107,17 +109,17 @@ def test_the_certificate_is_enough(tmp_path: Path) -> None:
 
 
 def test_the_certificate_of_another_ca_gets_no_answer(tmp_path: Path) -> None:
-    async def main(rig: Rig) -> None:
-        load(rig.context, ClusterCredentials.in_memory(), tmp_path)
+    async def main(harness: ServerHarness) -> None:
+        load(harness.context, ClusterCredentials.in_memory(), tmp_path)
         with pytest.raises((ssl.SSLError, ConnectionError, EOFError)):
-            await rig.fetch("GET", "/version", anonymous=True)
+            await harness.fetch("GET", "/version", anonymous=True)
 
     run_with_server(main)
 
 
 def test_version() -> None:
-    async def main(rig: Rig) -> None:
-        version = (await rig.fetch("GET", "/version")).json()
+    async def main(harness: ServerHarness) -> None:
+        version = (await harness.fetch("GET", "/version")).json()
         assert (version["major"], version["minor"]) == ("1", "36")
         assert version["gitVersion"] == "v1.36.4+kuberth"
 
@@ -125,28 +127,28 @@ def test_version() -> None:
 
 
 def test_create_read_change_delete() -> None:
-    async def main(rig: Rig) -> None:
-        await prepare(rig)
-        made = await rig.fetch("POST", PODS, pod("web"))
+    async def main(harness: ServerHarness) -> None:
+        await prepare(harness)
+        made = await harness.fetch("POST", PODS, pod("web"))
         assert (made.status, made.json()["kind"]) == (201, "Pod")
-        read = await rig.fetch("GET", f"{PODS}/web")
+        read = await harness.fetch("GET", f"{PODS}/web")
         assert read.json() == made.json()
         changed = read.json()
         changed["metadata"]["labels"]["tier"] = "front"
-        written = await rig.fetch("PUT", f"{PODS}/web", changed)
+        written = await harness.fetch("PUT", f"{PODS}/web", changed)
         assert (written.status, written.json()["metadata"]["labels"]["tier"]) == (200, "front")
-        stale = await rig.fetch("PUT", f"{PODS}/web", changed)
+        stale = await harness.fetch("PUT", f"{PODS}/web", changed)
         assert (stale.status, stale.json()["reason"]) == (409, "Conflict")
-        patched = await rig.fetch(
+        patched = await harness.fetch(
             "PATCH",
             f"{PODS}/web",
             [{"op": "remove", "path": "/metadata/labels/tier"}],
             headers={"content-type": "application/json-patch+json"},
         )
         assert (patched.status, patched.json()["metadata"]["labels"]) == (200, {"app": "web"})
-        gone = await rig.fetch("DELETE", f"{PODS}/web?gracePeriodSeconds=0")
+        gone = await harness.fetch("DELETE", f"{PODS}/web?gracePeriodSeconds=0")
         assert gone.status == 200
-        missing = await rig.fetch("GET", f"{PODS}/web")
+        missing = await harness.fetch("GET", f"{PODS}/web")
         assert missing.status == 404
         assert missing.json() == {
             "kind": "Status",
@@ -163,30 +165,30 @@ def test_create_read_change_delete() -> None:
 
 
 def test_delete_options_come_in_body_or_query() -> None:
-    async def main(rig: Rig) -> None:
-        await prepare(rig, "a", "b", "c")
+    async def main(harness: ServerHarness) -> None:
+        await prepare(harness, "a", "b", "c")
         wrong = {"kind": "DeleteOptions", "preconditions": {"uid": "not-this-one"}}
-        assert (await rig.fetch("DELETE", f"{PODS}/a", wrong)).status == 409
+        assert (await harness.fetch("DELETE", f"{PODS}/a", wrong)).status == 409
         show = {"kind": "DeleteOptions", "dryRun": ["All"], "gracePeriodSeconds": 0}
-        assert (await rig.fetch("DELETE", f"{PODS}/a", show)).status == 200
-        assert (await rig.fetch("DELETE", f"{PODS}/a?dryRun=All&gracePeriodSeconds=0")).status == 200
-        assert (await rig.fetch("GET", f"{PODS}/a")).status == 200
-        assert (await rig.fetch("DELETE", f"{PODS}/a?dryRun=Some")).status == 422
-        assert (await rig.fetch("DELETE", f"{PODS}/a", {"kind": "Pod"})).status == 400
-        answer = await rig.fetch("DELETE", f"{PODS}?labelSelector=app%3Db&gracePeriodSeconds=0")
+        assert (await harness.fetch("DELETE", f"{PODS}/a", show)).status == 200
+        assert (await harness.fetch("DELETE", f"{PODS}/a?dryRun=All&gracePeriodSeconds=0")).status == 200
+        assert (await harness.fetch("GET", f"{PODS}/a")).status == 200
+        assert (await harness.fetch("DELETE", f"{PODS}/a?dryRun=Some")).status == 422
+        assert (await harness.fetch("DELETE", f"{PODS}/a", {"kind": "Pod"})).status == 400
+        answer = await harness.fetch("DELETE", f"{PODS}?labelSelector=app%3Db&gracePeriodSeconds=0")
         assert answer.status == 200
-        left = (await rig.fetch("GET", PODS)).json()["items"]
+        left = (await harness.fetch("GET", PODS)).json()["items"]
         assert [item["metadata"]["name"] for item in left] == ["a", "c"]
 
     run_with_server(main)
 
 
 def test_a_dry_run_changes_nothing() -> None:
-    async def main(rig: Rig) -> None:
-        await prepare(rig)
-        assert (await rig.fetch("POST", f"{PODS}?dryRun=All", pod("web"))).status == 201
-        assert (await rig.fetch("GET", PODS)).json()["items"] == []
-        assert (await rig.fetch("POST", f"{PODS}?dryRun=Some", pod("web"))).status == 422
+    async def main(harness: ServerHarness) -> None:
+        await prepare(harness)
+        assert (await harness.fetch("POST", f"{PODS}?dryRun=All", pod("web"))).status == 201
+        assert (await harness.fetch("GET", PODS)).json()["items"] == []
+        assert (await harness.fetch("POST", f"{PODS}?dryRun=Some", pod("web"))).status == 422
 
     run_with_server(main)
 
@@ -208,10 +210,10 @@ def test_a_dry_run_changes_nothing() -> None:
     ],
 )
 def test_what_the_client_would_take(accept: str | None, content_type: str | None) -> None:
-    async def main(rig: Rig) -> None:
-        await prepare(rig, "web")
+    async def main(harness: ServerHarness) -> None:
+        await prepare(harness, "web")
         headers = {} if accept is None else {"accept": accept}
-        answer = await rig.fetch("GET", f"{PODS}/web", headers=headers)
+        answer = await harness.fetch("GET", f"{PODS}/web", headers=headers)
         if content_type is None:
             assert (answer.status, answer.json()["reason"]) == (406, "NotAcceptable")
         else:
@@ -245,9 +247,9 @@ YAML_POD = (
     ],
 )
 def test_what_the_client_may_send(content_type: str, body: bytes | None, status: int) -> None:
-    async def main(rig: Rig) -> None:
-        await prepare(rig)
-        answer = await rig.fetch(
+    async def main(harness: ServerHarness) -> None:
+        await prepare(harness)
+        answer = await harness.fetch(
             "POST", PODS, pod("web") if body is None else body, headers={"content-type": content_type}
         )
         assert answer.status == status, answer.body
@@ -258,14 +260,14 @@ def test_what_the_client_may_send(content_type: str, body: bytes | None, status:
 
 
 def test_apply_in_yaml() -> None:
-    async def main(rig: Rig) -> None:
-        await prepare(rig)
+    async def main(harness: ServerHarness) -> None:
+        await prepare(harness)
         headers = {"content-type": "application/apply-patch+yaml"}
         path = f"{PODS}/web"
-        assert (await rig.fetch("PATCH", path, YAML_POD, headers=headers)).status == 422
-        made = await rig.fetch("PATCH", f"{path}?fieldManager=me", YAML_POD, headers=headers)
+        assert (await harness.fetch("PATCH", path, YAML_POD, headers=headers)).status == 422
+        made = await harness.fetch("PATCH", f"{path}?fieldManager=me", YAML_POD, headers=headers)
         assert made.status == 201
-        again = await rig.fetch("PATCH", f"{path}?fieldManager=me&force=true", YAML_POD, headers=headers)
+        again = await harness.fetch("PATCH", f"{path}?fieldManager=me&force=true", YAML_POD, headers=headers)
         assert again.status == 200
         assert made.json()["metadata"]["managedFields"][0]["manager"] == "me"
 
@@ -283,10 +285,10 @@ def test_apply_in_yaml() -> None:
     ],
 )
 def test_unknown_fields_by_validation_mode(mode: str, status: int, warned: bool) -> None:
-    async def main(rig: Rig) -> None:
-        await prepare(rig)
+    async def main(harness: ServerHarness) -> None:
+        await prepare(harness)
         query = f"?fieldValidation={mode}" if mode else ""
-        answer = await rig.fetch("POST", f"{PODS}{query}", pod("web", nodeNam="n1"))
+        answer = await harness.fetch("POST", f"{PODS}{query}", pod("web", nodeNam="n1"))
         assert answer.status == status
         assert ("warning" in answer.headers) is warned
         if mode == "Strict":
@@ -301,9 +303,9 @@ def test_unknown_fields_by_validation_mode(mode: str, status: int, warned: bool)
 
 
 def test_a_table() -> None:
-    async def main(rig: Rig) -> None:
-        await prepare(rig, "a", "b")
-        table = (await rig.fetch("GET", PODS, headers={"accept": TABLE})).json()
+    async def main(harness: ServerHarness) -> None:
+        await prepare(harness, "a", "b")
+        table = (await harness.fetch("GET", PODS, headers={"accept": TABLE})).json()
         assert (table["kind"], table["apiVersion"]) == ("Table", "meta.k8s.io/v1")
         assert table["metadata"]["resourceVersion"]
         columns = [column["name"] for column in table["columnDefinitions"]]
@@ -311,40 +313,40 @@ def test_a_table() -> None:
         assert [row["cells"][0] for row in table["rows"]] == ["a", "b"]
         assert all(len(row["cells"]) == len(columns) for row in table["rows"])
         assert table["rows"][0]["object"]["kind"] == "PartialObjectMetadata"
-        one = (await rig.fetch("GET", f"{PODS}/a?includeObject=Object", headers={"accept": TABLE})).json()
+        one = (await harness.fetch("GET", f"{PODS}/a?includeObject=Object", headers={"accept": TABLE})).json()
         assert [row["object"]["kind"] for row in one["rows"]] == ["Pod"]
-        bare = (await rig.fetch("GET", f"{PODS}?includeObject=None", headers={"accept": TABLE})).json()
+        bare = (await harness.fetch("GET", f"{PODS}?includeObject=None", headers={"accept": TABLE})).json()
         assert "object" not in bare["rows"][0]
-        odd = await rig.fetch("GET", f"{PODS}?includeObject=Odd", headers={"accept": TABLE})
+        odd = await harness.fetch("GET", f"{PODS}?includeObject=Odd", headers={"accept": TABLE})
         assert odd.status == 400
 
     run_with_server(main)
 
 
 def test_metadata_alone() -> None:
-    async def main(rig: Rig) -> None:
-        await prepare(rig, "a")
+    async def main(harness: ServerHarness) -> None:
+        await prepare(harness, "a")
         one = {"accept": "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"}
         many = {"accept": "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"}
-        read = (await rig.fetch("GET", f"{PODS}/a", headers=one)).json()
+        read = (await harness.fetch("GET", f"{PODS}/a", headers=one)).json()
         assert read.keys() == {"kind", "apiVersion", "metadata"}
         assert (read["kind"], read["metadata"]["name"]) == ("PartialObjectMetadata", "a")
-        listed = (await rig.fetch("GET", PODS, headers=many)).json()
+        listed = (await harness.fetch("GET", PODS, headers=many)).json()
         assert listed["kind"] == "PartialObjectMetadataList"
         assert listed["items"] == [read]
-        assert (await rig.fetch("GET", PODS, headers=one)).status == 406
-        missing = await rig.fetch("GET", f"{PODS}/nothing", headers=one)
+        assert (await harness.fetch("GET", PODS, headers=one)).status == 406
+        missing = await harness.fetch("GET", f"{PODS}/nothing", headers=one)
         assert (missing.status, missing.json()["kind"]) == (404, "Status")
 
     run_with_server(main)
 
 
 def test_lists_in_chunks_and_selections() -> None:
-    async def main(rig: Rig) -> None:
-        await prepare(rig, "a", "b", "c")
-        first = (await rig.fetch("GET", f"{PODS}?limit=2")).json()
+    async def main(harness: ServerHarness) -> None:
+        await prepare(harness, "a", "b", "c")
+        first = (await harness.fetch("GET", f"{PODS}?limit=2")).json()
         assert [item["metadata"]["name"] for item in first["items"]] == ["a", "b"]
-        rest = (await rig.fetch("GET", f"{PODS}?limit=2&continue={first['metadata']['continue']}")).json()
+        rest = (await harness.fetch("GET", f"{PODS}?limit=2&continue={first['metadata']['continue']}")).json()
         assert [item["metadata"]["name"] for item in rest["items"]] == ["c"]
         for query, names in (
             ("labelSelector=app%20in%20(a,c)", ["a", "c"]),
@@ -352,7 +354,7 @@ def test_lists_in_chunks_and_selections() -> None:
             ("fieldSelector=spec.nodeName!%3D", []),
             ("resourceVersion=0", ["a", "b", "c"]),
         ):
-            found = (await rig.fetch("GET", f"{PODS}?{query}")).json()
+            found = (await harness.fetch("GET", f"{PODS}?{query}")).json()
             assert [item["metadata"]["name"] for item in found["items"]] == names, query
         for query in (
             "limit=x",
@@ -361,7 +363,7 @@ def test_lists_in_chunks_and_selections() -> None:
             "labelSelector=!!",
             "fieldSelector=x",
         ):
-            assert (await rig.fetch("GET", f"{PODS}?{query}")).status == 400, query
+            assert (await harness.fetch("GET", f"{PODS}?{query}")).status == 400, query
 
     run_with_server(main)
 
@@ -403,9 +405,9 @@ def test_lists_in_chunks_and_selections() -> None:
     ],
 )
 def test_paths_and_methods(method: str, path: str, status: int) -> None:
-    async def main(rig: Rig) -> None:
-        await prepare(rig, "a")
-        answer = await rig.fetch(method, path)
+    async def main(harness: ServerHarness) -> None:
+        await prepare(harness, "a")
+        answer = await harness.fetch(method, path)
         assert answer.status == status
         if method != "HEAD" and status >= 400:
             assert (answer.json()["kind"], answer.json()["code"]) == ("Status", status)
@@ -414,36 +416,36 @@ def test_paths_and_methods(method: str, path: str, status: int) -> None:
 
 
 def test_discovery_in_both_forms() -> None:
-    async def main(rig: Rig) -> None:
-        legacy = await rig.fetch("GET", "/apis")
+    async def main(harness: ServerHarness) -> None:
+        legacy = await harness.fetch("GET", "/apis")
         assert legacy.json()["kind"] == "APIGroupList"
         for path in ("/api", "/apis"):
             asked = f"{AGGREGATED};profile=nopeer,{AGGREGATED},application/json"
-            aggregated = await rig.fetch("GET", path, headers={"accept": asked})
+            aggregated = await harness.fetch("GET", path, headers={"accept": asked})
             assert aggregated.headers["content-type"] == AGGREGATED
             assert aggregated.json()["kind"] == "APIGroupDiscoveryList"
         tag = {"if-none-match": legacy.headers["etag"]}
-        assert (await rig.fetch("GET", "/apis", headers=tag)).status == 304
+        assert (await harness.fetch("GET", "/apis", headers=tag)).status == 304
         for group in legacy.json()["groups"]:
             for version in group["versions"]:
-                listed = await rig.fetch("GET", f"/apis/{version['groupVersion']}")
+                listed = await harness.fetch("GET", f"/apis/{version['groupVersion']}")
                 assert listed.json()["groupVersion"] == version["groupVersion"]
 
     run_with_server(main)
 
 
 def test_every_listed_resource_can_be_listed() -> None:
-    async def main(rig: Rig) -> None:
+    async def main(harness: ServerHarness) -> None:
         versions = [("/api/v1", "")] + [
             (f"/apis/{group['preferredVersion']['groupVersion']}", group["name"])
-            for group in (await rig.fetch("GET", "/apis")).json()["groups"]
+            for group in (await harness.fetch("GET", "/apis")).json()["groups"]
         ]
         for path, group in versions:
-            for entry in (await rig.fetch("GET", path)).json()["resources"]:
+            for entry in (await harness.fetch("GET", path)).json()["resources"]:
                 if "/" in entry["name"] or "list" not in entry["verbs"]:
                     continue
                 for accept in ("application/json", TABLE):
-                    answer = await rig.fetch("GET", f"{path}/{entry['name']}", headers={"accept": accept})
+                    answer = await harness.fetch("GET", f"{path}/{entry['name']}", headers={"accept": accept})
                     assert answer.status == 200, (group, entry)
 
     run_with_server(main)
@@ -471,46 +473,46 @@ def test_every_listed_resource_can_be_listed() -> None:
     ],
 )
 def test_reviews(path: str, spec: dict[str, Any], status: dict[str, Any]) -> None:
-    async def main(rig: Rig) -> None:
-        answer = await rig.fetch("POST", f"/apis/{path}", {"spec": spec})
+    async def main(harness: ServerHarness) -> None:
+        answer = await harness.fetch("POST", f"/apis/{path}", {"spec": spec})
         assert answer.status == 201
         found = answer.json()["status"]
         assert {key: found[key] for key in status} == status
         wrong: tuple[Any, ...] = ([], {"spec": 1}, {"kind": "Pod"})
         for body in wrong:
-            assert (await rig.fetch("POST", f"/apis/{path}", body)).status == 400
-        assert (await rig.fetch("GET", f"/apis/{path}")).status == 405
+            assert (await harness.fetch("POST", f"/apis/{path}", body)).status == 400
+        assert (await harness.fetch("GET", f"/apis/{path}")).status == 405
 
     run_with_server(main)
 
 
 def test_the_right_token_is_known() -> None:
-    async def main(rig: Rig) -> None:
-        body = {"spec": {"token": rig.credentials.token}}
-        answer = await rig.fetch("POST", "/apis/authentication.k8s.io/v1/tokenreviews", body)
+    async def main(harness: ServerHarness) -> None:
+        body = {"spec": {"token": harness.credentials.token}}
+        answer = await harness.fetch("POST", "/apis/authentication.k8s.io/v1/tokenreviews", body)
         assert answer.json()["status"]["user"]["username"] == "kuberth-admin"
 
     run_with_server(main)
 
 
 def test_openapi_documents() -> None:
-    async def main(rig: Rig) -> None:
-        index = (await rig.fetch("GET", "/openapi/v3")).json()["paths"]
-        answer = await rig.fetch("GET", index["api/v1"]["serverRelativeURL"])
+    async def main(harness: ServerHarness) -> None:
+        index = (await harness.fetch("GET", "/openapi/v3")).json()["paths"]
+        answer = await harness.fetch("GET", index["api/v1"]["serverRelativeURL"])
         assert "io.k8s.api.core.v1.Pod" in answer.json()["components"]["schemas"]
-        assert (await rig.fetch("GET", "/openapi/v3/api/v9")).status == 404
-        assert (await rig.fetch("GET", "/openapi/v2")).json()["swagger"] == "2.0"
+        assert (await harness.fetch("GET", "/openapi/v3/api/v9")).status == 404
+        assert (await harness.fetch("GET", "/openapi/v2")).json()["swagger"] == "2.0"
         protobuf = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
-        answer = await rig.fetch("GET", "/openapi/v2", headers={"accept": protobuf})
+        answer = await harness.fetch("GET", "/openapi/v2", headers={"accept": protobuf})
         assert (answer.headers["content-type"], answer.body[:5]) == (protobuf.replace("@", "."), b"\n\x032.0")
 
     run_with_server(main)
 
 
 def test_pretty_output() -> None:
-    async def main(rig: Rig) -> None:
-        await prepare(rig)
-        assert b'\n  "kind"' in (await rig.fetch("GET", "/api/v1/namespaces/default?pretty=true")).body
-        assert b"\n" not in (await rig.fetch("GET", "/api/v1/namespaces/default")).body
+    async def main(harness: ServerHarness) -> None:
+        await prepare(harness)
+        assert b'\n  "kind"' in (await harness.fetch("GET", "/api/v1/namespaces/default?pretty=true")).body
+        assert b"\n" not in (await harness.fetch("GET", "/api/v1/namespaces/default")).body
 
     run_with_server(main)

@@ -14,7 +14,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kuberth.local.apiserver.http.negotiation import BODY_TYPES, PATCH_TYPES
-from tests.unit.local.apiserver.http_rig import Answer, Rig, as_bytes, head, pod, read_answer, serving
+from tests.unit.local.apiserver.harness import (
+    Answer,
+    ServerHarness,
+    as_bytes,
+    head,
+    pod,
+    read_answer,
+    serving,
+)
 
 T = TypeVar("T")
 
@@ -36,8 +44,8 @@ class Running:
         self._thread.start()
         self._serving = serving()
         self._connection: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
-        self.rig: Rig = self.run(self._serving.__aenter__())
-        self.run(self.rig.core.create("pods", pod("web"), namespace="default"))
+        self.harness: ServerHarness = self.run(self._serving.__aenter__())
+        self.run(self.harness.core.create("pods", pod("web"), namespace="default"))
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(REQUEST_SECONDS)
@@ -48,10 +56,10 @@ class Running:
     async def _fetch(self, method: str, target: str, body: bytes, headers: dict[str, str]) -> Answer:
         """On one connection for as long as the server keeps it: handshakes are what costs time here."""
         if self._connection is None:
-            self._connection = await self.rig.connect()
+            self._connection = await self.harness.connect()
         reader, writer = self._connection
         named = {name.replace("_", "-"): value for name, value in headers.items()}
-        writer.write(head(method, target, self.rig.headers(named), body) + body)
+        writer.write(head(method, target, self.harness.headers(named), body) + body)
         answer = await read_answer(reader, method=method)
         if answer.headers.get("connection") == "close":
             writer.close()
@@ -162,9 +170,9 @@ def test_queries(running: Running, parameters: dict[str, str], raw: bytes) -> No
 def test_queries_of_watches(running: Running, parameters: dict[str, str]) -> None:
     async def main() -> Answer:
         target = f"/api/v1/namespaces/default/pods?{query(parameters)}&watch=true"
-        reader, writer = await running.rig.connect()
+        reader, writer = await running.harness.connect()
         try:
-            headers = "".join(f"{name}: {value}\r\n" for name, value in running.rig.headers().items())
+            headers = "".join(f"{name}: {value}\r\n" for name, value in running.harness.headers().items())
             writer.write(f"GET {target} HTTP/1.1\r\nhost: x\r\n{headers}\r\n".encode())
             text = await reader.readuntil(b"\r\n\r\n")
             return Answer(int(text.split(b" ")[1]), {}, b"")

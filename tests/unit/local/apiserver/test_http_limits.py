@@ -14,8 +14,8 @@ from kuberth.errors import ServingError
 from kuberth.https.limits import Limits
 from kuberth.local.apiserver.http.api_service import RequestLimits
 from kuberth.local.apiserver.http.server import LIMITS, HttpServer
-from tests.unit.local.apiserver.http_rig import (
-    Rig,
+from tests.unit.local.apiserver.harness import (
+    ServerHarness,
     head,
     pod,
     read_answer,
@@ -28,14 +28,14 @@ PODS = "/api/v1/namespaces/default/pods"
 
 @pytest.mark.parametrize("chunked", [False, True], ids=("length", "chunked"))
 def test_a_body_that_is_too_large(chunked: bool) -> None:
-    async def main(rig: Rig) -> None:
-        reader, writer = await rig.connect()
+    async def main(harness: ServerHarness) -> None:
+        reader, writer = await harness.connect()
         body = b'{"x":"' + b"x" * 20_000 + b'"}'
         if chunked:
-            sent = rig.headers({"transfer-encoding": "chunked"})
+            sent = harness.headers({"transfer-encoding": "chunked"})
             writer.write(head("POST", PODS, sent, body) + b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body))
         else:
-            writer.write(head("POST", PODS, rig.headers(), body) + body)
+            writer.write(head("POST", PODS, harness.headers(), body) + body)
         answer = await read_answer(reader)
         assert (answer.status, answer.json()["reason"]) == (413, "RequestEntityTooLarge")
         assert answer.headers["connection"] == "close"
@@ -45,20 +45,20 @@ def test_a_body_that_is_too_large(chunked: bool) -> None:
 
 
 def test_a_body_within_upstreams_limit() -> None:
-    async def main(rig: Rig) -> None:
+    async def main(harness: ServerHarness) -> None:
         big = pod("web")
         big["metadata"]["annotations"] = {"filling": "x" * 200_000}
-        assert (await rig.fetch("POST", PODS, big)).status == 201
-        assert (await rig.fetch("POST", PODS, b" " * (3 * 1024 * 1024 + 1))).status == 413
-        assert (await rig.fetch("POST", PODS, b" " * (3 * 1024 * 1024))).status == 400
+        assert (await harness.fetch("POST", PODS, big)).status == 201
+        assert (await harness.fetch("POST", PODS, b" " * (3 * 1024 * 1024 + 1))).status == 413
+        assert (await harness.fetch("POST", PODS, b" " * (3 * 1024 * 1024))).status == 400
 
     run_with_server(main)
 
 
 def test_a_body_that_does_not_come() -> None:
-    async def main(rig: Rig) -> None:
-        reader, writer = await rig.connect()
-        writer.write(head("POST", PODS, rig.headers({"content-length": "100"}), b"") + b"{")
+    async def main(harness: ServerHarness) -> None:
+        reader, writer = await harness.connect()
+        writer.write(head("POST", PODS, harness.headers({"content-length": "100"}), b"") + b"{")
         answer = await read_answer(reader)
         assert (answer.status, answer.json()["reason"]) == (408, "Timeout")
         writer.close()
@@ -67,23 +67,23 @@ def test_a_body_that_does_not_come() -> None:
 
 
 def test_a_client_that_goes_in_the_middle_of_its_body() -> None:
-    async def main(rig: Rig) -> None:
-        _, writer = await rig.connect()
-        writer.write(head("POST", PODS, rig.headers({"content-length": "100"}), b"") + b"{")
+    async def main(harness: ServerHarness) -> None:
+        _, writer = await harness.connect()
+        writer.write(head("POST", PODS, harness.headers({"content-length": "100"}), b"") + b"{")
         await writer.drain()
         writer.transport.abort()
-        assert (await rig.fetch("GET", "/healthz")).status == 200
+        assert (await harness.fetch("GET", "/healthz")).status == 200
 
     run_with_server(main)
 
 
 def test_several_requests_on_one_connection() -> None:
-    async def main(rig: Rig) -> None:
-        reader, writer = await rig.connect()
+    async def main(harness: ServerHarness) -> None:
+        reader, writer = await harness.connect()
         for name in ("a", "b"):
             body = b'{"metadata":{"name":"%s"}}' % name.encode()
             path = "/api/v1/namespaces/default/configmaps"
-            writer.write(head("POST", path, rig.headers(), body) + body)
+            writer.write(head("POST", path, harness.headers(), body) + body)
             assert (await read_answer(reader)).status == 201
         # Sent at once, answered one after the other.
         writer.write(head("GET", "/healthz", {}, b"") + head("GET", "/version", {}, b""))
@@ -95,17 +95,17 @@ def test_several_requests_on_one_connection() -> None:
 
 
 def test_an_upgrade_is_not_granted() -> None:
-    async def main(rig: Rig) -> None:
+    async def main(harness: ServerHarness) -> None:
         headers = {"connection": "Upgrade", "upgrade": "SPDY/3.1"}
-        answer = await rig.fetch("POST", f"{PODS}/web/exec?command=sh", headers=headers)
+        answer = await harness.fetch("POST", f"{PODS}/web/exec?command=sh", headers=headers)
         assert answer.status == 404
 
     run_with_server(main)
 
 
 def test_a_port_that_is_taken() -> None:
-    async def main(rig: Rig) -> None:
-        second = HttpServer(rig.core, port=rig.server.port, credentials=rig.credentials)
+    async def main(harness: ServerHarness) -> None:
+        second = HttpServer(harness.core, port=harness.server.port, credentials=harness.credentials)
         with pytest.raises(ServingError, match="in use; stop what listens there, or choose another"):
             await second.__aenter__()
 
@@ -122,9 +122,9 @@ def test_a_port_that_is_taken() -> None:
     ],
 )
 def test_where_it_is_reached(tmp_path: Path, host: str, url: str) -> None:
-    async def main(rig: Rig) -> None:
-        assert HttpServer(rig.core, host=host, port=7, credentials=shared_credentials()).url == url
-        assert rig.server.url == f"https://127.0.0.1:{rig.server.port}"
+    async def main(harness: ServerHarness) -> None:
+        assert HttpServer(harness.core, host=host, port=7, credentials=shared_credentials()).url == url
+        assert harness.server.url == f"https://127.0.0.1:{harness.server.port}"
 
     run_with_server(main)
 
@@ -133,16 +133,16 @@ def test_where_it_is_reached(tmp_path: Path, host: str, url: str) -> None:
 
 
 def test_strangers_neither_lock_the_admin_out_nor_end_a_watch() -> None:
-    async def main(rig: Rig) -> None:
-        async with rig.watch(f"{PODS}?watch=true") as watch, contextlib.AsyncExitStack() as stack:
+    async def main(harness: ServerHarness) -> None:
+        async with harness.watch(f"{PODS}?watch=true") as watch, contextlib.AsyncExitStack() as stack:
             for number in range(60):
                 with contextlib.suppress(OSError):
                     if number % 2:
-                        _, writer = await rig.connect()
+                        _, writer = await harness.connect()
                     else:  # not even a handshake
-                        _, writer = await asyncio.open_connection("127.0.0.1", rig.server.port)
+                        _, writer = await asyncio.open_connection("127.0.0.1", harness.server.port)
                     stack.callback(writer.close)
-            assert (await rig.fetch("POST", PODS, pod("web"))).status == 201
+            assert (await harness.fetch("POST", PODS, pod("web"))).status == 201
             event = await watch.next()
             assert event is not None
             assert event[1]["metadata"]["name"] == "web"
@@ -151,23 +151,23 @@ def test_strangers_neither_lock_the_admin_out_nor_end_a_watch() -> None:
 
 
 def test_watches_leave_connections_for_probes() -> None:
-    async def main(rig: Rig) -> None:
+    async def main(harness: ServerHarness) -> None:
         async with contextlib.AsyncExitStack() as stack:
             for _ in range(4):
-                await stack.enter_async_context(rig.watch(f"{PODS}?watch=true"))
-            answer = await rig.fetch("GET", PODS)
+                await stack.enter_async_context(harness.watch(f"{PODS}?watch=true"))
+            answer = await harness.fetch("GET", PODS)
             assert (answer.status, answer.json()["reason"]) == (503, "ServiceUnavailable")
-            assert (await rig.fetch("GET", "/livez", anonymous=True)).body == b"ok"
+            assert (await harness.fetch("GET", "/livez", anonymous=True)).body == b"ok"
 
     run_with_server(main, limits=replace(LIMITS, connections=6, reserved=2))
 
 
 @pytest.mark.parametrize("anonymous, status", [(True, 403), (False, 408)], ids=("anonymous", "admin"))
 def test_a_body_that_drips(anonymous: bool, status: int) -> None:
-    async def main(rig: Rig) -> None:
-        reader, writer = await rig.connect()
+    async def main(harness: ServerHarness) -> None:
+        reader, writer = await harness.connect()
         headers = {"content-length": "1000000"}
-        writer.write(head("POST", PODS, headers if anonymous else rig.headers(headers), b"") + b"{")
+        writer.write(head("POST", PODS, headers if anonymous else harness.headers(headers), b"") + b"{")
 
         async def drip() -> None:
             while not writer.is_closing():

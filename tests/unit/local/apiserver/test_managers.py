@@ -22,7 +22,7 @@ from kuberth.local.apiserver.patching.field_sets import (
 from kuberth.local.apiserver.patching.patching import APPLY_PATCH, MERGE_PATCH
 from kuberth.local.apiserver.patching.typed_trees import difference, field_set
 from kuberth.local.apiserver.schema.fields import Field
-from tests.unit.local.apiserver.core_rig import Rig, make_deployment, refused, run
+from tests.unit.local.apiserver.harness import CoreHarness, make_deployment, refused, run
 
 MARKS = st.sampled_from(["f:a", "f:b", 'k:{"name":"x"}', 'v:"y"'])
 BELOW: st.SearchStrategy[FieldSet] = st.recursive(
@@ -80,8 +80,10 @@ def config_map(**data: str) -> Obj:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}, "data": data}
 
 
-async def patch(rig: Rig, tree: Obj, manager: str, *, kind: str = MERGE_PATCH, force: bool = False) -> Obj:
-    patched, _ = await rig.core.patch(
+async def patch(
+    harness: CoreHarness, tree: Obj, manager: str, *, kind: str = MERGE_PATCH, force: bool = False
+) -> Obj:
+    patched, _ = await harness.core.patch(
         "configmaps",
         "m",
         tree,
@@ -98,11 +100,11 @@ def owners(obj: Obj) -> list[str]:
 
 
 def test_older_updaters_are_counted_as_one() -> None:
-    async def main(rig: Rig) -> None:
-        await rig.core.create("configmaps", config_map(a="1"), namespace="default", field_manager="first")
+    async def main(harness: CoreHarness) -> None:
+        await harness.core.create("configmaps", config_map(a="1"), namespace="default", field_manager="first")
         for number in range(30):
-            stored = await patch(rig, {"data": {f"k{number}": "1"}}, f"m{number:02}")
-            rig.clock.seconds += 1
+            stored = await patch(harness, {"data": {f"k{number}": "1"}}, f"m{number:02}")
+            harness.clock.seconds += 1
         assert len(owners(stored)) == 10
         oldest = stored["metadata"]["managedFields"][0]
         assert oldest["manager"] == "ancient-changes"
@@ -114,47 +116,47 @@ def test_older_updaters_are_counted_as_one() -> None:
 def test_managed_fields_are_not_tracked_for_large_objects(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(managers, "MAX_VALUES", 50)
 
-    async def main(rig: Rig) -> None:
+    async def main(harness: CoreHarness) -> None:
         large = config_map(**{f"k{number}": "" for number in range(60)})
-        stored = await rig.core.create("configmaps", large, namespace="default", field_manager="first")
+        stored = await harness.core.create("configmaps", large, namespace="default", field_manager="first")
         assert owners(stored) == []
-        small = await patch(rig, {"data": None}, "second")
+        small = await patch(harness, {"data": None}, "second")
         assert owners(small) == []
 
     run(main)
 
 
 def test_many_appliers_cannot_own_everything_together() -> None:
-    async def main(rig: Rig) -> None:
+    async def main(harness: CoreHarness) -> None:
         wanted = config_map(**{f"k{number}": "" for number in range(15_000)})
         for manager in ("a", "b", "c"):
-            await patch(rig, wanted, manager, kind=APPLY_PATCH)
-        await refused(patch(rig, wanted, "d", kind=APPLY_PATCH), 413)
+            await patch(harness, wanted, manager, kind=APPLY_PATCH)
+        await refused(patch(harness, wanted, "d", kind=APPLY_PATCH), 413)
 
     run(main)
 
 
 def test_a_write_without_a_manager_keeps_managed_fields() -> None:
-    async def main(rig: Rig) -> None:
-        stored = await rig.core.create(
+    async def main(harness: CoreHarness) -> None:
+        stored = await harness.core.create(
             "configmaps", config_map(a="1"), namespace="default", field_manager="first"
         )
-        after = await patch(rig, {"data": {"b": "2"}}, "")
+        after = await patch(harness, {"data": {"b": "2"}}, "")
         assert after["metadata"]["managedFields"] == stored["metadata"]["managedFields"]
 
     run(main)
 
 
 def test_a_write_that_changes_nothing_is_none() -> None:
-    async def main(rig: Rig) -> None:
-        first = await rig.core.create(
+    async def main(harness: CoreHarness) -> None:
+        first = await harness.core.create(
             "configmaps", config_map(a="1"), namespace="default", field_manager="first"
         )
-        rig.clock.seconds += 5
-        assert await patch(rig, {"data": {"a": "1"}}, "second") == first
-        applied = await patch(rig, config_map(a="1"), "third", kind=APPLY_PATCH)
-        rig.clock.seconds += 5
-        assert await patch(rig, config_map(a="1"), "third", kind=APPLY_PATCH) == applied
+        harness.clock.seconds += 5
+        assert await patch(harness, {"data": {"a": "1"}}, "second") == first
+        applied = await patch(harness, config_map(a="1"), "third", kind=APPLY_PATCH)
+        harness.clock.seconds += 5
+        assert await patch(harness, config_map(a="1"), "third", kind=APPLY_PATCH) == applied
 
     run(main)
 
@@ -165,9 +167,9 @@ def test_a_write_that_changes_nothing_is_none() -> None:
     ids=("deployment", "replica-set"),
 )
 def test_status_writes_change_metadata_as_upstream(resource: str, changed: set[str]) -> None:
-    async def main(rig: Rig) -> None:
-        await rig.core.create(resource, make_deployment(), namespace="default", field_manager="first")
-        patched, _ = await rig.core.patch(
+    async def main(harness: CoreHarness) -> None:
+        await harness.core.create(resource, make_deployment(), namespace="default", field_manager="first")
+        patched, _ = await harness.core.patch(
             resource,
             "web",
             {"metadata": {"labels": {"x": "y"}, "annotations": {"a": "b"}}, "status": {"replicas": 1}},

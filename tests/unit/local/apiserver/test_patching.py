@@ -18,7 +18,7 @@ from kuberth.local.apiserver.patching.patching import (
 )
 from kuberth.local.apiserver.patching.strategic import merge
 from kuberth.local.apiserver.status_errors import StatusError
-from tests.unit.local.apiserver.core_rig import Rig, make_deployment, make_pod, refused, run
+from tests.unit.local.apiserver.harness import CoreHarness, make_deployment, make_pod, refused, run
 
 A, B, C = ({"name": name, "image": f"{name}:1"} for name in "abc")
 
@@ -235,9 +235,9 @@ def test_without_known_lists_a_strategic_merge_is_a_merge_patch(target: Obj, pat
 
 
 async def apply(
-    rig: Rig, body: Obj, *, manager: str, name: str = "web", force: bool = False
+    harness: CoreHarness, body: Obj, *, manager: str, name: str = "web", force: bool = False
 ) -> tuple[Obj, bool]:
-    return await rig.core.patch(
+    return await harness.core.patch(
         "deployments.apps",
         name,
         {"apiVersion": "apps/v1", "kind": "Deployment", **body},
@@ -249,20 +249,20 @@ async def apply(
 
 
 def test_server_side_apply_creates_merges_and_forgets() -> None:
-    async def main(rig: Rig) -> None:
+    async def main(harness: CoreHarness) -> None:
         full = make_deployment(replicas=2)
         full["metadata"]["labels"] = {"a": "1", "b": "2"}
-        created, new = await apply(rig, full, manager="alice")
+        created, new = await apply(harness, full, manager="alice")
         assert new
         (entry,) = created["metadata"]["managedFields"]
         assert (entry["manager"], entry["operation"], entry["fieldsType"]) == ("alice", "Apply", "FieldsV1")
         assert entry["fieldsV1"]["f:spec"]["f:replicas"] == {}
         assert 'k:{"name":"c"}' in entry["fieldsV1"]["f:spec"]["f:template"]["f:spec"]["f:containers"]
-        again, new = await apply(rig, full, manager="alice")
+        again, new = await apply(harness, full, manager="alice")
         assert not new
         assert again == created
         full["metadata"]["labels"] = {"a": "1"}
-        fewer, _ = await apply(rig, full, manager="alice")
+        fewer, _ = await apply(harness, full, manager="alice")
         assert fewer["metadata"]["labels"] == {"a": "1"}
         assert fewer["metadata"]["generation"] == 1
 
@@ -270,46 +270,46 @@ def test_server_side_apply_creates_merges_and_forgets() -> None:
 
 
 def test_server_side_apply_shares_and_conflicts() -> None:
-    async def main(rig: Rig) -> None:
-        await apply(rig, make_deployment(replicas=2), manager="alice")
+    async def main(harness: CoreHarness) -> None:
+        await apply(harness, make_deployment(replicas=2), manager="alice")
         sidecar = {"name": "side", "image": "s:1"}
         body = {"spec": {"template": {"spec": {"containers": [sidecar]}}}}
-        both, _ = await apply(rig, body, manager="bob")
+        both, _ = await apply(harness, body, manager="bob")
         containers = both["spec"]["template"]["spec"]["containers"]
         assert [each["name"] for each in containers] == ["c", "side"]
-        conflict = await refused(apply(rig, {"spec": {"replicas": 5}}, manager="bob"), 409)
+        conflict = await refused(apply(harness, {"spec": {"replicas": 5}}, manager="bob"), 409)
         assert str(conflict) == ('Apply failed with 1 conflict: conflict with "alice": .spec.replicas')
         assert conflict.causes[0].reason == "FieldManagerConflict"
-        forced, _ = await apply(rig, {"spec": {"replicas": 5}}, manager="bob", force=True)
+        forced, _ = await apply(harness, {"spec": {"replicas": 5}}, manager="bob", force=True)
         assert forced["spec"]["replicas"] == 5
         # Bob no longer applies the sidecar, so it goes; the replicas are his now.
         assert [each["name"] for each in forced["spec"]["template"]["spec"]["containers"]] == ["c"]
-        await refused(apply(rig, make_deployment(replicas=2), manager="alice"), 409)
-        agreed, _ = await apply(rig, make_deployment(replicas=5), manager="alice")
+        await refused(apply(harness, make_deployment(replicas=2), manager="alice"), 409)
+        agreed, _ = await apply(harness, make_deployment(replicas=5), manager="alice")
         assert len(agreed["metadata"]["managedFields"]) == 2
 
     run(main)
 
 
 def test_server_side_apply_refusals() -> None:
-    async def main(rig: Rig) -> None:
-        await refused(apply(rig, make_deployment(), manager=""), 422)
-        await refused(apply(rig, make_deployment("other"), manager="a"), 400)
+    async def main(harness: CoreHarness) -> None:
+        await refused(apply(harness, make_deployment(), manager=""), 422)
+        await refused(apply(harness, make_deployment("other"), manager="a"), 400)
         owned = make_deployment()
         owned["metadata"]["managedFields"] = [{"manager": "x"}]
-        await refused(apply(rig, owned, manager="a"), 400)
+        await refused(apply(harness, owned, manager="a"), 400)
         odd = make_deployment()
         odd["spec"]["template"]["spec"]["containers"] = [{"name": ["\ud800"]}]
-        await refused(apply(rig, odd, manager="a"), 400)
+        await refused(apply(harness, odd, manager="a"), 400)
 
     run(main)
 
 
 def test_half_a_character_in_a_key_is_replaced_as_anywhere_else() -> None:
-    async def main(rig: Rig) -> None:
+    async def main(harness: CoreHarness) -> None:
         wanted = make_deployment()
         wanted["spec"]["template"]["spec"]["containers"][0]["env"] = [{"name": "A\ud800", "value": "b"}]
-        stored, _ = await apply(rig, wanted, manager="a")
+        stored, _ = await apply(harness, wanted, manager="a")
         (container,) = stored["spec"]["template"]["spec"]["containers"]
         assert container["env"][0]["name"] == "A?"
 
@@ -325,32 +325,36 @@ def test_thousands_of_containers_can_be_applied_and_tens_of_thousands_are_refuse
         ]
         return wanted
 
-    async def main(rig: Rig) -> None:
+    async def main(harness: CoreHarness) -> None:
         for manager in ("a", "a", "b"):
-            stored, _ = await apply(rig, body(3000), manager=manager)
+            stored, _ = await apply(harness, body(3000), manager=manager)
         assert len(stored["metadata"]["managedFields"]) == 2
-        await refused(apply(rig, body(10_000), manager="a"), 413)
+        await refused(apply(harness, body(10_000), manager="a"), 413)
 
     run(main)
 
 
 def test_patches_go_through_the_rules_of_an_update() -> None:
-    async def main(rig: Rig) -> None:
-        await rig.core.create("pods", make_pod(), namespace="default")
+    async def main(harness: CoreHarness) -> None:
+        await harness.core.create("pods", make_pod(), namespace="default")
         patch = {"spec": {"hostname": "other"}}
         error = await refused(
-            rig.core.patch("pods", "p", patch, content_type=MERGE_PATCH, namespace="default"), 422
+            harness.core.patch("pods", "p", patch, content_type=MERGE_PATCH, namespace="default"), 422
         )
         assert "pod updates may not change fields other than" in str(error)
         stale = {"metadata": {"resourceVersion": "1", "labels": {"a": "b"}}}
-        await refused(rig.core.patch("pods", "p", stale, content_type=MERGE_PATCH, namespace="default"), 409)
         await refused(
-            rig.core.patch("pods", "p", {"spec": 5}, content_type=MERGE_PATCH, namespace="default"), 400
+            harness.core.patch("pods", "p", stale, content_type=MERGE_PATCH, namespace="default"), 409
+        )
+        await refused(
+            harness.core.patch("pods", "p", {"spec": 5}, content_type=MERGE_PATCH, namespace="default"), 400
         )
         status = [{"op": "add", "path": "/status/phase", "value": "Running"}]
-        patched, _ = await rig.core.patch("pods", "p", status, content_type=JSON_PATCH, namespace="default")
+        patched, _ = await harness.core.patch(
+            "pods", "p", status, content_type=JSON_PATCH, namespace="default"
+        )
         assert patched["status"]["phase"] == "Pending"
-        patched, _ = await rig.core.patch(
+        patched, _ = await harness.core.patch(
             "pods", "p", status, content_type=JSON_PATCH, namespace="default", subresource="status"
         )
         assert patched["status"]["phase"] == "Running"

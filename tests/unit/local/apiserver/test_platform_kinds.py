@@ -10,7 +10,7 @@ import pytest
 from kuberth.clock import NANOSECONDS
 from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.printing.tables import to_table
-from tests.unit.local.apiserver.core_rig import Rig, make_pod, refused, run
+from tests.unit.local.apiserver.harness import CoreHarness, make_pod, refused, run
 
 RBAC = "rbac.authorization.k8s.io"
 TEMPLATE = {"metadata": {"labels": {"app": "x"}}, "spec": make_pod()["spec"]}
@@ -228,29 +228,29 @@ def at(obj: Any, path: str) -> Any:
     return obj
 
 
-async def create(rig: Rig, resource: str, body: Obj, **metadata: Any) -> Obj:
-    row = rig.core.resources.by_id(resource)
+async def create(harness: CoreHarness, resource: str, body: Obj, **metadata: Any) -> Obj:
+    row = harness.core.resources.by_id(resource)
     assert row is not None
     body = {**body, "metadata": {"name": "x", **body.get("metadata", {}), **metadata}}
-    return await rig.core.create(resource, body, namespace="default" if row.namespaced else "")
+    return await harness.core.create(resource, body, namespace="default" if row.namespaced else "")
 
 
 @pytest.mark.parametrize("resource", GOOD)
 def test_defaults_and_columns(resource: str) -> None:
     body, defaults, shown = GOOD[resource]
 
-    async def test(rig: Rig) -> None:
-        made = await create(rig, resource, body)
+    async def test(harness: CoreHarness) -> None:
+        made = await create(harness, resource, body)
         assert {path: at(made, path) for path in defaults} == defaults
         assert "stringData" not in made
-        row = rig.core.resources.by_id(resource)
+        row = harness.core.resources.by_id(resource)
         assert row is not None
-        table = to_table(row, [made], {}, now=rig.clock.now_ns() + 60 * NANOSECONDS)
+        table = to_table(row, [made], {}, now=harness.clock.now_ns() + 60 * NANOSECONDS)
         names = [column["name"] for column in table["columnDefinitions"]]
         cells = dict(zip(names, table["rows"][0]["cells"], strict=True))
         assert {name: cells[name] for name in shown} == shown
         # What was defaulted is stable: an update that changes nothing writes nothing.
-        again = await rig.core.update(resource, made["metadata"]["name"], made, namespace=namespace(made))
+        again = await harness.core.update(resource, made["metadata"]["name"], made, namespace=namespace(made))
         assert again["metadata"]["resourceVersion"] == made["metadata"]["resourceVersion"]
 
     run(test)
@@ -353,8 +353,8 @@ def changed(body: Obj, **spec: Any) -> Obj:
     ],
 )
 def test_refused_in_upstreams_words(resource: str, body: Obj, words: str) -> None:
-    async def test(rig: Rig) -> None:
-        error = await refused(create(rig, resource, body), 422)
+    async def test(harness: CoreHarness) -> None:
+        error = await refused(create(harness, resource, body), 422)
         assert words in str(error)
 
     run(test)
@@ -377,41 +377,41 @@ def test_refused_in_upstreams_words(resource: str, body: Obj, words: str) -> Non
     ],
 )
 def test_what_stays_as_it_is(resource: str, body: Obj, change: Obj, words: str) -> None:
-    async def test(rig: Rig) -> None:
-        made = await create(rig, resource, body)
-        update = rig.core.update(resource, "x", {**made, **change}, namespace=namespace(made))
+    async def test(harness: CoreHarness) -> None:
+        made = await create(harness, resource, body)
+        update = harness.core.update(resource, "x", {**made, **change}, namespace=namespace(made))
         assert words in str(await refused(update, 422))
 
     run(test)
 
 
 def test_an_autoscaler_in_both_versions() -> None:
-    async def test(rig: Rig) -> None:
-        old = rig.core.resources.find("autoscaling", "v1", "horizontalpodautoscalers")
-        new = rig.core.resources.find("autoscaling", "v2", "horizontalpodautoscalers")
+    async def test(harness: CoreHarness) -> None:
+        old = harness.core.resources.find("autoscaling", "v1", "horizontalpodautoscalers")
+        new = harness.core.resources.find("autoscaling", "v2", "horizontalpodautoscalers")
         assert old is not None
         assert new is not None
         spec = {"maxReplicas": 3, "scaleTargetRef": TARGET, "targetCPUUtilizationPercentage": 50}
-        made = await rig.core.create(old, {"metadata": {"name": "x"}, "spec": spec}, namespace="default")
+        made = await harness.core.create(old, {"metadata": {"name": "x"}, "spec": spec}, namespace="default")
         assert (made["apiVersion"], made["spec"]["targetCPUUtilizationPercentage"]) == ("autoscaling/v1", 50)
-        stored = await rig.core.get(new, "x", namespace="default")
+        stored = await harness.core.get(new, "x", namespace="default")
         target = {"type": "Utilization", "averageUtilization": 50}
         assert stored["spec"]["metrics"] == [
             {"type": "Resource", "resource": {"name": "cpu", "target": target}}
         ]
         # What only v2 knows survives a writer of v1.
         memory = {"type": "Resource", "resource": {"name": "memory", "target": target}}
-        stored = await rig.core.update(
+        stored = await harness.core.update(
             new,
             "x",
             {**stored, "spec": {**stored["spec"], "metrics": [*stored["spec"]["metrics"], memory]}},
             namespace="default",
         )
-        seen = await rig.core.get(old, "x", namespace="default")
+        seen = await harness.core.get(old, "x", namespace="default")
         assert "autoscaling.alpha.kubernetes.io/metrics" in seen["metadata"]["annotations"]
         seen["spec"] = {**seen["spec"], "maxReplicas": 4}
-        await rig.core.update(old, "x", seen, namespace="default")
-        back = await rig.core.get(new, "x", namespace="default")
+        await harness.core.update(old, "x", seen, namespace="default")
+        back = await harness.core.get(new, "x", namespace="default")
         assert back["spec"] == {**stored["spec"], "maxReplicas": 4}
         assert "annotations" not in back["metadata"]
 
@@ -419,19 +419,19 @@ def test_an_autoscaler_in_both_versions() -> None:
 
 
 def test_the_default_ingress_class() -> None:
-    async def test(rig: Rig) -> None:
+    async def test(harness: CoreHarness) -> None:
         mark = {"ingressclass.kubernetes.io/is-default-class": "true"}
         await create(
-            rig, "ingressclasses.networking.k8s.io", {"spec": {"controller": "a.io/b"}}, annotations=mark
+            harness, "ingressclasses.networking.k8s.io", {"spec": {"controller": "a.io/b"}}, annotations=mark
         )
-        made = await create(rig, "ingresses.networking.k8s.io", {"spec": {"defaultBackend": BACKEND}})
+        made = await create(harness, "ingresses.networking.k8s.io", {"spec": {"defaultBackend": BACKEND}})
         assert made["spec"]["ingressClassName"] == "x"
 
     run(test)
 
 
 def test_a_stateful_set_mounts_the_volumes_of_its_claims() -> None:
-    async def test(rig: Rig) -> None:
+    async def test(harness: CoreHarness) -> None:
         claim = {
             "metadata": {"name": "data"},
             "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
@@ -443,38 +443,38 @@ def test_a_stateful_set_mounts_the_volumes_of_its_claims() -> None:
             "serviceName": "x",
             "template": {"metadata": {"labels": {"app": "x"}}, "spec": {"containers": [container]}},
         }
-        await create(rig, "statefulsets.apps", {"spec": {**spec, "volumeClaimTemplates": [claim]}})
-        error = await refused(create(rig, "statefulsets.apps", {"spec": spec}, name="y"), 422)
+        await create(harness, "statefulsets.apps", {"spec": {**spec, "volumeClaimTemplates": [claim]}})
+        error = await refused(create(harness, "statefulsets.apps", {"spec": spec}, name="y"), 422)
         assert 'spec.template.spec.containers[0].volumeMounts[0].name: Not found: "data"' in str(error)
 
     run(test)
 
 
 def test_base64_may_be_folded() -> None:
-    async def test(rig: Rig) -> None:
-        made = await create(rig, "secrets", {"data": {"a": "b3Bl\nbg=\r\n=\n"}})
+    async def test(harness: CoreHarness) -> None:
+        made = await create(harness, "secrets", {"data": {"a": "b3Bl\nbg=\r\n=\n"}})
         assert made["data"] == {"a": "b3Blbg=="}
-        await refused(create(rig, "secrets", {"data": {"a": "b3 B"}}, name="y"), 400)
+        await refused(create(harness, "secrets", {"data": {"a": "b3 B"}}, name="y"), 400)
 
     run(test)
 
 
 def test_node_ports() -> None:
-    async def test(rig: Rig) -> None:
+    async def test(harness: CoreHarness) -> None:
         async def numbers(name: str) -> list[int | None]:
-            service = await rig.core.get("services", name, namespace="default")
+            service = await harness.core.get("services", name, namespace="default")
             return [port.get("nodePort") for port in service["spec"]["ports"]]
 
         def spec(*ports: Obj, kind: str = "NodePort") -> Obj:
             return {"spec": {"type": kind, "ports": list(ports)}}
 
         first, second = {"name": "a", "port": 80}, {"name": "b", "port": 81, "nodePort": 30001}
-        made = copy.deepcopy(await create(rig, "services", spec(first, second), name="s"))
+        made = copy.deepcopy(await create(harness, "services", spec(first, second), name="s"))
         assert await numbers("s") == [30000, 30001]
-        await create(rig, "services", spec(first, kind="LoadBalancer"), name="t")
+        await create(harness, "services", spec(first, kind="LoadBalancer"), name="t")
         assert await numbers("t") == [30002]
         for port, words in ((80, "The range of valid ports is 30000-32767"), (30000, "already allocated")):
-            attempt = create(rig, "services", spec({"port": 1, "nodePort": port}), name="u")
+            attempt = create(harness, "services", spec({"port": 1, "nodePort": port}), name="u")
             assert f"spec.ports[0].nodePort: Invalid value: {port}: provided port" in (
                 message := str(await refused(attempt, 422))
             )
@@ -483,10 +483,10 @@ def test_node_ports() -> None:
         for port in made["spec"]["ports"]:
             del port["nodePort"]
         del made["metadata"]["resourceVersion"]
-        await rig.core.update("services", "s", made, namespace="default")
+        await harness.core.update("services", "s", made, namespace="default")
         assert await numbers("s") == [30000, 30001]
         made["spec"]["type"] = "ClusterIP"
-        await rig.core.update("services", "s", made, namespace="default")
+        await harness.core.update("services", "s", made, namespace="default")
         assert await numbers("s") == [None, None]
 
     run(test)
@@ -501,16 +501,16 @@ def api_service(name: str = "v1.example.org", **spec: Any) -> Obj:
 
 
 def test_api_services_are_stored_and_shown() -> None:
-    async def main(rig: Rig) -> None:
-        local = await rig.core.create(API_SERVICES, api_service())
+    async def main(harness: CoreHarness) -> None:
+        local = await harness.core.create(API_SERVICES, api_service())
         elsewhere = api_service(
             "v2.example.org", version="v2", service={"namespace": "kube-system", "name": "metrics"}
         )
-        remote = await rig.core.create(API_SERVICES, elsewhere)
+        remote = await harness.core.create(API_SERVICES, elsewhere)
         assert remote["spec"]["service"]["port"] == 443
-        row = rig.core.resources.by_id(API_SERVICES)
+        row = harness.core.resources.by_id(API_SERVICES)
         assert row is not None
-        table = to_table(row, [local, remote], {}, now=rig.clock.now_ns())
+        table = to_table(row, [local, remote], {}, now=harness.clock.now_ns())
         names = [column["name"] for column in table["columnDefinitions"]]
         rows = [dict(zip(names, each["cells"], strict=True)) for each in table["rows"]]
         assert [(each["Service"], each["Available"]) for each in rows] == [
@@ -539,7 +539,7 @@ def test_api_services_are_stored_and_shown() -> None:
     ],
 )
 def test_api_services_that_are_none(body: Obj, words: str) -> None:
-    async def main(rig: Rig) -> None:
-        assert words in str(await refused(rig.core.create(API_SERVICES, body), 422))
+    async def main(harness: CoreHarness) -> None:
+        assert words in str(await refused(harness.core.create(API_SERVICES, body), 422))
 
     run(main)

@@ -8,7 +8,7 @@ import pytest
 
 from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.printing.tables import to_table
-from tests.unit.local.apiserver.core_rig import Rig, refused, run
+from tests.unit.local.apiserver.harness import CoreHarness, refused, run
 
 GROUPS, WORKLOADS = "podgroups.scheduling.k8s.io", "workloads.scheduling.k8s.io"
 ON = {"GenericWorkload": True}
@@ -31,35 +31,35 @@ def workload(*templates: str, **spec: Any) -> Obj:
     return {"metadata": {"name": "w"}, "spec": {"podGroupTemplates": made, **spec}}
 
 
-async def create(rig: Rig, body: Obj, resource: str = GROUPS) -> Obj:
-    return await rig.core.create(resource, body, namespace="default")
+async def create(harness: CoreHarness, body: Obj, resource: str = GROUPS) -> Obj:
+    return await harness.core.create(resource, body, namespace="default")
 
 
 def test_without_the_gate_there_is_no_such_resource() -> None:
-    async def test(rig: Rig) -> None:
-        assert rig.core.resources.by_id(GROUPS) is None
-        pod = await rig.pod("p", schedulingGroup={"podGroupName": "g"})
+    async def test(harness: CoreHarness) -> None:
+        assert harness.core.resources.by_id(GROUPS) is None
+        pod = await harness.pod("p", schedulingGroup={"podGroupName": "g"})
         assert "schedulingGroup" not in pod["spec"]
 
     run(test)
 
 
 def test_with_the_gate_pods_keep_their_group() -> None:
-    async def test(rig: Rig) -> None:
-        pod = await rig.pod("p", schedulingGroup={"podGroupName": "g"})
+    async def test(harness: CoreHarness) -> None:
+        pod = await harness.pod("p", schedulingGroup={"podGroupName": "g"})
         assert pod["spec"]["schedulingGroup"] == {"podGroupName": "g"}
         other = {**pod, "spec": {**pod["spec"], "schedulingGroup": {"podGroupName": "other"}}}
-        await refused(rig.core.update("pods", "p", other, namespace="default"), 422)
+        await refused(harness.core.update("pods", "p", other, namespace="default"), 422)
         for wrong in ({}, {"podGroupName": ""}, {"podGroupName": "No Name"}):
-            await refused(rig.pod("q", schedulingGroup=wrong), 422)
+            await refused(harness.pod("q", schedulingGroup=wrong), 422)
 
     run(test, feature_gates=ON)
 
 
 def test_a_group_is_stored_without_what_its_gates_do_not_allow() -> None:
-    async def test(rig: Rig) -> None:
+    async def test(harness: CoreHarness) -> None:
         made = await create(
-            rig,
+            harness,
             {
                 **group(
                     schedulingConstraints={"topology": [{"key": "zone"}]},
@@ -78,16 +78,16 @@ def test_a_group_is_stored_without_what_its_gates_do_not_allow() -> None:
 
 
 def test_priority_comes_from_the_class() -> None:
-    async def test(rig: Rig) -> None:
+    async def test(harness: CoreHarness) -> None:
         classes = "priorityclasses.scheduling.k8s.io"
-        await rig.core.create(classes, {"metadata": {"name": "high"}, "value": 9})
-        made = await create(rig, group(priorityClassName="high"))
+        await harness.core.create(classes, {"metadata": {"name": "high"}, "value": 9})
+        made = await create(harness, group(priorityClassName="high"))
         assert made["spec"]["priority"] == 9
-        error = await refused(create(rig, group("other", priorityClassName="high", priority=5)), 403)
+        error = await refused(create(harness, group("other", priorityClassName="high", priority=5)), 403)
         assert "priority set in the pod group (5) must match the priority computed (9)" in str(error)
-        error = await refused(create(rig, group("other", priorityClassName="none")), 403)
+        error = await refused(create(harness, group("other", priorityClassName="none")), 403)
         assert "no PriorityClass with name none was found" in str(error)
-        assert (await create(rig, group("plain")))["spec"]["priority"] == 0
+        assert (await create(harness, group("plain")))["spec"]["priority"] == 0
 
     run(test, feature_gates=ALL)
 
@@ -97,13 +97,13 @@ def reference(name: str, template: str) -> Obj:
 
 
 def test_a_group_names_a_template_that_exists() -> None:
-    async def test(rig: Rig) -> None:
-        await create(rig, workload("t"), WORKLOADS)
-        made = await create(rig, group(podGroupTemplateRef=reference("w", "t")))
+    async def test(harness: CoreHarness) -> None:
+        await create(harness, workload("t"), WORKLOADS)
+        made = await create(harness, group(podGroupTemplateRef=reference("w", "t")))
         assert made["spec"]["podGroupTemplateRef"] == reference("w", "t")
-        error = await refused(create(rig, group("x", podGroupTemplateRef=reference("no", "t"))), 403)
+        error = await refused(create(harness, group("x", podGroupTemplateRef=reference("no", "t"))), 403)
         assert 'PodGroup rejected: Workload "no" not found' in str(error)
-        error = await refused(create(rig, group("x", podGroupTemplateRef=reference("w", "no"))), 403)
+        error = await refused(create(harness, group("x", podGroupTemplateRef=reference("w", "no"))), 403)
         assert 'PodGroup rejected: PodGroupTemplate "no" not found in Workload "w"' in str(error)
 
     run(test, feature_gates=ON)
@@ -134,20 +134,20 @@ def test_a_group_names_a_template_that_exists() -> None:
     ],
 )
 def test_what_is_wrong_with_a_group(spec: Obj, field: str) -> None:
-    async def test(rig: Rig) -> None:
-        error = await refused(create(rig, group(**spec)), 422)
+    async def test(harness: CoreHarness) -> None:
+        error = await refused(create(harness, group(**spec)), 422)
         assert field in [cause.field for cause in error.causes]
 
     run(test, feature_gates=ALL)
 
 
 def test_a_group_never_changes_what_it_is_for() -> None:
-    async def test(rig: Rig) -> None:
-        made = await create(rig, group())
+    async def test(harness: CoreHarness) -> None:
+        made = await create(harness, group())
         labelled = {**made, "metadata": {**made["metadata"], "labels": {"a": "b"}}}
-        made = await rig.core.update(GROUPS, "g", labelled, namespace="default")
+        made = await harness.core.update(GROUPS, "g", labelled, namespace="default")
         changed = {**made, "spec": {"schedulingPolicy": {"gang": {"minCount": 4}}}}
-        error = await refused(rig.core.update(GROUPS, "g", changed, namespace="default"), 422)
+        error = await refused(harness.core.update(GROUPS, "g", changed, namespace="default"), 422)
         assert [cause.field for cause in error.causes] == ["spec.schedulingPolicy"]
         assert "field is immutable" in str(error)
 
@@ -165,24 +165,24 @@ def test_a_group_never_changes_what_it_is_for() -> None:
     ],
 )
 def test_what_is_wrong_with_a_workload(body: Obj, field: str) -> None:
-    async def test(rig: Rig) -> None:
-        error = await refused(create(rig, body, WORKLOADS), 422)
+    async def test(harness: CoreHarness) -> None:
+        error = await refused(create(harness, body, WORKLOADS), 422)
         assert field in [cause.field for cause in error.causes]
 
     run(test, feature_gates=ALL)
 
 
 def test_the_status_is_written_through_its_own_door_and_shown() -> None:
-    async def test(rig: Rig) -> None:
-        await create(rig, workload("t"), WORKLOADS)
-        await create(rig, group(podGroupTemplateRef=reference("w", "t")))
-        await create(rig, group("b", schedulingPolicy={"basic": {}}))
+    async def test(harness: CoreHarness) -> None:
+        await create(harness, workload("t"), WORKLOADS)
+        await create(harness, group(podGroupTemplateRef=reference("w", "t")))
+        await create(harness, group("b", schedulingPolicy={"basic": {}}))
 
         async def cells(name: str) -> list[Any]:
-            row = rig.core.resources.by_id(GROUPS)
+            row = harness.core.resources.by_id(GROUPS)
             assert row is not None
-            found = await rig.core.get(GROUPS, name, namespace="default")
-            table = to_table(row, [found], None, now=rig.clock.now_ns())
+            found = await harness.core.get(GROUPS, name, namespace="default")
+            table = to_table(row, [found], None, now=harness.clock.now_ns())
             return list(table["rows"][0]["cells"][:4])
 
         assert await cells("g") == ["g", "Gang", "w", "Pending"]
@@ -196,7 +196,7 @@ def test_the_status_is_written_through_its_own_door_and_shown() -> None:
                 "lastTransitionTime": "2026-01-01T00:00:00Z",
             }
             patch = {"status": {"conditions": [condition]}, "spec": {"schedulingPolicy": {"basic": {}}}}
-            await rig.core.patch(
+            await harness.core.patch(
                 GROUPS,
                 "g",
                 patch,
@@ -212,10 +212,10 @@ def test_the_status_is_written_through_its_own_door_and_shown() -> None:
 SHARED: dict[str, Any] = {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "t"}]}
 
 
-async def write_status(rig: Rig, *statuses: Obj) -> Obj:
+async def write_status(harness: CoreHarness, *statuses: Obj) -> Obj:
     """Write a group's claim statuses, and return what its status says then."""
     patch = {"status": {"resourceClaimStatuses": [*statuses]}}
-    written, _ = await rig.core.patch(
+    written, _ = await harness.core.patch(
         GROUPS,
         "g",
         patch,
@@ -228,24 +228,24 @@ async def write_status(rig: Rig, *statuses: Obj) -> Obj:
 
 
 def test_the_claims_made_for_a_group_stand_in_its_status() -> None:
-    async def test(rig: Rig) -> None:
-        await create(rig, group(**SHARED))
+    async def test(harness: CoreHarness) -> None:
+        await create(harness, group(**SHARED))
         made = {"name": "gpu", "resourceClaimName": "g-gpu-x"}
-        assert await write_status(rig, made) == {"resourceClaimStatuses": [made]}
-        error = await refused(write_status(rig, {"name": "nic"}), 422)
+        assert await write_status(harness, made) == {"resourceClaimStatuses": [made]}
+        error = await refused(write_status(harness, {"name": "nic"}), 422)
         why = 'name: Invalid value: "nic": must match the name of an entry in `spec.resourceClaims`'
         assert f"status.resourceClaimStatuses[0].{why}" in str(error)
-        error = await refused(write_status(rig, {"name": "gpu", "resourceClaimName": "No Name"}), 422)
+        error = await refused(write_status(harness, {"name": "gpu", "resourceClaimName": "No Name"}), 422)
         assert "status.resourceClaimStatuses[0].resourceClaimName: Invalid value" in str(error)
-        error = await refused(write_status(rig, *[{"name": "gpu"}] * 5), 422)
+        error = await refused(write_status(harness, *[{"name": "gpu"}] * 5), 422)
         assert "status.resourceClaimStatuses: Too many: 5: must have at most 4 items" in str(error)
 
     run(test, feature_gates=ALL)
 
 
 def test_with_the_gate_off_they_do_not() -> None:
-    async def test(rig: Rig) -> None:
-        await create(rig, group(**SHARED))
-        assert await write_status(rig, {"name": "gpu", "resourceClaimName": "g-gpu-x"}) == {}
+    async def test(harness: CoreHarness) -> None:
+        await create(harness, group(**SHARED))
+        assert await write_status(harness, {"name": "gpu", "resourceClaimName": "g-gpu-x"}) == {}
 
     run(test, feature_gates=ON)

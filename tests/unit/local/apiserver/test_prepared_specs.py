@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.rules.prepared_specs import PreparedSpecs
 from kuberth.local.apiserver.status_errors import StatusError
-from tests.unit.local.apiserver.core_rig import Rig, run
+from tests.unit.local.apiserver.harness import CoreHarness, run
 
 CLASSES = "priorityclasses.scheduling.k8s.io"
 
@@ -27,8 +27,8 @@ def pod(name: str, *, metadata: Obj | None = None, **spec: Any) -> Obj:
     }
 
 
-async def create(rig: Rig, body: Obj, *, manager: str = "", namespace: str = "default") -> Obj:
-    return await rig.core.create("pods", body, namespace=namespace, field_manager=manager)
+async def create(harness: CoreHarness, body: Obj, *, manager: str = "", namespace: str = "default") -> Obj:
+    return await harness.core.create("pods", body, namespace=namespace, field_manager=manager)
 
 
 def without_identity(stored: Obj) -> Obj:
@@ -36,25 +36,25 @@ def without_identity(stored: Obj) -> Obj:
     return {**stored, "metadata": {**metadata, "resourceVersion": ""}}
 
 
-async def outcome(rig: Rig, body: Obj, manager: str) -> Obj:
+async def outcome(harness: CoreHarness, body: Obj, manager: str) -> Obj:
     """What is stored, or why nothing is."""
     try:
-        return without_identity(await create(rig, copy.deepcopy(body), manager=manager))
+        return without_identity(await create(harness, copy.deepcopy(body), manager=manager))
     except StatusError as error:
         return error.to_object()
 
 
 def test_pods_that_are_alike_share_their_spec() -> None:
-    async def test(rig: Rig) -> None:
-        first, second = [await create(rig, pod(name)) for name in ("a", "b")]
+    async def test(harness: CoreHarness) -> None:
+        first, second = [await create(harness, pod(name)) for name in ("a", "b")]
         assert second["spec"] is first["spec"]
         assert second["metadata"]["uid"] != first["metadata"]["uid"]
-        other = await create(rig, pod("c", hostname="c"))
+        other = await create(harness, pod("c", hostname="c"))
         assert other["spec"] is not first["spec"]
         # What one of them becomes, the others do not.
-        await rig.bind("a", "n1")
+        await harness.bind("a", "n1")
         assert "nodeName" not in second["spec"]
-        third = await create(rig, pod("d"))
+        third = await create(harness, pod("d"))
         assert third["spec"] == second["spec"]
 
     run(test)
@@ -82,55 +82,57 @@ _BODIES = st.tuples(_SPECS, st.sampled_from(("", "kubectl", "other")), _LABELS)
 def test_whatever_was_made_before(bodies: list[tuple[Obj, str, Obj]]) -> None:
     """Twice over in one server, and each alone in a server of its own: the same objects."""
 
-    async def test(rig: Rig) -> list[Obj]:
+    async def test(harness: CoreHarness) -> list[Obj]:
         made = []
         for turn in "ab":
             for index, (spec, manager, metadata) in enumerate(bodies):
                 body = pod(f"{turn}{index}", metadata=metadata, **spec)
-                made.append(await outcome(rig, body, manager))
+                made.append(await outcome(harness, body, manager))
         return made
 
     def alone(turn: str, number: int) -> Obj:
         spec, manager, metadata = bodies[number]
-        return run(lambda rig: outcome(rig, pod(f"{turn}{number}", metadata=metadata, **spec), manager))
+        return run(
+            lambda harness: outcome(harness, pod(f"{turn}{number}", metadata=metadata, **spec), manager)
+        )
 
     expected = [alone(turn, number) for turn in "ab" for number in range(len(bodies))]
     assert run(test) == expected
 
 
 def test_what_admission_looks_at_counts() -> None:
-    async def test(rig: Rig) -> None:
-        core = rig.core
-        assert (await create(rig, pod("a")))["spec"]["priority"] == 0
+    async def test(harness: CoreHarness) -> None:
+        core = harness.core
+        assert (await create(harness, pod("a")))["spec"]["priority"] == 0
         await core.create(CLASSES, {"metadata": {"name": "gold"}, "value": 7, "globalDefault": True})
-        assert (await create(rig, pod("b")))["spec"]["priority"] == 7
+        assert (await create(harness, pod("b")))["spec"]["priority"] == 7
         account = await core.get("serviceaccounts", "default", namespace="default")
         secrets = [{"name": "pull"}]
         await core.update(
             "serviceaccounts", "default", {**account, "imagePullSecrets": secrets}, namespace="default"
         )
-        assert (await create(rig, pod("c")))["spec"]["imagePullSecrets"] == secrets
+        assert (await create(harness, pod("c")))["spec"]["imagePullSecrets"] == secrets
         limits = [{"type": "Container", "defaultRequest": {"memory": "1Gi"}}]
         body = {"metadata": {"name": "small"}, "spec": {"limits": limits}}
         await core.create("limitranges", body, namespace="default")
-        limited = await create(rig, pod("d"))
+        limited = await create(harness, pod("d"))
         assert limited["spec"]["containers"][0]["resources"]["requests"]["memory"] == "1Gi"
         assert "kubernetes.io/limit-ranger" in limited["metadata"]["annotations"]
         await core.create("namespaces", {"metadata": {"name": "other"}})
-        elsewhere = await create(rig, pod("a"), namespace="other")
+        elsewhere = await create(harness, pod("a"), namespace="other")
         assert "imagePullSecrets" not in elsewhere["spec"]
 
     run(test)
 
 
 def test_a_quota_counts_each_of_them() -> None:
-    async def test(rig: Rig) -> None:
+    async def test(harness: CoreHarness) -> None:
         body = {"metadata": {"name": "few"}, "spec": {"hard": {"pods": "2"}}}
-        await rig.core.create("resourcequotas", body, namespace="default")
+        await harness.core.create("resourcequotas", body, namespace="default")
         for name in "ab":
-            await create(rig, pod(name))
+            await create(harness, pod(name))
         with pytest.raises(StatusError, match="exceeded quota"):
-            await create(rig, pod("c"))
+            await create(harness, pod("c"))
 
     run(test)
 
@@ -145,12 +147,12 @@ def test_a_quota_counts_each_of_them() -> None:
     ],
 )
 def test_what_is_refused_is_refused_after_its_like_was_not(good: Obj, bad: Obj) -> None:
-    async def test(rig: Rig) -> None:
-        await create(rig, pod("a", **good))
+    async def test(harness: CoreHarness) -> None:
+        await create(harness, pod("a", **good))
         for _ in range(2):
             with pytest.raises(StatusError):
-                await create(rig, pod("b", **bad))
-        await create(rig, pod("c", **good))
+                await create(harness, pod("b", **bad))
+        await create(harness, pod("c", **good))
 
     run(test)
 
@@ -170,17 +172,17 @@ def test_what_is_refused_is_refused_after_its_like_was_not(good: Obj, bad: Obj) 
     ],
 )
 def test_pods_that_are_not_cached(body: Any) -> None:
-    async def test(rig: Rig) -> None:
-        row = rig.core.resources.by_id("pods")
+    async def test(harness: CoreHarness) -> None:
+        row = harness.core.resources.by_id("pods")
         assert row is not None
-        assert PreparedSpecs(rig.store).key(row, body, namespace="default", signed=False) is None
+        assert PreparedSpecs(harness.store).key(row, body, namespace="default", signed=False) is None
 
     run(test)
 
 
 def test_few_specs_are_cached() -> None:
-    async def test(rig: Rig) -> None:
-        row, prepared = rig.core.resources.by_id("pods"), PreparedSpecs(rig.store)
+    async def test(harness: CoreHarness) -> None:
+        row, prepared = harness.core.resources.by_id("pods"), PreparedSpecs(harness.store)
         assert row is not None
         keys = []
         for number in range(300):
@@ -196,18 +198,18 @@ def test_few_specs_are_cached() -> None:
 
 
 def test_a_status_written_in_process_leaves_the_version_before_it_alone() -> None:
-    async def test(rig: Rig) -> None:
-        first = await create(rig, pod("a"), manager="kubectl")
+    async def test(harness: CoreHarness) -> None:
+        first = await create(harness, pod("a"), manager="kubectl")
         before = copy.deepcopy(first)
         body = {**first, "status": {**first["status"], "phase": "Running"}}
-        second = await rig.core.update("pods", "a", body, namespace="default", subresource="status")
+        second = await harness.core.update("pods", "a", body, namespace="default", subresource="status")
         assert second["status"]["phase"] == "Running"
         assert second["spec"] is first["spec"]
         assert second["metadata"] is not first["metadata"]
         assert first == before
         # The first version is the past now.
         with pytest.raises(StatusError) as refused:
-            await rig.core.update("pods", "a", body, namespace="default", subresource="status")
+            await harness.core.update("pods", "a", body, namespace="default", subresource="status")
         assert refused.value.code == 409
 
     run(test)

@@ -13,7 +13,7 @@ from kuberth.local.apiserver.patching.typed_trees import field_set, type_problem
 from kuberth.local.apiserver.schema.fields import Field
 from kuberth.local.apiserver.schema.structural import StructuralSchema, schema_causes, structure_of
 from kuberth.local.apiserver.verbs.bodies import FieldValidation
-from tests.unit.local.apiserver.core_rig import Rig, refused, run
+from tests.unit.local.apiserver.harness import CoreHarness, refused, run
 
 CRDS = "customresourcedefinitions.apiextensions.k8s.io"
 CRONTABS = "crontabs.stable.example.com"
@@ -82,8 +82,8 @@ def crontab(**spec: Any) -> Obj:
 
 
 def test_pruned_and_filled_in() -> None:
-    async def test(rig: Rig) -> None:
-        await rig.core.create(CRDS, definition())
+    async def test(harness: CoreHarness) -> None:
+        await harness.core.create(CRDS, definition())
         body = {
             **crontab(
                 extra=1,
@@ -96,7 +96,7 @@ def test_pruned_and_filled_in() -> None:
             "status": {"replicas": 9},
             "other": True,
         }
-        made = await rig.core.create(CRONTABS, body, namespace="default")
+        made = await harness.core.create(CRONTABS, body, namespace="default")
         assert made["spec"] == {
             "cronSpec": "* * * * */5",
             "labels": {"a": "b"},
@@ -109,12 +109,14 @@ def test_pruned_and_filled_in() -> None:
         assert "other" not in made
         assert "status" not in made
         error = await refused(
-            rig.core.create(CRONTABS, body, namespace="default", field_validation=FieldValidation("Strict")),
+            harness.core.create(
+                CRONTABS, body, namespace="default", field_validation=FieldValidation("Strict")
+            ),
             400,
         )
         for path in ("spec.extra", "spec.ports[0].x", "other"):
             assert f'unknown field "{path}"' in str(error)
-        comparable, _ = await rig.core.patch(
+        comparable, _ = await harness.core.patch(
             CRONTABS,
             "x",
             {"status": {"replicas": 3, "more": 1}, "spec": {"replicas": 5}},
@@ -123,7 +125,7 @@ def test_pruned_and_filled_in() -> None:
             subresource="status",
         )
         assert (comparable["status"], comparable["spec"]["replicas"]) == ({"replicas": 3}, 1)
-        attempt = rig.core.patch(
+        attempt = harness.core.patch(
             CRONTABS,
             "x",
             {"status": {"replicas": "many"}},
@@ -164,17 +166,19 @@ def test_pruned_and_filled_in() -> None:
     ],
 )
 def test_refused(spec: Obj, words: str) -> None:
-    async def test(rig: Rig) -> None:
-        await rig.core.create(CRDS, definition())
-        error = await refused(rig.core.create(CRONTABS, crontab(**spec), namespace="default"), 422)
+    async def test(harness: CoreHarness) -> None:
+        await harness.core.create(CRDS, definition())
+        error = await refused(harness.core.create(CRONTABS, crontab(**spec), namespace="default"), 422)
         assert str(error).startswith('CronTab.stable.example.com "x" is invalid: ')
         assert words in str(error)
         await refused(
-            rig.core.create(CRONTABS, {"metadata": {"name": "x"}, "spec": {}}, namespace="default"), 422
+            harness.core.create(CRONTABS, {"metadata": {"name": "x"}, "spec": {}}, namespace="default"), 422
         )
-        await rig.core.create(CRONTABS, crontab(), namespace="default")
+        await harness.core.create(CRONTABS, crontab(), namespace="default")
         if None not in spec.values():  # in a merge patch, null takes a field away
-            update = rig.core.patch(CRONTABS, "x", {"spec": spec}, content_type=MERGE, namespace="default")
+            update = harness.core.patch(
+                CRONTABS, "x", {"spec": spec}, content_type=MERGE, namespace="default"
+            )
             assert words in str(await refused(update, 422))
 
     run(test)
@@ -205,33 +209,33 @@ def test_refused(spec: Obj, words: str) -> None:
     ],
 )
 def test_schemas_that_are_none(schema: Any, words: str) -> None:
-    async def test(rig: Rig) -> None:
-        assert words in str(await refused(rig.core.create(CRDS, definition(schema)), 422))
+    async def test(harness: CoreHarness) -> None:
+        assert words in str(await refused(harness.core.create(CRDS, definition(schema)), 422))
 
     run(test)
 
 
 def test_finalizers_of_objects_hold_the_definition() -> None:
-    async def test(rig: Rig) -> None:
-        await rig.core.create(CRDS, definition())
+    async def test(harness: CoreHarness) -> None:
+        await harness.core.create(CRDS, definition())
         held = crontab()
         held["metadata"] |= {"name": "held", "finalizers": ["wait-for-me"]}
-        await rig.core.create(CRONTABS, held, namespace="default")
-        await rig.core.create(CRONTABS, crontab(), namespace="default")
-        answer = await rig.core.delete(CRDS, CRONTABS)
+        await harness.core.create(CRONTABS, held, namespace="default")
+        await harness.core.create(CRONTABS, crontab(), namespace="default")
+        answer = await harness.core.delete(CRDS, CRONTABS)
         assert answer["metadata"]["deletionTimestamp"]
-        left = (await rig.core.list(CRONTABS))["items"]
+        left = (await harness.core.list(CRONTABS))["items"]
         assert [each["metadata"]["name"] for each in left] == ["held"]
         assert left[0]["metadata"]["deletionTimestamp"]
-        error = await refused(rig.core.create(CRONTABS, crontab(), namespace="default"), 405)
+        error = await refused(harness.core.create(CRONTABS, crontab(), namespace="default"), 405)
         assert str(error) == "create not allowed while custom resource definition is terminating"
-        await rig.core.patch(
+        await harness.core.patch(
             CRONTABS, "held", {"metadata": {"finalizers": None}}, content_type=MERGE, namespace="default"
         )
-        await refused(rig.core.get(CRDS, CRONTABS), 404)
-        await refused(rig.core.list(CRONTABS), 404)
-        await rig.core.create(CRDS, definition())
-        assert (await rig.core.list(CRONTABS))["items"] == []
+        await refused(harness.core.get(CRDS, CRONTABS), 404)
+        await refused(harness.core.list(CRONTABS), 404)
+        await harness.core.create(CRDS, definition())
+        assert (await harness.core.list(CRONTABS))["items"] == []
 
     run(test)
 
@@ -291,15 +295,15 @@ def test_pruning_twice_is_pruning_once(spec: Any) -> None:
 
 
 def test_what_is_stored_is_served_by_the_present_schema() -> None:
-    async def test(rig: Rig) -> None:
+    async def test(harness: CoreHarness) -> None:
         def schema(**properties: Any) -> Obj:
             return {
                 "type": "object",
                 "properties": {name: {"type": "string", **more} for name, more in properties.items()},
             }
 
-        await rig.core.create(CRDS, definition(schema(a={}, b={}, c={})))
-        await rig.core.create(CRONTABS, {"metadata": {"name": "x"}, "c": "stored"}, namespace="default")
+        await harness.core.create(CRDS, definition(schema(a={}, b={}, c={})))
+        await harness.core.create(CRONTABS, {"metadata": {"name": "x"}, "c": "stored"}, namespace="default")
         patch = [
             {
                 "op": "replace",
@@ -307,15 +311,17 @@ def test_what_is_stored_is_served_by_the_present_schema() -> None:
                 "value": schema(a={"default": "A"}, b={}),
             }
         ]
-        await rig.core.patch(CRDS, CRONTABS, patch, content_type="application/json-patch+json")
+        await harness.core.patch(CRDS, CRONTABS, patch, content_type="application/json-patch+json")
 
         def comparable(obj: Obj) -> dict[str, Any]:
             return {name: obj[name] for name in ("a", "b", "c") if name in obj}
 
-        assert comparable(await rig.core.get(CRONTABS, "x", namespace="default")) == {"a": "A"}
-        (listed,) = (await rig.core.list(CRONTABS))["items"]
+        assert comparable(await harness.core.get(CRONTABS, "x", namespace="default")) == {"a": "A"}
+        (listed,) = (await harness.core.list(CRONTABS))["items"]
         assert comparable(listed) == {"a": "A"}
-        changed, _ = await rig.core.patch(CRONTABS, "x", {"b": "B"}, content_type=MERGE, namespace="default")
+        changed, _ = await harness.core.patch(
+            CRONTABS, "x", {"b": "B"}, content_type=MERGE, namespace="default"
+        )
         assert comparable(changed) == {"a": "A", "b": "B"}
 
     run(test)

@@ -9,22 +9,24 @@ import pytest
 from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.patching.patching import MERGE_PATCH
 from kuberth.local.apiserver.rules import names
-from tests.unit.local.apiserver.core_rig import Rig, make_deployment, make_pod, refused, run
+from tests.unit.local.apiserver.harness import CoreHarness, make_deployment, make_pod, refused, run
 
 GATES = [{"name": "a.example/one"}, {"name": "two"}]
 OFF = {"PodSchedulingReadiness": False}
 
 
-async def change(rig: Rig, spec: Obj) -> Obj:
+async def change(harness: CoreHarness, spec: Obj) -> Obj:
     """Send a pod back with another spec."""
-    pod = await rig.core.get("pods", "p", namespace="default")
-    return await rig.core.update("pods", "p", {**pod, "spec": {**pod["spec"], **spec}}, namespace="default")
+    pod = await harness.core.get("pods", "p", namespace="default")
+    return await harness.core.update(
+        "pods", "p", {**pod, "spec": {**pod["spec"], **spec}}, namespace="default"
+    )
 
 
 class TestSchedulingGates:
     def test_a_gated_pod_says_so(self) -> None:
-        async def main(rig: Rig) -> None:
-            pod = await rig.pod(schedulingGates=GATES)
+        async def main(harness: CoreHarness) -> None:
+            pod = await harness.pod(schedulingGates=GATES)
             (condition,) = pod["status"]["conditions"]
             assert {**condition, "lastTransitionTime": ""} == {
                 "type": "PodScheduled",
@@ -57,73 +59,73 @@ class TestSchedulingGates:
         ),
     )
     def test_creation(self, spec: Obj, field: str, message: str) -> None:
-        async def main(rig: Rig) -> None:
-            error = await refused(rig.pod(**spec), 422)
+        async def main(harness: CoreHarness) -> None:
+            error = await refused(harness.pod(**spec), 422)
             assert (field, message) in {(cause.field, cause.message) for cause in error.causes}
 
         run(main)
 
     def test_gates_can_only_be_removed(self) -> None:
-        async def main(rig: Rig) -> None:
-            await rig.pod(schedulingGates=GATES)
-            error = await refused(change(rig, {"schedulingGates": [*GATES, {"name": "more"}]}), 422)
+        async def main(harness: CoreHarness) -> None:
+            await harness.pod(schedulingGates=GATES)
+            error = await refused(change(harness, {"schedulingGates": [*GATES, {"name": "more"}]}), 422)
             assert error.causes[0].field == "spec.schedulingGates[2].name"
             assert error.causes[0].message == (
                 "Forbidden: only deletion is allowed, but found new scheduling gate 'more'"
             )
-            left = await change(rig, {"schedulingGates": GATES[1:]})
+            left = await change(harness, {"schedulingGates": GATES[1:]})
             assert left["spec"]["schedulingGates"] == GATES[1:]
             assert left["metadata"]["generation"] == 2
-            free = await change(rig, {"schedulingGates": []})
+            free = await change(harness, {"schedulingGates": []})
             assert "schedulingGates" not in free["spec"]
-            await refused(change(rig, {"schedulingGates": GATES}), 422)
+            await refused(change(harness, {"schedulingGates": GATES}), 422)
 
         run(main)
 
     def test_a_node_cannot_be_set_by_an_update(self) -> None:
-        async def main(rig: Rig) -> None:
-            await rig.pod(schedulingGates=GATES)
-            await refused(change(rig, {"nodeName": "n"}), 422)
-            await refused(change(rig, {"nodeName": "n", "schedulingGates": []}), 422)
+        async def main(harness: CoreHarness) -> None:
+            await harness.pod(schedulingGates=GATES)
+            await refused(change(harness, {"nodeName": "n"}), 422)
+            await refused(change(harness, {"nodeName": "n", "schedulingGates": []}), 422)
 
         run(main)
 
     def test_a_gated_pod_may_be_narrowed(self) -> None:
-        async def main(rig: Rig) -> None:
-            await rig.pod(schedulingGates=GATES, nodeSelector={"a": "b"})
-            more = await change(rig, {"nodeSelector": {"a": "b", "c": "d"}})
+        async def main(harness: CoreHarness) -> None:
+            await harness.pod(schedulingGates=GATES, nodeSelector={"a": "b"})
+            more = await change(harness, {"nodeSelector": {"a": "b", "c": "d"}})
             assert more["spec"]["nodeSelector"] == {"a": "b", "c": "d"}
-            error = await refused(change(rig, {"nodeSelector": {"c": "d"}}), 422)
+            error = await refused(change(harness, {"nodeSelector": {"c": "d"}}), 422)
             assert "only additions to spec.nodeSelector are allowed" in str(error)
             term = {"matchExpressions": [{"key": "k", "operator": "Exists"}]}
             required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
-            await change(rig, {"affinity": {"nodeAffinity": required}})
+            await change(harness, {"affinity": {"nodeAffinity": required}})
             longer = {"matchExpressions": [*term["matchExpressions"], {"key": "l", "operator": "Exists"}]}
             wider = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [longer]}}
-            await change(rig, {"affinity": {"nodeAffinity": wider}})
-            await refused(change(rig, {"affinity": {"nodeAffinity": required}}), 422)
-            await change(rig, {"schedulingGates": []})
-            await refused(change(rig, {"nodeSelector": {"a": "b", "c": "d", "e": "f"}}), 422)
+            await change(harness, {"affinity": {"nodeAffinity": wider}})
+            await refused(change(harness, {"affinity": {"nodeAffinity": required}}), 422)
+            await change(harness, {"schedulingGates": []})
+            await refused(change(harness, {"nodeSelector": {"a": "b", "c": "d", "e": "f"}}), 422)
 
         run(main)
 
     def test_with_the_feature_off_the_field_is_dropped(self) -> None:
-        async def main(rig: Rig) -> None:
-            pod = await rig.pod(schedulingGates=GATES)
+        async def main(harness: CoreHarness) -> None:
+            pod = await harness.pod(schedulingGates=GATES)
             assert "schedulingGates" not in pod["spec"]
             assert "conditions" not in pod["status"]
 
         run(main, feature_gates=OFF)
 
     def test_with_the_feature_off_older_pods_keep_it(self) -> None:
-        async def main(rig: Rig) -> None:
+        async def main(harness: CoreHarness) -> None:
             from kuberth.local.apiserver.verbs.core import Core
 
-            await rig.pod(schedulingGates=GATES)
-            rig.core = Core(rig.store, clock=rig.clock, feature_gates=OFF)
-            pod = await change(rig, {"schedulingGates": GATES[1:]})
+            await harness.pod(schedulingGates=GATES)
+            harness.core = Core(harness.store, clock=harness.clock, feature_gates=OFF)
+            pod = await change(harness, {"schedulingGates": GATES[1:]})
             assert pod["spec"]["schedulingGates"] == GATES[1:]
-            assert (await rig.bind("p", "n1"))["status"] == "Success", "and it holds them back no longer"
+            assert (await harness.bind("p", "n1"))["status"] == "Success", "and it holds them back no longer"
 
         run(main)
 
@@ -137,19 +139,19 @@ class TestPodUpdates:
         ),
     )
     def test_allowed(self, spec: Obj) -> None:
-        async def main(rig: Rig) -> None:
-            await rig.pod()
-            await change(rig, spec)
+        async def main(harness: CoreHarness) -> None:
+            await harness.pod()
+            await change(harness, spec)
 
         run(main)
 
     def test_tolerations_can_only_be_added(self) -> None:
-        async def main(rig: Rig) -> None:
-            pod = await rig.pod(tolerations=[{"key": "a", "operator": "Exists"}])
+        async def main(harness: CoreHarness) -> None:
+            pod = await harness.pod(tolerations=[{"key": "a", "operator": "Exists"}])
             present = pod["spec"]["tolerations"]
-            more = await change(rig, {"tolerations": [*present, {"key": "b", "operator": "Exists"}]})
+            more = await change(harness, {"tolerations": [*present, {"key": "b", "operator": "Exists"}]})
             assert len(more["spec"]["tolerations"]) == 4
-            error = await refused(change(rig, {"tolerations": [{"key": "b", "operator": "Exists"}]}), 422)
+            error = await refused(change(harness, {"tolerations": [{"key": "b", "operator": "Exists"}]}), 422)
             assert "existing toleration can not be modified except its tolerationSeconds" in str(error)
 
         run(main)
@@ -168,9 +170,9 @@ class TestPodUpdates:
         ids=str,
     )
     def test_forbidden(self, spec: Obj) -> None:
-        async def main(rig: Rig) -> None:
-            await rig.pod()
-            error = await refused(change(rig, spec), 422)
+        async def main(harness: CoreHarness) -> None:
+            await harness.pod()
+            error = await refused(change(harness, spec), 422)
             assert error.causes[-1].message.startswith("Forbidden: pod updates may not ")
 
         run(main)
@@ -178,7 +180,7 @@ class TestPodUpdates:
 
 class TestDefaults:
     def test_pods(self) -> None:
-        async def main(rig: Rig) -> None:
+        async def main(harness: CoreHarness) -> None:
             containers = [
                 {
                     "name": "c",
@@ -187,7 +189,7 @@ class TestDefaults:
                     "resources": {"limits": {"cpu": "1000m", "memory": "1024Mi"}},
                 }
             ]
-            pod = await rig.pod(containers=containers, volumes=[{"name": "v"}], hostNetwork=True)
+            pod = await harness.pod(containers=containers, volumes=[{"name": "v"}], hostNetwork=True)
             spec = pod["spec"]
             assert spec["restartPolicy"] == "Always"
             assert spec["terminationGracePeriodSeconds"] == 30
@@ -207,8 +209,8 @@ class TestDefaults:
         run(main)
 
     def test_workloads(self) -> None:
-        async def main(rig: Rig) -> None:
-            deployment = await rig.core.create("deployments.apps", make_deployment(), namespace="default")
+        async def main(harness: CoreHarness) -> None:
+            deployment = await harness.core.create("deployments.apps", make_deployment(), namespace="default")
             spec = deployment["spec"]
             assert spec["strategy"] == {
                 "type": "RollingUpdate",
@@ -220,7 +222,7 @@ class TestDefaults:
                 "metadata": {"name": "j"},
                 "spec": {"template": {"spec": make_pod(restartPolicy="Never")["spec"]}},
             }
-            job = await rig.core.create("jobs.batch", body, namespace="default")
+            job = await harness.core.create("jobs.batch", body, namespace="default")
             uid = job["metadata"]["uid"]
             assert job["spec"]["selector"] == {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}
             labels = job["spec"]["template"]["metadata"]["labels"]
@@ -235,17 +237,17 @@ class TestDefaults:
         run(main)
 
     def test_claims_take_the_default_class(self) -> None:
-        async def main(rig: Rig) -> None:
+        async def main(harness: CoreHarness) -> None:
             marked = {"storageclass.kubernetes.io/is-default-class": "true"}
             body = {"metadata": {"name": "std", "annotations": marked}, "provisioner": "x.io/y"}
-            await rig.core.create("storageclasses.storage.k8s.io", body)
+            await harness.core.create("storageclasses.storage.k8s.io", body)
             spec: Obj = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
-            claim = await rig.core.create(
+            claim = await harness.core.create(
                 "persistentvolumeclaims", {"metadata": {"name": "c"}, "spec": spec}, namespace="default"
             )
             assert claim["spec"]["storageClassName"] == "std"
             assert claim["status"] == {"phase": "Pending"}
-            without = await rig.core.create(
+            without = await harness.core.create(
                 "persistentvolumeclaims",
                 {"metadata": {"name": "d"}, "spec": {**spec, "storageClassName": ""}},
                 namespace="default",
@@ -255,11 +257,11 @@ class TestDefaults:
         run(main)
 
     def test_services_get_an_address_each(self) -> None:
-        async def main(rig: Rig) -> None:
+        async def main(harness: CoreHarness) -> None:
             found = set()
             for name in ("a", "b"):
                 body = {"metadata": {"name": name}, "spec": {"ports": [{"port": 80}]}}
-                service = await rig.core.create("services", body, namespace="default")
+                service = await harness.core.create("services", body, namespace="default")
                 found.add(service["spec"]["clusterIP"])
                 assert service["spec"]["ports"] == [{"port": 80, "protocol": "TCP", "targetPort": 80}]
             assert len(found) == 2
@@ -269,31 +271,31 @@ class TestDefaults:
 
 class TestPriority:
     def test_classes_are_resolved(self) -> None:
-        async def main(rig: Rig) -> None:
+        async def main(harness: CoreHarness) -> None:
             body = {"metadata": {"name": "high"}, "value": 1000, "preemptionPolicy": "Never"}
-            await rig.core.create("priorityclasses.scheduling.k8s.io", body)
-            pod = await rig.pod("a", priorityClassName="high")
+            await harness.core.create("priorityclasses.scheduling.k8s.io", body)
+            pod = await harness.pod("a", priorityClassName="high")
             assert (pod["spec"]["priority"], pod["spec"]["preemptionPolicy"]) == (1000, "Never")
-            critical = await rig.pod("b", priorityClassName="system-node-critical")
+            critical = await harness.pod("b", priorityClassName="system-node-critical")
             assert critical["spec"]["priority"] == 2_000_001_000
-            missing = await refused(rig.pod("c", priorityClassName="nope"), 403)
+            missing = await refused(harness.pod("c", priorityClassName="nope"), 403)
             assert str(missing) == 'pods "c" is forbidden: no PriorityClass with name nope was found'
-            wrong = await refused(rig.pod("c", priority=7), 403)
+            wrong = await refused(harness.pod("c", priority=7), 403)
             assert "the integer value of priority (7) must not be provided in pod spec" in str(wrong)
-            policy = await refused(rig.pod("c", priorityClassName="high", preemptionPolicy="Always"), 403)
+            policy = await refused(harness.pod("c", priorityClassName="high", preemptionPolicy="Always"), 403)
             assert "the string value of PreemptionPolicy (Always)" in str(policy)
 
         run(main)
 
     def test_the_global_default(self) -> None:
-        async def main(rig: Rig) -> None:
+        async def main(harness: CoreHarness) -> None:
             classes = "priorityclasses.scheduling.k8s.io"
             body = {"metadata": {"name": "normal"}, "value": 5, "globalDefault": True}
-            await rig.core.create(classes, body)
-            pod = await rig.pod()
+            await harness.core.create(classes, body)
+            pod = await harness.pod()
             assert (pod["spec"]["priority"], pod["spec"]["priorityClassName"]) == (5, "normal")
             second = {**body, "metadata": {"name": "second"}}
-            error = await refused(rig.core.create(classes, second), 403)
+            error = await refused(harness.core.create(classes, second), 403)
             assert "PriorityClass normal is already marked as default" in str(error)
 
         run(main)
@@ -303,26 +305,26 @@ class TestPriority:
         (("mine", 1_000_000_001, "value"), ("system-mine", 5, "metadata.name")),
     )
     def test_what_users_may_not_define(self, name: str, value: int, field: str) -> None:
-        async def main(rig: Rig) -> None:
+        async def main(harness: CoreHarness) -> None:
             body = {"metadata": {"name": name}, "value": value}
-            error = await refused(rig.core.create("priorityclasses.scheduling.k8s.io", body), 422)
+            error = await refused(harness.core.create("priorityclasses.scheduling.k8s.io", body), 422)
             assert [cause.field for cause in error.causes] == [field]
 
         run(main)
 
     def test_values_do_not_change(self) -> None:
-        async def main(rig: Rig) -> None:
+        async def main(harness: CoreHarness) -> None:
             classes = "priorityclasses.scheduling.k8s.io"
-            await rig.core.create(classes, {"metadata": {"name": "c"}, "value": 5})
+            await harness.core.create(classes, {"metadata": {"name": "c"}, "value": 5})
             patch = {"value": 6, "preemptionPolicy": "Never"}
-            error = await refused(rig.core.patch(classes, "c", patch, content_type=MERGE_PATCH), 422)
+            error = await refused(harness.core.patch(classes, "c", patch, content_type=MERGE_PATCH), 422)
             assert [cause.field for cause in error.causes] == ["value", "preemptionPolicy"]
 
         run(main)
 
 
 def test_all_causes_come_at_once() -> None:
-    async def main(rig: Rig) -> None:
+    async def main(harness: CoreHarness) -> None:
         body = {
             "metadata": {"name": "Bad_Name", "labels": {"-": "x", "ok": "not ok!"}},
             "spec": {
@@ -339,7 +341,7 @@ def test_all_causes_come_at_once() -> None:
                 "tolerations": [{"key": "a", "operator": "Exists", "value": "v", "effect": "Now"}],
             },
         }
-        error = await refused(rig.core.create("pods", body, namespace="default"), 422)
+        error = await refused(harness.core.create("pods", body, namespace="default"), 422)
         assert error.reason == "Invalid"
         assert str(error).startswith(
             'Pod "Bad_Name" is invalid: [metadata.name: Invalid value: "Bad_Name": a lower'
@@ -382,12 +384,12 @@ def test_all_causes_come_at_once() -> None:
     ),
 )
 def test_taints(taints: list[Obj], fields: list[str]) -> None:
-    async def main(rig: Rig) -> None:
+    async def main(harness: CoreHarness) -> None:
         body = {"metadata": {"name": "n"}, "spec": {"taints": taints}}
         if not fields:
-            await rig.core.create("nodes", body)
+            await harness.core.create("nodes", body)
             return
-        error = await refused(rig.core.create("nodes", body), 422)
+        error = await refused(harness.core.create("nodes", body), 422)
         assert [cause.field for cause in error.causes] == fields
 
     run(main)
@@ -409,8 +411,8 @@ def test_taints(taints: list[Obj], fields: list[str]) -> None:
     ),
 )
 def test_what_cannot_be_decoded(spec: Obj, message: str) -> None:
-    async def main(rig: Rig) -> None:
-        error = await refused(rig.pod(containers=[{"name": "c", "image": "i", **spec}]), 400)
+    async def main(harness: CoreHarness) -> None:
+        error = await refused(harness.pod(containers=[{"name": "c", "image": "i", **spec}]), 400)
         assert str(error).startswith('Pod in version "v1" cannot be handled as a Pod: ')
         assert message in str(error)
 
@@ -468,9 +470,9 @@ def invalid_objects() -> list[Any]:
 
 @pytest.mark.parametrize("resource, body, field", invalid_objects())
 def test_other_kinds(resource: str, body: Obj, field: str) -> None:
-    async def main(rig: Rig) -> None:
+    async def main(harness: CoreHarness) -> None:
         obj = {**body, "metadata": {"name": "x"}}
-        error = await refused(rig.core.create(resource, obj, namespace="default"), 422)
+        error = await refused(harness.core.create(resource, obj, namespace="default"), 422)
         assert field in {cause.field for cause in error.causes}
 
     run(main)

@@ -22,7 +22,7 @@ from kuberth.programs.run.watchdog import Patience, Watchdog, held_by
 PATIENCE = Patience(beat=1, blocked=10, again=60, signal=5)
 
 
-class Rig:
+class Harness:
     def __init__(self) -> None:
         self.now = 100.0
         self.ends: list[int] = []
@@ -38,58 +38,58 @@ def logged(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 def test_a_loop_that_turns_is_not_worth_a_word(caplog: pytest.LogCaptureFixture) -> None:
-    rig = Rig()
+    harness = Harness()
     for _ in range(100):
-        rig.dog.beat()
-        rig.after(1)
+        harness.dog.beat()
+        harness.after(1)
     assert logged(caplog) == []
 
 
 def test_a_blocked_loop_is_logged_once_and_again_after_a_minute(caplog: pytest.LogCaptureFixture) -> None:
-    rig = Rig()
+    harness = Harness()
     for _ in range(9):
-        rig.after(1)
+        harness.after(1)
     assert logged(caplog) == []
     for _ in range(60):
-        rig.after(1)
+        harness.after(1)
     (line,) = logged(caplog)
     assert line.startswith("the event loop has not turned for 10 s: no plugin is running. ")
     assert "test_watchdog.py" in caplog.text, "the stack is part of it"
-    rig.after(1)
+    harness.after(1)
     assert len(logged(caplog)) == 2
-    rig.dog.beat()
-    rig.after(1)
+    harness.dog.beat()
+    harness.after(1)
     assert logged(caplog)[2:] == ["the event loop turns again"]
 
 
 def test_a_signal_that_is_heeded_ends_nothing_by_force() -> None:
-    rig = Rig()
-    rig.dog.signalled()
-    rig.now += 1
-    rig.dog.beat()
+    harness = Harness()
+    harness.dog.signalled()
+    harness.now += 1
+    harness.dog.beat()
     for _ in range(60):
-        rig.after(1)
-        rig.dog.beat()
-    assert rig.ends == []
+        harness.after(1)
+        harness.dog.beat()
+    assert harness.ends == []
 
 
 def test_an_unhandled_signal_ends_the_process(caplog: pytest.LogCaptureFixture) -> None:
-    rig = Rig()
-    rig.now += 3
-    rig.dog.signalled()
-    rig.after(4)
-    assert rig.ends == []
-    rig.after(1)
-    assert rig.ends == [1]
+    harness = Harness()
+    harness.now += 3
+    harness.dog.signalled()
+    harness.after(4)
+    assert harness.ends == []
+    harness.after(1)
+    assert harness.ends == [1]
     assert logged(caplog)[-1] == "a signal came 5 s ago and no plugin is running; ending without it"
 
 
 def test_the_second_signal_ends_at_once(caplog: pytest.LogCaptureFixture) -> None:
-    rig = Rig()
-    rig.dog.signalled()
-    assert rig.ends == []
-    rig.dog.signalled()
-    assert rig.ends == [1]
+    harness = Harness()
+    harness.dog.signalled()
+    assert harness.ends == []
+    harness.dog.signalled()
+    assert harness.ends == [1]
     assert logged(caplog) == ["second signal; ending at once"]
 
 

@@ -7,13 +7,13 @@ import pytest
 from kuberth.errors import ConfigError
 from kuberth.local.hollow.shapes import HOLLOW, load_shapes, make_nodes
 from kuberth.programs.up.node_counts import settle
-from tests.unit.local.apiserver.core_rig import Rig, run
+from tests.unit.local.apiserver.harness import CoreHarness, run
 
 NOW = "2026-01-01T00:00:00Z"
 
 
-async def names(rig: Rig) -> list[str]:
-    return [node["metadata"]["name"] for node in (await rig.core.list("nodes"))["items"]]
+async def names(harness: CoreHarness) -> list[str]:
+    return [node["metadata"]["name"] for node in (await harness.core.list("nodes"))["items"]]
 
 
 def settled(
@@ -21,16 +21,16 @@ def settled(
 ) -> tuple[int, list[str], list[str]]:
     """The number of nodes to register, the reports, and the nodes from before that are still there."""
 
-    async def main(rig: Rig) -> tuple[int, list[str], list[str]]:
+    async def main(harness: CoreHarness) -> tuple[int, list[str], list[str]]:
         for node in make_nodes(load_shapes(None, count=kept), now=NOW):
-            await rig.core.create("nodes", node)
+            await harness.core.create("nodes", node)
         theirs = {"name": "theirs", "annotations": {HOLLOW: "true"}}
-        await rig.core.create("nodes", {"metadata": theirs})
+        await harness.core.create("nodes", {"metadata": theirs})
         reports: list[str] = []
         count = await settle(
-            rig.core, nodes=nodes, shapes=shapes, remove=remove, now=NOW, report=reports.append
+            harness.core, nodes=nodes, shapes=shapes, remove=remove, now=NOW, report=reports.append
         )
-        return count, reports, await names(rig)
+        return count, reports, await names(harness)
 
     return run(main)
 

@@ -7,7 +7,7 @@ from kuberth.api.wire import convert
 from kuberth.framework.waiting_pods import WaitingPods
 from kuberth.local.apiserver.objects import Obj
 from kuberth.programs.up.summary import Observer
-from tests.unit.local.apiserver.core_rig import Rig, run
+from tests.unit.local.apiserver.harness import CoreHarness, run
 
 
 class Time:
@@ -17,25 +17,25 @@ class Time:
         return self.now
 
 
-async def write_message(rig: Rig, pod: Obj, message: str) -> None:
+async def write_message(harness: CoreHarness, pod: Obj, message: str) -> None:
     condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
     status = {**pod["status"], "conditions": [condition]}
-    await rig.core.update(
+    await harness.core.update(
         "pods", pod["metadata"]["name"], {**pod, "status": status}, namespace="default", subresource="status"
     )
 
 
 def test_waiting_pods_by_reason() -> None:
-    async def main(rig: Rig) -> None:
-        await rig.core.create("nodes", {"metadata": {"name": "n"}})
+    async def main(harness: CoreHarness) -> None:
+        await harness.core.create("nodes", {"metadata": {"name": "n"}})
         for number, preempting in enumerate(("", ". preemption: 0/1 nodes", ". preemption: not asked")):
             await write_message(
-                rig, await rig.pod(f"w{number}"), f"0/1 nodes are available: 1 Too small{preempting}"
+                harness, await harness.pod(f"w{number}"), f"0/1 nodes are available: 1 Too small{preempting}"
             )
-        await rig.pod("fresh")
-        await rig.pod("gated", schedulingGates=[{"name": "a/b"}, {"name": "c/d"}])
-        await rig.pod("bound", bound="n")
-        summary = await Observer(rig.core).look()
+        await harness.pod("fresh")
+        await harness.pod("gated", schedulingGates=[{"name": "a/b"}, {"name": "c/d"}])
+        await harness.pod("bound", bound="n")
+        summary = await Observer(harness.core).look()
         assert summary.nodes == 1
         assert summary.pods == {"Waiting": 4, "SchedulingGated": 1, "Pending": 1}
         assert summary.reasons == {
@@ -48,10 +48,10 @@ def test_waiting_pods_by_reason() -> None:
 
 
 def test_pods_waiting_in_permit() -> None:
-    async def main(rig: Rig) -> None:
+    async def main(harness: CoreHarness) -> None:
         waiting_pods = WaitingPods()
-        observer = Observer(rig.core, waiting_pods=waiting_pods)
-        held: Any = await rig.pod("held")
+        observer = Observer(harness.core, waiting_pods=waiting_pods)
+        held: Any = await harness.pod("held")
         waiting = waiting_pods.add(convert(Pod, held), {"Gang": 60.0, "Budget": 60.0})
         summary = await observer.look()
         assert summary.pods == {"waiting in Permit": 1}
@@ -64,24 +64,24 @@ def test_pods_waiting_in_permit() -> None:
 
 
 def test_pods_placed_and_not_yet_bound() -> None:
-    async def main(rig: Rig) -> None:
-        body = await rig.pod("slow")
+    async def main(harness: CoreHarness) -> None:
+        body = await harness.pod("slow")
         body = {**body, "status": {**body.get("status", {}), "nominatedNodeName": "n1"}}
-        await rig.core.update("pods", "slow", body, namespace="default", subresource="status")
-        assert (await Observer(rig.core).look()).reasons == {"placed, waiting in PreBind": 1}
+        await harness.core.update("pods", "slow", body, namespace="default", subresource="status")
+        assert (await Observer(harness.core).look()).reasons == {"placed, waiting in PreBind": 1}
 
     run(main)
 
 
 def test_pods_bound_a_second_over_the_last_seconds() -> None:
-    async def main(rig: Rig) -> None:
+    async def main(harness: CoreHarness) -> None:
         time = Time()
-        observer = Observer(rig.core, now=time)
-        await rig.pod("before", bound="n")
+        observer = Observer(harness.core, now=time)
+        await harness.pod("before", bound="n")
         rates = []
         for second in range(9):
             for number in range(10 if second in (1, 2) else 0):
-                await rig.pod(f"p{second}-{number}", bound="n")
+                await harness.pod(f"p{second}-{number}", bound="n")
             rates.append((await observer.look()).bound_per_second)
             time.now += 1.0
         # Pods that had their node before the first look do not count; after five seconds nothing does.
@@ -91,9 +91,9 @@ def test_pods_bound_a_second_over_the_last_seconds() -> None:
 
 
 def test_looking_never_takes_more_than_its_share() -> None:
-    async def main(rig: Rig) -> None:
+    async def main(harness: CoreHarness) -> None:
         times = iter([0.0, 0.5])
-        observer = Observer(rig.core, now=lambda: next(times))
+        observer = Observer(harness.core, now=lambda: next(times))
         assert observer.pause_seconds == 1.0
         await observer.look()
         assert observer.pause_seconds == 10.0
@@ -102,11 +102,11 @@ def test_looking_never_takes_more_than_its_share() -> None:
 
 
 def test_a_changed_rate_alone_is_no_change() -> None:
-    async def main(rig: Rig) -> None:
+    async def main(harness: CoreHarness) -> None:
         time = Time()
-        observer = Observer(rig.core, now=time)
+        observer = Observer(harness.core, now=time)
         await observer.look()
-        await rig.pod("p", bound="n")
+        await harness.pod("p", bound="n")
         time.now += 1.0
         first = await observer.look()
         time.now += 1.0

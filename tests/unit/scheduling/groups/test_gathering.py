@@ -12,8 +12,8 @@ from kuberth.queue.interface import SchedulingQueue
 from kuberth.scheduling.groups import gathering
 from kuberth.scheduling.groups.gathering import Gathering
 from kuberth.testing import make_pod
-from tests.unit.queue.building import make_context
 from tests.unit.queue.fifo import Fifo
+from tests.unit.queue.harness import make_context
 
 
 def info(name: str, **more: Any) -> PodInfo:

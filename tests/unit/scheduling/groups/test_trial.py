@@ -35,7 +35,7 @@ def member(name: str, *, cpu: str = "1", **more: Any) -> Pod:
     return make_pod(name, uid=name, cpu=cpu, schedulingGroup={"podGroupName": "g"}, **more)
 
 
-class Rig:
+class Harness:
     def __init__(self, *objects: Any, gates: Mapping[str, bool] = GATES.explicit, **options: Any) -> None:
         self.evaluator = Evaluator(objects, feature_gates=FeatureGates(gates), **options)
         self.cluster = self.evaluator.cluster
@@ -81,15 +81,15 @@ def results_of(result: GroupResult) -> list[tuple[str, str, str]]:
 
 
 def test_a_gang_can_go_with_its_last_pod_that_counts() -> None:
-    rig = Rig(make_node("n1", cpu="4"), make_group("g", min_count=2))
-    result = rig.run(member("a"), member("b"), member("c"))
+    harness = Harness(make_node("n1", cpu="4"), make_group("g", min_count=2))
+    result = harness.run(member("a"), member("b"), member("c"))
     assert result.status.is_success
     assert results_of(result) == [("n1", "", f"{WAITING}, {ASKED}"), ("n1", "", ""), ("n1", "", "")]
 
 
 def test_a_gang_that_does_not_fit() -> None:
-    rig = Rig(make_node("n1", cpu="1"), make_group("g", min_count=2))
-    result = rig.run(member("a"), member("b"))
+    harness = Harness(make_node("n1", cpu="1"), make_group("g", min_count=2))
+    result = harness.run(member("a"), member("b"))
     assert (result.status.code, result.status.message) == (Code.UNSCHEDULABLE, "pod group is unschedulable")
     assert results_of(result) == [
         ("n1", "", f"{WAITING}, {ASKED}"),
@@ -98,27 +98,27 @@ def test_a_gang_that_does_not_fit() -> None:
 
 
 def test_a_pod_that_does_not_fit_does_not_stop_the_others() -> None:
-    rig = Rig(make_node("n1", cpu="4"), make_group("g", min_count=2))
-    result = rig.run(member("a", cpu="9"), member("b"), member("c"))
+    harness = Harness(make_node("n1", cpu="4"), make_group("g", min_count=2))
+    result = harness.run(member("a", cpu="9"), member("b"), member("c"))
     assert result.status.is_success
     assert [node for node, _why, _permit in results_of(result)] == ["", "n1", "n1"]
 
 
 def test_those_that_run_count() -> None:
-    rig = Rig(make_node("n1", cpu="4"), make_group("g", min_count=3), member("x", node="n1"))
-    assert rig.run(member("a"), member("b")).status.is_success
+    harness = Harness(make_node("n1", cpu="4"), make_group("g", min_count=3), member("x", node="n1"))
+    assert harness.run(member("a"), member("b")).status.is_success
 
 
 def test_no_nodes() -> None:
-    result = Rig(make_group("g", min_count=1)).run(member("a"))
+    result = Harness(make_group("g", min_count=1)).run(member("a"))
     assert results_of(result) == [("", "no nodes available to schedule pods", "")]
     assert result.status.is_rejected
 
 
 def test_a_group_that_preempts_waits_for_its_victims() -> None:
     low = make_pod("low", uid="low", cpu="2", priority=0, node="n1")
-    rig = Rig(make_node("n1", cpu="2"), make_group("g", min_count=2), low)
-    result = rig.run(member("a", priority=5), member("b", priority=5))
+    harness = Harness(make_node("n1", cpu="2"), make_group("g", min_count=2), low)
+    result = harness.run(member("a", priority=5), member("b", priority=5))
     assert result.waits_for_preemption
     assert result.status.message == (
         "pod group is unschedulable, pod group is waiting for preemption to complete"
@@ -128,15 +128,15 @@ def test_a_group_that_preempts_waits_for_its_victims() -> None:
 
 def test_a_group_that_preempts_in_vain() -> None:
     low = make_pod("low", uid="low", cpu="1", priority=0, node="n1")
-    rig = Rig(make_node("n1", cpu="1"), make_group("g", min_count=2), low)
-    result = rig.run(member("a", priority=5), member("b", priority=5))
+    harness = Harness(make_node("n1", cpu="1"), make_group("g", min_count=2), low)
+    result = harness.run(member("a", priority=5), member("b", priority=5))
     assert (result.waits_for_preemption, result.status.message) == (False, "pod group is unschedulable")
 
 
 def test_without_preemption_no_pod_is_evicted() -> None:
     low = make_pod("low", uid="low", cpu="2", priority=0, node="n1")
-    rig = Rig(make_node("n1", cpu="2"), make_group("g", min_count=1), low)
-    result = rig.run(member("a", priority=5), preempts=False)
+    harness = Harness(make_node("n1", cpu="2"), make_group("g", min_count=1), low)
+    result = harness.run(member("a", priority=5), preempts=False)
     assert results_of(result) == [("", "0/1 nodes are available: 1 Insufficient cpu", "")]
 
 
@@ -181,8 +181,8 @@ def test_a_pod_that_is_refused_after_it_was_placed(point: str, status: Status, g
         "profiles": [profile("NodeResourcesFit", "Odd")],
     }
     queue_for_two = make_node("n1", cpu="2")
-    rig = Rig(queue_for_two, config=load(tree), plugins={"Odd": lambda _args, _handle: odd})
-    result = rig.run(member("a"), member("b"), member("c"))
+    harness = Harness(queue_for_two, config=load(tree), plugins={"Odd": lambda _args, _handle: odd})
+    result = harness.run(member("a"), member("b"), member("c"))
     assert odd.calls.count("unreserve b") == 1
     taken_back = [call for call in odd.calls if call.startswith("unreserve")]
     if group:
@@ -198,11 +198,11 @@ def test_a_pod_that_is_refused_after_it_was_placed(point: str, status: Status, g
 
 
 def test_a_nomination_that_the_api_knows_is_kept() -> None:
-    rig = Rig(make_node("n1"), make_group("g", min_count=1))
+    harness = Harness(make_node("n1"), make_group("g", min_count=1))
     pod = member("a", status={"nominatedNodeName": "n1"})
-    rig.evaluator.nominator.adopt(PodInfo(pod))
-    rig.run(pod)
-    assert rig.evaluator.nominator.node_of("a") == "n1"
+    harness.evaluator.nominator.adopt(PodInfo(pod))
+    harness.run(pod)
+    assert harness.evaluator.nominator.node_of("a") == "n1"
 
 
 # Placements
@@ -210,21 +210,23 @@ def test_a_nomination_that_the_api_knows_is_kept() -> None:
 ZONES = {"schedulingConstraints": {"topology": [{"key": "zone"}]}}
 
 
-def placed(rig: Rig, *pods: Pod) -> GroupResult:
-    queued, runner = rig.queued(pods), rig.evaluator.runner
-    with rig.cluster.logged_what_if() as what_if:
-        trial = GroupTrial(queued, runner, what_if, cycle=rig.cycle, nominator=rig.evaluator.nominator)
-        return PlacementSearch(rig.cluster, rng=random.Random(1)).run(trial, runner, KEY, preempts=True)
+def placed(harness: Harness, *pods: Pod) -> GroupResult:
+    queued, runner = harness.queued(pods), harness.evaluator.runner
+    with harness.cluster.logged_what_if() as what_if:
+        trial = GroupTrial(
+            queued, runner, what_if, cycle=harness.cycle, nominator=harness.evaluator.nominator
+        )
+        return PlacementSearch(harness.cluster, rng=random.Random(1)).run(trial, runner, KEY, preempts=True)
 
 
-def by_topology(*objects: Any) -> Rig:
-    return Rig(*objects, gates={**GATES.explicit, "TopologyAwareWorkloadScheduling": True})
+def by_topology(*objects: Any) -> Harness:
+    return Harness(*objects, gates={**GATES.explicit, "TopologyAwareWorkloadScheduling": True})
 
 
 def test_the_zone_that_takes_more_pods_wins() -> None:
     nodes = [make_node(name, cpu=cpu, labels={"zone": name}) for name, cpu in (("a", "2"), ("b", "3"))]
-    rig = by_topology(*nodes, make_group("g", min_count=2, **ZONES))
-    result = placed(rig, *(member(name) for name in "pqr"))
+    harness = by_topology(*nodes, make_group("g", min_count=2, **ZONES))
+    result = placed(harness, *(member(name) for name in "pqr"))
     assert result.status.is_success
     assert {each.choice.node_name for each in result.members if each.choice} == {"b"}
 
@@ -239,8 +241,8 @@ def test_no_zone_takes_the_group() -> None:
 
 
 def test_no_zones_at_all() -> None:
-    rig = by_topology(make_node("n1"), make_group("g", min_count=2, **ZONES))
-    result = placed(rig, member("p"), member("q"))
+    harness = by_topology(make_node("n1"), make_group("g", min_count=2, **ZONES))
+    result = placed(harness, member("p"), member("q"))
     assert (result.status.message, result.members) == ("no feasible placements found", ())
 
 
@@ -255,7 +257,7 @@ def test_no_zones_at_all() -> None:
 def test_plans_are_exact_in_a_what_if_and_after_it(nodes: list[int], gangs: list[tuple[int, int]]) -> None:
     """Two worlds, with plans and without, try the same gangs, keep those that fit, and decide alike."""
     worlds = [
-        Rig(
+        Harness(
             *(make_node(f"n{number}", cpu=str(cpu)) for number, cpu in enumerate(nodes)),
             make_group("g", min_count=1),
             with_plans=with_plans,
@@ -264,17 +266,17 @@ def test_plans_are_exact_in_a_what_if_and_after_it(nodes: list[int], gangs: list
     ]
     for index, (count, enough) in enumerate(gangs):
         found = []
-        for rig in worlds:
+        for harness in worlds:
             pods = [member(f"p{index}-{number}") for number in range(count)]
-            result = rig.run(*pods)
+            result = harness.run(*pods)
             found.append(results_of(result))
             if sum(each.choice is not None for each in result.members) >= enough:
                 for each in result.members:
                     if each.choice is not None:
                         each.state.group = None
-                        runner = rig.evaluator.runner
-                        taken = rig.cycle.take(each.state, each.queued, runner, each.choice, 0.0)
+                        runner = harness.evaluator.runner
+                        taken = harness.cycle.take(each.state, each.queued, runner, each.choice, 0.0)
                         assert isinstance(taken, Placement)
         assert found[0] == found[1]
-        requested = [rig.cluster.requested[:, : rig.cluster.slots].tolist() for rig in worlds]
+        requested = [harness.cluster.requested[:, : harness.cluster.slots].tolist() for harness in worlds]
         assert requested[0] == requested[1]

@@ -14,7 +14,7 @@ from kuberth.local.memory_api import MemoryApi
 from kuberth.serving.access import OPEN_PATHS
 from kuberth.serving.messages import Handler
 from kuberth.testing import FakeClock
-from tests.unit.https.rig import Answer, Authority, fetch, run, trusting
+from tests.unit.https.harness import Answer, Authority, fetch, run, trusting
 
 T = TypeVar("T")
 

@@ -1,4 +1,4 @@
-"""A server of the embedded API over real HTTPS, and a client small enough to see through."""
+"""The embedded API server under test: a core in memory on virtual time, or a server over real HTTPS."""
 
 from __future__ import annotations
 
@@ -10,15 +10,92 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from kuberth.clock import SystemClock
+import pytest
+
+from kuberth.clock import NANOSECONDS, SystemClock, VirtualTimeLoop
 from kuberth.https.limits import Limits
 from kuberth.local.apiserver.http.api_service import RequestLimits
 from kuberth.local.apiserver.http.credentials import ClusterCredentials
 from kuberth.local.apiserver.http.server import LIMITS, HttpServer
+from kuberth.local.apiserver.objects import Obj
+from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.apiserver.store.store import RevisionStore
 from kuberth.local.apiserver.verbs.core import Core
+
+T = TypeVar("T")
+
+
+class FixedClock:
+    """A clock that a test sets."""
+
+    def __init__(self) -> None:
+        self.seconds = 1_700_000_000
+
+    def now_ns(self) -> int:
+        return self.seconds * NANOSECONDS
+
+
+class CoreHarness:
+    """A core, its store and its clock."""
+
+    def __init__(self, core: Core, store: RevisionStore, clock: FixedClock) -> None:
+        self.core = core
+        self.store = store
+        self.clock = clock
+
+    async def pod(self, name: str = "p", *, bound: str = "", **spec: Any) -> Obj:
+        pod = await self.core.create("pods", make_pod(name, **spec), namespace="default")
+        if bound:
+            await self.bind(name, bound)
+            pod = await self.core.get("pods", name, namespace="default")
+        return pod
+
+    async def bind(self, name: str, node: str, **metadata: Any) -> Obj:
+        body = {"metadata": {"name": name, **metadata}, "target": {"kind": "Node", "name": node}}
+        return await self.core.create("pods", body, namespace="default", name=name, subresource="binding")
+
+
+def run(test: Callable[[CoreHarness], Awaitable[T]], *, feature_gates: Mapping[str, bool] | None = None) -> T:
+    async def main() -> T:
+        store = await RevisionStore.open(None)
+        clock = FixedClock()
+        try:
+            core = Core(store, clock=clock, feature_gates=feature_gates)
+            await store.durable(7)
+            return await test(CoreHarness(core, store, clock))
+        finally:
+            await store.close()
+
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        return runner.run(main())
+
+
+def make_pod(name: str = "p", **spec: Any) -> Obj:
+    labels = spec.pop("labels", None)
+    metadata: Obj = {"name": name} | ({"labels": labels} if labels else {})
+    return {"metadata": metadata, "spec": {"containers": [{"name": "c", "image": "i:1"}], **spec}}
+
+
+def make_deployment(name: str = "web", **spec: Any) -> Obj:
+    labels = {"app": name}
+    template = {"metadata": {"labels": labels}, "spec": make_pod()["spec"]}
+    return {
+        "metadata": {"name": name},
+        "spec": {"selector": {"matchLabels": labels}, "template": template, **spec},
+    }
+
+
+async def refused(attempt: Awaitable[Any], code: int) -> StatusError:
+    """The refusal this attempt meets, which must have this code."""
+    with pytest.raises(StatusError) as caught:
+        await attempt
+    assert caught.value.code == code, str(caught.value)
+    return caught.value
+
+
+# Over HTTPS
 
 BOUND_SECONDS = 30.0
 
@@ -34,7 +111,7 @@ class Answer:
 
 
 @dataclass
-class Rig:
+class ServerHarness:
     server: HttpServer
     core: Core
     credentials: ClusterCredentials
@@ -155,7 +232,7 @@ def shared_credentials() -> ClusterCredentials:
 @asynccontextmanager
 async def serving(
     *, request_limits: RequestLimits | None = None, limits: Limits = LIMITS
-) -> AsyncIterator[Rig]:
+) -> AsyncIterator[ServerHarness]:
     credentials = shared_credentials()
     clock = SystemClock()
     store = await RevisionStore.open(None)
@@ -168,15 +245,15 @@ async def serving(
             request_limits=request_limits,
             limits=limits,
         ) as server:
-            yield Rig(server, core, credentials)
+            yield ServerHarness(server, core, credentials)
     finally:
         await store.close()
 
 
-def run_with_server(main: Callable[[Rig], Awaitable[None]], **limits: Any) -> None:
+def run_with_server(main: Callable[[ServerHarness], Awaitable[None]], **limits: Any) -> None:
     async def bounded() -> None:
-        async with asyncio.timeout(BOUND_SECONDS), serving(**limits) as rig:
-            await main(rig)
+        async with asyncio.timeout(BOUND_SECONDS), serving(**limits) as harness:
+            await main(harness)
 
     asyncio.run(bounded())
 

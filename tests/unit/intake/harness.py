@@ -11,10 +11,10 @@ from kuberth.config import FeatureGates, load
 from kuberth.framework.queued_pod import QueuedPod
 from kuberth.testing import FakeClock, MemoryApi
 from kuberth.testing.harness import API_VERSION
-from tests.unit.queue.building import START_NS, queue_of_each
+from tests.unit.queue.harness import START_NS, queue_of_each
 
 
-class Desk:
+class IntakeHarness:
     """Objects come and go one by one, as informers would deliver them."""
 
     def __init__(

@@ -21,7 +21,7 @@ from kuberth.scheduling.cycle import SchedulingCycle
 from kuberth.scheduling.extended_cycle import ExtendedCycle
 from kuberth.scheduling.loop import SchedulingLoop
 from kuberth.testing import FakeClock
-from tests.unit.framework.rig import Framework, framework
+from tests.unit.framework.harness import Framework, framework
 
 
 @dataclass
@@ -35,7 +35,7 @@ class Written:
 
 
 @dataclass
-class Parts:
+class CycleHarness:
     made: Framework
     queue: PriorityQueue
     pods: Store[Pod]
@@ -84,14 +84,14 @@ class Parts:
         }
 
 
-def parts(
+def make_harness(
     *plugins: type[Plugin],
     clock: Clock | None = None,
     percentage_of_all: int | None = None,
     rng: random.Random | None = None,
     announce_nomination: bool = False,
     **options: Any,
-) -> Parts:
+) -> CycleHarness:
     clock = FakeClock() if clock is None else clock
     made = framework(*plugins, clock=clock, **options)
     name = made.profile.scheduler_name
@@ -159,4 +159,4 @@ def parts(
         ),
         spawn=made.outside.spawn,
     )
-    return Parts(made, queue, pods, written, cycle, failures, binding, loop, placements)
+    return CycleHarness(made, queue, pods, written, cycle, failures, binding, loop, placements)

@@ -24,7 +24,7 @@ from kuberth.observe.metrics import SchedulerMetrics
 from kuberth.queue.interface import PreEnqueue, QueueContext, SchedulingQueue
 from kuberth.queue.priority_queue import POD_POPPED, PriorityQueue
 from kuberth.testing import FakeClock, MemoryApi, make_pod
-from tests.unit.framework.rig import Outside
+from tests.unit.framework.harness import Outside
 
 Q = TypeVar("Q", bound=SchedulingQueue)
 
@@ -99,7 +99,7 @@ def make_context(
     )
 
 
-class Bench:
+class QueueHarness:
     """A queue on a clock that stands still, with the few steps every test takes."""
 
     def __init__(
