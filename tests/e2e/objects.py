@@ -2,36 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
+
+from tests.manifests import node_manifest, pod_manifest
 
 Object = dict[str, Any]
 
-HOSTNAME = "kubernetes.io/hostname"
 ZONE = "topology.kubernetes.io/zone"
 
 
-def node(
-    name: str,
-    *,
-    cpu: str = "4",
-    memory: str = "8Gi",
-    pods: int = 110,
-    labels: Mapping[str, str] | None = None,
-    taints: Sequence[Object] = (),
-) -> Object:
-    resources = {"cpu": cpu, "memory": memory, "pods": str(pods), "ephemeral-storage": "100Gi"}
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name, "labels": {HOSTNAME: name, **(labels or {})}},
-        "spec": {"taints": list(taints)},
-        "status": {
-            "capacity": resources,
-            "allocatable": resources,
-            "conditions": [{"type": "Ready", "status": "True"}],
-        },
-    }
+def node(name: str, *, taints: Sequence[Object] = (), **more: Any) -> Object:
+    return node_manifest(name, more={"ephemeral-storage": "100Gi"}, taints=list(taints), **more)
 
 
 def pod(
@@ -40,29 +22,21 @@ def pod(
     scheduler: str,
     cpu: str = "100m",
     memory: str = "64Mi",
-    labels: Mapping[str, str] | None = None,
     gates: Sequence[str] = (),
-    **spec: Any,
+    **more: Any,
 ) -> Object:
-    """`spec` takes any further field of a pod's spec, in its own spelling."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "labels": dict(labels or {})},
-        "spec": {
+    """A pod that ends at once when it is deleted; `more` are labels or fields of the spec."""
+    return pod_manifest(
+        name,
+        image="registry.test/pause:1",
+        requests={"cpu": cpu, "memory": memory},
+        **{
             "schedulerName": scheduler,
             "schedulingGates": [{"name": gate} for gate in gates],
             "terminationGracePeriodSeconds": 0,
-            "containers": [
-                {
-                    "name": "main",
-                    "image": "registry.test/pause:1",
-                    "resources": {"requests": {"cpu": cpu, "memory": memory}},
-                }
-            ],
-            **spec,
+            **more,
         },
-    }
+    )
 
 
 def configuration(*profiles: Object, **fields: Any) -> Object:

@@ -13,8 +13,9 @@ from kuberth.cli import cli
 from tests.e2e.cluster import Cluster
 from tests.e2e.conftest import StartScheduler
 from tests.e2e.control_plane import ADMIN, SECOND_SCHEDULER, token_of
-from tests.e2e.objects import HOSTNAME, Object, configuration, node, pod
+from tests.e2e.objects import Object, configuration, node, pod
 from tests.e2e.waiting import wait_for
+from tests.manifests import HOSTNAME
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("kuberth_only")]
 

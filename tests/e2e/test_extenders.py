@@ -15,10 +15,11 @@ from tests.e2e.api_client import RefusedError, path_of
 from tests.e2e.cluster import Cluster
 from tests.e2e.conftest import StartScheduler
 from tests.e2e.control_plane import SECOND_SCHEDULER, UPSTREAM
-from tests.e2e.objects import HOSTNAME, Object, configuration, node, pod
+from tests.e2e.objects import Object, configuration, node, pod
 from tests.e2e.schedulers import KUBERTH
 from tests.e2e.waiting import wait_for
 from tests.extender_server import Asked, ExtenderServer, Raw, Script, everyone, only, scores, serving
+from tests.manifests import HOSTNAME
 
 pytestmark = pytest.mark.e2e
 

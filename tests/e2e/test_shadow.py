@@ -15,11 +15,12 @@ from tests.e2e.assets import REPOSITORY
 from tests.e2e.cluster import Cluster
 from tests.e2e.conftest import StartScheduler
 from tests.e2e.control_plane import BARE, UPSTREAM
-from tests.e2e.objects import HOSTNAME, ZONE, Object, configuration, node, pod
+from tests.e2e.objects import ZONE, Object, configuration, node, pod
 from tests.e2e.processes import Process
 from tests.e2e.schedulers import KUBERTH, command_of
 from tests.e2e.test_scale import create_all
 from tests.e2e.waiting import wait_for
+from tests.manifests import HOSTNAME
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("kuberth_only")]
 

@@ -6,8 +6,9 @@ import pytest
 
 from tests.e2e.cluster import Cluster
 from tests.e2e.conftest import StartScheduler
-from tests.e2e.objects import HOSTNAME, Object, configuration, node, pod
+from tests.e2e.objects import Object, configuration, node, pod
 from tests.e2e.waiting import stays, wait_for
+from tests.manifests import HOSTNAME
 
 pytestmark = pytest.mark.e2e
 

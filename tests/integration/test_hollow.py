@@ -13,7 +13,8 @@ from kuberth.clock import LoopClock
 from kuberth.local.apiserver.store.store import RevisionStore
 from kuberth.local.apiserver.verbs.core import Core
 from kuberth.local.in_process import InProcessApi
-from tests.unit.local.hollow.harness import World, deployment, playing, template, virtual
+from tests.manifests import deployment_manifest, template_manifest
+from tests.unit.local.hollow.harness import World, playing, virtual
 
 
 @asynccontextmanager
@@ -42,7 +43,11 @@ def test_a_deployment_is_scheduled_over_the_zones_and_rolled() -> None:
                 "labelSelector": {"matchLabels": {"app": "web"}},
                 "matchLabelKeys": ["pod-template-hash"],
             }
-            await world.create(deployment(replicas=12, template=template(topologySpreadConstraints=[spread])))
+            await world.create(
+                deployment_manifest(
+                    replicas=12, template=template_manifest(topologySpreadConstraints=[spread])
+                )
+            )
             await world.status("Deployment", "web", availableReplicas=12)
             zones = {
                 node["metadata"]["name"]: node["metadata"]["labels"]["topology.kubernetes.io/zone"]
@@ -70,7 +75,7 @@ def test_what_does_not_fit_waits_for_a_job_to_end() -> None:
                     "spec": {
                         "completions": 4,
                         "parallelism": 4,
-                        "template": template(
+                        "template": template_manifest(
                             "work", annotations=notes, restartPolicy="Never", containers=containers
                         ),
                     },
@@ -102,7 +107,7 @@ def test_a_claim_waits_for_its_pod_and_gets_a_volume_where_the_pod_goes() -> Non
             await world.quiet(seconds=5)
             assert (await world.get("PersistentVolumeClaim", "data"))["status"]["phase"] == "Pending"
             volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
-            await world.create(deployment(replicas=1, template=template(volumes=volumes)))
+            await world.create(deployment_manifest(replicas=1, template=template_manifest(volumes=volumes)))
             await world.status("PersistentVolumeClaim", "data", phase="Bound")
             await world.status("Deployment", "web", availableReplicas=1)
 
@@ -145,7 +150,7 @@ def test_a_preempting_pod_is_nominated_while_its_victim_stops() -> None:
 def test_pods_leave_a_silent_node_for_another() -> None:
     async def main() -> None:
         async with whole_cluster(nodes=2) as world:
-            body = deployment(replicas=4)
+            body = deployment_manifest(replicas=4)
             unreachable = "node.kubernetes.io/unreachable"
             tolerated = {"key": unreachable, "operator": "Exists", "effect": "NoExecute"}
             body["spec"]["template"]["spec"]["tolerations"] = [{**tolerated, "tolerationSeconds": 10}]

@@ -18,7 +18,8 @@ from kuberth.local.apiserver.store.store import RevisionStore
 from kuberth.local.apiserver.verbs.core import Core
 from kuberth.local.hollow.devices import load_devices
 from kuberth.local.in_process import InProcessApi
-from tests.unit.local.hollow.harness import World, deployment, playing, template, virtual
+from tests.manifests import deployment_manifest, template_manifest
+from tests.unit.local.hollow.harness import World, playing, virtual
 
 DRIVER = "gpu.example.com"
 DEVICES: dict[str, Any] = {
@@ -68,8 +69,10 @@ async def gpu_cluster(
 def gpu_deployment(replicas: int) -> Obj:
     containers = [{"name": "main", "image": "trainer", "resources": {"claims": [{"name": "gpu"}]}}]
     claims = [{"name": "gpu", "resourceClaimTemplateName": "one-gpu"}]
-    return deployment(
-        "train", replicas=replicas, template=template("train", containers=containers, resourceClaims=claims)
+    return deployment_manifest(
+        "train",
+        replicas=replicas,
+        template=template_manifest("train", containers=containers, resourceClaims=claims),
     )
 
 

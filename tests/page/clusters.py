@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from tests.e2e.processes import Process
 from tests.e2e.waiting import wait_for
+from tests.manifests import deployment_manifest, pod_manifest
 
 Object = dict[str, Any]
 
@@ -133,24 +134,8 @@ class Cluster:
 def pod(
     name: str, *, cpu: str = "100m", spec: Object | None = None, metadata: Object | None = None
 ) -> Object:
-    container = {"name": "main", "image": "nginx", "resources": {"requests": {"cpu": cpu}}}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, **(metadata or {})},
-        "spec": {"containers": [container], **(spec or {})},
-    }
+    return pod_manifest(name, requests={"cpu": cpu}, metadata=metadata, **(spec or {}))
 
 
 def deployment(name: str, *, replicas: int, cpu: str = "100m") -> Object:
-    template = pod("unused", cpu=cpu)
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": name},
-        "spec": {
-            "replicas": replicas,
-            "selector": {"matchLabels": {"app": name}},
-            "template": {"metadata": {"labels": {"app": name}}, "spec": template["spec"]},
-        },
-    }
+    return deployment_manifest(name, replicas=replicas, pod=pod("unused", cpu=cpu))

@@ -17,27 +17,13 @@ import kuberth.cli
 from kuberth.cli import cli
 from kuberth.cli.explain_display import print_explanation
 from kuberth.errors import KuberthError
+from tests.manifests import node_manifest, pod_manifest
 
 TAINT = {"key": "dedicated", "value": "gpu", "effect": "NoSchedule"}
 
 
-def node(name: str, cpu: str, **spec: Any) -> dict[str, Any]:
-    status = {"allocatable": {"cpu": cpu, "memory": "8Gi", "pods": "110"}}
-    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": spec, "status": status}
-
-
-def pod(name: str, cpu: str, **spec: Any) -> dict[str, Any]:
-    containers = [{"name": "main", "resources": {"requests": {"cpu": cpu}}}]
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name},
-        "spec": {"containers": containers, **spec},
-    }
-
-
 def deployment(name: str, cpu: str) -> dict[str, Any]:
-    template = {"spec": pod(name, cpu)["spec"]}
+    template = {"spec": pod_manifest(requests={"cpu": cpu})["spec"]}
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -49,10 +35,10 @@ def deployment(name: str, cpu: str) -> dict[str, Any]:
 @pytest.fixture
 def dump(tmp_path: Path) -> str:
     items = [
-        node("small", "4"),
-        node("gpu", "8", taints=[TAINT]),
-        pod("web", "3", nodeName="small"),
-        pod("api", "1400m"),
+        node_manifest("small", cpu="4"),
+        node_manifest("gpu", cpu="8", taints=[TAINT]),
+        pod_manifest("web", requests={"cpu": "3"}, nodeName="small"),
+        pod_manifest("api", requests={"cpu": "1400m"}),
         deployment("store", "2"),
     ]
     file = tmp_path / "dump.yaml"
@@ -94,7 +80,7 @@ def test_a_placed_pod_has_scores(dump: str) -> None:
 def test_a_workload_and_a_manifest(dump: str, tmp_path: Path) -> None:
     assert "Pod default/store fits on none of 2 nodes." in run("deployment/store", "--cluster", dump).output
     file = tmp_path / "job.yaml"
-    file.write_text(yaml.safe_dump(pod("job", "1")))
+    file.write_text(yaml.safe_dump(pod_manifest("job", requests={"cpu": "1"})))
     assert (
         "Pod mine/job fits on 1 of 2 nodes." in run("-f", str(file), "-n", "mine", "--cluster", dump).output
     )

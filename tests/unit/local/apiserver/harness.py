@@ -23,6 +23,7 @@ from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.apiserver.store.store import RevisionStore
 from kuberth.local.apiserver.verbs.core import Core
+from tests.manifests import pod_manifest
 
 T = TypeVar("T")
 
@@ -46,7 +47,7 @@ class CoreHarness:
         self.clock = clock
 
     async def pod(self, name: str = "p", *, bound: str = "", **spec: Any) -> Obj:
-        pod = await self.core.create("pods", make_pod(name, **spec), namespace="default")
+        pod = await self.core.create("pods", pod_manifest(name, **spec), namespace="default")
         if bound:
             await self.bind(name, bound)
             pod = await self.core.get("pods", name, namespace="default")
@@ -70,21 +71,6 @@ def run(test: Callable[[CoreHarness], Awaitable[T]], *, feature_gates: Mapping[s
 
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         return runner.run(main())
-
-
-def make_pod(name: str = "p", **spec: Any) -> Obj:
-    labels = spec.pop("labels", None)
-    metadata: Obj = {"name": name} | ({"labels": labels} if labels else {})
-    return {"metadata": metadata, "spec": {"containers": [{"name": "c", "image": "i:1"}], **spec}}
-
-
-def make_deployment(name: str = "web", **spec: Any) -> Obj:
-    labels = {"app": name}
-    template = {"metadata": {"labels": labels}, "spec": make_pod()["spec"]}
-    return {
-        "metadata": {"name": name},
-        "spec": {"selector": {"matchLabels": labels}, "template": template, **spec},
-    }
 
 
 async def refused(attempt: Awaitable[Any], code: int) -> StatusError:
@@ -258,10 +244,5 @@ def run_with_server(main: Callable[[ServerHarness], Awaitable[None]], **limits: 
     asyncio.run(bounded())
 
 
-def pod(name: str = "web", **spec: Any) -> dict[str, Any]:
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "labels": {"app": name}},
-        "spec": {"containers": [{"name": "main", "image": "nginx"}], **spec},
-    }
+def labelled_pod(name: str = "web", **spec: Any) -> Obj:
+    return pod_manifest(name, labels={"app": name}, **spec)

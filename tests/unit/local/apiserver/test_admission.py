@@ -10,14 +10,8 @@ import pytest
 from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.store.store import RevisionStore
 from kuberth.local.apiserver.verbs.core import Core
-from tests.unit.local.apiserver.harness import (
-    CoreHarness,
-    FixedClock,
-    make_deployment,
-    make_pod,
-    refused,
-    run,
-)
+from tests.manifests import deployment_manifest, pod_manifest
+from tests.unit.local.apiserver.harness import CoreHarness, FixedClock, refused, run
 
 CLASSES = "runtimeclasses.node.k8s.io"
 
@@ -63,9 +57,9 @@ def test_a_quota_counts_and_refuses() -> None:
         )
         error = await refused(harness.pod("b", containers=[asking(), asking(name="d", cpu="1m")]), 403)
         assert str(error) == 'pods "b" is forbidden: failed quota: q: must specify requests.cpu for: c'
-        await harness.core.create("deployments.apps", make_deployment("a"), namespace="default")
+        await harness.core.create("deployments.apps", deployment_manifest("a"), namespace="default")
         error = await refused(
-            harness.core.create("deployments.apps", make_deployment("b"), namespace="default"), 403
+            harness.core.create("deployments.apps", deployment_manifest("b"), namespace="default"), 403
         )
         assert (
             "exceeded quota: q, requested: count/deployments.apps=1, used: count/deployments.apps=1"
@@ -73,7 +67,7 @@ def test_a_quota_counts_and_refuses() -> None:
         )
         # What was refused, or only tried, costs nothing.
         await harness.core.create(
-            "pods", make_pod("b", containers=[asking(cpu="1m")]), namespace="default", dry_run=True
+            "pods", pod_manifest("b", containers=[asking(cpu="1m")]), namespace="default", dry_run=True
         )
         assert await used(harness) == {"pods": "2", "requests.cpu": "750m", "count/deployments.apps": "1"}
 
@@ -226,7 +220,7 @@ def test_a_cluster_from_before_is_mended(tmp_path: Path) -> None:
             {"metadata": {"name": "q"}, "spec": {"hard": {"pods": "5"}}},
             namespace="default",
         )
-        await core.create("pods", make_pod("a"), namespace="default")
+        await core.create("pods", pod_manifest("a"), namespace="default")
         quota = await core.get("resourcequotas", "q", namespace="default")
         store.stage(
             "resourcequotas", "default/q", {**quota, "status": {"hard": {"pods": "5"}, "used": {"pods": "0"}}}
@@ -343,7 +337,7 @@ def test_accounts() -> None:
 def test_every_namespace_has_its_account() -> None:
     async def test(harness: CoreHarness) -> None:
         await harness.core.create("namespaces", {"metadata": {"name": "new"}})
-        made = await harness.core.create("pods", make_pod("a"), namespace="new")
+        made = await harness.core.create("pods", pod_manifest("a"), namespace="new")
         assert made["spec"]["serviceAccountName"] == "default"
         first = await harness.core.get("serviceaccounts", "default", namespace="new")
         await harness.core.delete("serviceaccounts", "default", namespace="new")

@@ -11,7 +11,8 @@ from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.schema.catalogue import ROWS
 from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.apiserver.verbs.bodies import FieldValidation
-from tests.unit.local.apiserver.harness import CoreHarness, make_deployment, make_pod, refused, run
+from tests.manifests import deployment_manifest, pod_manifest
+from tests.unit.local.apiserver.harness import CoreHarness, refused, run
 
 STRATEGIC = "application/strategic-merge-patch+json"
 MERGE = "application/merge-patch+json"
@@ -55,7 +56,7 @@ def test_every_row_stores_and_lists() -> None:
 
 def test_create_sets_what_the_server_owns() -> None:
     async def main(harness: CoreHarness) -> None:
-        body = make_pod()
+        body = pod_manifest()
         body["metadata"] |= {"uid": "mine", "creationTimestamp": "2000-01-01T00:00:00Z", "generation": 9}
         body["status"] = {"phase": "Running"}
         pod = await harness.core.create("pods", body, namespace="default")
@@ -72,7 +73,7 @@ def test_create_sets_what_the_server_owns() -> None:
 
 def test_generate_name() -> None:
     async def main(harness: CoreHarness) -> None:
-        body = make_pod()
+        body = pod_manifest()
         body["metadata"] = {"generateName": "web-"}
         first = await harness.core.create("pods", body, namespace="default")
         second = await harness.core.create("pods", body, namespace="default")
@@ -87,19 +88,19 @@ def test_create_refusals() -> None:
     async def main(harness: CoreHarness) -> None:
         core = harness.core
         await harness.pod()
-        taken = await refused(core.create("pods", make_pod(), namespace="default"), 409)
+        taken = await refused(core.create("pods", pod_manifest(), namespace="default"), 409)
         assert (taken.reason, str(taken)) == ("AlreadyExists", 'pods "p" already exists')
-        missing = await refused(core.create("pods", make_pod(), namespace="nowhere"), 404)
+        missing = await refused(core.create("pods", pod_manifest(), namespace="nowhere"), 404)
         assert str(missing) == 'namespaces "nowhere" not found'
-        await refused(core.create("pods", {**make_pod(), "kind": "Node"}, namespace="default"), 400)
-        await refused(core.create("pods", {**make_pod(), "apiVersion": "v2"}, namespace="default"), 400)
+        await refused(core.create("pods", {**pod_manifest(), "kind": "Node"}, namespace="default"), 400)
+        await refused(core.create("pods", {**pod_manifest(), "apiVersion": "v2"}, namespace="default"), 400)
         await refused(core.create("pods", [], namespace="default"), 400)
-        elsewhere = make_pod("q")
+        elsewhere = pod_manifest("q")
         elsewhere["metadata"]["namespace"] = "kube-system"
         wrong = await refused(core.create("pods", elsewhere, namespace="default"), 400)
         assert "does not match the namespace" in str(wrong)
-        await refused(core.create("pots", make_pod(), namespace="default"), 404)
-        strict = make_pod("q")
+        await refused(core.create("pots", pod_manifest(), namespace="default"), 404)
+        strict = pod_manifest("q")
         strict["spec"]["contaners"] = []
         strictly = core.create(
             "pods", strict, namespace="default", field_validation=FieldValidation("Strict")
@@ -116,7 +117,7 @@ def test_create_refusals() -> None:
 def test_dry_run_changes_nothing() -> None:
     async def main(harness: CoreHarness) -> None:
         before = harness.store.revision
-        pod = await harness.core.create("pods", make_pod(), namespace="default", dry_run=True)
+        pod = await harness.core.create("pods", pod_manifest(), namespace="default", dry_run=True)
         assert pod["spec"]["schedulerName"] == "default-scheduler"
         await refused(harness.core.get("pods", "p", namespace="default"), 404)
         await harness.pod()
@@ -138,7 +139,7 @@ def test_dry_run_changes_nothing() -> None:
 
 def test_update_checks_the_version_and_keeps_the_status() -> None:
     async def main(harness: CoreHarness) -> None:
-        deployment = await harness.core.create("deployments.apps", make_deployment(), namespace="default")
+        deployment = await harness.core.create("deployments.apps", deployment_manifest(), namespace="default")
         assert deployment["metadata"]["generation"] == 1
         changed = {**deployment, "spec": {**deployment["spec"], "replicas": 3}, "status": {"replicas": 9}}
         updated = await harness.core.update("deployments.apps", "web", changed, namespace="default")
@@ -187,7 +188,7 @@ def test_a_write_of_the_status_may_change_the_metadata_beside_it(verb: str) -> N
     async def main(harness: CoreHarness) -> None:
         core = harness.core
         await harness.pod("p", labels={"app": "x"})
-        labelled = {**make_deployment(), "metadata": {"name": "web", "labels": {"app": "x"}}}
+        labelled = {**deployment_manifest(), "metadata": {"name": "web", "labels": {"app": "x"}}}
         await core.create("deployments.apps", labelled, namespace="default")
         await core.create("customresourcedefinitions.apiextensions.k8s.io", CRD)
         widget = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}}
@@ -286,7 +287,7 @@ def test_leases_need_a_version() -> None:
 
 def test_scale() -> None:
     async def main(harness: CoreHarness) -> None:
-        await harness.core.create("deployments.apps", make_deployment(), namespace="default")
+        await harness.core.create("deployments.apps", deployment_manifest(), namespace="default")
         scale = await harness.core.get("deployments.apps", "web", namespace="default", subresource="scale")
         assert scale["spec"] == {"replicas": 1}
         assert scale["status"] == {"replicas": 0, "selector": "app=web"}
@@ -592,11 +593,11 @@ def test_propagation_is_left_to_the_garbage_collector(
     resource: str, options: Obj, finalizers: list[str] | None
 ) -> None:
     async def main(harness: CoreHarness) -> None:
-        body = make_deployment()
+        body = deployment_manifest()
         if resource == "jobs.batch":
             body = {
                 "metadata": {"name": "web"},
-                "spec": {"template": {"spec": make_pod(restartPolicy="Never")["spec"]}},
+                "spec": {"template": {"spec": pod_manifest(restartPolicy="Never")["spec"]}},
             }
         await harness.core.create(resource, body, namespace="default")
         answer = await harness.core.delete(resource, "web", namespace="default", options=options)
@@ -615,7 +616,7 @@ def test_a_namespace_ends_by_its_finalizer() -> None:
         await harness.core.create("namespaces", {"metadata": {"name": "n"}})
         ended = await harness.core.delete("namespaces", "n")
         assert ended["status"]["phase"] == "Terminating"
-        error = await refused(harness.core.create("pods", make_pod(), namespace="n"), 403)
+        error = await refused(harness.core.create("pods", pod_manifest(), namespace="n"), 403)
         assert "because it is being terminated" in str(error)
         assert error.causes[0].reason == "NamespaceTerminating"
         await harness.core.update("namespaces", "n", {**ended, "spec": {}}, subresource="finalize")

@@ -10,7 +10,7 @@ import pytest
 
 from kuberth.local.apiserver.http.credentials import ClusterCredentials
 from kuberth.local.apiserver.verbs.core import Core
-from tests.unit.local.apiserver.harness import ServerHarness, pod, run_with_server
+from tests.unit.local.apiserver.harness import ServerHarness, labelled_pod, run_with_server
 
 PODS = "/api/v1/namespaces/default/pods"
 TABLE = (
@@ -22,7 +22,7 @@ AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryLi
 
 async def prepare(harness: ServerHarness, *names: str) -> None:
     for name in names:
-        await harness.core.create("pods", pod(name), namespace="default")
+        await harness.core.create("pods", labelled_pod(name), namespace="default")
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_version() -> None:
 def test_create_read_change_delete() -> None:
     async def main(harness: ServerHarness) -> None:
         await prepare(harness)
-        made = await harness.fetch("POST", PODS, pod("web"))
+        made = await harness.fetch("POST", PODS, labelled_pod("web"))
         assert (made.status, made.json()["kind"]) == (201, "Pod")
         read = await harness.fetch("GET", f"{PODS}/web")
         assert read.json() == made.json()
@@ -186,9 +186,9 @@ def test_delete_options_come_in_body_or_query() -> None:
 def test_a_dry_run_changes_nothing() -> None:
     async def main(harness: ServerHarness) -> None:
         await prepare(harness)
-        assert (await harness.fetch("POST", f"{PODS}?dryRun=All", pod("web"))).status == 201
+        assert (await harness.fetch("POST", f"{PODS}?dryRun=All", labelled_pod("web"))).status == 201
         assert (await harness.fetch("GET", PODS)).json()["items"] == []
-        assert (await harness.fetch("POST", f"{PODS}?dryRun=Some", pod("web"))).status == 422
+        assert (await harness.fetch("POST", f"{PODS}?dryRun=Some", labelled_pod("web"))).status == 422
 
     run_with_server(main)
 
@@ -250,7 +250,10 @@ def test_what_the_client_may_send(content_type: str, body: bytes | None, status:
     async def main(harness: ServerHarness) -> None:
         await prepare(harness)
         answer = await harness.fetch(
-            "POST", PODS, pod("web") if body is None else body, headers={"content-type": content_type}
+            "POST",
+            PODS,
+            labelled_pod("web") if body is None else body,
+            headers={"content-type": content_type},
         )
         assert answer.status == status, answer.body
         if status != 201:
@@ -288,7 +291,7 @@ def test_unknown_fields_by_validation_mode(mode: str, status: int, warned: bool)
     async def main(harness: ServerHarness) -> None:
         await prepare(harness)
         query = f"?fieldValidation={mode}" if mode else ""
-        answer = await harness.fetch("POST", f"{PODS}{query}", pod("web", nodeNam="n1"))
+        answer = await harness.fetch("POST", f"{PODS}{query}", labelled_pod("web", nodeNam="n1"))
         assert answer.status == status
         assert ("warning" in answer.headers) is warned
         if mode == "Strict":

@@ -19,7 +19,7 @@ from tests.unit.local.apiserver.harness import (
     ServerHarness,
     as_bytes,
     head,
-    pod,
+    labelled_pod,
     read_answer,
     serving,
 )
@@ -45,7 +45,7 @@ class Running:
         self._serving = serving()
         self._connection: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
         self.harness: ServerHarness = self.run(self._serving.__aenter__())
-        self.run(self.harness.core.create("pods", pod("web"), namespace="default"))
+        self.run(self.harness.core.create("pods", labelled_pod("web"), namespace="default"))
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(REQUEST_SECONDS)

@@ -17,7 +17,7 @@ from kuberth.local.apiserver.http.server import LIMITS, HttpServer
 from tests.unit.local.apiserver.harness import (
     ServerHarness,
     head,
-    pod,
+    labelled_pod,
     read_answer,
     run_with_server,
     shared_credentials,
@@ -46,7 +46,7 @@ def test_a_body_that_is_too_large(chunked: bool) -> None:
 
 def test_a_body_within_upstreams_limit() -> None:
     async def main(harness: ServerHarness) -> None:
-        big = pod("web")
+        big = labelled_pod("web")
         big["metadata"]["annotations"] = {"filling": "x" * 200_000}
         assert (await harness.fetch("POST", PODS, big)).status == 201
         assert (await harness.fetch("POST", PODS, b" " * (3 * 1024 * 1024 + 1))).status == 413
@@ -142,7 +142,7 @@ def test_strangers_neither_lock_the_admin_out_nor_end_a_watch() -> None:
                     else:  # not even a handshake
                         _, writer = await asyncio.open_connection("127.0.0.1", harness.server.port)
                     stack.callback(writer.close)
-            assert (await harness.fetch("POST", PODS, pod("web"))).status == 201
+            assert (await harness.fetch("POST", PODS, labelled_pod("web"))).status == 201
             event = await watch.next()
             assert event is not None
             assert event[1]["metadata"]["name"] == "web"

@@ -10,7 +10,7 @@ import pytest
 
 from kuberth.https.limits import Limits
 from kuberth.local.apiserver.http.api_service import RequestLimits
-from tests.unit.local.apiserver.harness import ServerHarness, pod, run_with_server
+from tests.unit.local.apiserver.harness import ServerHarness, labelled_pod, run_with_server
 
 PODS = "/api/v1/namespaces/default/pods"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
@@ -28,10 +28,10 @@ async def delete(harness: ServerHarness, name: str) -> None:
 
 def test_events_as_they_happen() -> None:
     async def main(harness: ServerHarness) -> None:
-        await harness.core.create("pods", pod("old"), namespace="default")
+        await harness.core.create("pods", labelled_pod("old"), namespace="default")
         since = await version(harness)
         async with harness.watch(f"{PODS}?watch=true&resourceVersion={since}") as watch:
-            await harness.core.create("pods", pod("a"), namespace="default")
+            await harness.core.create("pods", labelled_pod("a"), namespace="default")
             await harness.core.patch(
                 "pods",
                 "a",
@@ -67,7 +67,7 @@ def test_what_is_watched(target: str) -> None:
     async def main(harness: ServerHarness) -> None:
         async with harness.watch(target) as watch:
             for name in ("a", "b", "c"):
-                await harness.core.create("pods", pod(name), namespace="default")
+                await harness.core.create("pods", labelled_pod(name), namespace="default")
             event = await watch.next()
             assert event is not None
             assert (event[0], event[1]["metadata"]["name"]) == ("ADDED", "b")
@@ -77,7 +77,7 @@ def test_what_is_watched(target: str) -> None:
 
 def test_initial_events_and_their_end() -> None:
     async def main(harness: ServerHarness) -> None:
-        await harness.core.create("pods", pod("a"), namespace="default")
+        await harness.core.create("pods", labelled_pod("a"), namespace="default")
         query = "watch=true&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan"
         async with harness.watch(f"{PODS}?{query}") as watch:
             first, second = await watch.next(), await watch.next()
@@ -108,7 +108,7 @@ def test_events_in_other_forms(accept: str, kind: str) -> None:
             assert bookmark is not None
             assert (bookmark[0], bookmark[1]["kind"]) == ("BOOKMARK", kind)
             for name in ("a", "b"):
-                await harness.core.create("pods", pod(name), namespace="default")
+                await harness.core.create("pods", labelled_pod(name), namespace="default")
             objects: list[Any] = []
             for _ in range(2):
                 event = await watch.next()
@@ -194,7 +194,9 @@ def test_many_events_arrive_complete_and_in_order() -> None:
     async def main(harness: ServerHarness) -> None:
         async with harness.watch(f"{PODS}?watch=true") as watch, asyncio.TaskGroup() as group:
             for number in range(300):
-                group.create_task(harness.core.create("pods", pod(f"p{number:03}"), namespace="default"))
+                group.create_task(
+                    harness.core.create("pods", labelled_pod(f"p{number:03}"), namespace="default")
+                )
             events = [await watch.next() for _ in range(300)]
         versions = [int(event[1]["metadata"]["resourceVersion"]) for event in events if event]
         assert len(versions) == 300
@@ -212,7 +214,7 @@ def test_a_watcher_that_does_not_read_is_cut() -> None:
         writer.write((request + authorization).encode())
         await reader.readuntil(b"\r\n\r\n")
         transport.pause_reading()  # type: ignore[attr-defined]  # a reading transport, too
-        big = pod("big")
+        big = labelled_pod("big")
         big["metadata"]["annotations"] = {"filling": "x" * 200_000}
         for number in range(60):
             big["metadata"]["name"] = f"big-{number}"

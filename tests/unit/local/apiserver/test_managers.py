@@ -22,7 +22,8 @@ from kuberth.local.apiserver.patching.field_sets import (
 from kuberth.local.apiserver.patching.patching import APPLY_PATCH, MERGE_PATCH
 from kuberth.local.apiserver.patching.typed_trees import difference, field_set
 from kuberth.local.apiserver.schema.fields import Field
-from tests.unit.local.apiserver.harness import CoreHarness, make_deployment, refused, run
+from tests.manifests import deployment_manifest
+from tests.unit.local.apiserver.harness import CoreHarness, refused, run
 
 MARKS = st.sampled_from(["f:a", "f:b", 'k:{"name":"x"}', 'v:"y"'])
 BELOW: st.SearchStrategy[FieldSet] = st.recursive(
@@ -168,7 +169,9 @@ def test_a_write_that_changes_nothing_is_none() -> None:
 )
 def test_status_writes_change_metadata_as_upstream(resource: str, changed: set[str]) -> None:
     async def main(harness: CoreHarness) -> None:
-        await harness.core.create(resource, make_deployment(), namespace="default", field_manager="first")
+        body = deployment_manifest()
+        del body["kind"]  # a replica set has the same fields
+        await harness.core.create(resource, body, namespace="default", field_manager="first")
         patched, _ = await harness.core.patch(
             resource,
             "web",

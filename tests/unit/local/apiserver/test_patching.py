@@ -18,7 +18,8 @@ from kuberth.local.apiserver.patching.patching import (
 )
 from kuberth.local.apiserver.patching.strategic import merge
 from kuberth.local.apiserver.status_errors import StatusError
-from tests.unit.local.apiserver.harness import CoreHarness, make_deployment, make_pod, refused, run
+from tests.manifests import deployment_manifest, pod_manifest
+from tests.unit.local.apiserver.harness import CoreHarness, refused, run
 
 A, B, C = ({"name": name, "image": f"{name}:1"} for name in "abc")
 
@@ -250,14 +251,14 @@ async def apply(
 
 def test_server_side_apply_creates_merges_and_forgets() -> None:
     async def main(harness: CoreHarness) -> None:
-        full = make_deployment(replicas=2)
+        full = deployment_manifest(replicas=2)
         full["metadata"]["labels"] = {"a": "1", "b": "2"}
         created, new = await apply(harness, full, manager="alice")
         assert new
         (entry,) = created["metadata"]["managedFields"]
         assert (entry["manager"], entry["operation"], entry["fieldsType"]) == ("alice", "Apply", "FieldsV1")
         assert entry["fieldsV1"]["f:spec"]["f:replicas"] == {}
-        assert 'k:{"name":"c"}' in entry["fieldsV1"]["f:spec"]["f:template"]["f:spec"]["f:containers"]
+        assert 'k:{"name":"main"}' in entry["fieldsV1"]["f:spec"]["f:template"]["f:spec"]["f:containers"]
         again, new = await apply(harness, full, manager="alice")
         assert not new
         assert again == created
@@ -271,21 +272,21 @@ def test_server_side_apply_creates_merges_and_forgets() -> None:
 
 def test_server_side_apply_shares_and_conflicts() -> None:
     async def main(harness: CoreHarness) -> None:
-        await apply(harness, make_deployment(replicas=2), manager="alice")
+        await apply(harness, deployment_manifest(replicas=2), manager="alice")
         sidecar = {"name": "side", "image": "s:1"}
         body = {"spec": {"template": {"spec": {"containers": [sidecar]}}}}
         both, _ = await apply(harness, body, manager="bob")
         containers = both["spec"]["template"]["spec"]["containers"]
-        assert [each["name"] for each in containers] == ["c", "side"]
+        assert [each["name"] for each in containers] == ["main", "side"]
         conflict = await refused(apply(harness, {"spec": {"replicas": 5}}, manager="bob"), 409)
         assert str(conflict) == ('Apply failed with 1 conflict: conflict with "alice": .spec.replicas')
         assert conflict.causes[0].reason == "FieldManagerConflict"
         forced, _ = await apply(harness, {"spec": {"replicas": 5}}, manager="bob", force=True)
         assert forced["spec"]["replicas"] == 5
         # Bob no longer applies the sidecar, so it goes; the replicas are his now.
-        assert [each["name"] for each in forced["spec"]["template"]["spec"]["containers"]] == ["c"]
-        await refused(apply(harness, make_deployment(replicas=2), manager="alice"), 409)
-        agreed, _ = await apply(harness, make_deployment(replicas=5), manager="alice")
+        assert [each["name"] for each in forced["spec"]["template"]["spec"]["containers"]] == ["main"]
+        await refused(apply(harness, deployment_manifest(replicas=2), manager="alice"), 409)
+        agreed, _ = await apply(harness, deployment_manifest(replicas=5), manager="alice")
         assert len(agreed["metadata"]["managedFields"]) == 2
 
     run(main)
@@ -293,12 +294,12 @@ def test_server_side_apply_shares_and_conflicts() -> None:
 
 def test_server_side_apply_refusals() -> None:
     async def main(harness: CoreHarness) -> None:
-        await refused(apply(harness, make_deployment(), manager=""), 422)
-        await refused(apply(harness, make_deployment("other"), manager="a"), 400)
-        owned = make_deployment()
+        await refused(apply(harness, deployment_manifest(), manager=""), 422)
+        await refused(apply(harness, deployment_manifest("other"), manager="a"), 400)
+        owned = deployment_manifest()
         owned["metadata"]["managedFields"] = [{"manager": "x"}]
         await refused(apply(harness, owned, manager="a"), 400)
-        odd = make_deployment()
+        odd = deployment_manifest()
         odd["spec"]["template"]["spec"]["containers"] = [{"name": ["\ud800"]}]
         await refused(apply(harness, odd, manager="a"), 400)
 
@@ -307,7 +308,7 @@ def test_server_side_apply_refusals() -> None:
 
 def test_half_a_character_in_a_key_is_replaced_as_anywhere_else() -> None:
     async def main(harness: CoreHarness) -> None:
-        wanted = make_deployment()
+        wanted = deployment_manifest()
         wanted["spec"]["template"]["spec"]["containers"][0]["env"] = [{"name": "A\ud800", "value": "b"}]
         stored, _ = await apply(harness, wanted, manager="a")
         (container,) = stored["spec"]["template"]["spec"]["containers"]
@@ -318,7 +319,7 @@ def test_half_a_character_in_a_key_is_replaced_as_anywhere_else() -> None:
 
 def test_thousands_of_containers_can_be_applied_and_tens_of_thousands_are_refused() -> None:
     def body(containers: int) -> Obj:
-        wanted = make_deployment()
+        wanted = deployment_manifest()
         wanted["spec"]["template"]["spec"]["containers"] = [
             {"name": f"c{number}", "image": "i", "ports": [{"containerPort": 1}]}
             for number in range(containers)
@@ -336,7 +337,7 @@ def test_thousands_of_containers_can_be_applied_and_tens_of_thousands_are_refuse
 
 def test_patches_go_through_the_rules_of_an_update() -> None:
     async def main(harness: CoreHarness) -> None:
-        await harness.core.create("pods", make_pod(), namespace="default")
+        await harness.core.create("pods", pod_manifest(), namespace="default")
         patch = {"spec": {"hostname": "other"}}
         error = await refused(
             harness.core.patch("pods", "p", patch, content_type=MERGE_PATCH, namespace="default"), 422

@@ -10,11 +10,12 @@ import pytest
 from kuberth.clock import NANOSECONDS
 from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.printing.tables import to_table
-from tests.unit.local.apiserver.harness import CoreHarness, make_pod, refused, run
+from tests.manifests import pod_manifest
+from tests.unit.local.apiserver.harness import CoreHarness, refused, run
 
 RBAC = "rbac.authorization.k8s.io"
-TEMPLATE = {"metadata": {"labels": {"app": "x"}}, "spec": make_pod()["spec"]}
-JOB_TEMPLATE = {"spec": {"template": {"spec": {**make_pod()["spec"], "restartPolicy": "OnFailure"}}}}
+TEMPLATE = {"metadata": {"labels": {"app": "x"}}, "spec": pod_manifest()["spec"]}
+JOB_TEMPLATE = {"spec": {"template": {"spec": {**pod_manifest()["spec"], "restartPolicy": "OnFailure"}}}}
 BACKEND = {"service": {"name": "web", "port": {"number": 80}}}
 PATH = {"path": "/", "pathType": "Prefix", "backend": BACKEND}
 CRON_JOB = {"spec": {"schedule": "*/5 * * * *", "jobTemplate": JOB_TEMPLATE}}
@@ -56,7 +57,7 @@ GOOD: dict[str, tuple[Obj, dict[str, Any], dict[str, Any]]] = {
     "podtemplates": (
         {"template": TEMPLATE},
         {"template.spec.restartPolicy": "Always"},
-        {"Containers": "c", "Images": "i:1", "Pod Labels": "app=x"},
+        {"Containers": "main", "Images": "nginx", "Pod Labels": "app=x"},
     ),
     "daemonsets.apps": (
         DAEMON_SET,
@@ -67,7 +68,7 @@ GOOD: dict[str, tuple[Obj, dict[str, Any], dict[str, Any]]] = {
             },
             "status.numberReady": 0,
         },
-        {"Desired": 0, "Node Selector": "<none>", "Containers": "c", "Selector": "app=x"},
+        {"Desired": 0, "Node Selector": "<none>", "Containers": "main", "Selector": "app=x"},
     ),
     "controllerrevisions.apps": (
         {"data": {"a": 1}, "revision": 3},

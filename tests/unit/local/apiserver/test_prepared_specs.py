@@ -12,19 +12,14 @@ from hypothesis import strategies as st
 from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.rules.prepared_specs import PreparedSpecs
 from kuberth.local.apiserver.status_errors import StatusError
+from tests.manifests import pod_manifest
 from tests.unit.local.apiserver.harness import CoreHarness, run
 
 CLASSES = "priorityclasses.scheduling.k8s.io"
 
 
 def pod(name: str, *, metadata: Obj | None = None, **spec: Any) -> Obj:
-    container = {"name": "app", "image": "app", "resources": {"limits": {"cpu": "1000m"}}}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "labels": {"app": "web"}, **(metadata or {})},
-        "spec": {"containers": [container], **spec},
-    }
+    return pod_manifest(name, limits={"cpu": "1000m"}, labels={"app": "web"}, metadata=metadata, **spec)
 
 
 async def create(harness: CoreHarness, body: Obj, *, manager: str = "", namespace: str = "default") -> Obj:

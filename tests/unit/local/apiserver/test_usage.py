@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.local.apiserver.harness import ServerHarness, pod, run_with_server
+from tests.unit.local.apiserver.harness import ServerHarness, labelled_pod, run_with_server
 
 NODES = "/apis/metrics.k8s.io/v1beta1/nodes"
 PODS = "/apis/metrics.k8s.io/v1beta1/pods"
@@ -20,7 +20,7 @@ def container(name: str, **requests: str) -> dict[str, Any]:
 async def run_pod(
     harness: ServerHarness, name: str, node: str, *, phase: str = "Running", **spec: Any
 ) -> None:
-    made = await harness.core.create("pods", pod(name, nodeName=node, **spec), namespace="default")
+    made = await harness.core.create("pods", labelled_pod(name, nodeName=node, **spec), namespace="default")
     await harness.core.update(
         "pods", name, {**made, "status": {"phase": phase}}, namespace="default", subresource="status"
     )

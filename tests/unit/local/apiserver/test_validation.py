@@ -9,7 +9,8 @@ import pytest
 from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.patching.patching import MERGE_PATCH
 from kuberth.local.apiserver.rules import names
-from tests.unit.local.apiserver.harness import CoreHarness, make_deployment, make_pod, refused, run
+from tests.manifests import deployment_manifest, pod_manifest
+from tests.unit.local.apiserver.harness import CoreHarness, refused, run
 
 GATES = [{"name": "a.example/one"}, {"name": "two"}]
 OFF = {"PodSchedulingReadiness": False}
@@ -134,7 +135,7 @@ class TestPodUpdates:
     @pytest.mark.parametrize(
         "spec",
         (
-            {"containers": [{"name": "c", "image": "i:2", "imagePullPolicy": "IfNotPresent"}]},
+            {"containers": [{"name": "main", "image": "nginx:2", "imagePullPolicy": "Always"}]},
             {"activeDeadlineSeconds": 5},
         ),
     )
@@ -159,8 +160,8 @@ class TestPodUpdates:
     @pytest.mark.parametrize(
         "spec",
         (
-            {"containers": [{"name": "other", "image": "i:1"}]},
-            {"containers": [{"name": "c", "image": "i:1"}, {"name": "d", "image": "i:1"}]},
+            {"containers": [{"name": "other", "image": "nginx"}]},
+            {"containers": [{"name": "main", "image": "nginx"}, {"name": "d", "image": "nginx"}]},
             {"nodeName": "n"},
             {"nodeSelector": {"a": "b"}},
             {"schedulerName": "mine"},
@@ -210,7 +211,9 @@ class TestDefaults:
 
     def test_workloads(self) -> None:
         async def main(harness: CoreHarness) -> None:
-            deployment = await harness.core.create("deployments.apps", make_deployment(), namespace="default")
+            deployment = await harness.core.create(
+                "deployments.apps", deployment_manifest(), namespace="default"
+            )
             spec = deployment["spec"]
             assert spec["strategy"] == {
                 "type": "RollingUpdate",
@@ -220,7 +223,7 @@ class TestDefaults:
             assert spec["template"]["spec"]["schedulerName"] == "default-scheduler"
             body = {
                 "metadata": {"name": "j"},
-                "spec": {"template": {"spec": make_pod(restartPolicy="Never")["spec"]}},
+                "spec": {"template": {"spec": pod_manifest(restartPolicy="Never")["spec"]}},
             }
             job = await harness.core.create("jobs.batch", body, namespace="default")
             uid = job["metadata"]["uid"]
@@ -440,16 +443,16 @@ def test_qualified_names(name: str, valid: bool) -> None:
 
 
 def invalid_objects() -> list[Any]:
-    template = make_deployment()["spec"]["template"]
+    template = deployment_manifest()["spec"]["template"]
     return [
         pytest.param("deployments.apps", {"spec": {"template": template}}, "spec.selector", id="no selector"),
         pytest.param(
             "deployments.apps",
-            make_deployment(selector={"matchLabels": {"x": "y"}}),
+            deployment_manifest(selector={"matchLabels": {"x": "y"}}),
             "spec.template.metadata.labels",
             id="selects others",
         ),
-        pytest.param("deployments.apps", make_deployment(replicas=-1), "spec.replicas", id="replicas"),
+        pytest.param("deployments.apps", deployment_manifest(replicas=-1), "spec.replicas", id="replicas"),
         pytest.param(
             "jobs.batch", {"spec": {"template": template}}, "spec.template.spec.restartPolicy", id="job"
         ),

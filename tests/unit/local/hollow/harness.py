@@ -50,6 +50,15 @@ IDS = {
     "Lease": "leases.coordination.k8s.io",
     "Event": "events",
 }
+CLUSTER_SCOPED = {
+    "Node",
+    "Namespace",
+    "PersistentVolume",
+    "StorageClass",
+    "CustomResourceDefinition",
+    "DeviceClass",
+    "ResourceSlice",
+}
 MERGE = "application/merge-patch+json"
 
 
@@ -63,7 +72,8 @@ class World:
         self.core = core
 
     async def create(self, body: Obj) -> Obj:
-        namespace = namespace_of(body)
+        """Create the object, in the namespace default if it names none and needs one."""
+        namespace = namespace_of(body) or ("" if body["kind"] in CLUSTER_SCOPED else "default")
         return await self.core.create(IDS[body["kind"]], body, namespace=namespace)
 
     async def get(self, kind: str, name: str, *, namespace: str = "default") -> Obj:
@@ -242,27 +252,3 @@ def wanted_node(pod: Obj) -> str:
         field for term in required.get("nodeSelectorTerms", ()) for field in term.get("matchFields", ())
     ]
     return str(fields[0]["values"][0]) if fields else ""
-
-
-def template(app: str = "web", *, annotations: dict[str, str] | None = None, **spec: Any) -> Obj:
-    metadata: Obj = {"labels": {"app": app}}
-    if annotations:
-        metadata["annotations"] = annotations
-    return {
-        "metadata": metadata,
-        "spec": {"containers": [{"name": "main", "image": "nginx"}], **spec},
-    }
-
-
-def deployment(name: str = "web", *, replicas: int = 3, **spec: Any) -> Obj:
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {
-            "replicas": replicas,
-            "selector": {"matchLabels": {"app": name}},
-            "template": template(name),
-            **spec,
-        },
-    }

@@ -15,20 +15,14 @@ from kuberth.local.apiserver.printing.pod_summary import pod_ready, pod_restarts
 from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.apiserver.store.store import RevisionStore
 from kuberth.local.apiserver.verbs.core import Core
+from tests.manifests import pod_manifest
 from tests.unit.local.hollow.harness import World, playing, virtual
 
 
 def pod(name: str, *, notes: dict[str, str] | None = None, requests: Obj | None = None, **spec: Any) -> Obj:
-    container: Obj = {"name": "main", "image": "nginx"}
-    if requests:
-        container["resources"] = {"requests": requests, "limits": requests}
+    """A pod with annotations for the kubelet and a guaranteed amount of resources."""
     annotations = {f"kuberth.dev/{key}": value for key, value in (notes or {}).items()}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": "default", "annotations": annotations},
-        "spec": {"containers": [container], **spec},
-    }
+    return pod_manifest(name, annotations=annotations, requests=requests, limits=requests, **spec)
 
 
 def container(found: Obj) -> Obj:

@@ -11,14 +11,15 @@ import pytest
 from kuberth.local.apiserver.objects import Obj
 from kuberth.local.cron import parse_schedule
 from kuberth.local.hollow.controllers.cron_job import latest
-from tests.unit.local.hollow.harness import World, playing, template, virtual
+from tests.manifests import template_manifest
+from tests.unit.local.hollow.harness import World, playing, virtual
 
 BEGIN = 1_700_000_000
 
 
 def cron_job(schedule: str = "*/5 * * * *", *, run_seconds: str = "1", code: str = "0", **spec: Any) -> Obj:
     annotations = {"kuberth.dev/run-seconds": run_seconds, "kuberth.dev/exit-code": code}
-    pods = template("tick", annotations=annotations, restartPolicy="Never")
+    pods = template_manifest("tick", annotations=annotations, restartPolicy="Never")
     return {
         "apiVersion": "batch/v1",
         "kind": "CronJob",

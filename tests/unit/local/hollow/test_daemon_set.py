@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 
 from kuberth.local.apiserver.objects import Obj
-from tests.unit.local.hollow.harness import World, playing, template, virtual
+from tests.manifests import template_manifest
+from tests.unit.local.hollow.harness import World, playing, virtual
 
 TAINT = {"key": "special", "value": "yes", "effect": "NoSchedule"}
 
@@ -17,7 +18,7 @@ def daemon_set(name: str = "logs", **spec: Any) -> Obj:
         "apiVersion": "apps/v1",
         "kind": "DaemonSet",
         "metadata": {"name": name, "namespace": "default"},
-        "spec": {"selector": {"matchLabels": {"app": name}}, "template": template(name), **spec},
+        "spec": {"selector": {"matchLabels": {"app": name}}, "template": template_manifest(name), **spec},
     }
 
 
@@ -67,8 +68,10 @@ def test_taints_and_selectors_decide() -> None:
             await world.patch("Node", first, {"metadata": {"labels": {"disk": "ssd"}}}, namespace="")
             await world.patch("Node", second, {"spec": {"taints": [TAINT]}}, namespace="")
             await world.create(daemon_set())
-            await world.create(daemon_set("fast", template=template("fast", nodeSelector={"disk": "ssd"})))
-            tolerant = template("any", tolerations=[{"key": "special", "operator": "Exists"}])
+            await world.create(
+                daemon_set("fast", template=template_manifest("fast", nodeSelector={"disk": "ssd"}))
+            )
+            tolerant = template_manifest("any", tolerations=[{"key": "special", "operator": "Exists"}])
             await world.create(daemon_set("any", template=tolerant))
             for name, count in (("logs", 2), ("fast", 1), ("any", 3)):
                 await world.status("DaemonSet", name, numberReady=count, desiredNumberScheduled=count)
@@ -95,7 +98,7 @@ def test_a_new_template_rolls_out() -> None:
             await world.create(daemon_set())
             await world.status("DaemonSet", "logs", numberReady=3)
             await world.patch(
-                "DaemonSet", "logs", {"spec": {"template": template("logs", annotations={"v": "2"})}}
+                "DaemonSet", "logs", {"spec": {"template": template_manifest("logs", annotations={"v": "2"})}}
             )
 
             async def done() -> bool:
@@ -120,7 +123,7 @@ def test_new_pods_may_come_before_old_ones_go() -> None:
             await world.create(daemon_set(updateStrategy={"type": "RollingUpdate", "rollingUpdate": rolling}))
             await world.status("DaemonSet", "logs", numberReady=3)
             await world.patch(
-                "DaemonSet", "logs", {"spec": {"template": template("logs", annotations={"v": "2"})}}
+                "DaemonSet", "logs", {"spec": {"template": template_manifest("logs", annotations={"v": "2"})}}
             )
 
             async def done() -> bool:
@@ -144,7 +147,7 @@ def test_templates_are_remembered() -> None:
             await world.create(daemon_set(revisionHistoryLimit=1))
 
             async def roll(version: str) -> None:
-                new = template("logs", annotations={"v": version})
+                new = template_manifest("logs", annotations={"v": version})
                 await world.patch("DaemonSet", "logs", {"spec": {"template": new}})
                 await world.status("DaemonSet", "logs", updatedNumberScheduled=1, numberAvailable=1)
                 await world.quiet(seconds=60)

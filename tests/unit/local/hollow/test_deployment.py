@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from tests.unit.local.hollow.harness import World, deployment, playing, template, virtual
+from tests.manifests import deployment_manifest, template_manifest
+from tests.unit.local.hollow.harness import World, playing, virtual
 
 
 def test_a_deployment_becomes_available() -> None:
     async def main() -> None:
         async with playing() as world:
-            await world.create(deployment(replicas=20))
+            await world.create(deployment_manifest(replicas=20))
             found = await world.status(
                 "Deployment", "web", readyReplicas=20, updatedReplicas=20, availableReplicas=20, replicas=20
             )
@@ -37,7 +38,7 @@ def test_a_deployment_becomes_available() -> None:
 def test_scaling_up_and_down() -> None:
     async def main() -> None:
         async with playing() as world:
-            await world.create(deployment(replicas=2))
+            await world.create(deployment_manifest(replicas=2))
             await world.status("Deployment", "web", availableReplicas=2)
             for size in (7, 1, 0):
                 await world.patch("Deployment", "web", {"spec": {"replicas": size}})
@@ -74,7 +75,7 @@ def test_a_rolling_update_keeps_its_fenceposts() -> None:
     async def main() -> None:
         async with playing() as world:
             strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 2, "maxUnavailable": 1}}
-            await world.create(deployment(replicas=8, strategy=strategy))
+            await world.create(deployment_manifest(replicas=8, strategy=strategy))
             await world.status("Deployment", "web", availableReplicas=8)
             await _roll(world, lowest=7, highest=10)
             found = await world.status(
@@ -90,9 +91,11 @@ def test_a_rolling_update_keeps_its_fenceposts() -> None:
 def test_recreate_ends_all_old_pods_first() -> None:
     async def main() -> None:
         async with playing() as world:
-            await world.create(deployment(replicas=4, strategy={"type": "Recreate"}))
+            await world.create(deployment_manifest(replicas=4, strategy={"type": "Recreate"}))
             await world.status("Deployment", "web", availableReplicas=4)
-            await world.patch("Deployment", "web", {"spec": {"template": template(annotations={"v": "2"})}})
+            await world.patch(
+                "Deployment", "web", {"spec": {"template": template_manifest(annotations={"v": "2"})}}
+            )
 
             async def done() -> bool:
                 pods = await world.all("Pod")
@@ -108,7 +111,7 @@ def test_recreate_ends_all_old_pods_first() -> None:
 def test_going_back_takes_the_old_replica_set_with_a_new_revision() -> None:
     async def main() -> None:
         async with playing() as world:
-            await world.create(deployment(replicas=2))
+            await world.create(deployment_manifest(replicas=2))
             await world.status("Deployment", "web", availableReplicas=2)
             (first,) = await world.all("ReplicaSet")
             await world.patch(
@@ -136,7 +139,7 @@ def test_going_back_takes_the_old_replica_set_with_a_new_revision() -> None:
 def test_old_versions_are_cleaned_up() -> None:
     async def main() -> None:
         async with playing() as world:
-            await world.create(deployment(replicas=1, revisionHistoryLimit=1))
+            await world.create(deployment_manifest(replicas=1, revisionHistoryLimit=1))
             for version in range(4):
                 patch = {"spec": {"template": {"metadata": {"annotations": {"v": str(version)}}}}}
                 await world.patch("Deployment", "web", patch)
@@ -150,7 +153,7 @@ def test_old_versions_are_cleaned_up() -> None:
 def test_a_paused_deployment_does_not_roll() -> None:
     async def main() -> None:
         async with playing() as world:
-            await world.create(deployment(replicas=2))
+            await world.create(deployment_manifest(replicas=2))
             await world.status("Deployment", "web", availableReplicas=2)
             await world.patch(
                 "Deployment",
@@ -169,7 +172,7 @@ def test_a_paused_deployment_does_not_roll() -> None:
 def test_a_stuck_rollout_is_reported() -> None:
     async def main() -> None:
         async with playing(binder=False) as world:
-            await world.create(deployment(replicas=1, progressDeadlineSeconds=30))
+            await world.create(deployment_manifest(replicas=1, progressDeadlineSeconds=30))
 
             async def late() -> bool:
                 found = await world.get("Deployment", "web")
@@ -184,7 +187,9 @@ def test_a_stuck_rollout_is_reported() -> None:
 def test_pods_the_server_refuses_are_reported() -> None:
     async def main() -> None:
         async with playing() as world:
-            await world.create(deployment(template=template(priorityClassName="no-such-class")))
+            await world.create(
+                deployment_manifest(template=template_manifest(priorityClassName="no-such-class"))
+            )
             condition = await world.condition("Deployment", "web", "ReplicaFailure")
             assert condition["reason"] == "FailedCreate"
             assert "no-such-class" in condition["message"]
@@ -195,7 +200,7 @@ def test_pods_the_server_refuses_are_reported() -> None:
 def test_min_ready_seconds_delay_availability() -> None:
     async def main() -> None:
         async with playing() as world:
-            await world.create(deployment(replicas=2, minReadySeconds=20))
+            await world.create(deployment_manifest(replicas=2, minReadySeconds=20))
             await world.status("Deployment", "web", readyReplicas=2, availableReplicas=0, seconds=5)
             await world.quiet(seconds=10)
             await world.status("Deployment", "web", availableReplicas=0, seconds=1)

@@ -8,7 +8,8 @@ import pytest
 
 from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.status_errors import StatusError
-from tests.unit.local.hollow.harness import World, deployment, playing, virtual
+from tests.manifests import deployment_manifest
+from tests.unit.local.hollow.harness import World, playing, virtual
 
 
 def budget(**spec: Any) -> Obj:
@@ -44,7 +45,7 @@ async def evict(world: World, name: str) -> None:
 def test_status(spec: Obj, expected: int, desired: int, allowed: int) -> None:
     async def main() -> None:
         async with playing() as world:
-            await world.create(deployment(replicas=5))
+            await world.create(deployment_manifest(replicas=5))
             await world.status("Deployment", "web", availableReplicas=5)
             await world.create(budget(**spec))
             found = await world.status(
@@ -65,7 +66,7 @@ def test_status(spec: Obj, expected: int, desired: int, allowed: int) -> None:
 def test_evictions_use_the_budget_up_until_pods_are_replaced() -> None:
     async def main() -> None:
         async with playing(binder=True) as world:
-            await world.create(deployment(replicas=3))
+            await world.create(deployment_manifest(replicas=3))
             await world.create(budget(minAvailable=2))
             await world.status("PodDisruptionBudget", "web", disruptionsAllowed=1, currentHealthy=3)
             first, second, _ = (pod["metadata"]["name"] for pod in await world.all("Pod"))

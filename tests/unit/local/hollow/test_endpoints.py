@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from kuberth.local.apiserver.objects import Obj
-from tests.unit.local.hollow.harness import World, deployment, playing, template, virtual
+from tests.manifests import deployment_manifest, template_manifest
+from tests.unit.local.hollow.harness import World, playing, virtual
 
 
 def service(name: str = "web", **spec: Any) -> Obj:
@@ -19,7 +20,7 @@ def service(name: str = "web", **spec: Any) -> Obj:
 
 
 PORTS = [{"name": "web", "containerPort": 8080}]
-TEMPLATE = template("web", containers=[{"name": "main", "image": "nginx", "ports": PORTS}])
+TEMPLATE = template_manifest("web", containers=[{"name": "main", "image": "nginx", "ports": PORTS}])
 
 
 async def slices(world: World, name: str = "web") -> list[Obj]:
@@ -46,7 +47,7 @@ def test_pods_come_and_go() -> None:
             await world.create(service())
             await world.quiet()
             assert [each.get("endpoints", []) for each in await slices(world)] == [[]]
-            await world.create(deployment(replicas=3, template=TEMPLATE))
+            await world.create(deployment_manifest(replicas=3, template=TEMPLATE))
             await world.status("Deployment", "web", readyReplicas=3)
             await world.quiet()
             (found,) = await slices(world)
@@ -76,7 +77,7 @@ def test_an_address_that_is_none_is_left_out() -> None:
     async def main() -> None:
         async with playing() as world:
             await world.create(service())
-            await world.create(deployment(replicas=2, template=TEMPLATE))
+            await world.create(deployment_manifest(replicas=2, template=TEMPLATE))
             await world.status("Deployment", "web", readyReplicas=2)
             name = (await world.all("Pod"))[0]["metadata"]["name"]
             await world.patch("Pod", name, {"status": {"podIP": "here"}}, sub="status")
@@ -90,7 +91,7 @@ def test_many_pods_need_many_slices() -> None:
     async def main() -> None:
         async with playing() as world:
             await world.create(service())
-            await world.create(deployment(replicas=230, template=TEMPLATE))
+            await world.create(deployment_manifest(replicas=230, template=TEMPLATE))
             await world.status("Deployment", "web", readyReplicas=230)
             await world.quiet(seconds=10)
             assert sorted(len(each["endpoints"]) for each in await slices(world)) == [30, 100, 100]

@@ -11,7 +11,8 @@ from kuberth.clock import LoopClock
 from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.store.store import RevisionStore
 from kuberth.local.apiserver.verbs.core import Core
-from tests.unit.local.hollow.harness import World, deployment, playing, virtual
+from tests.manifests import deployment_manifest
+from tests.unit.local.hollow.harness import World, playing, virtual
 
 
 def config_map(name: str, *owners: Obj, **metadata: Any) -> Obj:
@@ -39,7 +40,7 @@ async def names(world: World) -> list[str]:
 def test_background_deletes_dependents_of_dependents() -> None:
     async def main() -> None:
         async with playing() as world:
-            await world.create(deployment(replicas=3))
+            await world.create(deployment_manifest(replicas=3))
             await world.status("Deployment", "web", availableReplicas=3)
             await world.delete("Deployment", "web", propagationPolicy="Background")
             assert not await world.there("Deployment", "web")
@@ -53,7 +54,7 @@ def test_background_deletes_dependents_of_dependents() -> None:
 def test_foreground_waits_for_dependents() -> None:
     async def main() -> None:
         async with playing() as world:
-            await world.create(deployment(replicas=3))
+            await world.create(deployment_manifest(replicas=3))
             await world.status("Deployment", "web", availableReplicas=3)
             await world.delete("Deployment", "web", propagationPolicy="Foreground")
 
@@ -71,7 +72,7 @@ def test_foreground_waits_for_dependents() -> None:
 def test_orphan_leaves_dependents_alone() -> None:
     async def main() -> None:
         async with playing() as world:
-            await world.create(deployment(replicas=3))
+            await world.create(deployment_manifest(replicas=3))
             await world.status("Deployment", "web", availableReplicas=3)
             await world.delete("Deployment", "web", propagationPolicy="Orphan")
             await world.gone("Deployment", "web")
@@ -86,12 +87,12 @@ def test_orphan_leaves_dependents_alone() -> None:
 def test_an_adopted_replica_set_goes_on_without_new_pods() -> None:
     async def main() -> None:
         async with playing() as world:
-            await world.create(deployment(replicas=3))
+            await world.create(deployment_manifest(replicas=3))
             await world.status("Deployment", "web", availableReplicas=3)
             before = {pod["metadata"]["uid"] for pod in await world.all("Pod")}
             await world.delete("Deployment", "web", propagationPolicy="Orphan")
             await world.gone("Deployment", "web")
-            await world.create(deployment(replicas=3))
+            await world.create(deployment_manifest(replicas=3))
             await world.status("Deployment", "web", availableReplicas=3)
             await world.quiet()
             assert {pod["metadata"]["uid"] for pod in await world.all("Pod")} == before

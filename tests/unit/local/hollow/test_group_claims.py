@@ -11,7 +11,7 @@ from kuberth.local.hollow.controllers.resource_claims import FINALIZER, POD_CLAI
 from kuberth.local.hollow.pod_claims import PodClaim, is_of_group, problem_with_claims
 from tests.unit.local.hollow.harness import World, playing, virtual
 from tests.unit.local.hollow.test_device_taint_eviction import NO_EXECUTE, slice_with
-from tests.unit.local.hollow.test_resource_claims import ALLOCATION, TEMPLATE, bind, pod
+from tests.unit.local.hollow.test_resource_claims import ALLOCATION, TEMPLATE, bind, claiming_pod
 
 GATES = {"GenericWorkload": True, "DRAWorkloadResourceClaims": True}
 CLAIMS = [{"name": "gpu", "resourceClaimTemplateName": "one-gpu"}]
@@ -24,7 +24,7 @@ GROUP: Obj = {
 
 
 def member(name: str, **spec: Any) -> Obj:
-    return pod(name, schedulingGroup={"podGroupName": "team"}, **spec)
+    return claiming_pod(name, schedulingGroup={"podGroupName": "team"}, **spec)
 
 
 async def claim_in_status(world: World, kind: str, name: str) -> str:

@@ -10,7 +10,8 @@ import pytest
 from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.hollow.controllers.job_rules import parse_indexes, write_indexes
-from tests.unit.local.hollow.harness import World, playing, template, virtual
+from tests.manifests import template_manifest
+from tests.unit.local.hollow.harness import World, playing, virtual
 
 
 def job(name: str = "work", *, seconds: int = 5, exit_code: int = 0, **spec: Any) -> Obj:
@@ -19,7 +20,7 @@ def job(name: str = "work", *, seconds: int = 5, exit_code: int = 0, **spec: Any
         "apiVersion": "batch/v1",
         "kind": "Job",
         "metadata": {"name": name, "namespace": "default"},
-        "spec": {"template": template(name, annotations=notes, restartPolicy="Never"), **spec},
+        "spec": {"template": template_manifest(name, annotations=notes, restartPolicy="Never"), **spec},
     }
 
 
@@ -257,7 +258,9 @@ def test_orphans_are_adopted_and_strangers_released() -> None:
 def test_an_adopted_pod_is_counted() -> None:
     async def main() -> None:
         async with playing() as world:
-            lonely = template("work", annotations={"kuberth.dev/run-seconds": "5"}, restartPolicy="Never")
+            lonely = template_manifest(
+                "work", annotations={"kuberth.dev/run-seconds": "5"}, restartPolicy="Never"
+            )
             metadata = {"name": "lonely", "namespace": "default", **lonely["metadata"]}
             await world.create({"apiVersion": "v1", "kind": "Pod", **lonely, "metadata": metadata})
             own: Obj = {"manualSelector": True, "selector": {"matchLabels": {"app": "work"}}}

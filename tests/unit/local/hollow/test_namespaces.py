@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from kuberth.local.apiserver.objects import Obj
-from tests.unit.local.hollow.harness import deployment, playing, virtual
+from tests.manifests import deployment_manifest
+from tests.unit.local.hollow.harness import playing, virtual
 
 
 def in_namespace(body: Obj, namespace: str = "team") -> Obj:
@@ -23,7 +24,7 @@ def test_a_namespace_goes_after_its_contents() -> None:
     async def main() -> None:
         async with playing() as world:
             await world.create(NAMESPACE)
-            await world.create(in_namespace(deployment(replicas=4)))
+            await world.create(in_namespace(deployment_manifest(replicas=4)))
             await world.create(in_namespace(config_map("settings")))
 
             async def four() -> bool:
@@ -92,7 +93,7 @@ def test_pods_go_first() -> None:
     async def main() -> None:
         async with playing() as world:
             await world.create(NAMESPACE)
-            body = in_namespace(deployment(replicas=1))
+            body = in_namespace(deployment_manifest(replicas=1))
             notes = {"kuberth.dev/stop-seconds": "20"}
             body["spec"]["template"]["metadata"]["annotations"] = notes
             await world.create(body)

@@ -3,24 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import pytest
 
-from kuberth.local.apiserver.objects import Obj
-from tests.unit.local.hollow.harness import World, deployment, playing, virtual
+from tests.manifests import deployment_manifest, pod_manifest
+from tests.unit.local.hollow.harness import World, playing, virtual
 
 NOT_READY = "node.kubernetes.io/not-ready"
 UNREACHABLE = "node.kubernetes.io/unreachable"
-
-
-def pod(name: str, *, node: str = "node-1", **spec: Any) -> Obj:
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {"containers": [{"name": "main", "image": "nginx"}], "nodeName": node, **spec},
-    }
 
 
 async def annotate(world: World, **notes: str | None) -> None:
@@ -50,7 +40,7 @@ async def messages(world: World, reason: str) -> list[str]:
 def test_a_node_that_says_it_is_not_ready_and_comes_back() -> None:
     async def main() -> None:
         async with playing(nodes=2, binder=False) as world:
-            await world.create(pod("a"))
+            await world.create(pod_manifest("a", nodeName="node-1"))
             await world.status("Pod", "a", phase="Running")
             await annotate(world, ready="false")
             await world.quiet(seconds=2)
@@ -75,7 +65,7 @@ def test_pods_of_a_node_that_is_not_ready_go_after_their_tolerance() -> None:
             patient = {"key": NOT_READY, "operator": "Exists", "effect": "NoExecute"}
             hasty = {**patient, "tolerationSeconds": 20}
             for name, tolerations in (("patient", [patient]), ("hasty", [hasty]), ("usual", [])):
-                await world.create(pod(name, tolerations=tolerations))
+                await world.create(pod_manifest(name, tolerations=tolerations, nodeName="node-1"))
                 await world.status("Pod", name, phase="Running")
             await annotate(world, ready="false")
             await world.quiet(seconds=18)
@@ -97,7 +87,7 @@ def test_pods_of_a_node_that_is_not_ready_go_after_their_tolerance() -> None:
 def test_a_silent_node_is_found_out_and_its_pods_wait_for_it() -> None:
     async def main() -> None:
         async with playing(nodes=1, binder=False) as world:
-            await world.create(pod("a"))
+            await world.create(pod_manifest("a", nodeName="node-1"))
             await world.status("Pod", "a", phase="Running")
             await world.quiet(seconds=12)
             await annotate(world, heartbeat="stop")
@@ -112,7 +102,7 @@ def test_a_silent_node_is_found_out_and_its_pods_wait_for_it() -> None:
                 "Node node-1 status is now: NodeNotReady",
             ]
             # A pod that is bound now is not started, and a deleted one is not ended.
-            await world.create(pod("late"))
+            await world.create(pod_manifest("late", nodeName="node-1"))
             await world.quiet(seconds=310)
             leaving = await world.get("Pod", "a")
             assert "deletionTimestamp" in leaving["metadata"]
@@ -131,7 +121,7 @@ def test_a_silent_node_is_found_out_and_its_pods_wait_for_it() -> None:
 def test_a_deployment_leaves_a_silent_node() -> None:
     async def main() -> None:
         async with playing(nodes=2) as world:
-            body = deployment(replicas=4)
+            body = deployment_manifest(replicas=4)
             body["spec"]["template"]["spec"]["tolerations"] = [
                 {"key": UNREACHABLE, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5}
             ]
@@ -156,7 +146,7 @@ def test_a_deployment_leaves_a_silent_node() -> None:
 def test_only_no_execute_evicts(effect: str) -> None:
     async def main() -> None:
         async with playing(nodes=1, binder=False) as world:
-            await world.create(pod("a"))
+            await world.create(pod_manifest("a", nodeName="node-1"))
             await world.status("Pod", "a", phase="Running")
             taint = {"key": "dedicated", "value": "x", "effect": effect}
             await world.patch("Node", "node-1", {"spec": {"taints": [taint]}}, namespace="")

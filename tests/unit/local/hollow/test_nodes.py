@@ -11,16 +11,12 @@ from kuberth.clock import LoopClock
 from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.store.store import RevisionStore
 from kuberth.local.apiserver.verbs.core import Core
+from tests.manifests import pod_manifest
 from tests.unit.local.hollow.harness import playing, virtual
 
 
-def pod(name: str, *, annotations: dict[str, str] | None = None, **spec: Any) -> Obj:
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": "default", "annotations": annotations or {}},
-        "spec": {"containers": [{"name": "main", "image": "nginx"}], "restartPolicy": "Never", **spec},
-    }
+def pod_to_run(name: str, **more: Any) -> Obj:
+    return pod_manifest(name, restartPolicy="Never", **more)
 
 
 def conditions(obj: Obj) -> dict[str, str]:
@@ -71,9 +67,9 @@ def test_a_bound_pod_runs() -> None:
     async def main() -> None:
         async with playing(nodes=1) as world:
             init = [{"name": "init", "image": "busybox"}]
-            await world.create(pod("a", initContainers=init))
-            await world.create(pod("b"))
-            await world.create(pod("host", hostNetwork=True))
+            await world.create(pod_to_run("a", initContainers=init))
+            await world.create(pod_to_run("b"))
+            await world.create(pod_to_run("host", hostNetwork=True))
             for name in ("a", "b", "host"):
                 await world.status("Pod", name, phase="Running")
             found = await world.get("Pod", "a")
@@ -99,7 +95,7 @@ def test_a_pod_ends_after_its_annotated_duration(exit_code: str, phase: str, rea
     async def main() -> None:
         async with playing(nodes=1) as world:
             notes = {"kuberth.dev/run-seconds": "30", "kuberth.dev/exit-code": exit_code}
-            await world.create(pod("a", annotations=notes))
+            await world.create(pod_to_run("a", annotations=notes))
             await world.status("Pod", "a", phase="Running")
             await world.quiet(seconds=29)
             assert (await world.get("Pod", "a"))["status"]["phase"] == "Running"
@@ -113,7 +109,7 @@ def test_a_pod_ends_after_its_annotated_duration(exit_code: str, phase: str, rea
 def test_deletion_with_grace_is_finished_at_once() -> None:
     async def main() -> None:
         async with playing(nodes=1) as world:
-            await world.create(pod("a", terminationGracePeriodSeconds=3000))
+            await world.create(pod_to_run("a", terminationGracePeriodSeconds=3000))
             await world.status("Pod", "a", phase="Running")
             await world.delete("Pod", "a")
             await world.gone("Pod", "a", seconds=1)
@@ -124,7 +120,7 @@ def test_deletion_with_grace_is_finished_at_once() -> None:
 def test_a_pod_with_finalizers_looks_finished_while_it_stays() -> None:
     async def main() -> None:
         async with playing(nodes=1) as world:
-            body = pod("a")
+            body = pod_to_run("a")
             body["metadata"]["finalizers"] = ["example.com/wait"]
             await world.create(body)
             await world.status("Pod", "a", phase="Running")
@@ -139,7 +135,7 @@ def test_a_pod_with_finalizers_looks_finished_while_it_stays() -> None:
 def test_readiness_gates_hold_ready_back() -> None:
     async def main() -> None:
         async with playing(nodes=1) as world:
-            await world.create(pod("a", readinessGates=[{"conditionType": "example.com/lb"}]))
+            await world.create(pod_to_run("a", readinessGates=[{"conditionType": "example.com/lb"}]))
             found = await world.status("Pod", "a", phase="Running")
             assert conditions(found)["Ready"] == "False"
             gate = {"type": "example.com/lb", "status": "True"}
@@ -153,7 +149,7 @@ def test_readiness_gates_hold_ready_back() -> None:
 def test_pods_of_a_deleted_node_are_removed() -> None:
     async def main() -> None:
         async with playing(nodes=1) as world:
-            await world.create(pod("a"))
+            await world.create(pod_to_run("a"))
             await world.status("Pod", "a", phase="Running")
             await world.quiet(seconds=12)
             await world.delete("Node", "node-1", namespace="")
@@ -170,7 +166,7 @@ def test_a_node_made_by_hand_is_played_if_it_says_so() -> None:
             for name, notes in (("mine", {"kuberth.dev/hollow": "true"}), ("real", {})):
                 body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "annotations": notes}}
                 await world.create(body)
-                await world.create(pod(f"on-{name}", nodeName=name))
+                await world.create(pod_to_run(f"on-{name}", nodeName=name))
             await world.status("Pod", "on-mine", phase="Running", seconds=5)
             node = await world.core.get("nodes", "mine")
             assert conditions(node)["Ready"] == "True"
@@ -187,14 +183,14 @@ def test_after_a_restart_nodes_and_pods_go_on() -> None:
         clock = LoopClock(asyncio.get_running_loop(), epoch_ns=1_700_000_000 * 10**9)
         core = Core(store, clock=clock)
         async with playing(core, nodes=2) as world:
-            await world.create(pod("a", annotations={"kuberth.dev/run-seconds": "60"}))
+            await world.create(pod_to_run("a", annotations={"kuberth.dev/run-seconds": "60"}))
             await world.status("Pod", "a", phase="Running")
             await world.patch("Node", "node-1", {"metadata": {"labels": {"mine": "yes"}}}, namespace="")
         await asyncio.sleep(30)
         async with playing(core, nodes=3) as world:
             assert len(await world.all("Node")) == 3
             assert (await world.core.get("nodes", "node-1"))["metadata"]["labels"]["mine"] == "yes"
-            await world.create(pod("b"))
+            await world.create(pod_to_run("b"))
             await world.status("Pod", "b", phase="Running")
             addresses = [one["status"]["podIP"] for one in await world.all("Pod")]
             assert len(set(addresses)) == 2

@@ -17,17 +17,18 @@ from kuberth.local.apiserver.schema.catalogue import ROWS
 from kuberth.local.apiserver.schema.fields import fields_of
 from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.programs.up.cluster import EmbeddedCluster
+from tests.manifests import deployment_manifest, template_manifest
 from tests.unit.local.apiserver.odd_objects import typed
-from tests.unit.local.hollow.harness import World, deployment, playing, template, virtual
+from tests.unit.local.hollow.harness import World, playing, virtual
 
 LABELS = {"matchLabels": {"app": "odd"}}
-ONCE = template("odd", restartPolicy="Never")
+ONCE = template_manifest("odd", restartPolicy="Never")
 # What makes an object of a kind acceptable at all; odd fields come on top of it.
 SEEDS: dict[str, Obj] = {
-    "pods": {"spec": template()["spec"]},
-    "deployments.apps": {"spec": {"replicas": 1, "selector": LABELS, "template": template("odd")}},
-    "replicasets.apps": {"spec": {"replicas": 1, "selector": LABELS, "template": template("odd")}},
-    "statefulsets.apps": {"spec": {"replicas": 1, "selector": LABELS, "template": template("odd")}},
+    "pods": {"spec": template_manifest()["spec"]},
+    "deployments.apps": {"spec": {"replicas": 1, "selector": LABELS, "template": template_manifest("odd")}},
+    "replicasets.apps": {"spec": {"replicas": 1, "selector": LABELS, "template": template_manifest("odd")}},
+    "statefulsets.apps": {"spec": {"replicas": 1, "selector": LABELS, "template": template_manifest("odd")}},
     "jobs.batch": {"spec": {"template": ONCE}},
     "nodes": {"metadata": {"annotations": {"kuberth.dev/hollow": "true"}}},
     "persistentvolumes": {
@@ -79,7 +80,7 @@ CLAIMED = {
 }
 GATED = {
     "metadata": {"name": "a", "namespace": "default"},
-    "spec": {**template()["spec"], "schedulingGates": [{"name": "x/y"}]},
+    "spec": {**template_manifest()["spec"], "schedulingGates": [{"name": "x/y"}]},
 }
 QUOTA = {"metadata": {"name": "a", "namespace": "default"}, "spec": {"hard": {"cpu": None}}}
 WORDS = {"conditions": [{"type": "PodScheduled", "message": "[/x]", "status": "False"}, {"status": "x"}]}
@@ -101,7 +102,7 @@ def test_the_cluster_survives(objects: list[tuple[str, Obj, Obj]]) -> None:
             for name in ("a", "b"):  # an odd quota may rightly forbid what follows
                 with suppress(StatusError):
                     await world.core.delete("resourcequotas", name, namespace="default")
-            await world.create({**deployment("alive", replicas=2)})
+            await world.create({**deployment_manifest("alive", replicas=2)})
             await world.status("Deployment", "alive", availableReplicas=2)
             budget = {"minAvailable": 1, "selector": {"matchLabels": {"app": "alive"}}}
             metadata = {"name": "alive", "namespace": "default"}

@@ -8,7 +8,8 @@ import pytest
 
 from kuberth.local.apiserver.objects import Obj
 from kuberth.local.hollow.pod_states import deletion_order
-from tests.unit.local.hollow.harness import playing, template, virtual
+from tests.manifests import template_manifest
+from tests.unit.local.hollow.harness import playing, virtual
 
 
 def replica_set(name: str = "web", *, replicas: int = 3) -> Obj:
@@ -19,7 +20,7 @@ def replica_set(name: str = "web", *, replicas: int = 3) -> Obj:
         "spec": {
             "replicas": replicas,
             "selector": {"matchLabels": {"app": name}},
-            "template": template(name),
+            "template": template_manifest(name),
         },
     }
 
@@ -61,7 +62,7 @@ def test_exactly_as_many_as_asked_for_are_made() -> None:
 def test_orphans_that_match_are_adopted_and_pods_that_do_not_are_released() -> None:
     async def main() -> None:
         async with playing() as world:
-            orphan = {"apiVersion": "v1", "kind": "Pod", **template()}
+            orphan = {"apiVersion": "v1", "kind": "Pod", **template_manifest()}
             orphan["metadata"] = {"name": "alone", "namespace": "default", "labels": {"app": "web"}}
             await world.create(orphan)
             await world.create(replica_set(replicas=2))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tests.unit.local.hollow.harness import playing, template, virtual
+from tests.manifests import template_manifest
+from tests.unit.local.hollow.harness import playing, virtual
 
 
 def test_as_many_pods_as_asked_for() -> None:
@@ -13,7 +14,7 @@ def test_as_many_pods_as_asked_for() -> None:
                     "apiVersion": "v1",
                     "kind": "ReplicationController",
                     "metadata": {"name": "web", "namespace": "default"},
-                    "spec": {"replicas": 3, "template": template("web")},
+                    "spec": {"replicas": 3, "template": template_manifest("web")},
                 }
             )
             found = await world.status("ReplicationController", "web", readyReplicas=3, availableReplicas=3)

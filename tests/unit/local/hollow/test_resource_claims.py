@@ -8,6 +8,7 @@ import pytest
 
 from kuberth.local.apiserver.objects import Obj, name_of
 from kuberth.local.hollow.controllers.resource_claims import FINALIZER, POD_CLAIM_NAME, generated_prefix
+from tests.manifests import pod_manifest
 from tests.unit.local.hollow.harness import World, playing, virtual
 
 REQUESTS = {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu"}}]}}
@@ -21,18 +22,13 @@ RESULT = {"request": "gpu", "driver": "gpu.example.com", "pool": "node-1", "devi
 ALLOCATION = {"devices": {"results": [RESULT]}}
 
 
-def pod(name: str = "p", **spec: Any) -> Obj:
+def claiming_pod(name: str = "p", **spec: Any) -> Obj:
     claims = [{"name": "gpu", "resourceClaimTemplateName": "one-gpu"}]
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {"containers": [{"name": "main", "image": "x"}], "resourceClaims": claims, **spec},
-    }
+    return pod_manifest(name, **{"resourceClaims": claims, **spec})
 
 
 def shared_pod(name: str, **spec: Any) -> Obj:
-    return pod(name, resourceClaims=[{"name": "gpu", "resourceClaimName": "shared"}], **spec)
+    return claiming_pod(name, resourceClaims=[{"name": "gpu", "resourceClaimName": "shared"}], **spec)
 
 
 async def claim_of(world: World, name: str = "p") -> Obj:
@@ -71,7 +67,7 @@ async def bind(world: World, name: str) -> None:
 def test_a_claim_is_created_from_its_template_and_named_in_the_status() -> None:
     async def main() -> None:
         async with playing(nodes=1, binder=False) as world:
-            await world.create(pod())
+            await world.create(claiming_pod())
             await world.quiet()
             events = [event["reason"] for event in await world.all("Event")]
             assert set(events) == {"FailedResourceClaimCreation"}
@@ -112,7 +108,7 @@ def test_a_pod_starts_when_its_claim_is_allocated_and_reserved_for_it() -> None:
     async def main() -> None:
         async with playing(nodes=1, binder=False) as world:
             await world.create(TEMPLATE)
-            await world.create(pod())
+            await world.create(claiming_pod())
             claim = name_of(await claim_of(world))
             await bind(world, "p")
             await world.quiet()
@@ -133,7 +129,7 @@ def test_an_allocated_claim_is_reserved_for_a_pod_that_no_scheduler_placed() -> 
     async def main() -> None:
         async with playing(nodes=1, binder=False) as world:
             await world.create(TEMPLATE)
-            await world.create(pod(nodeName="node-1"))
+            await world.create(claiming_pod(nodeName="node-1"))
             claim = name_of(await claim_of(world))
             await world.patch("ResourceClaim", claim, {"metadata": {"finalizers": [FINALIZER]}})
             await world.patch("ResourceClaim", claim, {"status": {"allocation": ALLOCATION}}, sub="status")
@@ -146,7 +142,7 @@ def test_a_claim_goes_with_the_pod_it_was_made_for() -> None:
     async def main() -> None:
         async with playing(nodes=1, binder=False) as world:
             await world.create(TEMPLATE)
-            await world.create(pod())
+            await world.create(claiming_pod())
             claim = name_of(await claim_of(world))
             await allocate(world, claim, "p")
             await bind(world, "p")
@@ -161,7 +157,7 @@ def test_a_pod_that_is_done_needs_no_claim_though_it_stays() -> None:
     async def main() -> None:
         async with playing(nodes=1, binder=False) as world:
             await world.create(TEMPLATE)
-            body = pod(restartPolicy="Never")
+            body = claiming_pod(restartPolicy="Never")
             body["metadata"]["annotations"] = {"kuberth.dev/run-seconds": "5"}
             await world.create(body)
             claim = name_of(await claim_of(world))

@@ -16,7 +16,8 @@ from kuberth.local.apiserver.store.store import RevisionStore
 from kuberth.local.apiserver.verbs.core import Core
 from kuberth.local.hollow.nodes import HollowNodes
 from kuberth.local.hollow.running import CONTROLLERS, HollowCluster
-from tests.unit.local.hollow.harness import deployment, playing, virtual
+from tests.manifests import deployment_manifest
+from tests.unit.local.hollow.harness import playing, virtual
 
 
 def clock() -> LoopClock:
@@ -27,7 +28,7 @@ def clock() -> LoopClock:
 def test_each_controller_can_be_turned_off(off: str) -> None:
     async def main() -> None:
         async with playing(controllers=set(CONTROLLERS) - {off}) as world:
-            await world.create(deployment(replicas=2))
+            await world.create(deployment_manifest(replicas=2))
             await world.quiet(seconds=10)
             sets, pods = len(await world.all("ReplicaSet")), len(await world.all("Pod"))
             assert (sets, pods) == {"deployment": (0, 0), "replicaset": (1, 0)}.get(off, (1, 2))
@@ -82,7 +83,7 @@ def test_conflicts_and_refusals_are_survived() -> None:
         store = await RevisionStore.open(None)
         core = TroubledCore(store, clock=clock())
         async with playing(core, binder=False) as world:
-            await world.create(deployment(replicas=10))
+            await world.create(deployment_manifest(replicas=10))
             for number in (1, 2, 3):
                 patch = {"spec": {"template": {"metadata": {"annotations": {"v": str(number)}}}}}
                 await world.patch("Deployment", "web", patch)
@@ -129,7 +130,7 @@ def test_a_rollout_goes_on_after_restarts_at_any_moment() -> None:
         store = await RevisionStore.open(None)
         core = Core(store, clock=clock())
         async with playing(core) as world:
-            await world.create(deployment(replicas=10))
+            await world.create(deployment_manifest(replicas=10))
             await world.status("Deployment", "web", availableReplicas=10)
             await world.patch(
                 "Deployment", "web", {"spec": {"template": {"metadata": {"annotations": {"v": "2"}}}}}

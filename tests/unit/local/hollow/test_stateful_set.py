@@ -14,7 +14,8 @@ from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.resources import ServedResource
 from kuberth.local.apiserver.store.store import RevisionStore
 from kuberth.local.apiserver.verbs.core import Core
-from tests.unit.local.hollow.harness import World, playing, template, virtual
+from tests.manifests import template_manifest
+from tests.unit.local.hollow.harness import World, playing, virtual
 
 REVISIONS = "controllerrevisions.apps"
 CLAIM = {
@@ -62,7 +63,7 @@ def stateful_set(name: str = "db", *, replicas: int = 3, **spec: Any) -> Obj:
             "replicas": replicas,
             "serviceName": name,
             "selector": {"matchLabels": {"app": name}},
-            "template": template(name),
+            "template": template_manifest(name),
             **spec,
         },
     }
@@ -101,7 +102,7 @@ def test_a_rolling_update_goes_down_to_the_partition() -> None:
             await world.create(stateful_set(updateStrategy=strategy))
             await world.status("StatefulSet", "db", readyReplicas=3)
             await world.patch(
-                "StatefulSet", "db", {"spec": {"template": template("db", annotations={"v": "2"})}}
+                "StatefulSet", "db", {"spec": {"template": template_manifest("db", annotations={"v": "2"})}}
             )
             await world.status("StatefulSet", "db", updatedReplicas=2, readyReplicas=3)
             await world.quiet()
