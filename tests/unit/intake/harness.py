@@ -11,7 +11,7 @@ from kuberth.config import FeatureGates, load
 from kuberth.framework.queued_pod import QueuedPod
 from kuberth.testing import FakeClock, MemoryApi
 from kuberth.testing.harness import API_VERSION
-from tests.unit.queue.harness import START_NS, queue_of_each
+from tests.unit.queue.harness import START_NS, pop_named, queue_of_each, requeue_rejected
 
 
 class IntakeHarness:
@@ -55,7 +55,7 @@ class IntakeHarness:
 
     def attempt(self, name: str) -> QueuedPod:
         """Let a pod, the next one, fail a real scheduling cycle."""
-        queued = self._pop(name)
+        queued = pop_named(self.queue, name)
         # As the loop does it with a pod it has popped.
         self.scheduler.loop._schedule(queued, self.scheduler.runners[queued.pod.spec.scheduler_name])
         assert self.queue.get(queued.key) is queued, "it was not rejected"
@@ -63,15 +63,8 @@ class IntakeHarness:
 
     def reject(self, name: str, *plugins: str) -> QueuedPod:
         """Let the next pod be rejected by these plugins, whatever they would say."""
-        queued = self._pop(name)
-        queued.unschedulable_plugins = set(plugins)
-        self.queue.requeue(queued)
-        return queued
-
-    def _pop(self, name: str) -> QueuedPod:
-        queued = self.queue.pop_nowait()
-        assert queued is not None, f"nothing to pop where {name} is expected"
-        assert queued.pod.metadata.name == name
+        queued = pop_named(self.queue, name)
+        requeue_rejected(self.queue, queued, *plugins)
         return queued
 
     @property

@@ -23,6 +23,7 @@ from kuberth.framework.extension_points import (
 )
 from kuberth.framework.status import SKIP, Status
 from kuberth.framework.verdict import Verdict
+from kuberth.testing import make_pod
 
 
 def evaluator(
@@ -105,3 +106,8 @@ def _scores(plugin: ScorePlugin, state: CycleState, pod: Pod, nodes: Nodes) -> l
     scores = plugin.score_nodes(state, pod, nodes)
     assert isinstance(scores, np.ndarray)
     return [int(score) for score in scores]
+
+
+def member(name: str, group: str = "g", **more: Any) -> Pod:
+    """A pod of a pod group that requests one CPU."""
+    return make_pod(name, uid=name, cpu="1", schedulingGroup={"podGroupName": group}, **more)

@@ -18,6 +18,7 @@ from kuberth.plugins.default_preemption.eviction import Evictions
 from kuberth.plugins.default_preemption.plugin import DefaultPreemption
 from kuberth.testing import make_node, make_pod
 from tests.integration.test_gangs import make_group
+from tests.unit.plugins.harness import member
 
 GATES = {
     "GenericWorkload": True,
@@ -26,10 +27,6 @@ GATES = {
     "TopologyAwareWorkloadScheduling": True,
 }
 KEY = "default/g"
-
-
-def member(name: str, group: str = "g", **more: Any) -> Pod:
-    return make_pod(name, uid=name, cpu="1", schedulingGroup={"podGroupName": group}, **more)
 
 
 def running(name: str, priority: int, *, started: int = 0, **more: Any) -> Pod:

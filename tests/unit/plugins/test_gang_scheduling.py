@@ -27,6 +27,7 @@ from kuberth.framework import (
 from kuberth.plugins.gang_scheduling.plugin import PERMIT_SECONDS, GangScheduling
 from kuberth.testing import make_node, make_pod
 from tests.integration.test_gangs import make_group
+from tests.unit.plugins.harness import member
 
 GATES = FeatureGates(
     {
@@ -37,10 +38,6 @@ GATES = FeatureGates(
     }
 )
 ZONE = "zone"
-
-
-def member(name: str, group: str = "g", **more: Any) -> Pod:
-    return make_pod(name, uid=name, cpu="1", schedulingGroup={"podGroupName": group}, **more)
 
 
 class World:

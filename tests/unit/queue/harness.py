@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from kuberth.api.core import Pod
-from kuberth.clock import NANOSECONDS
+from kuberth.clock import NANOSECONDS, Clock
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.cluster.table import ClusterTable
 from kuberth.framework.cluster_events import Action, ClusterEvent, Hint, HintFunction, Resource
@@ -74,7 +74,7 @@ def on(plugin: str, *events: ClusterEvent, hint: HintFunction | None = None) -> 
 
 
 def make_context(
-    clock: FakeClock | None = None,
+    clock: Clock | None = None,
     *,
     sort: QueueSortPlugin | None = None,
     hints: Iterable[RegisteredHint] = (),
@@ -83,20 +83,20 @@ def make_context(
     **settings: Any,
 ) -> QueueContext:
     outside = Outside()
-    return QueueContext(
-        sort=sort or ByPriority(),
-        clock=clock or FakeClock(START_NS),
-        cluster=cluster or ClusterTable(),
-        nominator=Nominator(),
-        metrics=SchedulerMetrics(),
-        stores=Stores(),
-        api=MemoryApi(),
-        recorder=outside,
-        spawn=outside.spawn,
-        pre_enqueue={SCHEDULER: pre_enqueue},
-        hints={SCHEDULER: [*hints, *on(GATES, GATES_GONE, hint=after_own_gates_are_gone)]},
-        **settings,
-    )
+    defaults: dict[str, Any] = {
+        "sort": sort or ByPriority(),
+        "clock": clock or FakeClock(START_NS),
+        "cluster": cluster or ClusterTable(),
+        "nominator": Nominator(),
+        "metrics": SchedulerMetrics(),
+        "stores": Stores(),
+        "api": MemoryApi(),
+        "recorder": outside,
+        "spawn": outside.spawn,
+        "pre_enqueue": {SCHEDULER: pre_enqueue},
+        "hints": {SCHEDULER: [*hints, *on(GATES, GATES_GONE, hint=after_own_gates_are_gone)]},
+    }
+    return QueueContext(**{**defaults, **settings})
 
 
 class QueueHarness:
@@ -124,10 +124,7 @@ class QueueHarness:
         return new
 
     def pop(self, name: str) -> QueuedPod:
-        queued = self.queue.pop_nowait()
-        assert queued is not None, f"nothing to pop where {name} is expected"
-        assert queued.pod.metadata.name == name
-        return queued
+        return pop_named(self.queue, name)
 
     def pop_names(self) -> list[str]:
         """Pop until nothing is left."""
@@ -138,9 +135,7 @@ class QueueHarness:
 
     def reject(self, queued: QueuedPod, *plugins: str, pending: Sequence[str] = ()) -> None:
         """The attempt failed: by these plugins, or by an error if there are none."""
-        queued.unschedulable_plugins = set(plugins)
-        queued.pending_plugins = set(pending)
-        self.queue.requeue(queued)
+        requeue_rejected(self.queue, queued, *plugins, pending=pending)
 
     def fail(self, name: str, *plugins: str, pending: Sequence[str] = (), **pod: Any) -> Pod:
         """Add a pod to an empty queue and let its first attempt fail."""
@@ -152,6 +147,23 @@ class QueueHarness:
     def queues(self) -> dict[str, str]:
         """Which queue every waiting pod is in."""
         return queue_of_each(self.queue)
+
+
+def pop_named(queue: SchedulingQueue, name: str) -> QueuedPod:
+    """Pop a pod, which must be this one."""
+    queued = queue.pop_nowait()
+    assert queued is not None, f"nothing to pop where {name} is expected"
+    assert queued.pod.metadata.name == name
+    return queued
+
+
+def requeue_rejected(
+    queue: SchedulingQueue, queued: QueuedPod, *plugins: str, pending: Sequence[str] = ()
+) -> None:
+    """Return a popped pod that these plugins rejected; without plugins its attempt ended with an error."""
+    queued.unschedulable_plugins = set(plugins)
+    queued.pending_plugins = set(pending)
+    queue.requeue(queued)
 
 
 def queue_of_each(queue: SchedulingQueue) -> dict[str, str]:

@@ -22,7 +22,16 @@ from kuberth.queue.interface import QueueContext, SchedulingQueue
 from kuberth.queue.priority_queue import PriorityQueue
 from kuberth.testing import FakeClock, MemoryApi, make_node, make_pod, run_in_virtual_time
 from kuberth.testing.harness import World, running
-from tests.unit.queue.harness import NODE_ADD, START_NS, make_context, on, queue_of_each, with_metadata
+from tests.unit.queue.harness import (
+    NODE_ADD,
+    START_NS,
+    make_context,
+    on,
+    pop_named,
+    queue_of_each,
+    requeue_rejected,
+    with_metadata,
+)
 
 NAME = "tests.unit.queue.test_guard.Fragile"
 
@@ -84,14 +93,10 @@ class GuardHarness:
         return made
 
     def pop(self, name: str) -> QueuedPod:
-        queued = self.queue.pop_nowait()
-        assert queued is not None
-        assert queued.pod.metadata.name == name
-        return queued
+        return pop_named(self.queue, name)
 
     def reject(self, queued: QueuedPod, *plugins: str) -> None:
-        queued.unschedulable_plugins = set(plugins)
-        self.queue.requeue(queued)
+        requeue_rejected(self.queue, queued, *plugins)
 
     def wait(self, seconds: float) -> float:
         self.clock.advance(seconds)

@@ -15,13 +15,13 @@ from kuberth.informers.store import Store
 from kuberth.outcomes.failure_handling import FailureHandler
 from kuberth.outcomes.placement import Placement
 from kuberth.outcomes.rejection import Rejection
-from kuberth.queue.interface import QueueContext
 from kuberth.queue.priority_queue import PriorityQueue
 from kuberth.scheduling.cycle import SchedulingCycle
 from kuberth.scheduling.extended_cycle import ExtendedCycle
 from kuberth.scheduling.loop import SchedulingLoop
 from kuberth.testing import FakeClock
 from tests.unit.framework.harness import Framework, framework
+from tests.unit.queue.harness import make_context
 
 
 @dataclass
@@ -96,9 +96,9 @@ def make_harness(
     made = framework(*plugins, clock=clock, **options)
     name = made.profile.scheduler_name
     queue = PriorityQueue(
-        QueueContext(
+        make_context(
+            clock,
             sort=made.profile.queue_sort,
-            clock=clock,
             cluster=made.cluster,
             nominator=made.nominator,
             metrics=made.metrics,
@@ -106,8 +106,8 @@ def make_harness(
             api=made.api,
             recorder=made.outside,
             spawn=made.outside.spawn,
-            pre_enqueue={name: lambda pod, first: made.runner.run_pre_enqueue(pod, first=first)},
-            hints={name: made.profile.hints},
+            pre_enqueue=lambda pod, first: made.runner.run_pre_enqueue(pod, first=first),
+            hints=made.profile.hints,
         )
     )
     written = Written()
