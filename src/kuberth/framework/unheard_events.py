@@ -37,7 +37,7 @@ _INSTEAD: Final = {
     Resource.POD: "a pod has no such change: use an action UPDATE_POD_..., or Resource.NODE",
     Resource.NODE: "a node has no such change: use an action UPDATE_NODE_..., or Resource.ASSIGNED_POD",
 }
-_OTHERS: Final = "updates of this kind are not told apart: use Action.UPDATE"
+_OTHERS: Final = "updates of this kind are not distinguished: use Action.UPDATE"
 
 
 def unheard(event: ClusterEvent, *, gangs: bool) -> Iterator[str]:

@@ -20,7 +20,7 @@ from kuberth.framework import (
 )
 from kuberth.framework.unheard_events import unheard
 from kuberth.testing import MemoryApi, profile, run_in_virtual_time
-from tests.unit.framework.rig import framework, plugin
+from tests.unit.framework.harness import framework, plugin
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_events_that_may_come(resource: str, action: Action) -> None:
         (
             Resource.PERSISTENT_VOLUME,
             Action.ADD | Action.UPDATE_NODE_LABEL,
-            "PersistentVolume UpdateNodeLabel never comes; updates of this kind are not told apart: use",
+            "PersistentVolume UpdateNodeLabel never comes; updates of this kind are not distinguished: use",
         ),
     ],
 )
