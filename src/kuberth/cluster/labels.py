@@ -31,6 +31,7 @@ class LabelColumn(InternedColumn[str | None]):
     def __init__(self, key: str, ids: NDArray[np.int32]) -> None:
         super().__init__(0, None)
         self.ids = ids
+        """The value id of each row. Read-only and shared with other columns while no node has the key."""
         self.key = key
         """The label key whose values these are."""
         self._answers: dict[Requirement, tuple[int, NDArray[np.bool_]]] = {}
