@@ -8,12 +8,15 @@ from kuberth.local.memory_api import MemoryApi
 from kuberth.testing.clock import FakeClock
 from kuberth.testing.factories import make_namespace, make_node, make_pod
 from kuberth.testing.harness import World, profile, running, running_with
+from kuberth.testing.queue_contract import QUEUE_CONTRACT, QueueRule, make_queue_context, queue_contract
 from kuberth.testing.recording import OutsideRead, ReadRecorder, assert_reads_only
 
 __all__ = [
+    "QUEUE_CONTRACT",
     "FakeClock",
     "MemoryApi",
     "OutsideRead",
+    "QueueRule",
     "ReadRecorder",
     "VirtualTimeLoop",
     "World",
@@ -21,7 +24,9 @@ __all__ = [
     "make_namespace",
     "make_node",
     "make_pod",
+    "make_queue_context",
     "profile",
+    "queue_contract",
     "run_in_virtual_time",
     "running",
     "running_with",
