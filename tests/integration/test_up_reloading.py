@@ -79,6 +79,12 @@ async def reasons(cluster: EmbeddedCluster) -> set[str]:
     return {event["reason"] for event in events if event["regarding"].get("name") == "kuberth-scheduler"}
 
 
+async def uids_of_events(cluster: EmbeddedCluster) -> set[str]:
+    """What `kubectl describe` looks for: the uids of the objects that events are about."""
+    events = (await cluster.core.list("events", namespace="kube-system"))["items"]
+    return {event["involvedObject"].get("uid", "") for event in events}
+
+
 Scenario = Callable[[EmbeddedCluster, list[str]], Awaitable[None]]
 
 
@@ -114,6 +120,9 @@ def test_an_edited_config_map_is_in_force_at_once(tmp_path: Path, monkeypatch: p
     async def scenario(cluster: EmbeddedCluster, reports: list[str]) -> None:
         await config_map(cluster, {"config.yaml": CONFIG})
         await until(reports, "in force (ConfigMap kube-system/kuberth-scheduler)")
+        found = await cluster.core.get("configmaps", "kuberth-scheduler", namespace="kube-system")
+        while found["metadata"]["uid"] not in await uids_of_events(cluster):  # noqa: ASYNC110 - of the cluster
+            await asyncio.sleep(0.02)
         assert {await pod_on(cluster, f"p{number}") for number in range(4)} == {"node-1"}
         unknown, elsewhere = {"config.yaml": CONFIG.replace("OnlyOne", "Nobody")}, {"other.yaml": CONFIG}
         for failures, bad in enumerate((unknown, elsewhere), start=1):

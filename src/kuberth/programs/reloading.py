@@ -80,10 +80,10 @@ class Reloading:
         read: Callable[[], Awaitable[Rules]],
         *,
         sources: Sequence[RuleSource],
-        regarding: Any,
+        regarding: Callable[[], Any],
         report: Callable[[str], None] = logger.info,
     ) -> None:
-        """`regarding` is the object that events are about; `report` gets messages about success."""
+        """`regarding` returns the object that events are about; `report` gets messages about success."""
         self._scheduler = scheduler
         self._read = read
         self._sources = sources
@@ -134,5 +134,5 @@ class Reloading:
         return True
 
     def _record(self, reason: str, note: str, *, warning: bool = False) -> None:
-        event = PodEvent(self._regarding, reason, "Reloading", note[:1024], warning=warning)
+        event = PodEvent(self._regarding(), reason, "Reloading", note[:1024], warning=warning)
         self._scheduler.recorder.record(event)

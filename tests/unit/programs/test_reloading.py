@@ -38,7 +38,7 @@ class Scene:
             world.scheduler,
             self.read,
             sources=[RuleSource("the source", self.look)],
-            regarding=LEASE,
+            regarding=lambda: LEASE,
             report=self.reports.append,
         )
 

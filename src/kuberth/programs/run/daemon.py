@@ -216,7 +216,7 @@ def _reloading(settings: Settings, scheduler: Scheduler) -> Reloading | None:
 
     election = settings.config.leader_election
     lease = Lease(metadata=ObjectMeta(name=election.resource_name, namespace=election.resource_namespace))
-    return Reloading(scheduler, read, sources=[file_source(settings.config_file)], regarding=lease)
+    return Reloading(scheduler, read, sources=[file_source(settings.config_file)], regarding=lambda: lease)
 
 
 @asynccontextmanager

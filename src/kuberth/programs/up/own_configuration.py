@@ -34,7 +34,7 @@ class OwnConfiguration:
     def __init__(self, core: Core) -> None:
         self._core = core
         self.source = RuleSource(f"ConfigMap {NAMESPACE}/{NAME}", self._version)
-        self.reference = ConfigMapReference({"metadata": {"namespace": NAMESPACE, "name": NAME}})
+        self._uid = ""
 
     def read_with(self, rules: Callable[[str | None], Rules]) -> Callable[[], Awaitable[Rules]]:
         """How the rules are read, given how they are made of a text."""
@@ -43,6 +43,12 @@ class OwnConfiguration:
             return rules(await self._text())
 
         return read
+
+    def reference(self) -> ConfigMapReference:
+        """The ConfigMap as events name it, with the uid that it had when it was last read: `kubectl describe`
+        looks events up by it."""
+        uid = {"uid": self._uid} if self._uid else {}
+        return ConfigMapReference({"metadata": {"namespace": NAMESPACE, "name": NAME, **uid}})
 
     async def _version(self) -> object:
         found = await self._object()
@@ -59,8 +65,10 @@ class OwnConfiguration:
 
     async def _object(self) -> Obj | None:
         try:
-            return await self._core.get("configmaps", NAME, namespace=NAMESPACE)
+            found = await self._core.get("configmaps", NAME, namespace=NAMESPACE)
         except StatusError as error:
             if error.code == 404:
                 return None
             raise
+        self._uid = found["metadata"].get("uid", "")
+        return found
