@@ -9,16 +9,23 @@ from __future__ import annotations
 import inspect
 import sys
 import textwrap
+import types
+import typing
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import griffe
+import msgspec
 
+from kuberth.api.core import Node, Pod
+from kuberth.api.meta import ObjectMeta
 from kuberth.framework.extension_points import EXTENSION_POINTS
 
 ROOT: Final = Path(__file__).parents[1]
+FIELDS: Final = "Fields of pods and nodes"
+"""The section of structs, which have no descriptions of their own."""
 PAGE: Final = ROOT / "docs" / "reference.md"
 
 
@@ -161,6 +168,15 @@ SECTIONS: Final = (
         ),
     ),
     Section(
+        FIELDS,
+        "The structs that `Pod`, `Node` and `ObjectMeta` consist of, with the Python names and types of "
+        "their fields; the JSON names are the same in camelCase. Structs are frozen: "
+        "`msgspec.structs.replace` makes a changed copy. A field that an object lacks has its default: an "
+        "empty text, mapping or tuple, 0, False, or None where the type says so. Quantities are text: "
+        "`kuberth.api.quantity.parse` reads them. Sources of volumes are in `kuberth.api.volumes`.",
+        (),
+    ),
+    Section(
         "Cluster events and hints",
         "A plugin that rejects pods says which changes may help them. An event is a resource and an action; "
         "of several actions at once, write `Action.ADD | Action.UPDATE_NODE_LABEL`.",
@@ -246,6 +262,7 @@ SECTIONS: Final = (
             *of("kuberth.testing", "make_node", "make_pod", "make_namespace", "running", "running_with"),
             *of("kuberth.testing", "profile", "World"),
             *of("kuberth.testing", "assert_reads_only", "ReadRecorder", "OutsideRead"),
+            *of("kuberth.testing", "queue_contract", "QUEUE_CONTRACT", "QueueRule", "make_queue_context"),
             Entry(
                 "kuberth.testing",
                 "MemoryApi",
@@ -286,6 +303,8 @@ def page() -> str:
         parts.append(f"\n## {section.title}\n\n{textwrap.fill(section.text, _WIDTH)}\n")
         if section is SECTIONS[0]:
             parts.append(_points_table())
+        if section.title == FIELDS:
+            parts += _field_tables(Pod, Node, ObjectMeta)
         parts += [_described(entry, _find(root, entry), holes) for entry in section.entries]
     if holes:
         raise UndocumentedError(", ".join(holes))
@@ -313,6 +332,42 @@ def _points_table() -> str:
         name = point.interface.__name__
         rows.append(f"| `{point.key}` | [`{name}`](#{name.lower()}) | {answers} |\n")
     return "".join(rows)
+
+
+def _field_tables(*roots: type[msgspec.Struct]) -> Iterator[str]:
+    """A table of fields for each struct, and for the structs that its fields are made of."""
+    found = dict.fromkeys(roots)
+    for struct in (waiting := list(roots)):
+        annotations = typing.get_type_hints(struct)
+        yield f"\n### {struct.__name__}\n\n`from {struct.__module__} import {struct.__name__}`\n\n"
+        yield "| field | type |\n|---|---|\n"
+        for each in msgspec.structs.fields(struct):
+            annotation = annotations[each.name]
+            yield f"| `{each.name}` | `{_type_text(annotation)}` |\n"
+            for inner in _structs_in(annotation):
+                if inner not in found and inner.__module__ != "kuberth.api.volumes":
+                    found[inner] = None
+                    waiting.append(inner)
+
+
+def _structs_in(annotation: Any) -> Iterator[type[msgspec.Struct]]:
+    if isinstance(annotation, type) and issubclass(annotation, msgspec.Struct):
+        yield annotation
+    for argument in typing.get_args(annotation):
+        yield from _structs_in(argument)
+
+
+def _type_text(annotation: Any) -> str:
+    """The type as a reader writes it, without modules."""
+    if annotation is type(None):
+        return "None"
+    arguments = typing.get_args(annotation)
+    if not arguments:
+        return "..." if annotation is ... else str(getattr(annotation, "__name__", annotation))
+    texts = [_type_text(each) for each in arguments]
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
+        return " \\| ".join(texts)
+    return f"{typing.get_origin(annotation).__name__}[{', '.join(texts)}]"
 
 
 def _described(entry: Entry, target: griffe.Object, holes: list[str]) -> str:

@@ -29,3 +29,15 @@ def test_the_page_is_what_the_docstrings_say() -> None:
 )
 def test_every_public_name_is_on_it(names: list[str]) -> None:
     assert set(names) <= DESCRIBED | FOR_THE_SCHEDULER
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        "| `tolerations` | `tuple[Toleration, ...]` |",
+        "| `deletion_timestamp` | `datetime \\| None` |",
+        "| `allocatable: Column` | [resource, row]: what nodes offer, in milli-CPU, bytes, or units. |",
+    ],
+)
+def test_it_has_the_fields_of_pods_and_nodes(row: str) -> None:
+    assert row in page()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Final
+from typing import ClassVar, Final, TypeVar
 
 Labels = tuple[str, ...]
 
@@ -106,6 +106,7 @@ class Histogram(_Described):
 
 
 Family = Counter | ComputedGauge | Histogram
+F = TypeVar("F", Counter, Gauge, ComputedGauge, Histogram)
 
 
 def exponential_buckets(start: float, factor: float, count: int) -> list[float]:
@@ -302,11 +303,32 @@ class SchedulerMetrics(MetricSet):
     groups: PodGroupMetrics | None = None
     """Families of pod groups, if pods are scheduled in groups."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._added: dict[str, Family] = {}
+
+    def add(self, family: F) -> F:
+        """Serve a family of a plugin or a queue, and return it.
+
+        If one of this name was added before, as by the plugin that a reload has replaced, that one is
+        returned and goes on. ValueError: the name is taken by a family of the scheduler, or by one of another
+        type or other labels.
+        """
+        taken = {each.name: each for each in self.families()}.get(family.name)
+        if taken is None:
+            self._added[family.name] = family
+            return family
+        is_same = self._added.get(family.name) is taken and taken.labels == family.labels
+        if not is_same or not isinstance(taken, type(family)):
+            raise ValueError(f"the metric {family.name} exists already, labels {taken.labels}; rename yours")
+        return taken
+
     def families(self) -> Iterator[Family]:
         """Every family, for exposition."""
         yield from super().families()
         if self.groups is not None:
             yield from self.groups.families()
+        yield from self._added.values()
 
 
 class ClientMetrics(MetricSet):

@@ -58,15 +58,16 @@ class World:
         """The pod as the API has it now."""
         return self.api.read(Pod, f"{namespace}/{name}")
 
-    def node_of(self, name: str) -> str:
+    def node_of(self, name: str, *, namespace: str = "default") -> str:
         """The node the pod is bound to, or ""."""
-        return self.pod(name).spec.node_name
+        return self.pod(name, namespace=namespace).spec.node_name
 
     def queue_of(self, name: str, *, namespace: str = "default") -> str:
         """The queue the pod waits in, "in flight", or "" if the queue does not know it."""
         queue = self.scheduler.queue
-        in_flight = {pod.metadata.name for pod in queue.in_flight()}
-        return queue.queue_of(f"{namespace}/{name}") or ("in flight" if name in in_flight else "")
+        in_flight = {(pod.metadata.namespace, pod.metadata.name) for pod in queue.in_flight()}
+        flies = (namespace, name) in in_flight
+        return queue.queue_of(f"{namespace}/{name}") or ("in flight" if flies else "")
 
     def events(self, reason: str) -> list[str]:
         """The notes of the events with this reason."""
@@ -80,13 +81,17 @@ class World:
             assert loop.time() < deadline, f"not within {seconds} virtual seconds; queues: {self._queues()}"
             await asyncio.sleep(0.01)
 
-    async def bound(self, *names: str, seconds: float = 60.0) -> None:
+    async def bound(self, *names: str, namespace: str = "default", seconds: float = 60.0) -> None:
         """Return when these pods have a node."""
-        await self.until(lambda: all(self.node_of(name) for name in names), seconds=seconds)
+        await self.until(
+            lambda: all(self.node_of(name, namespace=namespace) for name in names), seconds=seconds
+        )
 
-    async def in_queue(self, name: str, queue: str, *, seconds: float = 60.0) -> None:
+    async def in_queue(
+        self, name: str, queue: str, *, namespace: str = "default", seconds: float = 60.0
+    ) -> None:
         """Return when the pod waits in this queue."""
-        await self.until(lambda: self.queue_of(name) == queue, seconds=seconds)
+        await self.until(lambda: self.queue_of(name, namespace=namespace) == queue, seconds=seconds)
 
     async def quiet(self, *, seconds: float = 0.5) -> None:
         """Let some virtual time pass."""

@@ -8,7 +8,9 @@ import pytest
 
 from kuberth.observe.metrics import (
     ClientMetrics,
+    Counter,
     Family,
+    Gauge,
     HealthMetrics,
     Histogram,
     LeaderElectionMetrics,
@@ -148,3 +150,28 @@ def test_health_results() -> None:
         health.observe("ping", "readyz", healthy=healthy)
     assert health.last.values == {("ping", "readyz"): 0}
     assert health.total.values == {("ping", "readyz", "success"): 1, ("ping", "readyz", "error"): 2}
+
+
+def test_a_family_of_a_plugin_is_served_and_survives_a_reload() -> None:
+    metrics = SchedulerMetrics()
+    first = metrics.add(Counter("example_refusals_total", "Refusals.", ("team",)))
+    first.inc(("a",))
+    again = metrics.add(Counter("example_refusals_total", "Refusals.", ("team",)))
+    assert again is first
+    assert first in list(metrics.families())
+
+
+@pytest.mark.parametrize(
+    "family",
+    [
+        Counter("scheduler_pending_pods", "Another.", ("queue",)),
+        Counter("example_total", "Other labels.", ("a", "b")),
+        Gauge("example_total", "Another type.", ("a",)),
+    ],
+    ids=["ours", "labels", "type"],
+)
+def test_a_name_that_is_taken_is_an_error(family: Counter) -> None:
+    metrics = SchedulerMetrics()
+    metrics.add(Counter("example_total", "Mine.", ("a",)))
+    with pytest.raises(ValueError, match="exists already"):
+        metrics.add(family)
