@@ -157,6 +157,14 @@ class UnreachableError(ApiError):
         super().__init__(message, reason="Unreachable")
 
 
+def described(exc: BaseException) -> str:
+    """The text of an exception with its type; a KuberthError's text says it all by itself."""
+    name, text = type(exc).__name__, str(exc)
+    if not text:
+        return name
+    return text if isinstance(exc, KuberthError) else f"{name}: {text}"
+
+
 def reraise_interrupt(exc: BaseException) -> None:
     """Ctrl-C that Python itself turned into an exception is the user's, wherever it happens to strike."""
     if isinstance(exc, KeyboardInterrupt) and signal.getsignal(signal.SIGINT) is signal.default_int_handler:

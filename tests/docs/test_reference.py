@@ -36,7 +36,7 @@ def test_every_public_name_is_on_it(names: list[str]) -> None:
     [
         "| `tolerations` | `tuple[Toleration, ...]` |",
         "| `deletion_timestamp` | `datetime \\| None` |",
-        "| `allocatable: Column` | [resource, row]: what nodes offer, in milli-CPU, bytes, or units. |",
+        "| `allocatable` | `Mapping[str, str \\| int \\| float]` |",
     ],
 )
 def test_it_has_the_fields_of_pods_and_nodes(row: str) -> None:

@@ -219,7 +219,9 @@ def test_a_store_of_an_unregistered_type_is_reported_at_the_start() -> None:
     class Unknown(Wire):
         metadata: ObjectMeta = ObjectMeta()
 
-    with pytest.raises(ConfigError, match=r"plugin 'Waiting' cannot be initialized: Unknown is no kind"):
+    with pytest.raises(
+        ConfigError, match=r"plugin 'Waiting' cannot be initialized: TypeError: Unknown is no kind"
+    ):
         made(plugin=lambda _args, handle: handle.stores.of(Unknown))
 
 

@@ -143,7 +143,7 @@ def test_a_failure_is_reported_for_its_pod_and_quoted_for_the_others() -> None:
     async def scenario() -> None:
         plugin = BreaksAtTheSecond()
         async with breaking(plugin) as world:
-            own = "plugin 'BreaksAtTheSecond' at Filter: broken"
+            own = "plugin 'BreaksAtTheSecond' at Filter: RuntimeError: broken"
             others = f"failed to schedule other pod from a pod group: {own}"
             tried, failed = plugin.asked[:2]
             (untried,) = {"g-0", "g-1", "g-2"} - {tried, failed}

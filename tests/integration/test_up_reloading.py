@@ -12,6 +12,8 @@ import pytest
 
 from kuberth.cli.context import Extras, build_registry
 from kuberth.cli.up_rules import RuleReader
+from kuberth.config import load
+from kuberth.framework import FilterPlugin
 from kuberth.local.manifests import Manifest
 from kuberth.programs.up.cluster import ClusterSettings, EmbeddedCluster, apply, running_cluster
 
@@ -158,3 +160,34 @@ def test_a_saved_module_decides_the_next_pod(tmp_path: Path, monkeypatch: pytest
         assert await pod_on(cluster, "fourth") == "node-3"
 
     play(scenario, tmp_path, monkeypatch)
+
+
+def test_a_plugin_that_does_not_start_ends_the_start_with_its_name() -> None:
+    class Stuck(FilterPlugin):
+        name = "Stuck"
+
+        async def start(self) -> None:
+            raise OSError("port 1 is taken")
+
+        def filter(self, _state: Any, _pod: Any, _node: Any) -> None: ...
+
+    registry = build_registry(Extras(plugins={"Stuck": Stuck}), [])
+    tree = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+    enabled = {"plugins": {"multiPoint": {"enabled": [{"name": "Stuck"}]}}}
+    settings = ClusterSettings(
+        nodes=1, port=0, registry=registry, config=load({**tree, "profiles": [enabled]})
+    )
+
+    async def scene() -> None:
+        async with asyncio.timeout(60), running_cluster(settings):
+            pytest.fail("it started")
+
+    with pytest.raises(BaseExceptionGroup) as raised:
+        asyncio.run(scene())
+    assert "plugin 'Stuck' failed in start: OSError: port 1 is taken" in str(leaves(raised.value))
+
+
+def leaves(error: BaseException) -> list[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        return [leaf for each in error.exceptions for leaf in leaves(each)]
+    return [error]

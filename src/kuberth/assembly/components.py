@@ -12,7 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from typing import Any, Final, Protocol
 
-from kuberth.errors import KuberthError, reraise_interrupt
+from kuberth.errors import KuberthError, described, reraise_interrupt
 
 logger = logging.getLogger(__name__)
 
@@ -87,7 +87,7 @@ class Components:
                     raise
                 logger.error("%s failed in start", name, exc_info=exc)
                 await self.close()
-                raise KuberthError(f"{name} failed in start: {type(exc).__name__}: {exc}") from exc
+                raise KuberthError(f"{name} failed in start: {described(exc)}") from exc
             if name not in self._to_close:
                 self._to_close.append(name)
         self._in_force = True

@@ -14,7 +14,7 @@ from kuberth.api.core import Pod
 from kuberth.config.decoding import Decoder
 from kuberth.config.resolve import plugins_named, resolve_profile
 from kuberth.config.types import KubeSchedulerProfile
-from kuberth.errors import ConfigError, KuberthError
+from kuberth.errors import ConfigError, described
 from kuberth.framework.cluster_events import (
     ALL_EVENTS,
     Action,
@@ -172,7 +172,7 @@ def _instantiate(name: str, registry: Registry, args: object, handle: Handle) ->
     try:
         plugin = factory(_typed(args, getattr(factory, "args_type", None)), handle)
     except Exception as exc:
-        raise ConfigError(f"plugin {name!r} cannot be initialized: {_described(exc)}") from exc
+        raise ConfigError(f"plugin {name!r} cannot be initialized: {described(exc)}") from exc
     if not isinstance(plugin, Plugin):
         raise ConfigError(
             f"plugin {name!r}: its factory returned {plugin!r}, which is not a kuberth.framework.Plugin"
@@ -184,11 +184,6 @@ def _instantiate(name: str, registry: Registry, args: object, handle: Handle) ->
             "register it under the name it has"
         )
     return plugin
-
-
-def _described(exc: Exception) -> str:
-    """The exception with its type, unless it is one of ours, whose text says it all."""
-    return f"{exc}" if isinstance(exc, KuberthError) else f"{type(exc).__name__}: {exc}"
 
 
 def _typed(args: object, args_type: type | None) -> object:
@@ -213,7 +208,7 @@ def _registered_hints(
             events = tuple(plugin.events_to_register())
         except Exception as exc:
             raise ConfigError(
-                f"plugin {plugin.name!r} failed in events_to_register: {_described(exc)}"
+                f"plugin {plugin.name!r} failed in events_to_register: {described(exc)}"
             ) from exc
         for event in events:
             if not _is_registration(event):

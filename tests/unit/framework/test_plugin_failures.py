@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from kuberth.cluster.pod_info import PodInfo
-from kuberth.errors import ConfigError, PluginError
+from kuberth.errors import ConfigError, ExtenderError, PluginError
 from kuberth.framework import (
     SKIP,
     SUCCESS,
@@ -186,6 +186,12 @@ def test_a_plugin_that_makes_a_broken_status(point: Point) -> None:
         point.label,
         "TypeError: a reason of a Status is a text, not ['no']",
     )
+
+
+def test_an_error_of_ours_needs_no_type() -> None:
+    answer = ExtenderError("http://x", "it is down")
+    status = outcome(POINTS["reserve"], answer)
+    expect_error(status, "Reserve", str(answer))
 
 
 class Exotic(BaseException):

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from kuberth.api.core import Pod
-from kuberth.errors import PluginError, reraise_interrupt
+from kuberth.errors import PluginError, described, reraise_interrupt
 from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.extension_points import EXTENSION_POINTS, Plugin
 from kuberth.framework.status import SKIP, SUCCESS, Code, Status
@@ -188,7 +188,7 @@ class Calls:
 def raised(plugin: Plugin, point: str, exc: BaseException) -> Status:
     """What a plugin raised, SystemExit and its like included, as an Error status: it ends no loop."""
     reraise_interrupt(exc)
-    problem = f"{type(exc).__name__}: {exc}" if f"{exc}" else type(exc).__name__
+    problem = described(exc)
     logger.error("plugin %r failed at %s: %s", plugin.name, point, problem, exc_info=exc)
     return failure(plugin, point, exc, problem=problem)
 
