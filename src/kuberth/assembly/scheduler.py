@@ -355,6 +355,7 @@ class Scheduler:
             if self._tasks is None:
                 await old_plugins.close()
             else:
+                self._retiring = [task for task in self._retiring if not task.done()]
                 retiring = self._retire_plugins(old_plugins, set(self.queue.uids_in_flight))
                 self._retiring.append(self._tasks.create_task(retiring, name="replaced plugins"))
 
