@@ -150,3 +150,9 @@ def test_a_slow_pattern_in_loops_ends_soon() -> None:
     with pytest.raises(CelRuntimeError, match="actual cost limit exceeded"):
         asked.matches(DEVICE)
     assert WORK.spent - before < 3 * WORK.MOST
+
+
+@pytest.mark.parametrize(("bound", "name"), [("{}", "map"), ("[]", "list")])
+def test_an_empty_collection_that_is_bound_has_its_type(bound: str, name: str) -> None:
+    with pytest.raises(CelRuntimeError, match=f"invalid qualifier type: {name}"):
+        compile_selector(f"cel.bind(x, {bound}, dyn(1)[dyn(x)]) == 1").matches(DEVICE)

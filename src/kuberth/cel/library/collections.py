@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kuberth.cel.comparing import contains, equal
 from kuberth.cel.declarations import Apply, Overload, function, method
-from kuberth.cel.values import Map, Value, no_such_overload, token
+from kuberth.cel.values import Map, Value, no_such_overload, register_type, token
 from kuberth.errors import CelRuntimeError
 
 
@@ -12,6 +12,9 @@ class MapAccumulator(Map):
     """The map that a loop builds; inserting changes it."""
 
     __slots__ = ()
+
+
+register_type(MapAccumulator, "map")
 
 
 def _size(value: Value) -> int:
