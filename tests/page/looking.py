@@ -90,7 +90,7 @@ def row(page: Page, name: str) -> Locator:
 
 
 def queue(page: Page, name: str) -> Locator:
-    return page.locator("section.queue").filter(has=page.get_by_role("heading", name=name, exact=True))
+    return page.locator("section.pod-queue").filter(has=page.get_by_role("heading", name=name, exact=True))
 
 
 def hits(page: Page, name: str | None = None) -> Locator:

@@ -122,7 +122,7 @@ def test_pods_move_through_the_queues(cluster: Cluster, open_page: OpenPage) -> 
     expect(queue(page, "Placed").get_by_role("link", name="held")).to_contain_text("→")
 
     page.get_by_label("Filter").fill("nobody-is-called-so")
-    expect(page.locator(".queue li")).to_have_count(0)
+    expect(page.locator(".pod-queue li")).to_have_count(0)
     page.get_by_label("Filter").fill("noderesources")
     expect(queue(page, "Unschedulable").get_by_role("link")).to_have_count(1)
     for name in ("held", "too-big"):

@@ -43,7 +43,7 @@ export function Queue() {
       </div>
       <div class="queues">
         {QUEUES.map((queue) => (
-          <section class={`queue queue-${queue}`} key={queue} aria-label={`${queueName(queue)}: ${cluster.queues[queue]}`}>
+          <section class={`pod-queue pod-queue-${queue}`} key={queue} aria-label={`${queueName(queue)}: ${cluster.queues[queue]}`}>
             <header
               title={HINTS[queue]}
               ref={(element: HTMLElement | null) => {
