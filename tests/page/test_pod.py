@@ -131,6 +131,7 @@ def test_a_pod_is_deleted_after_a_question(cluster: Cluster, open_page: OpenPage
     look.expected.add(404)
     page = look.page
     page.get_by_role("button", name="Delete pod").click()
+    expect(page.get_by_role("dialog")).to_be_visible()
     page.keyboard.press("Escape")
     expect(page.get_by_role("dialog")).to_have_count(0)
     assert cluster.api.pod("doomed") is not None
