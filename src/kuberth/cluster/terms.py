@@ -92,7 +92,10 @@ class Tally:
 
     def is_in_any_domain(self, label: LabelColumn) -> bool:
         """Whether any of the pods is on a node that has the label."""
-        return self.in_domains(label) > 0
+        domain = self._domains.get(label.key)  # as below, without the call
+        if domain is None or domain.version != label.version:
+            domain = self._domain(label)
+        return self.counts.total > domain.absent
 
     def in_domains(self, label: LabelColumn) -> int:
         """How many of the pods are on nodes that have the label."""
