@@ -145,3 +145,22 @@ def test_a_gang_has_one_budget(work: list[int]) -> None:
             assert sum(work) <= ATTEMPT_WORK + 5 * 4 * DEVICES
 
     run_in_virtual_time(scenario)
+
+
+def test_searches_that_no_pod_waits_for_end(work: list[int]) -> None:
+    """Even without a time limit: what is done in the background is granted by attempts."""
+
+    async def scenario() -> None:
+        async with running(
+            make_node("a"), make_slice("a", devices()), make_class(), profiles=profiles("0s")
+        ) as world:
+            world.api.put(endless("c"))
+            world.api.put(asking("p", "c"))
+            await world.until(lambda: len(work) > 3)
+            world.api.remove(Pod, "default/p")
+            await world.quiet(seconds=60)
+            spent = sum(work)
+            await world.quiet(seconds=60)
+            assert sum(work) == spent
+
+    run_in_virtual_time(scenario)

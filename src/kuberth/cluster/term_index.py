@@ -15,6 +15,7 @@ LabelPair = tuple[str, str]
 K = TypeVar("K")
 V = TypeVar("V")
 
+_FEW_VALUES: Final = 8
 UNDEMANDING: Final[LabelPair] = ("", "")
 """Where terms are filed that demand no particular label value; no label has an empty key."""
 
@@ -32,14 +33,18 @@ def pairs_of(labels: Mapping[str, str]) -> Iterator[LabelPair]:
 
 
 def excluded_labels(selector: Selector) -> tuple[LabelPair, ...] | None:
-    """What labels must not have for the selector to accept them; None: it asks for more than that."""
+    """What labels have if the selector rejects them; None: it asks for more than the absence of labels.
+
+    Labels that have it may be accepted nevertheless: of many values only the key is given, so that a selector
+    with thousands of them takes no more memory here.
+    """
     if selector.matches_nothing:
         return None
     pairs: dict[LabelPair, None] = {}
     for requirement in selector.requirements:
-        if requirement.meaning is Operator.NOT_IN:
+        if requirement.meaning is Operator.NOT_IN and len(requirement.values) <= _FEW_VALUES:
             pairs.update(((requirement.key, value), None) for value in requirement.values)
-        elif requirement.meaning is Operator.DOES_NOT_EXIST:
+        elif requirement.meaning in (Operator.NOT_IN, Operator.DOES_NOT_EXIST):
             pairs[_present(requirement.key)] = None
         else:
             return None

@@ -194,7 +194,8 @@ class ExcludingTerms:
         """What the terms add for a pod with these labels."""
         yield Contribution(key, self.worth, weight, self.pods, 1)
         for carried, tally in dict(self.index.under(pairs_of(labels))).items():
-            yield Contribution(key, tally, -weight * _worth(carried), tally, -1)
+            if not carried.term.pods.selector.matches(labels):
+                yield Contribution(key, tally, -weight * _worth(carried), tally, -1)
 
 
 def _worth(carried: CarriedTerm) -> int:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import gc
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kuberth.api.meta import LabelSelector
+from kuberth.api.selectors import Selector, compile_label_selector
+from kuberth.api.wire import convert
 from kuberth.cluster.labels import LabelColumns
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.cluster.table import ClusterTable
+from kuberth.cluster.term_index import excluded_labels, pairs_of
 from kuberth.cluster.terms import Carried
 from kuberth.testing import make_node, make_pod
 
@@ -86,3 +91,18 @@ def test_terms_that_speak_of_no_pod_come_and_go() -> None:
     for uid in ("p1", "p0"):
         table.remove_pod(uid)
     assert not table.terms.carried(Carried.REQUIRED_ANTI_AFFINITY)
+
+
+def test_terms_with_thousands_of_values_take_no_more_memory_than_others() -> None:
+    few, many = (
+        selector_of({"key": "k", "operator": "NotIn", "values": [f"v{n}" for n in range(number)]})
+        for number in (2, 10_000)
+    )
+    assert excluded_labels(few) == (("k", "v0"), ("k", "v1"))
+    assert len(excluded_labels(many) or ()) == 1
+    assert set(excluded_labels(many) or ()) & set(pairs_of({"k": "v7"}))
+    assert not set(excluded_labels(many) or ()) & set(pairs_of({"other": "v7"}))
+
+
+def selector_of(*expressions: dict[str, Any]) -> Selector:
+    return compile_label_selector(convert(LabelSelector, {"matchExpressions": list(expressions)}))

@@ -22,6 +22,8 @@ HARD_WEIGHT = 3
 def requirements(draw: st.DrawFn) -> dict[str, Any]:
     operator = draw(st.sampled_from(("In", "NotIn", "Exists", "DoesNotExist", "NotIn", "DoesNotExist")))
     values = draw(st.lists(st.sampled_from(VALUES), min_size=1, max_size=2, unique=True))
+    if draw(st.booleans()):
+        values += [f"other-{number}" for number in range(10)]
     key = draw(st.sampled_from(KEYS))
     return {"key": key, "operator": operator, **({"values": values} if operator.endswith("In") else {})}
 

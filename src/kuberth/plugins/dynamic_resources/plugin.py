@@ -187,6 +187,10 @@ class DynamicResources(
                 spawn=handle.spawn,
             )
 
+    def close(self) -> None:
+        if self._enabled:
+            self._background.close()
+
     def pre_enqueue(self, pod: Pod) -> Status | None:
         if not self._enabled or not pod.spec.resource_claims:
             return None

@@ -8,7 +8,7 @@ looked at and not in seconds, so that decisions do not depend on the machine.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final, Protocol
 
@@ -22,6 +22,8 @@ _SLICE_WORK: Final = 8_000
 _PAUSE_SECONDS: Final = 0.05
 """Between two slices; a slice takes less than that, so that background searches leave most of the CPU."""
 _MOST_WAITING: Final = 256
+_SLICES: Final = 400
+"""Slices that an attempt is granted: searches that no pod waits for any more end after them."""
 
 
 class SearchBudget:
@@ -50,26 +52,32 @@ class BackgroundSearches:
         """`refresh` brings what is searched up to date before every slice."""
         self._refresh = refresh
         self._limit = limit
-        self._waiting: deque[UnfinishedSearches] = deque(maxlen=_MOST_WAITING)
+        self._waiting: OrderedDict[UnfinishedSearches, int] = OrderedDict()
+        """With the number of slices that are left to them."""
         self._next: asyncio.TimerHandle | None = None
 
     def add(self, searches: UnfinishedSearches) -> None:
         """Finish them, in turns with others. Without a running event loop, attempts alone go on with them."""
-        if searches not in self._waiting:
-            self._waiting.append(searches)
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            return
+        if searches in self._waiting or len(self._waiting) < _MOST_WAITING:
+            self._waiting[searches] = _SLICES
         if self._next is None:
-            try:
-                loop = asyncio.get_running_loop()
-            except RuntimeError:
-                self._waiting.clear()
-                return
             self._next = loop.call_later(_PAUSE_SECONDS, self._slice, loop)
+
+    def close(self) -> None:
+        """Finish no more searches."""
+        self._waiting.clear()
+        if self._next is not None:
+            self._next.cancel()
 
     def _slice(self, loop: asyncio.AbstractEventLoop) -> None:
         self._next = None
-        searches = self._waiting.popleft()
+        searches, slices = self._waiting.popitem(last=False)
         self._refresh()
-        if searches.go_on(SearchBudget(self._limit, _SLICE_WORK)):
-            self._waiting.append(searches)
+        if searches.go_on(SearchBudget(self._limit, _SLICE_WORK)) and slices > 1:
+            self._waiting[searches] = slices - 1
         if self._waiting:
             self._next = loop.call_later(_PAUSE_SECONDS, self._slice, loop)
