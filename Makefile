@@ -6,7 +6,7 @@ RUNNING := $(VENV)/.running
 STAMP := $(VENV)/.installed
 PIP := $(BIN)/pip --disable-pip-version-check
 TEST_JOBS ?= 2
-LOCKING := --quiet --universal --upgrade --generate-hashes --no-header --no-annotate --no-emit-index-url
+LOCKING := --quiet --universal --upgrade --generate-hashes --no-header --no-annotate --no-emit-index-url --no-strip-extras
 
 .DEFAULT_GOAL := help
 .PHONY: help setup lock up test coverage e2e envtest browser page pagetest lint types check surface reference conformance bench mutants clean
