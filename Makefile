@@ -75,7 +75,7 @@ reference: $(STAMP)  ## write docs/reference.md anew from the docstrings
 conformance: $(STAMP)  ## replay what kube-scheduler answered, with counts per family
 	$(BIN)/python -m tests.conformance
 
-bench: $(STAMP)  ## micro-benchmarks: a scheduling cycle, preemption, explain, extenders, the queue, the client, the embedded API server
+bench: $(STAMP)  ## micro-benchmarks: a scheduling cycle, preemption, explain, extenders, the queue, a full cluster, the client, the embedded API server
 	$(BIN)/python -m benchmarks.cycle
 	$(BIN)/python -m benchmarks.calls
 	$(BIN)/python -m benchmarks.gangs
@@ -83,6 +83,7 @@ bench: $(STAMP)  ## micro-benchmarks: a scheduling cycle, preemption, explain, e
 	$(BIN)/python -m benchmarks.explain
 	$(BIN)/python -m benchmarks.extenders
 	$(BIN)/python -m benchmarks.queue
+	$(BIN)/python -m benchmarks.overload
 	$(BIN)/python -m benchmarks.client
 	$(BIN)/python -m benchmarks.apiserver
 	$(BIN)/python -m benchmarks.apiserver_verbs

@@ -98,6 +98,7 @@ class PodInfo:
         "request",
         "required_affinity",
         "required_anti_affinity",
+        "signed",
         "uid",
         "volume_claims",
     )
@@ -177,6 +178,8 @@ class PodInfo:
         """A tuple of `Disk`: those in its spec that not all pods can share (GCE, AWS, iSCSI, RBD)."""
         self.problems: tuple[str, ...] = tuple(problems)
         """What could not be read, a text each; a pod with problems is rejected with them."""
+        self.signed: tuple[object, bytes | None] | None = None
+        """What signed it last and the signature, which the framework keeps here for as long as this lives."""
 
     def placed_on(self, node_name: str) -> PodInfo:
         """The same pod with a node; everything derived stays the same."""
@@ -216,6 +219,7 @@ class PodInfo:
         twin.attachable_volumes = self.attachable_volumes
         twin.disks = self.disks
         twin.problems = self.problems
+        twin.signed = None
         return twin
 
     @property

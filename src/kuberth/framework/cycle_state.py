@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from kuberth.cluster.nodes import Nodes
     from kuberth.cluster.pod_info import PodInfo
     from kuberth.framework.extension_points import Plugin
-    from kuberth.framework.plans import EqualPods
+    from kuberth.framework.plans import EqualPods, KeptRejection
 
 T = TypeVar("T")
 
@@ -63,6 +63,7 @@ class CycleState:
         "candidates",
         "equal_pods",
         "group",
+        "kept_rejection",
         "missed_pre_filter",
         "placing",
         "pod_info",
@@ -85,6 +86,8 @@ class CycleState:
         """Whether answers given for equal pods may be used; False asks every plugin."""
         self.equal_pods: EqualPods | None = None
         """What is known for pods equal to this one."""
+        self.kept_rejection: KeptRejection | None = None
+        """How an equal pod was rejected, if that ended the search for this one."""
         self.candidates: Nodes | None = None
         """The nodes that passed, among which the best is chosen; None before PreScore."""
         self.placing: Callable[[PodInfo, str], PodInfo] | None = None

@@ -31,13 +31,20 @@ class DependsOn(enum.Enum):
     """Also the number of pods on that node and the sums of their requests: `pod_count`, `requested`."""
     NODE = "node"
     """Also anything about the pods on that node."""
+    CLUSTER = "cluster"
+    """Also other nodes, the pods on them and nominations."""
     ANYTHING = "anything"
-    """Other nodes and their pods, other kinds of objects, the plugin's own memory."""
+    """Other kinds of objects, the plugin's own memory."""
 
     @property
     def follows_pods(self) -> bool:
         """Whether a pod that comes to the node or leaves it may change the answer."""
         return self in (DependsOn.REQUESTS, DependsOn.NODE)
+
+    @property
+    def spans_nodes(self) -> bool:
+        """Whether an answer about a node may change with another node."""
+        return self in (DependsOn.CLUSTER, DependsOn.ANYTHING)
 
 
 class Versioned(Protocol):
@@ -57,7 +64,7 @@ class Inputs:
     (`kuberth.testing.assert_reads_only`), and a sample of all cycles is decided a second time without them.
     """
 
-    __slots__ = ("filter", "only_with", "pod", "pre_filter", "pre_score", "score", "versions")
+    __slots__ = ("filter", "only_with", "pod", "post_filter", "pre_filter", "pre_score", "score", "versions")
 
     def __init__(
         self,
@@ -65,22 +72,26 @@ class Inputs:
         *,
         pre_filter: DependsOn | None = None,
         filter: DependsOn | None = None,  # noqa: A002 - the name of the extension point
+        post_filter: DependsOn | None = None,
         pre_score: DependsOn | None = None,
         score: DependsOn | None = None,
         only_with: Iterable[str] = (),
         versions: Iterable[Versioned] = (),
     ) -> None:
-        """Every one of the four phases that the plugin serves has to be stated, and no other."""
+        """Every one of the five phases that the plugin serves has to be stated, and no other."""
         self.only_with = frozenset(only_with)
         """Fields without which the plugin has nothing to do: it is not asked about a pod in which all of
         them are empty, from PreFilter to PreBind. None: it is asked about every pod."""
         self.pod = frozenset(pod) | self.only_with
-        """The fields of a pod that PreFilter, Filter, PreScore, Score, PreEnqueue and the hints read:
-        attributes of `Pod`, such as "spec.tolerations", or of `PodInfo`, such as "info.priority"."""
+        """The fields of a pod that PreFilter, Filter, PostFilter, PreScore, Score, PreEnqueue and the hints
+        read: attributes of `Pod`, such as "spec.tolerations", or of `PodInfo`, such as "info.priority"."""
         self.pre_filter = pre_filter
         """What PreFilter's answer, and what it writes for Filter, depend on: POD or ANYTHING."""
         self.filter = filter
         """What the verdict on a node depends on."""
+        self.post_filter = post_filter
+        """What it depends on that PostFilter finds nothing to do. If PreFilter depends on ANYTHING, this is
+        about pods that it skips; for these PostFilter must not depend on the pod."""
         self.pre_score = pre_score
         """What PreScore's answer, and what it writes for Score, depend on: POD or ANYTHING."""
         self.score = score
@@ -95,7 +106,7 @@ class Inputs:
         return f"Inputs({sorted(self.pod)}{stated})"
 
 
-PHASES: Final = ("pre_filter", "filter", "pre_score", "score")
+PHASES: Final = ("pre_filter", "filter", "post_filter", "pre_score", "score")
 _PREPARING: Final = ("pre_filter", "pre_score")
 
 _DERIVED: Final = "info."

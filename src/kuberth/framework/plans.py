@@ -1,15 +1,16 @@
 """Plans by signature: which pods are equal, and what their plugins prepare once for all of them.
 
 In: a pod about to be scheduled. Out: its `EqualPods`: the answers of PreFilter and PreScore that depend on
-the pod alone, the plugins that are still to be asked, and the plan of the nodes. A pod that is one of a kind
-gets none, and every plugin is asked about it.
+the pod alone, the plugins that are still to be asked, the plan of the nodes, and how an equal pod was last
+rejected, for as long as nothing that this depends on has changed. A pod that is one of a kind gets none, and
+every plugin is asked about it.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from weakref import WeakValueDictionary
 
 from kuberth.cluster.nodes import Nodes
@@ -36,6 +37,17 @@ MAX_SIGNATURES: Final = 4096
 one of many never have an equal."""
 
 _PlanKey = tuple[tuple[str, ...], tuple[str, ...], bytes, int]
+
+
+class KeptRejection(NamedTuple):
+    """How a pod that fits on no node was rejected."""
+
+    status: Status
+    """With its diagnosis, and what PostFilter said."""
+    nomination: str | None
+    """"" clears the pod's nomination, None leaves it unchanged."""
+    version: int
+    """The sum of the versions of all that it depends on."""
 
 
 class EqualPods:
@@ -66,6 +78,10 @@ class EqualPods:
         """All that score these pods, in order, as far as PreScore plugins still to be asked do not skip."""
         self.unconcerned: frozenset[str] = frozenset()
         """Plugins that have nothing to do with these pods."""
+        self.rejection: KeptRejection | None = None
+        """How one of these pods was last rejected; it may have become out of date."""
+        self.rejection_versions: Sequence[Versioned] | None = None
+        """What a rejection of these pods depends on; None: more than plugins state."""
         self._skipped_filter: dict[tuple[str, ...], frozenset[str]] = {}
         self._skipped_score: dict[tuple[str, ...], frozenset[str]] = {}
 
@@ -139,7 +155,8 @@ class Plans:
         }
         signed = {name: inputs for name, inputs in self._statements.items() if _is_kept_somewhere(inputs)}
         self._signed = frozenset(signed)
-        self._versions = tuple(dict.fromkeys(each for inputs in signed.values() for each in inputs.versions))
+        prepared = (inputs for inputs in signed.values() if _prepares(inputs))
+        self._versions = tuple(dict.fromkeys(each for inputs in prepared for each in inputs.versions))
         fields = {field for inputs in signed.values() for field in inputs.pod}
         presence = {field for inputs in self._statements.values() for field in inputs.only_with}
         # Which nominated pods count on a node depends on the pod's priority.
@@ -147,9 +164,7 @@ class Plans:
 
     def find(self, info: PodInfo, nodes: Nodes) -> EqualPods | None:
         """What is known for pods like this one; None for the first of them, and where nothing can be kept."""
-        if self._sign is None:
-            return None
-        signature = self._sign(info)
+        signature = self._signature(info)
         if signature is None:
             return None
         equal_pods = self._equal_pods.get(signature)
@@ -171,6 +186,15 @@ class Plans:
                 self._drop_surplus()
         return None if equal_pods.plan is None else equal_pods
 
+    def _signature(self, info: PodInfo) -> bytes | None:
+        """The signature of a pod; None: it cannot be signed. Made once for a version of the pod."""
+        signed = info.signed
+        if signed is not None and signed[0] is self._sign:
+            return signed[1]
+        signature = None if self._sign is None else self._sign(info)
+        info.signed = self._sign, signature
+        return signature
+
     def _drop_surplus(self) -> None:
         self._capacity = len(self._cluster.live)
         size = plan_bytes(self._capacity, len(self._scorers.all))
@@ -180,6 +204,68 @@ class Plans:
 
     def __len__(self) -> int:
         return len(self._equal_pods)
+
+    # Rejections
+
+    def rejection(self, info: PodInfo) -> KeptRejection | None:
+        """How an equal pod was last rejected, if this one would be rejected in the same way now.
+
+        None for pods that plugins are still to be asked about at PreFilter: see `rejection_after_pre_filter`.
+        """
+        signature = self._signature(info)
+        equal_pods = None if signature is None else self._equal_pods.get(signature)
+        if equal_pods is None or equal_pods.rejection is None or equal_pods.pre_filter:
+            return None
+        return self._current_rejection(equal_pods, info)
+
+    def rejection_after_pre_filter(self, state: CycleState) -> KeptRejection | None:
+        """The same, after the plugins that were still to be asked at PreFilter skipped the pod."""
+        equal_pods, info = state.equal_pods, state.pod_info
+        if equal_pods is None or equal_pods.rejection is None or info is None:
+            return None
+        return self._current_rejection(equal_pods, info) if _all_skip(equal_pods, state) else None
+
+    def _current_rejection(self, equal_pods: EqualPods, info: PodInfo) -> KeptRejection | None:
+        kept = equal_pods.rejection
+        if kept is None or equal_pods.rejection_versions is None or self._has_nomination(info):
+            return None
+        if kept.version != sum_of_versions(equal_pods.rejection_versions):
+            equal_pods.rejection = None
+            return None
+        return kept
+
+    def keep_rejection(self, state: CycleState, status: Status, nomination: str | None) -> None:
+        """The pod fits nowhere, and PostFilter found nothing to do: so it is for equal pods, for a while."""
+        equal_pods, info = state.equal_pods, state.pod_info
+        if (
+            equal_pods is not None
+            and info is not None
+            and equal_pods.rejection_versions is not None
+            and not nomination
+            and not self._has_nomination(info)
+            and _all_skip(equal_pods, state)
+        ):
+            version = sum_of_versions(equal_pods.rejection_versions)
+            equal_pods.rejection = KeptRejection(status, nomination, version)
+
+    def _has_nomination(self, info: PodInfo) -> bool:
+        """Whether a node is nominated for the pod itself, which equal pods see differently."""
+        return bool(info.pod.status.nominated_node_name or self._nominator.node_of(info.uid))
+
+    def _rejection_versions(self, equal_pods: EqualPods) -> Sequence[Versioned] | None:
+        """What a rejection depends on, of pods that the plugins still to be asked at PreFilter skip."""
+        asked = {plugin.name for plugin in equal_pods.pre_filter}
+        for each in equal_pods.asked_filters:
+            inputs = self._statements.get(each.name)
+            if each.name not in asked and (inputs is None or inputs.filter is DependsOn.ANYTHING):
+                return None
+        versions: list[Versioned] = [self._cluster.changes, self._nominator.changes, *equal_pods.versions]
+        for plugin in self._profile.post_filter:
+            inputs = self._statements.get(plugin.name)
+            if inputs is None or inputs.post_filter is DependsOn.ANYTHING:
+                return None
+            versions += inputs.versions
+        return tuple(dict.fromkeys(versions))
 
     # What equal pods have in common
 
@@ -216,6 +302,8 @@ class Plans:
         equal_pods.memory = {}
         equal_pods.pre_filter, equal_pods.pre_score = pre_filter, pre_score
         equal_pods.plan = self._plan_for(equal_pods, info, skip_filter, skip_score) if is_plain else None
+        equal_pods.rejection = None
+        equal_pods.rejection_versions = self._rejection_versions(equal_pods) if is_plain else None
         equal_pods.prepared(skip_filter, skip_score)
 
     def _plan_for(
@@ -283,7 +371,8 @@ class Plans:
         inputs = self._statements.get(each.name)
         return (
             inputs is not None
-            and inputs.filter is not DependsOn.ANYTHING
+            and inputs.filter is not None
+            and not inputs.filter.spans_nodes
             and inputs.pre_filter in (None, DependsOn.POD)
             and not isinstance(each.plugin, PreFilterExtensions)  # its data follows each what-if by itself
         )
@@ -292,15 +381,28 @@ class Plans:
         inputs = self._statements.get(each.name)
         return (
             inputs is not None
-            and inputs.score is not DependsOn.ANYTHING
+            and inputs.score is not None
+            and not inputs.score.spans_nodes
             and inputs.pre_score in (None, DependsOn.POD)
         )
 
 
 def _is_kept_somewhere(inputs: Inputs) -> bool:
     """Whether some answer may be kept. A plugin that is asked every time need not find pods to be equal."""
-    stated = [phase for name in PHASES if (phase := getattr(inputs, name)) is not None]
+    # What such a plugin does at PostFilter with a pod that its PreFilter skips depends on nothing.
+    names = [name for name in PHASES if name != "post_filter" or inputs.pre_filter is not DependsOn.ANYTHING]
+    stated = [phase for name in names if (phase := getattr(inputs, name)) is not None]
     return not stated or any(phase is not DependsOn.ANYTHING for phase in stated)
+
+
+def _prepares(inputs: Inputs) -> bool:
+    """Whether it serves more than PostFilter, whose answers are kept apart."""
+    return any(getattr(inputs, name) is not None for name in PHASES if name != "post_filter")
+
+
+def _all_skip(equal_pods: EqualPods, state: CycleState) -> bool:
+    """Whether every plugin that is asked at PreFilter skipped this pod."""
+    return all(plugin.name in state.skip_filter for plugin in equal_pods.pre_filter)
 
 
 def _note(plugin: Plugin, answer: object, skipped: set[str]) -> bool:

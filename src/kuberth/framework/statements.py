@@ -12,6 +12,7 @@ from typing import Final
 from kuberth.framework.extension_points import (
     FilterPlugin,
     Plugin,
+    PostFilterPlugin,
     PreFilterPlugin,
     PreScorePlugin,
     ScorePlugin,
@@ -21,6 +22,7 @@ from kuberth.framework.inputs import Inputs, checked_inputs
 _INTERFACES: Final[Mapping[str, type[Plugin]]] = {
     "pre_filter": PreFilterPlugin,
     "filter": FilterPlugin,
+    "post_filter": PostFilterPlugin,
     "pre_score": PreScorePlugin,
     "score": ScorePlugin,
 }

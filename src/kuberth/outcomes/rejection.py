@@ -25,6 +25,8 @@ class Rejection:
     started: float
     nomination: str | None = CLEAR_NOMINATION
     """The node PostFilter nominated, "" to clear, None to leave it unchanged."""
+    is_repeated: bool = False
+    """Whether an equal pod was rejected in the same way before, and no plugin was asked again."""
 
 
 class PodGroupError(Exception):

@@ -8,7 +8,7 @@ plugin is asked every time from then on, and the cycle is decided again without 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -17,11 +17,14 @@ from kuberth.api.core import Pod
 from kuberth.cluster.nodes import Nodes
 from kuberth.cluster.table import ClusterTable
 from kuberth.framework.cycle_state import CycleState
+from kuberth.framework.diagnosis import FitError
+from kuberth.framework.plans import KeptRejection
 from kuberth.framework.runner import Runner
 from kuberth.framework.running.filtering import Judgement
 from kuberth.framework.status import SUCCESS, Status
 from kuberth.informers.store import object_key
 from kuberth.observe.metrics import SchedulerMetrics
+from kuberth.outcomes.rejection import Rejection
 
 logger = logging.getLogger(__name__)
 
@@ -70,7 +73,20 @@ class PlanCheck:
         start %= order.count
         places = slice(start, start + min(max(number, 1), order.count))
         nodes = Nodes(self._cluster, order.twice[places], places)
-        found = {each.plugin: each for each in self._wrong_answers(state, pod, runner, nodes)}
+        return self._report(self._wrong_answers(state, pod, runner, nodes), pod, runner)
+
+    def compare(self, kept: KeptRejection, fresh: Rejection | None, pod: Pod, runner: Runner) -> bool:
+        """Whether a pod is rejected in another way than an equal one was, though nothing has changed.
+
+        `fresh` is how it is rejected when the plugins are asked; None: it is not.
+        """
+        if fresh is not None and _is_the_same(kept, fresh):
+            return False
+        return self._report(_wrong_rejections(kept, fresh, runner), pod, runner)
+
+    def _report(self, wrong: Iterable[WrongAnswer], pod: Pod, runner: Runner) -> bool:
+        """Count and log wrong answers, and have their plugins asked from now on. False: there are none."""
+        found = {each.plugin: each for each in wrong}
         for each in found.values():
             self._metrics.plan_differences.inc((each.plugin, runner.profile.scheduler_name))
             if runner.distrust(each.plugin):
@@ -129,6 +145,35 @@ class PlanCheck:
                 first = int(wrong[0])
                 where = f"Score of node {nodes.name(first)}"
                 yield WrongAnswer(name, where, str(before[first]), str(after[first]))
+
+
+def _is_the_same(kept: KeptRejection, fresh: Rejection) -> bool:
+    return (
+        kept.nomination == fresh.nomination
+        and kept.status == fresh.status
+        and _answers(kept.status) == _answers(fresh.status)
+    )
+
+
+def _wrong_rejections(kept: KeptRejection, fresh: Rejection | None, runner: Runner) -> Iterator[WrongAnswer]:
+    """What the plugins say differently. If they agree about the nodes, PostFilter does not."""
+    before, after = _answers(kept.status), {} if fresh is None else _answers(fresh.status)
+    differ = [name for name in runner.profile.plugins if before.get(name) != after.get(name)]
+    for name in differ:
+        yield WrongAnswer(name, "Filter", repr(before.get(name, {})), repr(after.get(name, {})))
+    if not differ and fresh is not None:
+        for plugin in runner.profile.post_filter:
+            yield WrongAnswer(plugin.name, "PostFilter", repr(kept.status), repr(fresh.status))
+
+
+def _answers(status: Status) -> dict[str, dict[Status, int]]:
+    """By plugin, on how many nodes it rejected the pod in which way."""
+    found: dict[str, dict[Status, int]] = {}
+    if isinstance(status.cause, FitError):
+        for each, number in status.cause.diagnosis.counts():
+            by_status = found.setdefault(each.plugin, {})
+            by_status[each] = by_status.get(each, 0) + number
+    return found
 
 
 def _statuses(judgement: Judgement) -> list[Status]:

@@ -19,6 +19,7 @@ from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.diagnosis import Diagnosis, FitError
 from kuberth.framework.extension_points import PostFilterResult
 from kuberth.framework.nominator import Nominator
+from kuberth.framework.plans import KeptRejection
 from kuberth.framework.queued_pod import QueuedPod
 from kuberth.framework.runner import Runner
 from kuberth.framework.running.scoring import NodeScores
@@ -73,10 +74,24 @@ class SchedulingCycle:
         """Find a node for the pod and take it."""
         started = time.perf_counter()
         state = self.begin(queued)
-        choice = self.decide(state, queued, runner, started)
+        is_checked = self._check.is_due()
+        kept = None if runner.plans is None else runner.plans.rejection(queued.info)
+        if kept is not None and not is_checked:
+            return self._rejected_again(queued, runner, kept, started)
+        choice = self.decide(state, queued, runner, started, is_checked=is_checked)
+        if kept is not None and state.uses_plans:
+            fresh = choice if isinstance(choice, Rejection) else None
+            self._check.compare(kept, fresh, queued.info.pod, runner)
         if isinstance(choice, Rejection):
             return choice
         return self.take(state, queued, runner, choice, started)
+
+    def _rejected_again(
+        self, queued: QueuedPod, runner: Runner, kept: KeptRejection, started: float
+    ) -> Rejection:
+        """An equal pod was rejected, and nothing has changed since."""
+        self._algorithm_duration.observe(time.perf_counter() - started)
+        return Rejection(queued, kept.status, runner, started, kept.nomination, is_repeated=True)
 
     def begin(self, queued: QueuedPod) -> CycleState:
         """A state for one attempt."""
@@ -85,13 +100,24 @@ class SchedulingCycle:
     # Deciding
 
     def decide(
-        self, state: CycleState, queued: QueuedPod, runner: Runner, started: float
+        self,
+        state: CycleState,
+        queued: QueuedPod,
+        runner: Runner,
+        started: float,
+        *,
+        is_checked: bool | None = None,
     ) -> Choice | Rejection:
-        """Find a node for the pod, and leave it at that."""
+        """Find a node for the pod, and leave it at that.
+
+        `is_checked`: look at it again without plans; None: if it is this cycle's turn.
+        """
         pod, diagnosis = queued.info.pod, Diagnosis()
-        is_checked = self._check.is_due()
+        is_checked = self._check.is_due() if is_checked is None else is_checked
         position = self.nodes.position if is_checked else 0
-        found = self.search(state, pod, runner, diagnosis)
+        found = self.search(state, pod, runner, diagnosis, may_repeat=not is_checked)
+        if state.kept_rejection is not None:
+            return self._rejected_again(queued, runner, state.kept_rejection, started)
         if is_checked and state.equal_pods is not None:
             looked_at = 1 if isinstance(found, Status) else found[1]
             if self._check.finds_difference(state, pod, runner, start=position, number=looked_at):
@@ -104,6 +130,7 @@ class SchedulingCycle:
         elif not len(found[0]):
             result, status = self.run_post_filter(state, pod, runner, diagnosis)
             outcome = fits_nowhere(queued, runner, result, status, diagnosis, started=started)
+            self._keep(state, runner, outcome, diagnosis)
         else:
             outcome = self._choose(state, queued, runner, *found, started=started)
         self._algorithm_duration.observe(time.perf_counter() - started)
@@ -133,13 +160,28 @@ class SchedulingCycle:
         table = self.score_table(nodes, scores, best)
         return Choice(nodes.name(best), looked_at, number, table)
 
+    def _keep(self, state: CycleState, runner: Runner, outcome: Rejection, diagnosis: Diagnosis) -> None:
+        """Let equal pods be rejected in the same way. A failure is not kept: it may be temporary."""
+        found = diagnosis.post_filter
+        if runner.plans is not None and state.group is None and (found is None or found.is_rejected):
+            runner.plans.keep_rejection(state, outcome.status, outcome.nomination)
+
     def search(
-        self, state: CycleState, pod: Pod, runner: Runner, diagnosis: Diagnosis
+        self,
+        state: CycleState,
+        pod: Pod,
+        runner: Runner,
+        diagnosis: Diagnosis,
+        *,
+        may_repeat: bool = False,
     ) -> tuple[Nodes, int] | Status:
-        """The nodes to choose from, and how many were looked at; a Status: nothing can be chosen."""
+        """The nodes to choose from, and how many were looked at; a Status: nothing can be chosen.
+
+        With `may_repeat` the search may end after PreFilter with `state.kept_rejection`.
+        """
         if self._node_count(state) == 0:
             return Status.unresolvable(NO_NODES)
-        return self.nodes.run(state, pod, runner, diagnosis)
+        return self.nodes.run(state, pod, runner, diagnosis, may_repeat=may_repeat)
 
     def rank(self, state: CycleState, pod: Pod, runner: Runner, nodes: Nodes) -> NodeScores | Status:
         """The scores of nodes that take the pod; a Status: a plugin failed."""

@@ -78,10 +78,12 @@ class NodeSearch:
         *,
         nominated_first: bool = True,
         diagnoses_all: bool = False,
+        may_repeat: bool = False,
     ) -> tuple[Nodes, int] | Status:
         """The nodes to score, and how many were looked at; a Status aborts the cycle.
 
-        `diagnoses_all`: why nodes do not pass goes to `diagnosis` even if others do.
+        `diagnoses_all`: why nodes do not pass goes to `diagnosis` even if others do. `may_repeat`: if an
+        equal pod was rejected and nothing has changed since, the search ends with `state.kept_rejection`.
         """
         cluster = self._cluster
         only = None if state.group is None else state.group.nodes
@@ -93,6 +95,10 @@ class NodeSearch:
                 return outcome.status
             diagnosis.reject_all(outcome.status)
             return self._none(), 0
+        if may_repeat and state.group is None and runner.plans is not None:
+            state.kept_rejection = runner.plans.rejection_after_pre_filter(state)
+            if state.kept_rejection is not None:
+                return self._none(), 0
         if outcome.node_names is not None:
             diagnosis.narrow(outcome.node_names, by=outcome.narrowed_by)
         if nominated_first and pod.status.nominated_node_name:

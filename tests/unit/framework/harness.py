@@ -79,7 +79,7 @@ def restated(*, only: str = "", **phases: Any) -> Callable[[Plugin, Iterable[str
             return inputs
         given = {phase: getattr(inputs, phase) for phase in PHASES}
         for phase, scope in phases.items():
-            if given[phase] not in (None, DependsOn.ANYTHING):
+            if given[phase] not in (None, DependsOn.CLUSTER, DependsOn.ANYTHING):
                 given[phase] = scope
         return Inputs(inputs.pod, only_with=inputs.only_with, versions=inputs.versions, **given)
 

@@ -12,6 +12,7 @@ from kuberth.framework import (
     FilterPlugin,
     Inputs,
     Plugin,
+    PostFilterPlugin,
     PreFilterPlugin,
     PreScorePlugin,
     ScorePlugin,
@@ -21,6 +22,7 @@ from tests.unit.framework.harness import build, plugin
 POINTS: dict[str, type[Plugin]] = {
     "pre_filter": PreFilterPlugin,
     "filter": FilterPlugin,
+    "post_filter": PostFilterPlugin,
     "pre_score": PreScorePlugin,
     "score": ScorePlugin,
 }

@@ -146,6 +146,8 @@ def test_which_plugins_judge_a_node_by_itself() -> None:
         "NodePorts": DependsOn.NODE,
         "NodeResourcesFit": DependsOn.REQUESTS,
         "NodeDeclaredFeatures": DependsOn.NODE_OBJECT,
+        "PodTopologySpread": DependsOn.CLUSTER,
+        "InterPodAffinity": DependsOn.CLUSTER,
     }
     assert {name: scope for name, scope in scorers.items() if scope is not DependsOn.ANYTHING} == {
         "TaintToleration": DependsOn.NODE_OBJECT,

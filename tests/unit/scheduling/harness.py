@@ -90,6 +90,7 @@ def make_harness(
     percentage_of_all: int | None = None,
     rng: random.Random | None = None,
     announce_nomination: bool = False,
+    check_every: int = 0,
     **options: Any,
 ) -> CycleHarness:
     clock = FakeClock() if clock is None else clock
@@ -118,6 +119,7 @@ def make_harness(
         metrics=made.metrics,
         percentage_of_nodes_to_score=percentage_of_all,
         rng=random.Random(1) if rng is None else rng,
+        check_every=check_every,
     )
     failures = FailureHandler(
         queue=queue,

@@ -20,6 +20,7 @@ from kuberth.api.core import Node, Pod
 from kuberth.changes import Version
 from kuberth.cluster.nodes import NodeRow, Nodes
 from kuberth.cluster.pod_info import PodInfo
+from kuberth.cluster.table import ClusterTable
 from kuberth.config import KubeSchedulerConfiguration
 from kuberth.evaluation import Evaluator
 from kuberth.framework import (
@@ -31,9 +32,12 @@ from kuberth.framework import (
     EnqueueExtensions,
     EventWithHint,
     FilterPlugin,
+    Handle,
     Hint,
     Inputs,
     Plugin,
+    PostFilterPlugin,
+    PostFilterResult,
     PreFilterPlugin,
     PreFilterResult,
     QueuedPod,
@@ -43,9 +47,12 @@ from kuberth.framework import (
     StateKey,
     Status,
 )
+from kuberth.framework.diagnosis import FitError
 from kuberth.framework.status import SKIP
 from kuberth.observe.metrics import SchedulerMetrics
+from kuberth.outcomes.placement import Placement
 from kuberth.plugins import in_tree_registry
+from kuberth.plugins.default_preemption.candidates import Candidate, Search
 from kuberth.plugins.default_preemption.plugin import DefaultPreemption
 from kuberth.queue.hints import Hints
 from kuberth.queue.unschedulable import UnschedulablePods
@@ -77,6 +84,9 @@ class Rule:
     prepares: DependsOn
     judges: DependsOn
     ranks: DependsOn
+    mends: DependsOn
+    rejects: int
+    """The share of its verdicts that are rejections, in percent."""
     follows_version: bool
     needs_tolerations: bool
     """It has nothing to do with a pod that tolerates nothing."""
@@ -94,6 +104,8 @@ def rules(draw: st.DrawFn) -> list[Rule]:
             prepares=draw(st.sampled_from([DependsOn.POD, DependsOn.ANYTHING])),
             judges=draw(st.sampled_from(SCOPES)),
             ranks=draw(st.sampled_from(SCOPES)),
+            mends=draw(st.sampled_from([DependsOn.POD, DependsOn.CLUSTER, DependsOn.ANYTHING])),
+            rejects=draw(st.sampled_from([20, 60, 95])),
             follows_version=draw(st.booleans()),
             needs_tolerations=draw(st.booleans()),
             stated=draw(st.integers(0, 4)) > 0,
@@ -106,7 +118,7 @@ def rules(draw: st.DrawFn) -> list[Rule]:
 PREPARED: StateKey[int] = StateKey("prepared")
 
 
-def plugin_of(rule: Rule, version: Version, *, with_statement: bool) -> type[Plugin]:
+def plugin_of(rule: Rule, version: Version, memory: Version, *, with_statement: bool) -> type[Plugin]:
     def seen(pod: Pod) -> tuple[object, ...]:
         return (
             rule.name,
@@ -118,19 +130,28 @@ def plugin_of(rule: Rule, version: Version, *, with_statement: bool) -> type[Plu
         parts: tuple[object, ...] = ()
         if scope is not DependsOn.POD:
             parts += (sorted(node.labels.items()), node.allocatable("cpu"))
-        if scope in (DependsOn.REQUESTS, DependsOn.NODE, DependsOn.ANYTHING):
+        if scope.follows_pods or scope.spans_nodes:
             parts += (node.pod_count, node.requested("cpu"))
-        if scope in (DependsOn.NODE, DependsOn.ANYTHING):
+        if scope is DependsOn.NODE or scope.spans_nodes:
             parts += (sorted(sorted(info.labels.items()) for info in node.pods),)
+        return parts + of_table(scope, node.table)
+
+    def of_table(scope: DependsOn, table: ClusterTable) -> tuple[object, ...]:
+        parts: tuple[object, ...] = ()
+        if scope.spans_nodes:
+            parts += (int(table.pod_count.sum()), sorted(table.all_nodes().names()))
         if scope is DependsOn.ANYTHING:
-            parts += (node.table.placed_count, int(node.table.pod_count.sum()))
+            parts += (memory.version,)
         return parts
 
     def is_idle(pod: Pod) -> bool:
         return rule.needs_tolerations and not pod.spec.tolerations
 
-    class Random(PreFilterPlugin, FilterPlugin, ScorePlugin, EnqueueExtensions):
+    class Random(PreFilterPlugin, FilterPlugin, PostFilterPlugin, ScorePlugin, EnqueueExtensions):
         name = rule.name
+
+        def __init__(self, _args: object, handle: Handle) -> None:
+            self._table = handle.cluster
 
         def pre_filter(self, state: CycleState, pod: Pod, nodes: Nodes) -> PreFilterResult | Status | None:
             if is_idle(pod):
@@ -153,9 +174,18 @@ def plugin_of(rule: Rule, version: Version, *, with_statement: bool) -> type[Plu
             number = chance(
                 "judge", seen(pod), state.read(PREPARED_BY[rule.name]), of_node(rule.judges, node)
             )
-            if number < 15:
+            if number < rule.rejects * 3 // 4:
                 return Status.unschedulable(f"{rule.name} says {number}")
-            return Status.unresolvable(f"{rule.name} never") if number < 20 else None
+            return Status.unresolvable(f"{rule.name} never") if number < rule.rejects else None
+
+        def post_filter(
+            self, state: CycleState, pod: Pod, _diagnosis: Diagnosis
+        ) -> tuple[PostFilterResult | None, Status]:
+            seen_of_pod = () if rule.prepares is DependsOn.ANYTHING else seen(pod)
+            number = chance("mend", rule.name, seen_of_pod, of_table(rule.mends, self._table))
+            if rule.prepares is DependsOn.ANYTHING and rule.name not in state.skip_filter:
+                number += chance("mend", pod.metadata.uid)
+            return None, Status.unschedulable(f"{rule.name} mends {number}")
 
         def score(self, _state: CycleState, pod: Pod, node: NodeRow) -> int:
             return 0 if is_idle(pod) else chance("rank", seen(pod), of_node(rule.ranks, node))
@@ -169,14 +199,15 @@ def plugin_of(rule: Rule, version: Version, *, with_statement: bool) -> type[Plu
 
     if with_statement and rule.stated:
         fields = {*FIELDS} if rule.states_more else {*rule.fields}
-        scopes = (rule.prepares, rule.judges, rule.ranks)
+        scopes = (rule.prepares, rule.judges, rule.ranks, rule.mends)
         if rule.states_more:
-            scopes = (DependsOn.ANYTHING,) * 3
+            scopes = (DependsOn.ANYTHING,) * 4
         Random.inputs = Inputs(
             fields,
             pre_filter=scopes[0],
             filter=scopes[1],
             score=scopes[2],
+            post_filter=scopes[3],
             only_with={"spec.tolerations"} if rule.needs_tolerations else (),
             versions=(version,) if rule.follows_version else (),
         )
@@ -186,17 +217,37 @@ def plugin_of(rule: Rule, version: Version, *, with_statement: bool) -> type[Plu
 PREPARED_BY = {f"Random{number}": StateKey[int](f"prepared by {number}") for number in range(3)}
 
 
+class Lazy(random.Random):
+    """Every search begins at the first row: an attempt that is not made draws no number."""
+
+    def randrange(self, *_args: Any) -> int:
+        return 0
+
+
+class WithoutEvictions(DefaultPreemption):
+    """Names the victims and leaves them alone."""
+
+    def _evict_for(
+        self, _state: CycleState, _preemptor: Pod, _search: Search, best: Candidate
+    ) -> tuple[PostFilterResult | None, Status | None]:
+        victims = [info.key for info in best.victims.pods]
+        return PostFilterResult(best.node_name), Status.unschedulable(f"victims {victims}")
+
+
 class World:
     """One of the two."""
 
     def __init__(self, drawn: Sequence[Rule], *, with_statements: bool) -> None:
-        self.version = Version()
-        plugins = {rule.name: plugin_of(rule, self.version, with_statement=with_statements) for rule in drawn}
+        self.version, self.memory = Version(), Version()
+        plugins = {
+            rule.name: plugin_of(rule, self.version, self.memory, with_statement=with_statements)
+            for rule in drawn
+        }
         names = ["PrioritySort", "DefaultBinder", *plugins, "NodeResourcesFit", "DefaultPreemption"]
         config = KubeSchedulerConfiguration(profiles=(profile_config(names),))
         in_tree = in_tree_registry()
         factories = {name: in_tree[name] for name in in_tree} | {
-            "DefaultPreemption": lambda args, handle: DefaultPreemption(args, handle, rng=random.Random(1))
+            "DefaultPreemption": lambda args, handle: WithoutEvictions(args, handle, rng=Lazy())
         }
         self.evaluator = Evaluator(
             config=config, registry=Registry(factories | plugins), with_plans=with_statements
@@ -206,11 +257,14 @@ class World:
             self.cluster,
             nominator=self.evaluator.nominator,
             metrics=self.evaluator.runner.metrics,
+            rng=random.Random(1),
             check_every=0,
         )
         hints = {"default-scheduler": self.evaluator.runner.profile.hints}
         self.hints = Hints(hints, SchedulerMetrics())
         self.queue = UnschedulablePods(self.hints)
+        self.repeated = 0
+        """Attempts that ended as that of an equal pod did, without asking plugins."""
 
     def decide(self, pod: Pod) -> object:
         """Everything that a search and a ranking say."""
@@ -228,6 +282,26 @@ class World:
             return scores
         by_plugin = {name: given.tolist() for name, given in scores.by_plugin.items()}
         return nodes.names(), looked_at, by_plugin, scores.totals.tolist()
+
+    def attempt(self, pod: Pod) -> object:
+        """How a whole attempt ends; the pod leaves its node again."""
+        self.evaluator.stores.of(Pod).set(pod)
+        outcome = self.cycle.run(QueuedPod(PodInfo(pod), timestamp_ns=0), self.evaluator.runner)
+        if isinstance(outcome, Placement):
+            self.cluster.forget_pod(outcome.queued.uid)
+            return outcome.node_name
+        self.repeated += outcome.is_repeated
+        found: object = None
+        if isinstance(outcome.status.cause, FitError):
+            diagnosis = outcome.status.cause.diagnosis
+            rows = {name: self.cluster.row_of(name) for name in self.cluster.all_nodes().names()}
+            found = (
+                {name: diagnosis.status_of(name, row=row) for name, row in rows.items()},
+                diagnosis.unschedulable_plugins,
+                diagnosis.pending_plugins,
+                diagnosis.post_filter,
+            )
+        return outcome.status, outcome.nomination, found
 
     def answer(self, pod: Pod) -> tuple[object, ...]:
         decided = self.decide(pod)
@@ -280,15 +354,18 @@ def test_with_statements_and_without_all_is_decided_alike(drawn: list[Rule], dat
                 world.evaluator.nominator.nominate(PodInfo(pod), own)
         first, second = (world.answer(pod) for world in worlds)
         assert first == second
+        equals = [
+            make_pod(f"e{step}-{number}", **data.draw(st.sampled_from(templates))) for number in range(4)
+        ]
+        for equal in equals:
+            ends = [world.attempt(equal) for world in worlds]
+            assert ends[0] == ends[1]
         for world in worlds:
             queued = QueuedPod(PodInfo(pod), timestamp_ns=0)
             queued.unschedulable_plugins = {rule.name for rule in drawn}
             world.queue.add(queued)
         new = make_node(data.draw(st.sampled_from(["x", "y", "z"])))
         assert worlds[0].woken(new) == worlds[1].woken(new)
-
-
-CHANGES = ["nothing", "place", "remove", "node", "passing", "gone", "version", "nominate", "swap"]
 
 
 def change(
@@ -301,7 +378,7 @@ def change(
 ) -> None:
     what = data.draw(
         st.sampled_from(
-            ["nothing", "place", "remove", "node", "passing", "gone", "version", "nominate", "swap"]
+            ["nothing", "place", "remove", "node", "passing", "gone", "version", "memory", "nominate", "swap"]
         )
     )
     name = data.draw(st.sampled_from(nodes))
@@ -335,6 +412,9 @@ def change(
     elif what == "version":
         for world in worlds:
             world.version.version += 1
+    elif what == "memory":  # what no statement speaks of
+        for world in worlds:
+            world.memory.version += 1
     elif what == "nominate":
         nominated = PodInfo(make_pod(f"nominated-{step}", **data.draw(st.sampled_from(templates))))
         for world in worlds:

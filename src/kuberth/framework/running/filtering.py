@@ -289,7 +289,7 @@ class Filtering:
     def judges_nodes_alone(self, state: CycleState) -> bool:
         """Whether no verdict on a node depends on other nodes, so that a what-if may span many."""
         return self._follower_names <= state.skip_filter and not any(
-            depends_on is DependsOn.ANYTHING for _name, depends_on in self._stated(state)
+            depends_on.spans_nodes for _name, depends_on in self._stated(state)
         )
 
     def judges_equal_pods_alike(self, state: CycleState) -> bool:

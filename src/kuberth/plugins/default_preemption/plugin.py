@@ -28,7 +28,7 @@ from kuberth.framework.extension_points import (
     PreEnqueuePlugin,
 )
 from kuberth.framework.handle import Handle
-from kuberth.framework.inputs import Inputs
+from kuberth.framework.inputs import DependsOn, Inputs
 from kuberth.framework.status import Code, Status
 from kuberth.informers.store import Store, object_key
 from kuberth.plugins.default_preemption.budgets import Budgets
@@ -62,7 +62,6 @@ class _Chosen(NamedTuple):
 
 class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPlugin, EnqueueExtensions):
     name = "DefaultPreemption"
-    inputs = Inputs({"info.priority"})
 
     def __init__(
         self, args: DefaultPreemptionArgs | None, handle: Handle, *, rng: random.Random | None = None
@@ -71,7 +70,8 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
         self._args = DefaultPreemptionArgs() if args is None else args
         self._handle = handle
         self._rng = random.Random() if rng is None else rng
-        self._budgets = Budgets(handle.stores.of(PodDisruptionBudget))
+        budgets = handle.stores.of(PodDisruptionBudget)
+        self._budgets = Budgets(budgets)
         self._plan = StateKey[dict[frozenset[str], VictimPlan]]("DefaultPreemption/plans")
         self._plans = VictimPlans()
         self._pods = handle.stores.of(Pod)
@@ -81,6 +81,11 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
         self._groups: Store[PodGroup] = Store()
         if self._by_topology or gates.enabled("WorkloadAwarePreemption"):
             self._groups = handle.stores.of(PodGroup)
+        self.inputs = Inputs(
+            {"info.priority", "info.group", "spec.preemption_policy"},
+            post_filter=DependsOn.CLUSTER,
+            versions=(budgets.changes, self._groups.changes),
+        )
         if gates.enabled("WorkloadAwarePreemption"):
             self._for_groups = GroupVictims(handle.cluster, groups=self._groups, budgets=self._budgets)
         self._evictions = handle.shared.of(

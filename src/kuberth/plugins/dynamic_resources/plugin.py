@@ -135,6 +135,7 @@ class DynamicResources(
         only_with={"spec.resource_claims", "info.request.scalars", "info.group"},
         pre_filter=DependsOn.ANYTHING,
         filter=DependsOn.ANYTHING,
+        post_filter=DependsOn.POD,  # there is nothing to deallocate for a pod without claims
         score=DependsOn.ANYTHING,
     )
 

@@ -50,7 +50,7 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         self.inputs = Inputs(
             {"metadata.namespace", "metadata.labels", "spec.affinity", "info.problems"},
             pre_filter=DependsOn.POD,
-            filter=DependsOn.ANYTHING,
+            filter=DependsOn.CLUSTER,
             pre_score=DependsOn.ANYTHING,
             score=DependsOn.ANYTHING,
             versions=(terms, handle.cluster.selection, *map(terms.carried_in, Carried)),

@@ -62,7 +62,7 @@ class PodTopologySpread(PreFilterExtensions, FilterPlugin, PreScorePlugin, Score
                 "spec.tolerations",
             },
             pre_filter=DependsOn.POD,
-            filter=DependsOn.ANYTHING,
+            filter=DependsOn.CLUSTER,
             pre_score=DependsOn.POD,
             score=DependsOn.ANYTHING,
             versions=(handle.cluster.selection, handle.cluster.terms, *self._reader.versions),
