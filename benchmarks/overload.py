@@ -120,7 +120,7 @@ def _tried(scheduler: Scheduler) -> int:
 
 
 async def _attempts(scheduler: Scheduler, number: int) -> None:
-    while _tried(scheduler) < number:
+    while _tried(scheduler) < number:  # noqa: ASYNC110 - nothing else says that an attempt has ended
         await asyncio.sleep(0.001)
 
 

@@ -8,6 +8,7 @@ nothing a plugin does can end the scheduling loop.
 from __future__ import annotations
 
 import time
+from typing import Final
 
 from kuberth.api.core import Pod
 from kuberth.cluster.table import ClusterTable
@@ -27,6 +28,9 @@ from kuberth.framework.running.scorers import Scorers
 from kuberth.framework.running.scoring import Scoring
 from kuberth.framework.status import SUCCESS, Status
 from kuberth.observe.metrics import SchedulerMetrics
+
+PRE_ENQUEUE_TIMED: Final = 10
+"""Single plugins are timed in one of this many runs of PreEnqueue."""
 
 
 class Runner:
@@ -70,6 +74,7 @@ class Runner:
         self.reserving = Reserving(profile.reserve, profile.permit, calls=calls)
         self.binding = BindingPoints(profile, metrics=metrics, calls=calls, extenders=extenders)
         self.placing = Placing(profile, calls=calls)
+        self._pre_enqueue_runs = 0
 
     def run_pre_enqueue(self, pod: Pod, first: str = "") -> Status:
         """Success, or the first refusal. `first` is asked first: most likely it still refuses."""
@@ -78,10 +83,14 @@ class Runner:
         plugins = self.profile.pre_enqueue
         if first:
             plugins = sorted(plugins, key=lambda plugin: plugin.name != first)
+        timed = self._pre_enqueue_runs % PRE_ENQUEUE_TIMED == 0
+        self._pre_enqueue_runs += 1
         for plugin in plugins:
-            status = self._calls.status(plugin, "PreEnqueue", plugin.pre_enqueue, pod, timed=True)
-            if not status.is_success:
-                break
+            answer = self._calls.ask(plugin, "PreEnqueue", plugin.pre_enqueue, pod, timed=timed)
+            if answer is not None:  # as hardly ever
+                status = self._calls.checked(plugin, "PreEnqueue", answer)
+                if not status.is_success:
+                    break
         self._calls.observe("PreEnqueue", status, started)
         return status
 

@@ -1,7 +1,8 @@
 """Writes Kubernetes events (events.k8s.io/v1) about pods in the background.
 
 In: a `PodEvent` of a cycle or a plugin. Out: events on the API. Equal events about the same pod become one
-event with a series. Recording never waits: beyond a bound, events are dropped and counted.
+event with a series, as client-go has it: the second occurrence is written, further ones are only counted until
+the series ends or is due to be refreshed. Recording never waits: beyond a bound, events are dropped and counted.
 """
 
 from __future__ import annotations
@@ -31,10 +32,13 @@ logger = logging.getLogger(__name__)
 
 MAX_WAITING: Final = 10_000
 """Events that can wait to be written; more are dropped."""
-MAX_REMEMBERED: Final = 4096
-"""Events that can still become a series."""
+MAX_REMEMBERED: Final = 200_000
+"""Events that can still become a series: one for every pod that waits, and more."""
 SERIES_SECONDS: Final = 6 * 60
-"""An equal event after this time starts a new series."""
+"""A series without a further event for this long has ended: its count is written, and an equal event starts a
+new one."""
+REFRESH_SECONDS: Final = 30 * 60
+"""A series that goes on is written again after this time, so that its event does not expire."""
 WRITERS: Final = 8
 
 
@@ -51,7 +55,7 @@ class _SeriesKey(NamedTuple):
 class EventSeriesState:
     """One event, how often it has happened, and how much of that the API knows."""
 
-    __slots__ = ("first", "in_doubt", "last_ns", "post", "times", "writing", "written")
+    __slots__ = ("first", "in_doubt", "last_ns", "post", "times", "writing", "written", "written_ns")
 
     def __init__(self, first: EventFields) -> None:
         self.first = first
@@ -61,6 +65,8 @@ class EventSeriesState:
         """How often it happened."""
         self.written = 0
         """How many occurrences the API knows of."""
+        self.written_ns = first.at_ns
+        """When it was last written, or queued to be."""
         self.post: asyncio.Future[None] | None = None
         """The first write, while it is under way without a task."""
         self.in_doubt = False
@@ -106,6 +112,8 @@ class ApiEventRecorder:
             series.last_ns = now_ns
             series.times += 1
             self._series.move_to_end(key)
+            if series.times > 2:
+                return
         else:
             metadata = regarding.metadata
             controller = self._controller_of(regarding, related)
@@ -181,6 +189,25 @@ class ApiEventRecorder:
         async with asyncio.TaskGroup() as writers:
             for number in range(WRITERS):
                 writers.create_task(self._write_all(), name=f"event writer {number}")
+            writers.create_task(self._tend_series(), name="event series")
+
+    async def _tend_series(self) -> None:
+        while True:
+            await asyncio.sleep(SERIES_SECONDS)
+            self.tend_series()
+
+    def tend_series(self) -> None:
+        """Write the counts of series that have ended or are due to be refreshed; forget those that ended."""
+        now_ns = self._clock.now_ns()
+        ended_ns = now_ns - SERIES_SECONDS * NANOSECONDS
+        refresh_ns = now_ns - REFRESH_SECONDS * NANOSECONDS
+        for key, series in list(self._series.items()):
+            has_ended = series.last_ns < ended_ns
+            if has_ended:
+                del self._series[key]
+            if series.times > series.written and (has_ended or series.written_ns <= refresh_ns):
+                series.written_ns = now_ns
+                self._enqueue(series)
 
     async def drain(self) -> None:
         """Return when every event recorded so far is written or given up."""

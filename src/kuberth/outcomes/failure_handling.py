@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from kuberth.api.core import Pod, PodCondition
@@ -19,7 +18,6 @@ from kuberth.framework.diagnosis import FitError
 from kuberth.framework.handle import EventRecorder, PodEvent
 from kuberth.framework.nominator import Nominator
 from kuberth.framework.queued_pod import QueuedPod
-from kuberth.framework.status import Status
 from kuberth.informers.store import Store
 from kuberth.observe.metrics import SchedulerMetrics
 from kuberth.outcomes.observing import OutcomeObserver
@@ -64,21 +62,33 @@ class FailureHandler:
     def handle(self, rejection: Rejection) -> None:
         """Run the steps one by one; a step that fails is logged, and the next one still runs."""
         queued, status = rejection.queued, rejection.status
-        with _logged("counting the attempt", queued):
+        try:
             self._count(rejection, "unschedulable" if status.is_rejected else "error")
-        with _logged("noting the rejecting plugins", queued):
+        except Exception:
+            _log_failure("counting the attempt", queued)
+        try:
             self._note_rejectors(queued, rejection)
+        except Exception:
+            _log_failure("noting the rejecting plugins", queued)
         if not self._return(queued):
             return
-        with _logged("nominating a node", queued):
-            self._nominate(queued, rejection.nomination)
-        with _logged("recording the FailedScheduling event", queued):
-            note = shortened(status.message)
-            self._recorder.record(PodEvent(queued.pod, "FailedScheduling", "Scheduling", note, warning=True))
-        with _logged("writing the PodScheduled condition", queued):
-            self._writer.write(
-                queued.pod, condition=_condition(queued.pod, status), nomination=rejection.nomination
-            )
+        pod, nomination = queued.pod, rejection.nomination
+        try:
+            self._nominate(queued, nomination)
+        except Exception:
+            _log_failure("nominating a node", queued)
+        message = status.message
+        try:
+            note = shortened(message)
+            self._recorder.record(PodEvent(pod, "FailedScheduling", "Scheduling", note, warning=True))
+        except Exception:
+            _log_failure("recording the FailedScheduling event", queued)
+        try:
+            reason = "Unschedulable" if status.is_rejected else "SchedulerError"
+            condition = _condition(pod, reason, message)
+            self._writer.write(pod, condition=condition, nomination=nomination)
+        except Exception:
+            _log_failure("writing the PodScheduled condition", queued)
 
     def _nominate(self, queued: QueuedPod, nomination: str | None) -> None:
         if nomination is not None:
@@ -119,8 +129,11 @@ class FailureHandler:
             logger.info("pod %s %s; it is not queued again", queued.key, what)
             self._queue.done(queued.uid)
             return False
-        with _logged("reading its present version", queued):
-            queued.info = self._derive(current)
+        if current is not queued.pod:
+            try:
+                queued.info = self._derive(current)
+            except Exception:
+                _log_failure("reading its present version", queued)
         try:
             self._queue.requeue(queued)
         except QueueError:
@@ -128,27 +141,24 @@ class FailureHandler:
         return True
 
 
-@contextmanager
-def _logged(step: str, queued: QueuedPod) -> Iterator[None]:
-    try:
-        yield
-    except Exception:
-        logger.exception("pod %s was not placed, and %s failed", queued.key, step)
+def _log_failure(step: str, queued: QueuedPod) -> None:
+    """Called while the exception is handled."""
+    logger.exception("pod %s was not placed, and %s failed", queued.key, step)
 
 
-def _condition(pod: Pod, status: Status) -> PodCondition:
+def _condition(pod: Pod, reason: str, message: str) -> PodCondition:
     return PodCondition(
         type="PodScheduled",
         status="False",
-        reason="Unschedulable" if status.is_rejected else "SchedulerError",
-        message=status.message,
+        reason=reason,
+        message=message,
         observed_generation=pod.metadata.generation,
     )
 
 
 def shortened(note: str) -> str:
     """A note that fits into an event."""
-    if len(note.encode()) <= NOTE_LIMIT:
+    if 4 * len(note) <= NOTE_LIMIT or len(note.encode()) <= NOTE_LIMIT:
         return note
     ellipsis = " ..."
     return note.encode()[: NOTE_LIMIT - len(ellipsis)].decode(errors="ignore") + ellipsis

@@ -69,6 +69,8 @@ class PodStatusWriter:
     def write(self, pod: Pod, *, condition: PodCondition | None, nomination: str | None) -> None:
         metadata = pod.metadata
         under_way = self._under_way.get(metadata.uid)
+        if under_way is None and _is_known(pod, condition, nomination):
+            return
         change = self._change(pod, condition, nomination, before=under_way or ())
         if not change:
             return
@@ -149,6 +151,16 @@ class PodStatusWriter:
             self._metrics.pending_async_api_calls.inc((PATCH,), -1)
             self._metrics.async_api_calls.inc((PATCH, result))
             self._metrics.async_api_call_duration.observe((PATCH, result), time.perf_counter() - started)
+
+
+def _is_known(pod: Pod, condition: PodCondition | None, nomination: str | None) -> bool:
+    """Whether the pod's status says all of it already."""
+    status = pod.status
+    if nomination is not None and nomination != status.nominated_node_name:
+        return False
+    return condition is None or any(
+        each.type == condition.type and _says_the_same(each, condition) for each in status.conditions
+    )
 
 
 def _says_the_same(old: PodCondition, new: PodCondition) -> bool:

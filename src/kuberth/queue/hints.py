@@ -69,6 +69,10 @@ class Hints:
         signature = None if sign is None else sign(queued.info)
         return queued.uid if signature is None else (profile, signature)
 
+    def speak_for_equals(self, drawers: Iterable[tuple[str, Hashable]], queued: QueuedPod) -> bool:
+        """Whether what these plugins were found to read of the pod when it was filed still holds."""
+        return all(not plugin or self.signature(plugin, queued) == signed for plugin, signed in drawers)
+
     def would_help(
         self, plugin: str, queued: QueuedPod, event: ClusterEvent, old: object, new: object
     ) -> bool:
@@ -152,7 +156,7 @@ class Hints:
         return event.is_wildcard or bool(self.plugins_concerned(event))
 
     def judge(self, queued: QueuedPod, event: ClusterEvent, old: object, new: object) -> Worth:
-        """Ask the hints of the rejecting plugins; a plugin that answered Pending wins the backoff off."""
+        """Ask the hints of the rejecting plugins; a pod that a plugin left Pending skips its backoff."""
         self.decided_by = ""
         rejectors = queued.rejectors
         if not rejectors:

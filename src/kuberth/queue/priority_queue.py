@@ -28,7 +28,7 @@ from kuberth.queue.in_flight import InFlight
 from kuberth.queue.interface import PreCheck, QueueContext, SchedulingQueue
 from kuberth.queue.observing import MoveCause, QueueObserver
 from kuberth.queue.sub_queues import OrderedSubQueue, SubQueueFactory, sort_value_of
-from kuberth.queue.unschedulable import UnschedulablePods
+from kuberth.queue.unschedulable import Alike, Concerned, UnschedulablePods
 
 logger = logging.getLogger(__name__)
 
@@ -256,20 +256,26 @@ class PriorityQueue(SchedulingQueue):
     ) -> None:
         if not self._hints.interests_anyone(event):
             return
-        waiting = [
-            queued
-            for queued in self._unschedulable.concerned_by(event, old, new)
-            if pre_check is None or pre_check(queued.pod)
-        ]
+        waiting = self._unschedulable.concerned_by(event, old, new)
+        if pre_check is not None:
+            waiting = [each for each in waiting if pre_check(each.queued.pod)]
         if not self._context.queueing_hints and _is_about_placed_pod(event) and isinstance(new, Pod):
-            waiting = [queued for queued in waiting if self._may_be_near_to(queued, new)]
+            waiting = [each for each in waiting if self._may_be_near_to(each.queued, new)]
         self._move(waiting, event, old, new)
 
-    def _move(self, waiting: Iterable[QueuedPod], event: ClusterEvent, old: object, new: object) -> None:
-        for queued in waiting:
-            worth = self._hints.judge(queued, event, old, new)
+    def _move(self, waiting: Iterable[Concerned], event: ClusterEvent, old: object, new: object) -> None:
+        about = old if new is None else new
+        judged: dict[Alike, tuple[Worth, MoveCause]] = {}
+        for queued, alike in waiting:
+            found = None if alike is None else judged.get(alike)
+            if found is None:
+                worth = self._hints.judge(queued, event, old, new)
+                found = worth, self._cause(event, about)
+                if alike is not None and self._hints.speak_for_equals(alike.drawers, queued):
+                    judged[alike] = found
+            worth, cause = found
             if worth is not Worth.NOTHING:
-                self._send(queued, worth, self._cause(event, old if new is None else new))
+                self._send(queued, worth, cause)
         self._attempt_of_last_move = self._attempt
         if self._context.queueing_hints:
             self._note_in_flight(event, old, new)
@@ -343,9 +349,13 @@ class PriorityQueue(SchedulingQueue):
         """Bring pods back that waited so long that the event for them may have been missed."""
         now_ns = self._clock.now_ns()
         limit_ns = round(self._context.max_unschedulable_seconds * NANOSECONDS)
-        overdue = [queued for queued in self._unschedulable if now_ns - queued.waiting_since_ns > limit_ns]
-        for queued in overdue:
-            queued.note_flush(now_ns)
+        overdue = [
+            Concerned(queued, None)
+            for queued in self._unschedulable
+            if now_ns - queued.waiting_since_ns > limit_ns
+        ]
+        for each in overdue:
+            each.queued.note_flush(now_ns)
         if overdue:
             self._move(overdue, cluster_events.UNSCHEDULABLE_TIMEOUT, None, None)
 

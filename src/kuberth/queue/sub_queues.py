@@ -6,7 +6,6 @@ entry behind, which is dropped when it comes up or when the dead outnumber the l
 
 from __future__ import annotations
 
-import copy
 import heapq
 import logging
 from collections.abc import Callable, Iterator, Sequence
@@ -167,7 +166,7 @@ class _ByLess:
 
     def __init__(self, plugin: QueueSortPlugin, queued: QueuedPod, number: int) -> None:
         self._plugin = plugin
-        self._queued = copy.copy(queued)
+        self._queued = queued.__copy__()
         self._number = number
 
     def __lt__(self, other: _ByLess) -> bool:

@@ -8,11 +8,12 @@ again is left alone.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence, Set
 from itertools import count
 from typing import Final, NamedTuple
 
 from kuberth.api.core import Pod
+from kuberth.cluster.pod_info import PodInfo
 from kuberth.framework.cluster_events import ClusterEvent
 from kuberth.framework.queued_pod import QueuedPod
 from kuberth.informers.store import object_key
@@ -29,10 +30,47 @@ class _Filed(NamedTuple):
     """The plugin that holds the pod back before it is even tried; none: it was rejected."""
     equals: Hashable
     """Of a gated pod: what it shares with those of which one hint of the gate speaks for all."""
-    drawers: Sequence[tuple[str, Hashable]]
+    drawers: tuple[tuple[str, Hashable], ...]
     """Of a rejected pod: by plugin and, within, by what the plugin reads of the pod."""
     known_by: Sequence[tuple[str, Hashable]]
     """By plugin, what its concerns know the pod by."""
+    alike: Alike | None
+    """Of a rejected pod: what pods have in common to which every event is worth the same."""
+
+
+class Alike(NamedTuple):
+    """Pods that are rejected by the same plugins and are equal for each of them."""
+
+    drawers: tuple[tuple[str, Hashable], ...]
+    pending: tuple[str, ...]
+    """Those of the plugins that answered Pending."""
+
+
+class _Filing(NamedTuple):
+    """How a pod was filed, and what that was worked out from."""
+
+    hints: Hints
+    info: PodInfo
+    rejectors: Set[str]
+    alike: Alike
+    known_by: Sequence[tuple[str, Hashable]]
+
+    def is_of(self, hints: Hints, queued: QueuedPod, rejectors: Set[str]) -> bool:
+        return (
+            self.hints is hints
+            and self.info is queued.info
+            and self.rejectors == rejectors
+            and len(self.alike.pending) == len(queued.pending_plugins)
+            and queued.pending_plugins.issuperset(self.alike.pending)
+        )
+
+
+class Concerned(NamedTuple):
+    """A pod that an event may move."""
+
+    queued: QueuedPod
+    alike: Alike | None
+    """To pods for which this is equal the event is worth the same; None: the pod has to be asked about."""
 
 
 class UnschedulablePods:
@@ -53,9 +91,9 @@ class UnschedulablePods:
             self._unfile(queued.key, old)
         number = next(self._numbers) if old is None else old.number
         equals = self._equals(queued) if queued.gated else None
-        filed = _Filed(
-            number, queued, queued.gating_plugin, equals, self._drawers_of(queued), self._known_by(queued)
-        )
+        alike, known_by = (None, self._known_by(queued)) if queued.gated else self._places_of(queued)
+        drawers = () if alike is None else alike.drawers
+        filed = _Filed(number, queued, queued.gating_plugin, equals, drawers, known_by, alike)
         self._pods[queued.key] = filed
         if filed.gate:
             self._by_gate.setdefault(filed.gate, {}).setdefault(equals, {})[queued.key] = filed
@@ -78,12 +116,12 @@ class UnschedulablePods:
         filed = self._pods.get(key)
         return None if filed is None else filed.queued
 
-    def concerned_by(self, event: ClusterEvent, old: object, new: object) -> Sequence[QueuedPod]:
-        """The pods that the event may move; the others need not be asked about."""
+    def concerned_by(self, event: ClusterEvent, old: object, new: object) -> Sequence[Concerned]:
+        """The pods that the event may move, in the order they came; the others need not be asked about."""
         if not self._pods:  # as nearly always
             return ()
         if event.is_wildcard:
-            return list(self)
+            return [Concerned(filed.queued, None) for filed in self._pods.values()]
         found: dict[str, _Filed] = {}
         about_itself = self._pods.get(_key_of(old if new is None else new))
         for plugin in (ANYONE, *self._hints.plugins_concerned(event)):
@@ -105,7 +143,11 @@ class UnschedulablePods:
                         }
         if about_itself is not None:  # what it means for others says nothing of the pod itself
             found[about_itself.queued.key] = about_itself
-        return [filed.queued for filed in sorted(found.values(), key=lambda filed: filed.number)]
+        # Tuples of their numbers and themselves: no two numbers are equal.
+        return [
+            Concerned(filed.queued, None if filed is about_itself else filed.alike)
+            for filed in sorted(found.values())
+        ]
 
     def __contains__(self, key: object) -> bool:
         return key in self._pods
@@ -127,13 +169,20 @@ class UnschedulablePods:
             return False  # what it states has turned out to be wrong since they were filed
         return not self._hints.would_help(plugin, one, event, old, new)
 
-    def _drawers_of(self, queued: QueuedPod) -> Sequence[tuple[str, Hashable]]:
-        """Only events of its own plugin open a gate, whichever other plugins rejected the pod before."""
-        if queued.gated:
-            return ()
-        if not self._hints.knows(queued.pod.spec.scheduler_name) or not queued.rejectors:
+    def _places_of(self, queued: QueuedPod) -> tuple[Alike, Sequence[tuple[str, Hashable]]]:
+        """Where a rejected pod is filed: as the last time, if the same plugins rejected the same version."""
+        filing, rejectors = queued.filing, queued.rejectors
+        if not isinstance(filing, _Filing) or not filing.is_of(self._hints, queued, rejectors):
+            alike = Alike(self._drawers_of(queued, rejectors), tuple(sorted(queued.pending_plugins)))
+            filing = queued.filing = _Filing(
+                self._hints, queued.info, rejectors, alike, self._known_by(queued)
+            )
+        return filing.alike, filing.known_by
+
+    def _drawers_of(self, queued: QueuedPod, rejectors: Set[str]) -> tuple[tuple[str, Hashable], ...]:
+        if not self._hints.knows(queued.pod.spec.scheduler_name) or not rejectors:
             return ((ANYONE, ""),)
-        return [(plugin, self._hints.signature(plugin, queued)) for plugin in queued.rejectors]
+        return tuple((plugin, self._hints.signature(plugin, queued)) for plugin in sorted(rejectors))
 
     def _equals(self, queued: QueuedPod) -> Hashable:
         """Gated pods for which this is equal are moved by the same events.

@@ -34,6 +34,8 @@ from kuberth.scheduling.overlapping import Overlapping
 logger = logging.getLogger(__name__)
 
 MIN_TICK_SECONDS: Final = 0.001
+REPEATED_IN_A_TURN: Final = 50
+"""Attempts that share one turn of the event loop if they end as those of equal pods did: about a millisecond."""
 FIRM_TICK_SECONDS: Final = 1.5
 """A queue that wants to be ticked sooner than this cannot want it much sooner."""
 
@@ -75,6 +77,8 @@ class SchedulingLoop:
         self._groups = groups
         self._ready = asyncio.Event()
         self._stopping = False
+        self._was_repeated = False
+        """Whether the last attempt ended as that of an equal pod did, without asking plugins."""
         self.ended = asyncio.Event()
         """Set when no more pods are scheduled, asked for or not."""
         self._tick_due = asyncio.Event()
@@ -87,12 +91,17 @@ class SchedulingLoop:
 
     async def run(self) -> None:
         """Schedule until `stop`."""
+        turn = 0
         try:
             while not self._stopping:
                 if not self._may_bind() or not self.schedule_one():
                     self._ready.clear()
                     await self._ready.wait()
-                # Events and bindings get their turn between two pods.
+                elif self._was_repeated and turn < REPEATED_IN_A_TURN:
+                    turn += 1
+                    continue
+                # Events and bindings get their turn between two pods that plugins were asked about.
+                turn = 0
                 await asyncio.sleep(0)
         finally:
             self.ended.set()
@@ -126,6 +135,7 @@ class SchedulingLoop:
             queued = self._queue.pop_nowait()
         if queued is None:
             return False
+        self._was_repeated = False
         try:
             self._attend_to(queued)
         except Exception:  # a defect of ours must not cost anyone their pod, nor stop the loop
@@ -211,6 +221,7 @@ class SchedulingLoop:
                 outcome = Rejection(queued, Status.error(exc), runner, outcome.started)
         if verbosity.level >= 2 and outcome.status.is_rejected:
             verbosity.log(2, verbosity.NO_FIT, pod=queued.pod, err=outcome.status.message)
+        self._was_repeated = outcome.is_repeated
         self._failures.handle(outcome)
 
     def _give_back(self, queued: QueuedPod) -> None:

@@ -69,16 +69,39 @@ def test_an_event_names_its_object_and_reason() -> None:
     assert event.metadata.namespace == "default"
 
 
-def test_the_same_news_becomes_a_series() -> None:
-    async def thrice(recorder: ApiEventRecorder) -> None:
-        for note in ("first", "second", "third"):
-            record_failure(recorder, note)
-            await asyncio.sleep(60)
+@pytest.mark.parametrize(
+    "times, seconds, count",
+    [(2, 0, 2), (9, 0, 2), (9, 2 * events.SERIES_SECONDS, 9)],
+    ids=["the second is written", "further ones are counted", "the count is written at the end"],
+)
+def test_the_same_news_becomes_a_series(times: int, seconds: int, count: int) -> None:
+    async def repeatedly(recorder: ApiEventRecorder) -> None:
+        for number in range(times):
+            record_failure(recorder, f"note {number}")
+            await asyncio.sleep(30)
+        await asyncio.sleep(seconds)
 
-    (event,), _ = recording(thrice)
-    assert event.note == "first"
+    (event,), _ = recording(repeatedly)
+    assert event.note == "note 0"
     assert event.series is not None
-    assert event.series.count == 3
+    assert event.series.count == count
+
+
+def test_a_series_that_goes_on_is_refreshed_now_and_then() -> None:
+    api, written = MemoryApi(), list[int]()
+
+    async def all_day(recorder: ApiEventRecorder) -> None:
+        for _minute in range(8 * 60):
+            record_failure(recorder)
+            await asyncio.sleep(60)
+            await recorder.drain()
+            (event,) = api.all(Event)
+            count = 1 if event.series is None else event.series.count
+            if written[-1:] != [count]:
+                written.append(count)
+
+    recording(all_day, api=api)
+    assert written == [1, 2, *range(30, 8 * 60 + 1, events.REFRESH_SECONDS // 60)]
 
 
 def test_the_same_news_after_a_long_while_is_a_new_event() -> None:

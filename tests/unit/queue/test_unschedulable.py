@@ -58,7 +58,7 @@ def parked(
 
 
 def concerned(of: UnschedulablePods, event: ClusterEvent) -> list[str]:
-    return [queued.pod.metadata.name for queued in of.concerned_by(event, None, None)]
+    return [each.queued.pod.metadata.name for each in of.concerned_by(event, None, None)]
 
 
 @pytest.mark.parametrize(
@@ -202,7 +202,7 @@ def test_one_hint_call_answers_for_pods_with_the_same_signature(resource: str, a
             queued = QueuedPod(PodInfo(pod), timestamp_ns=0)
             queued.unschedulable_plugins = {"A"}
             made.add(queued)
-    names = [queued.pod.metadata.name for queued in made.concerned_by(event, None, make_node("n"))]
+    names = [each.queued.pod.metadata.name for each in made.concerned_by(event, None, make_node("n"))]
     everyone = [f"{color}-{number}" for number in range(3) for color in ("red", "blue")]
     assert names == [name for name in everyone if name.startswith("blue")]
     assert seen == asked
@@ -256,7 +256,7 @@ def test_what_periodic_flushes_bring_is_asked_whatever_the_gate_says() -> None:
     kept = at_gate("kept")
     made = gate_queue(refuses("kept"))
     made.add(kept)
-    assert made.concerned_by(events.UNSCHEDULABLE_TIMEOUT, None, None) == [kept]
+    assert [each.queued for each in made.concerned_by(events.UNSCHEDULABLE_TIMEOUT, None, None)] == [kept]
 
 
 def test_a_gate_that_fails_is_asked_in_earnest() -> None:
@@ -293,7 +293,7 @@ def test_an_event_about_a_waiting_pod_says_nothing_of_its_equals() -> None:
     for queued in waiting:
         made.add(queued)
     for queued in waiting:
-        assert queued in made.concerned_by(event, queued.pod, queued.pod)
+        assert queued in [each.queued for each in made.concerned_by(event, queued.pod, queued.pod)]
 
 
 # Concerns

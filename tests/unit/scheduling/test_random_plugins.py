@@ -54,8 +54,8 @@ from kuberth.outcomes.placement import Placement
 from kuberth.plugins import in_tree_registry
 from kuberth.plugins.default_preemption.candidates import Candidate, Search
 from kuberth.plugins.default_preemption.plugin import DefaultPreemption
-from kuberth.queue.hints import Hints
-from kuberth.queue.unschedulable import UnschedulablePods
+from kuberth.queue.hints import Hints, Worth
+from kuberth.queue.unschedulable import Alike, UnschedulablePods
 from kuberth.scheduling.cycle import SchedulingCycle
 from kuberth.testing import make_node, make_pod
 from tests.unit.framework.harness import profile_config
@@ -313,11 +313,16 @@ class World:
 
     def woken(self, node: Node) -> list[str]:
         """The pods that a new node would bring back, as the queue finds them."""
-        return [
-            queued.pod.metadata.name
-            for queued in self.queue.concerned_by(NODE_ADD, None, node)
-            if self.hints.judge(queued, NODE_ADD, None, node).name != "NOTHING"
-        ]
+        woken, judged = list[str](), dict[Alike, Worth]()
+        for queued, alike in self.queue.concerned_by(NODE_ADD, None, node):
+            worth = self.hints.judge(queued, NODE_ADD, None, node) if alike is None else judged.get(alike)
+            if worth is None or alike is None or not self.hints.speak_for_equals(alike.drawers, queued):
+                worth = self.hints.judge(queued, NODE_ADD, None, node)
+            if alike is not None:
+                judged[alike] = worth
+            if worth is not Worth.NOTHING:
+                woken.append(queued.pod.metadata.name)
+        return woken
 
 
 def template(draw: st.DataObject) -> dict[str, Any]:
