@@ -102,7 +102,7 @@ class QueuedPod:
         self.was_flushed = False
 
     def __copy__(self) -> QueuedPod:
-        # One by one: every pod that enters a queue is copied, and a loop over names takes three times as long.
+        # One by one: every pod that enters a queue is copied, and a loop over names takes 3 times as long.
         twin = QueuedPod.__new__(QueuedPod)
         twin._flushed_ns = self._flushed_ns
         twin.attempts = self.attempts

@@ -77,6 +77,11 @@ class HistogramValue:
         self.counts[bisect_left(self.bounds, number)] += 1
         self.sum += number
 
+    def observe_many(self, number: float, times: int) -> None:
+        """Observe the same number many times."""
+        self.counts[bisect_left(self.bounds, number)] += times
+        self.sum += number * times
+
     @property
     def count(self) -> int:
         return sum(self.counts)

@@ -1,8 +1,9 @@
 """Writes Kubernetes events (events.k8s.io/v1) about pods in the background.
 
 In: a `PodEvent` of a cycle or a plugin. Out: events on the API. Equal events about the same pod become one
-event with a series, as client-go has it: the second occurrence is written, further ones are only counted until
-the series ends or is due to be refreshed. Recording never waits: beyond a bound, events are dropped and counted.
+event with a series, as client-go has it: the second occurrence is written, further ones are only counted
+until the series ends or is due to be refreshed. Recording never waits: beyond a bound, events are dropped and
+counted.
 """
 
 from __future__ import annotations

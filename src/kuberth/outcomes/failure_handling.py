@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from kuberth.api.core import Pod, PodCondition
@@ -17,7 +17,10 @@ from kuberth.errors import QueueError
 from kuberth.framework.diagnosis import FitError
 from kuberth.framework.handle import EventRecorder, PodEvent
 from kuberth.framework.nominator import Nominator
+from kuberth.framework.plans import KeptRejection
 from kuberth.framework.queued_pod import QueuedPod
+from kuberth.framework.runner import Runner
+from kuberth.framework.status import Status
 from kuberth.informers.store import Store
 from kuberth.observe.metrics import SchedulerMetrics
 from kuberth.outcomes.observing import OutcomeObserver
@@ -72,12 +75,15 @@ class FailureHandler:
             _log_failure("noting the rejecting plugins", queued)
         if not self._return(queued):
             return
-        pod, nomination = queued.pod, rejection.nomination
         try:
-            self._nominate(queued, nomination)
+            self._nominate(queued, rejection.nomination)
         except Exception:
             _log_failure("nominating a node", queued)
-        message = status.message
+        self._report(queued, status, rejection.nomination)
+
+    def _report(self, queued: QueuedPod, status: Status, nomination: str | None) -> None:
+        """Record why the pod was rejected, in an event and in its status."""
+        pod, message = queued.pod, status.message
         try:
             note = shortened(message)
             self._recorder.record(PodEvent(pod, "FailedScheduling", "Scheduling", note, warning=True))
@@ -89,6 +95,36 @@ class FailureHandler:
             self._writer.write(pod, condition=condition, nomination=nomination)
         except Exception:
             _log_failure("writing the PodScheduled condition", queued)
+
+    # Rejections that repeat that of an equal pod
+
+    def may_repeat(self, queued: QueuedPod) -> bool:
+        """Whether the pod's present version is the one that was tried: there is nothing else to look at."""
+        return self._pods.get_by_key(queued.key) is queued.pod
+
+    def note_repeated(self, queued: QueuedPod, kept: KeptRejection, runner: Runner, started: float) -> None:
+        """The pod is rejected as an equal one was; it goes back to the queue next."""
+        cause = kept.status.cause
+        assert isinstance(cause, FitError)
+        queued.unschedulable_plugins = set(cause.diagnosis.unschedulable_plugins)
+        queued.pending_plugins = set(cause.diagnosis.pending_plugins)
+        if self.observer is not None:
+            rejection = Rejection(queued, kept.status, runner, started, kept.nomination, is_repeated=True)
+            self.observer.pod_rejected(rejection, time.perf_counter() - started)
+
+    def report_repeated(
+        self, pods: Sequence[tuple[QueuedPod, KeptRejection]], runner: Runner, seconds: float
+    ) -> None:
+        """The pods are back in the queue: count, and record why. Their attempts took `seconds` together."""
+        number = len(pods)
+        labels = ("unschedulable", runner.profile.scheduler_name)
+        self._metrics.schedule_attempts.inc(labels, number)
+        self._metrics.attempt_duration.of(labels).observe_many(seconds / number, number)
+        self._metrics.algorithm_duration.of(()).observe_many(seconds / number, number)
+        first, kept = pods[0]
+        logger.info("%d pods do not fit, such as %s: %s", number, first.key, kept.status.message)
+        for queued, kept in pods:
+            self._report(queued, kept.status, kept.nomination)
 
     def _nominate(self, queued: QueuedPod, nomination: str | None) -> None:
         if nomination is not None:

@@ -20,7 +20,7 @@ from kuberth.errors import QueueError, reraise_interrupt
 from kuberth.framework.cluster_events import Action, ClusterEvent, Resource
 from kuberth.framework.queued_pod import QueuedPod
 from kuberth.informers.store import object_key
-from kuberth.queue.interface import PreCheck, SchedulingQueue
+from kuberth.queue.interface import PreCheck, R, SchedulingQueue
 from kuberth.queue.observing import QueueObserver
 
 logger = logging.getLogger(__name__)
@@ -105,24 +105,53 @@ class GuardedQueue(SchedulingQueue):
     # Attempts
 
     def pop_nowait(self) -> QueuedPod | None:
+        return self._popped(lambda: (False, self._queue.pop_nowait()), "pop_nowait")[1]
+
+    def pop_rejecting(
+        self,
+        rejection_of: Callable[[QueuedPod], R | None],
+        reject: Callable[[QueuedPod, R], None],
+        *,
+        limit: int,
+    ) -> tuple[bool, QueuedPod | None]:
+        if self._debts or not self._queue.rejects_while_popping:
+            return False, self.pop_nowait()
+        observer = self._observer
+
+        def observed(queued: QueuedPod, rejection: R) -> None:
+            if observer is not None:
+                observer.pod_popped(queued)
+            reject(queued, rejection)
+
+        called = reject if observer is None else observed
+        return self._popped(
+            lambda: self._queue.pop_rejecting(rejection_of, called, limit=limit), "pop_rejecting"
+        )
+
+    def _popped(
+        self, pop: Callable[[], tuple[bool, QueuedPod | None]], method: str
+    ) -> tuple[bool, QueuedPod | None]:
         try:
-            queued = self._queue.pop_nowait()
+            any_rejected, queued = pop()
             if queued is None:
-                return None
+                return any_rejected, None
             if not isinstance(queued, QueuedPod):
                 raise TypeError(f"popped {queued!r:.200} where a QueuedPod or None is expected")
         except BaseException as exc:
-            self._log_failure(exc, "pop_nowait", then="asking again at its next tick")
+            self._log_failure(exc, method, then="asking again at its next tick")
             if self._notify_due is None:
                 self._pop_failed = True
             else:
                 self._owe(_PODS, self._notify)  # the next tick may be far
-            return None
+            return False, None
         deleted = _deletion(queued.key) in self._debts
         self._forget_debts(queued.key)
         if deleted:
             self.done(queued.uid)
-            return self.pop_nowait()
+            return any_rejected, self.pop_nowait()
+        return any_rejected, self._given_out(queued)
+
+    def _given_out(self, queued: QueuedPod) -> QueuedPod:
         self._in_flight.add(queued.uid)
         if self._observer is not None:
             self._observer.pod_popped(queued)
@@ -142,10 +171,7 @@ class GuardedQueue(SchedulingQueue):
             self._log_failure(exc, "take_nowait", key, then="its group is tried without it")
             return None
         self._forget_debts(key)
-        self._in_flight.add(queued.uid)
-        if self._observer is not None:
-            self._observer.pod_popped(queued)
-        return queued
+        return self._given_out(queued)
 
     def requeue(self, queued: QueuedPod) -> None:
         self._in_flight.discard(queued.uid)

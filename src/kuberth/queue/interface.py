@@ -9,6 +9,7 @@ from __future__ import annotations
 import abc
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from kuberth.api.core import Pod
 from kuberth.client.protocol import Api
@@ -25,6 +26,8 @@ from kuberth.framework.status import Status
 from kuberth.informers.store import Stores
 from kuberth.observe.metrics import SchedulerMetrics
 from kuberth.queue.observing import QueueObserver
+
+R = TypeVar("R")
 
 PreCheck = Callable[[Pod], bool]
 """Whether an event may concern a waiting pod at all."""
@@ -95,6 +98,26 @@ class SchedulingQueue(abc.ABC):
     @abc.abstractmethod
     def pop_nowait(self) -> QueuedPod | None:
         """The next pod to try, which is in flight from now on; None if there is none."""
+
+    rejects_while_popping: bool = False
+    """Whether the queue has a `pop_rejecting`. Without one, every pod is popped and requeued."""
+
+    def pop_rejecting(
+        self,
+        rejection_of: Callable[[QueuedPod], R | None],
+        reject: Callable[[QueuedPod, R], None],
+        *,
+        limit: int,
+    ) -> tuple[bool, QueuedPod | None]:
+        """As `pop_nowait`, but put pods back that are known to be rejected.
+
+        For queues that set `rejects_while_popping`.
+        For up to `limit` pods whose turn it is and that `rejection_of` has a rejection for: count the
+        attempt, call `reject`, which sets the plugins that rejected the pod, and have the pod wait as
+        `requeue` would. Return whether to call again soon if there is no pod to try, and the first pod that
+        is to be tried, which is in flight from now on.
+        """
+        return False, self.pop_nowait()
 
     gives_out_of_order: bool = False
     """Whether the queue has a `take_nowait`. Without one, a pod group is gathered by popping pods until its

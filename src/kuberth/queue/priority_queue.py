@@ -6,7 +6,8 @@ In: pods, events, outcomes and ticks. Out: the pod to try next. See the package 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -25,7 +26,7 @@ from kuberth.informers.store import object_key
 from kuberth.queue.backoff import Backoff, BackoffQueue
 from kuberth.queue.hints import Hints, Worth
 from kuberth.queue.in_flight import InFlight
-from kuberth.queue.interface import PreCheck, QueueContext, SchedulingQueue
+from kuberth.queue.interface import PreCheck, QueueContext, R, SchedulingQueue
 from kuberth.queue.observing import MoveCause, QueueObserver
 from kuberth.queue.sub_queues import OrderedSubQueue, SubQueueFactory, sort_value_of
 from kuberth.queue.unschedulable import Alike, Concerned, UnschedulablePods
@@ -39,6 +40,10 @@ FLUSH_BACKOFF_NS: Final = NANOSECONDS
 FLUSH_UNSCHEDULABLE_NS: Final = 30 * NANOSECONDS
 IDLE_TICK_NS: Final = 3600 * NANOSECONDS
 """When to look again while every queue is empty; a pod that enters one sets the next time."""
+WORK_AT_ONCE: Final = 1000
+"""How much work an event causes before others get their turn: a pod that is moved counts as one,"""
+WORK_OF_A_HINT: Final = 10
+"""and a hint as ten."""
 POD_POPPED: Final = "PodPopped"
 """How a pod in flight counts in the inflight_events metric."""
 _ADDED: Final = MoveCause.of(cluster_events.UNSCHEDULED_POD_ADD)
@@ -87,6 +92,11 @@ class PriorityQueue(SchedulingQueue):
         # which attempt pods were last moved, and a pod that fails in that attempt is tried again.
         self._attempt = 0
         self._attempt_of_last_move = -1
+        self._moves: deque[Iterator[int]] = deque()
+        """Events that are being dealt with, in the order they came."""
+        own = type(self)
+        is_own = own.pop_nowait is PriorityQueue.pop_nowait and own.requeue is PriorityQueue.requeue
+        self.rejects_while_popping = is_own and context.queueing_hints and not context.pod_groups
 
     # Pods come and go
 
@@ -134,22 +144,55 @@ class PriorityQueue(SchedulingQueue):
     def _take_out(self, key: str) -> QueuedPod | None:
         queued = self._active.remove(key) or self._backing_off.remove(key) or self._unschedulable.remove(key)
         if queued is not None:
-            self._count_rejectors(queued, -1)
+            self._count_rejectors(queued.rejectors, queued, -1)
         return queued
 
     # Attempts
 
     def pop_nowait(self) -> QueuedPod | None:
-        while True:
-            queued = self._active.pop()
-            if queued is None and self._context.pop_from_backoff:
-                queued = self._backing_off.pop_early()
-                if queued is not None:
-                    self._metrics.queue_incoming_pods.inc(("active", cluster_events.POP_FROM_BACKOFF))
-            if queued is None:
-                return None
+        self._move_rest()
+        while (queued := self._next()) is not None:
             if self._start(queued):
                 return queued
+        return None
+
+    def _next(self) -> QueuedPod | None:
+        queued = self._active.pop()
+        if queued is None and self._context.pop_from_backoff:
+            queued = self._backing_off.pop_early()
+            if queued is not None:
+                self._metrics.queue_incoming_pods.inc(("active", cluster_events.POP_FROM_BACKOFF))
+        return queued
+
+    def pop_rejecting(
+        self,
+        rejection_of: Callable[[QueuedPod], R | None],
+        reject: Callable[[QueuedPod, R], None],
+        *,
+        limit: int,
+    ) -> tuple[bool, QueuedPod | None]:
+        if self._moves:
+            self._move_some()
+            return True, None
+        number = 0
+        while number < limit and (queued := self._next()) is not None:
+            rejection = rejection_of(queued)
+            if rejection is None:
+                if self._start(queued):
+                    return number > 0, queued
+                continue
+            number += 1
+            queued.attempts += 1
+            self._attempt += 1
+            before = queued.rejectors
+            reject(queued, rejection)
+            if before != queued.rejectors:
+                self._count_rejectors(before, queued, -1)
+                self._count_rejectors(queued.rejectors, queued, 1)
+            # Nothing happened since the pod was popped, so there are no events that it has missed.
+            self._note_rejection(queued)
+            self._park(queued, _ATTEMPT_FAILED)
+        return number > 0, None
 
     def take_nowait(self, pod: Pod) -> QueuedPod | None:
         key = object_key(pod)
@@ -165,7 +208,7 @@ class PriorityQueue(SchedulingQueue):
         """
         queued.attempts += 1
         self._attempt += 1
-        self._count_rejectors(queued, -1)
+        self._count_rejectors(queued.rejectors, queued, -1)
         if not self._context.queueing_hints:
             return True
         if self._in_flight.start(queued.pod):
@@ -190,19 +233,27 @@ class PriorityQueue(SchedulingQueue):
                 raise QueueError(f"pod {queued.key} is already present in the {name} queue")
         if queued.waits_after_error:
             queued.consecutive_errors += 1
+            self._note_end(queued)
         else:
-            queued.unschedulable_count += 1
-            queued.consecutive_errors = 0
-        queued.timestamp_ns = self._clock.now_ns()
-        queued.backoff_expires_ns = None
-        queued.clear_flush()
-        self._count_rejectors(queued, 1)
+            self._note_rejection(queued)
+        self._count_rejectors(queued.rejectors, queued, 1)
         worth, cause = self._worth_of_missed_events(queued)
         if worth is Worth.AFTER_BACKOFF and not self._context.queueing_hints:
             # Without hints it waits for the next flush even where the configuration grants no backoff.
             self._enter_backoff(queued, cause)
         else:
             self._send(queued, worth, cause)
+
+    def _note_rejection(self, queued: QueuedPod) -> None:
+        queued.unschedulable_count += 1
+        queued.consecutive_errors = 0
+        self._note_end(queued)
+
+    def _note_end(self, queued: QueuedPod) -> None:
+        """An attempt has ended now."""
+        queued.timestamp_ns = self._clock.now_ns()
+        queued.backoff_expires_ns = None
+        queued.clear_flush()
 
     def _worth_of_missed_events(self, queued: QueuedPod) -> tuple[Worth, MoveCause]:
         if queued.waits_after_error:
@@ -256,19 +307,62 @@ class PriorityQueue(SchedulingQueue):
     ) -> None:
         if not self._hints.interests_anyone(event):
             return
-        waiting = self._unschedulable.concerned_by(event, old, new)
+        if len(self._unschedulable):
+            self._moves.append(self._moving(event, old, new, pre_check))
+            if len(self._moves) == 1:
+                self._move_some()
+        self._note_move(event, old, new)
+
+    def _note_move(self, event: ClusterEvent, old: object, new: object) -> None:
+        self._attempt_of_last_move = self._attempt
+        if self._context.queueing_hints:
+            self._note_in_flight(event, old, new)
+
+    def _move_some(self) -> None:
+        """Go on with events that concern many pods: a slice of the work, so that others get their turn."""
+        budget = WORK_AT_ONCE
+        while self._moves:
+            for work in self._moves[0]:
+                budget -= work
+                if budget <= 0:
+                    self._notify()
+                    return
+            self._moves.popleft()
+
+    def _move_rest(self) -> None:
+        while self._moves:
+            self._move_some()
+
+    def _moving(
+        self, event: ClusterEvent, old: object, new: object, pre_check: PreCheck | None
+    ) -> Iterator[int]:
+        """Bring back the pods that an event may help. Yields now and then how much work was done."""
+        search = self._unschedulable.search(event, old, new)
+        while True:
+            try:
+                next(search)
+            except StopIteration as end:
+                waiting: Sequence[Concerned] = end.value
+                break
+            yield WORK_OF_A_HINT
         if pre_check is not None:
             waiting = [each for each in waiting if pre_check(each.queued.pod)]
         if not self._context.queueing_hints and _is_about_placed_pod(event) and isinstance(new, Pod):
             waiting = [each for each in waiting if self._may_be_near_to(each.queued, new)]
-        self._move(waiting, event, old, new)
+        yield from self._sending(waiting, event, old, new)
 
-    def _move(self, waiting: Iterable[Concerned], event: ClusterEvent, old: object, new: object) -> None:
+    def _sending(
+        self, waiting: Iterable[Concerned], event: ClusterEvent, old: object, new: object
+    ) -> Iterator[int]:
         about = old if new is None else new
         judged: dict[Alike, tuple[Worth, MoveCause]] = {}
-        for queued, alike in waiting:
+        for each in waiting:
+            if not self._unschedulable.still_waits(each):
+                continue
+            queued, alike, _number = each
             found = None if alike is None else judged.get(alike)
             if found is None:
+                yield WORK_OF_A_HINT
                 worth = self._hints.judge(queued, event, old, new)
                 found = worth, self._cause(event, about)
                 if alike is not None and self._hints.speak_for_equals(alike.drawers, queued):
@@ -276,9 +370,7 @@ class PriorityQueue(SchedulingQueue):
             worth, cause = found
             if worth is not Worth.NOTHING:
                 self._send(queued, worth, cause)
-        self._attempt_of_last_move = self._attempt
-        if self._context.queueing_hints:
-            self._note_in_flight(event, old, new)
+                yield 1
 
     def _cause(self, event: ClusterEvent, about: object) -> MoveCause:
         """Of what the last judgement leads to."""
@@ -349,15 +441,19 @@ class PriorityQueue(SchedulingQueue):
         """Bring pods back that waited so long that the event for them may have been missed."""
         now_ns = self._clock.now_ns()
         limit_ns = round(self._context.max_unschedulable_seconds * NANOSECONDS)
+        timeout = cluster_events.UNSCHEDULABLE_TIMEOUT
         overdue = [
-            Concerned(queued, None)
-            for queued in self._unschedulable
-            if now_ns - queued.waiting_since_ns > limit_ns
+            each
+            for each in self._unschedulable.concerned_by(timeout, None, None)
+            if now_ns - each.queued.waiting_since_ns > limit_ns
         ]
         for each in overdue:
             each.queued.note_flush(now_ns)
         if overdue:
-            self._move(overdue, cluster_events.UNSCHEDULABLE_TIMEOUT, None, None)
+            self._move_rest()
+            for _work in self._sending(overdue, timeout, None, None):
+                pass
+            self._note_move(timeout, None, None)
 
     # Queues
 
@@ -469,8 +565,8 @@ class PriorityQueue(SchedulingQueue):
         queued.unschedulable_plugins.add(status.plugin)
         queued.gating_plugin = status.plugin
 
-    def _count_rejectors(self, queued: QueuedPod, number: int) -> None:
-        for plugin in queued.rejectors:
+    def _count_rejectors(self, plugins: Iterable[str], queued: QueuedPod, number: int) -> None:
+        for plugin in plugins:
             self._metrics.unschedulable_pods.inc((plugin, queued.pod.spec.scheduler_name), number)
 
 

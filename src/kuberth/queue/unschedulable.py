@@ -8,7 +8,7 @@ again is left alone.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence, Set
+from collections.abc import Generator, Hashable, Iterator, Mapping, Sequence, Set
 from itertools import count
 from typing import Final, NamedTuple
 
@@ -35,7 +35,7 @@ class _Filed(NamedTuple):
     known_by: Sequence[tuple[str, Hashable]]
     """By plugin, what its concerns know the pod by."""
     alike: Alike | None
-    """Of a rejected pod: what pods have in common to which every event is worth the same."""
+    """What pods have in common to which every event is worth the same; None: nothing that is known."""
 
 
 class Alike(NamedTuple):
@@ -71,6 +71,8 @@ class Concerned(NamedTuple):
     queued: QueuedPod
     alike: Alike | None
     """To pods for which this is equal the event is worth the same; None: the pod has to be asked about."""
+    number: int = 0
+    """Grows with every pod that comes to wait."""
 
 
 class UnschedulablePods:
@@ -90,10 +92,15 @@ class UnschedulablePods:
         if old is not None:
             self._unfile(queued.key, old)
         number = next(self._numbers) if old is None else old.number
-        equals = self._equals(queued) if queued.gated else None
-        alike, known_by = (None, self._known_by(queued)) if queued.gated else self._places_of(queued)
-        drawers = () if alike is None else alike.drawers
-        filed = _Filed(number, queued, queued.gating_plugin, equals, drawers, known_by, alike)
+        gate, equals = queued.gating_plugin, None
+        drawers: tuple[tuple[str, Hashable], ...] = ()
+        if gate:
+            equals, known_by = self._equals(queued), self._known_by(queued)
+            alike = None if equals == queued.uid else Alike(((gate, equals),), ())
+        else:
+            alike, known_by = self._places_of(queued)
+            drawers = alike.drawers
+        filed = _Filed(number, queued, gate, equals, drawers, known_by, alike)
         self._pods[queued.key] = filed
         if filed.gate:
             self._by_gate.setdefault(filed.gate, {}).setdefault(equals, {})[queued.key] = filed
@@ -118,10 +125,21 @@ class UnschedulablePods:
 
     def concerned_by(self, event: ClusterEvent, old: object, new: object) -> Sequence[Concerned]:
         """The pods that the event may move, in the order they came; the others need not be asked about."""
-        if not self._pods:  # as nearly always
-            return ()
+        search = self.search(event, old, new)
+        while True:
+            try:
+                next(search)
+            except StopIteration as end:
+                found: Sequence[Concerned] = end.value
+                return found
+
+    def search(
+        self, event: ClusterEvent, old: object, new: object
+    ) -> Generator[None, None, Sequence[Concerned]]:
+        """The same, with a break after every hint that is asked. Pods that come in a break are left out."""
         if event.is_wildcard:
-            return [Concerned(filed.queued, None) for filed in self._pods.values()]
+            return [Concerned(filed.queued, None, filed.number) for filed in self._pods.values()]
+        end = next(self._numbers)
         found: dict[str, _Filed] = {}
         about_itself = self._pods.get(_key_of(old if new is None else new))
         for plugin in (ANYONE, *self._hints.plugins_concerned(event)):
@@ -130,24 +148,32 @@ class UnschedulablePods:
                 for key in about:
                     found |= self._by_concern.get((plugin, key), {})
                 continue
-            for equals in self._by_plugin.get(plugin, {}).values():
-                if not self._is_vain(plugin, equals, event, old, new):
+            for equals in list(self._by_plugin.get(plugin, {}).values()):
+                if len(equals) > 1 and plugin != ANYONE:
+                    yield
+                if equals and not self._is_vain(plugin, equals, event, old, new):
                     found |= equals
-            if gated := self._by_gate.get(plugin):
-                for equals in gated.values():
-                    if not self._is_vain(plugin, equals, event, old, new):
-                        found |= {
-                            key: filed
-                            for key, filed in equals.items()
-                            if not self._hints.is_refused(filed.queued)
-                        }
+            for equals in list(self._by_gate.get(plugin, {}).values()):
+                yield
+                if equals and not self._is_vain(plugin, equals, event, old, new):
+                    found |= {
+                        key: filed
+                        for key, filed in equals.items()
+                        if not self._hints.is_refused(filed.queued)
+                    }
         if about_itself is not None:  # what it means for others says nothing of the pod itself
             found[about_itself.queued.key] = about_itself
         # Tuples of their numbers and themselves: no two numbers are equal.
         return [
-            Concerned(filed.queued, None if filed is about_itself else filed.alike)
+            Concerned(filed.queued, None if filed is about_itself else filed.alike, filed.number)
             for filed in sorted(found.values())
+            if filed.number < end
         ]
+
+    def still_waits(self, concerned: Concerned) -> bool:
+        """Whether a pod that was found to be concerned has not left since."""
+        filed = self._pods.get(concerned.queued.key)
+        return filed is not None and filed.number == concerned.number
 
     def __contains__(self, key: object) -> bool:
         return key in self._pods
@@ -190,7 +216,8 @@ class UnschedulablePods:
         Others that rejected the pod before have a say besides its gate.
         """
         gate = queued.gating_plugin
-        return self._hints.signature(gate, queued) if queued.rejectors == {gate} else queued.uid
+        is_alone = queued.rejectors == {gate} and not queued.pending_plugins
+        return self._hints.signature(gate, queued) if is_alone else queued.uid
 
     def _known_by(self, queued: QueuedPod) -> Sequence[tuple[str, Hashable]]:
         plugins = (queued.gating_plugin,) if queued.gated else queued.rejectors

@@ -62,6 +62,14 @@ class PlanCheck:
         self._left = self._every
         return True
 
+    def skips(self) -> bool:
+        """Whether this cycle is not to be checked; it counts. False: `is_due` is to be asked."""
+        if self._every:
+            if self._left == 1:
+                return False
+            self._left -= 1
+        return True
+
     def finds_difference(
         self, state: CycleState, pod: Pod, runner: Runner, *, start: int, number: int
     ) -> bool:

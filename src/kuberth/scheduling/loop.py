@@ -18,6 +18,7 @@ from typing import Final
 from kuberth.cluster.table import ClusterTable
 from kuberth.errors import QueueError
 from kuberth.framework.handle import EventRecorder, PodEvent, Spawner
+from kuberth.framework.plans import KeptRejection
 from kuberth.framework.queued_pod import QueuedPod
 from kuberth.framework.runner import Runner
 from kuberth.framework.status import Status
@@ -35,7 +36,7 @@ logger = logging.getLogger(__name__)
 
 MIN_TICK_SECONDS: Final = 0.001
 REPEATED_IN_A_TURN: Final = 50
-"""Attempts that share one turn of the event loop if they end as those of equal pods did: about a millisecond."""
+"""Attempts that share one turn of the event loop if they end as those of equal pods did: about 1 ms."""
 FIRM_TICK_SECONDS: Final = 1.5
 """A queue that wants to be ticked sooner than this cannot want it much sooner."""
 
@@ -77,8 +78,6 @@ class SchedulingLoop:
         self._groups = groups
         self._ready = asyncio.Event()
         self._stopping = False
-        self._was_repeated = False
-        """Whether the last attempt ended as that of an equal pod did, without asking plugins."""
         self.ended = asyncio.Event()
         """Set when no more pods are scheduled, asked for or not."""
         self._tick_due = asyncio.Event()
@@ -91,17 +90,12 @@ class SchedulingLoop:
 
     async def run(self) -> None:
         """Schedule until `stop`."""
-        turn = 0
         try:
             while not self._stopping:
                 if not self._may_bind() or not self.schedule_one():
                     self._ready.clear()
                     await self._ready.wait()
-                elif self._was_repeated and turn < REPEATED_IN_A_TURN:
-                    turn += 1
-                    continue
                 # Events and bindings get their turn between two pods that plugins were asked about.
-                turn = 0
                 await asyncio.sleep(0)
         finally:
             self.ended.set()
@@ -129,19 +123,50 @@ class SchedulingLoop:
         self._ready.set()
 
     def schedule_one(self) -> bool:
-        """Try the next pod. False: the queue has none."""
-        queued = None if self._groups is None else self._groups.next_held()
+        """Try the next pod, after those that are rejected as equal pods were. False: the queue has none."""
+        if self._groups is None:
+            any_rejected, queued = self._pop_rejecting()
+        else:
+            any_rejected, queued = False, self._groups.next_held() or self._queue.pop_nowait()
         if queued is None:
-            queued = self._queue.pop_nowait()
-        if queued is None:
-            return False
-        self._was_repeated = False
+            return any_rejected
         try:
             self._attend_to(queued)
         except Exception:  # a defect of ours must not cost anyone their pod, nor stop the loop
             logger.exception("the scheduling loop failed with pod %s; it is queued again", queued.key)
             self._give_back(queued)
         return True
+
+    def _pop_rejecting(self) -> tuple[bool, QueuedPod | None]:
+        """Put pods back that are rejected as equal pods were, and take the next one."""
+        rejected: dict[str, list[tuple[QueuedPod, KeptRejection]]] = {}
+        started = time.perf_counter()
+
+        def reject(queued: QueuedPod, kept: KeptRejection) -> None:
+            profile = queued.pod.spec.scheduler_name
+            rejected.setdefault(profile, []).append((queued, kept))
+            self._failures.note_repeated(queued, kept, self._runners[profile], started)
+
+        popped = self._queue.pop_rejecting(self._rejection_of, reject, limit=REPEATED_IN_A_TURN)
+        if rejected:
+            seconds = time.perf_counter() - started
+            for profile, pods in rejected.items():
+                self._failures.report_repeated(pods, self._runners[profile], seconds)
+        return popped
+
+    def _rejection_of(self, queued: QueuedPod) -> KeptRejection | None:
+        """How an equal pod was rejected, if nothing but that can come of an attempt; None: try the pod."""
+        pod = queued.pod
+        runner = self._runners.get(pod.spec.scheduler_name)
+        if (
+            runner is None
+            or pod.metadata.deletion_timestamp is not None
+            or self._cluster.is_assumed(queued.uid)
+            or (runner.extenders and runner.extenders.decide_about(pod))
+            or not self._failures.may_repeat(queued)
+        ):
+            return None
+        return self._cycle.repeated_rejection(queued, runner)
 
     def _attend_to(self, queued: QueuedPod) -> None:
         runner = self._runners.get(queued.pod.spec.scheduler_name)
@@ -221,7 +246,6 @@ class SchedulingLoop:
                 outcome = Rejection(queued, Status.error(exc), runner, outcome.started)
         if verbosity.level >= 2 and outcome.status.is_rejected:
             verbosity.log(2, verbosity.NO_FIT, pod=queued.pod, err=outcome.status.message)
-        self._was_repeated = outcome.is_repeated
         self._failures.handle(outcome)
 
     def _give_back(self, queued: QueuedPod) -> None:
