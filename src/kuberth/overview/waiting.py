@@ -233,6 +233,8 @@ class QueueView:
         followed = self._followed[uid]
         queued = followed.queued
         pod = followed.pod if queued is None else queued.pod
+        holds = self._permit_waits(uid) if queue == PERMIT else []
+        since = 0.0 if queued is None else round(queued.timestamp_ns / NANOSECONDS, 3)
         return (
             uid,
             pod.metadata.namespace,
@@ -240,10 +242,10 @@ class QueueView:
             queue,
             pod_priority(pod),
             0 if queued is None else queued.attempts,
-            0.0 if queued is None else round(queued.timestamp_ns / NANOSECONDS, 3),
-            reason_of(queued, queue, self._scheduler),
+            min((hold[1] for hold in holds), default=since),
+            ", ".join(hold[0] for hold in holds) or reason_of(queued, queue, self._scheduler),
             pod.spec.scheduler_name,
-            self._permit_waits(uid) if queue == PERMIT else [],
+            holds,
         )
 
     def _permit_waits(self, uid: str) -> list[PermitWait]:

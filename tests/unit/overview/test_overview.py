@@ -132,7 +132,10 @@ def test_a_pod_held_at_permit_is_shown_as_waiting() -> None:
             assert (row[3], row[5], row[7]) == ("permit", 1, "Hold")
             [[plugin, since, until]] = row[9]
             assert (plugin, until - since) == ("Hold", pytest.approx(30))
-            assert since == pytest.approx(row[6], abs=0.2)
+            assert since == row[6]
+            late = Reader(watched.overview)
+            late.read()
+            assert list(late.seen.pods.values()) == [row], "also for those that came later"
             assert (reader.seen.queues["permit"], reader.seen.queues["placed"]) == (1, 0)
             for held in world.scheduler.waiting_pods:
                 held.allow("Hold")
