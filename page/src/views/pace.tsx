@@ -247,7 +247,7 @@ function drawPlot(
     context.fillRect(Math.max(left, PAD.left), PAD.top, right - Math.max(left, PAD.left), height - PAD.top - PAD.bottom);
     context.globalAlpha = 1;
     context.fillStyle = variable("--dim");
-    if (right - left > 90) context.fillText("not recorded", (left + right) / 2, (PAD.top + height - PAD.bottom) / 2);
+    if (right - left > 90) context.fillText("not recorded", (left + right) / 2, PAD.top + (height - PAD.top - PAD.bottom) / 4);
   }
   context.textBaseline = "alphabetic";
   for (const line of lines) {

@@ -22,6 +22,8 @@ from kuberth.simulation.outcomes import PodCounts, Sample, Waits, rounded, waits
 
 MAX_SAMPLES: Final = 480
 """A longer run is sampled less often."""
+SHORT_DRAIN: Final = 0.01
+"""Share of a run's time up to which the time after the last arrival counts as part of the arrivals."""
 KINDS_OF_PODS: Final = 24
 """Number of most frequent pod sizes that fragmentation is computed for."""
 ENDED: Final = ("Succeeded", "Failed")
@@ -301,12 +303,14 @@ class RunObserver:
 
     @property
     def arrival_seconds(self) -> float:
-        """Time of the last arrival, or of the end if that came first."""
-        return min(self._since, self._last_arrival)
+        """Time of the last arrival, or of the end if that came first or soon after."""
+        return self._last_arrival if self._since * (1 - SHORT_DRAIN) > self._last_arrival else self._since
 
     def utilisation(self) -> dict[str, float]:
         """Means from the beginning to the last arrival."""
-        return self._means(self._areas[0], self.arrival_seconds or 1.0)
+        seconds = self.arrival_seconds
+        areas = self._areas[0] if seconds < self._since else self._areas.sum(axis=0)
+        return self._means(areas, seconds or 1.0)
 
     def drain_utilisation(self) -> dict[str, float]:
         """Means from the last arrival to the end; {} if no time passed."""

@@ -62,6 +62,13 @@ def test_utilisation_is_of_the_time_in_which_pods_arrive() -> None:
     assert outcome.drain_utilisation["cpu"] == pytest.approx(0.25)
 
 
+def test_a_short_time_after_the_last_arrival_is_no_drain() -> None:
+    outcome = simulate(scene(pod(0, 1e6, cpu="1"), pod(999, 1e6, cpu="3"), until=1000.0))
+    assert outcome.arrival_seconds == 1000
+    assert outcome.utilisation["cpu"] == pytest.approx(0.25 + 0.75 / 1000, abs=1e-6)
+    assert outcome.drain_utilisation == {}
+
+
 @pytest.mark.parametrize("until", [None, 40.0])
 def test_without_later_arrivals_the_whole_run_counts(until: float | None) -> None:
     outcome = simulate(scene(pod(0, 100, cpu="4"), until=until))
