@@ -11,10 +11,13 @@ import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 from kuberth.errors import ConfigError
 
-_ADVICE = "choose another folder with --data, or keep nothing with --memory"
+_READ: Final = ("pki", "pki/*", "cluster.sqlite*", "kubeconfig")
+"""What a start reads; other files in the folder do not matter."""
+_ADVICE: Final = "choose another folder with --data, or keep nothing with --memory"
 
 
 def expect_own(folder: Path) -> None:
@@ -35,7 +38,5 @@ def expect_own(folder: Path) -> None:
 
 def _parts(folder: Path) -> Iterator[Path]:
     yield folder
-    for path in sorted(folder.iterdir()):
-        yield path
-        if path.is_dir():
-            yield from sorted(path.iterdir())
+    for pattern in _READ:
+        yield from (path for path in sorted(folder.glob(pattern)) if path.exists())

@@ -23,6 +23,13 @@ def test_ones_own_folder(folder: Path) -> None:
     expect_own(folder)
 
 
+def test_other_files_do_not_matter(folder: Path) -> None:
+    (folder / "notes").touch()
+    (folder / "notes").chmod(0o777)
+    (folder / "pki" / "old").symlink_to("nowhere")
+    expect_own(folder)
+
+
 @pytest.mark.parametrize("part", [".", "pki", "pki/token", "cluster.sqlite"])
 def test_what_everybody_can_write_is_refused(folder: Path, part: str) -> None:
     (folder / part).chmod(0o777)
