@@ -51,7 +51,7 @@ class AccountTokens:
         if not _LEAST_SECONDS <= seconds <= _MOST_SECONDS:
             limit = "less than 10 minutes" if seconds < _LEAST_SECONDS else "larger than 2^32 seconds"
             cause = invalid_value("spec.expirationSeconds", seconds, f"may not specify a duration {limit}")
-            raise invalid(TOKEN_REQUEST, name, [cause])
+            raise invalid(TOKEN_REQUEST, "", [cause])
         now = self._clock.now_ns() // NANOSECONDS
         claims = {
             "aud": audiences,

@@ -44,9 +44,10 @@ def validate_resize(new: Obj, old: Obj) -> list[Cause]:
     if present.get("resources"):
         return [forbidden_field("", "resize of pods with pod-level resources is forbidden")]
     causes += validate_pod_spec(fresh, "spec")
-    if qos_class(fresh) != old.get("status", {}).get("qosClass", qos_class(present)):
+    before = old.get("status", {}).get("qosClass") or qos_class(present)
+    if qos_class(fresh) != before:
         why = "Pod QOS Class may not change as a result of resizing"
-        causes.append(invalid_value("spec", qos_class(fresh), why))
+        causes.append(invalid_value("spec", before, why))
     for group in _GROUPS:
         for index, (after, before) in enumerate(
             zip(fresh.get(group, ()), present.get(group, ()), strict=True)
